@@ -19,21 +19,21 @@ from headrace.errors import GraphError
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
-REQUIRED: Final = object()  # the default of an attribute that has none
+REQUIRED: Final = object()  # the default of an attribute without default
 
 ATTR_KINDS: Final = ("type", "int", "float", "bool", "string", "shape", "tensor", "func")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AttrSpec:
-    """One attribute: its kind, default and the values it may have.
+    """Declaration of an attribute: its kind, default and allowed values.
 
     Attributes:
       kind: one of `ATTR_KINDS`.
-      is_list: whether it is a list (a Python tuple) of that kind.
-      default: `REQUIRED`, or the value when it is left out.
-      allowed: the dtypes or strings it may be; None for any.
-      minimum: least value of an int, or least length of a list.
+      is_list: whether the value is a list (a Python tuple) of that kind.
+      default: the value of an omitted attribute, or `REQUIRED`.
+      allowed: the allowed dtypes or strings; None for any.
+      minimum: the least value of an int, or the least length of a list.
     """
 
     kind: str
@@ -45,9 +45,13 @@ class AttrSpec:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Func:
-    """The value of a `func` attribute that names a function of the graph's library, and its own attributes.
+    """Value of a `func` attribute that names a function of the graph's library.
 
-    The other value such an attribute can have is a graph that the operation owns (`ir.graph.FuncGraph`).
+    The other possible value of such an attribute is a graph that the operation owns (`ir.graph.FuncGraph`).
+
+    Attributes:
+      name: the name of the function.
+      attrs: the attributes of the call, as pairs (name, value).
     """
 
     name: str
@@ -55,13 +59,13 @@ class Func:
 
 
 class Owned:
-    """The base of `ir.graph.FuncGraph`, for which this module, being below it, has only this name."""
+    """Base class of `ir.graph.FuncGraph`, by which this lower module recognizes owned graphs."""
 
     __slots__ = ()
 
 
 def describe_attr(spec: AttrSpec) -> str:
-    """What values an attribute takes, for messages."""
+    """Returns a description of the values that an attribute may have, for messages."""
     text = f"list({spec.kind})" if spec.is_list else spec.kind
     if spec.allowed is not None:
         text += " in {" + ", ".join(sorted(map(str, spec.allowed))) + "}"
@@ -72,7 +76,7 @@ def describe_attr(spec: AttrSpec) -> str:
     return text
 
 
-_PYTHON_TYPES: dict[str, tuple[type, ...]] = {  # the first is what most values are
+_PYTHON_TYPES: dict[str, tuple[type, ...]] = {  # the first type is the most frequent
     "type": (DType,),
     "int": (int, np.integer),
     "float": (float, int, np.floating),
@@ -84,7 +88,11 @@ _PYTHON_TYPES: dict[str, tuple[type, ...]] = {  # the first is what most values 
 
 
 def check_attr(op_type: str, name: str, spec: AttrSpec, value: Any) -> Any:
-    """`value`, made canonical (a tuple for lists, a DType for types), or a `GraphError`."""
+    """Returns the canonical form of `value`: lists as tuples, types as DTypes.
+
+    Raises:
+      GraphError: the declaration does not allow the value.
+    """
     if spec.is_list:
         if not isinstance(value, (list, tuple)):
             raise _wrong(op_type, name, spec, value)
@@ -126,11 +134,13 @@ def _wrong(op_type: str, name: str, spec: AttrSpec, got: object) -> GraphError:
 
 
 class BadTensor:
-    """A tensor of a file whose value does not fit its dtype or shape. `str()` returns the reason.
+    """Value of an imported tensor attribute whose contents do not fit its dtype or shape.
+
+    `str()` returns the reason.
 
     Attributes:
-      reason: error text of the kernel that reads the tensor.
-      proto: serialized `TensorProto`, which an export writes unchanged.
+      reason: the error text of the kernel that reads the tensor.
+      proto: the serialized `TensorProto`, which an export writes unchanged.
     """
 
     __slots__ = ("proto", "reason")
@@ -153,10 +163,10 @@ class BadTensor:
 
 
 class Raw:
-    """Value of an attribute that the op type does not declare, in wire form.
+    """Value, in wire form, of an attribute that the op type does not declare.
 
     Attributes:
-      proto: serialized `AttrValue`, which an export writes unchanged.
+      proto: the serialized `AttrValue`, which an export writes unchanged.
     """
 
     __slots__ = ("proto",)
@@ -165,7 +175,7 @@ class Raw:
         self.proto = proto
 
     def __repr__(self) -> str:
-        from headrace import pb  # here alone, so that attribute values do not depend on protobuf
+        from headrace import pb  # imported here so that attribute values do not depend on protobuf
 
         return f"Raw({' '.join(str(pb.AttrValue.FromString(self.proto)).split())})"
 

@@ -1,10 +1,12 @@
 """Binding of call arguments to the inputs and attributes of an op record.
 
-Both builders call op types by name (`b.Mul(x, 2.0)`), one to add an operation to a graph, the other to run it at once.
-Binding is the same for both and has two steps. `OpCalls._match` sorts the arguments into one group for each input of
-the record and lets the tensors among them decide the type attributes. If all arguments are tensors, that is all.
-Otherwise `OpCalls._convert_rest` converts Python values and arrays to tensors of the dtypes decided, or of the dtypes
-that the values have by themselves. `complete_attrs` then infers and checks the attributes.
+Both builders call op types by name (`b.Mul(x, 2.0)`): the graph builder adds an operation, and the eager builder runs
+it immediately. Binding is the same for both and has two steps.
+
+`OpCalls._match` sorts the arguments into one group for each input of the record. The tensors among them determine the
+type attributes. If all arguments are tensors, this step suffices. Otherwise `OpCalls._convert_rest` converts Python
+values and arrays to tensors of these dtypes or, without a determined dtype, of the values' own dtypes. `complete_attrs`
+then infers and checks the attributes.
 
 A builder supplies the class of its tensors, `own`, `const` and `_pack`.
 """
@@ -31,11 +33,11 @@ T = TypeVar("T")
 
 
 class Decided(NamedTuple):
-    """Type attributes of a call, as far as its tensors and written attributes decide them.
+    """Type attributes of a call, as far as its tensors and given attributes determine them.
 
     Attributes:
       types: the dtype of each type attribute.
-      by: for each type attribute that tensors decide, the first argument and tensor of that type.
+      by: for each type attribute that a tensor determines, the first argument and tensor of that type.
     """
 
     types: dict[str, DType]
@@ -43,7 +45,7 @@ class Decided(NamedTuple):
 
 
 class OpCalls(Generic[T]):
-    """Calls of op types by name, with conversion of their arguments: `b.Mul(x, y)` is `b.make("Mul", (x, y), {})`.
+    """Calls of op types by name: `b.Mul(x, y)` is `b.make("Mul", (x, y), {})`.
 
     Attributes:
       tensor_type: the class of the builder's tensors, `T`.
@@ -65,43 +67,54 @@ class OpCalls(Generic[T]):
 
     # *** supplied by the builder ***
 
-    if TYPE_CHECKING:  # a field of `Builder`, for which the property would be the default
+    if TYPE_CHECKING:  # a field of `Builder`; the property would be its default
 
         @property
         def graph(self) -> Graph | None:
-            """The graph that every tensor of the builder belongs to, or None."""
+            """Graph of every tensor of the builder, or None."""
 
     @abstractmethod
     def make(self, type: str, args: Sequence[Any], attrs: dict[str, Any], name: str | None = None) -> Any:
-        """Makes one op. `args` has one entry for each argument of its record."""
+        """Creates one operation from one entry of `args` for each argument of the record."""
 
     @abstractmethod
     def const(self, value: Any, dtype: DType | None = None, name: str = "Const") -> T:
-        """A tensor with this value. Python floats become float32, ints int32, unless `dtype` is given."""
+        """Returns a tensor with this value.
+
+        Python floats become float32 and ints int32, unless `dtype` is given.
+        """
 
     @abstractmethod
     def own(self, x: Any) -> Any:
-        """`x` as a tensor of this builder, if it stands for one; else `x`.
+        """Returns the tensor of this builder that `x` stands for; other values unchanged.
 
         A variable stands for its value, and a tensor of an outer graph for the captured tensor.
         """
 
     @abstractmethod
     def _pack(self, items: Sequence[Any], dtype: DType, name: str) -> T:
-        """A list of tensors and values of one dtype, nested or flat, as one tensor."""
+        """Returns a nested list of tensors and values of one dtype as one tensor."""
 
     # *** conversion ***
 
     def tensor(self, x: Any, dtype: DType | None = None, name: str = "Const") -> T:
-        """`x` as a tensor of this builder: itself, a constant or a Pack.
+        """Returns `x` as a tensor of this builder: itself, a constant or a Pack.
 
-        A variable stands for its value. A list with tensors in it becomes a Pack of its items, and tensors in it that
-        have another dtype than `dtype` are cast.
+        A variable stands for its value. A list that contains tensors becomes a Pack of its items; tensors in it with
+        another dtype than `dtype` are cast.
+
+        Args:
+          x: the value.
+          dtype: the dtype of the result; None: determined by `x`.
+          name: the name of the constant or Pack.
+
+        Returns:
+          The tensor.
 
         Raises:
-          TypeError: it cannot be one, or not one of `dtype`.
-          ConversionError (a TypeError and a ValueError): it is None, or a tensor of another dtype.
-          GraphError: it belongs to a graph that this builder cannot read.
+          TypeError: `x` cannot be converted to a tensor, or not to one of `dtype`.
+          ConversionError (a TypeError and a ValueError): `x` is None, or a tensor of another dtype.
+          GraphError: `x` is in a graph that this builder cannot read.
         """
         if isinstance(x, (list, tuple)):
             found = next((t.dtype.base for t in nest.flatten(x, expand=False) if stands_for_tensor(t)), None)
@@ -122,9 +135,9 @@ class OpCalls(Generic[T]):
         return tensor
 
     def _cast(self, x: Any, dtype: DType) -> Any:
-        """`x` with all tensors in it cast to `dtype`.
+        """Returns `x` with all tensors in it cast to `dtype`.
 
-        TensorFlow does so for shapes like `[n, 3]` with an int64 n.
+        TensorFlow casts in shapes like `[n, 3]` with an int64 n.
         """
         if isinstance(x, (list, tuple)):
             return [self._cast(item, dtype) for item in x]
@@ -140,12 +153,17 @@ class OpCalls(Generic[T]):
     ) -> tuple[list[list[Any]], Decided | None]:
         """Sorts the arguments of a call into groups, one for each input of `record`.
 
+        Args:
+          record: the record of the op type.
+          args: one entry for each argument.
+          attrs: the attributes that the caller stated.
+
         Returns:
           The groups, and None if every member is a tensor of this builder; else the types for `_convert_rest`.
 
         Raises:
-          GraphError: another number of arguments, or no list where the record takes a list.
-          SignatureError: two tensors of different dtypes for one type attribute.
+          GraphError: the number of arguments is wrong, or an argument is not a list where the record requires a list.
+          SignatureError: two tensors for one type attribute have different dtypes.
         """
         specs = record.ins
         if len(args) != len(specs):
@@ -183,12 +201,12 @@ class OpCalls(Generic[T]):
         return groups, None if is_ready else Decided(types, by)
 
     def _convert_rest(self, record: OpDef, groups: Sequence[list[Any]], decided: Decided) -> None:
-        """Converts the members of `groups` that are no tensors, in place.
+        """Converts the members of `groups` that are not tensors, in place.
 
         Raises:
-          GraphError: an operation was given.
-          SignatureError: a value does not fit the dtype that a tensor decided.
-          TypeError, ValueError: see `tensor`.
+          GraphError: an argument is an operation.
+          SignatureError: a value does not fit the dtype that a tensor determines.
+          TypeError, ValueError: a value cannot be converted; see `tensor`.
         """
         types = decided.types
         for spec, group in zip(record.ins, groups, strict=True):
@@ -210,7 +228,7 @@ class OpCalls(Generic[T]):
         try:
             if isinstance(x, (list, tuple)):
                 return self.tensor(x, dtype, label)
-            return self.const(x, dtype, label)  # `own` has been asked
+            return self.const(x, dtype, label)  # `_match` has called `own`
         except TypeError as e:
             if by is None or isinstance(e, GraphError) or NO_TENSOR in str(e):
                 raise
@@ -225,11 +243,11 @@ class OpCalls(Generic[T]):
 def complete_attrs(
     record: OpDef, groups: Sequence[Sequence[Any]], attrs: Mapping[str, Any]
 ) -> tuple[dict[str, Any], list[Any]]:
-    """Returns the complete attributes of a call with tensors `groups`, and its inputs, flat.
+    """Returns the complete attributes of a call with tensors `groups`, and its flat inputs.
 
     Raises:
-      GraphError: an attribute is missing or has a wrong value, or the inputs are not those that the record takes.
-      SignatureError: an argument has a dtype that the record does not take, or too few tensors.
+      GraphError: an attribute is missing or has a wrong value, or the inputs do not fit the record.
+      SignatureError: an argument has too few tensors or a dtype that the record does not allow.
     """
     given = [[t.dtype for t in g] for g in groups]
     try:
@@ -248,7 +266,7 @@ def stands_for_tensor(x: Any) -> bool:
 
 
 def _default_of_empty(x: Any, record: OpDef, attr: str) -> DType | None:
-    """The dtype for an empty list, which decides none itself: the default of the attribute."""
+    """Returns the dtype of an empty list, which determines none: the default of the attribute."""
     if not isinstance(x, (list, tuple)) or x or attr not in record.attrs:
         return None
     default = record.attrs[attr].default
@@ -271,7 +289,7 @@ _START: Final = "; or let the loop variable start with a number of the other typ
 
 
 def _not_taken(record: OpDef, groups: Sequence[Sequence[Any]], attrs: Mapping[str, Any]) -> SignatureError | None:
-    """The error of the first argument of a wrong dtype or count, if any."""
+    """Returns the error for the first argument with a wrong dtype or count, or None."""
     for spec, group in zip(record.ins, groups, strict=True):
         number = None if spec.number_attr is None else record.attrs[spec.number_attr].minimum
         if number is not None and len(group) < number:
@@ -291,7 +309,7 @@ def _not_taken(record: OpDef, groups: Sequence[Sequence[Any]], attrs: Mapping[st
 
 
 def _mismatch(record: OpDef, spec: ArgSpec, x: Any, first: ArgSpec, other: Any) -> SignatureError:
-    """The error of two tensors of different dtypes for one type attribute."""
+    """Returns the error for two tensors of different dtypes for one type attribute."""
     return SignatureError(
         f"Input '{spec.name}' of '{record.type}' Op has type {x.dtype.base.name} that does not match type "
         f"{other.dtype.base.name} of argument '{first.name}': got {_called(x)}{_origin(x)} and {_called(other)}"
@@ -300,12 +318,12 @@ def _mismatch(record: OpDef, spec: ArgSpec, x: Any, first: ArgSpec, other: Any) 
 
 
 def _called(t: Any) -> str:
-    """The name of a symbolic tensor, in quotes; the value of an eager one."""
+    """Returns the quoted name of a symbolic tensor, or the value of an eager one."""
     return quoted(t) if isinstance(t, Tensor) else shown(t)
 
 
 def _origin(t: Any) -> str:
-    """The user's line that made a symbolic tensor, in parentheses; "" if none is known."""
+    """Returns the user's line that created a symbolic tensor, in parentheses, or ""."""
     return f" (made at {t.op.source})" if isinstance(t, Tensor) and t.op.source is not None else ""
 
 

@@ -1,13 +1,14 @@
-"""The builder: a graph together with where new ops go in it (name scope, device, control inputs).
+"""Builder of operations: a graph and the scope, device and control inputs of new operations.
 
-Everything below the user's API that makes ops (gradients, lowering, rewrites, importers) is handed a `Builder` and
-reads no default graph. An op is made by calling its type:
+Every part of headrace below the user's API that creates operations (gradients, lowering, rewrites, importers) receives
+a `Builder`, and none of them reads a default graph. A call of an op type creates an operation:
 
     b = Builder(graph)
     y = b.Mul(b.Sin(x), 2.0)                       # a Tensor; several outputs: a tuple; none: the Operation
     z = b.within("branch").after(y.op).Identity(y)  # a derived builder: other scope, control input
 
-Python values and arrays become constants of the dtype that the other inputs ask for, named below the op ("Mul/y").
+Python values and arrays become constants of the dtype that the other inputs determine, with names below the operation's
+("Mul/y").
 """
 
 from __future__ import annotations
@@ -33,18 +34,20 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Builder(OpCalls[Tensor]):
-    """Makes ops in one place of one graph. Immutable: `within`, `on`, `after` and `at` give derived builders.
+    """Immutable builder of operations for one graph.
+
+    `within`, `on`, `after` and `at` return derived builders.
 
     Attributes:
-      graph: the graph that grows.
-      scope: prefix of new names, "" or ending in "/".
-      device: device requested for new ops.
-      control_inputs: every new op waits for these.
-      source: the user's line put on new ops; None: the line that calls the builder.
-      colocate: names of operations that new ops stand beside (the attribute `_class`).
-      gradients: op type → name of the gradient that new ops of the type have instead of their own.
-      device_function: given a new op, the device it requests; it has the last word.
-      is_ordered: whether stateful ops keep to the graph's order, if it has one (what initializes a variable does not).
+      graph: the graph to which operations are added.
+      scope: the prefix of new names, "" or ending in "/".
+      device: the device requested for new operations.
+      control_inputs: the operations that every new operation waits for.
+      source: the user's line that new operations record; None: the line that calls the builder.
+      colocate: names of the operations with which new ones are colocated (the attribute `_class`).
+      gradients: op type → name of the gradient that replaces the type's own for new operations.
+      device_function: function from a new operation to the device it requests, which overrides `device`; None for none.
+      is_ordered: whether stateful operations follow the graph's order, if it has one. Initializers of variables do not.
     """
 
     tensor_type: ClassVar[type[Any]] = Tensor
@@ -60,14 +63,23 @@ class Builder(OpCalls[Tensor]):
     is_ordered: bool = True
 
     def within(self, name: str, source: Source | None = None, device: str = "") -> Builder:
-        """A builder in the fresh name scope `name` below this one's; of `source` and on `device`, if they are given."""
+        """Returns a builder in a new name scope `name` below this builder's scope.
+
+        Args:
+          name: the name of the scope, made unique in the graph.
+          source: the user's line; None: that of this builder.
+          device: the requested device; "": that of this builder.
+
+        Returns:
+          The derived builder.
+        """
         scope = self.graph.unique_name(self.scope + name) + "/"
         return self._in(scope, device or self.device, self.control_inputs, source or self.source)
 
     def _in(self, scope: str, device: str, control_inputs: tuple[Operation, ...], source: Source | None) -> Builder:
-        """This builder with other values of four fields.
+        """Returns this builder with other values of four fields.
 
-        Each operation of a gradient, and each that converts an argument, has its own builder: `dataclasses.replace`
+        Each operation of a gradient, and each that converts an argument, has its own builder, and `dataclasses.replace`
         takes twice as long.
         """
         return type(self)(
@@ -83,37 +95,46 @@ class Builder(OpCalls[Tensor]):
         )
 
     def in_scope(self, scope: str) -> Builder:
-        """A builder whose ops are named below `scope`, which ends in "/" or is empty."""
+        """Returns a builder with names below `scope`, which ends in "/" or is empty."""
         return self._in(scope, self.device, self.control_inputs, self.source)
 
     def on(self, device: str) -> Builder:
-        """A builder whose ops request `device`."""
+        """Returns a builder whose operations request `device`."""
         return self._in(self.scope, device, self.control_inputs, self.source)
 
     def after(self, *ops: Operation | Tensor) -> Builder:
-        """A builder whose ops also wait for `ops`."""
+        """Returns a builder whose operations also wait for `ops`."""
         more = tuple(o.op if isinstance(o, Tensor) else o for o in ops)
         return self._in(self.scope, self.device, self.control_inputs + more, self.source)
 
     def at(self, where: Source | None) -> Builder:
-        """A builder whose ops carry the user's line `where`."""
+        """Returns a builder whose operations record the user's line `where`."""
         return self._in(self.scope, self.device, self.control_inputs, where)
 
     def const(self, value: Any, dtype: DType | None = None, name: str = "Const") -> Tensor:
-        """A constant. Python floats become float32, ints int32, unless `dtype` says otherwise."""
+        """Creates a constant.
+
+        Python floats become float32 and ints int32, unless `dtype` is given.
+        """
         array = as_array(value, dtype)
         out: Tensor = self.make("Const", (), {"value": array, "dtype": dtype or dtypes.from_numpy(array.dtype)}, name)
         return out
 
     def make(self, type: str, args: Sequence[Any], attrs: dict[str, Any], name: str | None = None) -> Any:
-        """Makes one op. `args` has one entry for each argument of its record (a list for a list argument).
+        """Creates an operation.
+
+        Args:
+          type: the op type.
+          args: one entry for each argument of the record (a list for a list argument).
+          attrs: the attributes that the inputs do not determine.
+          name: the name below the builder's scope; None: derived from the type.
 
         Returns:
           The tensor if the op has one output, a tuple if it has several, the `Operation` if it has none.
 
         Raises:
-          NotFoundError: no such op type.
-          GraphError, ShapeError: arguments that do not fit; the text names the op and the user's line.
+          NotFoundError: the op type is not registered.
+          GraphError, ShapeError: the arguments do not fit; the text names the op and the user's line.
         """
         try:
             record = op_registry.get(type)
@@ -121,7 +142,7 @@ class Builder(OpCalls[Tensor]):
             raise NotFoundError(f"Op type not registered '{type}': {e}") from e.__cause__
         where = self.source or source.here()
         graph = self.graph
-        name = name or type.lstrip("_")  # an op of our own: no name may begin so
+        name = name or type.lstrip("_")  # names cannot begin with the underscore of internal op types
         try:
             groups, decided = self._match(record, args, attrs)
             full = ""
@@ -156,13 +177,16 @@ class Builder(OpCalls[Tensor]):
             attrs["_gradient_op_type"] = self.gradients[type]
 
     def _reserve(self, name: str) -> str:
-        """A free name below the scope. One that ends in "/" is that of a scope, which its op has to itself."""
+        """Returns a free name below the scope.
+
+        A name that ends in "/" is that of a scope, which is reserved for the operation already.
+        """
         return name[:-1] if name[-1] == "/" else self.graph.unique_name(self.scope + name)
 
     def own(self, x: Any) -> Any:
-        """`x` as a tensor of this graph, if it stands for one; else `x`.
+        """Returns the tensor of this graph that `x` stands for; other values unchanged.
 
-        A variable and a tensor of an outer graph stand for one.
+        Variables and tensors of outer graphs stand for tensors of this graph.
         """
         if not isinstance(x, Tensor):
             as_tensor = getattr(type(x), "as_tensor", None)
@@ -174,7 +198,10 @@ class Builder(OpCalls[Tensor]):
         return x if x.op.graph is self.graph else self.graph.capture(x)
 
     def _pack(self, items: Sequence[Any], dtype: DType, name: str) -> Tensor:
-        """A list with tensors in it as one tensor. Numbers become constants named by their positions."""
+        """Returns a list that contains tensors as one tensor.
+
+        Numbers become constants named after their positions.
+        """
         full = self._reserve(name)
         below = self.in_scope(full + "/")
         rows = list(items)
@@ -184,7 +211,7 @@ class Builder(OpCalls[Tensor]):
             elif has_tensors(x):
                 rows[i] = below._pack(x, dtype, str(i))
             else:
-                self.graph.unique_name(f"{full}/{i}")  # TensorFlow opens a scope for it, and leaves it empty
+                self.graph.unique_name(f"{full}/{i}")  # TensorFlow opens a scope here and leaves it empty
         tensors = [below.tensor(x, dtype, str(i)) for i, x in enumerate(rows)]
         out: Tensor = below.make("Pack", (tensors,), {}, full + "/")
         return out

@@ -10,18 +10,18 @@ from headrace import dtypes
 from headrace.dtypes import DType
 from headrace.errors import ConversionError
 
-NO_TENSOR: Final = "cannot be a tensor"  # in the text of errors of values that no dtype fits
+NO_TENSOR: Final = "cannot be a tensor"  # part of the error texts for values that have no dtype
 
 
 def as_array(value: Any, dtype: DType | None = None) -> np.ndarray:
-    """`value` as a read-only array of `dtype`.
+    """Returns `value` as a read-only array of `dtype`.
 
     Without a dtype, Python floats become float32, ints int32 (int64 if too large) and text bytes.
 
     Raises:
-      TypeError: it cannot be an array of that dtype without losing what it is (a float as an int, text as a number), or
-        no array at all. (ConversionError, which is a ValueError too, for None and arrays of text.)
-      ValueError: its rows differ in length, or a number is too large for the dtype.
+      TypeError: no array can represent the value, or none of `dtype` can without loss (a float as an int, text as a
+        number). For None and arrays of text it is a ConversionError, which is a ValueError too.
+      ValueError: the rows differ in length, or a number is too large for the dtype.
     """
     if value.__class__ in _NUMBERS:
         usual = _USUAL.get((value.__class__, None if dtype is None else dtype.base))
@@ -33,9 +33,9 @@ def as_array(value: Any, dtype: DType | None = None) -> np.ndarray:
         return frozen(_string_array(value))
     try:
         array = np.asarray(value)
-    except ValueError as e:  # numpy says where
+    except ValueError as e:  # numpy's text names the position
         if not isinstance(value, (list, tuple)):
-            raise  # its own: an object that cannot be an array
+            raise  # numpy's own error for an object that cannot be an array
         raise ValueError(
             f"{shown(value)} {NO_TENSOR}: its rows differ in length or depth. Give rows of equal length, or "
             f"pad them ({e})"
@@ -74,8 +74,8 @@ def as_array(value: Any, dtype: DType | None = None) -> np.ndarray:
 
 
 _NUMBERS: Final = frozenset((bool, int, float))
-# The conversions of Python's numbers that programs use most: class and dtype → least number, greatest number, numpy
-# dtype. The general algorithm gives the same and takes five times as long.
+# The most frequent conversions of Python numbers: class and dtype → least number, greatest number, numpy dtype. The
+# general algorithm gives the same result and takes five times as long.
 _USUAL: Final[dict[tuple[type, DType | None], tuple[Any, Any, np.dtype]]] = {
     (bool, None): (False, True, np.dtype(bool)),
     (bool, dtypes.bool_): (False, True, np.dtype(bool)),
@@ -97,7 +97,7 @@ _USUAL: Final[dict[tuple[type, DType | None], tuple[Any, Any, np.dtype]]] = {
 
 
 def shown(value: Any) -> str:
-    """`repr(value)`, cut to 80 characters."""
+    """Returns `repr(value)`, cut to 80 characters."""
     try:
         text = repr(value)
     except RecursionError:
@@ -105,12 +105,13 @@ def shown(value: Any) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-# how much a kind of number can hold; going down would lose something ('V' is how ml_dtypes' floats present themselves)
+# Range of a kind of number; a conversion to a lower rank would lose information. ('V' is the kind of ml_dtypes'
+# floats.)
 _RANK_OF_KIND = {"b": 0, "u": 1, "i": 1, "f": 2, "V": 2, "c": 3, "S": 9, "U": 9, "O": 9}
 
 
 def frozen(array: np.ndarray) -> np.ndarray:
-    """`array` as a read-only array; a copy if the caller could write its elements."""
+    """Returns `array` as a read-only array; a copy if the caller could write its elements."""
     if array.flags.writeable:
         array = array.copy() if array.base is not None or array.flags.owndata else array
         array.flags.writeable = False

@@ -1,8 +1,8 @@
-"""Device names, whole and partial: `/job:worker/replica:0/task:1/device:CPU:0`, `/device:GPU:*`, `/cpu:0`.
+"""Device names, full and partial: `/job:worker/replica:0/task:1/device:CPU:0`, `/device:GPU:*`, `/cpu:0`.
 
-A `DeviceSpec` has five parts, each given or open. What a user asks for is mostly partial ("some GPU", "job worker");
-what a device is called has all five. `merge` lays one request over another as nested device scopes do, `matches` asks
-whether a device is one that a request describes.
+A `DeviceSpec` has five parts, each given or open. A user's request is mostly partial ("some GPU", "job worker"); the
+name of a device has all five parts. `merge` combines the requests of nested device scopes, and `matches` tests whether
+a device satisfies a request.
 
 Source: TensorFlow's `tf.DeviceSpec`, with its syntax.
 """
@@ -18,18 +18,18 @@ from headrace.memo import cached
 _NUMBER = re.compile(r"[0-9]{1,9}\Z")
 _JOB = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
 _TYPE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-_SHORT_TYPES = frozenset({"CPU", "GPU", "TPU"})  # those that may stand without "device:", in either case
+_SHORT_TYPES = frozenset({"CPU", "GPU", "TPU"})  # types that may appear without "device:", in either case
 _FORM = "a device name is '/job:<name>/replica:<n>/task:<n>/device:<TYPE>:<n>', where any part may be left out or '*'"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DeviceSpec:
-    """A device name taken apart; None where a part is open.
+    """Parts of a device name; None for an open part.
 
     Attributes:
-      job, replica, task: which process.
+      job, replica, task: the process.
       type: "CPU", "GPU", ...
-      index: which of that type's devices of the process.
+      index: the number of the device among those of its type in the process.
 
     Example:
       >>> DeviceSpec.from_string("/job:ps/cpu:0")
@@ -49,15 +49,18 @@ class DeviceSpec:
         """Parses a device name.
 
         Args:
-          text: parts in any order, each at most once. A part that is `*` is open; "" leaves everything open.
+          text: parts in any order, each at most once. A part `*` is open; "" leaves all parts open.
+
+        Returns:
+          The parts.
 
         Raises:
-          GraphError (a ValueError): it is no device name; the text quotes the part that is wrong.
+          GraphError (a ValueError): `text` is not a device name; the error quotes the wrong part.
         """
         return _parse(text)
 
     def to_string(self) -> str:
-        """The name in its canonical form, open parts left out ("" if all are)."""
+        """Returns the name in canonical form, without open parts ("" if all are open)."""
         out = ""
         for key, value in (("job", self.job), ("replica", self.replica), ("task", self.task)):
             if value is not None:
@@ -70,11 +73,13 @@ class DeviceSpec:
 
     @property
     def is_full(self) -> bool:
-        """Whether it names one device."""
+        """Whether the name denotes one device."""
         return None not in (self.job, self.replica, self.task, self.type, self.index)
 
     def merge(self, inner: DeviceSpec) -> DeviceSpec:
-        """This request, with every part that `inner` gives taken from `inner` (a device scope inside another).
+        """Returns the request of a device scope `inner` nested in this one.
+
+        Parts given in `inner` come from `inner`, others from this request.
 
         >>> str(DeviceSpec.from_string("/job:ps/gpu:1").merge(DeviceSpec.from_string("/cpu:0")))
         '/job:ps/device:CPU:0'
@@ -88,7 +93,7 @@ class DeviceSpec:
         )
 
     def matches(self, device: DeviceSpec) -> bool:
-        """Whether `device` is one that this request describes: every part given here is the same there.
+        """Whether `device` satisfies this request: it has every part that is given here.
 
         >>> DeviceSpec.from_string("/gpu:*").matches(DeviceSpec.from_string("/job:worker/task:3/gpu:1"))
         True
@@ -102,7 +107,7 @@ class DeviceSpec:
         )
 
 
-@cached(1024, "device names")  # a graph asks for the same few devices thousands of times
+@cached(1024, "device names")  # a graph parses the same few names thousands of times
 def _parse(text: str) -> DeviceSpec:
     given: dict[str, str | None] = {}
 

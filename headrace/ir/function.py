@@ -1,21 +1,23 @@
-"""Graphs that operations own: the branches of an `If`, the condition and body of a `While`, functions.
+"""Graphs that operations own: branches of an `If`, condition and body of a `While`, functions.
 
-A `FuncGraph` (`ir.graph`) is a graph with an order among its ends: *parameters*, what it is given, and *results*, what
-it gives back. The operation that owns it supplies the parameters by its inputs and has the results as its outputs; a
-function of the library is not owned but called by name. This module holds the functions that read and unify them.
+A `FuncGraph` (`ir.graph`) is a graph with an ordered list of *parameters*, its inputs, and an ordered list of
+*results*, its outputs. The inputs of the operation that owns the graph supply the parameters, and its outputs are the
+results. A function of the library has no owner and is called by name. This module has the functions that read such
+graphs and unify their parameters.
 
-**Captures.** What happens in a branch may use values from outside. When an operation in a FuncGraph is given a tensor
-of the graph around it, the FuncGraph gets one parameter more, which stands for that tensor, and remembers the pair. So
-a sub-graph never has an edge that leads out of it: all comes in by parameters, and whoever reads it (lowering,
-gradients, a compiler) need not look around. With several sub-graphs in one operation all get the same parameters
-(`unify`). A captured constant is cloned instead, so that what is known about its value stays known: a size, an axis.
-Not one of floats (`is_cloned`): of those no static value is asked for, but a gradient may be.
+**Captures.** A branch may use values from outside. If an operation in a FuncGraph receives a tensor of a surrounding
+graph, the FuncGraph gets another parameter, which represents that tensor, and records the pair. So no edge leads out of
+an owned graph: every value enters by a parameter, and lowering, gradients and the compiler need not read the
+surrounding graph. If one operation owns several graphs, all of them get the same parameters (`unify`).
 
-**Control inputs** that point out of a sub-graph are collected in `outer_controls`; the operation that comes to own it
-waits for them.
+A captured constant is cloned instead, so that its static value (a size, an axis) stays known. Float constants are not
+cloned (`is_cloned`): their static values are never requested, but their gradients may be.
 
-**What runs.** When its owner runs, what the wanted results need does, and what `control_results` need: operations that
-change something.
+**Control inputs** from outside of an owned graph are collected in `outer_controls`. The operation that will own the
+graph waits for them.
+
+**Execution.** When the owner runs, the operations run that the needed results depend on, and those that
+`control_results` depend on, which have effects.
 """
 
 from __future__ import annotations
@@ -29,19 +31,19 @@ from headrace.ir.graph import FuncGraph, Graph, Operation, Tensor
 
 
 def base_name(t: Tensor) -> str:
-    """Return the last part of the name of the operation of `t`, without the prefix of parameters."""
+    """Returns the last part of the name of `t.op`, without the prefix of parameters."""
     return t.op.name.rpartition("/")[2].removeprefix("arg.")
 
 
 def unify(graphs: Sequence[FuncGraph], own: int) -> list[Tensor]:
-    """Gives all `graphs`, which one operation owns, the same parameters: the first `own`, then what any captured.
+    """Gives the graphs of one operation the same parameters: the common ones, then all captures.
 
     Args:
-      graphs: of one operation.
-      own: how many parameters they have in common already: variables, and what they captured before.
+      graphs: the graphs of one operation.
+      own: the number of parameters that they have in common already: loop variables and earlier captures.
 
     Returns:
-      The captured tensors that are new, in the order of the parameters.
+      The captured tensors without a common parameter before, in the order of the new parameters.
     """
     union: dict[Tensor, None] = {}
     for g in graphs:
@@ -53,7 +55,7 @@ def unify(graphs: Sequence[FuncGraph], own: int) -> list[Tensor]:
 
 
 def functions_of(op: Operation) -> list[Func | FuncGraph]:
-    """What the `func` attributes of a structured operation hold: names of functions, and graphs that it owns."""
+    """Returns the `func` attributes of a structured operation: library names and owned graphs."""
     values = [f for v in op.attrs.values() for f in (v if isinstance(v, tuple) else (v,))]
     return [f for f in values if isinstance(f, (Func, FuncGraph))]
 
@@ -71,7 +73,7 @@ def known_function(graph: Graph | None, name: str) -> FuncGraph | None:
 
 
 def owned(op: Operation) -> list[FuncGraph]:
-    """The graphs that an operation owns; none if it is not structured."""
+    """Returns the graphs that an operation owns; none if it is not structured."""
     return [f for f in functions_of(op) if isinstance(f, FuncGraph)] if op.opdef.structured else []
 
 
@@ -81,10 +83,11 @@ def owns_all(op: Operation) -> bool:
 
 
 def param_offset(op: Operation) -> int:
-    """Number of an input of `op` minus the number of its parameter.
+    """Returns the number of an input of `op` minus the number of its parameter.
 
-    It is the number of inputs that `op` does not pass to its graphs, such as a predicate. (For passes its first input,
-    which has no number in the body, as parameter 0.)
+    This is the number of inputs, such as a predicate, that `op` does not pass to its graphs. A For has three own inputs
+    (start, limit, delta), and its body has the counter as parameter 0, which corresponds to no input; so its offset is
+    2.
     """
     return _OFFSETS.get(op.opdef.structured, 0)
 
@@ -169,7 +172,7 @@ def move_to(graph: FuncGraph, outer: Graph) -> None:
 def called(ops: Iterable[Operation]) -> Iterator[tuple[Operation, Func]]:
     """Iterates over (caller, function) for the library functions named in `ops`.
 
-    Callers are `ops` and the operations of the graphs that they own, not those of library functions.
+    Callers are `ops` and the operations of the graphs that they own, but not operations of library functions.
     """
     for op in nested_operations(ops):
         if op.opdef.structured:
@@ -179,10 +182,12 @@ def called(ops: Iterable[Operation]) -> Iterator[tuple[Operation, Func]]:
 
 
 def bodies(op: Operation) -> list[tuple[str, FuncGraph]]:
-    """(name, graph) of the graphs that a structured operation owns or calls; of a list attribute "name.0", "name.1".
+    """Returns (name, graph) for the graphs that a structured operation owns or calls.
+
+    The graphs of a list attribute are called "name.0", "name.1".
 
     Raises:
-      NotFoundError: it calls a function that its graph's library does not have.
+      NotFoundError: the operation calls a function that the library does not have.
     """
     out = []
     for name, spec in op.opdef.attrs.items():
@@ -195,20 +200,20 @@ def bodies(op: Operation) -> list[tuple[str, FuncGraph]]:
 
 
 def body(op: Operation, f: Func | FuncGraph | Any) -> FuncGraph:
-    """The graph that the value `f` of a `func` attribute of `op` means."""
+    """Returns the graph that the value `f` of a `func` attribute of `op` denotes."""
     if isinstance(f, FuncGraph):
         return f
     return op.graph.function(f.name, op)
 
 
 def find_anywhere(graph: Graph, name: str) -> Operation | None:
-    """The operation of that name in `graph`, or in one of the graphs that its operations own."""
+    """Returns the operation called `name` in `graph` or a graph nested in it, or None."""
     graphs = itertools.chain([graph], (g for _, g in nested(graph.operations)))
     return next((op for g in graphs if (op := g.find(name)) is not None), None)
 
 
 def recursive_functions(ops: Iterable[Operation]) -> frozenset[str]:
-    """The names of the functions, among those that `ops` come to call, that come to call themselves."""
+    """Returns the names of recursive functions among those that `ops` call, directly or not."""
     calls: dict[str, set[str]] = {}
 
     pending: list[tuple[str, FuncGraph]] = []
@@ -230,7 +235,7 @@ def recursive_functions(ops: Iterable[Operation]) -> frozenset[str]:
     for name, others in calls.items():
         for other in others:
             callers[other].add(name)
-    # who calls nobody that is left, or is called by nobody, calls not itself; of most libraries nothing is left
+    # A function without remaining callees or callers is not recursive. In most libraries no function remains.
     for edges, back in ((calls, callers), (callers, calls)):
         done = [name for name, others in edges.items() if not others]
         while done:

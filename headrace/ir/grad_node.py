@@ -1,4 +1,4 @@
-"""The operation that a gradient rule differentiates, as the rule sees it."""
+"""View of an operation that its gradient rule receives."""
 
 from __future__ import annotations
 
@@ -11,10 +11,16 @@ if TYPE_CHECKING:
 
 
 class GradNode:
-    """The operation that a gradient rule differentiates: `n.x`, `n.y` by argument name, `n.attrs`.
+    """Operation that a gradient rule differentiates: `n.x`, `n.y` by argument name, `n.attrs`.
 
-    The values are looked up when they are named, so that the caller of the rule decides how each one reaches the
-    backward graph (directly, from an accumulator, recomputed).
+    An access looks the tensor up. So the caller of the rule decides how each value reaches the backward graph:
+    directly, from an accumulator, or recomputed.
+
+    Attributes:
+      op: the operation.
+      attrs: its attributes.
+      inputs: its inputs, looked up on access.
+      outputs: its outputs, looked up on access.
     """
 
     __slots__ = ("_lookup", "attrs", "inputs", "op", "outputs")
@@ -38,7 +44,7 @@ class GradNode:
 
 
 class _Lazy:
-    """A sequence of tensors that go through a lookup when they are taken."""
+    """Sequence of tensors that are looked up on access."""
 
     __slots__ = ("_lookup", "_tensors")
 

@@ -2,11 +2,12 @@
 
     with hr.Graph() as g: ...
 
-A `Graph` owns `Operation`s in the order they were made. An operation has data inputs (tensors), control inputs
-(operations that must be done first), attributes, a requested device and the user's line that made it. A user's graph
+A `Graph` owns `Operation`s in the order of their creation. An operation has data inputs (tensors), control inputs
+(operations that must finish first), attributes, a requested device and the user's line that created it. A user's graph
 only grows, through the methods of this module; private copies change through `ir.edit.editor.Editor`. Import and
-recovery also settle a user's graph with an editor. Each change raises `Graph.version`. `tests/test_graph_writes.py`
-finds assignments anywhere else. Creation order is *not* topological (a loop's back edge refers forward): use `ir.walk`.
+recovery also settle a user's graph with an editor. Each change increments `Graph.version`. `tests/test_graph_writes.py`
+finds assignments anywhere else. Creation order is *not* topological, because a loop's back edge refers to a later
+operation; `ir.walk` sorts operations topologically.
 """
 
 from __future__ import annotations
@@ -38,15 +39,15 @@ _unset: Any = object()
 
 
 class Tensor(StaticInfo, Uncopyable):
-    """One output of an operation. Equal only to itself, so that it can key a feed dict.
+    """Output of an operation. A tensor equals only itself, so it can key feed dicts.
 
     Attributes:
-      op: the operation that makes it.
-      index: which of its outputs it is.
-      dtype: its element type (a reference dtype if it carries a variable).
-      shape: what is known of its shape: a tuple of ints and Nones, or None for an unknown rank.
-      static_shape: the same, a tuple in all subclasses too (see `ir.symbolic`).
-      handle: for resource and variant tensors, (dtype, shape) of what they hold, where known (`ir.static_info`).
+      op: the operation that produces the tensor.
+      index: the number of the output.
+      dtype: the element type (a reference dtype if the tensor carries a variable).
+      shape: the static shape: a tuple of ints and Nones, or None for an unknown rank.
+      static_shape: the same shape, which is a tuple in subclasses too (see `ir.symbolic`).
+      handle: for resource and variant tensors, (dtype, shape) of the contents, if known (`ir.static_info`).
     """
 
     __slots__ = ("_constant", "dtype", "index", "op")
@@ -64,8 +65,11 @@ class Tensor(StaticInfo, Uncopyable):
 
     @property
     def name(self) -> str:
-        """`"op name:index"`; of a conditional or loop in a graph that shows primitives, the name of what it becomes
-        ("cond/Merge:0", "while/Exit_1:0")."""
+        """Name of the tensor: `"op name:index"`.
+
+        In a graph that shows primitives, a result of a conditional or loop has the name of its primitive
+        ("cond/Merge:0", "while/Exit_1:0").
+        """
         op = self.op
         if op.opdef.structured and op.graph.shows_primitives:
             return f"{visible_name(op.name, op.opdef.structured, self.index)}:0"
@@ -73,12 +77,12 @@ class Tensor(StaticInfo, Uncopyable):
 
     @property
     def graph(self) -> Graph:
-        """The graph that its operation stands in."""
+        """Graph that contains the tensor's operation."""
         return self.op.graph
 
     @property
     def device(self) -> str:
-        """The device requested for its operation ("" for none)."""
+        """Device requested for the tensor's operation; "" for none."""
         return self.op.device
 
     def __repr__(self) -> str:
@@ -86,18 +90,20 @@ class Tensor(StaticInfo, Uncopyable):
 
 
 class Operation(Uncopyable):
-    """A node of the graph. Made by `Graph.add_op` only.
+    """Node of the graph, created by the methods of `Graph` only.
 
     Attributes:
-      graph, name, type: where it is, what it is called, its op type.
-      opdef: the record of its type.
-      inputs: its data inputs; only `Graph.set_back_edge` changes one later.
-      control_inputs: operations that must be done before it starts.
-      attrs: attribute name → value (see `ir.opdef` for the Python types).
+      graph: the graph that contains the operation.
+      name: the name, unique in the graph.
+      type: the op type.
+      opdef: the record of the op type.
+      inputs: the data inputs.
+      control_inputs: the operations that must finish before this one starts.
+      attrs: attribute name → value (see `ir.attr_values` for the Python types).
       device: the requested device string, "" for none.
       source: the user's line, if known.
-      id: its position in the graph.
-      outputs: its tensors.
+      id: the position in the graph.
+      outputs: the output tensors.
     """
 
     __slots__ = (
@@ -128,7 +134,19 @@ class Operation(Uncopyable):
         source: Source | None,
         made: Sequence[DType] | None = None,
     ) -> None:
-        """`made`: the dtypes of its outputs, if they are known."""
+        """Creates an operation.
+
+        Args:
+          graph: the graph that will contain the operation.
+          name: the name.
+          record: the record of the op type.
+          inputs: the data inputs.
+          control_inputs: the control inputs.
+          attrs: the complete attributes.
+          device: the requested device, "" for none.
+          source: the user's line, if known.
+          made: the dtypes of the outputs; None: computed from the record and `attrs`.
+        """
         self.graph = graph
         self.name = name
         self.type = record.type
@@ -144,7 +162,11 @@ class Operation(Uncopyable):
         self.outputs: tuple[Tensor, ...] = tuple([kind(self, i, d) for i, d in enumerate(made)])
 
     def get_attr(self, name: str) -> Any:
-        """The value of an attribute; `ValueError` if there is none of that name (TensorFlow's method)."""
+        """Returns the value of an attribute (TensorFlow's method).
+
+        Raises:
+          ValueError: the operation has no attribute `name`.
+        """
         try:
             return self.attrs[name]
         except KeyError:
@@ -165,7 +187,7 @@ class Ordering(Protocol):
     """The source of a graph's control edges between stateful operations (`ir.order.Order`)."""
 
     def after(self, op: Operation) -> Iterable[Operation]:
-        """Record `op` as the latest operation; return the operations that precede it."""
+        """Records `op` as the latest operation and returns the operations that must precede it."""
         ...
 
 
@@ -178,29 +200,30 @@ class EncodedFunction(Protocol):
         ...
 
     def decode(self, home: Graph) -> FuncGraph:
-        """Return the function as a graph; `home` has the library."""
+        """Returns the function as a graph; `home` is the graph with the library."""
         ...
 
 
 class Graph(Uncopyable):
-    """A growing set of operations with unique names.
+    """Growing set of operations with unique names.
 
     Attributes:
-      version: raised by every change, also of a graph that an operation of this one owns; compiled steps are cached
-        under it.
-      outer: the graph in which the operation stands that owns this one (`ir.function`); None if none does.
-      is_part: whether `outer` changes when this graph does.
-      forward: for the gradient of a graph, that graph: its tensors may be captured (`grad.graph`).
+      version: the number of changes, including those of graphs that operations of this graph own. It is part of the key
+        under which compiled steps are cached.
+      outer: the graph that contains the operation that owns this graph (`ir.function`); None for a graph without owner.
+      is_part: whether a change of this graph is a change of `outer` too.
+      forward: if this graph is a gradient, the graph that it differentiates, whose tensors it may capture
+        (`grad.graph`).
       tensor_type: the class of its tensors.
       library: serialized TensorFlow functions that came with an imported graph, by name.
       functions: the functions that operations call by name; see `function`.
-      gradient_functions: for a function the name of the one that computes its gradient, where a file says so.
-      versions: (producer, min_consumer) of the `GraphDef` it came from.
-      order: keeps stateful operations in the order of their making (`ir.order`); None: they are not kept in order.
-      separates_imports: variables imported below a scope are others than those of the same name elsewhere.
-      shows_primitives: the results of conditionals and loops are called by TensorFlow 1's names ("cond/Merge:0").
+      gradient_functions: function name → name of the function that computes its gradient, as stated in a file.
+      versions: (producer, min_consumer) of the imported `GraphDef`.
+      order: the object that keeps stateful operations in creation order (`ir.order`); None: no order is kept.
+      separates_imports: whether variables imported into a scope are distinct from variables of the same name elsewhere.
+      shows_primitives: whether results of conditionals and loops have TensorFlow 1's names ("cond/Merge:0").
       finalized: whether adding an operation is an error.
-      replaced: result of primitives (an Exit, a Merge) → what the loop or conditional that was recovered gives for it.
+      replaced: result of a primitive (an Exit, a Merge) → result of the recovered loop or conditional that replaces it.
     """
 
     _refusal = "a Graph"
@@ -208,7 +231,7 @@ class Graph(Uncopyable):
     outer: Graph | None = None
     forward: Graph | None = None
     tensor_type: type[Tensor] = Tensor
-    is_part: bool = True  # of `outer`, which changes when this does
+    is_part: bool = True  # a change of this graph changes `outer` too
 
     def __init__(self) -> None:
         self.version = 0
@@ -226,7 +249,7 @@ class Graph(Uncopyable):
         forking.register_at_fork(self)
 
     def _forked(self) -> None:
-        """See `forking`."""
+        """Replaces the lock after a fork; see `forking`."""
         self._lock = threading.RLock()
 
     # *** reading ***
@@ -237,7 +260,7 @@ class Graph(Uncopyable):
         return self._operations
 
     def get_operations(self) -> list[Operation]:
-        """TensorFlow's name for `operations`, as a list."""
+        """Returns the operations as a list (TensorFlow's method)."""
         return list(self._operations)
 
     def __len__(self) -> int:
@@ -247,13 +270,16 @@ class Graph(Uncopyable):
         return name in self._by_name
 
     def find(self, name: str) -> Operation | None:
-        """The operation of that name, or None."""
+        """Returns the operation called `name`, or None."""
         return self._by_name.get(name)
 
     def get_operation_by_name(self, name: str) -> Operation:
-        """The operation of that name; `KeyError` with near names if there is none.
+        """Returns the operation called `name`.
 
-        The primitive form's "cond/Merge" and "while/Exit_1" name the conditional and the loop.
+        The names of the primitive form, such as "cond/Merge" and "while/Exit_1", denote the conditional and the loop.
+
+        Raises:
+          KeyError: no operation has the name. The text lists similar names.
         """
         op = self._by_name.get(name)
         if op is not None:
@@ -264,7 +290,12 @@ class Graph(Uncopyable):
         return found.op
 
     def get_tensor_by_name(self, name: str) -> Tensor:
-        """The tensor `"op:index"`; `KeyError` or `ValueError` that says which part is wrong."""
+        """Returns the tensor called `name`, which has the form `"op:index"`.
+
+        Raises:
+          ValueError: the name does not have this form.
+          KeyError: the operation or the output does not exist.
+        """
         op_name, colon, index = name.rpartition(":")
         if not colon or not index.isdigit():
             raise ValueError(f"{name!r} is no tensor name; a tensor is named '<operation>:<output index>'")
@@ -288,8 +319,18 @@ class Graph(Uncopyable):
     def as_graph_element(
         self, obj: object, allow_tensor: bool = True, allow_operation: bool = True
     ) -> Tensor | Operation:
-        """The tensor or operation that `obj` means in this graph: itself, one of that name, or, of an object that
-        stands for one (a variable), its `graph_element`."""
+        """Returns the tensor or operation that `obj` denotes in this graph.
+
+        Args:
+          obj: a tensor or operation, its name, or an object with a `graph_element` (a variable).
+          allow_tensor: whether the result may be a tensor.
+          allow_operation: whether the result may be an operation.
+
+        Raises:
+          ValueError: the element is in another graph, or the name denotes the kind of element that is not allowed.
+          KeyError: the graph has no element of that name.
+          TypeError: `obj` is of the kind that is not allowed, or it denotes no element.
+        """
         if hasattr(type(obj), "graph_element"):
             obj = obj.graph_element  # type: ignore[attr-defined]
         if isinstance(obj, (Tensor, Operation)):
@@ -314,7 +355,10 @@ class Graph(Uncopyable):
         raise TypeError(f"cannot use {obj!r} ({type(obj).__name__}) as a tensor or operation of a graph")
 
     def as_fed_element(self, obj: object) -> Tensor:
-        """The tensor that `obj` means as the key of a feed: as `as_graph_element`, but a variable means its handle."""
+        """Returns the tensor that `obj` denotes as the key of a feed.
+
+        The rules are those of `as_graph_element`, except that a variable denotes its handle.
+        """
         if hasattr(type(obj), "fed_element"):
             obj = obj.fed_element  # type: ignore[attr-defined]
         found = self.as_graph_element(obj, allow_operation=False)
@@ -322,21 +366,25 @@ class Graph(Uncopyable):
         return found
 
     def find_visible(self, name: str) -> Tensor | None:
-        """The result of a structured operation that is output 0 of the operation `name` in the primitive form."""
+        """Returns the result of a structured operation by its primitive form's name, or None."""
         owner, _, end = name.rpartition("/")
         op = self._by_name.get(owner)
         index = None if op is None else result_index(op.opdef.structured, end)
         return None if op is None or index is None or index >= len(op.outputs) else op.outputs[index]
 
     def function(self, name: str, caller: Operation | None = None) -> FuncGraph:
-        """The function that operations of this graph, or of one it owns, call by `name`; decoded when first asked for.
+        """Returns the function that operations of this graph or its nested graphs call.
+
+        A function of the library is decoded on the first request. If this graph does not have the function, the graphs
+        around it are searched.
 
         Args:
-          name: the function's.
-          caller: which operation calls it, for the text of the error.
+          name: the name of the function.
+          caller: the operation that calls it, for the error text.
 
         Raises:
-          NotFoundError: there is none. GraphError: its definition cannot be read.
+          NotFoundError: no graph has the function.
+          GraphError: the definition of the function cannot be read.
         """
         graph = self
         while True:
@@ -368,12 +416,21 @@ class Graph(Uncopyable):
     # *** changing ***
 
     def unique_name(self, base: str, mark: bool = True) -> str:
-        """`base`, or `base_1`, `base_2`, ...: a name that no operation or scope has (ignoring case, as TensorFlow)."""
+        """Returns `base`, or `base_1`, `base_2`, ...: a name that no operation or scope has.
+
+        Upper and lower case are equal in this comparison, as in TensorFlow.
+
+        Args:
+          base: the preferred name.
+          mark: whether the name counts as taken from now on.
+        """
         key = base.lower()
         with self._lock:
             n = self._taken.get(key)
             name, lowered = base, key
-            if n is None and base in self._by_name:  # a copy has it that gave the name free (`ir.edit.editor`)
+            if (
+                n is None and base in self._by_name
+            ):  # a copy has taken the name, which an editor had released (`ir.edit.editor`)
                 n = 1
             if n is not None:
                 while True:
@@ -398,23 +455,24 @@ class Graph(Uncopyable):
         source: Source | None = None,
         unchecked_back_edges: bool = False,
     ) -> Operation:
-        """Appends an operation. The one way a graph grows.
+        """Appends an operation, after checks of its type, inputs and attributes.
 
         Args:
           type: a registered op type.
-          name: its name, which must be free (`unique_name` gives one).
-          inputs: flat data inputs, tensors of this graph.
-          attrs: complete attributes (`OpDef.complete_attrs` or `infer_attrs` makes them).
-          control_inputs: operations that must be done first.
-          device, source: see `Operation`.
-          unchecked_back_edges: inputs of a Merge may be fewer than its N for now; `set_back_edge` supplies the rest.
+          name: the name, which must be free (`unique_name` returns a free one).
+          inputs: the flat data inputs, tensors of this graph.
+          attrs: the complete attributes (`OpDef.complete_attrs` or `infer_attrs` returns them).
+          control_inputs: the operations that must finish first.
+          device, source: the device and the user's line; see `Operation`.
+          unchecked_back_edges: whether a Merge may have fewer inputs than its attribute `N` until `set_back_edge` adds
+            the others.
 
         Returns:
-          The operation. Shapes of its outputs are not inferred here; see `ir.infer.infer_shapes`.
+          The operation. The shapes of its outputs are not inferred yet; see `ir.infer.infer_shapes`.
 
         Raises:
           NotFoundError: the op type is not registered.
-          GraphError: a bad name, or inputs that do not fit.
+          GraphError: the name is invalid or taken, or the inputs do not fit.
         """
         try:
             record = opdefs.op_registry.get(type)
@@ -443,7 +501,20 @@ class Graph(Uncopyable):
         device: str = "",
         source: Source | None = None,
     ) -> Operation:
-        """`add_op` for inputs, control inputs and attributes that fit, as the `Builder` ensures."""
+        """Appends an operation whose inputs, control inputs and attributes the caller (the `Builder`) has checked.
+
+        Args:
+          record: the record of the op type.
+          name: the name, which must be free.
+          inputs: the flat data inputs.
+          attrs: the complete attributes.
+          control_inputs: the operations that must finish first.
+          device, source: the device and the user's line; see `Operation`.
+
+        Raises:
+          GraphError: the name is invalid or taken.
+          RuntimeError: the graph is finalized.
+        """
         self._check_open()
         if not _NAME.match(name):
             raise GraphError(
@@ -471,13 +542,20 @@ class Graph(Uncopyable):
         attrs: dict[str, Any] | None = None,
         device: str | None = None,
     ) -> Operation:
-        """Append a copy of `op`, with its shapes and source line.
+        """Appends a copy of `op`, with its shapes and source line.
 
         Args:
           op: an operation of this or another graph.
-          inputs: its inputs here. None is a Merge's back edge, which `set_back_edge` supplies later.
-          control_inputs: its control inputs here.
-          name, attrs, device: those of the copy, in place of those of `op`. Attributes of `op` are shared.
+          inputs: the inputs of the copy. None is a Merge's back edge, which `set_back_edge` supplies later.
+          control_inputs: the control inputs of the copy.
+          name, attrs, device: the values of the copy; None: those of `op`. The copy shares the attributes of `op`.
+
+        Returns:
+          The copy.
+
+        Raises:
+          GraphError: the name is taken.
+          RuntimeError: the graph is finalized.
         """
         self._check_open()
         reads: list[Tensor] = list(inputs)  # type: ignore[arg-type]  # back edges follow
@@ -497,7 +575,11 @@ class Graph(Uncopyable):
         return copy
 
     def set_back_edge(self, merge: Operation, index: int, value: Tensor) -> None:
-        """Gives a Merge its input `index`, which comes from a NextIteration made after it."""
+        """Sets input `index` of a Merge to `value`, the output of a later NextIteration.
+
+        Raises:
+          GraphError: `merge` is no Merge, or the two are in different graphs.
+        """
         if merge.opdef.primitive != "Merge":
             raise GraphError(f"{merge!r} cannot take a back edge; only a Merge can")
         if value.op.graph is not self or merge.graph is not self:
@@ -510,7 +592,11 @@ class Graph(Uncopyable):
             self._grew()
 
     def add_control_input(self, op: Operation, before: Operation) -> None:
-        """Makes `op` wait for `before`."""
+        """Makes `op` wait for `before`.
+
+        Raises:
+          GraphError: one of them is in another graph.
+        """
         if op.graph is not self or before.graph is not self:
             raise GraphError(f"the control edge {before!r} -> {op!r} joins two graphs")
         with self._lock:
@@ -519,12 +605,12 @@ class Graph(Uncopyable):
                 self._grew()
 
     def extend_op(self, op: Operation, inputs: Sequence[Tensor] = (), attrs: Mapping[str, Any] | None = None) -> None:
-        """Append inputs and outputs to a structured operation; the present ones keep their places.
+        """Appends inputs and outputs to a structured operation; existing ones keep their places.
 
         Args:
-          op: of this graph.
-          inputs: the further inputs.
-          attrs: the attributes that change (`Tin`, `Tout`, ...), with which inputs and outputs must agree.
+          op: a structured operation of this graph.
+          inputs: the additional inputs.
+          attrs: the changed attributes (`Tin`, `Tout`, ...), with which the inputs and outputs must agree.
 
         Raises:
           GraphError: they do not agree, or `op` is not structured.
@@ -543,7 +629,7 @@ class Graph(Uncopyable):
             self._grew()
 
     def take_back(self, ops: set[Operation]) -> None:
-        """Takes out operations that nothing else in the graph, and nobody outside, has come to know of yet."""
+        """Removes operations that no other operation of the graph and no other object refers to."""
         with self._lock:
             kept = [op for op in self._operations if op not in ops]
             for op in ops:
@@ -559,24 +645,33 @@ class Graph(Uncopyable):
         self.gradient_functions = other.gradient_functions
 
     def capture(self, t: Tensor) -> Tensor:
-        """`t` as operations of this graph may use it. Here: itself, for it must be of this graph.
+        """Returns the tensor that represents `t` in this graph.
+
+        In a graph without owner it is `t` itself, which must be in this graph.
 
         Raises:
-          GraphError: it is of another one. The text says which, and where both tensors' graphs were met.
+          GraphError: `t` is in another graph. The text names both graphs and the lines that created them.
         """
         if t.op.graph is not self:
             raise GraphError(foreign(t, self))
         return t
 
     def capture_control(self, op: Operation) -> Operation | None:
-        """`op` as operations of this graph may wait for it; None if whoever owns this graph waits for it."""
+        """Returns the operation that represents `op` as a control input in this graph.
+
+        Returns:
+          The operation; None if the owner of this graph waits for `op` instead.
+
+        Raises:
+          GraphError: `op` is in a graph that does not surround this one.
+        """
         if op.graph is not self:
             raise GraphError(foreign(op, self))
         return op
 
     @property
     def title(self) -> str:
-        """What this graph is, in messages."""
+        """Description of this graph for messages."""
         return "the graph"
 
     def _check_open(self) -> None:
@@ -591,9 +686,10 @@ class Graph(Uncopyable):
 
     @contextlib.contextmanager
     def all_or_nothing(self) -> Iterator[None]:
-        """If the block raises, what it added to the graph is taken out again. Other threads cannot add meanwhile.
+        """Returns a context that removes the operations added in it if its block raises.
 
-        Only for blocks that add operations, and edges between those (an import).
+        Other threads cannot add operations during the block. The block may only add operations and edges between them,
+        as an import does.
         """
         with self._lock:
             n, taken = len(self._operations), dict(self._taken)
@@ -605,7 +701,7 @@ class Graph(Uncopyable):
                     del self._by_name[op.name]
                 del self._operations[n:]
                 self._taken.clear()
-                self._taken.update(taken)  # graphs that operations own may share it
+                self._taken.update(taken)  # owned graphs may share this dict
                 self.library, self.gradient_functions, self.versions = library, gradients, versions
                 raise
 
@@ -614,32 +710,32 @@ class Graph(Uncopyable):
 
 
 class FuncGraph(Graph, Owned):
-    """A graph with parameters and results, owned or called by an operation (`ir.function`).
+    """Graph with parameters and results, which an operation owns or calls (`ir.function`).
 
     Args:
-      name: its name in a function library and in messages.
-      outer: the graph whose tensors it may capture, in which its owner stands; for a function of the library the graph
-        that has the library (it captures nothing then).
-      captures_from_outer: whether it may capture tensors of `outer` (and of the graphs around that).
-      shares_names: its operations take names that no operation of `outer` has, so that lowering can keep them.
+      name: the name in a function library and in messages.
+      outer: the graph that contains the owner, whose tensors this graph may capture. For a function of a library: the
+        graph that has the library; the function captures nothing.
+      captures_from_outer: whether this graph may capture tensors of `outer` and of the graphs around `outer`.
+      shares_names: whether names of operations are unique among those of `outer` too, so that lowering can keep them.
 
     Attributes:
-      params: its parameters; each is the output of an `_Arg`.
-      results: its results, tensors of this graph.
-      captures: outer tensor → the parameter that stands for it.
-      control_results: operations that run whenever it does, though no result may need them.
-      outer_controls: operations of graphs around it that its owner has to wait for.
-      is_open: it is being made, so what it comes to touch is not known yet.
-      is_ordered: stateful operations keep their order from one iteration of a loop to the next.
+      params: the parameters, outputs of `_Arg` operations.
+      results: the results, tensors of this graph.
+      captures: tensor of a surrounding graph → the tensor that represents it here, a parameter or a cloned constant.
+      control_results: the operations that run whenever the graph does, even if no result needs them.
+      outer_controls: the operations of surrounding graphs that the owner has to wait for.
+      is_open: whether the graph is under construction, so that its effects are not known yet.
+      is_ordered: whether stateful operations keep their order from one iteration of a loop to the next.
       source: the line of the user's function.
-      role: its name for users, in messages ("the body of 'while'"); its name if empty.
-      attrs: attributes of its definition in a function library.
-      with_residuals: of a recursive function, the name of its copy that also returns the residuals, as the last result.
-      gradient: of such a one, the name of the function that goes back through it.
-      tangent: of a recursive function, the name of one that does the same and takes and returns tangents too.
-      level: how many graphs there are around it.
-      originals: if it is a copy, tensor of what it is a copy of → its own. Functions of users that compute gradients
-        know the tensors of the graph that was traced, and mean those of the copy.
+      role: the description in messages ("the body of 'while'"); empty: the name is used.
+      attrs: the attributes of the definition in a function library.
+      with_residuals: for a recursive function, the name of its copy that also returns the residuals, as the last result.
+      gradient: for such a copy, the name of the function that computes its gradient.
+      tangent: for a recursive function, the name of a variant that also takes and returns tangents.
+      level: the number of `FuncGraph`s around this graph.
+      originals: for a copy, tensor of the copied graph → tensor of the copy. The user's gradient functions refer to
+        tensors of the traced graph and mean those of the copy.
     """
 
     def __init__(
@@ -667,7 +763,7 @@ class FuncGraph(Graph, Owned):
         self.with_residuals = self.gradient = self.tangent = ""
         self.originals: dict[Tensor, Tensor] = {}
         self.captures_from_outer = captures_from_outer
-        self._suffixes: dict[str, int] = {}  # of parameters: name -> the last number behind it
+        self._suffixes: dict[str, int] = {}  # of parameters: name -> last suffix number
         self.shares_names = shares_names
         if outer is not None:
             self.tensor_type = outer.tensor_type
@@ -689,9 +785,20 @@ class FuncGraph(Graph, Owned):
         source: Source | None = None,
         handle: Handle = None,
     ) -> Tensor:
-        """Add a parameter at the end.
+        """Adds a parameter at the end.
 
-        Where names are shared it is called "arg.name", so that no name of the user is taken.
+        If names are shared, the parameter is called "arg.name", so that it takes no name of the user.
+
+        Args:
+          dtype: the dtype; a reference dtype is replaced by its base.
+          shape: the static shape.
+          name: the preferred name.
+          of: the name of the captured tensor, "" for none.
+          source: the user's line, if known.
+          handle: (dtype, shape) of the contents of a resource or variant, if known.
+
+        Returns:
+          The parameter.
         """
         attrs = {"T": dtype.base, "index": len(self.params), "shape": shape, "of": of}
         if self.shares_names:
@@ -718,7 +825,7 @@ class FuncGraph(Graph, Owned):
         control_results: Iterable[Operation] | None = None,
         is_ordered: bool | None = None,
     ) -> None:
-        """Sets the results, and what runs whenever the graph does.
+        """Sets the results and the operations that run whenever the graph does.
 
         Args:
           results: the new results, tensors of this graph.
@@ -726,7 +833,7 @@ class FuncGraph(Graph, Owned):
           is_ordered: the new `is_ordered`; None keeps the present value.
 
         Raises:
-          GraphError: a tensor or operation is of another graph.
+          GraphError: a tensor or operation is in another graph.
         """
         results, controls = list(results), None if control_results is None else list(control_results)
         self._check_mine(results, controls or ())
@@ -757,7 +864,7 @@ class FuncGraph(Graph, Owned):
                 raise GraphError(f"a result of {self.title}: {foreign(what, self)}")
 
     def set_params(self, params: Sequence[Tensor]) -> None:
-        """Reorders the parameters, and forgets the captures of those that are missing in `params`."""
+        """Reorders the parameters and removes the captures whose parameters are missing in `params`."""
         with self._lock:
             kept = set(params)
             self.params[:] = params
@@ -768,7 +875,7 @@ class FuncGraph(Graph, Owned):
             self._grew()
 
     def add_captured(self, t: Tensor) -> Tensor:
-        """The parameter that stands for `t`, a tensor of `outer`."""
+        """Returns the parameter for `t`, a tensor of `outer`; adds one if necessary."""
         got = self.captures.get(t)
         if got is None:
             got = self.add_param(t.dtype, t.static_shape, t.op.name, t.name, t.op.source, t.handle)
@@ -776,10 +883,10 @@ class FuncGraph(Graph, Owned):
         return got
 
     def capture(self, t: Tensor) -> Tensor:
-        """Return `t`, or the parameter or cloned constant that represents it in this graph.
+        """Returns `t`, or the parameter or cloned constant that represents it in this graph.
 
         Raises:
-          GraphError: `t` is of a graph that does not surround this one.
+          GraphError: `t` is in a graph that does not surround this one.
         """
         if t.op.graph is self:
             return t
@@ -815,7 +922,7 @@ class FuncGraph(Graph, Owned):
     def counterpart(self, t: Tensor) -> Tensor:
         """Returns the tensor that represents `t` in a copy of its graph, or `t`.
 
-        A graph is also inside the copy if it is in the gradient of the copy.
+        A graph is inside a copy also if it is inside the gradient of the copy.
         """
         around: Graph | None = self
         while around is not None:
@@ -826,7 +933,7 @@ class FuncGraph(Graph, Owned):
         return t
 
     def is_within(self, graph: Graph) -> bool:
-        """Whether `graph` surrounds this one, or has a gradient that surrounds it."""
+        """Whether `graph`, or the gradient of `graph`, surrounds this graph."""
         around = self.outer
         while around is not None and around is not graph and around.forward is not graph:
             around = around.outer if not isinstance(around, FuncGraph) or around.captures_from_outer else None
@@ -838,7 +945,7 @@ class FuncGraph(Graph, Owned):
 
     @property
     def captured(self) -> list[tuple[Tensor, Tensor]]:
-        """(outer tensor, parameter) of each capture but cloned constants, in the parameters' order."""
+        """Pairs (outer tensor, parameter) of the captures that are not cloned, in parameter order."""
         outside = {p: t for t, p in self.captures.items() if t.op.graph is self.outer}
         return [(outside[p], p) for p in self.params if p in outside]
 
@@ -847,14 +954,17 @@ class FuncGraph(Graph, Owned):
 
 
 def is_cloned(t: Tensor) -> bool:
-    """Whether sub-graphs clone `t`: a constant that is no float and has no control inputs."""
+    """Whether graphs clone `t` when they capture it.
+
+    They clone constants that are neither float nor complex and have no control inputs.
+    """
     if t.op.type != "Const" or t.op.control_inputs:
         return False
     return not (t.dtype.base.is_floating or t.dtype.base.is_complex)
 
 
 def foreign(what: Tensor | Operation, graph: Graph) -> str:
-    """Why `graph` cannot use `what`, and what to do."""
+    """Returns the reason why `graph` cannot use `what`, and the remedy."""
     op = what.op if isinstance(what, Tensor) else what
     made = f" (made at {op.source})" if op.source is not None else ""
     owner = op.graph

@@ -1,4 +1,4 @@
-"""Sparse gradients: some rows of a tensor, the others being zero."""
+"""Sparse gradients: some rows of a tensor whose other rows are zero."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 
 class IndexedSlicesValue(NamedTuple):
-    """The value of an `IndexedSlices`: the result of a fetch of one, and the value to feed for one.
+    """Value of an `IndexedSlices`, which a fetch returns and a feed accepts.
 
     Attributes:
-      values, indices: arrays.
-      dense_shape: an array; None if the slices have none.
+      values, indices: the rows and their numbers, arrays.
+      dense_shape: the shape of the whole tensor, an array; None if unknown.
 
     Source: TensorFlow's `IndexedSlicesValue`.
 
@@ -48,19 +48,21 @@ class IndexedSlicesValue(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class IndexedSlices(nest.Composite):
-    """Rows of a tensor of shape `dense_shape`: `values[i]` belongs to row `indices[i]`; rows that come twice add up.
+    """Rows of a tensor of shape `dense_shape`: `values[i]` belongs to row `indices[i]`.
 
-    The gradient with respect to what rows are gathered from is made of the rows that were gathered: for a table of a
-    million rows, of which a step uses ten, that is ten rows. Where a tensor is needed it becomes one
-    (`hr.convert_to_tensor`, or any operation that is given it). Conditionals, loops and functions keep it, and so do
-    `-slices`, `hr.cast`, `hr.identity` and the functions that clip. A fetch of one gives an `IndexedSlicesValue`; such
-    a value, or a tuple of the parts, can be fed for it.
+    Rows with equal indices are added.
+
+    The gradient of a gather consists of the gathered rows: if a step uses ten rows of a table of a million rows, the
+    gradient has ten rows. Where a tensor is required, the slices are converted to one (`hr.convert_to_tensor`, or any
+    operation that receives them). Conditionals, loops and functions keep the slices, and so do `-slices`, `hr.cast`,
+    `hr.identity` and the clipping functions. A fetch returns an `IndexedSlicesValue`; such a value, or a tuple of the
+    parts, can be fed.
 
     Attributes:
       values: the rows, [n, ...].
-      indices: their numbers, [n], int32 or int64.
-      dense_shape: the shape of the whole, a vector of integers; its first element is the number of rows. None if it is
-        not known: then it cannot become a tensor.
+      indices: the row numbers, [n], int32 or int64.
+      dense_shape: the shape of the whole tensor, a vector of integers whose first element is the number of rows. None
+        if unknown; then the slices cannot be converted to a tensor.
 
     Source: TensorFlow's `tf.IndexedSlices`.
 
@@ -81,12 +83,12 @@ class IndexedSlices(nest.Composite):
 
     @property
     def dtype(self) -> DType:
-        """The dtype of the rows."""
+        """Dtype of the rows."""
         return self.values.dtype
 
     @property
     def shape(self) -> Any:
-        """What is known of the shape of the whole before anything runs."""
+        """Static shape of the whole tensor."""
         whole: Any = self.dense_shape
         if whole is not None:
             whole = shape_value(whole) if isinstance(whole, Tensor) else tuple(np.asarray(whole).tolist())
@@ -94,26 +96,26 @@ class IndexedSlices(nest.Composite):
 
     @property
     def graph(self) -> Graph:
-        """The graph that it is of."""
+        """Graph of the rows."""
         return self.values.graph
 
     @property
     def op(self) -> Operation:
-        """The operation that makes the rows."""
+        """Operation that produces the rows."""
         return self.values.op
 
     @property
     def name(self) -> str:
-        """The name of the rows."""
+        """Name of the tensor of rows."""
         return self.values.name
 
     @property
     def device(self) -> str:
-        """The device requested for the rows."""
+        """Device requested for the rows."""
         return self.values.device
 
     def with_values(self, new_values: Any) -> IndexedSlices:
-        """The same rows of another tensor of the same shape."""
+        """Returns slices with the same indices and shape, and other rows."""
         return IndexedSlices(new_values, self.indices, self.dense_shape)
 
     def __neg__(self) -> IndexedSlices:
@@ -129,10 +131,10 @@ class IndexedSlices(nest.Composite):
         return IndexedSlices(*parts)
 
     def _loop_shapes(self, invariant: Shape) -> list[Shape]:
-        """The shapes of the parts in all iterations of a loop.
+        """Returns the shapes of the parts in all iterations of a loop.
 
         Args:
-          invariant: the shape of the values; None: what is known of it at first.
+          invariant: the shape of the values; None: their present static shape.
         """
         if invariant is None:
             return [t.shape for t in self._flatten()]
@@ -140,10 +142,10 @@ class IndexedSlices(nest.Composite):
         return parts if self.dense_shape is None else [*parts, (len(invariant),)]
 
     def as_tensor(self, b: Builder) -> Tensor:
-        """The whole tensor, with zeros where there are no rows.
+        """Returns the whole tensor, with zeros in the missing rows.
 
         Raises:
-          ValueError: nothing says how many rows it has.
+          ValueError: the number of rows is unknown, because `dense_shape` is None.
         """
         if self.dense_shape is None:
             raise ValueError(f"the IndexedSlices {self.name!r} cannot become a tensor: it has no dense_shape")
@@ -153,22 +155,28 @@ class IndexedSlices(nest.Composite):
 
 
 def of_gather(b: Builder, dy: Tensor, indices: Tensor, shape: Tensor) -> IndexedSlices:
-    """The gradient of a gather of rows, by what they are rows of: the rows of `dy`.
+    """Returns the gradient of a gather: the rows of `dy`, at `indices`.
 
     Args:
-      dy: the gradient of what was gathered.
-      indices: which rows, a tensor of any shape.
-      shape: that of the whole.
+      b: the builder.
+      dy: the gradient of the gathered rows.
+      indices: the numbers of the rows, a tensor of any shape.
+      shape: the shape of the tensor from which the rows were gathered.
+
+    Returns:
+      The gradient with respect to that tensor, as slices.
     """
     index = shape.dtype.base
     n = shapes.size(indices.shape)
-    # not -1: if the rows have no elements, their number does not follow from how many elements there are
+    # Not -1: rows without elements do not determine their number.
     count = b.const([n], index) if n is not None else b.ExpandDims(b.Size(indices, out_type=index), 0)
     row = b.StridedSlice(shape, [1], [0], [1], end_mask=1)
     return IndexedSlices(b.Reshape(dy, b.ConcatV2([count, row], 0)), b.Reshape(indices, [-1]), shape)
 
 
 def forwarded(b: Builder, n: GradNode, *dys: Tensor | IndexedSlices | None) -> Sequence[Tensor | IndexedSlices | None]:
-    """The gradient rule of operations that hand on what they are given. The walk gives it slices as they are; those of
-    all others get tensors."""
+    """Returns the output gradients as input gradients, for operations that return their inputs.
+
+    This rule receives `IndexedSlices` as they are; other rules receive tensors.
+    """
     return dys

@@ -1,7 +1,7 @@
 """Shape inference: shapes of an operation's outputs from its record and its inputs.
 
-A shape rule receives an `Inference`. It has the shapes of the inputs, the *value* of an input where the graph
-determines it (constants, and small pure operations on constants), and an integer vector read *as a shape*, so that
+A shape rule receives an `Inference`. It provides the shapes of the inputs, the *value* of an input if the graph
+determines it (constants, and small pure operations on constants), and an integer vector *as a shape*, so that
 `Reshape(x, Pack(Shape(x)[0], 4))` has the shape `[?, 4]`.
 """
 
@@ -27,14 +27,15 @@ if TYPE_CHECKING:
 
 
 class Inference:
-    """One op whose output shapes are asked for.
+    """Inputs and attributes of an operation, as its shape rule reads them.
 
     Attributes:
       op: the operation.
       shapes: the shape of each input.
       dtypes: the dtype of each input.
-      attrs: its attributes.
-      output: the index of the output that a `shape_value` rule is asked for.
+      attrs: the attributes.
+      output: the number of the output that a `shape_value` rule describes.
+      handles: output number → (dtype, shape) of its contents, as the rule states them.
     """
 
     __slots__ = ("_depth", "_memo", "attrs", "dtypes", "handles", "op", "output", "shapes")
@@ -42,42 +43,46 @@ class Inference:
     def __init__(self, op: Operation, depth: int = 0, memo: dict[Tensor, Shape] | None = None, output: int = 0) -> None:
         self.op, self.output = op, output
         self._depth = depth
-        self._memo = {} if memo is None else memo  # of shape_value, for the length of one question
+        self._memo = {} if memo is None else memo  # results of `shape_value` during one inference
         self.attrs: Mapping[str, Any] = op.attrs
         self.shapes: list[Shape] = [t.static_shape for t in op.inputs]
         self.dtypes: list[DType] = [t.dtype for t in op.inputs]
         self.handles: dict[int, tuple[DType, Shape]] = {}
 
     def value(self, i: int) -> np.ndarray | None:
-        """The value of input `i`, if it is known without running (and not large)."""
+        """Returns the value of input `i`, if it is known statically and small."""
         v = constant_value(self.op.inputs[i])
         return v if v is not None and v.size <= thresholds.INFERENCE_ELEMENTS else None
 
     def scalar(self, i: int) -> int | None:
-        """Input `i` as a Python int, if known; `ValueError` if it is not a scalar."""
+        """Returns input `i` as a Python int, or None if its value is unknown.
+
+        Raises:
+          ValueError: the input is not a scalar.
+        """
         shapes.with_rank(self.shapes[i], 0)
         v = self.value(i)
         return None if v is None else int(v)
 
     def shape_value(self, i: int) -> Shape:
-        """Input `i`, an integer vector, read as a shape as far as it is known (-1: unknown)."""
+        """Returns the known part of input `i`, an integer vector, as a shape (-1: unknown)."""
         t = self.op.inputs[i]
         if t not in self._memo:
             self._memo[t] = shape_value(t, self._depth + 1, self._memo)
         return self._memo[t]
 
     def axes(self, i: int) -> list[int] | None:
-        """Input `i`, a scalar or vector of axes, as a list of ints, if known."""
+        """Returns the axes in input `i`, a scalar or vector, as a list, or None."""
         shapes.with_rank_at_most(self.shapes[i], 1)
         v = self.value(i)
         return None if v is None else [int(a) for a in np.ravel(v)]
 
     def handle(self, i: int) -> tuple[DType, Shape] | None:
-        """What the resource or variant input `i` holds: (dtype, shape), if known."""
+        """Returns (dtype, shape) of the contents of the resource or variant input `i`, or None."""
         return self.op.inputs[i].handle
 
     def set_handle(self, output: int, dtype: DType, shape: Shape) -> None:
-        """States what the resource or variant output `output` holds."""
+        """States the contents of the resource or variant output `output`."""
         self.handles[output] = (dtype, shape)
 
 
@@ -85,14 +90,18 @@ def infer_shapes(op: Operation) -> None:
     """Sets the shapes of `op`'s outputs from its record's rule.
 
     Raises:
-      ShapeError: the inputs cannot go together; the text names the op, its inputs and the user's line.
+      ShapeError: the inputs do not fit together; the text names the op, its inputs and the user's line.
     """
     for t, (shape, handle) in zip(op.outputs, _inferred(op), strict=True):
         t.replace_static(shape, t.handle if handle is None else handle)
 
 
 def _inferred(op: Operation) -> list[Known]:
-    """Infers the static information of each output; raises `ShapeError` as `infer_shapes` does."""
+    """Returns the inferred static information of each output.
+
+    Raises:
+      ShapeError: the inputs do not fit together, as in `infer_shapes`.
+    """
     c = Inference(op)
     try:
         out = list(op.opdef.shape(c))
@@ -112,9 +121,10 @@ def _inferred(op: Operation) -> list[Known]:
 
 
 def infer_more(op: Operation) -> None:
-    """Refines the static information of the outputs of `op` by what its inputs imply.
+    """Refines the static information of the outputs of `op` by that of its inputs.
 
-    Where the two contradict, or inputs cannot go together, nothing changes: the operation raises when it runs.
+    If the two contradict each other, or the inputs do not fit together, nothing changes: the operation raises when it
+    runs.
     """
     try:
         known = [merged((t.static_shape, t.handle), more) for t, more in zip(op.outputs, _inferred(op), strict=True)]
@@ -125,10 +135,10 @@ def infer_more(op: Operation) -> None:
 
 
 def constant_value(t: Tensor, depth: int = 0) -> np.ndarray | None:
-    """The value `t` always has, if it can be found without running the graph; read-only.
+    """Returns the value that `t` has in every run, as a read-only array, or None.
 
-    Constants, pure ops of known values as long as they are small, and known dimensions of shapes otherwise unknown.
-    Nothing inside a loop or conditional counts.
+    The value is known for constants, for small pure operations on known values, and for known dimensions of partly
+    unknown shapes. Values inside a loop or conditional are not known.
     """
     if t._constant is not graphs._unset:
         known: np.ndarray | None = t._constant
@@ -149,7 +159,7 @@ def scalar_value(t: Tensor) -> int | None:
 
 
 def forget(op: Operation) -> None:
-    """Makes `constant_value` look again at what `op` gives, if it found nothing: the inputs have become others."""
+    """Discards negative results of `constant_value` for the outputs of `op`, whose inputs changed."""
     for t in op.outputs:
         if t._constant is None:
             t._constant = graphs._unset
@@ -186,7 +196,7 @@ def _fold(t: Tensor, depth: int) -> np.ndarray | None:
     try:
         with np.errstate(all="ignore"):
             out = kernel(*args)
-    except Exception:  # the op will raise its own error when it runs; inference only knows less
+    except Exception:  # the op raises its own error when it runs; here its value is only unknown
         return None
     result = np.asarray(out if len(op.outputs) == 1 else out[t.index])
     result.flags.writeable = False
@@ -194,7 +204,7 @@ def _fold(t: Tensor, depth: int) -> np.ndarray | None:
 
 
 def _from_shapes(t: Tensor, depth: int) -> np.ndarray | None:
-    """The value of an integer scalar or vector whose entries its `shape_value` rule knows one by one."""
+    """Returns an integer scalar or vector whose `shape_value` rule knows every entry, or None."""
     rule, shape = t.op.opdef.shape_value, t.static_shape
     if rule is None or t.dtype.base not in (dtypes.int32, dtypes.int64) or shape is None or len(shape) > 1:
         return None
@@ -210,7 +220,13 @@ def _from_shapes(t: Tensor, depth: int) -> np.ndarray | None:
 
 
 def shape_value(t: Tensor, depth: int = 0, memo: dict[Tensor, Shape] | None = None) -> Shape:
-    """`t`, an integer vector (or scalar: a shape of rank 1), read as a shape as far as it is known."""
+    """Returns the known part of `t`, an integer vector or scalar, as a shape.
+
+    A scalar gives a shape of rank 1.
+
+    Raises:
+      ValueError: the value of `t` has a rank above 1.
+    """
     v = constant_value(t, depth)
     if v is not None and v.size <= thresholds.INFERENCE_ELEMENTS:
         if v.ndim > 1:

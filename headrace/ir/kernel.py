@@ -3,7 +3,7 @@
 The record of an op holds its kernel for the CPU, in one of three forms:
 
 * `kernel=(xp, attrs) -> f(*arrays)`: pure; `xp` is the array namespace of the device (numpy on the CPU).
-* `stateful=(ctx, attrs) -> f(*arrays)`: made once for each step and node; `ctx` is a `KernelContext`.
+* `stateful=(ctx, attrs) -> f(*arrays)`: created once for each step and node; `ctx` is a `KernelContext`.
 * `async_=(ctx, attrs) -> f(*arrays, done)`: may wait; calls `done(result)` or `done(exception)` exactly once, from any
   thread, and returns None or a function that cancels the wait.
 
@@ -36,26 +36,33 @@ CPU = "CPU"
 
 
 class StepContext(Protocol):
-    """What a kernel may know of the step it runs in; `execute.step` implements it."""
+    """Interface between a kernel and its step; `execute.step` implements it.
+
+    Attributes:
+      id: the number of the step.
+      session: the resource manager of the session (`resources.manager.ResourceManager`).
+      locate: function that returns the tag where no executor knows it, or None.
+      memory: the memory account of the device (`resources.step_memory.StepMemory`); None if the device has no limit.
+    """
 
     id: int
     session: Any  # resources.manager.ResourceManager of the session
-    locate: Callable[[], str] | None  # finds out the tag, where no token machine knows it
-    memory: Any  # resources.step_memory.StepMemory: the account of the device; None if that has no limit
+    locate: Callable[[], str] | None  # returns the tag where no executor knows it
+    memory: Any  # resources.step_memory.StepMemory; None if the device has no limit
 
     @property
     def resources(self) -> Any:
-        """The same, of this step: dropped when it ends."""
+        """Resource manager of this step, dropped when the step ends."""
         ...
 
     @property
     def tag(self) -> str:
-        """The frame and iteration of the node that fires now, as text; "" in the root frame."""
+        """Frame and iteration of the node that fires, as text; "" in the root frame."""
         ...
 
 
 class KernelContext:
-    """What a stateful or asynchronous kernel is made with: one for each node and step.
+    """Context from which a stateful or asynchronous kernel is created, for each node and step.
 
     Attributes:
       step: the running step (`step.session` and `step.resources` are resource managers, `step.tag` the current tag).
@@ -72,7 +79,12 @@ class KernelContext:
 
 
 class Kernel(NamedTuple):
-    """A kernel found for an op: its form ("pure", "stateful" or "async") and factory."""
+    """Kernel of an op.
+
+    Attributes:
+      form: "pure", "stateful" or "async".
+      factory: the function that creates the kernel.
+    """
 
     form: str
     factory: KernelFactory
@@ -88,16 +100,18 @@ class _Override:
         return all(attrs.get(a) in allowed for a, allowed in self.constraints.items())
 
     def meets(self, constraints: Mapping[str, frozenset[Any]]) -> bool:
-        """Whether there are attributes that suit both this one and `constraints`."""
+        """Whether some attributes satisfy both these constraints and `constraints`."""
         mine = self.constraints
         return not any(mine[a].isdisjoint(constraints[a]) for a in mine.keys() & constraints.keys())
 
     def __str__(self) -> str:
-        """For which attributes it is: "T in {float16, float32}"; "" for all."""
+        """Returns the constraints as text: "T in {float16, float32}"; "" without constraints."""
         return " and ".join(f"{a} in {{{', '.join(sorted(map(str, v)))}}}" for a, v in self.constraints.items())
 
 
-_overrides: dict[tuple[str, str], list[_Override]] = {}  # (op type, device type) → kernels; at most one suits an op
+_overrides: dict[
+    tuple[str, str], list[_Override]
+] = {}  # (op type, device type) → kernels, of which at most one suits an op
 
 
 def override(
@@ -107,12 +121,19 @@ def override(
     form: str = "pure",
     depth: int = 1,
 ) -> Callable[[KernelFactory], KernelFactory]:
-    """Decorates a factory that computes `op` on devices of type `device`, instead of the record's kernel if that is the
-    CPU, where the attributes (mostly those that are dtypes) are in `constraints`. `depth` frames up from where it
-    decorates is the line remembered as its home.
+    """Returns a decorator that registers a kernel factory for `op` on devices of type `device`.
+
+    On the CPU the kernel replaces that of the record.
+
+    Args:
+      op: the op type.
+      device: the type of device.
+      constraints: attribute (mostly a dtype) → the values for which the kernel is used; None: all values.
+      form: the form of the kernel: "pure", "stateful" or "async".
+      depth: the number of stack frames between the decorator's call and the line that counts as the kernel's home.
 
     Raises (when it decorates):
-      DuplicateError: there is a kernel for some of these attributes already.
+      DuplicateError: a kernel for some of these attributes is registered already.
     """
 
     def register(factory: KernelFactory) -> KernelFactory:
@@ -129,7 +150,7 @@ def override(
 
 
 def find_kernel(op: Operation, device: str = CPU) -> Kernel | None:
-    """The kernel that runs `op` on devices of type `device`, or None if there is none."""
+    """Returns the kernel of `op` on devices of type `device`, or None."""
     for o in _overrides.get((op.type, device), ()):
         if o.suits(op.attrs):
             return o.kernel
@@ -146,14 +167,16 @@ def find_kernel(op: Operation, device: str = CPU) -> Kernel | None:
 
 
 def may_wait(op: Operation) -> bool:
-    """Whether `op`, once it fires, may wait for something else: its kernel is asynchronous or may block."""
+    """Whether `op` may wait when it fires: its kernel is asynchronous or may block."""
     kernel = find_kernel(op)
     return op.opdef.facts.blocking or (kernel is not None and kernel.form == "async")
 
 
 def why_none(op: Operation, device: str) -> str:
-    """What an error says of why no kernel computes `op` on devices of type `device`: those that compute its type there
-    with other attributes; "" if there are none."""
+    """Returns a suffix for the error about a missing kernel of `op` on `device`.
+
+    It lists the kernels of the op type on devices of this type with other attributes, and is "" if there are none.
+    """
     there = [o for o in _overrides.get((op.type, device), ()) if not o.suits(op.attrs)]
     if not there:
         return ""
@@ -163,14 +186,14 @@ def why_none(op: Operation, device: str) -> str:
 
 
 def from_outside(type: str) -> list[str]:
-    """The lines, of others than headrace, that registered the op type `type` or kernels for it."""
+    """Returns the lines outside headrace that registered the op type `type` or its kernels."""
     lines = [op_registry.where(type)] if type in op_registry else []
     lines += [o.where for (op, _), there in _overrides.items() if op == type for o in there]
     return [line for line in lines if not is_ours(line)]
 
 
 def constant_kernel(op: Operation) -> Callable[..., Any] | None:
-    """The pure kernel of `op` bound to numpy, for evaluating it before anything runs; None if it has none."""
+    """Returns the pure kernel of `op` bound to numpy, for constant folding, or None."""
     if op.type not in op_registry:
         return None
     kernel = find_kernel(op)
@@ -178,10 +201,11 @@ def constant_kernel(op: Operation) -> Callable[..., Any] | None:
 
 
 def made_for(op: Operation, kernel: Kernel) -> Callable[..., Any]:
-    """A pure kernel for the attributes of `op`, bound to numpy.
+    """Returns a pure kernel for the attributes of `op`, bound to numpy.
 
     Raises:
-      InvalidArgumentError: it refuses the attributes, which no shape rule has seen since ranks are not known.
+      InvalidArgumentError: the kernel refuses the attributes. The shape rule could not check them because ranks are
+        unknown.
     """
     try:
         return kernel.factory(np, op.attrs)

@@ -1,4 +1,4 @@
-"""What a failing kernel raised, as the error that users get; the same for graphs and for eager ops."""
+"""Errors of failing kernels as the user receives them, for graphs and eager ops."""
 
 from __future__ import annotations
 
@@ -24,13 +24,17 @@ if TYPE_CHECKING:
 
 
 def place(op: Operation) -> str:
-    """`'name' (Type), made at file:line`."""
+    """Returns the operation as text: `'name' (Type), made at file:line`."""
     made = f", made at {op.source}" if op.source is not None else ""
     return f"'{op.name}' ({op.type}){made}"
 
 
 def known_as(t: Tensor) -> str:
-    """The name of a tensor in the user's graph: for a feed, the tensor fed; for a fused region, its result."""
+    """Returns the name of a tensor in the user's graph.
+
+    For a parameter that stands for a fed tensor, this is the name of the fed tensor; for a fused region, that of its
+    result.
+    """
     attrs = t.op.attrs
     if "_of" in attrs:
         return str(attrs["_of"][t.index])
@@ -42,27 +46,27 @@ def known_as(t: Tensor) -> str:
 
 
 def is_loop_variable(t: Tensor) -> bool:
-    """Whether `t` is what the condition or body of a loop is given for a variable."""
+    """Whether `t` is the parameter for a loop variable in a loop's condition or body."""
     role = getattr(t.op.graph, "role", "")
     return t.op.type == "_Arg" and not t.op.attrs.get("of") and role.startswith(_OF_LOOPS)
 
 
 def quoted(t: Tensor) -> str:
-    """The same in quotes, unless it is no name but words."""
+    """Returns the result of `known_as`, in quotes if it is a name."""
     return known_as(t) if is_loop_variable(t) else f"'{known_as(t)}'"
 
 
-# what the titles of the condition and the body of a loop begin with
+# beginnings of the titles of a loop's condition and body
 _OF_LOOPS = ("the condition of loop", "the body of loop")
 
 
 class Given(NamedTuple):
-    """What a note of an error says that an operation was given.
+    """Note of an error about the inputs of an operation.
 
     Attributes:
       note: the text.
-      type: the operation's type.
-      values: the inputs, in short.
+      type: the type of the operation.
+      values: the inputs, abbreviated.
     """
 
     note: str
@@ -71,19 +75,22 @@ class Given(NamedTuple):
 
 
 def with_inputs_named(error: Exception, op: Operation, where: str, inputs: Sequence[Any]) -> Exception:
-    """`error`, raised while `op` fired, as the error the user gets: TensorFlow's class, with the place in notes.
+    """Returns an error of TensorFlow's class for `error`, with the place in its notes.
 
     Args:
-      error: what was raised.
+      error: the exception raised while `op` fired.
       op: the operation.
-      where: the loop and iteration, as text; "" outside loops.
-      inputs: the values it was given, as far as they are there.
+      where: the loop and iteration, as text; "" outside of loops.
+      inputs: the available input values of the operation.
+
+    Returns:
+      `error` itself or another error with `error` as its cause.
     """
-    # a fetch that fails (a variable that has no value) is told as the operation fetched
+    # a fetch that fails (a variable without a value) is reported as the fetched operation
     shown = op if op.type != "_Retval" else op.inputs[0].op
     out = translated(error, place(shown), shown.name, shown, inputs)
     out.add_note(f"operation {place(shown)}" + (f", in {where}" if where else ""))
-    if inputs and shown is op and op.type != "Assert":  # which says itself what it was given
+    if inputs and shown is op and op.type != "Assert":  # the text of an Assign contains the values already
         given = [brief(v) for v in inputs]
         note = _inputs(op, given)
         out.add_note(note)
@@ -96,8 +103,12 @@ def _inputs(op: Operation, given: Sequence[str]) -> str:
 
 
 def as_op_error(error: BaseException, op: Operation) -> None:
-    """Lets the note about the inputs call them as they are called in the user's graph, where the operation that
-    failed, a copy that may have become another's neighbour, is `op`."""
+    """Updates the note about the inputs of `error` to the names in the user's graph.
+
+    Args:
+      error: the error.
+      op: the operation of the user's graph. The operation that failed is a copy of it, whose neighbours may be others.
+    """
     given: Given | None = getattr(error, "_given", None)
     if given is not None and op.type == given.type and len(op.inputs) == len(given.values):
         notes: list[str] = error.__notes__
@@ -106,19 +117,24 @@ def as_op_error(error: BaseException, op: Operation) -> None:
 
 
 def endless(where: str, made: Source | None) -> str:
-    """What is said of a loop that was going round, at `where`, when the time was over; `made`: its line."""
+    """Returns the text about a loop that still ran when the time limit was reached.
+
+    Args:
+      where: the loop and iteration.
+      made: the line that created the loop, if known.
+    """
     at = f", made at {made}" if made is not None else ""
     return f"it was in {where}{at}. Does the condition of the loop become false?"
 
 
 def translated(error: Exception, place: str, node: str, op: Any, values: Iterable[Any]) -> Exception:
-    """`error`, or one of TensorFlow's class with `error` as its cause.
+    """Returns `error`, or an error of TensorFlow's class with `error` as its cause.
 
     Args:
-      error: what the kernel raised: an error of headrace's own, or of numpy's.
+      error: the exception that the kernel raised, one of headrace's or of numpy's.
       place: the operation, as text.
-      node, op: what an `OpError` says failed.
-      values: what the kernel was given.
+      node, op: the name and the operation that an `OpError` reports.
+      values: the input values of the kernel.
     """
     out: Exception
     if isinstance(error, OpError):
@@ -144,17 +160,19 @@ def translated(error: Exception, place: str, node: str, op: Any, values: Iterabl
 
 
 def _whose(op: Any) -> str:
-    """What to do about a kernel that fails as none should."""
+    """Returns advice about a kernel that failed with an unexpected exception."""
     theirs = from_outside(op.type)
     return f"It was registered at {' or '.join(theirs)}." if theirs else "Please report this as a bug."
 
 
 def brief(value: Any) -> str:
-    """A value in a few characters: dtype, shape, and the elements if there are few."""
+    """Returns a value as a short text: dtype, shape, and elements if there are few."""
     if isinstance(value, (np.ndarray, np.generic)):
         dtype = "string" if value.dtype == object else value.dtype.name
         text = f"{dtype}{shapes.show(value.shape)}"
         if value.size <= 4:
             text += f" = {value.tolist()!r}"[:80]
         return text
-    return "TensorList" if isinstance(value, list) else type(value).__name__  # compiled code has lists of Python
+    return (
+        "TensorList" if isinstance(value, list) else type(value).__name__
+    )  # compiled code represents tensor lists by Python lists

@@ -54,19 +54,19 @@ _UNSET: Final = frozenset({"unset", "resize"})
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ListRole:
-    """Role of an op that makes, changes or reads one tensor list.
+    """Role of an op that creates, changes or reads one tensor list.
 
     An op of a kind has the arguments, the order of the arguments and the attributes of TensorFlow's op of that kind:
     passes rewrite it as such, and the compiler writes it as code on a Python list. The list is input 0; the list that
-    an op makes or changes is output 0.
+    an op creates or changes is output 0.
 
     Attributes:
       kind: the operation: "empty" (EmptyTensorList), "reserve" (TensorListReserve), "from_tensor"
         (TensorListFromTensor), "push" (TensorListPushBack), "pop" (TensorListPopBack), "get" (TensorListGetItem), "set"
         (TensorListSetItem), "unset" (_TensorListUnset), "resize" (TensorListResize), "length" (TensorListLength),
         "stack" (TensorListStack), "gather" (TensorListGather) or "concat" (TensorListConcatV2).
-      element_input: position of the input that becomes an element; None: no input does.
-      shape_input: position of the input that states the shape of the elements that the op reads; None: it reads none.
+      element_input: the position of the input that becomes an element; None without such an input.
+      shape_input: the position of the input that states the shape of the elements to read; None without such an input.
     """
 
     kind: ListKind
@@ -75,7 +75,7 @@ class ListRole:
 
     @property
     def makes(self) -> bool:
-        """Whether the op makes a new list."""
+        """Whether the op creates a new list."""
         return self.kind in _MAKE
 
     @property
@@ -85,7 +85,7 @@ class ListRole:
 
     @property
     def reads(self) -> bool:
-        """Whether the op reads the list and makes none."""
+        """Whether the op reads a list and neither creates nor changes one."""
         return not self.makes and not self.changes
 
     @property
@@ -95,7 +95,7 @@ class ListRole:
 
     @property
     def leaves_unset(self) -> bool:
-        """Whether elements of the list that the op changes may have no value."""
+        """Whether the op may leave elements of the changed list without a value."""
         return self.kind in _UNSET
 
 
@@ -104,8 +104,8 @@ class SplitRole:
     """Role of an op whose outputs are consecutive pieces of one input along one axis.
 
     Attributes:
-      value: position of the input that is cut.
-      axis: position of the input that holds the axis, a scalar integer.
+      value: the position of the input that is split.
+      axis: the position of the input with the axis, a scalar integer.
     """
 
     value: int

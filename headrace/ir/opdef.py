@@ -1,14 +1,15 @@
 """Records of op types: arguments, attributes, rules, kernel and properties.
 
-One call of `op(...)` makes a record: in a file of `headrace/ops/`, or in an extension package by way of
-`headrace.extend`. A record holds the arguments, attributes, shape rule, CPU kernel, gradient and tangent rules, the
-properties that passes rely on (`Facts`), and the cases that tests run. Rules for single op types also stand outside of
-the records: kernels for other devices or attributes (`ir.kernel`), rewriting rules of passes, and the forms in which
-the compiler writes operations. `tests/test_op_tables.py` lists all modules below `v1/` with a table of op types, each
-with its reason. `docs/how-to/adding_ops.md` explains records field by field.
+One call of `op(...)` creates a record, in a file of `headrace/ops/` or, through `headrace.extend`, in an extension
+package. A record contains the arguments, attributes, shape rule, CPU kernel, gradient and tangent rules, the properties
+that passes rely on (`Facts`), and the cases that tests run.
 
-Arguments are written as TensorFlow's op registry writes them: `"x: T, y: T"`, `"values: N * T"`, `"ref: Ref(T)"`,
-`"components: Tcomponents"` (a list of types), `"handle: resource"`.
+Rules for single op types are also outside of the records: kernels for other devices or attributes (`ir.kernel`),
+rewrite rules of passes, and the forms in which the compiler writes operations. `tests/test_op_tables.py` lists all
+modules below `v1/` with a table of op types, each with its reason.
+
+`docs/how-to/adding_ops.md` explains records field by field. Arguments are written as in TensorFlow's op registry: `"x:
+T, y: T"`, `"values: N * T"`, `"components: Tcomponents"` (a list of types), `"ref: Ref(T)"`, `"handle: resource"`.
 """
 
 from __future__ import annotations
@@ -33,52 +34,52 @@ _absent: Final = object()
 
 
 def type_attr(allowed: Iterable[DType] | None = None, default: Any = REQUIRED) -> AttrSpec:
-    """A dtype."""
+    """Declares a dtype."""
     return AttrSpec("type", default=default, allowed=None if allowed is None else frozenset(allowed))
 
 
 def int_attr(default: Any = REQUIRED, minimum: int | None = None) -> AttrSpec:
-    """An integer."""
+    """Declares an integer."""
     return AttrSpec("int", default=default, minimum=minimum)
 
 
 def float_attr(default: Any = REQUIRED) -> AttrSpec:
-    """A float."""
+    """Declares a float."""
     return AttrSpec("float", default=default)
 
 
 def bool_attr(default: Any = REQUIRED) -> AttrSpec:
-    """A bool."""
+    """Declares a bool."""
     return AttrSpec("bool", default=default)
 
 
 def string_attr(default: Any = REQUIRED, allowed: Iterable[str] | None = None) -> AttrSpec:
-    """A string (Python `str`; bytes that are not UTF-8 are kept by surrogate escapes)."""
+    """Declares a string: a Python `str`. Bytes that are not UTF-8 become surrogate escapes."""
     return AttrSpec("string", default=default, allowed=None if allowed is None else frozenset(allowed))
 
 
 def shape_attr(default: Any = REQUIRED) -> AttrSpec:
-    """A shape: a tuple of ints and Nones, or None for an unknown rank."""
+    """Declares a shape: a tuple of ints and Nones, or None for an unknown rank."""
     return AttrSpec("shape", default=default)
 
 
 def tensor_attr(default: Any = REQUIRED) -> AttrSpec:
-    """A tensor (a numpy array)."""
+    """Declares a tensor: a numpy array."""
     return AttrSpec("tensor", default=default)
 
 
 def func_attr(default: Any = REQUIRED) -> AttrSpec:
-    """A function: a name in the library (`Func`), or a `FuncGraph` that the operation owns."""
+    """Declares a function: a library name (`Func`) or an owned `FuncGraph`."""
     return AttrSpec("func", default=default)
 
 
 def list_attr(kind: str, default: Any = REQUIRED, minimum: int = 0, allowed: Iterable[Any] | None = None) -> AttrSpec:
-    """A list of `kind` (a Python tuple)."""
+    """Declares a list of `kind`: a Python tuple."""
     return AttrSpec(kind, True, default, None if allowed is None else frozenset(allowed), minimum)
 
 
 def _attr_spec(value: Any) -> AttrSpec:
-    """The short forms `op(attrs=...)` takes: a set of dtypes, or a default."""
+    """Returns the declaration for a short form of `op(attrs=...)`: dtypes, or a default."""
     if isinstance(value, AttrSpec):
         return value
     if isinstance(value, (set, frozenset)):
@@ -91,23 +92,23 @@ def _attr_spec(value: Any) -> AttrSpec:
     raise TypeError(f"{value!r} describes no attribute")
 
 
-MOST_TENSORS: Final = 2**16  # in one argument: a graph from elsewhere may ask for any number
+MOST_TENSORS: Final = 2**16  # in one argument: an imported graph may declare any number
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ArgSpec:
-    """One named argument of an op type.
+    """Named argument of an op type.
 
     It is a single tensor, `number_attr` tensors of one type, or one tensor for each type of a list attribute.
 
     Attributes:
-      name: its name.
-      dtype: its fixed dtype, or None.
-      type_attr: the attribute that is its dtype, or None.
-      number_attr: the attribute that is its number of tensors, or None.
-      type_list_attr: the attribute that is the list of its dtypes, or None.
-      is_ref: whether it carries a variable.
-      is_list: whether a call gives a list for it.
+      name: the name.
+      dtype: the fixed dtype, or None.
+      type_attr: the attribute that contains the dtype, or None.
+      number_attr: the attribute that contains the number of tensors, or None.
+      type_list_attr: the attribute that contains the list of dtypes, or None.
+      is_ref: whether the argument carries a variable.
+      is_list: whether a call passes a list for the argument.
     """
 
     name: str
@@ -116,13 +117,13 @@ class ArgSpec:
     number_attr: str | None = None
     type_list_attr: str | None = None
     is_ref: bool = False
-    is_list: bool = dataclasses.field(init=False, repr=False)  # every call of the op type reads it
+    is_list: bool = dataclasses.field(init=False, repr=False)  # cached because every call of the op type reads it
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "is_list", self.number_attr is not None or self.type_list_attr is not None)
 
     def dtypes(self, attrs: Mapping[str, Any]) -> list[DType]:
-        """The dtypes of its tensors under `attrs`."""
+        """Returns the dtypes of the argument's tensors under `attrs`."""
         if self.type_list_attr is not None:
             return list(attrs[self.type_list_attr])
         d: DType = self.dtype if self.dtype is not None else attrs[self.type_attr or ""]
@@ -161,7 +162,11 @@ Cost: TypeAlias = "Callable[[Sequence[Shape], Sequence[Shape]], float | None]"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PerElement:
-    """The cost of an elementwise op: `flops` for each element of output 0."""
+    """Cost of an elementwise op: `flops` for each element of output 0.
+
+    Attributes:
+      flops: the flops for each element.
+    """
 
     flops: float
 
@@ -171,12 +176,12 @@ class PerElement:
 
 
 def flops_per_element(k: float) -> PerElement:
-    """The cost of an elementwise op: `k` flops for each element of output 0."""
+    """Returns the cost of an elementwise op: `k` flops for each element of output 0."""
     return PerElement(k)
 
 
 def flops_per_input(k: float) -> Cost:
-    """The cost of a reduction: `k` flops for each element of input 0."""
+    """Returns the cost of a reduction: `k` flops for each element of input 0."""
 
     def cost(ins: Sequence[Shape], outs: Sequence[Shape]) -> float | None:
         n = _elements(ins[0])
@@ -201,33 +206,36 @@ class Facts:
     """Properties of an op type that passes and the executor rely on.
 
     Attributes:
-      commutative: swapping its two inputs changes nothing.
-      forwards: output 0 is exactly this input's value (Identity, StopGradient, ...).
-      shape_only: it reads its inputs' shapes, never their elements; of a list, how long it is and the shapes in it.
-      no_fold: never evaluate it while compiling, though it is pure.
-      dynamic_shape: the output's shape depends on input *values*; inference may leave it open.
-      effect: the state that a stateful op touches besides its inputs: "resource", "random", "stdout", "python", "step",
-        or "".
-      writes: whether it changes what it touches.
-      blocking: its kernel calls a Python function of the user's, which may block the thread (`execute.blocking`).
-      waits: it works on something that ops wait for (a queue, a barrier): never ordered by creation (`ir.order`).
-      cost: estimated flops of one firing from input and output shapes; None: not known (shape) or negligible (field).
-      blas: it may call the BLAS library (so its thread count is worth limiting).
-      total: it gives a result for all values of its inputs, if their shapes fit and these arguments (axes, sizes) are
-        constants, which its shape rule has checked (`ir.analysis.speculatable`); None: it may fail.
-      total_for: that holds only for these dtypes `T` (integers cannot be divided by zero).
-      checks: it is there to fail if its input is not as it should be, so it runs though only its output's shape may be
-        wanted.
-      fresh: output 0 is an array made for it, which shares no memory with anything.
-      within: the least and the greatest that a real element of output 0 can be (NaN aside); None: it may be anything.
-      slope: it is the derivative of a function by the result, `op(y, dy) = dy * slope(b, y)`: makes that factor.
-      placeholder: the caller may feed output 0, or must.
-      stateless: it calls functions (`structured`) that have no effects.
-      graph_end: it is a parameter or a result of a graph.
-      sum_sign: output 0 is input 0 plus (1) or minus (-1) input 1, element by element; 0: it is no such op.
-      compares: output 0 is whether this relation holds between input 0 and input 1, element by element.
-      split: role of an op that cuts an input into consecutive pieces.
-      list_role: role of an op on tensor lists.
+      commutative: whether the result stays the same if the two inputs are exchanged.
+      forwards: the number of the input whose value output 0 has unchanged (Identity, StopGradient, ...), or None.
+      shape_only: whether the kernel reads only the shapes of its inputs, never their elements; for a list input: only
+        its length and the shapes of its elements.
+      no_fold: whether constant folding must not evaluate the op, although it is pure.
+      dynamic_shape: whether the output's shape depends on input *values*, so that inference may leave it open.
+      effect: the state that a stateful op touches apart from its inputs: "resource", "random", "stdout", "python",
+        "step", or "".
+      writes: whether the op changes this state.
+      blocking: whether the kernel calls a Python function of the user, which may block the thread (`execute.blocking`).
+      waits: whether the op uses an object on which ops wait (a queue, a barrier), so that it is never ordered by
+        creation (`ir.order`).
+      cost: function from input and output shapes to the estimated flops of one firing. Its result None means unknown;
+        the field None means negligible.
+      blas: whether the kernel may call the BLAS library, so that limiting its number of threads has an effect.
+      total: the names of the arguments (axes, sizes) that must be constants, checked by the shape rule, for the op to
+        succeed on all input values of fitting shapes (`ir.analysis.speculatable`); None: the op may fail.
+      total_for: the dtypes `T` for which `total` holds; None: all dtypes. (Integers cannot be divided by zero.)
+      checks: whether the op exists to fail on a wrong input, so that it runs even if only its output's shape is needed.
+      fresh: whether output 0 is a new array, which shares no memory with another one.
+      within: the bounds of a real element of output 0, NaN excepted; None: no bounds are known.
+      slope: for the gradient op of a function in terms of its result, `op(y, dy) = dy * slope(b, y)`: the function that
+        builds this factor; None otherwise.
+      placeholder: whether the caller may or must feed output 0.
+      stateless: whether a structured op calls functions without effects.
+      graph_end: whether the op is a parameter or a result of a graph.
+      sum_sign: 1 if output 0 is the sum of the two inputs, element by element, -1 if it is input 0 minus input 1, else 0.
+      compares: the relation between input 0 and input 1 that output 0 states for each element, or None.
+      split: the role of an op that cuts an input into consecutive pieces, or None.
+      list_role: the role of an op on tensor lists, or None.
     """
 
     commutative: bool = False
@@ -257,7 +265,7 @@ class Facts:
 
 
 class NotDifferentiable:
-    """The type of `NOT_DIFFERENTIABLE`: gradients stop at this op, by its nature."""
+    """Type of `NOT_DIFFERENTIABLE`: gradients stop at the op, which has no derivative by nature."""
 
     def __repr__(self) -> str:
         return "NOT_DIFFERENTIABLE"
@@ -268,24 +276,28 @@ NOT_DIFFERENTIABLE: Final = NotDifferentiable()
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Missing:
-    """A gradient rule that could exist and does not; the error has the text `why`."""
+    """Gradient rule that could exist and does not.
+
+    Attributes:
+      why: the text of the error.
+    """
 
     why: str
 
 
 def missing(why: str) -> Missing:
-    """For `op(grad=...)`: says why there is no rule."""
+    """Returns the value of `op(grad=...)` for an op without a rule, with the reason."""
     return Missing(why)
 
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One way the tests exercise an op.
+    """Inputs and attributes with which tests run an op.
 
     Attributes:
       inputs: an array for each argument (a list of arrays for a list argument).
-      attrs: attributes other than those inferred from the inputs' dtypes.
-      want: expected outputs, where the op has no oracle for this case.
+      attrs: the attributes that do not follow from the inputs' dtypes.
+      want: the expected outputs, if the op has no oracle for this case.
     """
 
     inputs: tuple[Any, ...]
@@ -294,12 +306,12 @@ class Case:
 
 
 def case(*inputs: Any, want: Any = None, **attrs: Any) -> Case:
-    """`Case(inputs, attrs, want)`, written shorter."""
+    """Returns `Case(inputs, attrs, want)`."""
     return Case(inputs, attrs, want)
 
 
 class Symmetric:
-    """The type of `SYMMETRIC`: the derivative is its own transpose."""
+    """Type of `SYMMETRIC`: the derivative is its own transpose."""
 
     def __repr__(self) -> str:
         return "SYMMETRIC"
@@ -315,7 +327,7 @@ Primitive: TypeAlias = Literal[
 Structured: TypeAlias = Literal["", "If", "Case", "While", "For", "Call", "RemoteCall", "SymbolicGradient"]
 Sample: TypeAlias = "Callable[[np.random.Generator, DType], Iterable[Case]]"
 KernelFactory: TypeAlias = Callable[..., Callable[..., Any]]
-# The arguments and results of rules are types of modules that import this one: `b` is an `ir.builder.Builder`, `n` an
+# Arguments and results of rules have types of modules that import this one: `b` is an `ir.builder.Builder`, `n` an
 # `ir.grad_node.GradNode`, `c` an `ir.infer.Inference`, a gradient a `Tensor`, an `IndexedSlices` or None.
 GradRule: TypeAlias = "Callable[..., Sequence[Any]] | NotDifferentiable | Missing"
 JvpRule: TypeAlias = "Callable[..., Sequence[Any]] | Symmetric | Missing | None"
@@ -324,7 +336,7 @@ ShapeRule: TypeAlias = "Callable[[Any], Sequence[Shape]]"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OpDef:
-    """The record of one op type; see `op` for the fields."""
+    """Record of one op type; see `op` for the fields."""
 
     type: str
     ins: tuple[ArgSpec, ...]
@@ -347,27 +359,27 @@ class OpDef:
 
     @property
     def is_pure(self) -> bool:
-        """Same inputs, same outputs, and nothing else happens."""
+        """Whether equal inputs give equal outputs, without any effect."""
         return self.kernel is not None and not self.facts.effect
 
     @property
     def is_effectful(self) -> bool:
-        """Whether the op does more than compute outputs: it may read a variable, or wait."""
+        """Whether the op does more than compute outputs, such as read a variable or wait."""
         if self.structured:
             return not self.facts.stateless
         return bool(self.facts.effect) or self.async_ is not None
 
     @property
     def list_kind(self) -> ListKind | None:
-        """Kind of the op's operation on tensor lists, `ListRole.kind`; None: it has no such role."""
+        """Kind of the op's operation on tensor lists, `ListRole.kind`; None without such a role."""
         role = self.facts.list_role
         return None if role is None else role.kind
 
     @property
     def is_cheap(self) -> bool:
-        """Whether the op is pure and takes at most `CHEAP` flops an element.
+        """Whether the op is pure and takes at most `CHEAP_FLOPS` flops for each element.
 
-        To compute it again is about as fast as to keep its output.
+        Computing such an op again is about as fast as keeping its output.
         """
         if not self.is_pure or self.facts.no_fold or self.facts.blas:
             return False
@@ -375,15 +387,15 @@ class OpDef:
         return cost is None or (isinstance(cost, PerElement) and cost.flops <= thresholds.CHEAP_FLOPS)
 
     def output_dtypes(self, attrs: Mapping[str, Any]) -> list[DType]:
-        """The dtypes of the flat outputs under complete attributes."""
+        """Returns the dtypes of the flat outputs under complete attributes."""
         return _flat_dtypes(self.outs, attrs)
 
     def input_dtypes(self, attrs: Mapping[str, Any]) -> list[DType]:
-        """The dtypes of the flat inputs under complete attributes."""
+        """Returns the dtypes of the flat inputs under complete attributes."""
         return _flat_dtypes(self.ins, attrs)
 
     def spans(self, attrs: Mapping[str, Any], outputs: bool = False) -> dict[str, slice]:
-        """Positions of the tensors of each named argument in the flat inputs (or outputs)."""
+        """Returns argument name → positions of its tensors in the flat inputs (or outputs)."""
         out, at = {}, 0
         for a in self.outs if outputs else self.ins:
             n = len(a.dtypes(attrs))
@@ -392,7 +404,9 @@ class OpDef:
         return out
 
     def complete_attrs(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """`given` with defaults filled in and every value checked; unknown attributes are kept.
+        """Returns `given` with checked values and with defaults for missing attributes.
+
+        Attributes that the record does not declare are kept.
 
         Raises:
           GraphError: an attribute is missing, of the wrong kind or not among the allowed values.
@@ -411,9 +425,9 @@ class OpDef:
         return out
 
     def extend_attrs(self, old: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-        """Complete attributes `old`, updated by `given`.
+        """Returns complete attributes: `old`, updated by `given`.
 
-        Of a list that grew only the new elements are checked.
+        If a list only became longer, only its new elements are checked.
 
         Raises:
           GraphError: a value is of the wrong kind or not among the allowed ones.
@@ -431,11 +445,14 @@ class OpDef:
         return out
 
     def infer_attrs(self, args: Sequence[Sequence[DType]], given: Mapping[str, Any]) -> dict[str, Any]:
-        """Complete attributes, where those that follow from the inputs' dtypes and number are inferred.
+        """Returns complete attributes, some inferred from the dtypes and numbers of the inputs.
 
         Args:
-          args: for each argument the dtypes of its tensors.
-          given: the attributes that were written out.
+          args: the dtypes of the tensors of each argument.
+          given: the attributes that the caller stated.
+
+        Raises:
+          GraphError: an attribute is missing, of the wrong kind or not among the allowed values.
         """
         out: dict[str, Any] = {}
         for spec, ds in zip(self.ins, args, strict=True):
@@ -450,12 +467,16 @@ class OpDef:
         return self.complete_attrs(out)
 
     def check_inputs(self, attrs: Mapping[str, Any], got: Sequence[DType], first: int = 0) -> None:
-        """Raises `GraphError` unless the op takes the dtypes `got`.
+        """Raises an error unless the op accepts inputs of the dtypes `got`.
 
         Args:
-          attrs: complete attributes.
+          attrs: the complete attributes.
           got: the dtypes of the inputs from number `first` on.
-          first: number of the first input to check.
+          first: the number of the first input to check.
+
+        Raises:
+          GraphError: the number of inputs is wrong, or an input is a value where a reference is expected.
+          SignatureError: an input has the wrong dtype.
         """
         want = self.input_dtypes(attrs)[first:]
         if len(want) != len(got):
@@ -507,26 +528,29 @@ def op(
 
     Args:
       type: TensorFlow's op name.
-      ins, outs: the arguments, as TensorFlow's registry writes them.
-      attrs: name → `AttrSpec`, or in short a set of dtypes or a default value.
-      shape: `rule(c) -> [shape of each flat output]`; `c` is an `ir.infer.Inference`.
+      ins, outs: the arguments, in the notation of TensorFlow's registry.
+      attrs: name → `AttrSpec`, or the short form: a set of dtypes or a default value.
+      shape: the shape rule, `rule(c) -> [shape of each flat output]`; `c` is an `ir.infer.Inference`.
       kernel: for pure ops: `(xp, attrs) -> f(*arrays)`. `f` returns the array if the op has one output, else a tuple.
-      stateful: `(ctx, attrs) -> f(*arrays)`; made once a step, see `ir.kernel.KernelContext`.
-      async_: `(ctx, attrs) -> f(*arrays, done)`, for what may wait; `done` takes the result or an exception.
-      primitive: one of the control-flow primitives, which the token machine itself executes.
-      structured: a kind of op that owns or calls functions ("If", "While", "Case", "Call", ...); `lower/` says what it
-        means.
+      stateful: `(ctx, attrs) -> f(*arrays)`, called once for each step; see `ir.kernel.KernelContext`.
+      async_: `(ctx, attrs) -> f(*arrays, done)`, for kernels that may wait; `done` takes the result or an exception.
+      primitive: the name of a control-flow primitive, which the executor itself runs.
+      structured: the kind of an op that owns or calls functions ("If", "While", "Case", "Call", ...); `lower/` defines
+        its meaning.
       grad: `rule(b, n, *dys) -> [gradient or None for each flat input]`, `NOT_DIFFERENTIABLE` or `missing(why)`.
       jvp: `rule(b, n, *dxs) -> [tangent or None for each flat output]`, where the dxs are the tangents of the flat
-        inputs (None: none); `SYMMETRIC`, if the derivative is its own transpose, so that `grad` is the rule for
-        tangents too; `missing(why)`; None: the rule follows from `grad` (`grad.forward`).
-      facts: properties that passes rely on.
-      shape_value: `rule(c)`: output `c.output`, an integer vector or scalar, read as a (partly known) shape.
+        inputs (None: zero); `SYMMETRIC` if the derivative is its own transpose, so that `grad` is the rule for tangents
+        too; `missing(why)`; None: the rule is derived from `grad` (`grad.forward`).
+      facts: the properties that passes rely on.
+      shape_value: `rule(c)`: the output `c.output`, an integer vector or scalar, as a partly known shape.
       oracle: an independent implementation on numpy arrays: `oracle(*inputs, **attrs of the case)`.
-      sample: `(rng, dtype) -> cases`: how the registry-driven tests exercise it.
-      doc: one sentence.
-      differs: where it differs from TensorFlow's op on the CPU, in a sentence or two, for `docs/reference/ops.md`.
-      depth: so many frames up is the line remembered as its home.
+      sample: `(rng, dtype) -> cases`: the cases of the tests that run over the registry.
+      doc: a description of one sentence.
+      differs: the differences from TensorFlow's op on the CPU, one or two sentences for `docs/reference/ops.md`.
+      depth: the number of stack frames between this function and the line that counts as the record's home.
+
+    Returns:
+      The record.
 
     Raises:
       TypeError: not exactly one of kernel, stateful, async_, primitive and structured is given, or `facts` contradict
@@ -569,7 +593,7 @@ def op(
 
 
 def _wrong_role(record: OpDef) -> str:
-    """Contradiction between a record's arguments and its roles; "" if there is none."""
+    """Returns the contradiction between a record's arguments and its roles, or ""."""
     facts, ins, outs = record.facts, record.ins, record.outs
     if facts.stateless and not record.structured:
         return "facts.stateless= is for ops that call functions"
@@ -593,7 +617,7 @@ def _wrong_role(record: OpDef) -> str:
 
 
 def _wrong_list_role(record: OpDef, role: ListRole) -> str:
-    """Contradiction between a record's arguments and its list role; "" if there is none."""
+    """Returns the contradiction between a record's arguments and its list role, or ""."""
     ins, outs = record.ins, record.outs
     if role.kind not in LIST_SIGNATURES:
         return f"facts.list_role: {role.kind!r} is no kind of operation on lists; there are {list(LIST_SIGNATURES)}"

@@ -1,27 +1,27 @@
 """Order of stateful operations: control edges between operations that touch the same state.
 
 The edges of a graph alone determine the order of execution, and data edges suffice for pure operations. They do not
-suffice for effects: `v.assign(1)` and a later read of `v` have no edge between them. An ordered graph has an `Order`,
-which gives the `Builder` the missing control edges, so that effects happen in the order in which the program made
-them.
+suffice for effects: `v.assign(1)` and a later read of `v` have no edge between them. An ordered graph has an `Order`.
+It supplies the missing control edges to the `Builder`, so that effects happen in the order in which the program created
+the operations.
 
-**Keys.** Keys identify the state that an operation touches. Two operations with a common key, of which one writes, are
-ordered; reads are not ordered among themselves. The keys are
+**Keys.** Keys identify the state that an operation touches. Two operations with a common key are ordered if one of them
+writes; two reads are not ordered. The keys are
 
-* a resource: its container and name at the operation that makes the handle, or the parameter through which the handle
-  enters a sub-graph (one variable outside is one parameter inside);
+* a resource: the container and name of the operation that creates the handle, or the parameter through which the handle
+  enters an owned graph (one outer variable is one parameter inside);
 * the standard output, which Print and Assert share;
-* the Python process, which Python functions and the operations on files of checkpoints share (a Python function must
-  not wait for a later one; in graphs without an order it may);
+* the Python process, which Python functions and the operations on checkpoint files share (a Python function must not
+  wait for a later one; in graphs without an order it may);
 * the state of the step, for operations on it that take no handle;
 * a random operation itself, whose stream continues from one firing to the next.
 
-A handle with an unknown maker (a result of a conditional) may be any resource: `ANY`. A function that calls itself may
-touch everything that its body adds later: `EVERYTHING`, while it is traced.
+A handle of unknown origin (a result of a conditional) may denote any resource: `ANY`. While a recursive function is
+traced, a call of it may touch everything that its body adds later: `EVERYTHING`.
 
 An `If`, `While` or call touches the keys of its graphs, with parameters replaced by the inputs of the operation.
-Operations that wait by nature (queues, barriers) are never ordered: the one that waits could come before the one that
-it waits for.
+Operations that wait by nature (queues, barriers) are never ordered: a waiting operation could come before the operation
+that ends its wait.
 
 Source: TensorFlow 2's automatic control dependencies.
 """
@@ -44,14 +44,14 @@ ANY: Final = "any resource"
 EVERYTHING: Final = "everything"
 
 
-# What an operation touches: key -> whether it writes.
+# Effects of an operation: key -> whether it writes.
 Effects: TypeAlias = "dict[Key, bool]"
 
 _NONE: Final[Effects] = {}
 
 
 class Order:
-    """Which operations of one graph touched what, last. See the module's text."""
+    """Latest readers and writers of each key in one graph; see the module's docstring."""
 
     __slots__ = ("_readers", "_writers")
 
@@ -60,7 +60,7 @@ class Order:
         self._readers: dict[Key, list[Operation]] = {}
 
     def after(self, op: Operation) -> list[Operation]:
-        """What `op`, which has just been made, has to wait for; from now on it counts among what was made."""
+        """Returns the operations that `op`, which is new, has to wait for, and records `op`."""
         touched = effects(op)
         if not touched:
             return []
@@ -84,7 +84,7 @@ class Order:
         return list(out)
 
     def _same(self, key: Key) -> Iterable[Key]:
-        """The keys, of those met, that may mean what `key` means."""
+        """Returns the recorded keys that may denote the same state as `key`."""
         if key == EVERYTHING:
             return {**self._writers, **self._readers, EVERYTHING: None}
         if key == ANY:
@@ -100,18 +100,19 @@ def follow_order(graph: FuncGraph, outer: Graph) -> None:
 
 
 def is_resource(key: Key) -> bool:
-    """Whether a key stands for a resource, be it any."""
+    """Whether a key denotes a resource, known or unknown."""
     return key == ANY or (isinstance(key, tuple) and key[0] == "resource")
 
 
 class _Question:
-    """What has been found out on the way to one answer, and how far the way may still go.
+    """State of one computation of effects: intermediate results and remaining limits.
 
     Attributes:
-      known: what sub-graphs touch.
-      calls: the functions whose calls are being looked into.
-      cuts: how often a call was left out because its function is among these.
-      left, depth: how many sub-graphs may still be looked into; how many lie around this one.
+      known: the effects of owned and called graphs.
+      calls: the functions whose calls are being traversed.
+      cuts: the number of calls that were skipped because their function is in `calls`.
+      left: the number of graphs that may still be traversed.
+      depth: the nesting depth of the current graph.
     """
 
     __slots__ = ("calls", "cuts", "depth", "known", "left")
@@ -125,9 +126,9 @@ class _Question:
 
 
 def effects(op: Operation, question: _Question | None = None) -> Effects:
-    """What `op` touches, among the things that operations around it can touch too.
+    """Returns the effects of `op` on state that operations around it can touch too.
 
-    Of an operation whose graphs are too many or nested too deeply: `EVERYTHING`.
+    An operation with too many or too deeply nested graphs touches `EVERYTHING`.
     """
     record = op.opdef
     if record.structured:
@@ -151,7 +152,7 @@ def effects(op: Operation, question: _Question | None = None) -> Effects:
 
 
 def _of_graph(graph: FuncGraph, question: _Question) -> Effects:
-    """What the operations of a sub-graph touch, by keys of the sub-graph."""
+    """Returns the effects of the operations of an owned graph, with keys of that graph."""
     known = question.known.get(graph)
     if known is not None:
         return known
@@ -165,13 +166,13 @@ def _of_graph(graph: FuncGraph, question: _Question) -> Effects:
         for key, writes in effects(op, question).items():
             out[key] = out.get(key, False) or writes
     question.depth -= 1
-    if question.cuts == cuts:  # else what is missing is counted by the function that was left out
+    if question.cuts == cuts:  # else the result lacks the effects of the function whose call was skipped
         question.known[graph] = out
     return out
 
 
 def key_of(t: Tensor) -> Key | None:
-    """The key of the resource whose handle `t` is; None for what is never ordered."""
+    """Returns the key of the resource with handle `t`; None for resources without order."""
     while t.op.opdef.facts.forwards is not None:
         t = t.op.inputs[t.op.opdef.facts.forwards]
     op = t.op
@@ -187,7 +188,7 @@ def key_of(t: Tensor) -> Key | None:
 
 def _of_bodies(op: Operation, question: _Question) -> Effects:
     named = set(called_names(op))
-    if named & question.calls:  # recursive: what it touches besides is counted where it was called first
+    if named & question.calls:  # recursive: the outermost call includes its other effects
         question.cuts += 1
         return {k: True for t in op.inputs if t.dtype is dtypes.resource and (k := key_of(t)) is not None}
     out: Effects = {}
@@ -202,7 +203,7 @@ def _of_bodies(op: Operation, question: _Question) -> Effects:
 
 
 def _outside(key: Key, graph: FuncGraph, op: Operation) -> Key | None:
-    """A key of a sub-graph as a key of the graph that its owner `op` stands in."""
+    """Translates a key of an owned graph to the graph of the owner `op`."""
     if not (isinstance(key, tuple) and key[0] == "resource" and len(key) == 2):
         return key
     param = key[1]
@@ -215,12 +216,12 @@ def _outside(key: Key, graph: FuncGraph, op: Operation) -> Key | None:
 
 
 def is_constant(body: FuncGraph, k: int) -> bool:
-    """Whether variable `k` of a loop is a loop constant: the body hands on what it was given."""
+    """Whether loop variable `k` is a loop constant: the body returns it unchanged."""
     return k >= len(body.results) or body.results[k] is body.params[k]
 
 
 def counts(body: FuncGraph, k: int) -> bool:
-    """Whether variable `k` of a loop is an int32 or int64 number to which the body adds 1."""
+    """Whether loop variable `k` is an int32 or int64 scalar that the body increments."""
     p, r = body.params[k], body.results[k]
     if p.dtype.base not in (dtypes.int32, dtypes.int64) or p.shape != () or r.op.opdef.facts.sum_sign != 1:
         return False
@@ -230,7 +231,10 @@ def counts(body: FuncGraph, k: int) -> bool:
 
 
 def effects_in(graph: FuncGraph, ops: Iterable[Operation]) -> Iterator[tuple[Operation, Effects]]:
-    """Those of `ops`, of a sub-graph, that touch something, with what they touch; none if the graph is in no order."""
+    """Iterates over those of `ops` that touch state, with their effects.
+
+    The operations are in the owned graph `graph`. If it is not ordered, the iteration is empty.
+    """
     if graph.is_ordered:
         question = _Question()
         for op in ops:

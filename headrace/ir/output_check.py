@@ -1,6 +1,6 @@
-"""HEADRACE_VERIFY=2: what kernels give is checked against what inference promised.
+"""Checks of kernel results against inferred dtypes and shapes (HEADRACE_VERIFY=2).
 
-A wrong dtype or shape is then reported where it is made, not three operations later.
+A wrong dtype or shape is reported at the kernel that returned it, not three operations later.
 """
 
 from __future__ import annotations
@@ -18,18 +18,30 @@ if TYPE_CHECKING:
 
 
 def check_results(op: Operation, out: Any, of_cpu: bool = True) -> None:
-    """Checks what a kernel of `op` returned."""
+    """Checks the results of a kernel of `op` against the inferred dtypes and shapes.
+
+    Args:
+      op: the operation.
+      out: the return value of the kernel.
+      of_cpu: whether the kernel runs on the CPU, so that results must be arrays.
+
+    Raises:
+      HeadraceInternalError: a result does not fit.
+    """
     for t, v in zip(op.outputs, (out,) if len(op.outputs) == 1 else out or (), strict=True):
         check_value(t, v, of_cpu)
 
 
 def checked(op: Operation, f: Callable[..., Any], of_cpu: bool = True) -> Callable[..., Any]:
-    """`f` with its results checked against what inference promised (HEADRACE_VERIFY=2).
+    """Returns `f` with a check of its results (HEADRACE_VERIFY=2).
 
     Args:
-      op: what `f` computes.
+      op: the operation that `f` computes.
       f: a kernel.
-      of_cpu: whether it is one of the CPU, which gives arrays.
+      of_cpu: whether the kernel runs on the CPU, so that results must be arrays.
+
+    Returns:
+      The kernel with checks.
     """
 
     def checking(*args: Any) -> Any:
@@ -41,7 +53,14 @@ def checked(op: Operation, f: Callable[..., Any], of_cpu: bool = True) -> Callab
 
 
 def later(op: Operation, factory: Callable[..., Any], is_async: bool, of_cpu: bool = True) -> Callable[..., Any]:
-    """The same for a stateful or asynchronous kernel, which `factory` makes at each step."""
+    """Returns the factory of a stateful or asynchronous kernel, with checks of its results.
+
+    Args:
+      op: the operation.
+      factory: the factory, which is called at each step.
+      is_async: whether the kernel is asynchronous.
+      of_cpu: whether the kernel runs on the CPU, so that results must be arrays.
+    """
 
     def stateful(ctx: Any, attrs: Mapping[str, Any]) -> Callable[..., Any]:
         return checked(op, factory(ctx, attrs), of_cpu)
@@ -68,7 +87,16 @@ def later(op: Operation, factory: Callable[..., Any], is_async: bool, of_cpu: bo
 
 
 def check_value(t: Tensor, value: Any, of_cpu: bool = True) -> None:
-    """Raises `HeadraceInternalError` unless `value` is what `t`'s dtype and static shape say; an array, if `of_cpu`."""
+    """Raises an error unless `value` has the dtype and fits the static shape of `t`.
+
+    Args:
+      t: the tensor.
+      value: its value.
+      of_cpu: whether the value must be an array, as on the CPU.
+
+    Raises:
+      HeadraceInternalError: the value does not fit.
+    """
     if t.dtype.is_ref or t.dtype.name in ("resource", "variant"):
         return
     is_value = isinstance(value, (np.ndarray, np.generic)) if of_cpu else hasattr(value, "shape")

@@ -8,12 +8,12 @@ _RESULTS: Final = {"If": "Merge", "Case": "Merge", "While": "Exit", "For": "Exit
 
 
 def visible_name(name: str, structured: str, index: int) -> str:
-    """Return the name, in the primitive form, of the operation that produces output `index`.
+    """Returns the name, in the primitive form, of the operation that produces output `index`.
 
     Args:
-      name: of the structured operation.
+      name: the name of the structured operation.
       structured: its kind, `OpDef.structured` ("If", "While").
-      index: which of its outputs.
+      index: the number of the output.
     """
     what = _RESULTS.get(structured)
     if what is None:
@@ -22,7 +22,12 @@ def visible_name(name: str, structured: str, index: int) -> str:
 
 
 def result_index(structured: str, name: str) -> int | None:
-    """Return the output of an operation of the kind `structured` that the primitive form names `name` ("Exit_1")."""
+    """Returns the number of the output that the primitive form calls `name` ("Exit_1"), or None.
+
+    Args:
+      structured: the kind of the structured operation.
+      name: the name below that of the operation.
+    """
     what, _, number = name.partition("_")
     is_number = number.isdigit() and number[0] != "0"
     if what != _RESULTS.get(structured) or not (is_number or name == what):

@@ -1,7 +1,7 @@
-"""Which line of the user's made an op.
+"""Source lines: the lines of the user's program that created operations.
 
-`here()` walks the stack outwards to the first frame that is not headrace's own and keeps its code object and line
-number; turning them into text is left to whoever prints them.
+`here()` searches the stack from the inside for the first frame outside of headrace, and keeps its file, line number and
+function. `str()` of the result formats them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,13 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
 class Source(NamedTuple):
-    """A place in the user's code (or, for an imported graph, in the file it came from)."""
+    """Place in the user's code or, for an imported graph, in the imported file.
+
+    Attributes:
+      file: the path of the file.
+      line: the line number; 0 if unknown.
+      function: the name of the function, "" if unknown.
+    """
 
     file: str
     line: int
@@ -26,12 +32,12 @@ class Source(NamedTuple):
 
 
 def is_ours(file: str) -> bool:
-    """Whether a file of code is part of headrace."""
+    """Whether a source file is part of headrace."""
     return file.startswith(_PACKAGE)
 
 
 def here() -> Source | None:
-    """The innermost frame outside headrace, or None when there is none."""
+    """Returns the place of the innermost stack frame outside headrace, or None."""
     frame = sys._getframe(1)
     while frame is not None:
         code = frame.f_code

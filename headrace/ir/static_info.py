@@ -1,9 +1,9 @@
 """Static information of a tensor: its shape and the contents of its handle.
 
 It is the knowledge before a step runs. Three methods change it. `refine` adds information and refuses a contradiction;
-it is the method for a caller that knows more than shape inference. `replace_static` and `copy_static` discard the
-present information; they are for tensors whose producer was just made or changed. Each raises `Graph.version` if the
-information changes, since compiled steps depend on it.
+it is for callers that know more than shape inference. `replace_static` and `copy_static` discard the present
+information; they are for tensors whose producer was just created or changed. Each increments `Graph.version` if the
+information changes, because compiled steps depend on it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class _Maker(Protocol):
 
 
 class StaticInfo(Symbolic):
-    """The static information of a tensor; a base of `ir.graph.Tensor`.
+    """Static information of a tensor; a base of `ir.graph.Tensor`.
 
     Attributes:
       handle: (dtype, shape) of the value that a resource or variant tensor refers to, or None if unknown.
@@ -61,7 +61,7 @@ class StaticInfo(Symbolic):
           handle: contents of the handle, None for no information.
 
         Raises:
-          ShapeError: it contradicts the present information, which stays.
+          ShapeError: the arguments contradict the present information, which stays.
         """
         try:
             known = merged((self.static_shape, self.handle), (shape, handle))
@@ -85,12 +85,16 @@ class StaticInfo(Symbolic):
             self.op.graph._grew()
 
     def copy_static(self, other: StaticInfo) -> None:
-        """Replaces the static information by that of `other`, a tensor of the same value."""
+        """Replaces the static information by that of `other`, a tensor with the same value."""
         self.replace_static(other.static_shape, other.handle)
 
 
 def merged(a: Known, b: Known) -> Known:
-    """The static information of a tensor that both describe; `ValueError` if they contradict."""
+    """Returns the static information of a tensor that both arguments describe.
+
+    Raises:
+      ValueError: the arguments contradict each other.
+    """
     (shape, held), (other, holds) = a, b
     both = held or holds
     if held is not None and holds is not None:

@@ -1,11 +1,11 @@
-"""What a symbolic tensor cannot do, and what to do instead.
+"""Operators and conversions that a symbolic tensor refuses, and the alternatives.
 
-It has no value until its graph runs, so whatever Python or numpy asks of a value raises: `if`, `int()`, `range()`, a
-loop over it, `x[0] = 1`.
+A symbolic tensor has no value until its graph runs. So every use of Python or numpy that needs the value raises an
+error: `if`, `int()`, `range()`, iteration, `x[0] = 1`.
 
-`==` between tensors asks whether they are the same one, so that they can be keys. Between a tensor and a number that
-would be False whatever the number, which nobody means; so where a user's program asks that, it raises too. (Not in
-graphs of `headrace.v1`: programs for TensorFlow 1 ask it of what may be a number or a placeholder.)
+`==` between tensors compares identities, so that tensors can be keys. Between a tensor and a number it would be False
+for every number, which is never the intention; so a comparison in a user's program raises an error too. (Graphs of
+`headrace.v1` are excepted: programs for TensorFlow 1 compare objects that may be numbers or placeholders.)
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _RUN: Final = "it has a value when the graph runs: session.run(tensor)"
 
-# What arrays and eager tensors have: what to do instead.
+# Attributes of arrays and eager tensors -> the alternative.
 _OF_ARRAYS: Final = {
     **dict.fromkeys(("numpy", "item", "tolist"), _RUN),
     "T": "use hr.transpose(tensor)",
@@ -40,7 +40,11 @@ class _Graph(Protocol):
 
 
 class _Maker(Protocol):
-    """The part of an operation that this module reads."""
+    """Part of an operation that this module reads.
+
+    Attributes:
+      source: the user's line that created the operation, if known.
+    """
 
     source: Source | None
 
@@ -49,7 +53,7 @@ class _Maker(Protocol):
 
 
 class Symbolic:
-    """What raises, and the static shape; a base of `ir.graph.Tensor`.
+    """Refusal of operators that need a value, and the static shape; a base of `ir.graph.Tensor`.
 
     Attributes:
       static_shape: the static shape, which shape inference reads for the inputs of a new operation. The property
@@ -76,7 +80,7 @@ class Symbolic:
 
     @staticmethod
     def as_seen(shape: Shape) -> Any:
-        """A static shape as the caller of a public property is given it (see `seen`): here a tuple."""
+        """Returns a static shape as public properties return it (see `seen`): here a tuple."""
         return shape
 
     def _made(self) -> str:
@@ -96,7 +100,7 @@ class Symbolic:
         )
 
     def __eq__(self, other: object) -> bool:
-        if other.__class__ is self.__class__:  # it is asked often while a step is compiled
+        if other.__class__ is self.__class__:  # the frequent case while a step is compiled
             return self is other
         if (
             isinstance(other, (int, float, complex, np.ndarray, np.generic))
@@ -143,14 +147,14 @@ class Symbolic:
         raise AttributeError(text, name=name, obj=self)
 
 
-Symbolic.shape = vars(Symbolic)["static_shape"]  # type: ignore[method-assign]  # the slot by another name
+Symbolic.shape = vars(Symbolic)["static_shape"]  # the slot under another name
 
 
 def seen(shape: Shape, of: object) -> Any:
-    """A static shape as the caller of the property that calls this is given it (`as_seen` of its graph's tensors).
+    """Returns a static shape in the form that public properties of the graph's tensors have.
 
     Args:
-      shape: of an object that stands for tensors: a variable, a `SparseTensor`, a queue.
-      of: one of these tensors.
+      shape: the shape of an object that represents tensors: a variable, a `SparseTensor`, a queue.
+      of: one of these tensors, whose method `as_seen` determines the form.
     """
     return of.as_seen(shape) if isinstance(of, Symbolic) else shape

@@ -1,6 +1,6 @@
-"""The refusal to copy or pickle tensors, operations and graphs.
+"""Base class that refuses to copy or pickle tensors, operations and graphs.
 
-They are compared by identity, so a copy would equal none of the objects that a program has.
+These objects are compared by identity, so a copy would equal none of a program's objects.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import ClassVar, NoReturn
 
 
 class Uncopyable:
-    """A base class whose objects raise `TypeError` when they are copied or pickled.
+    """Base class whose objects raise `TypeError` when they are copied or pickled.
 
     Attributes:
       _refusal: the start of the error's text ("a Tensor belongs to its graph and").

@@ -1,8 +1,8 @@
-"""Whether a graph is legal: what every stage may rely on, checked at the boundary between two stages.
+"""Verification of graphs at the boundary between two stages.
 
-A pass that leaves an illegal graph behind is found here, at once, instead of as a wrong result three stages later. The
-error shows the operation with ten lines of the graph around it. Whether graphs are verified at all, and how often, is
-the caller's business (`HEADRACE_VERIFY`).
+An illegal graph is found directly behind the pass that left it, instead of as a wrong result three stages later. The
+error shows the operation with ten lines of the graph around it. The caller decides whether and how often graphs are
+verified (`HEADRACE_VERIFY`).
 """
 
 from __future__ import annotations
@@ -24,25 +24,27 @@ from headrace.ir.text import show_op
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation
 
-_CONTEXT = 5  # lines shown before and after the operation that is wrong
+_CONTEXT = 5  # lines shown before and after the illegal operation
 
 
 @deepens_recursion
 def verify(graph: Graph | Sequence[Operation]) -> None:
-    """Checks that a graph is legal. Linear in operations and edges.
+    """Checks that a graph is legal. The time is linear in operations and edges.
 
-    Checked are: op types and attributes against the registry, input and output dtypes, names, that edges join
-    operations of the graph, that there are no cycles but loops, frames (`ir.analysis.frames`), device names; that
-    graphs which operations own fit them, and are legal themselves; that functions which they call exist.
+    The checks cover op types and attributes, compared with the registry; input and output dtypes; names; device names;
+    that edges join operations of the graph; that all cycles are loops; frames (`ir.analysis.frames`); that owned graphs
+    are legal and fit their owners; and that called functions exist.
 
     Args:
-      graph: a graph, or operations of one; edges from operations of the graph that are not given count as legal then.
+      graph: a graph, or operations of a graph; in the latter case edges from other operations of the graph count as
+        legal.
 
     Raises:
-      GraphError: it is not; the text says what is wrong with which operation, and shows it among its neighbours.
-      InvalidArgumentError, InternalError: its frames do not fit together, or a graph does not fit the operation that
-        owns it (TensorFlow's classes for that).
-      NotFoundError: a function that is called is not there.
+      GraphError: the graph is illegal; the text names the operation and the fault, and shows the operation among its
+        neighbours.
+      InvalidArgumentError, InternalError: the frames do not fit together, or a graph does not fit the operation that
+        owns it (TensorFlow's classes for these faults).
+      NotFoundError: a called function does not exist.
 
     Example:
       >>> from headrace.ir import text
@@ -58,7 +60,7 @@ def verify(graph: Graph | Sequence[Operation]) -> None:
 
 
 def _verify(graph: Graph | Sequence[Operation], owners: dict[FuncGraph, str]) -> None:
-    """`verify`; in `owners` is who owns the graphs met so far."""
+    """Implements `verify`; `owners` describes the owner of each graph found so far."""
     whole = isinstance(graph, Graph)
     ops = graph.operations if isinstance(graph, Graph) else graph
     names: set[str] = set()
@@ -77,16 +79,16 @@ def _verify(graph: Graph | Sequence[Operation], owners: dict[FuncGraph, str]) ->
             if op.opdef.structured:
                 _check_graphs(op, owners)
     except HeadraceError as e:
-        if not getattr(e, "__notes__", None):  # else it is of a graph inside, and shown there
+        if not getattr(e, "__notes__", None):  # else the fault is in an owned graph, which the notes show
             e.add_note(_around(ops, at))
         raise
-    # The order first: the frames of a graph with a cycle are not defined.
+    # The order of these two checks matters: the frames of a graph with a cycle are not defined.
     walk.toposort(ops)
     frames.derive(ops)
 
 
 def _check_op(op: Operation, at: int | None) -> None:
-    """What can be said of one operation. `at`: its place in the graph, if the whole graph is verified."""
+    """Checks one operation. `at` is its position if the whole graph is verified, else None."""
     record = op_registry.find(op.type)
     if record is not op.opdef:
         raise GraphError(f"the record of '{op.name}' is not the one registered for its type {op.type!r}")
@@ -126,7 +128,7 @@ def _check_edges(op: Operation) -> None:
 
 
 def _check_graphs(op: Operation, owners: dict[FuncGraph, str]) -> None:
-    """Checks the functions and graphs that the attributes of `op` hold, and that they fit it."""
+    """Checks the functions and graphs in the attributes of `op`, and that they fit `op`."""
     for name, spec in op.opdef.attrs.items():
         if spec.kind != "func":
             continue
@@ -160,7 +162,7 @@ def _exists(graph: Graph, name: str) -> bool:
 
 
 def _check_fit(op: Operation, path: str, graph: FuncGraph) -> None:
-    """Checks that a graph takes and gives back what its owner passes and makes."""
+    """Checks that parameters and results of a graph agree with its owner's inputs and outputs."""
     takes, gives = interface(op, path)
     of = f"{graph.title}, the attribute {path!r} of '{op.name}' ({op.type}),"
     has = [t.dtype for t in graph.params]
@@ -174,7 +176,7 @@ def _check_fit(op: Operation, path: str, graph: FuncGraph) -> None:
 
 
 def _check_ends(graph: FuncGraph) -> None:
-    """Checks parameters and results of a sub-graph."""
+    """Checks the parameters and results of an owned graph."""
     for i, t in enumerate(graph.params):
         op = t.op
         if op.graph is not graph or graph.find(op.name) is not op or op.type != "_Arg" or t is not op.outputs[0]:
@@ -198,13 +200,13 @@ def _show(ds: Sequence[object]) -> str:
 
 
 def _around(ops: Sequence[Operation], at: int) -> str:
-    """The lines of the graph around operation `at`, which an arrow marks."""
+    """Returns the lines of the graph around operation `at`, which an arrow marks."""
     first = max(0, at - _CONTEXT)
     lines = ["in the graph:"]
     for i, op in enumerate(ops[first : at + _CONTEXT + 1], first):
         try:
             text = show_op(op)
-        except Exception as e:  # it is illegal, after all
+        except Exception as e:  # possible because the operation is illegal
             text = f"{op!r} ({e})"
         lines.append(("--> " if i == at else "    ") + text)
     return "\n".join(lines)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def predecessors(op: Operation) -> list[Operation]:
-    """The operations `op` waits for: makers of its inputs, then its control inputs."""
+    """Returns the operations that `op` waits for: producers of its inputs, then control inputs."""
     return [t.op for t in op.inputs] + op.control_inputs
 
 
@@ -23,14 +23,14 @@ def is_back_edge(producer: Operation, consumer: Operation) -> bool:
 
 
 def forward_predecessors(op: Operation) -> list[Operation]:
-    """What `op` waits for in its own iteration: its predecessors without the sources of back edges."""
+    """Returns the predecessors of `op` in its own iteration, without sources of back edges."""
     if op.opdef.primitive != "Merge":
         return predecessors(op)
     return [t.op for t in op.inputs if not is_back_edge(t.op, op)] + op.control_inputs
 
 
 def reachable(roots: Iterable[Operation], stop: frozenset[Tensor] | set[Tensor] = frozenset()) -> set[Operation]:
-    """All operations that the roots need, going against the edges; not beyond the tensors in `stop`."""
+    """Returns the operations on which `roots` depend, up to the tensors in `stop`."""
     seen: set[Operation] = set()
     todo = list(roots)
     while todo:
@@ -44,7 +44,7 @@ def reachable(roots: Iterable[Operation], stop: frozenset[Tensor] | set[Tensor] 
 
 
 def uses(ops: Iterable[Operation]) -> dict[Tensor, list[tuple[Operation, int]]]:
-    """For each tensor the (operation, input index) pairs that read it."""
+    """Returns the (operation, input index) pairs that read each tensor."""
     out: dict[Tensor, list[tuple[Operation, int]]] = {}
     for op in ops:
         for i, t in enumerate(op.inputs):
@@ -53,12 +53,12 @@ def uses(ops: Iterable[Operation]) -> dict[Tensor, list[tuple[Operation, int]]]:
 
 
 def toposort(ops: Sequence[Operation]) -> list[Operation]:
-    """`ops` ordered so that each comes after what it waits for, loops' back edges aside; else in the given order.
+    """Returns `ops` in topological order, without regard to the back edges of loops.
 
-    Edges from operations outside `ops` do not count.
+    The order is stable where the edges allow it. Edges from operations outside of `ops` do not count.
 
     Raises:
-      GraphError: there is a cycle that is no loop; the text names its operations.
+      GraphError: there is a cycle that is not a loop; the text names its operations.
     """
     inside = set(ops)
     waiting: dict[Operation, int] = {}
@@ -89,12 +89,12 @@ def toposort(ops: Sequence[Operation]) -> list[Operation]:
 
 
 def in_order(ops: Iterable[Operation]) -> list[Operation]:
-    """`ops`, of one graph, each after what it waits for; else in the order of their making."""
+    """Returns `ops` of one graph in topological order, as close to creation order as possible."""
     return toposort(sorted(ops, key=lambda op: op.id))
 
 
 def _one_cycle(stuck: Sequence[Operation], inside: set[Operation]) -> list[Operation]:
-    """The operations of one cycle among `stuck`."""
+    """Returns the operations of one cycle among `stuck`."""
     left = set(stuck)
     op = stuck[0]
     path: list[Operation] = []
@@ -107,9 +107,9 @@ def _one_cycle(stuck: Sequence[Operation], inside: set[Operation]) -> list[Opera
 
 
 def constant_behind(op: Operation) -> Operation | None:
-    """The constant that `op` is, or brings into every iteration of a loop; None if it is something else.
+    """Returns the constant that `op` is, or that it makes a loop constant; otherwise None.
 
-    It waits for nothing, and neither does what brings it in.
+    Neither the constant nor the constant Enters between it and `op` have control inputs.
     """
     while op.opdef.primitive == "Enter" and op.attrs["is_constant"] and not op.control_inputs:
         op = op.inputs[0].op

@@ -1,7 +1,7 @@
-"""What kernels and shape rules of several op families share: size limits, handles at rank 0, axes, known integers.
+"""Helpers of kernels and shape rules: size limits, handles at rank 0, axes, known integers.
 
-Kernels that move elements about work for every dtype. Two dtypes need care: strings are always arrays, so a kernel
-indexes them with a trailing `...`; resources and variants are bare objects at rank 0, which `boxed` sees to.
+Kernels that move elements work for every dtype. Two kinds of dtypes need care. Strings are always arrays, so a kernel
+indexes them with a trailing `...`. Resources and variants are bare objects at rank 0, which `boxed` converts.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ HANDLES = frozenset({dtypes.resource, dtypes.variant})
 
 
 def _memory() -> int:
-    """Bytes of memory this machine has; a guess where the system does not tell."""
+    """Returns the memory of the machine in bytes, or an estimate."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
         return 2**36
 
 
-max_bytes = _memory()  # kernels refuse to make larger arrays; tests set it lower
+max_bytes = _memory()  # kernels refuse to create larger arrays; tests lower the limit
 
 
 def check_size(shape: Sequence[int], dtype: DType) -> None:
-    """Refuses shapes that cannot be allocated, before anything tries.
+    """Raises an error for shapes that cannot be allocated, before an allocation.
 
     Raises:
-      InvalidArgumentError: a dimension is negative, or there are more elements than 64 bits can count.
+      InvalidArgumentError: a dimension is negative, or the number of elements exceeds 64 bits.
       ResourceExhaustedError: the array would not fit into the machine's memory.
     """
     if shape and min(shape) < 0:
@@ -61,7 +61,7 @@ def _show(shape: Sequence[int]) -> str:
 
 
 def zeros(xp: Any, shape: tuple[int, ...], dtype: DType) -> Any:
-    """An array of zeros that may be written; of strings: of empty ones; of handles: of None.
+    """Returns a writable array of zeros; of empty strings; or of None for handles.
 
     Raises:
       InvalidArgumentError, ResourceExhaustedError: see `check_size`.
@@ -73,7 +73,7 @@ def zeros(xp: Any, shape: tuple[int, ...], dtype: DType) -> Any:
 
 
 def boxed(factory: KernelFactory) -> KernelFactory:
-    """Makes a kernel factory written for arrays serve resources and variants too, whose scalars are bare objects.
+    """Adapts a kernel factory for arrays to resources and variants, whose scalars are bare objects.
 
     The element type is the attribute `T`, `Tparams` or `dtype`.
     """
@@ -107,7 +107,10 @@ def _unbox(x: Any) -> Any:
 
 
 def single(many: Callable[..., Any], n: int) -> Callable[..., Any]:
-    """`many`, which returns `n` arrays, in the form the executor wants: the array itself for one, None for none."""
+    """Adapts `many`, which returns `n` arrays, to the return value of a kernel.
+
+    A kernel returns the array itself for one output, and None for no output.
+    """
     if n == 1:
         return lambda *args: many(*args)[0]
     if n > 1:
@@ -120,16 +123,23 @@ def single(many: Callable[..., Any], n: int) -> Callable[..., Any]:
 
 
 def axis_in(axis: int, rank: int, what: str = "axis") -> int:
-    """`axis`, counted from the front; `ValueError` unless it is one of `rank` axes."""
+    """Returns the non-negative number of an axis that may be counted from the end.
+
+    Raises:
+      ValueError: there are only `rank` axes.
+    """
     if not -rank <= axis < rank:
         raise ValueError(f"{what} = {axis} is not in [{-rank}, {rank}): there are {rank} dimensions")
     return axis % rank
 
 
 def entries(c: Inference, i: int) -> list[int | None] | None:
-    """Input `i`, an integer scalar or vector, as far as its entries are known without running; None: not even how many.
+    """Returns the statically known entries of input `i`, an integer scalar or vector.
 
-    Negative entries count only where the whole input is a constant.
+    Negative entries are known only if the whole input is a constant.
+
+    Returns:
+      The entries, None for an unknown one; None if their number is unknown.
     """
     v = c.value(i)
     if v is not None:
@@ -141,7 +151,11 @@ def entries(c: Inference, i: int) -> list[int | None] | None:
 
 
 def shape_from(c: Inference, i: int) -> Shape:
-    """Input `i` read as a shape, -1 meaning unknown; `ValueError` if it is no vector or has other negative entries."""
+    """Returns input `i` as a shape, in which -1 means unknown.
+
+    Raises:
+      ValueError: the input is not a vector or has other negative entries.
+    """
     shapes.with_rank(c.shapes[i], 1)
     v = c.value(i)
     if v is not None and v.size and v.min() < -1:
@@ -150,7 +164,11 @@ def shape_from(c: Inference, i: int) -> Shape:
 
 
 def ranked(shape: Shape, rank: Dim) -> Shape:
-    """`shape`, which must have `rank` dimensions if that is known; `ValueError` also for a rank no array can have."""
+    """Returns `shape`, refined by `rank` dimensions if the rank is known.
+
+    Raises:
+      ValueError: the shape has another rank, or no array can have that rank.
+    """
     if rank is None:
         return shape
     if rank > 254:
@@ -159,7 +177,7 @@ def ranked(shape: Shape, rank: Dim) -> Shape:
 
 
 def vector_of_unknowns(c: Inference, shape: Shape) -> Shape:
-    """What `shape_value=` says of an integer output of which only the static shape is known."""
+    """Returns the `shape_value` of an integer output with only a static shape."""
     if shape == ():
         return (None,)
     if shape is not None and len(shape) == 1 and shape[0] is not None and shape[0] <= 1024:
@@ -168,14 +186,24 @@ def vector_of_unknowns(c: Inference, shape: Shape) -> Shape:
 
 
 def dims(values: Any) -> tuple[int, ...]:
-    """The Python ints of an integer vector; `ValueError` if it has another rank."""
+    """Returns the elements of an integer vector as a tuple.
+
+    Raises:
+      ValueError: `values` has another rank.
+    """
     if values.ndim != 1:
         raise ValueError(f"expected a vector of integers, got the shape {shapes.show(values.shape)}")
     return tuple(values.tolist())
 
 
 def scalar(x: Any, name: str) -> Any:
-    """`x`, which must be a scalar or, as old graphs have it, a vector of one element."""
+    """Returns the scalar in `x`, a scalar or a vector of length 1.
+
+    Old graphs contain such vectors in place of scalars.
+
+    Raises:
+      InvalidArgumentError: `x` has another shape.
+    """
     if x.ndim == 0:
         return x
     if x.shape == (1,):
@@ -184,7 +212,7 @@ def scalar(x: Any, name: str) -> Any:
 
 
 def add_dims(ds: Iterable[Dim]) -> Dim:
-    """The sum of dimensions, unknown if one of them is."""
+    """Returns the sum of dimensions; None if one of them is unknown."""
     total = 0
     for d in ds:
         if d is None:
@@ -194,7 +222,7 @@ def add_dims(ds: Iterable[Dim]) -> Dim:
 
 
 def values_only(sample: Sample) -> Sample:
-    """A sampler without cases for resources and variants, which have no values to draw."""
+    """Returns a sampler without cases for resources and variants, which have no random values."""
 
     @functools.wraps(sample)
     def drawn(rng: np.random.Generator, dtype: DType) -> Iterable[Case]:

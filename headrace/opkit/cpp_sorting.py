@@ -1,7 +1,8 @@
-"""Order of C++'s `std::sort`, and of TensorFlow's heap of the N first, for keys that no order is defined for: NaN.
+"""C++'s `std::sort` and TensorFlow's top-N heap, for keys without a total order: NaN.
 
-A comparison with NaN is false either way, so where such keys end up depends on which pairs are compared. These are the
-algorithms of GNU's libstdc++ and TensorFlow's `TopN`, comparison by comparison. They are for the rare row that has NaN.
+A comparison with NaN is false in both directions. So the places of such keys depend on which pairs are compared. This
+module has the algorithms of GNU's libstdc++ and TensorFlow's `TopN`, comparison by comparison. They are used only for
+rows that contain NaN.
 
 Source: libstdc++'s `bits/stl_algo.h` and `bits/stl_heap.h`; TensorFlow's `tensorflow/core/lib/gtl/top_n.h`.
 """
@@ -12,13 +13,16 @@ from collections.abc import Callable, MutableSequence
 from typing import Final, TypeAlias
 
 Items: TypeAlias = MutableSequence[int]
-Before: TypeAlias = Callable[[int, int], bool]  # whether the first comes before the second
+Before: TypeAlias = Callable[[int, int], bool]  # whether the first argument precedes the second
 
-_FEW: Final = 16  # so many are sorted by insertion
+_FEW: Final = 16  # length of a part that is sorted by insertion
 
 
 def sort(items: Items, before: Before) -> None:
-    """Sorts `items` in place as `std::sort` does. Where that would leave the range, which NaN can cause, it stops."""
+    """Sorts `items` in place as `std::sort` does.
+
+    NaN can make that algorithm leave the range; here it stops at the end of the range.
+    """
     _partition_all(items, 0, len(items), 2 * max(len(items).bit_length() - 1, 0), before)
     few = min(len(items), _FEW)
     for i in range(1, few):
@@ -31,7 +35,7 @@ def sort(items: Items, before: Before) -> None:
 
 
 def _insert(items: Items, i: int, before: Before) -> None:
-    """Moves item `i` forward past those that it comes before."""
+    """Moves item `i` forward past the items that it precedes."""
     x = items[i]
     while i > 0 and before(x, items[i - 1]):
         items[i] = items[i - 1]
@@ -40,7 +44,10 @@ def _insert(items: Items, i: int, before: Before) -> None:
 
 
 def _partition_all(items: Items, first: int, last: int, depth: int, before: Before) -> None:
-    """Divides until no part is longer than `_FEW`; what is divided `depth` times is sorted by a heap."""
+    """Partitions the items into parts of at most `_FEW`, as an introsort does.
+
+    A part that is still longer after `depth` partitions is sorted by a heap.
+    """
     while last - first > _FEW:
         if depth == 0:
             part = list(items[first:last])
@@ -55,7 +62,7 @@ def _partition_all(items: Items, first: int, last: int, depth: int, before: Befo
 
 
 def _partition(items: Items, first: int, last: int, before: Before) -> int:
-    """Divides the items by the median of three of them, and gives where the second part begins."""
+    """Partitions the items by the median of three; returns the start of the second part."""
     a, b, c = first + 1, first + (last - first) // 2, last - 1
     if before(items[a], items[b]):
         pivot = b if before(items[b], items[c]) else c if before(items[a], items[c]) else a
@@ -75,17 +82,17 @@ def _partition(items: Items, first: int, last: int, before: Before) -> int:
         low += 1
 
 
-# *** heaps: what comes last is at the front ***
+# *** heaps, with the last item in order at the front ***
 
 
 def make_heap(items: Items, before: Before) -> None:
-    """`std::make_heap`."""
+    """Orders the items as a heap (`std::make_heap`)."""
     for parent in range((len(items) - 2) // 2, -1, -1):
         _sink(items, parent, len(items), items[parent], before)
 
 
 def pop_heap(items: Items, before: Before, size: int | None = None) -> None:
-    """`std::pop_heap` of the first `size` items: the front goes to the end, and the end into the heap."""
+    """Moves the front of a heap of the first `size` items to their end (`std::pop_heap`)."""
     last = (len(items) if size is None else size) - 1
     if last > 0:
         x, items[last] = items[last], items[0]
@@ -93,7 +100,7 @@ def pop_heap(items: Items, before: Before, size: int | None = None) -> None:
 
 
 def sort_heap(items: Items, before: Before) -> None:
-    """`std::sort_heap`."""
+    """Sorts a heap (`std::sort_heap`)."""
     for size in range(len(items), 1, -1):
         pop_heap(items, before, size)
 
@@ -118,7 +125,10 @@ def _sink(items: Items, hole: int, size: int, x: int, before: Before) -> None:
 
 
 def first(count: int, limit: int, before: Before) -> list[int]:
-    """The `limit` first of the numbers below `count`, fewer than all, in order, as TensorFlow's `TopN` finds them."""
+    """Returns the `limit` first of the numbers below `count`, in order, as TensorFlow's `TopN`.
+
+    `limit` is less than `count`.
+    """
     kept: list[int] = []
     if limit == 0:
         return kept
@@ -129,7 +139,7 @@ def first(count: int, limit: int, before: Before) -> list[int]:
                 make_heap(kept, before)
                 pop_heap(kept, before)
         elif before(x, kept[0]):
-            kept[-1] = x  # the place that holds none
+            kept[-1] = x  # this place contains no kept item
             pop_heap(kept, before)
     kept.pop()
     sort_heap(kept, before)
@@ -137,7 +147,7 @@ def first(count: int, limit: int, before: Before) -> list[int]:
 
 
 def largest(keys: list[float], k: int) -> list[int]:
-    """The indices of the `k` largest keys, the largest first, where TensorFlow's TopK has them."""
+    """Returns the indices of the `k` largest keys, in the order of TensorFlow's TopK."""
     if k == 1 < len(keys):
         top = keys[0]
         for x in keys[1:]:
@@ -148,7 +158,7 @@ def largest(keys: list[float], k: int) -> list[int]:
     order = list(range(k))
     sort(order, lambda a, b: keys[b] < keys[a])
     i = 0
-    while i < k - 1:  # of equal keys that stand together the first one ranks first
+    while i < k - 1:  # of equal neighbouring keys the first index comes first
         j = i + 1
         while j < k and keys[order[i]] == keys[order[j]]:
             j += 1

@@ -1,4 +1,4 @@
-"""What records of elementwise ops share: half precision by way of float32, chain rules, oracles over Python numbers."""
+"""Helpers of elementwise records: half precision computed in float32, chain rules, oracles."""
 
 from __future__ import annotations
 
@@ -25,12 +25,15 @@ Derivative: TypeAlias = "Callable[[Builder, GradNode], Tensor]"
 
 
 def ufunc(name: str) -> KernelFactory:
-    """The factory of the function `name` of the array namespace: nothing wraps it."""
+    """Returns the kernel factory of the array namespace's function `name`."""
     return lambda xp, attrs: getattr(xp, name)
 
 
 def widened(f: Callable[..., Any], dtype: DType) -> Callable[..., Any]:
-    """`f`, computed in float32 if `dtype` is a half-precision float: rounded once at the end, not at every step."""
+    """Returns `f`, computed in float32 if `dtype` is a half-precision float.
+
+    The result is rounded once at the end, not at every step.
+    """
     if dtype not in HALF:
         return f
 
@@ -41,7 +44,10 @@ def widened(f: Callable[..., Any], dtype: DType) -> Callable[..., Any]:
 
 
 def composed(f: Callable[..., Any], attr: str = "T") -> KernelFactory:
-    """The factory of `f(xp, *arrays)`, a formula of several steps, widened for half precision."""
+    """Returns the kernel factory of `f(xp, *arrays)`, a formula of several steps.
+
+    Half precision is computed in float32.
+    """
 
     def factory(xp: Any, attrs: Any) -> Callable[..., Any]:
         return widened(lambda *arrays: f(xp, *arrays), attrs[attr])
@@ -50,15 +56,15 @@ def composed(f: Callable[..., Any], attr: str = "T") -> KernelFactory:
 
 
 def kept(condition: Any, x: Any, buffer: Any = None) -> Any:
-    """`x` where `condition` is true and 0 elsewhere, of arrays (or numpy scalars) of one shape; 0 also in place of NaN.
+    """Returns `x` where `condition` is true and 0 elsewhere, also instead of NaN.
 
-    It is done by the bits of the elements: `np.where` takes one branch or the other at each of them, which is ten times
-    slower where processors cannot guess which.
+    The arrays (or numpy scalars) have one shape. The function masks the bits of the elements. `np.where` branches at
+    each element, which is ten times slower on processors that cannot predict the branches.
 
     Args:
-      condition: of bools.
-      x: of real numbers.
-      buffer: an array of integers of as many bytes as the elements of `x` that the result may be made in.
+      condition: the bools.
+      x: the real numbers.
+      buffer: an integer array for the result, with elements of the size of those of `x`; None for a new array.
     """
     bits = f"i{x.itemsize}"
     mask = np.negative(condition.view(np.int8), out=buffer, dtype=bits)  # all ones where true
@@ -76,7 +82,7 @@ def require_same_shape(a: Any, b: Any, op: str) -> None:
 
 
 def alike(c: Inference) -> Sequence[Shape]:
-    """The shape rule of an op whose inputs all have the shape of its output."""
+    """Infers the shape of an op whose inputs all have the shape of its output."""
     out: Shape = None
     for s in c.shapes:
         out = shapes.merge(out, s)
@@ -84,30 +90,30 @@ def alike(c: Inference) -> Sequence[Shape]:
 
 
 def conj(b: Builder, x: Tensor) -> Tensor:
-    """The conjugate of `x`, which is `x` where it is real."""
+    """Returns the complex conjugate of `x`; `x` itself if it is real."""
     out: Tensor = b.Conj(x) if x.dtype.is_complex else x
     return out
 
 
 def times(derivative: Derivative) -> Any:
-    """The gradient rule `dy · conj(f'(x))` of a function of one argument."""
+    """Returns the gradient rule `dy · conj(f'(x))` of a function of one argument."""
     return lambda b, n, dy: [b.Mul(dy, conj(b, derivative(b, n)))]
 
 
 def over(inverse: Derivative) -> Any:
-    """The gradient rule `dy / conj(1 / f'(x))`, for derivatives that are easier said by their inverse."""
+    """Returns the gradient rule `dy / conj(1 / f'(x))`, for simple inverse derivatives."""
     return lambda b, n, dy: [b.RealDiv(dy, conj(b, inverse(b, n)))]
 
 
 def each(
     real: Callable[..., Any], complex_: Callable[..., Any] | None = None, out: np.dtype | type | None = None
 ) -> Callable[..., Any]:
-    """An oracle that applies a function of Python numbers element by element, broadcasting its arguments.
+    """Returns an oracle that applies a function of Python numbers to broadcast elements.
 
     Args:
-      real: for bools, integers and floats (computed in double precision, whatever the dtype).
-      complex_: for complex numbers; `real` if it is not given.
-      out: the dtype of the result; None for that of the first argument.
+      real: the function for bools, integers and floats (computed in double precision for every dtype).
+      complex_: the function for complex numbers; None: `real`.
+      out: the dtype of the result; None: that of the first argument.
     """
 
     def oracle(*arrays: Any, **attrs: Any) -> np.ndarray:
@@ -124,13 +130,16 @@ def each(
 
 
 def _wrapped(v: int, dtype: np.dtype) -> int:
-    """`v` as an integer of `dtype` keeps it: modulo a power of two."""
+    """Returns `v` as an integer of `dtype` represents it: modulo a power of two."""
     low = int(np.iinfo(dtype).min)
     return (v - low) % (1 << 8 * dtype.itemsize) + low
 
 
 def _python(x: Any) -> Any:
-    """The Python value of an element (ml_dtypes' `item()` gives no float)."""
+    """Returns the Python value of an element.
+
+    ml_dtypes' `item()` does not return a float.
+    """
     if isinstance(x, bytes):
         return x
     if isinstance(x, (np.bool_, np.integer)):

@@ -1,7 +1,7 @@
-"""Records of training data, as TensorFlow writes them: tf.train.Example and tf.train.SequenceExample as bytes.
+"""Serialization of tf.train.Example and tf.train.SequenceExample, TensorFlow's training records.
 
-An example has features by name; a feature has a vector of values, of strings, float32 or int64. A sequence example has
-some that hold for the whole, its context, and some at each of its steps.
+An example has features by name; a feature is a vector of strings, float32 or int64. A sequence example has features for
+the whole sequence, its context, and features for each of its steps.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 Values: TypeAlias = "np.ndarray[Any, Any]"
-Features: TypeAlias = "Mapping[str, Values | None]"  # None: there, but without a kind
+Features: TypeAlias = "Mapping[str, Values | None]"  # None: the feature exists, but has no kind
 Steps: TypeAlias = "Mapping[str, list[Values | None]]"
 
 _NUMBERS: Final = {"float_list": np.float32, "int64_list": np.int64}
@@ -48,19 +48,31 @@ def _message(of: Any, data: bytes) -> Any:
 
 
 def read_example(data: bytes) -> Features:
-    """The features of a serialized Example; `ValueError` if it is none."""
+    """Returns the features of a serialized Example.
+
+    Raises:
+      ValueError: `data` is not an Example.
+    """
     return _by_name(_message(pb.Example, data).features.feature.items())
 
 
 def read_sequence(data: bytes) -> tuple[Features, Steps]:
-    """The context and the steps of a serialized SequenceExample; `ValueError` if it is none."""
+    """Returns the context and the steps of a serialized SequenceExample.
+
+    Raises:
+      ValueError: `data` is not a SequenceExample.
+    """
     found = _message(pb.SequenceExample, data)
     steps = {name: list(map(_values, of.feature)) for name, of in found.feature_lists.feature_list.items()}
     return _by_name(found.context.feature.items()), steps
 
 
 def example_of_json(text: str) -> bytes:
-    """The serialized Example that JSON describes; `ValueError` if it describes none."""
+    """Returns the serialized Example that JSON describes.
+
+    Raises:
+      ValueError: `text` does not describe an Example.
+    """
     from google.protobuf import json_format
 
     try:
@@ -70,7 +82,7 @@ def example_of_json(text: str) -> bytes:
 
 
 def write_feature(values: Values | None) -> pb.Feature:
-    """A feature with these values, for tests and tools."""
+    """Returns a feature with these values, for tests and tools."""
     if values is None:
         return pb.Feature()
     kind = {"f": "float_list", "i": "int64_list", "O": "bytes_list"}[values.dtype.kind]
@@ -78,13 +90,13 @@ def write_feature(values: Values | None) -> pb.Feature:
 
 
 def write_example(features: Features) -> bytes:
-    """The inverse of `read_example`."""
+    """Returns the serialized Example; the inverse of `read_example`."""
     made = {name: write_feature(values) for name, values in features.items()}
     return pb.Example(features={"feature": made}).SerializeToString(deterministic=True)
 
 
 def write_sequence(context: Features, steps: Steps) -> bytes:
-    """The inverse of `read_sequence`."""
+    """Returns the serialized SequenceExample; the inverse of `read_sequence`."""
     made = {name: write_feature(values) for name, values in context.items()}
     lists = {name: {"feature": list(map(write_feature, of))} for name, of in steps.items()}
     return pb.SequenceExample(context={"feature": made}, feature_lists={"feature_list": lists}).SerializeToString(

@@ -1,7 +1,7 @@
 """Tangent rules (`op(jvp=...)`) that many records share.
 
-Most ops are linear in some of their arguments, and what a linear op makes of a tangent is what it makes of a value. So
-the rule of such an op is the op itself, and all that its record says is in which arguments it is linear.
+Most ops are linear in some of their arguments, and a linear function maps a tangent as it maps a value. So the rule of
+such an op is the op itself, and its record only states the arguments in which it is linear.
 """
 
 from __future__ import annotations
@@ -20,13 +20,15 @@ Rule: TypeAlias = "Callable[..., Sequence[Tensor | None]]"
 
 
 def passed(b: Builder, n: GradNode, *dxs: Tensor | None) -> Sequence[Tensor | None]:
-    """The tangents of the first inputs are those of the outputs, for ops that hand on what they are given."""
+    """Returns the tangents of the first inputs, for ops whose outputs are these inputs."""
     return dxs[: len(n.outputs)]
 
 
 def linear(*names: str) -> Rule:
-    """The rule of an op that is linear in the arguments `names`, all together: it is applied to their tangents (zeros
-    where there is none) and to its other arguments as they are."""
+    """Returns the rule of an op that is linear in the arguments `names` together.
+
+    The rule applies the op to their tangents (zeros for None) and to the values of its other arguments.
+    """
 
     def rule(b: Builder, n: GradNode, *dxs: Tensor | None) -> Sequence[Tensor | None]:
         moved = set(_positions(n, names))
@@ -44,8 +46,11 @@ def linear(*names: str) -> Rule:
 
 
 def multilinear(*names: str) -> Rule:
-    """The rule of an op that is linear in each of the arguments `names` by itself, a product: the sum of what it makes
-    of the tangent of one and the others as they are."""
+    """Returns the rule of an op that is linear in each argument of `names`.
+
+    Such an op is a product. The tangent is a sum over these arguments: each summand is the op with the tangent of one
+    argument and the values of the others.
+    """
 
     def rule(b: Builder, n: GradNode, *dxs: Tensor | None) -> Sequence[Tensor | None]:
         terms: list[Tensor] = []
@@ -61,7 +66,7 @@ def multilinear(*names: str) -> Rule:
 
 
 def stretched(b: Builder, t: Tensor, like: Tensor) -> Tensor:
-    """`t`, broadcast to the shape of `like`."""
+    """Returns `t`, broadcast to the shape of `like`."""
     if t.shape is not None and t.shape == like.shape and shapes.is_full(t.shape):
         return t
     out: Tensor = b.BroadcastTo(t, b.Shape(like))
@@ -69,13 +74,13 @@ def stretched(b: Builder, t: Tensor, like: Tensor) -> Tensor:
 
 
 def _positions(n: GradNode, names: Sequence[str]) -> list[int]:
-    """The positions of the tensors of some arguments among the flat inputs."""
+    """Returns the positions of the tensors of some arguments among the flat inputs."""
     spans = n.op.opdef.spans(n.attrs)
     return [i for name in names for i in range(spans[name].start, spans[name].stop)]
 
 
 def _applied(b: Builder, n: GradNode, inputs: Sequence[Tensor]) -> list[Tensor]:
-    """The outputs of such an op as `n`, with its attributes, of `inputs`."""
+    """Returns the outputs of the op of `n`, with its attributes, for `inputs`."""
     record = n.op.opdef
     spans = record.spans(n.attrs)
     args = [list(inputs[spans[a.name]]) if a.is_list else inputs[spans[a.name].start] for a in record.ins]

@@ -1,6 +1,6 @@
-"""What the records of poolings share: windows over all axes of an array, reductions of them, shape rules.
+"""Helpers of pooling records: windows over all axes of an array, their reduction, shape rules.
 
-An array of any layout is taken as it is: windows are of one element along the axes that are not pooled, and those cost
+The data layout needs no transposition: windows have one element along the axes that are not pooled, and such axes cost
 nothing.
 """
 
@@ -30,11 +30,11 @@ Axes: TypeAlias = tuple[Axis, ...]
 
 @cached(1024, "pooling windows")
 def axes_of(s: Sliding, x: tuple[int, ...], ksize: tuple[int, ...]) -> Axes:
-    """The windows over all axes of an array of the shape `x`.
+    """Returns the windows over all axes of an array of the shape `x`.
 
     Raises:
-      InvalidArgumentError: there is no such pooling.
-      UnimplementedError: it is along the batch.
+      InvalidArgumentError: the rank, window sizes or padding are wrong.
+      UnimplementedError: the pooling is along the batch.
     """
     rank = len(s.strides)
     if len(x) != rank:
@@ -62,7 +62,7 @@ def _check_ksize(s: Sliding, ksize: tuple[int, ...]) -> None:
 
 
 def counted(axes: Axes) -> tuple[int, ...]:
-    """The shape of the result of a pooling."""
+    """Returns the shape of the result of a pooling."""
     return tuple(a.count for a in axes)
 
 
@@ -76,13 +76,13 @@ def expect(what: str, got: tuple[int, ...], wanted: tuple[int, ...]) -> None:
 
 
 def reduced(f: Any, x: Array, axes: Axes, start: Any) -> Array:
-    """Each window reduced by the ufunc `f`; `start` is what a window of nothing but padding gives."""
+    """Reduces each window by the ufunc `f`; `start` is the result for padding alone."""
     moved = [(i, axis) for i, axis in enumerate(axes) if not axis.is_plain]
     if len(moved) < 2 or x.nbytes <= 2 * thresholds.CACHED_BYTES or not axes[0].is_plain:
         return _reduced(f, x, moved, start)
     out = np.empty(counted(axes), x.dtype)
     step = max(1, len(x) * thresholds.CACHED_BYTES // x.nbytes)
-    for image in range(0, len(x), step):  # so that what lies between two axes stays in the cache
+    for image in range(0, len(x), step):  # so that the intermediate result between two axes stays in the cache
         out[image : image + step] = _reduced(f, x[image : image + step], moved, start)
     return out
 
@@ -114,7 +114,12 @@ def _along(f: Any, x: Array, i: int, axis: Axis, start: Any) -> Array:
 
 
 def spread(g: Array, axes: Axes) -> Array:
-    """The transpose of sums: to each element of the input, the sum of what its windows have in `g`."""
+    """Returns the transpose of sums: for each input element, the sum of its windows' values.
+
+    Args:
+      g: the values of the windows.
+      axes: the windows over each axis.
+    """
     for i, axis in reversed(list(enumerate(axes))):
         if not axis.is_plain:
             before = (slice(None),) * i
@@ -126,7 +131,10 @@ def spread(g: Array, axes: Axes) -> Array:
 
 
 def counts(axes: Axes, dtype: np.dtype) -> Any:
-    """How many elements each window has that are not padding; broadcasts to the shape of the result."""
+    """Returns the number of elements of each window without padding.
+
+    The result broadcasts to the shape of the pooling's result.
+    """
     found: Any = dtype.type(1)
     for i, axis in enumerate(axes):
         if axis.is_inside:
@@ -143,12 +151,15 @@ def counts(axes: Axes, dtype: np.dtype) -> Any:
 
 
 def rank_of(attrs: Mapping[str, Any]) -> int:
-    """How many axes the arrays of a pooling with these attributes have."""
+    """Returns the number of axes of the arrays of a pooling with these attributes."""
     return len(attrs.get("data_format", "NHWC"))
 
 
 def pooled_shape(type: str) -> Any:
-    """The shape rule of a pooling; its windows are attributes, or the last two inputs."""
+    """Returns the shape rule of a pooling.
+
+    The windows are attributes, or the last two inputs.
+    """
 
     def rule(c: Inference) -> Sequence[Shape]:
         s, ksize = _windows_of(type, c)
@@ -161,7 +172,7 @@ def pooled_shape(type: str) -> Any:
 
 
 def _windows_of(type: str, c: Inference) -> tuple[Sliding | None, tuple[int, ...] | None]:
-    """The windows of an operation and their size, None if they are not known."""
+    """Returns the windows of an operation and their size; None for unknown values."""
     if "ksize" in c.attrs:
         ksize = c.attrs["ksize"]
         s = sliding(type, c.attrs)
@@ -181,7 +192,14 @@ def _windows_of(type: str, c: Inference) -> tuple[Sliding | None, tuple[int, ...
 
 
 def grad_shape(result: int, others: tuple[int, int]) -> Any:
-    """The result has the shape of an input, and two other inputs are alike."""
+    """Returns a rule: the output has the shape of one input.
+
+    Two other inputs have equal shapes.
+
+    Args:
+      result: the number of the input with the output's shape.
+      others: the numbers of the inputs with equal shapes.
+    """
 
     def rule(c: Inference) -> Sequence[Shape]:
         rank = rank_of(c.attrs)
@@ -192,7 +210,7 @@ def grad_shape(result: int, others: tuple[int, int]) -> Any:
 
 
 def pooling(type: str, make: Callable[[DType], Callable[..., Array]]) -> Any:
-    """The factory of a kernel, of which `make(dtype)` makes a function of `Sliding`, ksize and arrays.
+    """Returns a kernel factory; `make(dtype)` returns a function of `Sliding`, ksize and arrays.
 
     ksize and strides are attributes, or the last two inputs.
     """
@@ -212,5 +230,5 @@ def pooling(type: str, make: Callable[[DType], Callable[..., Array]]) -> Any:
 
 
 def windows_attrs(n: Any) -> dict[str, Any]:
-    """The attributes of the node of a gradient rule that say what its windows are."""
+    """Returns the attributes that describe the windows of a gradient rule's node."""
     return {k: n.attrs[k] for k in ("ksize", "strides", "padding", "data_format", "explicit_paddings") if k in n.attrs}

@@ -1,7 +1,7 @@
-"""Many-dimensional indices: what ops share that take elements from such places or scatter updates to them.
+"""Multi-dimensional indices of ops that gather slices or scatter updates.
 
-The last dimension of `indices` has the leading coordinates of one place, or of one slice. Serves GatherNd, ScatterNd,
-TensorScatter* and the ops that scatter into variables.
+The last dimension of `indices` contains the leading coordinates of one element or slice. The module serves GatherNd,
+ScatterNd, TensorScatter* and the ops that scatter into variables.
 """
 
 from __future__ import annotations
@@ -25,12 +25,24 @@ def all_in(indices: Any, n: int) -> bool:
     if not indices.size:
         return True
     bits = 8 * indices.dtype.itemsize - (indices.dtype.kind == "i")
-    # seen as unsigned, negative numbers are the largest: one reduction instead of two
+    # as unsigned integers, negative numbers are the largest: one reduction instead of two
     return bool(indices.view(_UNSIGNED[indices.dtype.itemsize]).max() < min(n, 2**bits))
 
 
 def places(indices: Any, shape: Sequence[int], ignore_bad: bool) -> tuple[tuple[Any, ...], Any]:
-    """Index arrays for the leading dimensions of `shape`, and a mask of those in range (None: all of them are)."""
+    """Returns index arrays for the leading dimensions of `shape`, and a mask.
+
+    Args:
+      indices: the indices.
+      shape: the shape of the indexed array.
+      ignore_bad: whether indices out of range are ignored.
+
+    Returns:
+      The index arrays, and the mask of those in range; None if all are in range.
+
+    Raises:
+      InvalidArgumentError: the indices have too many coordinates, or one is out of range and not ignored.
+    """
     depth = indices.shape[-1]
     if depth > len(shape):
         raise InvalidArgumentError(
@@ -53,7 +65,7 @@ def places(indices: Any, shape: Sequence[int], ignore_bad: bool) -> tuple[tuple[
 
 
 def check_updates(indices: Any, updates: Any, shape: Sequence[int]) -> None:
-    """Raises `InvalidArgumentError` unless `updates` has the shape that goes to `indices` of something of `shape`."""
+    """Raises `InvalidArgumentError` unless the shape of `updates` fits `indices` and `shape`."""
     for name, x in (("Indices", indices), ("Updates", updates)):
         if not x.ndim:
             raise InvalidArgumentError(f"{name} shape must have rank at least one. Found: []")
@@ -66,17 +78,17 @@ def check_updates(indices: Any, updates: Any, shape: Sequence[int]) -> None:
 
 
 def _all_of(updates: Any, out: Any) -> tuple[int, ...]:
-    """The axes of `updates` that number the updates, if each is of the whole of `out`."""
+    """Returns the axes of `updates` that number them, if each updates the whole of `out`."""
     return tuple(range(updates.ndim - out.ndim))
 
 
 def add_at(out: Any, where: tuple[Any, ...], updates: Any) -> None:
-    """`out[where] += updates`, where several updates of one place add up."""
+    """Computes `out[where] += updates`, where updates of one place are added."""
     depth = len(where)
     if not depth:
         out += np.add.reduce(updates, _all_of(updates, out), out.dtype)
     elif updates.ndim > where[0].ndim and where[0].size >= thresholds.SORTED_UPDATES:
-        # whole slices: sorted by place, neighbours of one place are summed in one go
+        # whole slices: sorted by place, the updates of one place are summed in one call
         flat = np.ravel_multi_index([w.ravel() for w in where], out.shape[:depth])
         order = np.argsort(flat, kind="stable")
         flat = flat[order]
@@ -88,12 +100,12 @@ def add_at(out: Any, where: tuple[Any, ...], updates: Any) -> None:
 
 
 def set_at(out: Any, where: tuple[Any, ...], updates: Any) -> None:
-    """`out[where] = updates`: of several updates of one place the last one holds."""
+    """Computes `out[where] = updates`; the last update of a place remains."""
     out[where] = updates
 
 
 def subtract_at(out: Any, where: tuple[Any, ...], updates: Any) -> None:
-    """`out[where] -= updates`, as often as a place comes."""
+    """Computes `out[where] -= updates`, for each occurrence of a place."""
     if where:
         np.subtract.at(out, where, updates)
     else:
@@ -101,7 +113,10 @@ def subtract_at(out: Any, where: tuple[Any, ...], updates: Any) -> None:
 
 
 def extreme_at(ufunc: np.ufunc) -> Callable[[Any, tuple[Any, ...], Any], None]:
-    """Puts in by `np.minimum` or `np.maximum`. A NaN among the updates changes nothing, as in TensorFlow."""
+    """Returns a function that scatters updates by `np.minimum` or `np.maximum`.
+
+    A NaN among the updates changes nothing, as in TensorFlow.
+    """
     least = -np.inf if ufunc is np.maximum else np.inf
 
     def apply(out: Any, where: tuple[Any, ...], updates: Any) -> None:
@@ -117,7 +132,21 @@ def extreme_at(ufunc: np.ufunc) -> Callable[[Any, tuple[Any, ...], Any], None]:
 
 
 def scatter(out: Any, indices: Any, updates: Any, put: Any, ignore_bad: bool) -> Any:
-    """`out`, which may be written, with `updates` put in at `indices`."""
+    """Scatters `updates` to `indices` of `out`, in place.
+
+    Args:
+      out: a writable array.
+      indices: the indices.
+      updates: the updates.
+      put: the function that combines them: `add_at`, `set_at`, ...
+      ignore_bad: whether indices out of range are ignored.
+
+    Returns:
+      `out`, as a numpy scalar if it has rank 0.
+
+    Raises:
+      InvalidArgumentError: the shapes do not fit, or an index is out of range and not ignored.
+    """
     check_updates(indices, updates, out.shape)
     where, good = places(indices, out.shape, ignore_bad)
     if good is not None:
@@ -127,7 +156,11 @@ def scatter(out: Any, indices: Any, updates: Any, put: Any, ignore_bad: bool) ->
 
 
 def check_static(indices: Shape, updates: Shape, shape: Shape) -> None:
-    """Checks what is known of the shapes; see `check_updates`."""
+    """Checks the static shapes as far as they are known; see `check_updates`.
+
+    Raises:
+      ValueError: the shapes do not fit.
+    """
     shapes.with_rank_at_least(indices, 1)
     shapes.with_rank_at_least(updates, 1)
     if indices is None or updates is None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def same_as(i: int = 0) -> Any:
-    """The output has the shape of input `i`."""
+    """Returns a rule: the output has the shape of input `i`."""
 
     def rule(c: Inference) -> Sequence[Shape]:
         return [c.shapes[i]]
@@ -26,7 +26,7 @@ def same_as(i: int = 0) -> Any:
 
 
 def fixed(*dims: Dim) -> Any:
-    """The output always has this shape."""
+    """Returns a rule: the output always has this shape."""
 
     def rule(c: Inference) -> Sequence[Shape]:
         return [dims]
@@ -35,22 +35,22 @@ def fixed(*dims: Dim) -> Any:
 
 
 def unknown(c: Inference) -> Sequence[Shape]:
-    """Nothing is known of any output."""
+    """Infers nothing: the shapes of all outputs are unknown."""
     return [None] * len(c.op.outputs)
 
 
 def nothing(c: Inference) -> Sequence[Shape]:
-    """There are no outputs."""
+    """Infers no shapes, for an op without outputs."""
     return []
 
 
 def scalars(c: Inference) -> Sequence[Shape]:
-    """Every output is a scalar."""
+    """Infers scalar shapes for all outputs."""
     return [()] * len(c.op.outputs)
 
 
 def broadcast(c: Inference) -> Sequence[Shape]:
-    """The shape of an elementwise op over all inputs, by numpy's rule."""
+    """Infers the shape of an elementwise op by numpy's broadcasting rule."""
     out: Shape = ()
     for s in c.shapes:
         out = shapes.broadcast(out, s)
@@ -58,9 +58,15 @@ def broadcast(c: Inference) -> Sequence[Shape]:
 
 
 def unbroadcast(b: Builder, x: Tensor, y: Tensor, gx: Tensor | None, gy: Tensor | None) -> list[Tensor | None]:
-    """Gradients of a broadcasting op of `x` and `y`, summed over the dimensions in which each was stretched.
+    """Sums gradients of a broadcasting op over the dimensions that were broadcast.
 
-    `gx` and `gy` have the shape of the op's output; either may be None (no gradient).
+    Args:
+      b: the builder.
+      x, y: the inputs of the op.
+      gx, gy: their gradients in the shape of the op's output; None for no gradient.
+
+    Returns:
+      The gradients in the shapes of `x` and `y`.
     """
     if x.static_shape is not None and x.static_shape == y.static_shape and shapes.is_full(x.static_shape):
         return [gx, gy]
@@ -72,7 +78,7 @@ def unbroadcast(b: Builder, x: Tensor, y: Tensor, gx: Tensor | None, gy: Tensor 
 
 
 def _sum_over(b: Builder, g: Tensor | None, x: Tensor, whole: Shape) -> Tensor | None:
-    """`g`, of the static shape `whole`, summed over the dimensions in which `x` was stretched to that."""
+    """Sums `g`, of the static shape `whole`, over the dimensions in which `x` was broadcast."""
     mine = x.static_shape
     if g is None or mine == whole:
         return g

@@ -1,5 +1,4 @@
-"""What the records of list ops share: what is known of the elements of a list while a graph is built, and how gradients
-speak of them."""
+"""Shape rules and gradients of tensor lists, for the records of list ops."""
 
 from __future__ import annotations
 
@@ -19,13 +18,13 @@ if TYPE_CHECKING:
 
 ELEMENT: Final = {"element_dtype": type_attr()}
 SHAPED: Final = {"element_dtype": type_attr(), "shape_type": INDEX}
-MARKS: Final = ("_TensorArrayMarkRead", "_TensorArrayMarkWritten")  # checks that accesses of arrays wait for
+MARKS: Final = ("_TensorArrayMarkRead", "_TensorArrayMarkWritten")  # checks that accesses of a tensor array wait for
 
 # *** shape rules ***
 
 
 def element_shape_input(c: Inference, i: int) -> Shape:
-    """What is known of the element shape given as input `i`."""
+    """Returns the known part of the element shape in input `i`."""
     v = c.value(i)
     if v is not None:
         if v.ndim == 0 and v != -1:
@@ -36,7 +35,15 @@ def element_shape_input(c: Inference, i: int) -> Shape:
 
 
 def held(c: Inference, given: Shape = None) -> Shape:
-    """What is known of the elements of the list in input 0, from it and from what is `given` besides."""
+    """Returns the known part of the element shape of the list in input 0.
+
+    Args:
+      c: the inference.
+      given: a shape of the elements that the op states, or None.
+
+    Raises:
+      ValueError: the list has another element dtype, or the shapes contradict each other.
+    """
     shapes.with_rank(c.shapes[0], 0)
     known = c.handle(0)
     if known is None:
@@ -48,7 +55,11 @@ def held(c: Inference, given: Shape = None) -> Shape:
 
 
 def new_list(shape_at: int) -> Callable[[Inference], Sequence[Shape]]:
-    """The rule of an op that makes a list whose element shape is input `shape_at`."""
+    """Returns the rule of an op that creates a list.
+
+    Args:
+      shape_at: the number of the input with the shape of the elements.
+    """
 
     def rule(c: Inference) -> Sequence[Shape]:
         c.set_handle(0, c.attrs["element_dtype"], element_shape_input(c, shape_at))
@@ -58,14 +69,14 @@ def new_list(shape_at: int) -> Callable[[Inference], Sequence[Shape]]:
 
 
 def same_list(c: Inference) -> None:
-    """Output 0 is a list like input 0."""
+    """States that output 0 is a list with elements like those of input 0."""
     known = c.handle(0)
     if known is not None:
         c.set_handle(0, *known)
 
 
 def keeps_list(c: Inference) -> Sequence[Shape]:
-    """The rule of an op that makes a list of the one in input 0."""
+    """Infers the shape of an op that returns a changed list of input 0."""
     held(c)
     same_list(c)
     return [()]
@@ -73,12 +84,12 @@ def keeps_list(c: Inference) -> Sequence[Shape]:
 
 # *** gradients ***
 #
-# An element that a list does not have yet, or no more, has no gradient: the gradient of the list is uninitialized
-# there. Which shape the zeros are of that this stands for is up to who reads them; `ZerosLike` of a list knows it.
+# An element that a list does not have yet, or no longer has, has no gradient: the list of gradients is uninitialized
+# there. Such an element means zeros of a shape that the reader determines, as `ZerosLike` of a list does.
 
 
 def row_shape(b: Builder, x: Tensor) -> Tensor:
-    """The shape of the rows of `x`; a constant if it is known, however many rows there are."""
+    """Returns the shape of the rows of `x`: a constant if it is known."""
     known = None if x.shape is None else x.shape[1:]
     if known is not None and shapes.is_full(known):
         return b.const(known, dtypes.int32)
@@ -87,17 +98,20 @@ def row_shape(b: Builder, x: Tensor) -> Tensor:
 
 
 def length(b: Builder, n: GradNode) -> Tensor:
-    """The length of the list that an operation was given."""
+    """Returns the length of the list that an operation received."""
     out: Tensor = b.TensorListLength(n.input_handle)
     return out
 
 
 def without(b: Builder, n: GradNode, dlist: Tensor, indices: Tensor) -> Tensor:
-    """`dlist`, with nothing at `indices`, where the list that it is the gradient of had something else before."""
+    """Returns `dlist` without elements at `indices`.
+
+    `dlist` is the gradient of a list whose elements at `indices` were overwritten.
+    """
     known = n.input_handle.handle
     out: Tensor
     if indices.shape == () and known is not None and known[0] not in dtypes.OBJECT and shapes.is_full(known[1]):
-        # all elements have one shape: zeros of it, in TensorFlow's ops (a view of one number, it takes no memory)
+        # all elements have one shape: zeros by TensorFlow's ops (a view of one number, without storage)
         zeros = b.BroadcastTo(b.const(0, known[0]), b.const(known[1], dtypes.int32))
         out = b.TensorListSetItem(dlist, indices, zeros)
     else:
@@ -113,6 +127,11 @@ def _portable(item: Tensor) -> dict[str, Any]:
 
 
 def of_element(b: Builder, x: Tensor, got: Tensor) -> Tensor:
-    """The gradient with respect to `x`, which became an element of a list, if `got` is in its place in the gradient of
-    the list: that can be nothing at all if it is a list itself."""
+    """Returns the gradient with respect to `x`, which became an element of a list.
+
+    Args:
+      b: the builder.
+      x: the element.
+      got: the element at its place in the gradient of the list, which may be empty if `x` is a list itself.
+    """
     return b.AddN([got, b.ZerosLike(x)]) if x.dtype.base is dtypes.variant else got

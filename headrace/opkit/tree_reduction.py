@@ -1,7 +1,7 @@
-"""Many put together two at a time: in pairs, in pairs of pairs, and so on, ((x0 + x1) + (x2 + x3)) + x4.
+"""Pairwise reduction in a tree: ((x0 + x1) + (x2 + x3)) + x4.
 
-A collective's kernel adds in this order, and so does the tree that small tensors go through between devices; floats
-added in one order give the same bits.
+A collective's kernel adds in this order, and so do the additions of small tensors that are sent between devices. Floats
+that are added in the same order give the same bits.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ T = TypeVar("T")
 
 
 def tree_reduce(combine: Callable[[int, T, T], T], items: Sequence[T]) -> T:
-    """All `items`, of which there is at least one, put together by `combine(i, x, y)`: `i` is where `x` began.
+    """Reduces at least one item by `combine(i, x, y)`, where `i` is the position of `x`.
+
+    For a result of several items it is the position of the first of them.
 
     >>> tree_reduce(lambda i, x, y: f"({x}{y})", list("abcde"))
     '(((ab)(cd))e)'

@@ -1,11 +1,11 @@
-"""Windows that slide over the axes of an array: the geometry that convolutions and pooling share.
+"""Geometry of sliding windows over the axes of an array, for convolutions and pooling.
 
 A window of `size` elements, `dilation` apart, starts at every `stride`-th element of an axis that is padded at both
-ends. `Axis` is one axis of known length; `taps` says, for each element of the window, where the arrays of all windows'
-elements lie in the array, so that kernels work on a few slices and not on many windows.
+ends. `Axis` is one axis of known length. For each element of the window, `taps` returns the slices of the array that
+contain this element of all windows. So kernels work on a few slices and not on many windows.
 
-What an operation's attributes say of all axes is a `Sliding`, in the order of the array's axes, whatever `data_format`
-that is. Source: TensorFlow's conventions of padding ("SAME", "VALID", "EXPLICIT") and of its shape functions.
+A `Sliding` has the attributes of an operation for all axes, in the order of the array's axes, for every `data_format`.
+Source: TensorFlow's conventions of padding ("SAME", "VALID", "EXPLICIT") and of its shape functions.
 """
 
 from __future__ import annotations
@@ -27,13 +27,16 @@ Slices: TypeAlias = tuple[slice, ...]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Axis:
-    """An axis, and the windows over it.
+    """Axis of known length with the windows over it.
 
     Attributes:
-      length: elements of the input.
-      count: windows.
-      size, stride, dilation: of the windows.
-      before: elements of padding in front; negative: the first window starts so far behind the first element.
+      length: the number of elements of the input.
+      count: the number of windows.
+      size: the number of elements of a window.
+      stride: the distance between the starts of two windows.
+      dilation: the distance between two elements of a window.
+      before: the number of padding elements in front. A negative number is the distance from the first element to the
+        start of the first window.
     """
 
     length: int
@@ -45,22 +48,22 @@ class Axis:
 
     @property
     def reach(self) -> int:
-        """From the first element of a window to behind its last."""
+        """Number of places from the first element of a window to its last, inclusive."""
         return _reach(self.size, self.dilation)
 
     @property
     def extent(self) -> int:
-        """From the first element of the first window to behind the last element of the last."""
+        """Number of places from the first window's start to the last window's end."""
         return (self.count - 1) * self.stride + self.reach
 
     @property
     def is_plain(self) -> bool:
-        """Whether the windows are the elements."""
+        """Whether each window is one element and each element a window."""
         return self.size == self.stride == 1 and self.count == self.length and not self.before
 
     @property
     def is_inside(self) -> bool:
-        """Whether no window has elements of the padding."""
+        """Whether no window contains padding."""
         return self.before <= 0 and self.extent - self.before <= self.length
 
     @property
@@ -69,7 +72,7 @@ class Axis:
         return self.stride >= self.reach
 
     def tap(self, k: int) -> tuple[slice, slice]:
-        """The windows whose element `k` is not of the padding, and these elements in the input."""
+        """Returns the windows whose element `k` is not padding, and these elements in the input."""
         at = k * self.dilation - self.before
         first = max(0, -(at // self.stride))
         behind = min(self.count, (self.length - 1 - at) // self.stride + 1)
@@ -80,24 +83,27 @@ class Axis:
 
     @property
     def met(self) -> range:
-        """The elements of the windows that are not of the padding in all of them, and those between them."""
+        """Range of window elements that are not padding in every window, without gaps."""
         if not self.count or not self.length:
             return range(0)
         first = max(0, -(((self.count - 1) * self.stride - self.before) // self.dilation))
         return range(first, min(self.size, (self.length - 1 + self.before) // self.dilation + 1))
 
     def trimmed(self) -> Axis:
-        """The axis with windows of those elements alone that are met, but one at least."""
+        """Returns the axis with smaller windows: without elements that are padding in all of them.
+
+        At least one element remains.
+        """
         met = self.met or range(1)
         return dataclasses.replace(self, size=len(met), before=self.before - met.start * self.dilation)
 
     def part(self, windows: slice) -> Axis:
-        """The axis with only these windows, a slice of step 1."""
+        """Returns the axis with only the windows in a slice of step 1."""
         first = windows.start or 0
         return dataclasses.replace(self, count=windows.stop - first, before=self.before - first * self.stride)
 
     def overlap(self) -> tuple[slice, slice]:
-        """Where the input lies in the `extent`, and what of the input that is."""
+        """Returns the places of the input in the `extent`, and this part of the input."""
         first = max(0, -self.before)
         behind = max(first, min(self.length, self.extent - self.before))
         return slice(first + self.before, behind + self.before), slice(first, behind)
@@ -108,19 +114,23 @@ def _reach(size: int, dilation: int) -> int:
 
 
 def taps(axes: Sequence[Axis]) -> Iterator[tuple[Slices, Slices]]:
-    """For each element of the windows, the first axis outermost: which windows have it, and these elements."""
+    """Iterates over the elements of the windows, the first axis outermost.
+
+    Yields:
+      The windows that have the element outside of the padding, and these elements in the input.
+    """
     for pairs in itertools.product(*([a.tap(k) for k in range(a.size)] for a in axes)):
         yield tuple(w for w, _ in pairs), tuple(e for _, e in pairs)
 
 
 class Sliding(NamedTuple):
-    """What an operation's attributes say of its windows: for each axis of the array, batch and channels included.
+    """Window attributes of an operation for each axis, including batch and channels.
 
     Attributes:
-      strides, dilations: of the windows.
+      strides, dilations: those of the windows.
       padding: "SAME", "VALID" or "EXPLICIT".
-      margins: the padding before and behind each axis, under "EXPLICIT"; none otherwise.
-      spatial: the axes that are neither batch nor channels.
+      margins: the padding before and behind each axis, under "EXPLICIT"; otherwise empty.
+      spatial: the axes other than batch and channels.
       channels: the axis of the channels.
     """
 
@@ -133,11 +143,16 @@ class Sliding(NamedTuple):
 
     @property
     def others(self) -> tuple[int, int]:
-        """The axes of batch and channels."""
+        """Axes of batch and channels."""
         return 0, self.channels
 
     def dim(self, axis: int, length: Dim, size: Dim) -> Dim:
-        """How many windows of `size` elements there are along an axis of `length`, as far as both are known.
+        """Returns the number of windows along an axis, None if unknown.
+
+        Args:
+          axis: the axis.
+          length: its length.
+          size: the number of elements of a window.
 
         Raises:
           ValueError: the axis is shorter than a window.
@@ -155,11 +170,16 @@ class Sliding(NamedTuple):
         return (padded - reach) // stride + 1
 
     def axis(self, axis: int, length: int, size: int) -> Axis:
-        """The windows along an axis, when all is known.
+        """Returns the windows along an axis of known length.
+
+        Args:
+          axis: the axis.
+          length: its length.
+          size: the number of elements of a window.
 
         Raises:
-          InvalidArgumentError: the axis is shorter than a window by more than a stride (TensorFlow's kernels make no
-            output of less than that, though its shape functions refuse it).
+          InvalidArgumentError: the axis is shorter than a window by more than a stride. (TensorFlow's kernels return an
+            empty output for a smaller difference, although its shape functions refuse it.)
         """
         stride, dilation = self.strides[axis], self.dilations[axis]
         reach = _reach(size, dilation)
@@ -180,14 +200,16 @@ class Sliding(NamedTuple):
 
 
 def sliding(type: str, attrs: Mapping[str, Any]) -> Sliding:
-    """The windows of a convolution (where nothing is known of their size) or pooling with these attributes.
+    """Returns the windows of a convolution or pooling with these attributes.
+
+    For a convolution the window size is not an attribute.
 
     Args:
-      type: the op's, for errors.
-      attrs: `strides`, `padding`, and where there are such, `data_format`, `dilations`, `explicit_paddings`.
+      type: the op type, for errors.
+      attrs: `strides`, `padding`, and `data_format`, `dilations`, `explicit_paddings` if the op has them.
 
     Raises:
-      ValueError: the attributes cannot be meant; as TensorFlow says it when a graph is built.
+      ValueError: the attributes are invalid; the texts are those of TensorFlow's shape functions.
     """
     layout = attrs.get("data_format", "NHWC")
     margins = attrs.get("explicit_paddings", ())

@@ -1,1 +1,1 @@
-"""Questions about graphs: frames of loops, trip counts, value ranges, sizes. Nothing here changes a graph."""
+"""Analyses of graphs: frames, trip counts, value ranges, sizes. No function changes a graph."""

@@ -1,12 +1,12 @@
-"""Which blocking operations of a structured step may be in flight at the same time.
+"""Blocking operations of a structured step that may run at the same time.
 
-A Python function of the user's may wait for another one of the same step. That works if the token machine runs the
-step, which starts all that is ready; compiled code does one thing after the other, so it is for steps in which an edge
-orders any two of these operations. In a loop that includes the operations of two iterations, unless
+A Python function of the user may wait for another one of the same step. This works if the executor runs the step,
+because it starts every ready operation. Compiled code runs one operation after the other, so it is used only for steps
+in which edges order any two blocking operations. In a loop this includes operations of different iterations, unless
 `parallel_iterations` is 1.
 
 An `hr.Graph` orders its stateful operations itself (`ir.order`), from one iteration of a loop to the next too. A
-stateless function in it promises to depend on its arguments alone, so it waits for nothing.
+stateless function in such a graph promises to depend on its arguments alone, so it waits for nothing.
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ if TYPE_CHECKING:
 
 
 def concurrent(graphs: Iterable[Sequence[Operation]], is_ordered: bool) -> tuple[Operation, Operation] | None:
-    """Two blocking operations, or the same one twice, that may be in flight at the same time; None if there are none.
+    """Returns two blocking operations that may run at the same time, or None.
+
+    The two may be the same operation in two iterations.
 
     Args:
-      graphs: the operations of the step, of each graph that they own and of each function that they come to call.
-      is_ordered: whether the graph of the step was made as one that orders its stateful operations.
+      graphs: the operations of the step, of each graph nested in them and of each function that they call.
+      is_ordered: whether the graph of the step was created as one that orders its stateful operations.
     """
     for ops in graphs:
         graph = ops[0].graph if ops else None
@@ -44,9 +46,9 @@ def concurrent(graphs: Iterable[Sequence[Operation]], is_ordered: bool) -> tuple
 
 
 def _blocking_in(op: Operation, is_ordered: bool) -> Operation | None:
-    """The first blocking operation that firing `op` comes to call: itself, or one of the graphs that it runs.
+    """Returns the first blocking operation in a firing of `op`, which may be nested.
 
-    In an ordered graph only stateful ones count.
+    In an ordered graph only stateful operations count.
     """
     if not op.opdef.structured:
         return op if _is_blocking(op, is_ordered) else None
@@ -58,11 +60,11 @@ def _is_blocking(op: Operation, is_ordered: bool) -> bool:
 
 
 def _unordered(ops: Sequence[Operation], is_ordered: bool) -> tuple[Operation, Operation] | None:
-    """Two blocking operations that no path among `ops` joins."""
+    """Returns two blocking operations that no path among `ops` joins, or None."""
     blocking = {op: b for op in ops if (b := _blocking_in(op, is_ordered)) is not None}
     if len(blocking) < 2:
         return None
-    before: dict[Operation, int] = {}  # for each operation, as bits, the blocking ones that it comes after
+    before: dict[Operation, int] = {}  # for each operation, as bits, the blocking operations before it
     found: list[Operation] = []
     for op in walk.in_order(ops):
         bits = 0
@@ -79,10 +81,10 @@ def _unordered(ops: Sequence[Operation], is_ordered: bool) -> tuple[Operation, O
 
 
 def _over_iterations(loop: Operation) -> Operation | None:
-    """A blocking operation of two iterations of `loop` that may be in flight at the same time; None if there is none.
+    """Returns a blocking operation that two iterations of `loop` may run at once, or None.
 
-    The graphs of the loop order their own blocking operations. So it is enough that the last one of an iteration comes
-    before the first one of the next.
+    The graphs of the loop order their own blocking operations. So it suffices that the last blocking operation of an
+    iteration precedes the first one of the next iteration.
     """
     found = _blocking_in(loop, is_ordered=False)
     if found is None or loop.attrs.get("parallel_iterations") == 1:
@@ -96,7 +98,7 @@ def _over_iterations(loop: Operation) -> Operation | None:
     works = _blocking_in_order(repeated)
     if not all(op in walk.reachable([cond.results[0].op]) for op in tests):
         return found
-    if not works:  # nothing of an iteration begins before the predicate of the one before it is there
+    if not works:  # no blocking operation starts before the predicate of the previous iteration is known
         return None
     begins = _params_behind(cond, tests[0] if tests else cond.results[0].op)
     if not tests:
@@ -110,6 +112,6 @@ def _blocking_in_order(graph: FuncGraph) -> list[Operation]:
 
 
 def _params_behind(graph: FuncGraph, op: Operation) -> set[int]:
-    """The positions of the parameters that `op` needs."""
+    """Returns the positions of the parameters on which `op` depends."""
     behind = walk.reachable([op])
     return {k for k, p in enumerate(graph.params) if p.op in behind}

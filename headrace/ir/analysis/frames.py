@@ -1,38 +1,37 @@
-"""Frames: which loop each operation of a primitive graph belongs to.
+"""Frames: the loop to which each operation of a primitive graph belongs.
 
-**What a frame is.** A graph has no statement "repeat these operations". It has values that go round. A loop is a set of
-operations that run again and again, once an iteration, and a *frame* is that set: the place, named like a loop, in
-which they run. What stands in no loop is in the *root* frame, whose name is the empty string. A loop inside a loop is a
-frame inside a frame, its child.
+**Definition.** A graph has no statement "repeat these operations"; a loop is a cycle along which values travel. The
+operations of a loop run once in each iteration, and a *frame* is the set of these operations, with a name. Operations
+outside of all loops are in the *root* frame, whose name is the empty string. The frame of a nested loop is a child of
+the frame of the outer loop.
 
-**How a value gets in, round and out.** Three primitives are the only doors:
+**How values enter, iterate and leave.** Only three primitives move values between frames and iterations:
 
-* `Enter(x, frame_name="while")` takes `x` from outside and hands it out inside the frame, in iteration 0 (or, with
-  `is_constant=True`, in every iteration: a loop constant).
-* `NextIteration(y)` hands `y` to the next iteration of the same frame.
-* `Exit(z)` hands `z` to the frame outside.
+* `Enter(x, frame_name="while")` takes `x` from the outer frame and outputs it inside of the frame, in iteration 0 (or,
+  with `is_constant=True`, in every iteration: a loop constant).
+* `NextIteration(y)` passes `y` to the next iteration of the same frame.
+* `Exit(z)` passes `z` to the outer frame.
 
-Between them `Merge` picks whichever arrives (the entered value in iteration 0, the one from `NextIteration` later), and
-`Switch` sends a value on to the body while the loop goes on and to the `Exit` when it ends. `LoopCond` marks the
+`Merge` outputs the first value that arrives: the entered value in iteration 0, the value from `NextIteration` later.
+`Switch` sends a value to the body while the loop continues and to the `Exit` when it ends. `LoopCond` marks the
 predicate. The loop `i = 0; while i < n: i = i + 1` is
 
     e    = Enter(zero, frame_name="while")                       zero is in the root frame, e's value in "while"
     lim  = Enter(n, frame_name="while", is_constant=True)
-    m    = Merge(e, next)                                        the back edge: next is made below
+    m    = Merge(e, next)                                        the back edge: next is created below
     cond = LoopCond(Less(m, lim))
     stop, go = Switch(m, cond)
-    next = NextIteration(AddV2(go, one))                         one waits for go (^go): so it is in the frame too
+    next = NextIteration(AddV2(go, one))                         one waits for go (^go), so it is in the frame too
     out  = Exit(stop)                                            out's value is in the root frame again
 
-**The rule.** An operation is in the frame that its inputs are in, data and control inputs alike; so all of them must be
-in the same one. What comes out of an Enter is in the entered frame, what comes out of an Exit in the frame outside; the
-Enter itself runs outside (it *fires* once for each time the outside runs), the Exit inside. An operation without inputs
-is in the root frame, which is why a constant used inside a loop has to enter it, or to wait for something inside
-(a control input). The one edge that leads backwards, from a NextIteration to its Merge, must join two operations of one
-frame.
+**The rule.** An operation is in the frame of its inputs, data and control inputs alike; so all of them must be in the
+same frame. The output of an Enter is in the entered frame, and the output of an Exit in the outer frame. An Enter
+itself is in the outer frame (it fires once for each iteration of that frame), an Exit in the inner one. An operation
+without inputs is in the root frame. So a constant used inside of a loop needs an Enter, or a control input from an
+operation of the loop. A back edge, from a NextIteration to its Merge, must join two operations of one frame.
 
-Nothing in a graph states frames; this module *derives* them from the Enters and Exits. `derive` is called when a step
-is compiled. Source: TensorFlow's `BuildControlFlowInfo`, whose rule, texts and error classes are kept.
+A graph does not state its frames; this module *derives* them from the Enters and Exits. `derive` is called when a step
+is compiled. Source: TensorFlow's `BuildControlFlowInfo`, with its rule, texts and error classes.
 """
 
 from __future__ import annotations
@@ -51,7 +50,13 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class BackEdge:
-    """An edge from one iteration to the next: input `index` of `merge` comes from `next_iteration`."""
+    """Edge from one iteration to the next.
+
+    Attributes:
+      next_iteration: the operation at the start of the edge.
+      merge: the operation at the end of the edge.
+      index: the number of the Merge's input.
+    """
 
     next_iteration: Operation
     merge: Operation
@@ -60,19 +65,19 @@ class BackEdge:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Frame:
-    """One loop, or the root. Equal only to itself.
+    """Frame of one loop, or the root frame. A frame equals only itself.
 
     Attributes:
       name: the `frame_name` of its Enters; "" for the root.
-      parent: the frame it is entered from; None for the root.
+      parent: the frame from which it is entered; None for the root.
       depth: 0 for the root, else one more than the parent's.
       ops: the operations that fire in it, in the given order.
       enters: the Enters that lead into it (they fire in `parent`).
       exits: the Exits that lead out of it (they fire in it).
-      merges: its loop Merges: those that a back edge ends at.
+      merges: its loop Merges, at which back edges end.
       back_edges: its edges from one iteration to the next.
-      loop_cond: its LoopCond; None if there is none.
-      parallel_iterations: how many iterations may be open at once: the least that its Enters ask for. 1 for the root.
+      loop_cond: its LoopCond, or None.
+      parallel_iterations: the limit of open iterations, the least of its Enters' attributes; 1 for the root.
     """
 
     name: str
@@ -91,10 +96,10 @@ class Frame:
 
 
 class FrameTree:
-    """The frames of a set of operations; made by `derive`.
+    """Frames of a set of operations, as `derive` returns them.
 
     Attributes:
-      frames: all of them, parents before children; `frames[0]` is the root.
+      frames: all frames, parents before children; `frames[0]` is the root.
     """
 
     __slots__ = ("_entered", "_of", "frames")
@@ -111,27 +116,27 @@ class FrameTree:
         return self.frames[0]
 
     def of(self, op: Operation) -> Frame:
-        """The frame in which `op` fires (of an Enter: the outer one; of an Exit: the inner one)."""
+        """Returns the frame in which `op` fires: the outer one for an Enter."""
         return self._of[op]
 
     def entered_by(self, enter: Operation) -> Frame:
-        """The frame that `enter` leads into."""
+        """Returns the frame that `enter` leads into."""
         return self._entered[enter]
 
     def outputs_of(self, op: Operation) -> Frame:
-        """The frame that what comes out of `op` is in."""
+        """Returns the frame of the outputs of `op`."""
         entered = self._entered.get(op)
         if entered is not None:
             return entered
         frame = self._of[op]
         if op.opdef.primitive == "Exit":
-            assert frame.parent is not None  # derive() lets no Exit stand in the root
+            assert frame.parent is not None  # derive() rejects an Exit in the root frame
             return frame.parent
         return frame
 
 
 class _Draft:
-    """A frame while its members are being found."""
+    """Frame whose members are not complete yet."""
 
     __slots__ = ("back_edges", "depth", "enters", "exits", "loop_cond", "name", "ops", "parent")
 
@@ -147,23 +152,23 @@ class _Draft:
 
 
 def derive(ops: Sequence[Operation]) -> FrameTree:
-    """The frames of `ops`, and which operation is in which. Linear in operations and edges.
+    """Derives the frames of `ops`, in time linear in operations and edges.
 
     Args:
-      ops: operations of one graph, in any order. Edges from operations that are not among them do not count.
+      ops: operations of one graph, in any order. Edges from other operations do not count.
 
     Returns:
       The tree of frames.
 
     Raises:
-      GraphError: there is a cycle that is no loop.
-      InvalidArgumentError: an operation has inputs from different frames; an Exit stands in the root frame; an Enter
-        has no frame name; a frame has two LoopConds.
-      InternalError: a frame is entered from two different frames (TensorFlow's class for it).
+      GraphError: there is a cycle that is not a loop.
+      InvalidArgumentError: an operation has inputs from different frames; an Exit is in the root frame; an Enter has no
+        frame name; a frame has two LoopConds.
+      InternalError: a frame is entered from two different frames (TensorFlow's class for this fault).
     """
     root = _Draft("", None)
     drafts = {"": root}
-    outputs_in: dict[Operation, _Draft] = {}  # the frame that what comes out of each operation is in
+    outputs_in: dict[Operation, _Draft] = {}  # the frame of each operation's outputs
     fires_in: dict[Operation, _Draft] = {}
     back_edges: list[BackEdge] = []
     for op in walk.toposort(ops):
@@ -202,7 +207,7 @@ def derive(ops: Sequence[Operation]) -> FrameTree:
 def _frame_of_inputs(
     op: Operation, root: _Draft, outputs_in: Mapping[Operation, _Draft], back_edges: list[BackEdge]
 ) -> _Draft:
-    """The one frame that the inputs of `op` are in. Back edges are noted, to be looked at when all is known."""
+    """Returns the common frame of the inputs of `op`; records back edges for later."""
     at: _Draft | None = None
     first: Operation | None = None
     if op.opdef.primitive == "Merge":
@@ -218,7 +223,7 @@ def _frame_of_inputs(
 
 
 def _entered(enter: Operation, outside: _Draft, drafts: dict[str, _Draft]) -> _Draft:
-    """The frame that `enter` leads into, made if it is the first."""
+    """Returns the frame that `enter` leads into; creates it for the first Enter."""
     name: str = enter.attrs["frame_name"]
     if not name:
         raise InvalidArgumentError(f"The Enter {{{{node {enter.name}}}}} must have a frame name.", enter.name, enter)
@@ -240,7 +245,7 @@ def _entered(enter: Operation, outside: _Draft, drafts: dict[str, _Draft]) -> _D
 
 
 def _add_loop_cond(op: Operation, at: _Draft) -> None:
-    # TensorFlow lets the counter that it adds for gradients share the frame of the loop it counts.
+    # TensorFlow places the counter for gradients in the frame of the loop that it counts.
     if at.loop_cond is not None and "LoopCounter" not in at.loop_cond.name and "LoopCounter" not in op.name:
         raise InvalidArgumentError(
             f'Invalid loop structure: Loop "{at.name}" has more than one LoopCond node: {{{{node {op.name}}}}} and '
@@ -254,7 +259,13 @@ def _add_loop_cond(op: Operation, at: _Draft) -> None:
 
 
 def _different_frames(op: Operation, p: Operation, p_in: _Draft, q: Operation, q_in: _Draft) -> Exception:
-    """The error for `op`, whose input `p` is in the frame `p_in` while `q` is in `q_in`."""
+    """Returns the error for `op`, which has inputs from two frames.
+
+    Args:
+      op: the operation.
+      p, q: the producers of two inputs.
+      p_in, q_in: the frames of their outputs.
+    """
     if p_in.depth < q_in.depth:
         p, p_in, q, q_in = q, q_in, p, p_in
     return InvalidArgumentError(
@@ -268,7 +279,7 @@ def _different_frames(op: Operation, p: Operation, p_in: _Draft, q: Operation, q
 
 
 def _advice(p: Operation, p_in: _Draft, q: Operation, q_in: _Draft) -> str:
-    """The same in plain words, with what to do. `p_in` is at least as deep as `q_in`."""
+    """Returns an explanation with the remedy. `p_in` is at least as deep as `q_in`."""
     value = f"The value of '{p.name}'{_made(p)} belongs to the loop '{p_in.name}'"
     outer: _Draft | None = p_in.parent
     while outer is not None and outer is not q_in:
@@ -294,7 +305,7 @@ def _made(op: Operation) -> str:
 
 def _finished(drafts: Mapping[str, _Draft], fires_in: Mapping[Operation, _Draft]) -> FrameTree:
     frozen: dict[_Draft, Frame] = {}
-    for d in drafts.values():  # a frame is made when it is first entered, so after its parent
+    for d in drafts.values():  # the first Enter creates a frame, so parents come first
         frozen[d] = Frame(
             d.name,
             None if d.parent is None else frozen[d.parent],

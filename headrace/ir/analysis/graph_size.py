@@ -1,7 +1,8 @@
-"""How much there is in nested graphs, and how deep: known before anything is expanded.
+"""Sizes and depths of nested graphs, computed before anything is expanded.
 
-A function may be called in many places, and so may one that calls it: forty functions that each call the next one twice
-come to 2⁴⁰ operations. Here each graph is counted once, whatever calls it, so the sums are there at once.
+A function may be called in many places, and so may its callers: forty functions of which each calls the next one twice
+amount to 2⁴⁰ operations. Here each graph is counted once, independent of the number of calls, and the sums follow
+without an expansion.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ _CALLS: Final = ("Call", "RemoteCall", "SymbolicGradient")
 class GraphSize:
     """Size and depth of a graph, including the graphs that its operations own or call.
 
-    A function that calls itself counts once, as what it comes to do is not known.
+    A recursive function counts once, because the number of its calls is unknown.
 
     Attributes:
-      levels: how deep its structures are nested.
-      size: how many operations there are.
-      surely: how many of them run whenever it does: those in no branch and no loop.
-      repeated: how many there are more than in the graphs themselves, because functions are called more than once.
+      levels: the nesting depth of structured operations.
+      size: the number of operations.
+      surely: the number of operations that run whenever the graph does: those outside of branches and loops.
+      repeated: the part of `size` that exists because functions are called more than once.
     """
 
     levels: int = 0
@@ -48,14 +49,15 @@ class GraphSize:
 
 
 def graph_size(ops: Iterable[Operation], reads: bool = False) -> GraphSize:
-    """The extent of `ops`, which are of one graph.
+    """Returns the size and depth of `ops`, which are operations of one graph.
 
     Args:
       ops: the operations.
-      reads: whether functions of a file that nothing has asked for yet are read and counted; else they count as empty.
+      reads: whether functions of a file that are not decoded yet are decoded and counted; otherwise they count as
+        empty.
     """
     needed: dict[FuncGraph, set[Operation]] = {}
-    known: dict[FuncGraph, GraphSize] = {}  # a graph that is in `needed` only is being counted
+    known: dict[FuncGraph, GraphSize] = {}  # a graph that is only in `needed` is being counted
     top = list(ops)
     graphs = functools.partial(_graphs, reads=reads)
     todo = [g for op in _structured(top) for g in graphs(op)]
@@ -73,10 +75,10 @@ def graph_size(ops: Iterable[Operation], reads: bool = False) -> GraphSize:
 
 
 def check_expansion(ops: Sequence[Operation]) -> None:
-    """Checks that the calls of functions in `ops`, of one graph, come to no more operations than can be run.
+    """Checks that the calls in `ops`, of one graph, expand to few enough operations.
 
     Raises:
-      ResourceExhaustedError: they come to more than `thresholds.STEP_OPERATIONS`.
+      ResourceExhaustedError: they expand to more than `thresholds.STEP_OPERATIONS` operations.
     """
     calls = [op for op in ops if op.opdef.structured in _CALLS]
     if not calls or graph_size(ops, reads=True).surely <= thresholds.STEP_OPERATIONS:
@@ -114,18 +116,26 @@ def _structured(ops: Iterable[Operation]) -> list[Operation]:
 
 
 def _graphs(op: Operation, reads: bool) -> list[FuncGraph]:
-    """The graphs that `op`, a structured one, owns or calls, as far as they are there."""
+    """Returns the graphs that the structured operation `op` owns or calls, without missing ones.
+
+    Args:
+      op: the operation.
+      reads: whether functions of a file that are not decoded yet are decoded.
+    """
     if reads:
         try:
             return [g for _, g in bodies(op)]
-        except HeadraceError:  # raised again where the function is wanted
+        except HeadraceError:  # raised again where the function is used
             return []
     found = [f if isinstance(f, FuncGraph) else known_function(op.graph, f.name) for f in functions_of(op)]
     return [g for g in found if g is not None]
 
 
 def deepens_recursion(walk: Callable[Concatenate[G, P], R]) -> Callable[Concatenate[G, P], R]:
-    """Decorates a function of a graph, or of operations, that recurses with what is nested in it: it has room for it.
+    """Decorates a function that recurses over nested graphs: raises the recursion limit for it.
+
+    The function's first argument is a graph or the operations of one. The limit depends on the depth of the graphs
+    nested in it.
 
     Source: `recursion`.
     """
@@ -142,7 +152,7 @@ def deepens_recursion(walk: Callable[Concatenate[G, P], R]) -> Callable[Concaten
 
 
 def room_around(graph: Graph) -> contextlib.AbstractContextManager[None]:
-    """Room for what recurses with the structures in `graph`, and with the graphs around it."""
+    """Returns a context with a recursion limit for the graphs nested in and around `graph`."""
     top, levels = graph, 0
     while top.outer is not None:
         top, levels = top.outer, levels + 1

@@ -1,11 +1,12 @@
-"""Shapes in a graph that was made as a whole (imported, parsed), where loops lead backwards.
+"""Shape inference for a whole graph (imported, parsed), with back edges of loops.
 
-An operation's shapes follow from its inputs' shapes, so operations are looked at in the order in which they depend on
-one another. In a loop that order has no beginning: what the loop's Merge gives depends on what the body makes of it.
-`infer_all` starts with what is known to be true of iteration 0, that the Merge gives what enters, and looks at the
-body; if the body then hands a less certain shape to the next iteration, the Merge's shape becomes what covers both, and
-what depends on it is looked at again. What has not settled after a few rounds is called unknown. So the shape of a loop
-variable never claims more than every iteration delivers, and the work is linear.
+The shapes of an operation follow from those of its inputs, so operations are visited in topological order. A loop has
+no such order: the output of its Merge depends on the body, and the body depends on the Merge.
+
+`infer_all` starts with the shape in iteration 0, in which the Merge outputs the entered value, and infers the shapes of
+the body. If the body passes a less precise shape to the next iteration, the Merge gets a shape that covers both, and
+the operations that depend on it are inferred again. A shape that still changes after a few rounds becomes unknown. So
+the static shape of a loop variable holds in every iteration, and the work is linear.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ def infer_all(ops: Sequence[Operation]) -> None:
     """Sets the shapes of the outputs of `ops`.
 
     Args:
-      ops: in an order in which each comes after those it takes inputs from, but for the back edges of loops. The inputs
-        of the first may come from other operations, whose shapes are known already.
+      ops: the operations in an order in which each follows the producers of its inputs, without regard to the back
+        edges of loops. Inputs may come from other operations, whose shapes are known already.
 
     Raises:
-      ShapeError: the inputs of an operation cannot go together.
+      ShapeError: the inputs of an operation do not fit together.
     """
     merges = [op for op in ops if op.opdef.primitive == "Merge" and any(walk.is_back_edge(t.op, op) for t in op.inputs)]
     if not merges:
@@ -43,9 +44,9 @@ def infer_all(ops: Sequence[Operation]) -> None:
     try:
         _settle(ops, merges)
     except ShapeError:
-        # The shapes of iteration 0 do not suit some operation. It may be one that iteration 0 never comes to (it stands
-        # in a branch), so that says nothing yet. Where nothing is supposed of any loop variable, as TensorFlow does, it
-        # must fit.
+        # The shapes of iteration 0 do not fit an operation. Iteration 0 may never reach this operation (in a branch),
+        # so this is not an error yet. With unknown shapes for all loop variables, as in TensorFlow, the shapes must
+        # fit.
         for m in merges:
             _set(m, None)
         _infer(ops, merges, everything=True)
@@ -70,7 +71,7 @@ def _settle(ops: Sequence[Operation], merges: Sequence[Operation]) -> None:
 
 
 def _relax(merge: Operation) -> bool:
-    """Makes the Merge's shape cover what the back edges bring; whether that changed it."""
+    """Makes the Merge's shape cover those of its back edges; returns whether it changed."""
     out = merge.outputs[0]
     covering = _join([out.shape, *(t.shape for t in merge.inputs)])
     if covering == out.shape:
@@ -93,13 +94,19 @@ def _set(merge: Operation, shape: Shape) -> None:
 
 
 def _infer(ops: Sequence[Operation], changed: Sequence[Operation], everything: bool = False) -> None:
-    """Infers again what depends on `changed` (Merges whose shapes were set), or everything but them."""
+    """Infers the operations again that depend on `changed`, Merges with new shapes.
+
+    Args:
+      ops: the operations, in the order of `infer_all`.
+      changed: the Merges.
+      everything: whether all operations but the Merges are inferred again.
+    """
     done = frozenset(changed)
     touched = set(changed)
     for op in ops:
         if op not in done and (everything or any(t.op in touched for t in op.inputs)):
             touched.add(op)
             for t in op.outputs:
-                t._constant = graphs._unset  # the value of Shape(x), say, was found from a shape that no longer holds
+                t._constant = graphs._unset  # a value such as that of Shape(x) may stem from the old shape
                 t.replace_static(t.static_shape, None)
             infer_shapes(op)

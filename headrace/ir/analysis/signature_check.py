@@ -1,8 +1,8 @@
-"""Whether a graph that an operation owns or calls fits it: as many parameters as it is given values, as many results as
-are expected back.
+"""Checks that graphs fit the operations that own or call them.
 
-What the builder makes fits. A file may say anything, and a function of its library is read only when somebody needs it,
-so whoever does looks here first.
+A graph fits if it has as many parameters as it receives values, and as many results as are expected. Operations of the
+builder fit. A file may contain others, and its functions are decoded only on use, so the user of such a function calls
+these checks first.
 """
 
 from __future__ import annotations
@@ -19,8 +19,15 @@ if TYPE_CHECKING:
 
 
 def interface(op: Operation, path: str) -> tuple[Sequence[DType], Sequence[DType] | None]:
-    """What the structured operation `op` passes to the graph that its attribute `path` holds, and what it expects back.
-    None: one value, whatever it is (a condition)."""
+    """Returns the dtypes that `op` passes to one of its graphs and expects back.
+
+    Args:
+      op: the operation.
+      path: the attribute with the graph, such as "body" or "branches.0".
+
+    Returns:
+      The dtypes of the parameters and of the results. For the results None means one value of any dtype (a condition).
+    """
     takes, gives = [t.dtype for t in op.inputs], [t.dtype for t in op.outputs]
     kind = op.opdef.structured
     if kind in ("If", "Case", "RemoteCall"):
@@ -33,7 +40,11 @@ def interface(op: Operation, path: str) -> tuple[Sequence[DType], Sequence[DType
 
 
 def check_signature(op: Operation, graph: FuncGraph, params: int, results: int) -> None:
-    """Raises `InvalidArgumentError` unless `graph`, as `op` uses it, has so many parameters and results."""
+    """Raises an error unless `graph` has as many parameters and results as `op` requires.
+
+    Raises:
+      InvalidArgumentError: a number differs.
+    """
     if (len(graph.params), len(graph.results)) != (params, results):
         raise InvalidArgumentError(
             f"'{op.name}' ({op.type}) gives {params} values to {graph.name!r} and expects {results} back, but it takes "
@@ -44,8 +55,13 @@ def check_signature(op: Operation, graph: FuncGraph, params: int, results: int) 
 
 
 def check_fit(op: Operation) -> None:
-    """Raises `InvalidArgumentError` unless the graphs that `op` owns or calls fit it. (Of a SymbolicGradient they are
-    not what is run.)"""
+    """Raises an error unless the graphs that `op` owns or calls fit it.
+
+    The graphs of a SymbolicGradient are not checked, because they are not what it runs.
+
+    Raises:
+      InvalidArgumentError: a graph does not fit.
+    """
     if op.opdef.structured == "SymbolicGradient":
         return
     for path, graph in bodies(op):
@@ -61,7 +77,7 @@ def check_fit(op: Operation) -> None:
 
 
 def check_fits(ops: Iterable[Operation]) -> None:
-    """Checks the structured operations among `ops` and in the graphs that they own or call (`check_fit`)."""
+    """Checks the structured operations among `ops` and in the graphs that they own or call."""
     for op in nested_operations(ops, calls=True):
         if op.opdef.structured:
             check_fit(op)

@@ -1,10 +1,12 @@
-"""Whether an operation can fail: what may be computed though nobody is sure to need it.
+"""Speculatable operations: those that cannot fail and may be computed without being needed.
 
-An operation of a loop's body can be computed before the loop, but if the loop does not go round it would not have been
-computed at all; so it must be one that cannot fail. Its record says whether values can make it fail (`Facts.total`).
-The other reason is shapes that do not fit. Where they are known, inference has checked them; where a dimension is not
-known, the record's shape rule is asked twice more, as if the unknown dimensions were 0 and as if each were another
-large number: what it accepts then does not depend on them.
+A pass may move an operation of a loop body in front of the loop. If the loop runs no iteration, the operation would not
+have been computed at all, so it must be one that cannot fail.
+
+An operation can fail for two reasons. Values can make it fail; its record states this (`Facts.total`). Shapes can fail
+to fit. Known shapes have been checked by inference. If a dimension is unknown, the record's shape rule is called twice
+more: with 0 for all unknown dimensions, and with a different large number for each. If it accepts both, its answer does
+not depend on the unknown dimensions.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def is_speculatable(op: Operation) -> bool:
-    """Whether `op` gives a result whatever the values of its inputs turn out to be.
+    """Whether `op` succeeds for all values of its inputs.
 
     Example:
       >>> from headrace.ir.text import from_text
@@ -53,7 +55,7 @@ def _zeros() -> Iterator[int]:
 
 
 def _large() -> Iterator[int]:
-    n = 1_000_003  # its multiples and successors that come up here have nothing in common
+    n = 1_000_003  # the numbers, their multiples and successors that occur here have no common factors
     while True:
         yield n
         n += 6_006

@@ -1,14 +1,14 @@
-"""How often a loop goes round, where its condition says so: loops that count.
+"""Trip counts of loops whose conditions compare a counter with a limit.
 
     While(i = 0, h)     condition: i < n      body: i + 1, tanh(h)
 
-goes round n times, whatever `h` becomes; for that its counter must be a number to which the body adds 1 and the
-condition must be a comparison of it with something that does not change meanwhile, or several such comparisons joined
-by `LogicalAnd`, as `maximum_iterations` makes them. If other things are joined with it the loop goes round *at most* so
-often.
+runs n iterations, independent of `h`. Two conditions must hold: the counter is a number to which the body adds 1, and
+the loop's condition compares it with a value that does not change in the loop. Several such comparisons may be joined
+by `LogicalAnd`, as `maximum_iterations` does. If other predicates are joined with them, the trip count is only an upper
+bound.
 
-Who knows this can compute before the loop what each iteration will read, keep what each one leaves in one array, write
-the loop as one over a range, or run two such loops as one.
+Passes that know the trip count can compute the values that iterations read before the loop, keep the results of the
+iterations in one array, write the loop as a loop over a range, or merge two such loops.
 """
 
 from __future__ import annotations
@@ -30,15 +30,16 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Bound:
-    """One comparison that the condition of a loop makes: the loop goes round while `counter < limit`.
+    """Comparison in the condition of a loop: the loop continues only while `counter < limit`.
 
     Attributes:
-      counter: the position of the variable that counts, by 1, in int32 or int64.
-      first: what it begins with, an input of the loop.
-      limit: what it is compared with: an input of the loop, or a constant of its condition.
-      position: the position of the loop constant that is the limit; None: a constant of the condition.
-      is_inclusive: it is `counter <= limit`. Of the greatest number of its dtype such a loop would never end, the
-        counter wraps around; a limit known to be that is no bound, one that is not known must be looked at.
+      counter: the position of the loop variable that the body increments by 1, of dtype int32 or int64.
+      first: the initial value of the counter, an input of the loop.
+      limit: the other operand: an input of the loop, or a constant of its condition.
+      position: the position of the loop constant that is the limit; None for a constant of the condition.
+      is_inclusive: whether the comparison is `counter <= limit`. If the limit is the greatest number of its dtype, such
+        a loop never ends, because the counter wraps around. So a limit known to be this number is no bound, and an
+        unknown limit must be compared with it at run time.
     """
 
     counter: int
@@ -49,18 +50,18 @@ class Bound:
 
     @property
     def count(self) -> int | None:
-        """How many iterations it allows, if that is known while the graph is built."""
+        """Number of iterations that the bound allows, if known statically, else None."""
         first, limit = scalar_value(self.first), scalar_value(self.limit)
         return None if first is None or limit is None else max(0, limit - first + self.is_inclusive)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TripCount:
-    """How often a loop goes round: as often as the least of its bounds allows.
+    """Trip count of a loop: the least number of iterations that its bounds allow.
 
     Attributes:
-      bounds: at least one, each by a counter of its own or by the same.
-      is_exact: nothing else can end it; else it may end before.
+      bounds: at least one bound. Bounds may have the same counter or different ones.
+      is_exact: whether only the bounds can end the loop; otherwise it may end earlier.
     """
 
     bounds: tuple[Bound, ...]
@@ -68,12 +69,12 @@ class TripCount:
 
     @property
     def most(self) -> int | None:
-        """More often it does not go round, as far as that is known while the graph is built."""
+        """Static upper bound of the number of iterations; None if unknown."""
         return min((b.count for b in self.bounds if b.count is not None), default=None)
 
     @property
     def count(self) -> int | None:
-        """How often it goes round, if that is known while the graph is built."""
+        """Number of iterations, if known statically, else None."""
         each = [b.count for b in self.bounds]
         if 0 in each:
             return 0
@@ -81,7 +82,7 @@ class TripCount:
 
 
 def trip_count(op: Operation) -> TripCount | None:
-    """What is known of how often the While `op` goes round; None: nothing.
+    """Returns the known part of the trip count of the While `op`, or None.
 
     Example:
       >>> import headrace as hr
@@ -108,7 +109,14 @@ def trip_count(op: Operation) -> TripCount | None:
 
 
 def _bound(op: Operation, loop: FuncGraph, at: dict[Tensor, int], t: Tensor) -> Bound | None:
-    """The bound that `t`, a tensor of the condition of `op`, states if it is to hold."""
+    """Returns the bound that `t` states as part of the loop's condition, or None.
+
+    Args:
+      op: the While.
+      loop: its body.
+      at: parameter of the condition → its position.
+      t: a boolean tensor of the condition.
+    """
     relation = t.op.opdef.facts.compares
     if relation is None or relation == "==":
         return None
@@ -132,7 +140,7 @@ def _bound(op: Operation, loop: FuncGraph, at: dict[Tensor, int], t: Tensor) -> 
     if relation == "<=":
         dtype = y.dtype.base.numpy
         return None if last == np.iinfo(dtype).max else Bound(k, first, limit, position, True)
-    if relation == "!=":  # it ends if it begins below
+    if relation == "!=":  # ends only if the counter starts at or below the limit
         start = scalar_value(first)
         if start is None or last is None or start > last:
             return None

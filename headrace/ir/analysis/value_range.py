@@ -1,7 +1,7 @@
-"""How large a value can be: the least and the greatest element of a tensor, as far as the graph says.
+"""Value ranges: static bounds of the least and greatest elements of a tensor.
 
-`tanh` gives nothing outside [-1, 1], so `1 - tanh(x) ** 2` is in [0, 1]. Who multiplies by that makes nothing larger,
-and may do so in any order without one of the products on the way becoming infinite.
+The results of `tanh` are in [-1, 1], so `1 - tanh(x) ** 2` is in [0, 1]. A multiplication by such a value makes nothing
+larger. So a pass may multiply in any order, and no intermediate product becomes infinite.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ Interval: TypeAlias = "tuple[float, float]"
 def value_range(
     t: Tensor, within: Operation | None = None, depth: int = thresholds.VALUE_RANGE_DEPTH
 ) -> Interval | None:
-    """The interval in which all elements of `t` are that are not NaN; None if that is not known.
+    """Returns an interval that contains all elements of `t` except NaN, or None.
 
     Args:
       t: a tensor of real numbers.
-      within: the While whose body `t` is of, to know what its variables begin with.
+      within: the While whose body contains `t`, for the initial values of its loop variables.
+      depth: the number of operations that the search may still follow.
 
     Example:
       >>> from headrace.ir.text import from_text
@@ -70,7 +71,10 @@ _ARITHMETIC: Final = frozenset({"Neg", "Square", "Mul", "Sub", "AddV2"})
 
 
 def _of_elements(values: Tensor, depth: int) -> Interval | None:
-    """What the elements of a list are, if all come from one place: the rows of a tensor, or a push in a loop."""
+    """Returns the range of a list's elements, or None.
+
+    It is known if all elements have one origin: the rows of a tensor, or a push in a loop.
+    """
     op = values.op
     if op.opdef.list_kind == "from_tensor":
         return value_range(op.inputs[0], None, depth)

@@ -1,11 +1,11 @@
-"""How an `If`, `While` or call grows, once it is made: more inputs, variables, results.
+"""Growth of an existing `If`, `While` or call: more inputs, loop variables and results.
 
-Gradients need of a conditional or loop what it did not return: the values its branch computed on the way, a list of
-those of all iterations. So the operation grows, at the end: what it has keeps its position and meaning, and whoever
-fetched it before fetches the same. What nobody reads of it does not run (lowering leaves it away), so to have grown
-costs nothing.
+A gradient needs values that a conditional or loop did not return: intermediate values of a branch, or a list of such
+values of all iterations. So the operation gets new inputs and outputs, at the end. The old ones keep their positions
+and meanings, and old fetches return the same values. Lowering drops results that no operation reads, so unused ones
+cost nothing.
 
-An operation can grow only if it owns its graphs. One that names functions of a library first gets copies of them
+An operation can grow only if it owns its graphs. If it names functions of a library, it first gets copies of them
 (`own_graphs`).
 """
 
@@ -26,11 +26,12 @@ if TYPE_CHECKING:
 
 
 def own_graphs(op: Operation) -> list[FuncGraph]:
-    """The graphs of the structured operation `op`, in the order of `bodies`, all its own: those that it named in the
-    library become copies.
+    """Returns the graphs of the structured operation `op`, after making `op` their owner.
+
+    Functions of the library that `op` names are replaced by copies. The order is that of `bodies`.
 
     Raises:
-      NotFoundError: a function that it names is not in the library.
+      NotFoundError: the library lacks a function that `op` names.
     """
     for name, spec in op.opdef.attrs.items():
         if spec.kind != "func":
@@ -49,15 +50,15 @@ def own_graphs(op: Operation) -> list[FuncGraph]:
 
 
 def add_input(op: Operation, t: Tensor, name: str = "") -> list[Tensor]:
-    """Gives a conditional or call one more input, `t`.
+    """Adds the input `t` to a conditional or call.
 
     Args:
       op: an If, Case or call.
-      t: a tensor of the graph that `op` stands in (or one that it may capture), which must not depend on `op`.
-      name: what the new parameters are called; as `t` if empty.
+      t: a tensor of the graph of `op`, or one that this graph may capture; it must not depend on `op`.
+      name: the name of the new parameters; "": that of `t`.
 
     Returns:
-      The parameter that stands for it in each of its graphs.
+      The new parameter of each graph.
     """
     graphs = own_graphs(op)
     t = op.graph.capture(t)
@@ -66,7 +67,15 @@ def add_input(op: Operation, t: Tensor, name: str = "") -> list[Tensor]:
 
 
 def add_result(op: Operation, ends: Sequence[Tensor]) -> Tensor:
-    """Gives a conditional or call one more result: `ends`, a tensor of each of its graphs. Returns the new output."""
+    """Adds a result to a conditional or call.
+
+    Args:
+      op: an If, Case or call.
+      ends: a tensor of each graph, in the order of `bodies`.
+
+    Returns:
+      The new output.
+    """
     for g, end in zip(own_graphs(op), ends, strict=True):
         g.add_results([g.capture(end)])
     op.graph.extend_op(op, (), _with_output(op, ends))
@@ -87,12 +96,12 @@ def _with_output(op: Operation, ends: Sequence[Tensor]) -> dict[str, object]:
 
 
 def add_variable(op: Operation, init: Tensor, name: str = "") -> tuple[Tensor, Tensor]:
-    """Gives a While one more variable, which is a loop constant until `set_result` says otherwise.
+    """Adds a loop variable to a While: a loop constant until `set_result` is called.
 
     Args:
       op: the loop.
-      init: the variable's first value, a tensor of the graph that the loop stands in, which must not depend on it.
-      name: what its parameters are called; as `init` if empty.
+      init: the initial value, a tensor of the graph of `op`, which must not depend on `op`.
+      name: the name of the new parameters; "": that of `init`.
 
     Returns:
       The body's parameter, and the loop's new output.
@@ -116,12 +125,17 @@ def add_variable(op: Operation, init: Tensor, name: str = "") -> tuple[Tensor, T
 
 
 def set_result(op: Operation, k: int, value: Tensor) -> None:
-    """Makes `value`, a tensor of the body, what variable `k` of a While becomes in the next iteration.
+    """Makes `value`, a tensor of the body, the next value of loop variable `k`.
 
-    The variable's static shape is widened to what covers both.
+    The static shape of the variable is widened to cover both shapes.
+
+    Args:
+      op: the While.
+      k: the position of the variable.
+      value: the next value.
 
     Raises:
-      GraphError: the variable is no loop constant: it has a next value, on which others rely.
+      GraphError: the variable is not a loop constant: it has a next value, on which other operations rely.
     """
     graph: FuncGraph = op.attrs["body"]
     param = graph.params[k]

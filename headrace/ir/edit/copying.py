@@ -1,7 +1,7 @@
 """Copies of operations, and of the graphs that operations own.
 
-A sub-graph has one owner, which may make it grow. So whoever puts a copy of a conditional or loop elsewhere, or wants
-to change what the calls of a shared function do, copies the graphs with it.
+An owned graph has one owner, which may make it grow. So a copy of a conditional or loop includes copies of its graphs.
+The graph of a shared function is copied too, if only some of its calls are to change.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ def copy_into(
     """Appends copies of `ops` to `graph`.
 
     Args:
-      graph: where the copies go; they get names that are free there.
-      ops: operations of another graph (or of the same), each after what it depends on, back edges of loops aside.
-      moved: what stands in `graph` for tensors that `ops` read from outside; gains the outputs of the copies.
-      instead: what stands in `graph` for operations that `ops` wait for.
+      graph: the graph for the copies, which get names that are free there.
+      ops: operations of another graph or of the same one, in topological order without regard to back edges.
+      moved: outside tensor that `ops` read → its replacement in `graph`; the outputs of the copies are added.
+      instead: outside operation that `ops` wait for → its replacement in `graph`.
 
     Returns:
-      Operation → its copy. Other control inputs from outside `ops` are left away.
+      Operation → its copy. Other control inputs from outside of `ops` are dropped.
     """
     copies: dict[Operation, Operation] = dict(instead)
     back: list[tuple[Operation, int]] = []
@@ -56,15 +56,18 @@ def copied(
     name: str = "",
     captures: bool = True,
 ) -> FuncGraph:
-    """A copy of `f` whose owner stands in `outer`.
+    """Returns a copy of `f` whose owner is in `outer`.
 
     Args:
-      f: what is copied, and all that its operations own.
+      f: the graph to copy, with all graphs nested in it.
       outer: the graph around the copy.
-      moved: what stands in `outer` for the tensors that `f` captured, where it is another than the one around `f`;
-        gains the tensors of the copy.
-      name: its name, if it is to have another.
-      captures: whether its parameters stand for captured tensors; False if the owner of the copy passes them.
+      moved: captured tensor of `f` → its replacement in `outer`, needed if `outer` is not the graph around `f`; the
+        tensors of the copy are added.
+      name: the name of the copy; "": that of `f`.
+      captures: whether its parameters represent captured tensors; False if the owner of the copy passes them.
+
+    Returns:
+      The copy.
     """
     moved = {} if moved is None else moved
     out = FuncGraph(name or f.name, outer, f.captures_from_outer, f.shares_names and outer is not None)

@@ -1,15 +1,15 @@
-"""The editor of a private graph: every change of it goes through an `Editor`.
+"""The editor of a private graph, through which every change of such a graph goes.
 
 A user's graph only grows, through the methods of `ir.graph`. A step works on a private copy (`prune`, `own_bodies`),
-where operations may also be removed, and inputs, attributes, devices, types and ends replaced:
+where operations may also be removed, and inputs, attributes, devices, types and results replaced:
 
     edit = Editor(graph)
     edit.replace(old, new)      # readers of `old` read `new`
-    edit.sweep()                # removes the operations that the ends do not need
+    edit.sweep()                # removes the operations that the results do not need
 
 An editor changes one graph; the graphs that its operations own have editors of their own. Each method keeps three
-invariants: edges join operations of the graph, the index of readers (`uses`, `waits`) agrees with the edges, and
-`Graph.version` rises with every change. `HEADRACE_VERIFY=3` checks the index before operations are removed.
+invariants: edges join operations of the graph, the index of readers (`uses`, `waits`) agrees with the edges, and every
+change increments `Graph.version`. `HEADRACE_VERIFY=3` checks the index before operations are removed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def own_bodies(graph: Graph) -> None:
 
 
 def roots(graph: Graph, preserved: Collection[Operation] = ()) -> list[Operation]:
-    """The operations that `graph` is run for: its ends, its control results, and `preserved`."""
+    """Returns the operations for which `graph` is run: results, control results and `preserved`."""
     if isinstance(graph, FuncGraph):
         return [*(t.op for t in graph.results), *graph.control_results, *preserved]
     return [*(op for op in graph.operations if op.type == "_Retval"), *preserved]
@@ -52,7 +52,7 @@ def roots(graph: Graph, preserved: Collection[Operation] = ()) -> list[Operation
 
 def _free_names(graph: Graph, f: FuncGraph) -> None:
     """Frees the names of the operations of `f` for a copy of `f`."""
-    if not f.shares_names:  # then operations of those names are the graph's own
+    if not f.shares_names:  # otherwise these names belong to the graph's own operations
         return
     for op in f.operations:
         graph._taken.pop(op.name.lower(), None)
@@ -67,15 +67,15 @@ def _compare(what: str, mine: Mapping[Any, Sequence[Any]], found: Mapping[Any, S
 
 
 class Editor:
-    """Changes one private graph; see the module's text.
+    """Editor of one private graph; see the module's docstring.
 
-    An editor costs nothing until its index is read: only then it is built, and kept right from then on. Operations
-    that are appended to the graph meanwhile (by a `Builder`) are found at the next look. No other editor may change
-    the graph in that time, and the caller of `ir.edit.add_values` says so with `extended`.
+    The index is built when it is first read and kept up to date from then on. Operations that a `Builder` appends to
+    the graph meanwhile are found at the next access. No other editor may change the graph in that time. A caller of
+    `ir.edit.add_values` reports the change by `extended`.
 
     Args:
       graph: the graph.
-      preserved: operations that must stay though no operation may read them. Control results, parameters and ends
+      preserved: operations that must stay even if no operation reads them. Control results, parameters and results
         always stay.
     """
 
@@ -84,19 +84,19 @@ class Editor:
         self.preserved = preserved
         self._uses: defaultdict[Tensor, list[tuple[Operation, int]]] = defaultdict(list)
         self._waits: defaultdict[Operation, list[Operation]] = defaultdict(list)
-        self._noted = -1  # operations in the index, the first of the graph; -1: there is no index
+        self._noted = -1  # number of operations in the index, the first of the graph; -1: there is no index
 
     # *** the index ***
 
     @property
     def uses(self) -> Mapping[Tensor, Sequence[tuple[Operation, int]]]:
-        """For each tensor that is read, the (operation, input index) pairs that read it."""
+        """Pairs (operation, input index) that read each tensor."""
         self._look()
         return self._uses
 
     @property
     def waits(self) -> Mapping[Operation, Sequence[Operation]]:
-        """For each operation, the operations that wait for it by a control edge."""
+        """Operations that wait for each operation by a control edge."""
         self._look()
         return self._waits
 
@@ -109,14 +109,14 @@ class Editor:
         return bool(self.waits.get(op)) or (isinstance(self.graph, FuncGraph) and op in self.graph.control_results)
 
     def roots(self) -> list[Operation]:
-        """The operations that the graph is run for."""
+        """Returns the operations for which the graph is run."""
         return roots(self.graph, self.preserved)
 
     def check(self) -> None:
         """Compares the index with the graph.
 
         Raises:
-          GraphError: they differ: an edge was changed without the editor.
+          GraphError: they differ, because an edge was changed without the editor.
         """
         if self._noted < 0:
             return
@@ -125,8 +125,8 @@ class Editor:
         _compare("waiting operations", self.waits, fresh.waits)
 
     def extended(self, op: Operation) -> None:
-        """Takes in inputs that `op` has got since, at the end (`ir.edit.add_values`)."""
-        if self._noted > op.id:  # else it is not in the index yet
+        """Adds new last inputs of `op` to the index (`ir.edit.add_values`)."""
+        if self._noted > op.id:  # otherwise `op` is not in the index yet
             for i in reversed(range(len(op.inputs))):
                 readers = self._uses[op.inputs[i]]
                 if (op, i) in readers:
@@ -134,7 +134,7 @@ class Editor:
                 readers.append((op, i))
 
     def _look(self) -> None:
-        """Brings the index up to date with operations that were appended."""
+        """Adds appended operations to the index."""
         ops = self.graph.operations
         if self._noted == len(ops):
             return
@@ -152,12 +152,15 @@ class Editor:
     # *** edges ***
 
     def replace(self, old: Tensor, new: Tensor, results: bool = True) -> bool:
-        """Makes the readers of `old` read `new`; returns whether there were any.
+        """Makes the readers of `old` read `new`.
 
         Args:
           old: a tensor of the graph.
-          new: another one, of the same dtype.
-          results: whether the graph returns `new` too where it returned `old`.
+          new: another tensor of the graph, of the same dtype.
+          results: whether `new` also replaces `old` among the results of the graph.
+
+        Returns:
+          Whether there were readers or results to change.
         """
         if old is new:
             return False
@@ -177,14 +180,18 @@ class Editor:
         return changed
 
     def replace_control(self, old: Operation, new: Sequence[Operation]) -> bool:
-        """Makes the operations that wait for `old` wait for `new`; returns whether there were any."""
+        """Makes the operations that wait for `old` wait for `new`.
+
+        Returns:
+          Whether there were any.
+        """
         waiting = list(self.waits.get(old, ()))
         for op in waiting:
             self.set_controls(op, [e for c in op.control_inputs for e in (new if c is old else (c,))])
         return bool(waiting)
 
     def set_input(self, op: Operation, i: int, t: Tensor) -> None:
-        """Makes input `i` of `op` be `t`."""
+        """Replaces input `i` of `op` by `t`."""
         self._own(t.op)
         if self._is_noted(op):
             self._uses[op.inputs[i]].remove((op, i))
@@ -193,7 +200,7 @@ class Editor:
         self.graph._grew()
 
     def set_inputs(self, op: Operation, inputs: Sequence[Tensor]) -> None:
-        """Makes `inputs` all the inputs of `op`."""
+        """Replaces all inputs of `op` by `inputs`."""
         for t in inputs:
             self._own(t.op)
         if self._is_noted(op):
@@ -205,7 +212,7 @@ class Editor:
         self.graph._grew()
 
     def set_controls(self, op: Operation, before: Iterable[Operation]) -> None:
-        """Makes `before` the control inputs of `op`, each once."""
+        """Replaces the control inputs of `op` by `before`, without duplicates."""
         controls = list(dict.fromkeys(before))
         for c in controls:
             self._own(c)
@@ -218,23 +225,23 @@ class Editor:
         self.graph._grew()
 
     def add_controls(self, op: Operation, more: Iterable[Operation]) -> None:
-        """Makes `op` wait for `more` too."""
+        """Adds control inputs to `op`."""
         self.set_controls(op, [*op.control_inputs, *more])
 
     # *** one operation ***
 
     def set_attrs(self, op: Operation, attrs: Mapping[str, Any]) -> None:
-        """Makes `attrs` all the attributes of `op`, and of `op` alone."""
+        """Replaces all attributes of `op`. Copies of `op` keep theirs."""
         self._own(op)
         op.attrs = dict(attrs)
         self.graph._grew()
 
     def set_attr(self, op: Operation, name: str, value: Any) -> None:
-        """Sets an attribute of `op`, and of `op` alone: copies may share its attributes."""
+        """Sets an attribute of `op`. Copies that share its attributes keep theirs."""
         self.set_attrs(op, {**op.attrs, name: value})
 
     def set_device(self, op: Operation, device: str) -> None:
-        """Makes `op` request `device` ("" for none)."""
+        """Sets the requested device of `op` ("" for none)."""
         self._own(op)
         op.device = device
         self.graph._grew()
@@ -242,16 +249,16 @@ class Editor:
     def become(
         self, op: Operation, type: str, inputs: Sequence[Tensor], attrs: Mapping[str, Any], before: Iterable[Operation]
     ) -> None:
-        """Turns `op` into an operation of another type in place.
+        """Changes `op` into an operation of another type in place.
 
         Its name, device, source line, outputs and readers stay.
 
         Args:
           op: the operation.
-          type: a registered op type that makes outputs of the same dtypes.
-          inputs: all the inputs.
+          type: a registered op type with outputs of the same dtypes.
+          inputs: all inputs.
           attrs: the attributes, completed by the defaults of the type.
-          before: all the control inputs.
+          before: all control inputs.
 
         Raises:
           GraphError: the outputs have other dtypes, or the inputs do not fit.
@@ -270,12 +277,12 @@ class Editor:
     # *** the ends of a graph with parameters and results ***
 
     def set_result(self, k: int, t: Tensor) -> None:
-        """Makes `t` result `k`; `FuncGraph.set_results` changes all."""
+        """Replaces result `k` by `t`; `FuncGraph.set_results` changes all results."""
         ends = self._ends
         ends.set_results([t if i == k else r for i, r in enumerate(ends.results)])
 
     def forget_captures(self) -> None:
-        """Forgets which outer tensors the parameters stand for, and the originals of a copy."""
+        """Removes the records of captured tensors and of the originals of a copy."""
         self._ends.captures, self._ends.originals = {}, {}
 
     @property
@@ -287,12 +294,12 @@ class Editor:
     # *** all operations ***
 
     def record_replaced(self, made: Mapping[Tensor, Tensor]) -> None:
-        """Records which tensors stand for results of primitives (`Graph.replaced`)."""
+        """Records the replacements of results of primitives (`Graph.replaced`)."""
         self.graph.replaced.update(made)
         self.graph._grew()
 
     def arrange(self, order: Sequence[Operation]) -> None:
-        """Makes `order`, which has all operations of the graph, the order of their making."""
+        """Makes `order`, a permutation of the graph's operations, their creation order."""
         graph = self.graph
         if self._noted >= 0:
             self._look()
@@ -303,14 +310,14 @@ class Editor:
             graph._grew()
 
     def put_first(self, op: Operation) -> None:
-        """Moves `op`, which reads nothing, before all other operations."""
+        """Moves `op`, which has no inputs, before all other operations."""
         self.arrange([op, *(other for other in self.graph.operations if other is not op)])
 
     def remove(self, ops: Collection[Operation]) -> None:
-        """Removes operations that no other operation reads or waits for.
+        """Removes operations that no remaining operation reads or waits for.
 
         Raises:
-          GraphError: one does, or the graph returns a result of one.
+          GraphError: a remaining operation does, or the graph returns one of the results.
         """
         gone = ops if isinstance(ops, (set, frozenset)) else set(ops)
         if not gone:
@@ -330,10 +337,13 @@ class Editor:
         self._drop(gone)
 
     def sweep(self, needed: Collection[Operation] | None = None) -> int:
-        """Removes the operations that are not needed, parameters excepted; returns how many there were.
+        """Removes the operations that are not needed, except parameters.
 
         Args:
-          needed: all that is needed, where the caller knows it; else, all that the roots of the graph need.
+          needed: all needed operations, if the caller knows them; None: those on which the roots of the graph depend.
+
+        Returns:
+          The number of removed operations.
         """
         if needed is None:
             needed = walk.reachable(self.roots())
@@ -343,12 +353,12 @@ class Editor:
         return len(gone)
 
     def let_go(self, ops: Iterable[Operation]) -> int:
-        """Removes those of `ops` that are not needed, and what they alone needed.
+        """Removes those of `ops` that are not needed, and operations that only they needed.
 
-        A `sweep` that starts at known operations.
+        It is a `sweep` that starts at given operations.
 
         Returns:
-          How many operations were removed.
+          The number of removed operations.
         """
         stay = set(self.roots())
         gone: set[Operation] = set()
@@ -368,7 +378,7 @@ class Editor:
 
     @contextlib.contextmanager
     def all_or_nothing(self, ops: Iterable[Operation]) -> Iterator[None]:
-        """`Graph.all_or_nothing`, with the edges of `ops` restored too if the block raises."""
+        """Returns the context of `Graph.all_or_nothing`, which also restores the edges of `ops`."""
         before = [(op, list(op.inputs), list(op.control_inputs)) for op in ops]
         try:
             with self.graph.all_or_nothing():
@@ -380,12 +390,12 @@ class Editor:
             raise
 
     def _drop(self, gone: Collection[Operation]) -> None:
-        """Removes `gone`; the operations that stay read nothing of it."""
+        """Removes `gone`, which no remaining operation reads or waits for."""
         if flags.VERIFY.value > 2:
             self.check()
         if self._noted >= 0:
             self._look()
-            # each list once, however many of its readers go
+            # each list is rebuilt once, for any number of removed readers
             for t in {t for op in gone for t in op.inputs if t.op not in gone}:
                 self._uses[t] = [(op, i) for op, i in self._uses[t] if op not in gone]
             for c in {c for op in gone for c in op.control_inputs if c not in gone}:
@@ -408,6 +418,6 @@ class Editor:
         self._noted = -1
 
     def _own(self, op: Operation) -> None:
-        """Raises `GraphError` unless `op` is of the graph."""
+        """Raises `GraphError` unless `op` is in the graph."""
         if op.graph is not self.graph:
             raise GraphError(foreign(op, self.graph))

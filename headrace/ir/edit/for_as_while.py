@@ -1,4 +1,4 @@
-"""`For` as a `While`: a loop whose first variable counts."""
+"""Conversion of a `For` to a `While` with a counter."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def counting(op: Operation) -> FuncGraph:
-    """A function of what `op`, a For, takes, which has a While in it."""
+    """Returns a function that computes the For `op` by a While."""
     types = list(op.attrs["T"])
     outer = FuncGraph(op.name, op.graph, captures_from_outer=False)
     kinds = [dtypes.int32] * 3 + types

@@ -1,8 +1,8 @@
-"""Names of operations inside the graphs that operations own: those that lowering gives them.
+"""Names of nested operations as lowering assigns them.
 
-An operation `y` in the function that the branch of `c` names is "c/then_branch/y" to the token machine. Errors say so,
-and random operations keep the state of their streams by it: two conditionals that name the same function each have a
-stream of their own. So code that is made of the structured graph needs the same names.
+Lowering calls an operation `y` in the then branch of `c` "c/then_branch/y". Errors use this name, and random operations
+keep the state of their streams under it: two conditionals that name the same function have separate streams. So code
+that is generated from the structured graph needs the same names.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 @deepens_recursion
 def name_as_lowered(graph: Graph) -> None:
-    """Gives all operations inside those of `graph`, a step's own, the names that they have where it is lowered.
+    """Gives operations nested in `graph`, the graph of a step, their names in lowered form.
 
-    Functions of the library that operations name become their own graphs for that; recursive ones stay, and have names
-    of their own in frames of their own.
+    Library functions that operations name are replaced by owned copies. Recursive functions are excepted; their
+    operations keep their names, in frames of their own.
     """
     recursive = recursive_functions(graph.operations)
     made = 0
@@ -60,7 +60,10 @@ def adopt(op: Operation, text: str) -> None:
 
 
 def prefix(graph: FuncGraph, text: str) -> None:
-    """Puts `text` before the names of all operations of `graph`, and of those inside that share names with it."""
+    """Puts `text` before the names of all operations of `graph`, and of nested operations.
+
+    Nested graphs that do not share names with `graph` are excepted.
+    """
     ops = list(graph.operations)
     for op in ops:
         for f in owned(op):
@@ -71,8 +74,8 @@ def prefix(graph: FuncGraph, text: str) -> None:
     graph._by_name.update((op.name, op) for op in ops)
 
 
-# What stands between the name of a structured operation and those inside it. Where it is not here (a For, the gradient
-# of a function), what is compiled is made when it is.
+# Text between the name of a structured operation and the names of nested operations. Other kinds (For, the gradient of
+# a function) are compiled from a graph that is built at compile time.
 _PARTS: Final[dict[str, dict[str, str]]] = {
     "If": {"then_branch": "then_branch/", "else_branch": "else_branch/"},
     "Case": {},

@@ -1,8 +1,8 @@
-"""How an `If`, `While` or call shrinks: inputs, variables and results go, and the rest moves up.
+"""Removal of inputs, loop variables and results from an `If`, `While` or call.
 
-The counterpart of `ir.edit.add_values`. A user's operation only grows, since others know its outputs by their numbers;
-here it is the operations of private graphs (`ir.edit.editor`) that lose what nothing reads. The tensors that stay are
-the same objects as before, under new numbers.
+It is the counterpart of `ir.edit.add_values`. A user's operation only grows, because programs refer to its outputs by
+number. Operations of private graphs (`ir.edit.editor`) may lose values that no operation reads. The remaining tensors
+are the same objects as before, with new numbers.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ V = TypeVar("V")
 
 
 def remove_all_but(op: Operation, inputs: Collection[int], outputs: Collection[int]) -> None:
-    """Leaves `op` the given inputs and outputs, and its graphs the parameters and results that stand for them.
+    """Removes all but the given inputs and outputs of `op`, with their parameters and results.
 
-    For a caller that shrinks all operations of a step at once: nothing is checked, and the caller changes what reads a
-    tensor that goes, before or after.
+    The caller shrinks all operations of a step at once: nothing is checked here, and the caller changes the readers of
+    removed tensors, before or after.
 
     Args:
       op: an operation that owns graphs.
-      inputs: numbers of inputs, a predicate among them. Of a While they are its variables.
-      outputs: numbers of outputs; of a While they follow from `inputs`.
+      inputs: the numbers of the inputs to keep, including a predicate. For a While they are its loop variables.
+      outputs: the numbers of the outputs to keep; for a While they follow from `inputs`.
     """
     graphs = owned(op)
     offset = param_offset(op)

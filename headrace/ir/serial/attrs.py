@@ -1,7 +1,8 @@
-"""Attribute values and tensors between their wire form (`AttrValue`, `TensorProto`) and Python values.
+"""Conversion of attribute values and tensors between wire form and Python values.
 
-Which Python value stands for which kind of attribute is said in `docs/how-to/adding_ops.md`: a `DType`, an int, a
-float, a bool, a `str`, a shape (a tuple, or None), a read-only numpy array, a `Func`, and tuples of these.
+The wire forms are `AttrValue` and `TensorProto`. `docs/how-to/adding_ops.md` lists the Python value of each kind of
+attribute: a `DType`, an int, a float, a bool, a `str`, a shape (a tuple, or None), a read-only numpy array, a `Func`,
+and tuples of these.
 
 Files are hostile input. Three rules apply:
 
@@ -9,8 +10,7 @@ Files are hostile input. Three rules apply:
   view without storage.
 * A tensor whose value does not fit its dtype or shape becomes a `BadTensor`. TensorFlow imports such a constant too,
   and its kernel fails.
-* An attribute that the op does not declare becomes a plain Python value where this loses nothing, and a `Raw`
-  otherwise.
+* An attribute that the op does not declare becomes a plain Python value if this is lossless, and a `Raw` otherwise.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from headrace.errors import GraphError
 from headrace.ir.attr_values import AttrSpec, BadTensor, Func, Raw, first_element, is_splat
 from headrace.shapes import Shape
 
-MAX_RANK: Final = 254  # TensorFlow's
+MAX_RANK: Final = 254  # TensorFlow's limit
 _MAX_ELEMENTS: Final = 2**63 - 1
 
-# A tensor given by its first few elements, the last of which stands for all that follow, has to be written out unless
-# it is given by one. This bounds what a few bytes of a file can make us allocate.
+# If a tensor states its first few elements, of which the last is repeated, it must be written out; with one element it
+# need not. This limits the allocation that a few bytes of a file can cause.
 _MAX_FILLED_BYTES: Final = 1 << 24
 
 Values: TypeAlias = "np.ndarray[Any, Any]"
@@ -42,7 +42,11 @@ Values: TypeAlias = "np.ndarray[Any, Any]"
 
 
 def decode_dtype(number: int) -> DType:
-    """The dtype of an enum number; `GraphError` if headrace has none of it."""
+    """Returns the dtype of an enum number.
+
+    Raises:
+      GraphError: headrace does not support the dtype, or the number is invalid.
+    """
     try:
         return dtypes.from_number(number)
     except TypeError:
@@ -53,7 +57,11 @@ def decode_dtype(number: int) -> DType:
 
 
 def decode_shape(proto: pb.TensorShapeProto) -> Shape:
-    """The shape that `proto` describes; `GraphError` if no tensor can have it."""
+    """Returns the shape that `proto` describes.
+
+    Raises:
+      GraphError: no tensor can have the shape.
+    """
     if proto.unknown_rank:
         return None
     sizes = [d.size for d in proto.dim]
@@ -67,7 +75,7 @@ def decode_shape(proto: pb.TensorShapeProto) -> Shape:
 
 
 def encode_shape(shape: Shape) -> pb.TensorShapeProto:
-    """The wire form of a shape."""
+    """Returns the wire form of a shape."""
     if shape is None:
         return pb.TensorShapeProto(unknown_rank=True)
     return pb.TensorShapeProto(dim=[pb.TensorShapeProto.Dim(size=-1 if n is None else n) for n in shape])
@@ -93,13 +101,13 @@ _FIELDS: Final[dict[DType, tuple[str, Any]]] = {
 
 
 def decode_tensor(proto: pb.TensorProto) -> Values | BadTensor:
-    """The array of a `TensorProto`: read-only, of the shape it states, strings as `bytes` objects.
+    """Returns the read-only array of a `TensorProto`; strings are `bytes` objects.
 
     Returns:
-      The array (one stored element, if all are equal), or a `BadTensor` if the value does not fit dtype and shape.
+      The array (one stored element if all are equal), or a `BadTensor` if the value does not fit dtype and shape.
 
     Raises:
-      GraphError: its shape is one that no tensor can have.
+      GraphError: no tensor can have the shape.
     """
     # TensorFlow reads an unknown rank here as rank 0.
     shape = () if proto.tensor_shape.unknown_rank else decode_shape(proto.tensor_shape)
@@ -108,7 +116,7 @@ def decode_tensor(proto: pb.TensorProto) -> Values | BadTensor:
     known = tuple(d for d in shape if d is not None)
     try:
         array = _decode(proto, known, math.prod(known))
-    except (ValueError, GraphError) as e:  # GraphError: the dtype; ValueError: ours below, and numpy's limits
+    except (ValueError, GraphError) as e:  # GraphError: the dtype; ValueError: from this module or numpy's limits
         return BadTensor(f"Cannot parse tensor from proto: {e}", proto.SerializeToString(deterministic=True))
     array.flags.writeable = False
     return array
@@ -190,7 +198,7 @@ def _strings(proto: pb.TensorProto, n: int) -> Values:
 
 
 def _array_of(items: Iterable[Any]) -> Values:
-    """A vector of objects. (numpy would look into them.)"""
+    """Returns a vector of the objects `items`, which numpy does not convert."""
     items = list(items)
     out = np.empty(len(items), object)
     out[:] = items
@@ -198,10 +206,12 @@ def _array_of(items: Iterable[Any]) -> Values:
 
 
 def encode_tensor(array: Values | BadTensor) -> pb.TensorProto:
-    """The wire form of an array; one element for a whole array of equal ones, if it is stored so.
+    """Returns the wire form of an array.
+
+    An array without storage for its size, of equal elements, is written as one element.
 
     Raises:
-      GraphError: an object array whose elements are not `bytes` (handles and variants have no wire form).
+      GraphError: the elements of an object array are not `bytes` (handles and variants have no wire form).
     """
     if isinstance(array, BadTensor):
         return pb.TensorProto.FromString(array.proto)
@@ -214,7 +224,7 @@ def encode_tensor(array: Values | BadTensor) -> pb.TensorProto:
         if not all(isinstance(x, bytes) for x in flat):
             raise GraphError(f"an array of {type(flat[0]).__name__} objects cannot be written to a GraphDef")
         proto.string_val.extend(flat)
-    elif splat and (size > 1 or flat[0] == flat[0]):  # as text a scalar NaN would lose its payload
+    elif splat and (size > 1 or flat[0] == flat[0]):  # as a number, a scalar NaN would lose its payload
         field, of = _FIELDS[dtype]
         if field == "half_val":
             flat = flat.view(np.uint16)
@@ -227,7 +237,7 @@ def encode_tensor(array: Values | BadTensor) -> pb.TensorProto:
 
 
 def write_tensor(array: Values, dtype: DType) -> bytes:
-    """The serialized wire form of an array of `dtype`, with every element written out.
+    """Returns the serialized wire form of an array of `dtype`, with all elements.
 
     Raises:
       GraphError: see `encode_tensor`.
@@ -241,7 +251,11 @@ def write_tensor(array: Values, dtype: DType) -> bytes:
 
 
 def read_tensor(data: bytes) -> tuple[DType, Values]:
-    """The dtype and array that `data` says; `ValueError` if it is no serialized tensor."""
+    """Returns the dtype and array of a serialized tensor.
+
+    Raises:
+      ValueError: `data` is not a serialized tensor.
+    """
     try:
         proto = pb.TensorProto.FromString(data)
         array = decode_tensor(proto)
@@ -256,12 +270,16 @@ def read_tensor(data: bytes) -> tuple[DType, Values]:
 
 
 def to_str(value: bytes) -> str:
-    """A string of the file as Python text."""
+    """Returns a string of the file as Python text."""
     return value.decode("utf-8", "surrogateescape")
 
 
 def to_bytes(value: str) -> bytes:
-    """The inverse of `to_str`; `GraphError` for text that no bytes make."""
+    """Returns the bytes of a string; the inverse of `to_str`.
+
+    Raises:
+      GraphError: no bytes correspond to the text.
+    """
     try:
         return value.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError as e:
@@ -291,18 +309,19 @@ _KIND_OF_FIELD: Final = {field: kind for kind, (field, _, _) in _KINDS.items()}
 _KIND_OF_TYPE: Final[tuple[tuple[type, str], ...]] = (  # bool before int
     (DType, "type"), (bool, "bool"), (int, "int"), (float, "float"), (str, "string"), (Func, "func")
 )  # fmt: skip
-_PLAIN: Final = frozenset({"type", "int", "float", "bool", "string"})  # kinds whose values show what they are
+_PLAIN: Final = frozenset({"type", "int", "float", "bool", "string"})  # kinds that are determined by the Python value
 
 
 def decode_attr(value: pb.AttrValue, spec: AttrSpec | None) -> Any:
-    """The Python value of an attribute.
+    """Returns the Python value of an attribute.
 
     Args:
       value: its wire form.
-      spec: what the op's record says of it; None if the record does not declare it.
+      spec: its declaration; None if the record does not declare it.
 
     Raises:
-      GraphError: it is not of the declared kind; the text does not name the attribute or node (the caller does).
+      GraphError: the value is not of the declared kind. The text does not name the attribute or node, which the caller
+        adds.
     """
     if spec is None:
         return _undeclared(value)
@@ -346,13 +365,13 @@ def _undeclared(value: pb.AttrValue) -> Any:
                 return tuple(decode(v) for v in lists[0][1])
         elif field is not None and _KIND_OF_FIELD.get(field) in _PLAIN:
             return _KINDS[_KIND_OF_FIELD[field]][1](getattr(value, field))
-    except GraphError:  # a dtype that we do not have
+    except GraphError:  # an unsupported dtype
         pass
     return Raw(value.SerializeToString(deterministic=True))
 
 
 def encode_attr(value: Any, spec: AttrSpec | None = None) -> pb.AttrValue:
-    """The wire form of an attribute; the inverse of `decode_attr`.
+    """Returns the wire form of an attribute; the inverse of `decode_attr`.
 
     Raises:
       GraphError: the value has no wire form.

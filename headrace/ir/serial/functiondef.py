@@ -1,15 +1,15 @@
-"""`FunctionDef` in and out: TensorFlow's file format for functions.
+"""Import and export of `FunctionDef`, TensorFlow's file format for functions.
 
-A function on the wire has a signature (names and types of arguments, results and control results), nodes, and for each
-result the tensor it is. Its inputs are written differently from a graph's: an argument by its name, an output of a node
-as "node:output argument:number". In headrace a function is a `FuncGraph`: each argument a parameter, which is the
-output of an `_Arg`.
+A function in wire form has a signature (names and types of arguments, results and control results), nodes, and for each
+result the name of its tensor. The notation of inputs differs from that of a graph: an argument is denoted by its name,
+an output of a node by "node:output argument:number". In headrace a function is a `FuncGraph`, with a parameter, the
+output of an `_Arg`, for each argument.
 
-`Graph.function` decodes a function of the graph's library (an `EncodedFunction`) when it is first asked for it, so a
-function that no operation calls may be illegal.
+`Graph.function` decodes a function of the graph's library (an `EncodedFunction`) on the first request. So a function
+that no operation calls may be illegal.
 
-Source: TensorFlow's function library, whose rules are kept. Functions that are generic (with types as attributes) and
-arguments that are references are refused.
+Source: TensorFlow's function library, with its rules. Generic functions (with types as attributes) and arguments that
+are references are refused.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ if TYPE_CHECKING:
     from headrace.dtypes import DType
     from headrace.shapes import Shape
 
-# What names of arguments and results are made of.
+# Characters that names of arguments and results cannot contain.
 _OTHER = re.compile(r"[^a-z0-9_]+")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class EncodedFunction:
-    """A function of a graph's library, decoded when it is first called.
+    """Function of a graph's library in serialized form, decoded on its first call.
 
     Attributes:
       data: the serialized `FunctionDef`.
@@ -56,19 +56,19 @@ class EncodedFunction:
     data: bytes
 
     def decode(self, home: Graph) -> FuncGraph:
-        """Return the function as a graph; see `decode`."""
+        """Returns the function as a graph; see `decode`."""
         return decode(self.data, home)
 
 
 def decode(data: bytes, home: Graph) -> FuncGraph:
-    """The function that a serialized `FunctionDef` describes.
+    """Returns the function that a serialized `FunctionDef` describes.
 
     Args:
       data: the bytes.
-      home: the graph that has the library; functions that this one calls are looked for there.
+      home: the graph with the library, where functions called by this one are looked up.
 
     Raises:
-      GraphError: it describes no legal function; the text names function and node.
+      GraphError: the bytes do not describe a legal function; the text names function and node.
       NotFoundError: an op type in it is not registered.
     """
     try:
@@ -105,7 +105,7 @@ def _decode(message: pb.FunctionDef, home: Graph) -> FuncGraph:
 
 
 def _add_params(graph: FuncGraph, message: pb.FunctionDef) -> dict[Input, Tensor | Operation]:
-    """Gives `graph` its parameters; returns what the inputs of nodes mean that name them."""
+    """Adds the parameters to `graph`; returns input of a node → parameter or its operation."""
     mapped: dict[Input, Tensor | Operation] = {}
     for i, arg in enumerate(message.signature.input_arg):
         try:
@@ -131,14 +131,17 @@ def _stated_shape(attrs: pb.FunctionDef.ArgAttrs) -> Shape:
 
 
 def _handle(arg: pb.OpDef.ArgDef) -> tuple[DType, Shape] | None:
-    """What a resource holds, where the signature says so."""
+    """Returns (dtype, shape) of the contents of a resource, if the signature states them."""
     if len(arg.handle_data) != 1:
         return None
     return wire.decode_dtype(arg.handle_data[0].dtype), wire.decode_shape(arg.handle_data[0].shape)
 
 
 class _FunctionImport(NodeImport):
-    """The nodes of a function on their way into its graph. References to outputs are read when the node is there."""
+    """Import of the nodes of a function.
+
+    A reference to an output is resolved after the creation of its node.
+    """
 
     def __init__(
         self, graph: FuncGraph, message: pb.FunctionDef, mapped: Mapping[Input, Tensor | Operation], home: Graph
@@ -171,7 +174,11 @@ class _FunctionImport(NodeImport):
         return found
 
     def find(self, name: Input, op: Operation) -> Tensor | None:
-        """The output of `op`, made of the node `name[0]`, that "argument:number" in `name[1]` means."""
+        """Returns the output "argument:number" (`name[1]`) of `op`, the operation of node `name[0]`.
+
+        Returns:
+          The tensor; None if there is no such output.
+        """
         argument, _, number = str(name[1]).partition(":")
         spans = self.nodes[name[0]].spans or op.opdef.spans(op.attrs, outputs=True)
         span = spans.get(argument)
@@ -181,10 +188,10 @@ class _FunctionImport(NodeImport):
         return op.outputs[at] if at < span.stop and (number or span.stop - span.start == 1) else None
 
     def check_colocated(self, node: NodeDraft, name: str) -> None:
-        """It may stand beside something outside the function."""
+        """Accepts colocation with a node outside of the function."""
 
     def result(self, arg: pb.OpDef.ArgDef) -> Tensor:
-        """The tensor that is the result `arg`."""
+        """Returns the tensor of the result `arg`."""
         text = self.message.ret.get(arg.name)
         name = self.parse(text or "")
         found = self.mapped.get(name)
@@ -203,7 +210,7 @@ class _FunctionImport(NodeImport):
         return found
 
     def control_result(self, name: str) -> Operation:
-        """The operation that the control result `name` is."""
+        """Returns the operation of the control result `name`."""
         text = self.message.control_ret[name]
         node = self.nodes.get(text)
         if node is not None and node.op is not None:
@@ -224,13 +231,13 @@ def _refuse(graph: Any) -> str:
 def encode(
     graph: FuncGraph, name: str, name_of: Callable[[Any], str] = _refuse, add_shapes: bool = False
 ) -> pb.FunctionDef:
-    """The `FunctionDef` of a function.
+    """Returns the `FunctionDef` of a function.
 
     Args:
       graph: the function.
-      name: what it is called there.
-      name_of: the names of the functions that graphs owned by its operations are written as.
-      add_shapes: whether each node says what is known of its outputs' shapes.
+      name: its name in the `FunctionDef`.
+      name_of: function from a graph owned by an operation to the name of the function as which it is written.
+      add_shapes: whether each node states the static shapes of its outputs.
 
     Raises:
       GraphError: an attribute's value has no wire form.
@@ -261,7 +268,7 @@ def encode(
 
     waited = dict.fromkeys(c for op in ops for c in op.control_inputs if c in params)
     there: dict[str, str] = {}
-    for c in waited:  # an argument is no node that another one could name, so an Identity of it stands for it
+    for c in waited:  # nodes cannot wait for an argument, so an Identity of the argument takes its place
         (t,) = c.outputs
         node = out.node_def.add(name=_unique(f"{names[c]}_there", taken), op="Identity", input=[names[c]])
         node.attr["T"].CopyFrom(wire.encode_attr(t.dtype.base))
@@ -291,7 +298,7 @@ def _add_results(out: pb.FunctionDef, graph: FuncGraph, show: Callable[[Tensor],
 
 
 def _unique(name: str, taken: set[str]) -> str:
-    """`name` as the name of an argument or result: small letters, digits and underscores."""
+    """Returns a free name for an argument or result, of small letters, digits and underscores."""
     base = _OTHER.sub("_", name.lower()).strip("_")
     if not base or not base[0].isalpha():
         base = f"arg_{base}"

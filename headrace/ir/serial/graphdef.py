@@ -1,16 +1,16 @@
-"""`GraphDef` in and out: TensorFlow's file format for graphs.
+"""Import and export of `GraphDef`, TensorFlow's file format for graphs.
 
-`import_graph_def` adds the nodes of a `GraphDef` to a graph, `export_graph_def` writes a graph as one. An import is all
-or nothing: a file that cannot be imported leaves the graph as it was. `nodedefs` makes operations of nodes, here and in
-functions.
+`import_graph_def` adds the nodes of a `GraphDef` to a graph, and `export_graph_def` writes a graph. An import is all or
+nothing: a file that cannot be imported leaves the graph unchanged. `nodedefs` converts nodes to operations, in graphs
+and functions.
 
-The functions of a file's library stay as they came until somebody calls one (`Graph.function`, `functiondef`). Graphs
-that operations own are written as functions of the library.
+The functions of a file's library stay in wire form until an operation calls them (`Graph.function`, `functiondef`).
+Graphs that operations own are written as functions of the library.
 
-What a graph has no place for is left behind: debug information, experimental types, and gradients that Python code
-registered.
+An import drops parts of a `GraphDef` that have no place in a graph: debug information, experimental types, and
+gradients registered by Python code.
 
-Source: TensorFlow's `import_graph_def` and `GraphConstructor`, whose rules, texts and error classes are kept.
+Source: TensorFlow's `import_graph_def` and `GraphConstructor`, with their rules, texts and error classes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from headrace.ir.serial.nodedefs import Input
     from headrace.ir.source import Source
 
-_NO_NAME = re.compile(r"[^A-Za-z0-9_]+")  # what the name of a function should not have
+_NO_NAME = re.compile(r"[^A-Za-z0-9_]+")  # characters that names of functions should not contain
 
 
 def import_graph_def(
@@ -62,24 +62,24 @@ def import_graph_def(
 
     Args:
       graph_def: a serialized `GraphDef` (bytes), its text form (str), or a message, headrace's or TensorFlow's.
-      graph: where they go.
-      name: a prefix for their names, made unique unless it ends in "/"; "" for none (a name that the graph has already
-        gets a number then).
-      input_map: name in the `GraphDef` of a tensor ("x:0", or "x" for output 0) or, for control inputs, of an
-        operation ("^x") → what takes its place as an input.
+      graph: the graph that gets the nodes.
+      name: a prefix of the new names, made unique unless it ends in "/"; "" for none. Without a prefix, a name that the
+        graph has already gets a number.
+      input_map: replacements of inputs: name in the `GraphDef` of a tensor ("x:0", or "x" for output 0) or, for control
+        inputs, of an operation ("^x") → tensor or operation of `graph`.
       return_elements: names in the `GraphDef` of tensors ("x:0") and operations ("x").
-      source: the user's line, put on every operation.
-      producer_op_list: the op definitions of whoever wrote it (an `OpList` or its bytes): attributes that are new there
-        and have their default value are left out.
+      source: the user's line, recorded in every operation.
+      producer_op_list: the op definitions of the producer (an `OpList` or its bytes). Attributes that are unknown to
+        headrace and have the producer's default value are dropped.
 
     Returns:
-      The `return_elements` (mapped ones as `input_map` says), or None if none were asked for.
+      The `return_elements` (replaced as `input_map` states), or None without `return_elements`.
 
     Raises:
-      GraphError (a ValueError): it is not a `GraphDef`, or describes no legal graph; the text names the node. Nothing
-        is added then.
+      GraphError (a ValueError): `graph_def` is not a `GraphDef` or describes no legal graph; the text names the node.
+        The graph is unchanged.
       NotFoundError: an op type is not registered.
-      TypeError: `graph_def` or `input_map` is of no type that can be used.
+      TypeError: `graph_def` or `input_map` has a wrong type.
 
     Example:
       >>> g = Graph()
@@ -95,10 +95,11 @@ def import_graph_def(
 
 
 def read_graph_def(graph_def: Any) -> pb.GraphDef:
-    """The `GraphDef` that bytes, text or a message hold; see `import_graph_def`.
+    """Returns the `GraphDef` in bytes, text or a message; see `import_graph_def`.
 
     Raises:
-      GraphError: they hold none. TypeError: it is none of these.
+      GraphError: the argument does not contain a `GraphDef`.
+      TypeError: the argument has another type.
     """
     if isinstance(graph_def, pb.GraphDef):
         return graph_def
@@ -115,7 +116,7 @@ def read_graph_def(graph_def: Any) -> pb.GraphDef:
     except (protobuf.DecodeError, protobuf.EncodeError, text_format.ParseError) as e:
         hint = " (a str is the text of a GraphDef, not the path of a file)" if isinstance(graph_def, str) else ""
         raise GraphError(f"not a GraphDef: {e}{hint}") from e
-    except RecursionError as e:  # the text parser's; the binary one has a limit of its own
+    except RecursionError as e:  # from the text parser; the binary parser has its own limit
         raise GraphError("not a GraphDef: its messages are nested too deeply") from e
 
 
@@ -136,7 +137,7 @@ def _check_versions(versions: pb.VersionDef) -> None:
 
 
 class _GraphImport(NodeImport):
-    """One import in progress."""
+    """Import of one `GraphDef`, in progress."""
 
     def __init__(
         self,
@@ -168,7 +169,7 @@ class _GraphImport(NodeImport):
         return None if return_elements is None else [self.find(e) for e in return_elements]
 
     def translate_input_map(self) -> None:
-        """Takes keys that name results of structured nodes as in the primitive form ("cond/Merge:0") for those."""
+        """Replaces keys in primitive form ("cond/Merge:0") by the outputs of structured nodes."""
         types = {node.name: node.op for node in self.protos}
         mapped = dict(self.mapped)
         for key, value in self.mapped.items():
@@ -182,7 +183,7 @@ class _GraphImport(NodeImport):
         self.mapped = mapped
 
     def check_input_map(self) -> None:
-        """Every key of the input map must be a name in the file, though not one that something reads."""
+        """Raises `GraphError` unless every key of the input map denotes an element of the file."""
         unknown = []
         for name, index in self.mapped.keys() - self.used:
             node = self.nodes.get(name)
@@ -215,7 +216,7 @@ class _GraphImport(NodeImport):
         graph.versions = (producer, min_consumer)
 
     def find(self, element: str) -> Tensor | Operation:
-        """The tensor ("x:0") or operation ("x") of the file that `element` names."""
+        """Returns the tensor ("x:0") or operation ("x") of the file that `element` names."""
         if not isinstance(element, str):
             raise TypeError(f"return_elements must be names, got {element!r}")
         name, index = parse_tensor_name(element)
@@ -238,7 +239,7 @@ class _GraphImport(NodeImport):
         return node.op.outputs[index]
 
     def find_visible(self, element: str, name: str, index: int) -> Tensor | Operation:
-        """The result of a conditional or loop of the file that has the name `element` in the primitive form."""
+        """Returns the result of a conditional or loop by its primitive form's name."""
         owner, _, end = name.rpartition("/")
         node = self.nodes.get(owner)
         output = None if node is None or node.op is None or index else result_index(node.op.opdef.structured, end)
@@ -271,20 +272,21 @@ def _read_input_map(input_map: Mapping[str, Tensor | Operation], graph: Graph) -
 
 
 def export_graph_def(graph: Graph, add_shapes: bool = False) -> pb.GraphDef:
-    """The `GraphDef` of a graph: a node for each operation, in the order of their making, and the functions they call.
+    """Returns the `GraphDef` of a graph.
 
-    The library has what the graph's has, the graph's own functions, and a function for each graph that an operation
-    owns, called by that graph's name (with a number, if there is such a function already).
+    It contains a node for each operation, in creation order, and a library. The library contains the functions of the
+    graph's library, the graph's own functions, and a function for each graph that an operation owns, under that graph's
+    name (with a number if another function has this name).
 
     Args:
-      graph: it.
-      add_shapes: whether each node says, in the attribute `_output_shapes`, what is known of its outputs' shapes.
+      graph: the graph.
+      add_shapes: whether each node states the static shapes of its outputs, in the attribute `_output_shapes`.
 
     Returns:
-      A message of headrace's; `SerializeToString()` gives the bytes that TensorFlow reads.
+      A message of headrace's; `SerializeToString()` returns the bytes that TensorFlow reads.
 
     Raises:
-      GraphError: an attribute's value has no wire form, or a function has none (see `functiondef.encode`).
+      GraphError: an attribute's value or a function has no wire form (see `functiondef.encode`).
 
     Example:
       >>> g = Graph()
@@ -296,11 +298,14 @@ def export_graph_def(graph: Graph, add_shapes: bool = False) -> pb.GraphDef:
 
 
 class _Export:
-    """One export in progress.
+    """Export of one graph, in progress.
 
     Attributes:
-      given: the functions that exist already, by name: as in a file, or still to be written.
-      names: for each graph that an operation owns the function that it is written as.
+      graph: the graph.
+      add_shapes: whether nodes state the static shapes of their outputs.
+      given: the functions to write, by name: in wire form or as graphs.
+      names: graph owned by an operation → name of the function as which it is written.
+      gradients: function name → name of the function that computes its gradient.
     """
 
     def __init__(self, graph: Graph, add_shapes: bool) -> None:
@@ -321,7 +326,7 @@ class _Export:
         producer, min_consumer = self.graph.versions
         out.versions.producer = producer or GRAPH_DEF_VERSION
         done = 0
-        while done < len(self.given):  # writing one may find more
+        while done < len(self.given):  # writing a function may add others
             for name, given in list(self.given.items())[done:]:
                 if isinstance(given, FuncGraph):
                     self.add_functions(given)
@@ -329,14 +334,14 @@ class _Export:
                 else:
                     out.library.function.append(pb.FunctionDef.FromString(given.data))
                 done += 1
-        # who reads it must know functions, if there are any
+        # if there are functions, the reader must support them
         out.versions.min_consumer = max(min_consumer, FUNCTIONS_SINCE) if done else min_consumer
         for function, gradient in self.gradients.items():
             out.library.gradient.add(function_name=function, gradient_func=gradient)
         return out
 
     def add_functions(self, graph: Graph) -> None:
-        """Adds the functions of `graph`."""
+        """Adds the functions of `graph` to those that are written."""
         own = {name: f for name, f in graph.functions.items() if name not in graph.library}
         found: dict[str, LibraryFunction | FuncGraph] = {**graph.library, **own}
         for name, given in found.items():
@@ -349,7 +354,7 @@ class _Export:
             self.gradients.setdefault(function, gradient)
 
     def name_of(self, graph: FuncGraph) -> str:
-        """The name of the function that `graph`, which an operation owns, is written as."""
+        """Returns the name of the function as which `graph`, owned by an operation, is written."""
         name = self.names.get(graph)
         if name is None:
             base = name = _NO_NAME.sub("_", graph.name) or "function"

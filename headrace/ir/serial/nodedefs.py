@@ -1,11 +1,11 @@
-"""The nodes of a file become operations, and operations nodes: what graphs and functions of the file have in common.
+"""Conversion between nodes of a file and operations, for graphs and functions.
 
-Nodes may stand in any order in a file; they are made in the order of the file as far as their inputs allow. A loop
-leads backwards: its Merge takes an input from a NextIteration that needs the Merge. The Merge is made first, with
-another of its inputs standing in, and gets the right one when the NextIteration is made.
+Nodes may be in any order in a file. Operations are created in the order of the file as far as their inputs allow. A
+loop has a back edge: its Merge has an input from a NextIteration that depends on the Merge. The Merge is created first,
+with another of its inputs in place of this one, and gets the right input when the NextIteration is created.
 
-A node whose op is the name of a function in the library, as TensorFlow 1 writes calls, becomes a `PartitionedCall` (or
-`StatefulPartitionedCall`) of it.
+A node whose op is the name of a library function, TensorFlow 1's notation of a call, becomes a `PartitionedCall` (or
+`StatefulPartitionedCall`) of the function.
 """
 
 from __future__ import annotations
@@ -30,37 +30,37 @@ if TYPE_CHECKING:
     from headrace.ir.opdef import OpDef
     from headrace.ir.source import Source
 
-GRAPH_DEF_VERSION: Final = 2474  # TensorFlow 2.21's: what this module reads, and `graphdef` writes
-SCALAR_SHAPES_SINCE: Final = 24  # producers before this one wrote the shape [] of a Placeholder for "unknown"
-FUNCTIONS_SINCE: Final = 12  # consumers before this one know no function library
-SHAPES: Final = "_output_shapes"  # the attribute that says what is known of shapes
-CONTROL: Final = -1  # as an output: a control input
+GRAPH_DEF_VERSION: Final = 2474  # TensorFlow 2.21's, which this module reads and `graphdef` writes
+SCALAR_SHAPES_SINCE: Final = 24  # earlier producers wrote the shape [] of a Placeholder for "unknown"
+FUNCTIONS_SINCE: Final = 12  # earlier consumers do not support function libraries
+SHAPES: Final = "_output_shapes"  # the attribute with static shapes
+CONTROL: Final = -1  # output number of a control input
 
 _NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_./-]*(>[A-Za-z0-9.][A-Za-z0-9_./-]*)*\Z")
 _COLOCATED: Final = "loc:@"
 
-# A node may state any number of outputs, and each becomes an object. More of them in one file than this plus its size
-# in bytes are taken for damage.
+# A node may state any number of outputs, and each becomes an object. A file with more of them than this number plus its
+# size in bytes counts as damaged.
 _FREE_OUTPUTS: Final = 1 << 20
 
-# An input as a file states it: the name of a node or argument, and which of its outputs: a number in a graph,
-# "argument:number" in a function, CONTROL.
+# An input as a file states it: the name of a node or argument, and its output: a number in a graph, "argument:number"
+# in a function, CONTROL for a control input.
 Input: TypeAlias = "tuple[str, int | str]"
 
 
 class NodeDraft:
-    """One node of the file on its way into the graph.
+    """Node of the file during its import.
 
     Attributes:
-      index: its place in the file.
-      proto: itself.
-      name: its name in the graph.
-      inputs: its data inputs.
-      controls: for each control input the node name.
-      users: the nodes that take an input from it (once for each input).
-      waits: how many inputs it waits for.
-      op: the operation made of it.
-      spans: of a call, where each result of the function lies among its outputs.
+      index: the position in the file.
+      proto: the message.
+      name: the name in the graph.
+      inputs: the data inputs.
+      controls: the node names of the control inputs.
+      users: the nodes with an input from this one (once for each input).
+      waits: the number of inputs whose nodes have no operation yet.
+      op: the operation, or None.
+      spans: for a call, result of the function → its positions among the outputs; None for other nodes.
     """
 
     __slots__ = ("controls", "index", "inputs", "name", "op", "proto", "spans", "users", "waits")
@@ -78,11 +78,11 @@ class NodeDraft:
 
 
 class Signatures:
-    """The signatures of functions that nodes may call as if they were ops.
+    """Signatures of functions that nodes may call as if they were ops.
 
     Args:
-      graph: those of its library, and of the graphs around it.
-      given: those of a file.
+      graph: the graph whose library, and those of the graphs around it, are searched.
+      given: the functions of a file.
     """
 
     def __init__(self, graph: Graph, given: Iterable[pb.FunctionDef] = ()) -> None:
@@ -90,7 +90,7 @@ class Signatures:
         self._found: dict[str, pb.OpDef | None] = {f.signature.name: f.signature for f in given}
 
     def find(self, name: str) -> pb.OpDef | None:
-        """The signature of the function `name`; None if there is none."""
+        """Returns the signature of the function `name`, or None."""
         if name not in self._found:
             self._found[name] = None
             graph: Graph | None = self._graph
@@ -102,18 +102,18 @@ class Signatures:
 
 
 class NodeImport:
-    """Nodes of one graph or function on their way into a `Graph`.
+    """Import of the nodes of one graph or function into a `Graph`.
 
     Args:
-      graph: where they go.
+      graph: the graph that gets the operations.
       protos: the nodes.
-      where: what they are part of, for messages ("the GraphDef").
-      mapped: what stands for inputs that are not to be looked for among the nodes.
+      where: the description of the file's part in messages ("the GraphDef").
+      mapped: input of a node → its replacement, in place of a node's output.
       signatures: the functions that nodes may call.
-      size: how many bytes the nodes are.
-      producer: the version of whoever wrote the file.
-      prefix: put before the names of nodes.
-      source: the user's line, put on every operation.
+      size: the size of the nodes in bytes.
+      producer: the version of the file's producer.
+      prefix: the prefix of the names in the graph.
+      source: the user's line, recorded in every operation.
     """
 
     def __init__(
@@ -138,12 +138,12 @@ class NodeImport:
         self.source = source
         self.used: set[Input] = set()
         self.nodes: dict[str, NodeDraft] = {}
-        self.late: dict[str, list[tuple[NodeDraft, int]]] = {}  # node name -> the Merges' inputs that wait for it
+        self.late: dict[str, list[tuple[NodeDraft, int]]] = {}  # node name -> inputs of Merges that wait for it
         self.outputs_left = _FREE_OUTPUTS + size
-        self.ignored: set[tuple[str, str]] = set()  # op types and attributes that they do not have
+        self.ignored: set[tuple[str, str]] = set()  # pairs of an op type and an attribute that it does not declare
 
     def make_all(self) -> list[Operation]:
-        """Adds all nodes to the graph; the shapes of their outputs are still to be inferred."""
+        """Adds all nodes to the graph, without inference of shapes."""
         self.read_nodes()
         self.name_nodes()
         ready = self.count_waits()
@@ -161,7 +161,7 @@ class NodeImport:
     # *** reading ***
 
     def read_nodes(self) -> None:
-        """Fills `nodes`, and looks at every name in the file."""
+        """Fills `nodes`, and checks every name in the file."""
         for i, proto in enumerate(self.protos):
             if not _NAME.match(proto.name):
                 raise GraphError(
@@ -189,7 +189,7 @@ class NodeImport:
                     node.inputs.append(self.parse(text))
 
     def name_nodes(self) -> None:
-        """Gives every node its name in the graph."""
+        """Determines the name of every node in the graph."""
         for node in self.nodes.values():
             name = self.prefix + node.proto.name
             if name in self.graph:
@@ -200,7 +200,7 @@ class NodeImport:
             node.name = name
 
     def count_waits(self) -> list[tuple[int, NodeDraft]]:
-        """Counts what each node waits for; returns those that wait for nothing, in the order of the file."""
+        """Counts the inputs of each node; returns nodes without inputs, in file order."""
         loops = {n.proto.name for n in self.nodes.values() if _primitive(n.proto) == "NextIteration"}
         ready = []
         for node in self.nodes.values():
@@ -210,7 +210,7 @@ class NodeImport:
                 if source not in self.nodes:
                     raise self.error(node, f"Unknown input node '{show_input((source, index))}'")
             if _primitive(node.proto) == "Merge":
-                # What comes from a NextIteration may come later, if there is something to begin with.
+                # An input from a NextIteration may be set later if the Merge has another one.
                 forward = [p for p in given if p[0] not in loops]
                 if given and not forward and len(given) == len(node.inputs):
                     raise self.error(
@@ -229,7 +229,7 @@ class NodeImport:
     # *** making ***
 
     def make(self, node: NodeDraft) -> Operation:
-        """Adds the operation of `node`, whose inputs (but for back edges) are all there."""
+        """Adds the operation of `node`. All of its inputs but back edges exist."""
         record, attrs = self.call(node) or self.op(node)
         inputs, late = self.inputs(node, record, attrs)
         proto = node.proto
@@ -244,7 +244,7 @@ class NodeImport:
                 [self.control(c) for c in node.controls],
                 proto.device,
                 self.source,
-                unchecked_back_edges=True,  # self.inputs checked them, late ones aside
+                unchecked_back_edges=True,  # self.inputs has checked all but back edges
             )
         except HeadraceError as e:
             raise self.error(node, str(e)) from e
@@ -256,7 +256,7 @@ class NodeImport:
         return op
 
     def op(self, node: NodeDraft) -> tuple[OpDef, dict[str, Any]]:
-        """The record of the op that `node` names, and its attributes."""
+        """Returns the record of the op that `node` names, and its attributes."""
         try:
             record = op_registry.get(node.proto.op)
         except LookupError as e:
@@ -268,7 +268,11 @@ class NodeImport:
         return record, self.attrs(node, record)
 
     def call(self, node: NodeDraft) -> tuple[OpDef, dict[str, Any]] | None:
-        """What a node is whose op is the name of a function: a call of it. None for any other node."""
+        """Returns the record and attributes of a call, if the op names a function.
+
+        Returns:
+          The record and attributes; None for any other node.
+        """
         proto = node.proto
         signature = None if proto.op in op_registry else self.signatures.find(proto.op)
         if signature is None:
@@ -301,7 +305,10 @@ class NodeImport:
         return record, record.complete_attrs(own)
 
     def attrs(self, node: NodeDraft, record: OpDef) -> dict[str, Any]:
-        """The complete attributes of `node`. Those that begin with "_" are anybody's; others the op must have."""
+        """Returns the complete attributes of `node`.
+
+        Names that begin with "_" are free; the op must declare the others.
+        """
         unknown = [name for name in node.proto.attr if name not in record.attrs and not name.startswith("_")]
         if unknown:
             self.check_unknown(node, record, min(unknown))
@@ -325,7 +332,7 @@ class NodeImport:
             raise self.error(node, str(e)) from e
 
     def check_unknown(self, node: NodeDraft, record: OpDef, name: str) -> None:
-        """Tells, once, of the attribute `name`, which the op does not have: it is kept, and has no effect."""
+        """Warns once that attribute `name`, which the op does not declare, has no effect."""
         if (record.type, name) in self.ignored:
             return
         self.ignored.add((record.type, name))
@@ -343,7 +350,7 @@ class NodeImport:
         )
 
     def check_counts(self, node: NodeDraft, record: OpDef, attrs: Mapping[str, Any]) -> None:
-        """Refuses absurd numbers of inputs and outputs before anything of that number is made."""
+        """Rejects implausible numbers of inputs and outputs before objects are created."""
         for name in [a.number_attr for a in record.ins if a.number_attr]:
             n = attrs.get(name)
             if isinstance(n, int) and n > len(node.inputs):
@@ -360,7 +367,7 @@ class NodeImport:
             raise self.error(node, f"{why} asks for {n} outputs, which cannot be meant")
 
     def colocation(self, node: NodeDraft, groups: Any) -> Any:
-        """`_class`, with the names of nodes as they are in the graph."""
+        """Returns `_class` with the names of nodes in the graph."""
         if not isinstance(groups, tuple):
             return groups
         out = []
@@ -375,7 +382,10 @@ class NodeImport:
         return tuple(out)
 
     def inputs(self, node: NodeDraft, record: OpDef, attrs: Mapping[str, Any]) -> tuple[list[Tensor], list[int]]:
-        """The data inputs of `node`, and the positions of those that are late, for which another stands in."""
+        """Returns the data inputs of `node`, and the positions of missing back edges.
+
+        Another input takes the place of a missing one.
+        """
         want = record.input_dtypes(attrs)
         if len(want) != len(node.inputs):
             expected = ", ".join(map(_show_dtype, want[:10])) + (", ..." if len(want) > 10 else "")
@@ -403,17 +413,17 @@ class NodeImport:
         )
 
     def input(self, node: NodeDraft, name: Input) -> Tensor | None:
-        """The tensor that `name` means as an input of `node`; None if its node is not made yet."""
+        """Returns the tensor of the input `name` of `node`; None without a tensor yet."""
         mapped = self.mapped.get(name)
         if mapped is not None:
             self.used.add(name)
-            assert isinstance(mapped, Tensor)  # _read_input_map saw to it
+            assert isinstance(mapped, Tensor)  # `_read_input_map` has checked this
             return mapped
         op = self.nodes[name[0]].op
         return None if op is None else self.output(node, op, name)
 
     def output(self, node: NodeDraft, op: Operation, name: Input) -> Tensor:
-        """The output of `op` that the input `name` of `node` means."""
+        """Returns the output of `op` that the input `name` of `node` denotes."""
         index = name[1]
         assert isinstance(index, int)
         if index >= len(op.outputs):
@@ -424,11 +434,14 @@ class NodeImport:
         return op.outputs[index]
 
     def parse(self, text: str) -> Input:
-        """A data input as the file writes it: in a graph the name of a node, and ":number" unless that is 0."""
+        """Parses a data input in the notation of a graph.
+
+        The notation is a node's name, and ":number" unless the number is 0.
+        """
         return parse_tensor_name(text)
 
     def check_colocated(self, node: NodeDraft, name: str) -> None:
-        """Objects to `node` standing beside `name`, which is no node."""
+        """Rejects the colocation of `node` with `name`, which is not a node."""
         raise self.error(node, f"expects to be colocated with unknown node '{name}'", "")
 
     def control(self, name: str) -> Operation:
@@ -437,11 +450,11 @@ class NodeImport:
             self.used.add((name, CONTROL))
             return mapped.op if isinstance(mapped, Tensor) else mapped
         op = self.nodes[name].op
-        assert op is not None  # a node is made after its control inputs
+        assert op is not None  # control inputs are created before the node
         return op
 
     def close_loop(self, merge: NodeDraft, i: int, next_iteration: Operation) -> None:
-        """Gives a Merge its input `i`, which comes from a NextIteration made later."""
+        """Sets input `i` of a Merge, the output of a NextIteration created after it."""
         assert merge.op is not None
         t = self.output(merge, next_iteration, merge.inputs[i])
         self.check_dtype(merge, i, t, merge.op.outputs[0].dtype)
@@ -460,14 +473,17 @@ class NodeImport:
         )
 
     def one_cycle(self, stuck: Sequence[NodeDraft]) -> list[NodeDraft]:
-        """The nodes of one cycle among `stuck`, each an input of the one before; at most ten of them."""
+        """Returns at most ten nodes of a cycle among `stuck`.
+
+        Each is an input of the previous one.
+        """
         path: dict[str, NodeDraft] = {}
         node = stuck[0]
         while node.proto.name not in path:
             path[node.proto.name] = node
             names = [s for s, _ in node.inputs] + node.controls
             missing = [self.nodes[s] for s in names if s in self.nodes and self.nodes[s].op is None]
-            if _primitive(node.proto) == "Merge":  # a back edge is not what it waits for
+            if _primitive(node.proto) == "Merge":  # the Merge does not wait for a back edge
                 missing.sort(key=lambda n: _primitive(n.proto) == "NextIteration")
             node = missing[0]
         cycle = list(path.values())
@@ -478,7 +494,10 @@ class NodeImport:
 
 
 def parse_tensor_name(text: str) -> tuple[str, int]:
-    """ "x:2" → ("x", 2); "x" → ("x", 0). What is no index is part of the name."""
+    """Splits a tensor name: "x:2" → ("x", 2); "x" → ("x", 0).
+
+    A text after ":" that is not a number is part of the name.
+    """
     name, colon, index = text.rpartition(":")
     if colon and index.isascii() and index.isdigit() and len(index) < 10:
         return name, int(index)
@@ -486,19 +505,26 @@ def parse_tensor_name(text: str) -> tuple[str, int]:
 
 
 def show_input(name: Input) -> str:
-    """An input as a file writes it."""
+    """Returns an input in the notation of a file."""
     if name[1] == CONTROL:
         return f"^{name[0]}"
     return f"{name[0]}:{name[1]}" if name[1] else name[0]
 
 
 def show_tensor(t: Tensor) -> str:
-    """A tensor as a graph writes it: "x", "x:2". (What users see as its name may be that of its primitive form.)"""
+    """Returns a tensor in the notation of a graph: "x", "x:2".
+
+    The name that users see may be that of the primitive form.
+    """
     return f"{t.op.name}:{t.index}" if t.index else t.op.name
 
 
 def argument_type(arg: pb.OpDef.ArgDef) -> int:
-    """The type of an argument of a function; `GraphError` if that is a matter of the call's attributes."""
+    """Returns the type of an argument of a function.
+
+    Raises:
+      GraphError: the type depends on the attributes of the call.
+    """
     if arg.type_attr or arg.number_attr or arg.type_list_attr:
         attr = arg.type_attr or arg.number_attr or arg.type_list_attr
         raise GraphError(
@@ -517,13 +543,16 @@ _DTYPE_NAMES = {"float32": "float", "float64": "double", "float16": "half"}
 
 
 def _show_dtype(d: DType) -> str:
-    """TensorFlow's C++ name of a dtype, which its texts use."""
+    """Returns TensorFlow's C++ name of a dtype, which its error texts contain."""
     name = _DTYPE_NAMES.get(d.base.name, d.base.name)
     return name + "_ref" if d.is_ref else name
 
 
 def _check_const(proto: pb.NodeDef, attrs: dict[str, Any]) -> None:
-    """A constant of another dtype than it says it is imports, and fails when it runs."""
+    """Replaces a constant whose dtype contradicts its declaration by a `BadTensor`.
+
+    The import succeeds, and the kernel fails, as in TensorFlow.
+    """
     value, dtype = attrs.get("value"), attrs.get("dtype")
     if value is None or dtype is None or isinstance(value, attr_values.BadTensor):
         return
@@ -546,13 +575,14 @@ def write_node(
     name_of: Callable[[Any], str],
     add_shapes: bool = False,
 ) -> None:
-    """Makes `node`, a new one, say what `op` is.
+    """Fills `node`, an empty message, from `op`.
 
     Args:
-      node, op: see above.
-      show: how an input is written.
-      name_of: the name of the function that a graph which `op` owns is written as.
-      add_shapes: whether to say what is known of the outputs' shapes, in an attribute.
+      node: the message.
+      op: the operation.
+      show: function from an input to its notation.
+      name_of: function from a graph owned by `op` to the name of the function as which it is written.
+      add_shapes: whether the node states the static shapes of its outputs, in an attribute.
 
     Raises:
       GraphError: an attribute's value has no wire form.
@@ -573,9 +603,9 @@ def write_node(
         except GraphError as e:
             raise GraphError(f"operation '{op.name}' ({op.type}), attribute '{name}': {e}") from e
     if op.type == "Const" and op.attrs["dtype"] in QUANTIZED:
-        node.attr["value"].tensor.dtype = op.attrs["dtype"].number  # which its array cannot say
+        node.attr["value"].tensor.dtype = op.attrs["dtype"].number  # the numpy dtype does not show quantisation
     if owns and len(op.attrs.get("output_shapes", op.outputs)) != len(op.outputs):
-        # Without them TensorFlow takes a loop's outputs to have the shapes of its inputs.
+        # Without these, TensorFlow assumes that a loop's outputs have the shapes of its inputs.
         node.attr["output_shapes"].list.shape.extend(wire.encode_shape(t.shape) for t in op.outputs)
     if add_shapes and op.outputs:
         node.attr[SHAPES].list.shape.extend(wire.encode_shape(t.shape) for t in op.outputs)

@@ -1,8 +1,8 @@
-"""What a newer producer of a `GraphDef` wrote, and this reader does not know.
+"""Attributes of newer producers in a `GraphDef`, which this reader does not support.
 
-Op types gain attributes from version to version. Whoever writes a graph writes them all, also those that have their
-default value and so mean what the op did without them. With the producer's op definitions these can be left out, and
-others are known to matter. Without them one can only guess (`nodedefs`, `check_unknown`).
+Op types gain attributes from version to version. A producer writes all attributes, including those with default values,
+which do not change the op's meaning. The producer's op definitions show which attributes have default values and can be
+dropped, and which ones matter. Without them the importer only warns (`nodedefs`, `check_unknown`).
 
 Source: TensorFlow's `import_graph_def(producer_op_list=...)`. (TensorFlow ignores other values, too.)
 """
@@ -22,15 +22,16 @@ if TYPE_CHECKING:
 
 
 def without_new_defaults(graph_def: pb.GraphDef, producer_op_list: Any) -> pb.GraphDef:
-    """The graph without the attributes that headrace's ops do not have and the producer's have as their default.
+    """Returns the graph without attributes that are unknown to headrace and have default values.
 
     Args:
-      graph_def: is not changed.
+      graph_def: the graph, which does not change.
       producer_op_list: the producer's op definitions: an `OpList`, headrace's or TensorFlow's, or its bytes.
 
     Raises:
-      GraphError: an attribute that headrace's op does not have has another value; or `producer_op_list` is no
-        `OpList`. TypeError: it cannot be one.
+      GraphError: an attribute that headrace's op does not declare has another value; or `producer_op_list` does not
+        contain an `OpList`.
+      TypeError: `producer_op_list` has another type.
     """
     ops = {d.name: d for d in read_op_list(producer_op_list).op}
     out = graph_def
@@ -43,7 +44,7 @@ def without_new_defaults(graph_def: pb.GraphDef, producer_op_list: Any) -> pb.Gr
 
 
 def read_op_list(op_list: Any) -> pb.OpList:
-    """The `OpList` that a message or bytes hold; see `without_new_defaults`."""
+    """Returns the `OpList` in a message or bytes; see `without_new_defaults`."""
     if isinstance(op_list, pb.OpList):
         return op_list
     data = op_list.SerializeToString() if hasattr(op_list, "SerializeToString") else op_list
@@ -56,8 +57,13 @@ def read_op_list(op_list: Any) -> pb.OpList:
 
 
 def _new_defaults(graph_def: pb.GraphDef, ops: dict[str, pb.OpDef]) -> Iterator[tuple[pb.NodeDef, str]]:
-    """The nodes, those of functions too, and names of their attributes that can be left out; `GraphError` if one that
-    headrace does not know cannot."""
+    """Iterates over (node, attribute name) of attributes that can be dropped.
+
+    The nodes include those of functions.
+
+    Raises:
+      GraphError: an attribute that headrace does not support has another value than the default.
+    """
     for nodes in (graph_def.node, *(f.node_def for f in graph_def.library.function)):
         for node in nodes:
             definition, record = ops.get(node.op), op_registry.find(node.op)

@@ -1,4 +1,4 @@
-"""Graphs as text, one line for each operation: what humans read, and tests of passes write.
+"""Text form of graphs, one line for each operation, for readers and tests of passes.
 
     # x * w + 1, on two devices
     x   = Placeholder[dtype=float32, shape=[2,?]]
@@ -7,9 +7,9 @@
     xw  = Mul(x, w)
     y   = AddV2[T=float32](xw:0, one) : float32[2,?]
 
-A line is `name = Type[attributes](inputs) ^control @"device" : dtypes and shapes of the outputs`; everything after the
-type may be left out where it is empty, has its default or can be inferred (`T` above). A name must be defined in a line
-above, except where a Merge takes the input of a loop's back edge, and in control inputs. `#` starts a comment.
+A line is `name = Type[attributes](inputs) ^control @"device" : dtypes and shapes of the outputs`. Everything after the
+type may be omitted if it is empty, has its default or can be inferred (`T` above). A name must be defined in an earlier
+line, except in the input of a Merge that is a loop's back edge, and in control inputs. `#` starts a comment.
 
 | value of an attribute | written |
 |---|---|
@@ -17,7 +17,7 @@ above, except where a Merge takes the input of a loop's back edge, and in contro
 | string | `"text"`, with `\\n`, `\\"`, `\\\\` and `\\xff` for other bytes |
 | shape | `[2,?]`; `<unknown>` for an unknown rank |
 | list | `(1, 2)` |
-| function | `&"name"[T=float32]`; `@"name"` for a graph of its own, which follows |
+| function | `&"name"[T=float32]`; `@"name"` for an owned graph, which follows |
 | tensor | `int32[2,2]{1, 2, 3, 4}`; `float32[1000]{0.0...}` repeats one element; `:base64"..."` for long ones |
 | others | `bad("reason", "...")`, a tensor that could not be read; `raw"..."`, an undeclared attribute as in the file |
 
@@ -34,14 +34,14 @@ A graph that an operation owns (`ir.function`) follows its line as a block, and 
       y = Mul(v, v)
     }
 
-The first line of a block has the parameters, each with what it was captured `of` and what a resource `holds`
-(`v: resource[] holds float32[2]`), the results, and the operations that always run. After the name of the attribute
-(`branches.0` in a list) stand `, is_ordered` and `, shares_names` where they hold, and the graph's attributes. A
-function of a file's library, as it came, is `function "name" = base64"..."`; `gradient "f" = "g"` says that g computes
-the gradient of f.
+The first line of a block lists the parameters, the results and the control results. A parameter may state the captured
+tensor (`of`) and the contents of a resource (`holds`, as in `v: resource[] holds float32[2]`). The name of the
+attribute (`branches.0` in a list) is followed by `, is_ordered` and `, shares_names` if these properties hold, and by
+the graph's attributes. A serialized function of a file's library is `function "name" = base64"..."`; `gradient "f" =
+"g"` states that g computes the gradient of f.
 
-Nothing is lost on the way out and back: `to_text(from_text(to_text(g))) == to_text(g)`, with the same arrays bit for
-bit. (The lines of the user's program that made the operations are not part of the text, and parameters come first.)
+The form is lossless: `to_text(from_text(to_text(g))) == to_text(g)`, with arrays equal bit for bit. (The text does not
+contain the user's source lines, and parameters come first.)
 """
 
 from __future__ import annotations
@@ -64,17 +64,17 @@ from headrace.ir.serial.nodedefs import show_tensor
 from headrace.ir.text.line import WORD, from_words
 from headrace.ir.text.parse import read
 
-_INLINE = 16  # elements of an array written out; of longer ones the bytes are
+_INLINE = 16  # maximum number of elements written as text; longer arrays are written as bytes
 
 # *** out ***
 
 
 @deepens_recursion
 def to_text(graph: Graph | Sequence[Operation]) -> str:
-    """The text of a graph, or of some operations; of a sub-graph, as if it were a function.
+    """Returns the text of a graph or operations; a FuncGraph is written as a function.
 
     Raises:
-      GraphError: an attribute holds what has no text (an array of handles).
+      GraphError: an attribute has a value without text form (an array of handles).
 
     Example:
       >>> print(to_text(from_text("x = Placeholder[dtype=int32, shape=[?]]")), end="")
@@ -88,7 +88,7 @@ def to_text(graph: Graph | Sequence[Operation]) -> str:
 
 
 def _lines(graph: Graph) -> Iterator[str]:
-    """All of a graph but its ends."""
+    """Iterates over the lines of a graph, without its parameters and results."""
     if graph.versions != (0, 0):
         yield f"versions {graph.versions[0]} {graph.versions[1]}"
     for name, encoded in graph.library.items():
@@ -103,7 +103,10 @@ def _lines(graph: Graph) -> Iterator[str]:
 
 
 def _in_order(ops: Sequence[Operation]) -> Sequence[Operation]:
-    """`ops`, each after those that it takes inputs from (it need not be so: conditionals and loops may gain inputs)."""
+    """Returns `ops`, each after the producers of its inputs.
+
+    Creation order may differ, because conditionals and loops gain inputs after their creation.
+    """
     late = {op: [t.op for t in op.inputs if t.op.id >= op.id and not walk.is_back_edge(t.op, op)] for op in ops}
     if not any(late.values()):
         return ops
@@ -127,7 +130,7 @@ def _makers(op: Operation) -> Iterator[Operation]:
 
 
 def _op_lines(ops: Sequence[Operation]) -> Iterator[str]:
-    """The lines of operations, each followed by the graphs that it owns."""
+    """Iterates over the lines of operations, each followed by the graphs that it owns."""
     for op in ops:
         yield show_op(op)
         for name, spec in op.opdef.attrs.items():
@@ -141,7 +144,7 @@ def _op_lines(ops: Sequence[Operation]) -> Iterator[str]:
 
 
 def _block(first: str, graph: FuncGraph) -> Iterator[str]:
-    """A graph with its ends, in braces."""
+    """Iterates over the lines of a graph with parameters and results, in braces."""
     words = "".join(f", {w}" for w in ("is_ordered", "shares_names") if getattr(graph, w))
     attrs = _show_attrs([(name, show_value(v)) for name, v in graph.attrs.items()])
     params = ", ".join(map(_show_param, graph.params))
@@ -162,7 +165,7 @@ def _show_param(t: Tensor) -> str:
 
 
 def show_op(op: Operation) -> str:
-    """The line of one operation."""
+    """Returns the line of one operation."""
     line = f"{op.name} = {op.type}"
     declared = op.opdef.attrs
     given = []
@@ -188,7 +191,15 @@ def _show_attrs(attrs: Sequence[tuple[str, str]]) -> str:
 
 
 def show_value(v: Any, is_shape: bool = False) -> str:
-    """The text of an attribute's value. `is_shape`: it is a shape, or a list of them."""
+    """Returns the text of an attribute's value.
+
+    Args:
+      v: the value.
+      is_shape: whether the value is a shape or a list of shapes.
+
+    Raises:
+      GraphError: the value has no text form.
+    """
     if is_shape and (v is None or all(d is None or isinstance(d, int) for d in v)):
         return shapes.show(v)
     if isinstance(v, tuple):
@@ -227,7 +238,7 @@ def _show_array(array: wire.Values) -> str:
         return f"{head}{{{', '.join(map(_quote, flat))}{repeated}}}"
     if len(flat) <= _INLINE:
         words = [str(x).lower() if dtype is dtypes.bool_ else str(x).strip("()") for x in flat]
-        if from_words(dtype, words).tobytes() == flat.tobytes():  # else it has a NaN of a special kind
+        if from_words(dtype, words).tobytes() == flat.tobytes():  # false for a NaN with unusual bits
             return f"{head}{{{', '.join(words)}{repeated}}}"
     return f"{head}:{_base64(flat.astype(flat.dtype.newbyteorder('<'), copy=False).tobytes())}{repeated}"
 
@@ -248,17 +259,21 @@ def _base64(data: bytes) -> str:
 
 
 def from_text(text: str, file: str = "<text>") -> Graph:
-    """The graph that `text` describes.
+    """Returns the graph that `text` describes.
 
-    The shapes of outputs are inferred; where a line states them, that is what they are, if the two agree.
+    The shapes of outputs are inferred. If a line states a shape that is compatible with the inferred one, the stated
+    shape is used.
 
     Args:
-      text: see the module's docstring.
-      file: what to call the text in error messages; each operation's `source` is its line of it.
+      text: the text; see the module's docstring.
+      file: the name of the text in error messages; each operation's `source` is its line in this file.
+
+    Returns:
+      The graph.
 
     Raises:
-      TextError (a GraphError): it is no text of a graph; the message has the line, with a caret where it goes wrong.
-      ShapeError: the inputs of an operation cannot go together.
+      TextError (a GraphError): the text is invalid; the message shows the line, with a caret at the error.
+      ShapeError: the inputs of an operation do not fit together.
 
     Example:
       >>> g = from_text("x = Placeholder[dtype=float32, shape=[2,?]]\\ny = Identity(x)")

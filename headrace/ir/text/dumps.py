@@ -1,11 +1,11 @@
-"""Graphs on disk, a file for each stage that a step goes through (HEADRACE_DUMP).
+"""Dumps of graphs, one file for each stage that a step passes (HEADRACE_DUMP).
 
     FOLDER/step-1/01-pruned.txt
                   02-fold.txt
                   03-source.py
 
-Each step has a folder of its own, which nobody had before: steps of other sessions, threads and processes take the next
-number. The graphs are text that `ir.text.from_text` reads.
+Each step has a new folder: steps of other sessions, threads and processes take the next number. The graphs are in the
+text form that `ir.text.from_text` reads.
 """
 
 from __future__ import annotations
@@ -25,35 +25,35 @@ if TYPE_CHECKING:
 
 
 class Dumps:
-    """The files of one step; none if the flag is not set when this is made.
+    """Dump files of one step; no files if the flag is not set at creation.
 
     Methods raise:
       InvalidArgumentError: a file or folder cannot be written.
-      GraphError: the graph has no text.
+      GraphError: the graph has no text form.
     """
 
     def __init__(self) -> None:
         self._root: str = flags.DUMP.value
-        self._folder: Path | None = None  # made when there is something to be written
+        self._folder: Path | None = None  # created with the first file
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
         forking.register_at_fork(self)
 
     def _forked(self) -> None:
-        """See `forking`."""
+        """Replaces the lock after a fork; see `forking`."""
         self._lock = threading.Lock()
 
     def __bool__(self) -> bool:
-        """Whether anything will be written."""
+        """Whether dumps are written."""
         return bool(self._root)
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing has been written yet."""
+        """Whether no file has been written yet."""
         return self._folder is None
 
     def graph(self, stage: str, graph: Graph) -> None:
-        """Writes `graph`, as `stage` left it."""
+        """Writes `graph` as it is after `stage`."""
         if not self:
             return
         try:
@@ -64,7 +64,7 @@ class Dumps:
         self.text(f"{stage}.txt", text)
 
     def text(self, name: str, text: str) -> None:
-        """Writes `text`, unless it is empty, to a file called `name`, with its number before it."""
+        """Writes `text`, unless it is empty, to the file `name` with a number as prefix."""
         if not self or not text:
             return
         try:
@@ -81,18 +81,21 @@ class Dumps:
 
 
 def _safe(name: str) -> str:
-    """`name`, for a file: functions of a library may be called anything, and be called it at any length."""
+    """Returns `name` as a valid file name.
+
+    Names of library functions may be arbitrary and long.
+    """
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", name)[-100:]
 
 
 def _new_folder(root: Path) -> Path:
-    """Makes the first of root/step-1, root/step-2, ... that is not there yet."""
+    """Creates the first of root/step-1, root/step-2, ... that does not exist."""
     root.mkdir(parents=True, exist_ok=True)
     for k in itertools.count(1 + sum(1 for _ in root.glob("step-*"))):
         folder = root / f"step-{k}"
         try:
             folder.mkdir()
-        except FileExistsError:  # of another session, thread or process, a moment ago
+        except FileExistsError:  # another session, thread or process has just created it
             continue
         return folder
     raise AssertionError("there is always one more number")

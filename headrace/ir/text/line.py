@@ -1,4 +1,7 @@
-"""One line of a graph as text, read from left to right: words, names, values of attributes. See `ir.text`."""
+"""Lexical level of the text form: words, names and attribute values of a line.
+
+A line is read from left to right. See `ir.text`.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,11 @@ _SPACE: Final = re.compile(r"[ \t\r]*")
 
 
 def from_words(dtype: DType, words: Sequence[str]) -> wire.Values:
-    """The vector that the elements written as `words` make; `ValueError` if one is no element of `dtype`."""
+    """Returns the vector of the elements `words`, in text form.
+
+    Raises:
+      ValueError: a word is not an element of `dtype`.
+    """
     of: Callable[[str], Any]
     if dtype is dtypes.bool_:
         values: list[Any] = [{"true": True, "false": False}.get(w) for w in words]
@@ -49,13 +56,24 @@ def from_words(dtype: DType, words: Sequence[str]) -> wire.Values:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OwnedName:
-    """The value of an attribute that a block below the operation's line describes: `@"name"`."""
+    """Value of an attribute that a block below the operation's line describes: `@"name"`.
+
+    Attributes:
+      name: the name of the block's graph.
+    """
 
     name: str
 
 
 class Line:
-    """A line that is being read from left to right."""
+    """Line with a read position, which moves from left to right.
+
+    Attributes:
+      text: the line.
+      number: its number in the file, from 1.
+      file: the name of the file for messages.
+      at: the read position.
+    """
 
     def __init__(self, text: str, number: int, file: str) -> None:
         self.text = text
@@ -102,7 +120,7 @@ class Line:
         return m.group()
 
     def several(self, read: Callable[[], Any], end: str) -> list[Any]:
-        """`read()`, separated by commas, up to `end`."""
+        """Returns the results of `read()` for a list with commas, up to `end`."""
         out: list[Any] = []
         while not self.take(end):
             if out:
@@ -111,14 +129,14 @@ class Line:
         return out
 
     def tensor_name(self) -> tuple[int, str, int]:
-        """(column, name of the operation, index of the output)."""
+        """Returns (column, name of the operation, index of the output)."""
         at = self.skip()
         name = self.match(NAME, "the name of a tensor")
         index = int(self.match(INT, "the index of an output")) if self.take(":") else 0
         return at, name, index
 
     def control_names(self) -> list[tuple[int, str]]:
-        """`^a ^b ...`: (column, name)."""
+        """Returns (column, name) for each name in `^a ^b ...`."""
         out = []
         while self.take("^"):
             out.append((self.at, self.match(NAME, "the name of an operation")))
@@ -167,7 +185,7 @@ class Line:
             raise self.error(str(e), start) from None
 
     def attrs(self) -> dict[str, Any]:
-        """`[name=value, ...]`, if it is there."""
+        """Returns the attributes of `[name=value, ...]`, or none."""
         out: dict[str, Any] = {}
         if not self.take("["):
             return out
@@ -238,7 +256,7 @@ class Line:
         return array
 
     def elements(self, dtype: DType) -> tuple[wire.Values, bool]:
-        """The elements of an array, and whether "..." says that the one there is stands for all."""
+        """Returns the elements of an array, and whether "..." repeats the element."""
         if self.take(":"):
             stored = np.dtype(np.uint8) if dtype is dtypes.bool_ else dtype.numpy.newbyteorder("<")
             return np.frombuffer(self.base64(), stored).astype(dtype.numpy), self.take("...")

@@ -1,8 +1,8 @@
-"""Reading graphs as text; `ir.text` says how they are written, and has what users call.
+"""Parser of the text form. `ir.text` describes the form and has the public functions.
 
-A text is read twice. First its lines, each for itself, which gives a tree of blocks (`_Block`): the graph, its
-functions, the graphs that operations own. Then each block's operations are made, those of inner blocks before the
-operation that owns them.
+A text is read in two stages. The first stage reads the lines, independent of each other, into a tree of blocks
+(`_Block`): the graph, its functions, the graphs that operations own. The second stage creates the operations of each
+block. It completes the blocks that an operation owns before the operation itself.
 """
 
 from __future__ import annotations
@@ -25,15 +25,19 @@ from headrace.shapes import Shape
 
 
 class _Entry:
-    """An operation as its line describes it.
+    """Operation as its line describes it.
 
     Attributes:
-      line: where it stands.
-      start: the column of its name.
-      inputs: (column, name, output index).
-      controls: (column, name).
-      outputs: (column, dtype, shape or `_UNSTATED`), or None where the line does not say.
-      op: the operation made of it.
+      line: the line.
+      start: the column of the name.
+      name: the name.
+      type: the op type.
+      attrs: the stated attributes.
+      inputs: (column, name, output index) of each input.
+      controls: (column, name) of each control input.
+      device: the requested device.
+      outputs: (column, dtype, shape or `_UNSTATED`) of each output; None if the line does not state them.
+      op: the operation created from the line, or None.
     """
 
     __slots__ = ("attrs", "controls", "device", "inputs", "line", "name", "op", "outputs", "start", "type")
@@ -71,7 +75,7 @@ _UNSTATED: Final = object()
 
 
 class _Param:
-    """A parameter as the first line of a block describes it."""
+    """Parameter as the first line of a block describes it."""
 
     __slots__ = ("at", "attrs", "dtype", "handle", "name", "shape")
 
@@ -89,17 +93,18 @@ class _Param:
 
 
 class _Block:
-    """A graph as its lines describe it: the one that the text is of, a function, or one that an operation owns.
+    """Block of a text: the graph as a whole, a function, or an owned graph.
 
     Attributes:
-      graph: the graph that is made.
+      graph: the graph that is created.
       line, start: the first line of the block, and the column where it begins; None for the whole text.
       name: its name.
-      owner, attr: what owns it; "" for a function.
+      owner, attr: the operation and attribute that own it; "" for a function.
       entries: its operations, by name.
       functions: the functions written in it.
       owned: the graphs that its operations own, by operation and attribute.
-      is_made: whether its operations are made.
+      is_made: whether its operations have been created.
+      depth: the number of blocks around it.
     """
 
     def __init__(self, line: Line | None, outer: _Block | None, start: int = 0) -> None:
@@ -116,7 +121,10 @@ class _Block:
         self.graph: Graph = Graph() if line is None or outer is None else self._read_first(line, outer.graph)
 
     def _read_first(self, line: Line, outer: Graph) -> FuncGraph:
-        """Reads the first line of a block, after its first word: `"name" of owner, attribute (params) -> ... {`."""
+        """Reads the first line of a block after `graph` or `function`.
+
+        Its form is `"name" of owner, attribute (params) -> ... {`.
+        """
         self.name = line.word()
         words = {}
         if line.take_word("of"):
@@ -154,7 +162,7 @@ class _Block:
     # *** making ***
 
     def make(self) -> Graph:
-        """Makes the functions and operations."""
+        """Creates the functions and operations."""
         graph = self.graph
         for name, f in self.functions.items():
             made = f.make()
@@ -182,7 +190,7 @@ class _Block:
         return graph
 
     def finish(self, graph: FuncGraph, line: Line) -> None:
-        """Finds the results, which the first line names."""
+        """Sets the results, which the first line names."""
         results, controls = [], []
         for at, name, index in self._results:
             op = graph.find(name)
@@ -197,7 +205,7 @@ class _Block:
         graph.set_results(results, controls)
 
     def make_op(self, entry: _Entry) -> list[tuple[_Entry, int]]:
-        """Makes the operation of `entry`; returns its inputs that are defined further down."""
+        """Creates the operation of `entry`; returns its inputs that are defined in later lines."""
         try:
             record = op_registry.get(entry.type)
         except LookupError as e:
@@ -217,7 +225,7 @@ class _Block:
         for at, name in entry.controls:
             before = self.operation(entry, at, name)
             if before is None:
-                break  # defined further down: add_controls adds it and the ones after it, to keep their order
+                break  # defined in a later line: add_controls adds this and the following ones, in order
             controls.append(before)
         self.add_owned(entry, record)
         try:
@@ -234,7 +242,7 @@ class _Block:
         return late
 
     def add_owned(self, entry: _Entry, record: OpDef) -> None:
-        """Puts the graphs that an operation owns where its attributes say that they are."""
+        """Replaces the names of owned graphs in the attributes of an operation by the graphs."""
 
         def graph(value: Any, path: str) -> Any:
             if not isinstance(value, OwnedName):
@@ -257,14 +265,14 @@ class _Block:
                 entry.attrs[name] = graph(value, name)
 
     def operation(self, entry: _Entry, at: int, name: str) -> Operation | None:
-        """The operation called `name`; None if it is defined further down."""
+        """Returns the operation called `name`; None if a later line defines it."""
         op = self.graph.find(name)
         if op is None and name not in self.entries:
             raise entry.line.error(f"there is no operation {name!r}", at)
         return op
 
     def tensor(self, entry: _Entry, at: int, name: str, index: int) -> Tensor | None:
-        """The tensor called `name:index`; None if it is defined further down."""
+        """Returns the tensor `name:index`; None if a later line defines it."""
         source = self.operation(entry, at, name)
         if source is not None and index >= len(source.outputs):
             has = len(source.outputs)
@@ -272,7 +280,7 @@ class _Block:
         return None if source is None else source.outputs[index]
 
     def close(self, entry: _Entry, i: int) -> None:
-        """Gives a Merge its input `i`, a back edge."""
+        """Sets input `i` of a Merge, a back edge."""
         at, name, index = entry.inputs[i]
         t = self.tensor(entry, at, name, index)
         assert t is not None
@@ -292,7 +300,7 @@ class _Block:
             self.graph.add_control_input(entry.op, before)
 
     def check_outputs(self, entry: _Entry) -> None:
-        """Compares what the line says of the outputs with what was inferred."""
+        """Compares the stated dtypes and shapes of the outputs with the inferred ones."""
         if entry.outputs is None or entry.op is None:
             return
         if len(entry.outputs) != len(entry.op.outputs):
@@ -310,7 +318,7 @@ class _Block:
 
 @recursion.recursion_room_for_levels(recursion.MOST)
 def read(text: str, file: str) -> Graph:
-    """See `ir.text.from_text`."""
+    """Returns the graph that `text` describes; see `ir.text.from_text`."""
     root = _Block(None, None)
     blocks = [root]
     for number, line_text in enumerate(text.split("\n"), 1):
@@ -324,7 +332,7 @@ def read(text: str, file: str) -> Graph:
 
 
 def _read_line(line: Line, blocks: list[_Block]) -> None:
-    """Reads one line, of the last of `blocks`."""
+    """Reads one line of the last of `blocks`."""
     block = blocks[-1]
     if len(blocks) > 1 and line.take("}"):
         blocks.pop()
@@ -376,7 +384,13 @@ def _read_graph(line: Line, start: int, is_function: bool, blocks: list[_Block])
 
 
 def _complete(record: OpDef, given: dict[str, Any], inputs: Sequence[Tensor]) -> dict[str, Any]:
-    """Complete attributes; those that follow from the inputs may be left out if it is clear which input is which."""
+    """Returns complete attributes.
+
+    Attributes that follow from the inputs may be missing, unless the record has several list arguments.
+
+    Raises:
+      GraphError: the number of inputs is wrong, or an attribute is missing or wrong.
+    """
     lists = [a for a in record.ins if a.is_list]
     rest = len(inputs) - (len(record.ins) - len(lists))
     if rest < 0 or (rest and not lists):

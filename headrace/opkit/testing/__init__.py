@@ -1,1 +1,1 @@
-"""Samples and oracles by which the registry-driven tests exercise an op."""
+"""Samples and oracles with which the tests over the registry run an op."""

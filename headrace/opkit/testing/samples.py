@@ -1,4 +1,4 @@
-"""Common `sample=` entries of op records: how the registry-driven tests exercise an op.
+"""Samplers for `sample=` of op records, for the tests over the registry.
 
 Each function here returns a sampler `(rng, dtype) -> cases`; see `opdef.Case`.
 """
@@ -31,8 +31,10 @@ PAIRS: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
 def draw(
     rng: np.random.Generator, dtype: DType, shape: Sequence[int], low: float = -3.0, high: float = 3.0
 ) -> np.ndarray:
-    """Random elements of `dtype` in [low, high); integers are whole numbers in it, complex ones have both parts in
-    it."""
+    """Returns random elements of `dtype` in [low, high).
+
+    Integers are drawn from the range, and complex numbers have both parts in it.
+    """
     d = dtype.base
     if d is dtypes.bool_:
         return rng.integers(0, 2, shape).astype(np.bool_)
@@ -50,12 +52,15 @@ def draw(
 
 
 def meant_as(x: np.ndarray, dtype: DType) -> np.ndarray:
-    """`x`, whose dtype is marked to be `dtype`, a quantised one: of that numpy knows only how it is stored."""
+    """Marks `x` as an array of a quantised dtype.
+
+    numpy knows only the dtype of the storage.
+    """
     return x.view(np.dtype(dtype.numpy, metadata={"headrace": dtype.name}))
 
 
 def unary(low: float = -3.0, high: float = 3.0, shapes: Sequence[tuple[int, ...]] = SHAPES) -> Sample:
-    """One array of several shapes, with elements in [low, high)."""
+    """Returns a sampler of one array in several shapes, with elements in [low, high)."""
 
     def sample(rng: np.random.Generator, dtype: DType) -> list[Case]:
         return [Case((draw(rng, dtype, s, low, high),)) for s in shapes]
@@ -64,7 +69,10 @@ def unary(low: float = -3.0, high: float = 3.0, shapes: Sequence[tuple[int, ...]
 
 
 def binary(low: float = -3.0, high: float = 3.0, low2: float | None = None, high2: float | None = None) -> Sample:
-    """Two arrays that broadcast; the second one's range may differ (to keep away from zero, say)."""
+    """Returns a sampler of two arrays that broadcast.
+
+    The second one's range may differ, for example to exclude zero.
+    """
 
     def sample(rng: np.random.Generator, dtype: DType) -> list[Case]:
         return [

@@ -1,5 +1,4 @@
-"""Windows by their definition, element by element: what the oracles of convolutions and pooling are written with; and
-the cases of pooling."""
+"""Sliding windows by their definition, for oracles of convolutions and pooling; pooling cases."""
 
 from __future__ import annotations
 
@@ -20,13 +19,16 @@ if TYPE_CHECKING:
 def windows_of_axis(
     length: int, size: int, stride: int, dilation: int, padding: str, margins: Sequence[int]
 ) -> list[list[tuple[int, int]]]:
-    """For each window along an axis, its elements that are not padding: the number in the window, and in the axis.
+    """Returns the elements of each window along an axis that are not padding.
 
     Args:
-      length: of the axis.
-      size, stride, dilation: of the windows.
+      length: the length of the axis.
+      size, stride, dilation: those of the windows.
       padding: "SAME", "VALID" or "EXPLICIT".
       margins: under "EXPLICIT", the padding before and behind.
+
+    Returns:
+      For each window, pairs (number in the window, number on the axis).
     """
     reach = dilation * (size - 1) + 1
     before, behind = margins if padding == "EXPLICIT" else (0, 0)
@@ -45,7 +47,10 @@ def windows_of_axis(
 
 
 def pool_windows(x: tuple[int, ...], attrs: Mapping[str, Any]) -> Iterator[tuple[Any, list[Any]]]:
-    """Each place of the result, and the places of the input that its window has, the last axis innermost."""
+    """Iterates over (index of the result, indices of the input in its window).
+
+    The last axis is innermost.
+    """
     margins = attrs.get("explicit_paddings") or [0] * 2 * len(x)
     along = [
         windows_of_axis(length, size, stride, 1, attrs["padding"], margins[2 * i : 2 * i + 2])
@@ -57,12 +62,12 @@ def pool_windows(x: tuple[int, ...], attrs: Mapping[str, Any]) -> Iterator[tuple
 
 
 def pooled(x: tuple[int, ...], attrs: Mapping[str, Any]) -> tuple[int, ...]:
-    """The shape of the result."""
+    """Returns the shape of the result."""
     places = [o for o, _ in pool_windows(tuple(max(d, 1) for d in x), attrs)]
     return tuple(0 if not d else 1 + max(p[i] for p in places) for i, d in enumerate(x))
 
 
-# of the input, ksize, strides, padding
+# shape of the input, ksize, strides, padding
 _CASES: tuple[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], str], ...] = (
     ((2, 4, 6, 2), (1, 2, 2, 1), (1, 2, 2, 1), "VALID"),
     ((1, 5, 5, 2), (1, 2, 2, 1), (1, 2, 2, 1), "SAME"),
@@ -80,13 +85,13 @@ MARGINS = ((1, 4, 5, 1), (1, 3, 2, 1), (1, 2, 1, 1), "EXPLICIT")
 
 
 def pool_samples(inputs: Any, *more: Any, v2: bool = False, volumes: bool = False) -> Any:
-    """Cases of a pooling in both layouts, and with `v2` of the form whose windows are inputs.
+    """Returns a sampler of pooling cases in both layouts.
 
     Args:
-      inputs: `inputs(x, y, attrs, draw)` makes the arrays, given the shapes of the input and of the result.
-      more: cases beside the common ones.
+      inputs: `inputs(x, y, attrs, draw)` returns the arrays, from the shapes of the input and of the result.
+      more: cases in addition to the common ones.
       v2: whether ksize and strides are inputs.
-      volumes: whether there are three spatial axes, not two.
+      volumes: whether there are three spatial axes instead of two.
     """
 
     def sample(rng: np.random.Generator, dtype: DType) -> list[Any]:
