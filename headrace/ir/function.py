@@ -96,7 +96,7 @@ _OFFSETS: Final = {"If": 1, "Case": 1, "RemoteCall": 1, "For": 2}
 
 
 def connect(op: Operation, graph: FuncGraph) -> None:
-    """Records which inputs of `op`, its owner, the captures of `graph` stand for.
+    """Records the inputs of the owner `op` that the captures of `graph` represent.
 
     A parameter is a capture if its operation names an outer tensor (its attribute `of`).
     """

@@ -232,7 +232,7 @@ class Facts:
       placeholder: whether the caller may or must feed output 0.
       stateless: whether a structured op calls functions without effects.
       graph_end: whether the op is a parameter or a result of a graph.
-      sum_sign: 1 if output 0 is the sum of the two inputs, element by element, -1 if it is input 0 minus input 1, else 0.
+      sum_sign: 1 if output 0 is the sum of the inputs, element by element; -1 if it is input 0 minus input 1; else 0.
       compares: the relation between input 0 and input 1 that output 0 states for each element, or None.
       split: the role of an op that cuts an input into consecutive pieces, or None.
       list_role: the role of an op on tensor lists, or None.

@@ -52,7 +52,12 @@ def name_as_lowered(graph: Graph) -> None:
 
 
 def adopt(op: Operation, text: str) -> None:
-    """Moves the graphs that `op`, a copy, owns into its graph; `text` as in `prefix`."""
+    """Moves the graphs that the copy `op` owns into the graph of `op`.
+
+    Args:
+      op: the copy.
+      text: the prefix of the names of their operations; see `prefix`.
+    """
     for f in owned(op):
         move_to(f, op.graph)
         if f.shares_names:
