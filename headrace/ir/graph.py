@@ -640,7 +640,7 @@ class Graph(Uncopyable):
             self._grew()
 
     def share_functions(self, other: Graph) -> None:
-        """Shares the functions that operations of `other` may call, if this graph is a part or copy of it."""
+        """Shares the functions of `other`, of which this graph is a part or copy."""
         self.outer, self.functions, self.library = other.outer, other.functions, other.library
         self.gradient_functions = other.gradient_functions
 

@@ -153,7 +153,7 @@ def constant_value(t: Tensor, depth: int = 0) -> np.ndarray | None:
 
 
 def scalar_value(t: Tensor) -> int | None:
-    """Returns the value of the integer scalar `t`, or None if it is not known statically."""
+    """Returns the static value of the integer scalar `t`, or None."""
     value = constant_value(t)
     return None if value is None or value.shape != () or value.dtype.kind not in "iu" else int(value)
 
