@@ -66,7 +66,10 @@ def called_names(op: Operation) -> list[str]:
 
 
 def known_function(graph: Graph | None, name: str) -> FuncGraph | None:
-    """Library function that operations of `graph` call by `name`; None if it is missing or not decoded yet."""
+    """Returns the decoded library function `name` for callers in `graph`, or None.
+
+    It is None if the function is missing or not decoded yet.
+    """
     while graph is not None and name not in graph.functions:
         graph = graph.outer
     return None if graph is None else graph.functions[name]

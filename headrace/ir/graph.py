@@ -730,7 +730,7 @@ class FuncGraph(Graph, Owned):
       source: the line of the user's function.
       role: the description in messages ("the body of 'while'"); empty: the name is used.
       attrs: the attributes of the definition in a function library.
-      with_residuals: for a recursive function, the name of its copy that also returns the residuals, as the last result.
+      with_residuals: for a recursive function, the name of its copy with the residuals as an additional last result.
       gradient: for such a copy, the name of the function that computes its gradient.
       tangent: for a recursive function, the name of a variant that also takes and returns tangents.
       level: the number of `FuncGraph`s around this graph.

@@ -92,7 +92,7 @@ def copied(
 
 
 def copied_attrs(op: Operation, outer: Graph, moved: dict[Tensor, Tensor] | None = None) -> dict[str, Any]:
-    """Attributes of a copy of `op` in `outer`, with copies of the graphs that `op` owns.
+    """Returns the attributes of a copy of `op` in `outer`, with copies of its graphs.
 
     Args:
       op: the original.
