@@ -1,9 +1,9 @@
-"""`gradients`: the derivatives of tensors of a graph with respect to others, as more of the graph.
+"""`gradients`: adds the derivatives of tensors of a graph to the graph.
 
-What is differentiated and by what are of one graph as a rule. Inside a branch or a loop's body they need not be:
-tensors from outside can be used there, by way of what stands for them inside. So the walk goes graph by graph, from the
-inside out (`_Levels`): what a graph captured has a gradient there, with which the walk through the graph around it
-begins. The operations that are made all stand where `gradients` is called.
+The tensors to differentiate, and to differentiate by, usually belong to one graph. Inside a branch or a loop's body
+they may belong to several, because tensors from outside can be captured. So the walk visits one graph after the other,
+from the inside out (`_Levels`). The gradients of a graph's captures are the start of the walk through the graph around
+it. All operations of the gradient are made in the graph in which `gradients` is called.
 """
 
 from __future__ import annotations
@@ -41,36 +41,37 @@ def gradients(
     unconnected: str = "none",
     name: str = "gradients",
 ) -> Any:
-    """The derivatives of the sum of all `ys` with respect to each of `xs`.
+    """Computes the derivatives of the sum of `ys` with respect to each of `xs`.
 
-    For y of any shape the gradient of x has the shape and dtype of x: it is the sum over all elements of y, each times
-    the element of `grad_ys` in its place, of the derivative of that element. (For complex numbers: its conjugate, as in
-    TensorFlow.) Loops and conditionals are differentiated like everything else, to any order.
+    The gradient with respect to x has the shape and dtype of x. It is the sum over all elements of all ys of the
+    derivative of the element, times the corresponding element of `grad_ys`. (For complex numbers it is the conjugate,
+    as in TensorFlow.) Loops and conditionals are differentiated like other operations, to any order.
 
-    An x that lies on the way to another is passed through: the gradient of `ys` with respect to a holds, in
-    `b = 2 * a; gradients(a + b, [a, b])`, what goes through b. `stop_gradients=[a, b]` gives partial derivatives.
+    If one x depends on another, the gradient includes this path: in `b = 2 * a; gradients(a + b, [a, b])`, the gradient
+    with respect to a includes the path through b. `stop_gradients=[a, b]` gives partial derivatives.
 
-    Inside a branch or a loop's body xs may be tensors from outside. Then what is differentiated is one run of the
-    branch, or one iteration, whose loop variables do not depend on xs.
+    Inside a branch or a loop's body, xs may be tensors from outside. Then one run of the branch or one iteration is
+    differentiated, whose loop variables do not depend on xs.
 
     Args:
       ys: a tensor, or a nested structure of tensors, of floating point or complex dtype.
-      xs: tensors and variables: one, or a nested structure of them.
+      xs: a tensor or variable, or a nested structure of them.
       grad_ys: the gradient of each of `ys` (None: ones), in the same structure.
       stop_gradients: tensors that are treated as constants.
-      unconnected: what is given for an x that no y depends on: "none" or "zero".
-      name: name of the scope of all operations that are made.
+      unconnected: the gradient for an x that no y depends on: "none" for None, or "zero" for zeros.
+      name: the name scope of the operations.
 
     Returns:
-      A list, an entry for each of `xs` (an inner structure for one), also for a single one. Each is a tensor; an
-      `IndexedSlices` for what is gathered from; None if no y depends on x.
+      A list with an entry for each of `xs`, also for a single x; for a nested x the entry has its structure. Each
+      gradient is a tensor, an `IndexedSlices` for a gathered x, or None if no y depends on x.
 
     Raises:
-      TypeError: an x or y is of a dtype without gradients, or is no tensor; a complex y has no gradient given.
-      GraphError (a ValueError): they are of different graphs, or there is no graph.
-      SignatureError (a ValueError and TypeError): `grad_ys` are not as many as `ys`, or of other dtype or shape.
-      LookupError: an operation on the way has no gradient.
-      ValueError: `unconnected` is something else.
+      TypeError: an x or y is not a tensor or has a dtype without gradients, or a complex y has no gradient in
+        `grad_ys`.
+      GraphError (a ValueError): the tensors belong to different graphs, or to none.
+      SignatureError (a ValueError and TypeError): `grad_ys` differs from `ys` in number, dtype or shape.
+      LookupError: an operation on a path has no gradient.
+      ValueError: `unconnected` has another value.
 
     Source: TensorFlow's `tf.gradients`.
 
@@ -97,10 +98,16 @@ def make_gradients(
     name: str | None,
     allows_integers: bool = False,
 ) -> Any:
-    """See `gradients`.
+    """Computes gradients as `gradients` does, with one more option.
 
     Args:
-      allows_integers: whether an integer x or y counts as one without a path, which is what TensorFlow 1 does.
+      ys: see `gradients`.
+      xs: see `gradients`.
+      grad_ys: see `gradients`.
+      stop_gradients: see `gradients`.
+      unconnected: see `gradients`.
+      name: see `gradients`.
+      allows_integers: whether an integer x or y is treated as unconnected, as in TensorFlow 1; else it is an error.
     """
     if unconnected not in UNCONNECTED:
         raise ValueError(f"Unknown value for unconnected_gradients: {unconnected!r}; it is 'none' or 'zero'")
@@ -141,23 +148,23 @@ def differentiate(
     xs: Sequence[Tensor],
     stop: Sequence[Tensor] = (),
 ) -> list[Gradient | None]:
-    """The gradient with respect to each of `xs`, made by `b`.
+    """Returns the gradient with respect to each of `xs`, or None.
 
     Args:
-      b: makes the operations, in the graph that the tensors are of or in one inside it.
-      pairs: tensors that are differentiated, and the gradient of each, which is of the graph of `b`.
-      xs: tensors of those graphs or of ones around them.
-      stop: what is treated as constant.
+      b: the builder of the gradient, in the graph of the tensors or in a nested one.
+      pairs: the tensors to differentiate, each with its gradient, which is in the graph of `b`.
+      xs: the tensors to differentiate by, in those graphs or in outer ones.
+      stop: tensors that are treated as constants.
 
     Raises:
-      GraphError: a tensor cannot be used where `b` makes operations.
+      GraphError: a tensor cannot be used in the graph of `b`.
     """
     with room_around(b.graph):
         return _Levels(b, xs, stop).walk(pairs)
 
 
 class _Levels:
-    """The walk through graphs that are inside one another; see the module's text."""
+    """Reverse walk through nested graphs, from the inside out."""
 
     def __init__(self, b: Builder, xs: Sequence[Tensor], stop: Sequence[Tensor]) -> None:
         self.b = b
@@ -192,7 +199,7 @@ class _Levels:
         pairs: Sequence[tuple[Tensor, Gradient]],
         pending: dict[Graph, list[tuple[Tensor, Gradient]]],
     ) -> None:
-        """Walks through one graph, and puts what comes out of it at its captures among what is pending."""
+        """Walks through one graph, and adds the gradients of its captures to `pending`."""
         sources = {x: x for x in self.xs if x.op.graph is graph}
         stop = {s for s in self.stop if s.op.graph is graph}
         if len(sources) < len(set(self.xs)):
@@ -201,7 +208,7 @@ class _Levels:
                 for outer, inside in _captures(graph)
                 if inside.op.graph is graph and carries(inside.dtype)
             )
-            if isinstance(graph, GradGraph):  # what it has of the forward graph may be computed from one another
+            if isinstance(graph, GradGraph):  # captured forward values may be computed from each other
                 stop.update(t for t in graph.have.values() if t in sources)
         grads = backward(self.b, [y for y, _ in pairs], [dy for _, dy in pairs], list(sources), stop)
         for (inside, t), g in zip(sources.items(), grads, strict=True):
@@ -214,7 +221,7 @@ class _Levels:
 
 
 def _captures(graph: Graph) -> Iterator[tuple[Tensor, Tensor]]:
-    """(tensor of another graph, what stands for it in `graph`)."""
+    """Yields pairs (tensor of another graph, its counterpart in `graph`)."""
     if isinstance(graph, FuncGraph):
         yield from graph.captures.items()
     if isinstance(graph, GradGraph):
@@ -222,7 +229,7 @@ def _captures(graph: Graph) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def _visible(graph: Graph) -> Iterator[Graph]:
-    """The graphs whose tensors can be used in `graph`, itself first."""
+    """Yields the graphs whose tensors can be used in `graph`, itself first."""
     around: Graph | None = graph
     while around is not None:
         yield around
@@ -231,11 +238,11 @@ def _visible(graph: Graph) -> Iterator[Graph]:
         around = around.outer if not isinstance(around, FuncGraph) or around.captures_from_outer else None
 
 
-# *** what is given ***
+# *** arguments ***
 
 
 def _as_source(x: Any) -> Any:
-    """The handle of a variable; anything else as it is."""
+    """Returns the handle of a variable, and any other object unchanged."""
     return x.handle if hasattr(type(x), "assign") else x
 
 
@@ -261,7 +268,10 @@ def _target(b: Builder, y: Any, what: str) -> Tensor:
 
 
 def _check_composites(what: str, given: Any) -> None:
-    """Raises `SignatureError` for sparse tensors, and for an `IndexedSlices` by which there is no derivative."""
+    """Raises `SignatureError` for composites that cannot be differentiated.
+
+    These are sparse tensors, and each `IndexedSlices` as an x.
+    """
     for x in nest.flatten(given, expand=False):
         if isinstance(x, SparseTensor) or (what == "x" and isinstance(x, IndexedSlices)):
             kind = type(x).__name__
@@ -282,7 +292,7 @@ def _check_dtype(t: Tensor, what: str) -> None:
 
 
 def _aligned(ys: Any, grad_ys: Any, n: int) -> list[Any]:
-    """For each of the `n` leaves of `ys` its gradient in `grad_ys`, which has the same structure; None for none."""
+    """Returns the gradient in `grad_ys`, or None, for each of the `n` leaves of `ys`."""
     if grad_ys is None:
         return [None] * n
     if nest.is_nested(ys) and (isinstance(grad_ys, IndexedSlices) or not nest.is_nested(grad_ys)):
@@ -294,12 +304,12 @@ def _aligned(ys: Any, grad_ys: Any, n: int) -> list[Any]:
     except ValueError as e:
         given = len(grad_ys) if isinstance(grad_ys, (list, tuple)) else len(nest.flatten(grad_ys))
         raise SignatureError(f"Length mismatch: {given} grad_ys were passed for {n} ys ({e}); give one for each") from e
-    # the gradient of a tensor array is one
+    # the gradient of a tensor array is a tensor array, and its only leaf is used
     return [nest.flatten(g)[0] if nest.is_composite(g) and not isinstance(g, IndexedSlices) else g for g in found]
 
 
 def _seed(b: Builder, y: Tensor, dy: Any, i: int) -> Gradient:
-    """The gradient of `y` itself: what was given, or ones."""
+    """Returns the given gradient of `y`, or ones."""
     label = f"grad_ys_{i}"
     if dy is None:
         if y.dtype.base in (dtypes.variant, dtypes.resource):
@@ -334,8 +344,11 @@ def _seed(b: Builder, y: Tensor, dy: Any, i: int) -> Gradient:
 def _structured(
     b: Builder, xs: list[Tensor], ys: list[Tensor], stop: list[Tensor]
 ) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
-    """The tensors, or where loops and conditionals are there as primitives (imported graphs), those of the structured
-    ones that take their place."""
+    """Returns the tensors, after recovery of structured operations from primitives.
+
+    Imported graphs may contain loops and conditionals as primitives. Recovery replaces these, and then tensors of the
+    structured operations take the place of the given ones.
+    """
     for graph in dict.fromkeys(y.op.graph for y in ys):
         mine = [y for y in ys if y.op.graph is graph]
         if any(op.opdef.primitive not in ("", "ControlTrigger") for op in walk.reachable([y.op for y in mine])):
@@ -347,11 +360,11 @@ def _structured(
     return xs, ys, stop
 
 
-# *** what is returned ***
+# *** results ***
 
 
 def _like(xs: Any, grads: Sequence[Any]) -> Any:
-    """`grads` in the structure of `xs`; a list where that is a tuple, a list, or nothing but a leaf."""
+    """Packs `grads` into the structure of `xs`, or a list for a tuple or leaf."""
     rest = iter(grads)
     if not nest.is_nested(xs) or nest.is_composite(xs):
         return [_packed(xs, rest)]

@@ -1,29 +1,31 @@
-"""The graph in which the gradient of a branch or body is made, and how it gets at the values of that.
+"""The gradient graph of a branch or loop body, and its access to forward values.
 
-Let F be a graph that an operation owns (a branch, a loop's body), the *forward* graph. Its gradient B is a graph of its
-own: it runs later, and it belongs to another operation (an If on the same predicate, a loop that runs backwards). The
-rules of the operations say what goes into B, and name tensors of F while they do: the gradient of `y = sin(x)` is
-`dy * cos(x)`. That x is a tensor of F, and when the multiplication is put into B it must be available there.
+Let F be a graph that an operation owns (a branch, a loop's body), the *forward* graph. Its gradient B is a separate
+graph. B runs later than F and belongs to another operation (an If on the same predicate, a loop that runs backwards).
+The gradient rules of F's operations make the operations of B, and use tensors of F for that. For example, the gradient
+of `y = sin(x)` is `dy * cos(x)`. Here x is a tensor of F, and it must be available in B.
 
-That is all `GradGraph` is about. It is a FuncGraph, and FuncGraphs *capture*: an operation that is given a tensor from
-elsewhere gets what stands for it. A tensor of F is captured by the first of these ways that serves (`fetch`):
+`GradGraph` solves this problem. It is a FuncGraph, and FuncGraphs *capture*: if an operation gets a tensor of another
+graph, it gets the tensor's counterpart in its own graph. A tensor of F is captured by the first of these ways that
+applies (`fetch`):
 
-1. it is a constant: a clone of it;
-2. it is a parameter of F that hands in a value from outside (an input of a branch, a loop constant): that value, taken
-   from the graph around B, which may be the gradient of a graph again and get it in the same manner;
-3. it is available already;
-4. it is cheap to compute (`OpDef.is_cheap`) from values that ways 1 to 3 make available: it is rematerialized in B;
-5. else it becomes a *residual* (`residual`): a conditional returns it as one more result, a loop adds it to a list in
-   each iteration.
+1. It is a constant. It is cloned.
+2. It is a parameter of F with a value from outside (an input of a branch, a loop constant). This value is captured from
+   the graph around B. That graph may be a gradient graph, too, and then captures the value in the same way.
+3. It is available already.
+4. It is cheap to compute (`OpDef.is_cheap`) from values that are available by ways 1 to 3. It is rematerialized in B.
+5. Otherwise it becomes a *residual* (`residual`). A conditional returns it as one more result. A loop pushes it to a
+   list in each iteration.
 
-Shapes are a case of their own. Many rules need no more of a tensor than its shape. The `GradBuilder` puts an operation
-that only looks at shapes beside the tensor it looks at, so that what is kept is a few integers and not the tensor.
+Shapes are a special case. Many rules need only the shape of a tensor. The `GradBuilder` puts an operation that reads
+only shapes into the graph of its argument. So the residual is a few integers and not the tensor.
 
-Since all that happens when an operation of B names a tensor, rules need not know of it, nor need functions of users:
-the same rule serves every graph, and, B being a graph like any other, every order.
+All of this happens when an operation of B gets a tensor, so gradient rules and gradient functions of users need not
+handle it. The same rule serves every graph. B is a graph like any other, so derivatives of any order are possible.
 
-Source: the design is that of functional while loops and conditionals (TensorFlow's RFCs "Functional while_loop" and
-"Switch/Merge-free cond"); keeping shapes, recomputing and growing in place are our own.
+Source: the design of functional while loops and conditionals (TensorFlow's RFCs "Functional while_loop" and
+"Switch/Merge-free cond"). Residuals of shapes, rematerialization and the extension of operations in place are additions
+of headrace.
 """
 
 from __future__ import annotations
@@ -47,13 +49,22 @@ if TYPE_CHECKING:
 
 
 class GradGraph(FuncGraph):
-    """The gradient of `forward`, a graph that `op` owns; see the module's text.
+    """Gradient graph of `forward`, a graph that `op` owns.
 
     Args:
-      name: what it is called in a function library.
+      name: its name in a function library.
       outer: the graph in which the gradient of `op` is made.
       op: the owner of `forward`.
-      forward: the graph whose gradient this is.
+      forward: the forward graph.
+
+    Attributes:
+      op: the owner of `forward`.
+      forward: the forward graph.
+      outer: the graph in which the gradient of `op` is made.
+      position: the positions of the parameters of `forward`.
+      offset: the number of inputs of `op` before the arguments of its graphs.
+      have: the counterparts here of the forward tensors captured so far.
+      measured: operations in forward graphs that read shapes, by type, arguments and attributes.
     """
 
     forward: FuncGraph
@@ -72,25 +83,25 @@ class GradGraph(FuncGraph):
         self._dormant: set[Operation] = set()
         self.measured: dict[tuple[Any, ...], Tensor] = {}
 
-    # *** what a kind of operation decides ***
+    # *** decisions of a kind of operation ***
 
     def passes(self, k: int) -> bool:
-        """Whether parameter `k` of the forward graph always is what the operation was given."""
+        """Whether parameter `k` of the forward graph always equals the input of `op`."""
         return True
 
     def given(self, k: int) -> Tensor | None:
-        """What parameter `k` is, if that is available without keeping anything."""
+        """Returns the value of parameter `k` without a residual, or None if it needs one."""
         return self.capture_outer(self.op.inputs[k + self.offset]) if self.passes(k) else None
 
     def is_given(self, k: int) -> bool:
-        """Whether `given(k)` would find something."""
+        """Whether `given(k)` returns a value."""
         return self.passes(k)
 
     def residual(self, t: Tensor) -> Tensor:
-        """`t`, a tensor of the forward graph, which the operation is made to keep."""
+        """Makes `op` return or store the forward tensor `t`, and returns its counterpart here."""
         raise NotImplementedError
 
-    # *** how tensors become available ***
+    # *** captures ***
 
     def capture(self, t: Tensor) -> Tensor:
         if t.op.graph is not self.forward:
@@ -106,11 +117,14 @@ class GradGraph(FuncGraph):
         return got
 
     def capture_outer(self, t: Tensor) -> Tensor:
-        """`t`, a tensor of the graph that `op` stands in, as operations here may use it."""
+        """Returns the counterpart here of `t`, a tensor of the graph of `op`."""
         return super().capture(t)
 
     def fetch(self, t: Tensor) -> Tensor:
-        """`t`, a tensor of the forward graph, by the first way that serves; see the module's text."""
+        """Returns the counterpart here of the forward tensor `t`, by the first way that applies.
+
+        The head of the module lists the ways.
+        """
         op = t.op
         if _is_constant(op):
             return self.rematerialize(t)
@@ -126,8 +140,10 @@ class GradGraph(FuncGraph):
         return self.residual(t)
 
     def _chain(self, t: Tensor) -> list[Tensor]:
-        """`t`, and before it what `fetch` would capture for it, one after the other: chains of operations that are done
-        again may be longer than Python's stack."""
+        """Returns the tensors that `fetch(t)` would capture, each after its own, and then `t`.
+
+        This avoids recursion, because chains of rematerialized operations may be longer than Python's stack.
+        """
         out: list[Tensor] = []
         met: set[Tensor] = set()
         todo = [t]
@@ -142,7 +158,7 @@ class GradGraph(FuncGraph):
         return out
 
     def made_of(self, t: Tensor) -> Sequence[Tensor]:
-        """The tensors of the forward graph that `fetch(t)` captures."""
+        """Forward tensors that `fetch(t)` captures directly."""
         op = t.op
         if _is_constant(op) or t in self.position:
             return ()
@@ -152,14 +168,17 @@ class GradGraph(FuncGraph):
         return op.inputs if self.is_rematerialized(t) else ()
 
     def rematerialize(self, t: Tensor) -> Tensor:
-        """`t`, computed here, by a copy of its operation."""
+        """Computes `t` here by a copy of its operation."""
         op = t.op
         copy = self.copy_op(op, [self.capture(i) for i in op.inputs], (), self.unique_name(op.name))
         self.have.update(zip(op.outputs, copy.outputs, strict=True))
         return copy.outputs[t.index]
 
     def is_rematerialized(self, t: Tensor) -> bool:
-        """Whether `t` is cheap to compute from available values, or from one tensor that is no larger to keep."""
+        """Whether to rematerialize `t` instead of storing it.
+
+        It must be cheap to compute from available values, or from those and one tensor that needs no more memory.
+        """
         op = t.op
         if not _is_cheap(op):
             return False
@@ -170,7 +189,7 @@ class GradGraph(FuncGraph):
         return len(lack) == 1 and _is_no_larger(lack.pop(), t)
 
     def is_available(self, t: Tensor, depth: int, seen: dict[Tensor, bool]) -> bool:
-        """Whether `t` is available without keeping what takes memory, by at most `depth` operations in a row."""
+        """Whether `t` is available without storing more, by at most `depth` operations in a row."""
         got = seen.get(t)
         if got is None:
             k = self.position.get(t)
@@ -186,25 +205,26 @@ class GradGraph(FuncGraph):
         return got
 
     def settle(self, since: int, ends: Iterable[Tensor]) -> None:
-        """Counts of the operations made last as available only what the results need.
+        """Marks new operations as dormant if no needed gradient depends on them.
 
-        A rule gives the gradients of all inputs of an operation, though perhaps one is wanted. What it names for the
-        others would be kept for nothing, and count as available for what comes later: it becomes *dormant*. `capture`
-        still finds it, so that a chain of operations that many rules name in vain is copied once.
+        A gradient rule returns the gradients of all inputs of an operation, even if only one is needed. The tensors
+        that the rule uses for the others would be stored in vain, and count as available for later rules. So they
+        become *dormant*: `is_available` ignores them. `capture` still finds them, so a chain of operations that many
+        rules use in vain is copied only once.
 
         Args:
-          since: how many operations there were before.
-          ends: the results that are wanted.
+          since: the number of operations before the rule was called.
+          ends: the needed results of the rule.
         """
         needed = self._needed(since, ends)
         self._dormant.update(op for op in self._operations[since:] if op not in needed)
         self._dormant -= needed
 
     def remove_dead(self, since: int, ends: Iterable[Tensor]) -> None:
-        """Takes out of the operations made last those that no result needs, and what is known of them.
+        """Removes new operations that no result needs, with the captures made for them.
 
         Args:
-          since: how many operations there were before.
+          since: the number of operations before the walk.
           ends: the results of the walk.
         """
         needed = self._needed(since, ends)
@@ -215,7 +235,12 @@ class GradGraph(FuncGraph):
             self.take_back(dead)
 
     def _needed(self, since: int, ends: Iterable[Tensor]) -> set[Operation]:
-        """The operations, of those made last and those dormant, that `ends` need or that change something."""
+        """Operations, new or dormant, that `ends` depend on or that have effects.
+
+        Args:
+          since: the number of operations before the new ones.
+          ends: the tensors to compute.
+        """
         new = self._operations[since:]
         needed = {op for op in new if op.opdef.is_effectful}
         todo = [*needed, *(t.op for t in ends)]
@@ -228,18 +253,18 @@ class GradGraph(FuncGraph):
         return needed
 
     def needed_with(self, op: Operation) -> Sequence[Tensor]:
-        """What is needed where `op`, a parameter, is."""
+        """Tensors that are needed if the parameter `op` is."""
         return ()
 
     def drop(self, dead: set[Operation]) -> None:
-        """Forgets all that is known of operations that are to be taken out."""
+        """Forgets captures whose operations are about to be removed."""
         for known in (self.have, self.captures):
             for t in [t for t, got in known.items() if got.op in dead]:
                 del known[t]
         self.set_params([p for p in self.params if p.op not in dead])
 
     def origin(self, t: Tensor) -> Tensor:
-        """The tensor, as far out as possible, that always has the value of `t`, a tensor of a forward graph."""
+        """Returns the outermost tensor that always equals the forward tensor `t`."""
         graph: Graph | None = self
         while graph is not None:
             if isinstance(graph, GradGraph) and t.op.graph is graph.forward:
@@ -251,8 +276,8 @@ class GradGraph(FuncGraph):
         return t
 
 
-# An operation with control inputs says when its value is there, and that others run: a gradient that needs the value
-# takes the operation's own.
+# An operation with control inputs is not copied. Its control inputs state when its value is available, and that other
+# operations run. So a gradient that needs the value takes the output of the operation itself.
 
 
 def _is_constant(op: Operation) -> bool:
@@ -260,13 +285,16 @@ def _is_constant(op: Operation) -> bool:
 
 
 def _forwarded(op: Operation) -> Tensor | None:
-    """The input that `op` hands on as it is, whenever it is there."""
+    """The input that `op` forwards unchanged, or None."""
     k = op.opdef.facts.forwards
     return None if k is None or op.control_inputs else op.inputs[k]
 
 
 def _is_cheap(op: Operation) -> bool:
-    """Whether to compute `op` again costs hardly more than to keep what it gave. For single numbers most things do."""
+    """Whether computing `op` again costs hardly more than storing its outputs.
+
+    For scalars this holds for most elementwise operations.
+    """
     if op.control_inputs:
         return False
     record = op.opdef
@@ -277,16 +305,16 @@ def _is_cheap(op: Operation) -> bool:
 
 
 def _is_checked_read(op: Operation) -> bool:
-    """Whether `op` reads an element of a TensorFlow 1 array, and waits for the check of that alone.
+    """Whether `op` reads an element of a TensorFlow 1 array, after its access check alone.
 
-    A gradient takes the value of the operation itself: a copy of the read would be one without the check. To keep it
-    takes no memory, as the array holds it.
+    A gradient takes the output of the operation itself, because a copy of the read would be unchecked. Storing it needs
+    no memory, because the array holds the element.
     """
     return op.opdef.list_kind == "get" and all(c.type in MARKS for c in op.control_inputs)
 
 
 def _is_no_larger(a: Tensor, b: Tensor) -> bool:
-    """Whether `a` is known to take no more memory than `b`."""
+    """Whether `a` is known to need no more memory than `b`."""
     if a.shape is None or b.shape is None:
         return False
     if a.shape == b.shape:
@@ -301,7 +329,7 @@ def _is_no_larger(a: Tensor, b: Tensor) -> bool:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GradBuilder(Builder):
-    """Makes operations in a `GradGraph`; those that only look at shapes beside the tensors they look at."""
+    """Builder of a `GradGraph`, which reads shapes in the graph of the tensors."""
 
     def make(self, type: str, args: Sequence[Any], attrs: dict[str, Any], name: str | None = None) -> Any:
         graph = self.graph

@@ -8,28 +8,31 @@ runs N times. Its gradient runs N times too, from the last iteration to the firs
         body:  hs', h = pop(hs)                       the h of that iteration
                k + 1,  dh * cos(h) * w,  dw + dh * sin(h),  hs'
 
-Each thing in it has a reason of its own.
+Each part of this loop has a reason.
 
-**The trip counter.** The forward loop does not say how often it ran. So it gets a variable more, which counts; unless
-it has one already. The backward loop counts to that, and its own counter is its trip counter when it is differentiated.
+**The trip counter.** The trip count of the forward loop is not known in advance. So the forward loop gets one more
+variable, a counter, unless it has one already. The backward loop counts up to the final value of that counter. Its own
+counter is its trip counter when it is differentiated.
 
-**The variables that carry a gradient.** `dh` begins as the gradient of the loop's result, or zeros; the gradient of the
-body makes of the gradient of what the body returned that of what it was given. With no trip at all it comes out as it
-went in, which is right: then the loop returned what it was given. Which variables need one is a question of flow
-(`grad.activity`).
+**The variables for gradients.** The initial value of `dh` is the gradient of the loop's result, or zeros. The gradient
+of the body computes the gradient of the body's parameter from that of the body's result. If the loop runs no iteration,
+`dh` leaves the backward loop unchanged. This is correct, because the forward loop then returned its initial value.
+Activity analysis (`grad.activity`) finds the variables that need a gradient.
 
-**Loop constants.** `w` is used in every iteration, so its gradient is a sum over iterations. If what the body has for
-it is sparse (`IndexedSlices`, of rows gathered), slices are collected in lists and put together after the loop.
+**Loop constants.** `w` is used in every iteration, so its gradient is a sum over iterations. If the gradient of an
+iteration is sparse (`IndexedSlices`, of gathered rows), its slices are collected in lists and concatenated after the
+loop.
 
-**Accumulators.** What the backward body needs of the forward body and cannot have otherwise is kept: the forward loop
-gets a list for a variable, to which each iteration pushes the value, and the backward loop one from which it pops.
-Lists are values, so order is kept by data dependence alone, iterations need not wait for one another's pushes, and push
-and pop are each other's gradients: the gradient of the backward loop is a loop again, to any order.
+**Accumulators.** The residuals of the body, which are those forward values that are not available otherwise, are stored
+in lists. The forward loop gets a list as a variable, and pushes the value in each iteration. The backward loop gets the
+list and pops from it. Lists are values, so data dependences alone determine the order, and no iteration waits for the
+pushes of another. Push and pop are each other's gradients, so the gradient of the backward loop is a loop again, to any
+order.
 
-Less is kept than one might think (`GradGraph.fetch`): nothing that is cheap to compute again; counters not, they can
-count backwards; what is the same in all iterations (a variable that is read in the body) once; of what goes from one
-iteration to the next one list, not two: the value that a variable gets in iteration i is the one it has in iteration
-i + 1, where the backward loop has just been.
+**Values that need no accumulator** (`GradGraph.fetch`). Values that are cheap to compute are rematerialized. Counters
+count backwards. An invariant value (a variable that is read in the body) is stored once. A value and the variable that
+takes it over need one list, not two: the next value of a variable in iteration i is the value of the variable in
+iteration i + 1, which the backward loop has just visited.
 
 Source: reverse-mode differentiation of while loops as in Yu et al., "Dynamic Control Flow in Large-Scale Machine
 Learning" (EuroSys 2018), on immutable lists in place of stacks.
@@ -69,7 +72,13 @@ _COUNTERS = (dtypes.int32, dtypes.int64)
 
 @dataclasses.dataclass(slots=True)
 class _Variable:
-    """A variable of a backward loop: its first value, its parameter, its value in the next iteration."""
+    """A variable of a backward loop.
+
+    Attributes:
+      init: its initial value, a tensor of the graph around.
+      param: its parameter in the body.
+      next: its value in the next iteration.
+    """
 
     init: Tensor
     param: Tensor
@@ -77,12 +86,12 @@ class _Variable:
 
 
 class _Returned:
-    """Which variable of a loop has a tensor of the body, in each way in which a gradient can use it.
+    """Variables of a loop that already return a tensor of the body, by use.
 
     Attributes:
-      carried: a tensor → the variable that it is the next value of.
-      invariants: a loop-invariant tensor → the variable whose last value it is.
-      pushed: a tensor → the list to which each iteration pushes it.
+      carried: for a tensor, the variable whose next value it is.
+      invariants: for a loop-invariant tensor, the variable whose final value it is.
+      pushed: for a tensor, the list variable to which each iteration pushes it.
     """
 
     def __init__(self, op: Operation, body: FuncGraph) -> None:
@@ -93,7 +102,7 @@ class _Returned:
         self.pushed: dict[Tensor, int] = {}
 
     def read(self) -> None:
-        """Takes in the variables that the loop has gained."""
+        """Adds the variables that the loop has gained since the last call."""
         for k in range(self._read, len(self._body.results)):
             result, param, first = self._body.results[k], self._body.params[k], self._op.inputs[k].op
             if result is not param:
@@ -107,12 +116,15 @@ class _Returned:
 
 
 class GradBody(GradGraph):
-    """The body of a backward loop: the gradient of the body of `op`.
+    """Body of a backward loop: the gradient graph of the body of `op`.
 
     Args:
-      name, outer, op, forward: see `GradGraph`.
-      scope: of names.
-      last: the number of the last iteration of `op` (-1 if it did not go round), a tensor of `outer`.
+      name: see `GradGraph`.
+      outer: see `GradGraph`.
+      op: the forward loop.
+      forward: the body of the forward loop.
+      scope: the name scope of the gradient.
+      last: the number of the last iteration of `op` (-1 if there was none), a tensor of `outer`.
     """
 
     def __init__(self, name: str, outer: Graph, op: Operation, forward: FuncGraph, scope: str, last: Tensor) -> None:
@@ -131,12 +143,13 @@ class GradBody(GradGraph):
     def add_variable(
         self, init: Tensor, name: str, shape: Shape = None, handle: tuple[DType, Shape] | None = None
     ) -> _Variable:
-        """A variable more, which is what it was as long as nobody sets its `next`.
+        """Adds a loop variable. It is loop-invariant until `next` is assigned.
 
         Args:
-          init: its first value, a tensor of the graph around.
-          name: of its parameter.
-          shape, handle: what is known of it in all iterations.
+          init: its initial value, a tensor of the graph around.
+          name: the name of its parameter.
+          shape: its static shape in all iterations.
+          handle: the static information of a list or handle in all iterations, or None.
         """
         param = self.add_param(init.dtype, shape, name, init.name, init.op.source, handle)
         v = _Variable(init, param, param)
@@ -162,11 +175,11 @@ class GradBody(GradGraph):
         step = self.step(k)
         if step is None:
             return None
-        if scalar_value(self.op.inputs[k]) == 0 and counts(self.forward, k):  # it is the iteration's number
+        if scalar_value(self.op.inputs[k]) == 0 and counts(self.forward, k):  # it equals the iteration number
             number: Tensor = self.builder.Sub(self.capture(self.last), self.count.param, name="number")
             dtype = step.dtype.base
             return number if number.dtype.base is dtype else self.builder.Cast(number, DstT=dtype, name="number")
-        # it counts backwards: before the last step it had its last value less that step
+        # the counter runs backwards: its value in an iteration is its next value less the step
         v = self.add_variable(self.outer.capture(self.op.outputs[k]), self.op.name + "_counter", ())
         down = self.builder.AddV2 if step.op.opdef.facts.sum_sign < 0 else self.builder.Sub
         by = next(t for t in step.op.inputs if t is not self.forward.params[k])
@@ -180,7 +193,7 @@ class GradBody(GradGraph):
         k = self.popped(t)
         if k is None:
             return super().fetch(t)
-        # the loop popped it from the end of a list, in the last iteration first; this one begins with that
+        # `op` popped elements from the end of the list; this loop reverses its order, so it reads from the start
         every = self.capture_outer(self.op.inputs[k])
         value: Tensor = self.builder.TensorListGetItem(
             every, self.index(), _vector(t.shape), element_dtype=t.dtype.base, name="item"
@@ -195,9 +208,9 @@ class GradBody(GradGraph):
         return self.popped(t) is not None or super().is_available(t, depth, seen)
 
     def popped(self, t: Tensor) -> int | None:
-        """If `t` is what a backward loop popped from an accumulator, the number of that variable.
+        """Position of the accumulator from which a backward loop popped `t`, or None.
 
-        Such a list has an element for each iteration, so it need not be kept again: it is still there.
+        Such a list has one element for each iteration and still exists, so its elements need not be stored again.
         """
         op = t.op
         if t.index != 1 or op.opdef.list_kind != "pop" or not op.attrs.get("_accumulated"):
@@ -206,7 +219,7 @@ class GradBody(GradGraph):
         return k if k is not None and self.forward.results[k] is op.outputs[0] else None
 
     def index(self) -> Tensor:
-        """How many iterations of this loop have been, an int32."""
+        """Number of finished iterations of this loop, an int32."""
         if self._index is None:
             self._index = count = self.count.param
             if count.dtype.base is not dtypes.int32:
@@ -214,7 +227,10 @@ class GradBody(GradGraph):
         return self._index
 
     def step(self, k: int) -> Tensor | None:
-        """If variable `k` is a counter, what it becomes: an integer plus or minus the same in each iteration."""
+        """Next value of variable `k`, if the variable is a counter; else None.
+
+        A counter is an integer that changes by the same loop-invariant step in each iteration.
+        """
         p, r = self.forward.params[k], self.forward.results[k]
         sign = r.op.opdef.facts.sum_sign
         if p.dtype.base not in _COUNTERS or p.shape != () or not sign:
@@ -239,10 +255,12 @@ class GradBody(GradGraph):
         return self._accumulated(t) if k is None else self._carried(t, k)
 
     def is_invariant(self, t: Tensor) -> bool:
-        """Whether `t`, of the forward body, has the same value in all iterations: it is computed from loop constants,
-        and from variables that the loop only reads."""
+        """Whether the forward tensor `t` is loop-invariant.
+
+        It is if it is computed only from loop constants, and from variables that the loop only reads.
+        """
         known, todo = self._invariant, [t]
-        while todo:  # chains of operations may be longer than Python's stack
+        while todo:  # no recursion, because chains of operations may be longer than Python's stack
             top = todo[-1]
             op, k = top.op, self.position.get(top)
             if top in known:
@@ -260,13 +278,16 @@ class GradBody(GradGraph):
         return known[t]
 
     def _only_reads(self) -> bool:
-        """Whether the loop changes nothing outside."""
+        """Whether the loop changes no state."""
         if self._reads is None:
             self._reads = not any(effects(self.op).values())
         return self._reads
 
     def _carried(self, t: Tensor, k: int) -> Tensor:
-        """What variable `k` gets in an iteration: what it has in the next one, where this loop comes from."""
+        """Returns `t`, the next value of variable `k`, without an accumulator.
+
+        It equals the value of the variable in the forward iteration that the backward loop visited before.
+        """
         p = self.forward.params[k]
         shape = shapes.join(t.shape, p.shape)
         v = self.add_variable(self.outer.capture(self.op.outputs[k]), f"{t.op.name}_next", shape, t.handle)
@@ -290,7 +311,7 @@ class GradBody(GradGraph):
         return popped
 
     def finish(self, b: Builder) -> Operation:
-        """The loop, which goes round as often as the forward one."""
+        """Makes the backward loop, which has the trip count of the forward loop."""
         of = {v.param: v for v in self.variables.values()}
         outside = {p: t for t, p in self.captured}
         most = self.capture(self.last)
@@ -314,7 +335,10 @@ class GradBody(GradGraph):
 
 
 def trip_count_tensor(op: Operation) -> Tensor:
-    """How often the loop `op` went round: what one of its variables counted; one is made if there is none."""
+    """Returns the trip count of the loop `op`, from a counter of it.
+
+    If the loop has no counter, one is added.
+    """
     graph: FuncGraph = op.attrs["body"]
     b = Builder(op.graph, source=op.source)
     counters = [k for k in range(len(graph.params)) if counts(graph, k)]
@@ -328,10 +352,18 @@ def trip_count_tensor(op: Operation) -> Tensor:
 
 
 def accumulator(op: Operation, t: Tensor) -> Tensor:
-    """A new list of the values that `t`, a tensor of the body of the loop `op`, has in all iterations: an output."""
+    """Adds a list of the values of `t` in all iterations to the loop `op`.
+
+    Args:
+      op: the loop.
+      t: a tensor of its body.
+
+    Returns:
+      The list, an output of the loop.
+    """
     graph: FuncGraph = op.attrs["body"]
     dtype = t.dtype.base
-    b = Builder(op.graph, source=t.op.source, device=t.op.device)  # what is kept stays where it is made
+    b = Builder(op.graph, source=t.op.source, device=t.op.device)  # residuals are stored on the device that makes them
     first = b.EmptyTensorList(_vector(t.shape), -1, element_dtype=dtype, name=f"{op.name}/{base_name(t)}_acc")
     param, out = add_values.add_variable(op, first, f"{base_name(t)}_acc")
     where = f" ({t.op.source})" if t.op.source is not None else ""
@@ -345,13 +377,19 @@ def accumulator(op: Operation, t: Tensor) -> Tensor:
 
 
 def _vector(shape: Shape) -> np.ndarray:
-    """A shape as operations on lists take it: -1 for what is unknown."""
+    """A shape as an argument of list operations: -1 for an unknown rank or dimension."""
     return np.array(-1 if shape is None else [-1 if d is None else d for d in shape], np.int32)
 
 
 def hoisted(op: Operation, t: Tensor) -> Tensor:
-    """The value that `t`, a tensor of the body of the loop `op`, has in all iterations alike: a new output of the loop.
-    If the loop does not go round it is nothing, and nobody asks for it."""
+    """Adds an output with the loop-invariant value of `t` to the loop `op`.
+
+    If the loop runs no iteration, the output has no value and is not read.
+
+    Args:
+      op: the loop.
+      t: a tensor of its body, equal in all iterations.
+    """
     graph: FuncGraph = op.attrs["body"]
     nothing = Builder(op.graph, source=t.op.source).FakeParam(dtype=t.dtype.base, shape=t.shape, name=f"{op.name}/none")
     _, out = add_values.add_variable(op, nothing, f"{base_name(t)}_held")
@@ -362,7 +400,7 @@ def hoisted(op: Operation, t: Tensor) -> Tensor:
 def grad_loop(
     b: Builder, op: Operation, dys: Sequence[Gradient | None], wanted: Sequence[bool], backward: Backward
 ) -> list[Gradient | None]:
-    """The gradients of a While with respect to the inputs that are `wanted`; see `conditionals.grad_branches`."""
+    """Returns the gradients of a While; see `conditionals.grad_branches`."""
     none: list[Gradient | None] = [None] * len(op.inputs)
     if not op.attrs.get("_back_prop", True):
         return none
@@ -407,7 +445,18 @@ def grad_loop(
 
 
 def _collect(b: Builder, body: GradBody, op: Operation, k: int, dy: Gradient | None, part: Gradient) -> list[_Variable]:
-    """The variables in which the gradient of a loop constant comes together: a sum, or lists of slices."""
+    """Adds variables that collect the gradient of a loop constant.
+
+    They are a sum, or lists of slices.
+
+    Args:
+      b: the builder of the gradient, in the graph around the backward loop.
+      body: the body of the backward loop.
+      op: the forward loop.
+      k: the position of the loop constant.
+      dy: the gradient of the loop's output `k`, or None.
+      part: the gradient of an iteration.
+    """
     at, p, name = body.builder, body.forward.params[k], base_name(body.forward.params[k])
     if isinstance(part, IndexedSlices):
         lists = []
@@ -426,7 +475,7 @@ def _collect(b: Builder, body: GradBody, op: Operation, k: int, dy: Gradient | N
 
 
 def _slices(b: Builder, x: Tensor, lists: Sequence[Tensor], part: Gradient | None, dy: Gradient | None) -> Gradient:
-    """The slices that were collected in `lists`, and `dy`, as the gradient with respect to `x`."""
+    """Returns the sum of the slices in `lists` and of `dy`, the gradient of `x`."""
     from headrace.grad.sums import total
 
     assert isinstance(part, IndexedSlices)

@@ -1,8 +1,8 @@
-"""Gradients that users give: for op types that have no rule of their own, and under names for `gradient_override_map`.
+"""Gradients from users, registered for op types without a rule or under a name.
 
-An op record's own rule is made for headrace: `rule(b, n, *dys)`. What users register is TensorFlow's kind of function,
-`f(op, *dys)`, which makes its operations with the ordinary functions (`hr.multiply`, operators). `lookup` gives both as
-rules of the first kind, and says which one an operation has.
+A name is used by `gradient_override_map`. The rule of an op record is made for headrace: `rule(b, n, *dys)`. Users
+register functions of TensorFlow's kind, `f(op, *dys)`, which make operations with the public functions (`hr.multiply`,
+operators). `lookup` finds the gradient of an operation, and returns either kind as a rule of the first kind.
 """
 
 from __future__ import annotations
@@ -27,25 +27,27 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# name -> function of (operation, gradients of its outputs); None: there is no gradient
+# name -> function of (operation, gradients of its outputs); None: not differentiable
 gradient_registry: Final[Registry[Callable[..., Any] | None]] = Registry("gradient")
 
-OVERRIDE: Final = "_gradient_op_type"  # the attribute of operations that have another gradient than their type
-CUSTOM: Final = "CustomGradient-"  # what the names of `Custom`s begin with
+OVERRIDE: Final = "_gradient_op_type"  # the attribute that names another gradient than that of the op type
+CUSTOM: Final = "CustomGradient-"  # the prefix of the names of `Custom` gradients
 
 
 class RegisterGradient:
-    """Registers a gradient: of an op type that has none, or under a name for `gradient_override_map`.
+    """Registers a gradient function for an op type without one, or under a name.
 
-    The function gets the operation, whose `inputs`, `outputs` and `get_attr` it may use, and the gradient of each
-    output (zeros where nothing depends on one; None where it is of a dtype without gradients). It returns the gradient
-    of each input, None for no gradient; for a single input it may return the tensor itself.
+    A name is used by `gradient_override_map`. The function gets the operation, of which it may use `inputs`, `outputs`
+    and `get_attr`, and the gradient of each output (zeros if nothing depends on it; None for a dtype without
+    gradients). It returns the gradient of each input, or None for no gradient; for a single input it may return the
+    tensor itself.
 
     Args:
-      op_type: the op type, or a name of your own.
+      op_type: the op type, or a new name.
 
     Raises:
-      TypeError: it is no string. KeyError: it is taken, or an op type that has a gradient; the text says by which line.
+      TypeError: `op_type` is not a string.
+      KeyError: the name is taken, or the op type has a gradient; the text names the line of the registration.
 
     Source: TensorFlow's `tf.RegisterGradient`.
 
@@ -64,18 +66,22 @@ class RegisterGradient:
         self._op_type = op_type
 
     def __call__(self, f: F) -> F:
-        """Registers `f`, and gives it back."""
+        """Registers `f` and returns it."""
         _register(self._op_type, f)
         return f
 
 
 def not_differentiable(op_type: str) -> None:
-    """Registers that an op type (or a name for `gradient_override_map`) has no gradient: what leads through it counts
-    as no path.
+    """Registers an op type, or a name for `gradient_override_map`, as not differentiable.
+
+    Gradients do not flow through such operations.
+
+    Args:
+      op_type: the op type, or a new name.
 
     Raises:
-      TypeError: it is no string. KeyError: it is taken, or an op type that has a gradient.
-
+      TypeError: `op_type` is not a string.
+      KeyError: the name is taken, or the op type has a gradient.
     Source: TensorFlow's `tf.NotDifferentiable`.
     """
     if not isinstance(op_type, str):
@@ -94,13 +100,16 @@ def _register(name: str, f: Callable[..., Any] | None) -> None:
 
 
 class Custom:
-    """A gradient that one operation alone has (`custom_gradient`). It is known by a name, as long as a graph keeps it.
+    """Gradient rule of a single operation (`custom_gradient`).
+
+    The operation refers to the rule by name. The graph of the operation keeps this object alive.
 
     Args:
-      rule: like that of an op record.
+      rule: a gradient rule like that of an op record.
 
     Attributes:
-      name: what the operation's attribute names.
+      name: the name in the operation's attribute.
+      rule: the gradient rule.
     """
 
     def __init__(self, rule: Callable[..., Sequence[Any]]) -> None:
@@ -114,16 +123,21 @@ _customs: Final[weakref.WeakValueDictionary[str, Custom]] = weakref.WeakValueDic
 
 
 def stops(op: Operation) -> bool:
-    """Whether gradients stop at `op`, by its nature or because somebody said so."""
+    """Whether `op` is not differentiable, by its record or by registration."""
     return isinstance(_rule_of(op), NotDifferentiable)
 
 
 def lookup(op: Operation) -> Callable[..., Sequence[Any]]:
-    """The gradient of `op`, a rule `(b, n, *dys)`: the one that the operation names itself, else that of its type, else
-    the one registered for its type. Where `stops(op)`, one that gives None for each input.
+    """Returns the gradient rule `(b, n, *dys)` of `op`.
+
+    It is the rule that the operation names, else that of its op type, else the one registered for its op type. If
+    `stops(op)`, the rule returns None for each input.
+
+    Args:
+      op: the operation.
 
     Raises:
-      LookupError: there is none; the text names the operation, its line and what to do.
+      LookupError: there is no rule; the text names the operation and its line, and says how to continue.
     """
     rule = _rule_of(op)
     if isinstance(rule, Missing):
@@ -143,7 +157,7 @@ def _rule_of(op: Operation) -> GradRule:
             return custom.rule
         if name in gradient_registry:
             return _as_rule(gradient_registry.get(name))
-        record = op_registry.find(name)  # an op type: the gradient of that one is meant
+        record = op_registry.find(name)  # the name of an op type stands for the gradient of that type
         return _unknown(name) if record is None else record.grad
     rule = op.opdef.grad
     if not isinstance(rule, Missing):
@@ -169,7 +183,7 @@ def _unknown(name: str) -> Missing:
 
 
 def title(op: Operation) -> str:
-    """What `op` is, in messages."""
+    """Description of `op` for error messages."""
     made = f", made at {op.source}" if op.source is not None else ""
     return f"'{op.name}' ({op.type}{made})"
 
@@ -195,13 +209,16 @@ def _as_rule(f: Callable[..., Any] | None) -> GradRule:
 
 
 def as_gradient(b: Builder, g: Any, x: Tensor, what: str) -> Any:
-    """`g`, which a user's function gave as gradient of `x`, as a tensor; as it is, if it is sparse or None.
+    """Converts a gradient that a user's function returned to a tensor.
 
     Args:
-      what: who gave it, in messages.
+      b: the builder of the gradient.
+      g: the gradient; None and `IndexedSlices` are returned unchanged.
+      x: the tensor to differentiate by.
+      what: the description of the function, for error messages.
 
     Raises:
-      SignatureError: it cannot be a tensor, or is not of the dtype and shape of `x`.
+      SignatureError: `g` cannot be converted to a tensor, or has another dtype or shape than `x`.
     """
     if g is None or isinstance(g, IndexedSlices):
         return g

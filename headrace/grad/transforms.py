@@ -1,8 +1,9 @@
-"""Functions that are made of functions: `grad`, `value_and_grad`, `vjp`, `jvp`. (`jacobians` has two more.)
+"""Transforms of functions: `grad`, `value_and_grad`, `vjp`, `jvp`.
 
-Each takes a function of tensors and gives one. In a graph that one makes operations of the graph. Outside, it makes a
-graph of its own, of what the function does with symbolic arguments, and runs it. As the functions they give are
-functions of tensors again, they can be taken of one another: `grad(grad(f))`, `jvp` of `grad(f)`.
+`jacobians` has two more. Each transform takes a function of tensors. `grad` and `value_and_grad` return a function;
+`vjp` and `jvp` call it. In a graph they make operations of that graph. Outside of graphs they make a graph of the
+function's operations on symbolic arguments, and run it. A function that uses a transform is a function of tensors, too,
+so transforms can be nested: `grad(grad(f))`, `jvp` of `grad(f)`.
 """
 
 from __future__ import annotations
@@ -22,21 +23,22 @@ from headrace.ir.graph import Tensor
 
 
 def grad(f: Callable[..., Any], argnums: Any = 0, has_aux: bool = False) -> Callable[..., Any]:
-    """A function that gives the gradient of `f`, whose value is a single number.
+    """Returns a function that computes the gradient of `f`, whose value is a scalar.
 
     Args:
-      f: returns a floating point scalar; with `has_aux` a pair of that and anything else.
-      argnums: the position of the argument to differentiate by (a nested structure of tensors), or a tuple of those.
+      f: a function that returns a floating point scalar; with `has_aux`, a pair of the scalar and an auxiliary result.
+      argnums: the position of the argument to differentiate by (a nested structure of tensors), or a tuple of
+        positions.
       has_aux: whether `f` returns a pair.
 
     Returns:
-      A function of the same arguments. It gives a structure like the argument (a tuple of such, if `argnums` is one) of
-      tensors of the same shape and dtype, zeros where `f` does not depend on them; with `has_aux` a pair of that and
-      what else `f` returned.
+      A function of the same arguments. It returns the gradient in the structure of the argument (a tuple of such
+      structures, if `argnums` is a tuple), with the same shapes and dtypes; it is zeros where `f` does not depend on
+      the argument. With `has_aux` the function returns a pair of the gradient and the auxiliary result.
 
-    Raises (the function):
-      TypeError: what it is to differentiate by has no gradients (an integer); the value is not a float.
-      ValueError: the value is not a scalar; there is no such argument.
+    Raises (by a call of the function):
+      TypeError: an argument to differentiate by has no gradients (an integer), or the value is not a float.
+      ValueError: the value is not a scalar, or there is no argument at a position.
       LookupError: an operation of `f` has no gradient.
 
     Source: the transform is that of Autograd and JAX.
@@ -58,16 +60,18 @@ def grad(f: Callable[..., Any], argnums: Any = 0, has_aux: bool = False) -> Call
 
 
 def value_and_grad(f: Callable[..., Any], argnums: Any = 0, has_aux: bool = False) -> Callable[..., Any]:
-    """A function that gives what `f` gives, and the gradient of it.
+    """Returns a function that computes both the value and the gradient of `f`.
 
     Args:
-      f, argnums, has_aux: see `grad`.
+      f: see `grad`.
+      argnums: see `grad`.
+      has_aux: see `grad`.
 
     Returns:
-      A function of the same arguments, which gives a pair: the value (with `has_aux`, the pair that `f` returned), and
-      what `grad` gives.
+      A function of the same arguments. It returns a pair of the value (with `has_aux`, the pair that `f` returned) and
+      the gradient as `grad` returns it.
 
-    Raises (the function): see `grad`.
+    Raises (by a call of the function): see `grad`.
 
     Source: the transform is that of Autograd and JAX.
 
@@ -105,27 +109,27 @@ def _value_and_grad(
             f"{y.dtype.base.name}; {hint}"
         )
     one = made.b.const(1, y.dtype.base, "grad_ys")
-    if y.shape is None:  # a scalar it must be when it runs
+    if y.shape is None:  # checked at run time
         one = made.b.OnesLike(made.b.EnsureShape(y, shape=()))
     grads = made.pull_back([one])
     return made.value, made.like_arguments(grads, single), made.aux
 
 
 def vjp(f: Callable[..., Any], *args: Any, has_aux: bool = False) -> Any:
-    """What `f(*args)` gives, and a function from the gradient of that to those of the arguments.
+    """Computes `f(*args)`, and a function from its gradient to those of the arguments.
 
     Args:
-      f: any function of tensors.
+      f: a function of tensors.
       args: nested structures of tensors.
-      has_aux: whether `f` returns a pair of what is differentiated and anything else.
+      has_aux: whether `f` returns a pair of the result to differentiate and an auxiliary result.
 
     Returns:
-      (y, pull_back), with `has_aux` (y, pull_back, aux). `pull_back(dy)` takes a structure like y of tensors of the
-      same shapes and dtypes, and gives a tuple with a structure for each argument. An integer among the arguments has
-      None in its place; so may integers among dy.
+      (y, pull_back); with `has_aux` (y, pull_back, aux). `pull_back(dy)` takes a structure like y of tensors with the
+      same shapes and dtypes. It returns a tuple with one structure for each argument, with None for an integer in an
+      argument. In dy, integers may be replaced by None, too.
 
     Raises:
-      SignatureError (a ValueError and TypeError): dy is not like y.
+      SignatureError (a ValueError and TypeError): dy has another structure, dtype or shape than y.
 
     Source: the transform is that of JAX.
 
@@ -148,7 +152,7 @@ def vjp(f: Callable[..., Any], *args: Any, has_aux: bool = False) -> Any:
     program = GradProgram(args, {})
     with program.graph:
         value, inner, *aux = vjp(f, *program.args, has_aux=has_aux)
-    known: dict[Any, tuple[list[Tensor], Any]] = {}  # what goes back, for each structure of dy
+    known: dict[Any, tuple[list[Tensor], Any]] = {}  # placeholders and gradients, for each structure of dy
 
     def pull_back_now(dy: Any) -> Any:
         if not is_eager(dy):
@@ -169,7 +173,7 @@ def vjp(f: Callable[..., Any], *args: Any, has_aux: bool = False) -> Any:
 
 
 def _cotangents(b: Builder, made: DifferentiatedCall, dy: Any) -> list[Any]:
-    """The leaves of `dy`, checked to be like what the function returned."""
+    """Returns the leaves of `dy`, checked against the function's results."""
     return _alike(b, made.value, made.ys, dy, f"vjp of {made.title}: the gradient", "result")
 
 
@@ -207,20 +211,21 @@ def _is_zero(leaf: Any) -> bool:
 
 
 def jvp(f: Callable[..., Any], args: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
-    """What `f(*args)` gives, and by how much that changes if the arguments change by `tangents`: forward mode.
+    """Computes `f(*args)` and its derivative in the direction `tangents`, in forward mode.
 
     Args:
-      f: any function of tensors.
+      f: a function of tensors.
       args: a list or tuple of its arguments, nested structures of tensors.
-      tangents: for each of them how it changes, in the same structure, dtype and shape; None for what does not (an
-        integer).
-      has_aux: whether `f` returns a pair of what is differentiated and anything else.
+      tangents: the tangent of each argument, in the same structure, dtype and shape; None for one that does not change
+        (an integer).
+      has_aux: whether `f` returns a pair of the result to differentiate and an auxiliary result.
 
     Returns:
-      (y, dy), of the same structure (dy has None for integers); with `has_aux` (y, dy, aux).
+      (y, dy), of the same structure, with None in dy for integers; with `has_aux` (y, dy, aux).
 
     Raises:
-      SignatureError (a ValueError and TypeError): `tangents` are not like `args`.
+      TypeError: `args` or `tangents` is not a list or tuple.
+      SignatureError (a ValueError and TypeError): `tangents` has another structure, dtype or shape than `args`.
       LookupError: an operation of `f` cannot be differentiated.
 
     Source: the transform is that of JAX.
