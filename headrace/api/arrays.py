@@ -1,4 +1,4 @@
-"""Tensors put together, taken apart and laid out anew: shapes, joining, splitting, padding, filling."""
+"""Shapes of tensors, and their concatenation, splitting, layout, padding and filling."""
 
 from __future__ import annotations
 

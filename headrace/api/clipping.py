@@ -1,4 +1,4 @@
-"""What functions that clip have in common."""
+"""Implementation of the clipping functions."""
 
 from __future__ import annotations
 

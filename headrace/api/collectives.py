@@ -1,11 +1,11 @@
-"""Collectives: what several devices, each with a tensor of its own, compute together.
+"""Collectives: joint computations on tensors of several devices.
 
     totals = hr.all_sum([x0, x1, x2])       # three tensors, each of them x0 + x1 + x2
 
-Each function takes a list with a tensor for each *participant*, and gives a list with one result for each. Result i
-stands on the device of participant i: the one named in `devices`, else the one that tensor i was asked to be on. On one
-device this is plain arithmetic; on several the tensors go from device to device along a ring or a tree
-(`lower/collectives.py`). In loops, conditionals and gradients they are operations like others.
+Each function takes a list with a tensor for each *participant*, and returns a list with a result for each participant.
+Result i is on the device of participant i: the device given in `devices`, else the device requested for tensor i. On
+one device this is plain arithmetic. On several devices the tensors are sent from device to device along a ring or a
+tree (`lower/collectives.py`). Loops, conditionals and gradients treat collectives like other operations.
 
 Source: TensorFlow's `nccl_ops` and `collective_ops`.
 """

@@ -1,7 +1,7 @@
 """Conditionals: `cond`, `case`, `switch_case`.
 
-Each makes one operation (`If`, `Case`) that owns a graph for each branch (`api.tracing`). Which branch runs is
-decided when the graph runs; a branch that is not taken does nothing.
+Each function creates one operation (`If`, `Case`) that owns a graph for each branch (`api.tracing`). The predicate
+selects the branch when the graph runs. The other branches do nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Counting: how often numbers occur, in which part of a range they are, what is where when counted through."""
+"""Counting: occurrences of numbers, bins of a range, and conversions of flat indices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tells of a running graph, or stops it: print, Assert, checks."""
+"""Output and checks of a running graph: print, Assert, assertions."""
 
 from __future__ import annotations
 

@@ -1,11 +1,12 @@
-"""Functions that a graph calls: `Function`, and `TensorSpec`, which says what a tensor is like.
+"""Functions that a graph calls (`Function`), and descriptions of their arguments (`TensorSpec`).
 
-A Python function becomes a function of the graph's library, made once for each signature it is called with; a call is
-one operation that names it. So a function may call itself. What it uses from outside becomes further parameters of it,
-which every call supplies.
+A Python function becomes a function of the graph's library, traced once for each signature of its calls. A call is one
+operation that names the library function, so a function may call itself. Tensors captured from outside become
+additional parameters, which every call supplies.
 
-While a function is being made (it is *open*), calls of it inside itself do not know what it will capture. When all that
-are open are done, those calls, and the conditionals and loops around them, get what is missing (`_settle`).
+While a function is being traced (it is *open*), its recursive calls cannot know its future captures. When all open
+functions are complete, those calls, and the conditionals and loops around them, receive the missing captures
+(`_settle`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Functions over the rows of tensors: `map_fn`, `scan`, `foldl`, `foldr`.
 
-Each is a `while_loop` over a counter, with tensor arrays for what it reads and fills.
+Each is a `while_loop` over a counter. Tensor arrays hold the rows that it reads and the results that it writes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Elements taken out of tensors and put into them: gather, scatter, slices, `where`, `unique`."""
+"""Selection and replacement of elements: gather, scatter, slices, `where`, `unique`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operations and tensors that wait for others: `no_op`, `group`, `tuple`, `with_dependencies`."""
+"""Groups of operations and tensors that wait for others: `no_op`, `group`, `tuple`, `with_dependencies`."""
 
 from __future__ import annotations
 

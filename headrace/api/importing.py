@@ -1,4 +1,4 @@
-"""`import_graph_def` as users call it: into the graph they have entered."""
+"""`import_graph_def` for the current graph."""
 
 from __future__ import annotations
 

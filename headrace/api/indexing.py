@@ -1,8 +1,7 @@
 """Indexing: `x[1:, ..., None, i]` as a StridedSlice, `x[mask]` as a `boolean_mask`.
 
-An index is a tuple of entries: numbers and int scalars (which drop their axis), slices, `...` and None (a new axis).
-All become three vectors (where each axis begins, ends, and by which steps) and five masks, whose bit k says something
-of entry k.
+An index is a tuple of entries: numbers and int scalars (which remove their axis), slices, `...` and None (a new axis).
+The entries are converted to three vectors (begins, ends and strides) and five masks, in which bit k describes entry k.
 """
 
 from __future__ import annotations

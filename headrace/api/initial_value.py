@@ -1,7 +1,8 @@
-"""Initial values that read other variables, which may have no value themselves when they are needed.
+"""Initial values that read other variables, which may be uninitialized at that time.
 
-All variables of a program are mostly initialized by one step, in no particular order. So where an initial value reads a
-variable, its initializer gets a copy of the computation that uses the other's initial value as long as that has none.
+In most programs one step initializes all variables, in no particular order. So if an initial value reads a variable,
+its initializer gets a copy of the computation. The copy uses the initial value of the other variable while that
+variable has no value.
 
 Source: TensorFlow 1 does the same for `tf.Variable`.
 """

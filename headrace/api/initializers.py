@@ -1,4 +1,4 @@
-"""What variables begin with: objects that make a tensor of a given shape and dtype.
+"""Initializers: objects that create the initial value for a given shape and dtype.
 
     zeros = hr.initializers.zeros()
     kernel = hr.Variable(lambda: hr.initializers.glorot_uniform(seed=1)((3, 4)))

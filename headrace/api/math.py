@@ -1,4 +1,4 @@
-"""Elementwise arithmetic: one function for each op type, under TensorFlow's names."""
+"""Elementwise arithmetic: one function for each op type, with TensorFlow's name."""
 
 from __future__ import annotations
 

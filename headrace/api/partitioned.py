@@ -1,7 +1,7 @@
-"""Variables in several parts, cut along one axis: each part is a variable of its own, and has its own gradient.
+"""Partitioned variables: each part along one axis is a variable with its own gradient.
 
-The parts of "w" are "w/part_0", "w/part_1", and so on. Where a tensor is wanted the whole stands for them: their values
-one after the other. Each part knows of which whole it is one (`save_slice_info`), so that a saver writes one tensor.
+The parts of "w" are "w/part_0", "w/part_1", and so on. Where a tensor is required, the concatenation of their values
+represents the whole. Each part records its place in the whole (`save_slice_info`), so that a saver writes one tensor.
 """
 
 from __future__ import annotations

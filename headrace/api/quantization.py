@@ -1,8 +1,8 @@
-"""Real numbers as few bits: `hr.quantization`.
+"""`hr.quantization`: real numbers with few bits.
 
-`quantize` gives tensors of the quantized dtypes (`hr.qint8`, `hr.quint8`, ...), `dequantize` takes them back. What is
-called *fake* stays float and has only the values that such a dtype could tell apart, so that a model can be trained for
-that.
+`quantize` returns tensors of the quantized dtypes (`hr.qint8`, `hr.quint8`, ...), and `dequantize` converts them back.
+*Fake* quantization keeps floats and rounds them to the values that such a dtype can represent, so that a model can be
+trained for it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Every op type as a function: `hr.raw_ops.AddV2(x=..., y=...)`.
 
 The arguments and attributes are those of the op's record, by keyword. Attributes that follow from the inputs (dtypes,
-numbers of inputs) and those with a default may be left out.
+numbers of inputs) and those with a default may be omitted.
 
 Source: TensorFlow's `tf.raw_ops`.
 """

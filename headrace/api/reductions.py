@@ -1,4 +1,4 @@
-"""Functions of whole axes: sums and their like, running sums, segments, orders."""
+"""Functions along axes: reductions, cumulative sums, segment sums, orders."""
 
 from __future__ import annotations
 

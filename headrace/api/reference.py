@@ -1,7 +1,8 @@
-"""TensorFlow 1's reference variables, as imported graphs have them.
+"""TensorFlow 1's reference variables in imported graphs.
 
-A program makes resource variables only. A graph that TensorFlow 1 wrote has operations (`VariableV2`) whose output is
-the variable itself, a *reference*; what takes it as a value reads it when it runs.
+A headrace program creates resource variables only. A graph written by TensorFlow 1 contains operations (`VariableV2`)
+whose output is the variable itself, a *reference*. An operation that takes the reference as a value reads it when it
+runs.
 """
 
 from __future__ import annotations

@@ -1,24 +1,25 @@
-"""What a loop keeps for its gradient: all of it, or enough to compute the rest again.
+"""Rematerialization: the gradient of a loop recomputes forward values instead of keeping all.
 
-The gradient of a loop needs values of every iteration, so a loop that runs N times keeps N of each. With
-`while_loop(..., save=hr.recompute(every=k))` it keeps the loop variables at every k-th iteration only, and when the
-gradient comes to a stretch of k iterations, that stretch runs again, from what was kept at its beginning, and is
-differentiated before the one before it. That costs one more run of the loop, and memory for N / k states and the values
-of k iterations.
+The gradient of a loop needs values of every iteration, so a loop with N iterations keeps N values of each kind. With
+`while_loop(..., save=hr.recompute(every=k))` it keeps the loop variables of every k-th iteration only. The gradient
+goes backwards over stretches of k iterations. For each stretch it runs the forward iterations again, from the values
+kept at the stretch's start, and then differentiates them. This costs one more run of the loop, and memory for N / k
+states and the values of k iterations.
 
-Nothing in the gradient knows of this. The loop is written as a loop over stretches, whose body calls a loop over the
-iterations of one; and that call computes again what its gradient needs (`grad.conditionals`):
+The gradient code has no special case for this. The loop is written as a loop over stretches, whose body calls a loop
+over the iterations of one stretch; and that call computes the values that its gradient needs again
+(`grad.conditionals`):
 
     while cond(v):                                   while cond(v):
         v = body(v)                  becomes             v = again(stretch)(v)
                                                      stretch: j = 0; while j < k and cond(v): v, j = body(v), j + 1
 
-**The square root.** If N were known, k = √N would keep the least: √N states and √N iterations. It need not be known:
-stretches of 1, 2, 3, ... iterations make up N iterations in about √(2N) stretches, of which the longest has √(2N), too.
-(The first has 8, not 1: short ones cost more than they save.)
+**The square root.** For a known N, k = √N would keep the least: √N states and √N iterations. N need not be known:
+stretches of 1, 2, 3, ... iterations cover N iterations in about √(2N) stretches, and the longest of them has about
+√(2N) iterations, too. (The first has 8, not 1: short stretches cost more than they save.)
 
 Source: checkpointing as in Griewank and Walther's "Revolve" (2000) and Chen et al., "Training Deep Nets with Sublinear
-Memory Cost" (2016); the growing stretches for loops of unknown length are our own.
+Memory Cost" (2016); the growing stretches for loops of unknown length are headrace's own.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Where new ops go: the current graph, name scope, device and control inputs. The one place with such state.
+"""The state of graph construction: current graph, name scope, device and control inputs.
 
-The state is a stack of `Builder`s, kept per context (`contextvars`), so that threads and tasks do not disturb one
-another. Each `with` block of this module pushes a builder that differs from the one below in one thing. Every other
-function of the user's API asks `builder()` for the top one and makes its ops through it.
+No other module has such state. It is a stack of `Builder`s, kept per context (`contextvars`), so that threads and tasks
+are independent. Each `with` block of this module pushes a builder that differs from the one below it in one field. All
+other functions of the user's API call `builder()` for the top of the stack and create their operations through it.
 
-Outside any graph there is nothing on the stack. Then ops go into the graph of the tensors they are given; without
-symbolic tensors they run at once (`eager`).
+Outside of graphs the stack is empty. Then operations are added to the graph of their symbolic inputs; without symbolic
+inputs they run immediately (`eager`).
 """
 
 from __future__ import annotations

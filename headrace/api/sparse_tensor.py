@@ -1,8 +1,8 @@
-"""Sparse tensors: the elements that are not zero, and where they stand.
+"""Sparse tensors: the nonzero elements and their indices.
 
-A `SparseTensor` is no tensor of its own but three: the functions of `headrace.api.sparse` take it apart and put
-another one together. It can be fetched and fed as a whole (`headrace.fetches`), and goes through conditionals, loops
-and functions as any structure does (`nest`).
+A `SparseTensor` is a structure of three tensors: the functions of `headrace.api.sparse` split it and build another one.
+It can be fetched and fed as a whole (`headrace.fetches`), and conditionals, loops and functions treat it as a structure
+(`nest`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Special functions: Bessel functions and integrals, element by element; polynomials, and Euler's beta function."""
+"""Special functions: Bessel functions, integrals, polynomials, and Euler's beta function."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
-"""Summaries: what a step tells of itself, for TensorBoard.
+"""Summaries: values that a step reports to TensorBoard.
 
-Each function makes an operation whose result is a string, the serialized summary. `merge` makes one of several, so that
-a training loop fetches one tensor and gives it to `hr.train.FileWriter.add_summary`, with the number of the step:
+Each function creates an operation whose result is a string, the serialized summary. `merge` combines several, so that a
+training loop fetches one tensor and passes it to `hr.train.FileWriter.add_summary`, with the step number:
 
     hr.summary.scalar("loss", loss)                 # the tag is the operation's name, scopes included: "loss"
     with hr.name_scope("net"):
         hr.summary.histogram("weights", w)          # "net/weights"
 
-A tag is what TensorBoard shows the values of all steps under. Characters that no name may have become "_". With a
-`family` the tag begins with that, whatever the scope: summaries of one family stand together.
+TensorBoard shows the values of all steps under the tag. Characters that are invalid in names become "_". With a
+`family` the tag begins with the family instead of the scope, so that summaries of one family are shown together.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""`TensorArray`: an array of tensors that a loop reads or fills.
+"""`TensorArray`: an array of tensors that a loop reads or writes.
 
-The array is a value: `write` gives a new array and leaves the old one as it was (they share storage, so that costs
-nothing). Behind it is a tensor list (`ops.tensor_list`), the *flow*, which is what loops and branches carry.
+The array is a value: `write` returns a new array and leaves the old one unchanged. They share storage, so this costs
+nothing. The array contains a tensor list (`ops.tensor_list`), the *flow*, which loops and branches carry.
 """
 
 from __future__ import annotations

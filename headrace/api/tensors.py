@@ -1,4 +1,4 @@
-"""Tensors from values: `constant`, `placeholder`, `convert_to_tensor` and their kin."""
+"""Tensors from values: `constant`, `placeholder`, `convert_to_tensor` and related functions."""
 
 from __future__ import annotations
 

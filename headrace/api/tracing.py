@@ -1,9 +1,9 @@
-"""From a Python function to a graph: what `cond`, `while_loop` and `hr.Function` have in common.
+"""Tracing of Python functions into graphs, for `cond`, `while_loop` and `hr.Function`.
 
-A branch or body is *traced*: its function is called once, with the parameters of a `FuncGraph` for arguments, and the
-operations that it makes go into that graph, under the names that TensorFlow 1 would give them ("cond/Add"). What it
-returns is made tensors of that graph. Only when all graphs of a conditional or loop are there is the operation made
-that owns them; so if a function raises, its error goes to the user as it is, and nothing half-made is left.
+A branch or body is *traced*: its function is called once, with the parameters of a `FuncGraph` as arguments. The
+operations that it creates are added to that graph, with the names that TensorFlow 1 would give them ("cond/Add"). Its
+return values are converted to tensors of that graph. The operation that owns the graphs of a conditional or loop is
+created last. So if a function raises, the user receives the error unchanged, and no incomplete operation remains.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Variables: tensors that live from step to step, and that operations change.
+"""Variables: tensors that persist from step to step, and that operations change.
 
-A variable is a *handle*, made once, and operations on the handle: one gives it its first value (its *initializer*),
-each use reads it, `assign` and its kin change it. All are TensorFlow's resource variables, in `headrace.v1` too.
+A variable is a *handle*, created once, and operations on the handle. One operation, the *initializer*, sets the initial
+value, each use reads the value, and `assign` and related methods change it. All are TensorFlow's resource variables, in
+`headrace.v1` too.
 """
 
 from __future__ import annotations

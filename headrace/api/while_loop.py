@@ -1,8 +1,8 @@
 """Loops: `while_loop`.
 
-It makes one operation, `While`, which owns two graphs (`api.tracing`): the condition and the body. Both have a
-parameter for each loop variable and then one for each tensor from outside that either of them uses; a loop constant is
-a parameter that the body hands on as it came.
+It creates one operation, `While`, which owns two graphs (`api.tracing`): the condition and the body. Both have a
+parameter for each loop variable, followed by a parameter for each captured tensor of either graph. A loop constant is a
+parameter that the body returns unchanged.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""`hr.image`: images, where everything about them is to be found under one name.
+"""`hr.image`: functions on images.
 
-`framing` has other sizes and directions, `colors` other colours, `boxes` parts of images, `measuring` how they differ,
-`coding` what is in files of images.
+`framing` changes sizes and orientations, `colors` changes colours, `boxes` selects and draws parts of images,
+`measuring` computes differences between images, and `coding` decodes and encodes image files.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Boxes in images: cutting them out, choosing among them, drawing them.
+"""Boxes in images: cropping, selection and drawing.
 
-A box is [top, left, bottom, right], as shares of the image's height and width unless said otherwise.
+A box is [top, left, bottom, right], in fractions of the image's height and width unless stated otherwise.
 """
 
 from __future__ import annotations

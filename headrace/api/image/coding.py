@@ -1,4 +1,4 @@
-"""Images out of files' contents, and into them: `hr.image.decode_image` and its kin. They need Pillow."""
+"""Decoding and encoding of image files, such as `hr.image.decode_image`. The functions need Pillow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The colours of images: other dtypes and spaces of colour, brighter, with more contrast, at random."""
+"""Colours of images: dtypes, colour spaces, brightness, contrast, and their random changes."""
 
 from __future__ import annotations
 

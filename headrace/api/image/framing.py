@@ -1,7 +1,7 @@
-"""Images in other sizes and directions: resized, cropped, padded, turned round.
+"""Sizes and orientations of images: resizing, cropping, padding, flips and rotations.
 
-The functions take images [batch, height, width, channels] or one image [height, width, channels]. A tensor of unknown
-rank is taken for one image where the rank matters.
+The functions take images [batch, height, width, channels] or one image [height, width, channels]. If the rank matters
+and is unknown, the tensor counts as one image.
 """
 
 from __future__ import annotations

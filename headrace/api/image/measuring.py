@@ -1,4 +1,4 @@
-"""What images are like: how much they differ from one another, and from one element to the next."""
+"""Measures of images: differences between images, and between neighbouring elements."""
 
 from __future__ import annotations
 

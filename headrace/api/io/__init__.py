@@ -1,7 +1,7 @@
-"""Bytes, text and files as tensors, and back: `hr.io`.
+"""`hr.io`: conversion between tensors and bytes, text and files.
 
-`coding` has what strings stand for, `parsing` examples made of features, `files` whole files, `readers` what goes
-through files piece by piece. Images are in `hr.image`.
+`coding` decodes and encodes strings, `parsing` parses serialized examples, `files` reads and writes whole files, and
+`readers` read files piece by piece. Functions for images are in `hr.image`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What strings stand for: numbers, fields of lines, tensors, compressed strings."""
+"""Decoding and encoding of strings: numbers, fields of lines, tensors, compressed strings."""
 
 from __future__ import annotations
 

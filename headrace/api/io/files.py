@@ -1,4 +1,4 @@
-"""Files as strings: `hr.io.read_file` and its kin."""
+"""Whole files as strings: `hr.io.read_file` and related functions."""
 
 from __future__ import annotations
 

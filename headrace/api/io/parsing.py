@@ -1,8 +1,8 @@
-"""Features out of serialized examples: `hr.io.parse_example` and its kin.
+"""Parsing of serialized examples into features: `hr.io.parse_example` and related functions.
 
-An example is a message of named features, each a list of bytes, floats or ints; a sequence example has a context of
-such features, and named lists of them. What is wanted of which feature is said by an object for each:
-`FixedLenFeature`, `VarLenFeature`, `FixedLenSequenceFeature`, `SparseFeature`.
+An example is a message of named features, each a list of bytes, floats or ints. A sequence example has a context of
+such features, and named lists of them. The caller describes each requested feature by an object: `FixedLenFeature`,
+`VarLenFeature`, `FixedLenSequenceFeature` or `SparseFeature`.
 
 Source: TensorFlow's `tf.io.parse_example` and the messages `tensorflow.Example`, `tensorflow.SequenceExample`.
 """

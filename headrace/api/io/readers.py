@@ -1,7 +1,7 @@
-"""Readers: what goes through files and gives their pieces, one a step: `hr.io.TextLineReader` and its kin.
+"""Readers, which return the pieces of files, one in each step: `hr.io.TextLineReader` and others.
 
-A reader takes the names of files from a queue (`hr.train.string_input_producer` fills one). `read` waits for a name
-when it needs one, and fails with an OutOfRangeError when the queue is closed and empty: that is the end of the data.
+A reader takes file names from a queue (`hr.train.string_input_producer` fills one). `read` waits for a name if it needs
+one. It fails with an OutOfRangeError when the queue is closed and empty, which marks the end of the data.
 """
 
 from __future__ import annotations

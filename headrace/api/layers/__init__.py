@@ -1,8 +1,8 @@
-"""`hr.layers`: layers, which are functions with variables of their own.
+"""`hr.layers`: layers, which are functions with their own variables.
 
-`base` says what a layer is. `core` has those without a window, `convolution`, `pooling` and `normalization` the
-others; `regularizers` what keeps variables small; `arguments` what the arguments of many of them mean. Recurrent cells
-and attention are in `api.rnn`.
+`base` defines layers. `core` has the layers without windows; `convolution`, `pooling` and `normalization` have the
+others. `regularizers` has penalties on variables, and `arguments` interprets common arguments. Recurrent cells and
+attention are in `api.rnn`.
 """
 
 from __future__ import annotations

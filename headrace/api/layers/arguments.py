@@ -1,4 +1,4 @@
-"""The arguments that many layers have: functions by name, layouts, and what must be known of shapes."""
+"""Common arguments of layers: functions by name, data layouts, and required static shapes."""
 
 from __future__ import annotations
 

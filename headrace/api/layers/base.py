@@ -1,19 +1,19 @@
-"""What all layers have in common.
+"""Base class of layers.
 
-A layer is a function with variables of its own. The variables are made when the layer is first called, because only
-then the sizes of what it is given are known. Each further call uses the same variables: this is how a layer is shared.
+A layer is a function with its own variables. The first call creates the variables, because their sizes depend on the
+inputs. Each later call uses the same variables, so a layer is shared by calling it several times.
 
     dense = hr.layers.Dense(10)
-    y = dense(x)        # makes dense/kernel and dense/bias, and computes with them
+    y = dense(x)        # creates dense/kernel and dense/bias, and computes with them
     z = dense(other)    # computes with the same two
 
-A class of layers overrides `build`, which makes the variables with `add_variable`, and `call`, which computes. In
-both, layers may be called that are kept as attributes (or in lists, tuples and dicts that are attributes): their
-variables, losses and updates are counted among those of the layer that keeps them.
+A class of layers overrides `build`, which creates the variables with `add_variable`, and `call`, which computes. Both
+may call layers that are attributes (or members of lists, tuples and dicts that are attributes). The variables, losses
+and updates of these layers count among those of the layer with the attributes.
 
-In a graph a layer's operations and variables stand in a name scope of the layer's name, the same for all its calls.
-Outside of graphs there are no
-scopes; so that variables are called the same there, the layer that is running gives those inside their names.
+In a graph the operations and variables of a layer are in a name scope with the layer's name, the same for all calls.
+Eager execution has no scopes. There the running layer prefixes the names of the layers inside, so that variables have
+the same names as in a graph.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Layers of convolutions."""
+"""Convolution layers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layers without a window: dense, dropout, embeddings, and what puts layers together."""
+"""Layers without a window: dense, dropout, embeddings, and compositions of layers."""
 
 from __future__ import annotations
 

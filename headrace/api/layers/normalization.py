@@ -1,12 +1,12 @@
-"""Layers that normalize: over the batch, or over the channels of each example.
+"""Normalization layers: over the batch, or over the channels of each example.
 
-Batch normalization is two functions. In training it uses the mean and variance of the batch that it is given, and
-notes them: two variables, its *moving averages*, go a little way towards them with each step. Otherwise it uses what
-has been noted, so that an output does not depend on what else is in the batch.
+Batch normalization has two modes. In training it uses the mean and variance of the batch, and moves two variables, its
+*moving averages*, slightly towards them. In inference it uses the moving averages, so that an output does not depend on
+the other examples of the batch.
 
-In a graph the noting is done by two operations for each call, the layer's `updates`, which have to be run with each
-step of training. They stand outside of the order of reads and changes, so that an output for use never waits for a
-step of training. Outside of graphs they run at once.
+In a graph two operations for each call, the layer's `updates`, change the moving averages and must run in each training
+step. They are outside of the order of reads and writes, so inference never waits for a training step. In eager
+execution they run immediately.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Layers that make images (sequences, volumes) smaller, without variables."""
+"""Pooling layers, which downsample sequences, images and volumes without variables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Regularizers: functions from a variable (or outputs) to a loss that keeps it small."""
+"""Regularizers: functions from a variable (or outputs) to a loss that penalizes large values."""
 
 from __future__ import annotations
 

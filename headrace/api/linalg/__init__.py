@@ -1,7 +1,7 @@
-"""`hr.linalg`: matrices, where they are to be found under one name.
+"""`hr.linalg`: linear algebra.
 
-`matrices` has products and diagonals, `norms` norms, `equations` what solves, inverts and computes functions of
-matrices, `decompositions` what takes them apart.
+`matrices` has products and diagonals, `norms` has norms, `equations` has solvers, inverses and matrix functions, and
+`decompositions` has factorizations.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Matrices as products of simpler ones: Cholesky, QR, LU, singular values, eigenvalues; and what is made of these."""
+"""Matrix factorizations: Cholesky, QR, LU, singular values, eigenvalues; and functions based on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Norms, and what is scaled by them."""
+"""Norms, and tensors scaled by norms."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""`hr.nn`: neural networks, where everything of them is to be found under one name.
+"""`hr.nn`: neural networks.
 
-`activations`, `convolution`, `pooling`, `normalizing` and `layers` are what layers are made of, `losses`,
-`sampling_losses` and `ctc` what is made small; `blocks` lays images out anew. The loops that run recurrent cells, and
-attention, are in `api.rnn` and come when they are first used: they are made of layers, which are made of what is
-here.
+`activations`, `convolution`, `pooling`, `normalizing` and `layers` have the parts of layers. `losses`,
+`sampling_losses` and `ctc` have losses, and `blocks` rearranges images. The loops over recurrent cells, and attention,
+are in `api.rnn`. That package is imported on first use, because it uses layers, which use this package.
 """
 
 from __future__ import annotations

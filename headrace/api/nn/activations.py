@@ -1,4 +1,4 @@
-"""Activations: what a layer does to its sums, element by element or along an axis."""
+"""Activation functions, for single elements or along an axis."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Blocks of images rearranged: between the space and the channels, between the space and the batch; patches."""
+"""Rearrangement of image blocks: space to depth, space to batch, and patches."""
 
 from __future__ import annotations
 

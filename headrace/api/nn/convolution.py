@@ -1,4 +1,4 @@
-"""Convolutions of sequences, images and volumes, and what undoes their shapes."""
+"""Convolutions of sequences, images and volumes, and transposed convolutions."""
 
 from __future__ import annotations
 

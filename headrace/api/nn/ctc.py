@@ -1,4 +1,4 @@
-"""Connectionist temporal classification: sequences of labels that are shorter than what predicts them.
+"""Connectionist temporal classification: losses for label sequences shorter than their predictions.
 
 Source: "Connectionist temporal classification" (Graves, Fernández, Gomez and Schmidhuber, 2006).
 """

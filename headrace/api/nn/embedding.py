@@ -1,4 +1,4 @@
-"""Embeddings: the rows of tables that numbers name; of examples that have several, the rows put together."""
+"""Embeddings: rows of tables by number, and combinations of rows for examples with several numbers."""
 
 from __future__ import annotations
 

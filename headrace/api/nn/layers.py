@@ -1,4 +1,4 @@
-"""What layers are made of beside products: biases, dropout, and what is asked of their outputs."""
+"""Parts of layers other than products: biases, dropout, and tests of predictions."""
 
 from __future__ import annotations
 

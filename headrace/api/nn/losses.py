@@ -1,4 +1,4 @@
-"""Losses: how far predictions are from what they should be."""
+"""Losses: distances between predictions and targets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Normalization: means and variances, and what is done with them."""
+"""Normalization: means and variances, and functions that apply them."""
 
 from __future__ import annotations
 

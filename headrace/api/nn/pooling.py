@@ -1,4 +1,4 @@
-"""Pooling: the greatest element or the mean of each window; and its relatives with weights, morphology."""
+"""Pooling: maximum or mean of each window; morphological operations, which add weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Losses over a great many classes, of which a few are sampled; and the samplers of classes."""
+"""Sampled losses over many classes, and the samplers of classes."""
 
 from __future__ import annotations
 

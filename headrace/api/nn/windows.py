@@ -1,4 +1,4 @@
-"""What convolutions and pooling share: how windows move, from arguments to attributes; axes more and less."""
+"""Windows of convolutions and pooling: conversion of arguments to attributes, added and removed axes."""
 
 from __future__ import annotations
 

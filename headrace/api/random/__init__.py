@@ -1,11 +1,10 @@
-"""Random numbers. A random operation has a stream of its own, which goes on from one run to the next.
+"""Random numbers. Each random operation has its own stream, which continues from run to run.
 
-The stream follows from two seeds, that of the graph and that of the operation. With neither it is another one in each
-session. With an operation's `seed` alone the graph's is taken to be 87654321, as in TensorFlow, so that the same seed
-draws the same numbers in both.
+Two seeds determine the stream: that of the graph and that of the operation. Without seeds the stream differs between
+sessions. With only the operation's `seed`, the graph's seed is 87654321, as in TensorFlow, so that the same seed draws
+the same numbers in both.
 
-The numbers of the `stateless_...` functions follow from their arguments alone; a `Generator` keeps a state in a
-variable.
+The numbers of the `stateless_...` functions depend on their arguments alone; a `Generator` keeps a state in a variable.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Numbers of gamma distributions, made of numbers of those with rate 1."""
+"""Random numbers of gamma distributions, computed from numbers with rate 1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`hr.random.Generator`: random numbers whose state is a variable, which can be read, set, kept and restored."""
+"""`hr.random.Generator`: random numbers with a state in a variable, which can be saved and restored."""
 
 from __future__ import annotations
 

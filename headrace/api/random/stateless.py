@@ -1,6 +1,7 @@
-"""Random numbers that are a function of seeds: the same seeds give the same numbers, whenever and wherever.
+"""Random numbers as functions of seeds: the same seeds always give the same numbers.
 
-Nothing goes on from one call to the next: other numbers need other seeds, which `split` and `fold_in` make of one.
+No state continues from one call to the next. Other numbers need other seeds, which `split` and `fold_in` derive from
+one.
 """
 
 from __future__ import annotations

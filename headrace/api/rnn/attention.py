@@ -1,12 +1,12 @@
-"""Attention: what is looked at, of many things, is a weighted mean of all of them.
+"""Attention: a weighted mean of values, with weights from the comparison of queries and keys.
 
-A *query* is compared with a *key* for each of the things; a softmax of the scores makes weights of them that add up to
-1, and the result is the mean of the *values* with those weights. What may not be looked at has the weight 0; a query
-that may look at nothing gets zeros.
+A *query* is compared with the *key* of each item. A softmax of the scores gives weights with the sum 1, and the result
+is the mean of the *values* with those weights. Masked items have the weight 0; the result for a query with only masked
+items is zeros.
 
-`scaled_dot_product_attention` is that and nothing else, with products of queries and keys as scores.
-`MultiHeadAttention` does it several times side by side, between projections that are learned. `memory` has the kinds of
-attention with which one recurrent network looks at another.
+`scaled_dot_product_attention` computes this with products of queries and keys as scores. `MultiHeadAttention` does it
+several times in parallel, between learned projections. `memory` has the kinds of attention with which one recurrent
+network reads the outputs of another.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Networks that read sequences from both ends."""
+"""Recurrent networks that read sequences in both directions."""
 
 from __future__ import annotations
 

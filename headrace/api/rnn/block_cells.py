@@ -1,8 +1,8 @@
-"""Cells that are one operation each, and a whole layer that is one.
+"""Recurrent cells, and a layer of cells, that are a single operation.
 
-They compute what `LSTMCell` and `GRUCell` do and have the same variables. One operation instead of twenty is what the
-token machine likes; the compiler, however, takes a product out of a loop only where it sees one, so in a compiled loop
-the cells of `cells` are the faster ones.
+They compute the same functions as `LSTMCell` and `GRUCell` and have the same variables. In the executor, one operation
+is faster than twenty. The compiler moves a product out of a loop only if the product is an operation of the graph, so
+in a compiled loop the cells of `cells` are faster.
 """
 
 from __future__ import annotations

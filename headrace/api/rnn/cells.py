@@ -1,16 +1,16 @@
-"""Recurrent cells: what a recurrent network does in one step.
+"""Recurrent cells: the computation of a recurrent network in one time step.
 
-A cell takes the inputs of a step and the state that the step before left, and gives outputs and a new state:
+A cell takes the inputs of a time step and the state after the previous one, and returns outputs and a new state:
 
     output, state = cell(inputs, state)
 
-`hr.nn.dynamic_rnn` calls one in a loop over time. The states of a cell may be one tensor or a structure of them; what
-they are is said by `state_size`, and `zero_state` makes the first ones.
+`hr.nn.dynamic_rnn` calls a cell in a loop over time. The state of a cell is a tensor or a structure of tensors.
+`state_size` describes it, and `zero_state` creates the initial state.
 
-The cells here are TensorFlow 1's, with its variables: their names, their shapes, and the order in which a kernel holds
-the gates. A kernel is one matrix for the inputs and the outputs of the step before, one above the other, so that one
-product gives all gates. In a loop headrace takes it apart again: the product with the inputs does not need the loop,
-and is made for all steps at once, before it (docs/reference/loops.md).
+The cells here are TensorFlow 1's, with its variables: their names, their shapes, and the order of the gates in a
+kernel. A kernel is one matrix for the inputs and the previous outputs, one above the other, so that one product
+computes all gates. In a loop headrace splits the product again: the product with the inputs does not depend on the
+loop, and is computed for all time steps at once before it (docs/reference/loops.md).
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Batches of sequences of different lengths: what becomes of an example that has ended.
+"""Batches of sequences with different lengths: states and outputs of examples that have ended.
 
-The sequences of a batch are padded to one length, and the loop goes on until the longest has ended. An example that
-ended before keeps its state, and its outputs are zero. Both are chosen, not computed by multiplication with a mask:
-what the cell made of the padding may be anything, an infinity too, and must not be seen.
+The sequences of a batch are padded to one length, and the loop runs until the longest has ended. An example that has
+ended keeps its state, and its outputs are zero. Both are selected, not multiplied by a mask: the results of the cell
+for padding may be anything, even infinities, and must not have an effect.
 
-Which examples are still going is known before the loop, for all steps at once: a matrix of [time, batch], of which the
-loop reads a row in each step. Outputs are zeroed behind the loop, all at once.
+The active examples are known before the loop, for all time steps at once: a matrix of [time, batch], of which the loop
+reads a row in each step. Outputs are set to zero after the loop, all at once.
 """
 
 from __future__ import annotations

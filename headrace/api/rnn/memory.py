@@ -1,7 +1,7 @@
-"""Attention to a memory: a recurrent network that looks, in each step, at all that another one has said.
+"""Attention to a memory: in each step, a recurrent network reads all outputs of another.
 
-`BahdanauAttention` and `LuongAttention` compare a query with a key that is made of each row of the memory
-(`attention` tells the rest); `AttentionWrapper` puts one of them into a cell.
+`BahdanauAttention` and `LuongAttention` compare a query with a key for each row of the memory (`attention` explains the
+terms). `AttentionWrapper` adds one of them to a cell.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""How recurrent networks open the scopes in which their operations and variables stand.
+"""Scopes that recurrent networks open for their operations and variables.
 
-The networks of this package are the same for `hr` and for TensorFlow 1's API, but for this: there it is variable scopes
-that are opened (`headrace.v1.rnn`), for they name the variables.
+The networks of this package are the same for `hr` and for TensorFlow 1's API, with one difference: TensorFlow 1's API
+opens variable scopes (`headrace.v1.rnn`), because they determine the names of variables.
 """
 
 from __future__ import annotations

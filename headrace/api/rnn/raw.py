@@ -1,4 +1,4 @@
-"""`raw_rnn`: a loop over time in which a function of yours says what goes on between the steps."""
+"""`raw_rnn`: a loop over time with a user function that runs between the steps."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What a cell says of its states and outputs: how large they are, in which structure.
+"""Sizes of a cell's states and outputs.
 
-A *size* is the shape of one example's state: a number for a vector, or a shape (`hr.TensorSpec`, or what TensorFlow 1
-has for one). A cell with several states gives a structure of sizes. Tuples and lists are structures here, so a shape is
-never written as one.
+A *size* is the shape of one example's state: a number for a vector, or a shape (`hr.TensorSpec`, or TensorFlow 1's
+class for shapes). A cell with several states has a structure of sizes. Tuples and lists are structures here, so a shape
+is never written as a tuple or list.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Networks that are written out step by step, for sequences whose number of steps is known.
+"""Recurrent networks without a loop, for sequences with a known number of steps.
 
-A graph of a hundred steps has a hundred cells in it, which takes long to make; `dynamic_rnn` has one cell in a loop.
+A graph for a hundred steps contains a hundred cells, which takes long to build; `dynamic_rnn` has one cell in a loop.
 """
 
 from __future__ import annotations

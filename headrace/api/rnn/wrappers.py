@@ -1,4 +1,4 @@
-"""Cells made of cells: several one above the other, and cells with something around them."""
+"""Cells made of cells: stacked cells, and cells with additional computations."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""`hr.signal`: transforms and frames of signals, where they are to be found under one name.
+"""`hr.signal`: transforms and frames of signals.
 
-`fourier` has the transforms, `frames` windows and what is done frame by frame.
+`fourier` has the transforms, `frames` has windows and functions on frames.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Transforms into frequencies and back: Fourier's, in any number of dimensions, and the cosine transforms."""
+"""Fourier transforms in any number of dimensions, cosine transforms, and their inverses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signals in frames: windows, short-time transforms and back, features of the mel scale."""
+"""Frames of signals: windows, short-time transforms and their inverses, features of the mel scale."""
 
 from __future__ import annotations
 

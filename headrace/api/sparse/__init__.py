@@ -1,7 +1,7 @@
-"""Sparse tensors made, laid out anew, joined and taken apart: `hr.sparse`.
+"""`hr.sparse`: creation, layout, concatenation and splitting of sparse tensors.
 
-What computes with their values is in `sparse_math`. A function takes `SparseTensor`s (or `SparseTensorValue`s) apart,
-runs an op on the parts, and puts what comes out together again.
+Functions that compute with their values are in `arithmetic`. Each function splits `SparseTensor`s (or
+`SparseTensorValue`s) into their parts, runs an op on the parts, and combines the results.
 """
 
 from __future__ import annotations

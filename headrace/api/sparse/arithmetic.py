@@ -1,4 +1,4 @@
-"""What computes with the values of sparse tensors. `hr.sparse` has these names, and those of `sparse`."""
+"""Arithmetic on the values of sparse tensors. `hr.sparse` exports these names too."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Sets: the rows of the last axis, in which each element counts once: `hr.sets`.
+"""`hr.sets`: set operations on the rows of the last axis.
 
-A row of a tensor is a set whose elements may come several times. A row of a sparse tensor may also be empty, and sparse
-is what comes out, with the elements of each set in ascending order.
+A row of a tensor is a set; repeated elements count once. A row of a sparse tensor may also be empty. Results are
+sparse, with the elements of each set in ascending order.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What keeps values between steps: queues, tables, accumulators, staging areas."""
+"""Resources that keep values between steps: queues, tables, accumulators, staging areas."""

@@ -1,7 +1,7 @@
-"""Accumulators of gradients: several workers put theirs in, one takes the mean (or sum) when there are enough.
+"""Accumulators of gradients: several workers add gradients, and one worker takes their mean (or sum).
 
-An accumulator has a step number, the *global step*. A gradient that was computed at an earlier step than that is stale,
-and dropped. Taking what has been gathered makes it one greater.
+An accumulator has a step number, the *global step*. A gradient that was computed at an earlier step is stale, and is
+dropped. Taking the accumulated gradient increments the step number by one.
 """
 
 from __future__ import annotations

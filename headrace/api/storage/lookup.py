@@ -1,8 +1,8 @@
-"""Tables from keys to values: `hr.lookup`.
+"""`hr.lookup`: tables from keys to values.
 
-A table is a resource: what is in it stays from one step to the next. A `StaticHashTable` is filled once, by an
-initializer, and never changes; the others take what is inserted. In a graph the filling is an operation, which has to
-run first (`StaticHashTable.initializer`); outside of graphs it has happened when the table is there.
+A table is a resource, so its contents persist from step to step. An initializer fills a `StaticHashTable` once, and the
+table never changes afterwards; other tables accept insertions. In a graph an operation fills the table and must run
+first (`StaticHashTable.initializer`). In eager execution the constructor fills it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Queues, by which steps hand tensors to one another.
+"""Queues, through which steps pass tensors to each other.
 
-An element of a queue is a tuple of tensors, its components. Steps put elements in and take them out; one that finds the
-queue full, or empty, waits, while other steps go on. Several threads running steps of one session is how they are used.
+An element of a queue is a tuple of tensors, its components. Steps put elements in and take them out. A step that finds
+the queue full, or empty, waits while other steps continue. So the steps of one session that share a queue run in
+several threads.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Staging areas and barriers, in which steps put tensors down for others to take.
+"""Staging areas and barriers, in which steps store tensors for other steps.
 
-A staging area is a queue that belongs to a device; a `MapStagingArea` has its elements under keys. A barrier puts
-elements together of components that come one by one.
+A staging area is a queue that belongs to a device; a `MapStagingArea` stores its elements under keys. A barrier
+assembles elements whose components arrive one by one.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Strings of bytes.
 
-What gives another number of strings for each string (`split`) gives a `SparseTensor`, or takes a single string.
+A function that returns a different number of strings for each string (`split`) returns a `SparseTensor`, or takes a
+single string.
 """
 
 from __future__ import annotations

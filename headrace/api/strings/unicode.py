@@ -1,4 +1,4 @@
-"""Text: the characters of strings and their numbers, in Unicode's encodings. All of it is in `hr.strings`."""
+"""Unicode text: characters of strings and their code points. `hr.strings` exports all names."""
 
 from __future__ import annotations
 
