@@ -428,9 +428,7 @@ class Graph(Uncopyable):
         with self._lock:
             n = self._taken.get(key)
             name, lowered = base, key
-            if (
-                n is None and base in self._by_name
-            ):  # a copy has taken the name, which an editor had released (`ir.edit.editor`)
+            if n is None and base in self._by_name:  # a copy has taken the name after an editor released it
                 n = 1
             if n is not None:
                 while True:

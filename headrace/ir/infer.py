@@ -22,7 +22,7 @@ from headrace.ir.static_info import merged
 if TYPE_CHECKING:
     from headrace.dtypes import DType
     from headrace.ir.graph import Operation, Tensor
-    from headrace.ir.static_info import Known
+    from headrace.ir.static_info import Handle
     from headrace.shapes import Shape
 
 
@@ -92,12 +92,13 @@ def infer_shapes(op: Operation) -> None:
     Raises:
       ShapeError: the inputs do not fit together; the text names the op, its inputs and the user's line.
     """
-    for t, (shape, handle) in zip(op.outputs, _inferred(op), strict=True):
-        t.replace_static(shape, t.handle if handle is None else handle)
+    out, handles = _inferred(op)
+    for i, t in enumerate(op.outputs):
+        t.replace_static(out[i], handles.get(i, t.handle))
 
 
-def _inferred(op: Operation) -> list[Known]:
-    """Returns the inferred static information of each output.
+def _inferred(op: Operation) -> tuple[list[Shape], Mapping[int, Handle]]:
+    """Returns the inferred shapes of the outputs, and the contents of handles by output.
 
     Raises:
       ShapeError: the inputs do not fit together, as in `infer_shapes`.
@@ -117,7 +118,7 @@ def _inferred(op: Operation) -> list[Known]:
         raise ShapeError(f"{e} for '{op.name}' (op: '{op.type}') with inputs {ins or 'none'}{where}") from e
     if len(out) != len(op.outputs):
         raise ShapeError(f"the shape rule of {op.type} gave {len(out)} shapes for {len(op.outputs)} outputs")
-    return [(s, c.handles.get(i)) for i, s in enumerate(out)]
+    return out, c.handles
 
 
 def infer_more(op: Operation) -> None:
@@ -127,7 +128,8 @@ def infer_more(op: Operation) -> None:
     runs.
     """
     try:
-        known = [merged((t.static_shape, t.handle), more) for t, more in zip(op.outputs, _inferred(op), strict=True)]
+        out, handles = _inferred(op)
+        known = [merged((t.static_shape, t.handle), (out[i], handles.get(i))) for i, t in enumerate(op.outputs)]
     except (ShapeError, ValueError):
         return
     for t, (shape, handle) in zip(op.outputs, known, strict=True):
