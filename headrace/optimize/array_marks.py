@@ -362,7 +362,7 @@ def _touched(op: Operation, way: Sequence[tuple[Operation, Graph]], flow: _Flow)
 
 
 def _changing(t: Tensor, loop: Operation, flow: _Flow) -> _Places | None:
-    """Returns the elements `t` in a loop's iterations; None if two may be equal."""
+    """Returns the values of index `t` in a loop's iterations, if no two are equal."""
     known: dict[Tensor, _Linear | None] = {}
     found = _linear(t, loop, flow, known)
     if found is None or found.counter is None:

@@ -50,7 +50,7 @@ class FoldConstants(Pass):
 
 
 class _Folding:
-    """The folding of one graph."""
+    """Folds the operations of one graph."""
 
     def __init__(self, walking: Rewriter) -> None:
         self.walking = walking

@@ -3,9 +3,9 @@
 After it, the other passes work across the boundary of a function.
 
 Two kinds of calls stay. A call of a recursive function stays. A call that rematerializes values for its gradient
-(`hr.recompute`) stays too: inlined, its operations would be merged with the forward ones, and the values be kept.
-Library functions that a conditional or loop names as branches or bodies become graphs that the operation owns, for the
-same reason. A limit on the number of operations holds for both.
+(`hr.recompute`) stays too: after inlining, its operations would be merged with equal forward operations, whose values
+would then be stored. Library functions that a conditional or loop names as branches or bodies become graphs that the
+operation owns, for the same reason. A limit on the number of operations holds for both.
 """
 
 from __future__ import annotations

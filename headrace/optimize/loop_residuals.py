@@ -1,8 +1,7 @@
 """Residuals: the values in all iterations of a tensor of a loop's body.
 
-They become available after the loop.
-
-There are four ways to obtain them (`Residuals.values`). The first one that applies is taken:
+A pass uses them after the loop. There are four ways to obtain them (`Residuals.values`). The first one that applies is
+taken:
 
 * The tensor is a row of a tensor that was known before the loop (`loop_row_reads`). That tensor has the values.
 * The tensor is popped from a list that a forward loop filled. That list has the values, the last iteration first.

@@ -1,4 +1,4 @@
-"""Sinking: computes values that a loop only collects after the loop.
+"""Sinking: moves work whose results a loop only collects to after the loop.
 
     While(ys, h)   body: push(ys, h @ v)        ys is read by nothing else
 

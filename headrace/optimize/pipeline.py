@@ -111,7 +111,7 @@ def optimize(
         options = dataclasses.replace(options, off=options.off | {_EFFECTS.name})
     context = PassContext(options, list(preserved))
     for g in inside_out(graph):
-        if isinstance(g, FuncGraph):  # the captures are no longer read, and their source graph is not kept alive
+        if isinstance(g, FuncGraph):  # no pass reads captures, and they keep the original graph alive
             Editor(g).forget_captures()
 
     def after(graph: Graph) -> None:

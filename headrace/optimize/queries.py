@@ -56,7 +56,7 @@ def is_plain(op: Operation) -> bool:
 
 
 def const(t: Tensor) -> np.ndarray | None:
-    """The value of `t` if a `Const` makes it; None otherwise."""
+    """Value of `t`, if a `Const` makes it; else None."""
     if t.op.type != "Const":
         return None
     value = t.op.attrs["value"]
