@@ -1,4 +1,4 @@
-"""`nest`: order of leaves, packing, differences of two structures; random structures against a model of them."""
+"""Order of leaves, packing and differences of structures in `nest`, compared with a model."""
 
 import collections
 import dataclasses
@@ -173,7 +173,7 @@ class Model:
 def joined(
     keys: Sequence[str], parts: Sequence[Model], given: Sequence[int], make: Callable[[list[Any]], Any]
 ) -> Model:
-    """A structure of the parts, which `keys` lead to; `given`: the order of insertion of the parts."""
+    """Structure with `parts` under `keys`, inserted in the order `given`."""
     starts = [sum(len(p.paths) for p in parts[:i]) for i in range(len(parts) + 1)]
 
     def made(leaves: list[Any], known: str) -> Any:

@@ -147,7 +147,7 @@ class Symbolic:
         raise AttributeError(text, name=name, obj=self)
 
 
-Symbolic.shape = vars(Symbolic)["static_shape"]  # the slot under another name
+Symbolic.shape = vars(Symbolic)["static_shape"]  # type: ignore[method-assign]  # the slot under another name
 
 
 def seen(shape: Shape, of: object) -> Any:
