@@ -18,10 +18,10 @@ _ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
 
 
 def activation_of(given: Any) -> Callable[[Any], Any] | None:
-    """The function of a tensor that `given` means: a function, its name, or None ("linear") for none.
+    """Returns the activation function for a function, a name, or None or "linear" (no activation).
 
     Raises:
-      ValueError: there is no such function.
+      ValueError: no activation has this name.
     """
     if given is None or given == "linear":
         return None
@@ -34,10 +34,10 @@ def activation_of(given: Any) -> Callable[[Any], Any] | None:
 
 
 def count(what: str, value: Any) -> int:
-    """`value`, a positive number.
+    """Returns `value`, the positive integer given for the argument `what`, as an int.
 
     Raises:
-      ValueError: it is none.
+      ValueError: `value` is not a positive integer.
     """
     number = int(value)
     if number < 1 or number != value:
@@ -46,10 +46,10 @@ def count(what: str, value: Any) -> int:
 
 
 def has_channels_first(data_format: str) -> bool:
-    """Whether `data_format`, "channels_last" or "channels_first", says so.
+    """Whether `data_format` is "channels_first" and not "channels_last".
 
     Raises:
-      ValueError: it is neither.
+      ValueError: `data_format` is neither of them.
     """
     if data_format not in ("channels_last", "channels_first"):
         raise ValueError(f"'data_format' must be 'channels_last' or 'channels_first', got {data_format!r}")
@@ -57,10 +57,10 @@ def has_channels_first(data_format: str) -> bool:
 
 
 def padding_of(padding: str, known: tuple[str, ...] = ("VALID", "SAME")) -> str:
-    """`padding` as operations have it, in capital letters.
+    """Returns the name of a padding in capital letters, as operations expect it.
 
     Raises:
-      ValueError: there is no such padding.
+      ValueError: `padding` is not one of `known`.
     """
     if str(padding).upper() not in known:
         raise ValueError(f"'padding' must be one of {', '.join(p.lower() for p in known)}, got {padding!r}")
@@ -68,10 +68,15 @@ def padding_of(padding: str, known: tuple[str, ...] = ("VALID", "SAME")) -> str:
 
 
 def rank_of(input_shape: Any, layer: str, *ranks: int) -> int:
-    """How many axes the inputs have, which must be known, and one of `ranks` if there are any.
+    """Returns the rank of the inputs of a layer.
+
+    Args:
+      input_shape: the static shape of the inputs.
+      layer: name of the layer, for the error.
+      ranks: the ranks that the layer accepts; none: any.
 
     Raises:
-      ShapeError (a ValueError): it is not.
+      ShapeError (a ValueError): the rank is unknown or is not one of `ranks`.
     """
     dims = shapes.as_shape(input_shape)
     if dims is None:
@@ -83,10 +88,10 @@ def rank_of(input_shape: Any, layer: str, *ranks: int) -> int:
 
 
 def known_size(input_shape: Any, axis: int, layer: str) -> int:
-    """The size of the inputs along `axis`, which must be known.
+    """Returns the size of the inputs of the layer `layer` along `axis`.
 
     Raises:
-      ShapeError (a ValueError): it is not.
+      ShapeError (a ValueError): the axis does not exist or its size is unknown.
     """
     dims = shapes.as_shape(input_shape)
     rank = rank_of(dims, layer)

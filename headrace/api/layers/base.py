@@ -36,28 +36,30 @@ from headrace.errors import ShapeError
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Tensor
 
-# The layer whose call is running here, outside of graphs.
+# The layer whose call is running in this context.
 _running: contextvars.ContextVar[Layer | None] = contextvars.ContextVar("headrace_running_layer", default=None)
 
 
 def snake_case(name: str) -> str:
-    """`"MaxPooling2D"` → `"max_pooling2d"`: what layers of a class are called unless they are given a name."""
+    """Converts the name of a class to that of its layers: "MaxPooling2D" to "max_pooling2d"."""
     apart = re.sub(r"(.)([A-Z][a-z0-9]+)", r"\1_\2", name)
     return re.sub(r"([a-z])([A-Z])", r"\1_\2", apart).lower().lstrip("_")
 
 
 class Layer:
-    """A function with variables of its own, which its first call makes.
+    """A function that owns variables, which its first call creates.
 
     Args:
-      name: of the scope that its operations and variables are in; the class's name, as in "max_pooling2d", if None.
-      trainable: whether its variables are to be learned.
-      dtype: of its variables; None: that of the first input, if that is a float, else float32.
-      activity_regularizer: a function from outputs to a loss, which is then among `losses`, for each example.
+      name: name of the layer and of its name scope; None: the class's name in snake case, as in "max_pooling2d".
+      trainable: whether the variables of the layer are trainable.
+      dtype: dtype of the variables; None: the dtype of the first input if that is floating or complex, else float32.
+      activity_regularizer: a function from the outputs to a scalar loss. The loss divided by the batch size is an
+        element of `losses`.
 
     Attributes:
-      name, trainable, dtype: as given; the dtype is known after the first call.
-      built: whether its variables have been made.
+      name, trainable: as given.
+      dtype: dtype of the variables; None before the first call unless it was given.
+      built: whether the variables exist.
 
     Source: TensorFlow's `tf.layers.Layer`.
 
@@ -88,28 +90,35 @@ class Layer:
         self.dtype: dtypes.DType | None = None if dtype is None else dtypes.as_dtype(dtype).base
         self.built = False
         self.activity_regularizer = activity_regularizer
-        self._undivided: frozenset[str] = frozenset()  # the names of variables that are made in one part, always
+        self._undivided: frozenset[str] = frozenset()  # names of the variables that are never partitioned
         self._own_variables: list[Any] = []
-        self._own_losses: list[Any] = []  # tensors; functions that give one; a regularizer and what it is applied to
+        self._own_losses: list[Any] = []  # tensors, functions of none, or (regularizer, its argument)
         self._activity_losses: list[Any] = []
         self._own_updates: list[Any] = []
         self._path = self.name
-        self._is_outside = False  # whether its variables are outside of graphs
-        self._stands_in: tuple[Any, str] | None = None  # the graph in which it was first called, and the name scope
+        self._is_outside = False  # whether the variables are outside of graphs
+        self._stands_in: tuple[Any, str] | None = None  # the root graph and the name scope of the first call
         self._names_inside: dict[str, int] = {}
 
     # *** for classes of layers ***
 
     def build(self, input_shape: Any) -> None:
-        """Makes the variables. Called once, before the first `call`.
+        """Creates the variables.
+
+        The layer calls this method once, before the first `call`. A subclass overrides it.
 
         Args:
-          input_shape: the static shape of the inputs: a tuple with None for what is not known, or None; where the
-            inputs are a structure, one of shapes.
+          input_shape: the static shape of the inputs, a tuple with None for unknown dimensions, or None for an unknown
+            rank. For a structure of inputs, the same structure of shapes.
         """
 
     def call(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-        """Computes the outputs. All arguments are those of the layer's call; `inputs` are tensors."""
+        """Computes the outputs. A subclass overrides it.
+
+        Args:
+          inputs: tensors.
+          args, kwargs: the other arguments of the layer's call.
+        """
         raise NotImplementedError(f"{type(self).__name__} does not say what it computes: define call(self, inputs)")
 
     def add_variable(
@@ -122,17 +131,18 @@ class Layer:
         regularizer: Callable[[Any], Any] | None = None,
         constraint: Callable[[Any], Any] | None = None,
     ) -> Any:
-        """Makes a variable of the layer. For `build`.
+        """Creates a variable of the layer. `build` calls it.
 
         Args:
-          name: below the layer's.
-          shape: fully known.
-          dtype: None: the layer's.
-          initializer: a function of shape and dtype, one of `hr.initializers`, its name, or a value; None:
-            glorot_uniform for floats, and zeros for others.
-          trainable: whether it is to be learned, if the layer is.
-          regularizer: a function from the variable to a loss (or None), which is then among `losses`.
-          constraint: kept with the variable, for optimizers.
+          name: name of the variable, relative to the layer's name scope.
+          shape: the fully known shape.
+          dtype: dtype of the variable; None: the dtype of the layer.
+          initializer: a function of shape and dtype (see `hr.initializers`), the name of one, or a value; None:
+            glorot_uniform for floats, and zeros for other dtypes.
+          trainable: whether the variable is trainable, if the layer is.
+          regularizer: a function from the variable to a scalar loss, or to None for no loss. The loss is an element of
+            `losses`.
+          constraint: a function from a value of the variable to an allowed value; optimizers apply it.
 
         Raises:
           ShapeError (a ValueError): the shape is not fully known.
@@ -162,14 +172,14 @@ class Layer:
         regularizer: Callable[[Any], Any] | None,
         constraint: Callable[[Any], Any] | None,
     ) -> Any:
-        """The variable itself; what has its own idea of variables overrides this."""
+        """Creates the variable. Subclasses that create variables in another way override this."""
         make = initializers.get(initializer, dtype)
         b = scopes.builder()
         full = name if isinstance(b, Builder) else f"{self._path}/{name}"
         variable = Variable(lambda: make(dims, dtype), trainable, full, dtype, dims, constraint=constraint)
         if regularizer is not None:
             if variable.graph is None:
-                self._own_losses.append((regularizer, variable))  # of the value that it has when it is asked for
+                self._own_losses.append((regularizer, variable))  # `losses` applies it to the current value
             else:
                 scope = f"{variable.name.partition(':')[0]}/Regularizer/"
                 around = dataclasses.replace(b, graph=variable.graph, scope=scope, control_inputs=())
@@ -178,25 +188,29 @@ class Layer:
         return variable
 
     def add_loss(self, loss: Any) -> None:
-        """Adds a loss (a tensor, a function that gives one, or None for nothing) to `losses`."""
+        """Adds a loss to `losses`.
+
+        Args:
+          loss: a scalar, a function that returns one, or None, which has no effect.
+        """
         if loss is not None:
             self._own_losses.append(loss)
 
     def add_update(self, update: Any) -> None:
-        """Adds an operation that is to be run with each step of training to `updates`."""
+        """Adds an operation that every training step must run to `updates`."""
         if update is not None:
             self._own_updates.append(update)
 
     # *** calling ***
 
     def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-        """The outputs for `inputs` (a tensor, what one can be made of, or a structure of those)."""
+        """Computes the outputs for `inputs`, a structure of tensors or of values convertible to them."""
         with self._entered(inputs):
             return self._run(inputs, args, kwargs)
 
     @contextlib.contextmanager
     def _entered(self, inputs: Any) -> Iterator[None]:
-        """The scope in which it is built and called."""
+        """Enters the name scope in which the layer is built and called."""
         near = nest.flatten(inputs)
         root = _root(scopes.builder(*near).graph)
         known = self._stands_in is not None and self._stands_in[0] is root
@@ -224,7 +238,7 @@ class Layer:
         return outputs
 
     def _tensors(self, inputs: Any) -> Any:
-        """`inputs` with tensors for what tensors can be made of."""
+        """Converts the leaves of `inputs` that are values to tensors."""
         leaves = nest.flatten(inputs)
         b = scopes.builder(*leaves)
 
@@ -236,7 +250,7 @@ class Layer:
         return nest.map_leaves(lambda x: tensor(x) if _is_plain(x) else x, inputs)
 
     def _dtype_for(self, value: Any) -> dtypes.DType | None:
-        """The dtype of a value of Python or numpy that becomes an input."""
+        """Returns the dtype to which a Python or numpy value is converted as an input."""
         return self.dtype if np.asarray(value).dtype.kind == "f" else None
 
     def _build(self, inputs: Any) -> None:
@@ -248,23 +262,23 @@ class Layer:
         try:
             self.build(nest.map_leaves(self._shape_of, inputs))
         except BaseException:
-            # the next try begins anew
+            # the next call builds the layer again
             del self._own_variables[kept[0] :], self._own_losses[kept[1] :]
             raise
         self.built = True
 
     def _shape_of(self, x: Any) -> Any:
-        """The shape of an input, as `build` is given it."""
+        """Returns the static shape of an input, for `build`."""
         return shapes.as_shape(getattr(x, "shape", None))
 
     def _add_activity_loss(self, outputs: Any) -> None:
         found = self._activity_loss(outputs)
         if self._is_outside:
-            self._activity_losses.clear()  # those of the last call alone
+            self._activity_losses.clear()  # only those of the last call are kept
         self._activity_losses += found
 
     def _activity_loss(self, outputs: Any) -> list[Any]:
-        """What the regularizer of outputs says of each, for one example of the batch."""
+        """Returns the loss of each output by the activity regularizer, divided by the batch size."""
         assert self.activity_regularizer is not None
         found = []
         for y in nest.flatten(outputs):
@@ -274,11 +288,11 @@ class Layer:
                     found.append(math.truediv(loss, math.cast(arrays.shape(y)[0], loss.dtype.base)))
         return found
 
-    # *** what it has ***
+    # *** variables, losses and updates ***
 
     @property
     def _inside(self) -> list[Layer]:
-        """The layers that are kept as attributes, in order, each once."""
+        """Layers kept as attributes, in order, without duplicates."""
         found: dict[int, Layer] = {}
         for key, value in vars(self).items():
             if not key.startswith("_own_"):
@@ -289,12 +303,12 @@ class Layer:
 
     @property
     def variables(self) -> list[Any]:
-        """Its own variables and those of the layers inside."""
+        """Variables of the layer and of the layers inside."""
         return _once([*self._own_variables, *(v for layer in self._inside for v in layer.variables)])
 
     @property
     def trainable_variables(self) -> list[Any]:
-        """The variables that are to be learned; none if the layer is not `trainable`."""
+        """Trainable variables; none if the layer is not `trainable`."""
         if not self.trainable:
             return []
         own = [v for v in self._own_variables if v.trainable]
@@ -302,16 +316,19 @@ class Layer:
 
     @property
     def non_trainable_variables(self) -> list[Any]:
-        """The variables that are not to be learned."""
+        """Variables that are not trainable."""
         learned = {id(v) for v in self.trainable_variables}
         return [v for v in self.variables if id(v) not in learned]
 
     @property
     def losses(self) -> list[Any]:
-        """What the regularizers add to the loss: scalars. Outside of graphs they are computed when this is asked for;
-        those of outputs are of the last call."""
+        """Losses of the regularizers, as scalars.
+
+        Outside of graphs, the losses of variables are computed at each access, and the losses of outputs are those of
+        the last call.
+        """
         own = [x[0](x[1]) if isinstance(x, tuple) else x() if callable(x) else x for x in self._own_losses]
-        # of a call in a graph that stood in for variables outside, there is nothing left when it is gone
+        # a layer outside of graphs may have been called in a graph, whose tensors are unusable after it
         is_here = not (self._is_outside and scopes.is_outside())
         activity = [x for x in self._activity_losses if is_here or not isinstance(x, Tensor)]
         found = [*own, *activity, *(x for layer in self._inside for x in layer.losses)]
@@ -319,15 +336,17 @@ class Layer:
 
     @property
     def updates(self) -> list[Any]:
-        """The operations that are to be run with each step of training; outside of graphs they have been run."""
+        """Operations that every training step must run; outside of graphs, calls run them."""
         return _once([*self._own_updates, *(x for layer in self._inside for x in layer.updates)])
 
     def with_values(self, values: Sequence[Any] | Mapping[Any, Any]) -> Any:
-        """A layer like this one that computes with other values in place of its trainable variables; for functions of
-        parameters, as `hr.grad` takes them. It has to be built.
+        """Returns a copy of the layer that computes with other values for its trainable variables.
+
+        Functions of parameters, as `hr.grad` takes them, are written with it. The layer must be built.
 
         Args:
-          values: tensors, one for each of `trainable_variables`.
+          values: tensors, one for each of `trainable_variables`, as a sequence, or as a mapping whose values are in
+            that order.
 
         Example:
           >>> import headrace as hr
@@ -338,7 +357,7 @@ class Layer:
                  [2.]], dtype=float32)
 
         Raises:
-          ValueError: there are more or fewer values than variables, or the layer has not been built.
+          ValueError: the number of values is not that of the variables, or the layer has not been built.
         """
         learned = self.trainable_variables
         given = list(values.values() if isinstance(values, Mapping) else values)
@@ -352,7 +371,7 @@ class Layer:
         return self._copied({id(v): x for v, x in zip(learned, given, strict=True)})
 
     def _copied(self, instead: Mapping[int, Any]) -> Any:
-        """A copy in which, and in the layers inside of which, things are replaced by others."""
+        """Returns a copy with objects replaced by their ids, in nested layers too."""
         made = copy.copy(self)
         for key, value in vars(self).items():
             setattr(made, key, _replaced(value, instead))
@@ -363,14 +382,14 @@ class Layer:
 
 
 def _root(graph: Any) -> Any:
-    """The graph around all branches and bodies; None outside of graphs."""
+    """Returns the outermost graph, around all branches and bodies; None outside of graphs."""
     while graph is not None and graph.outer is not None:
         graph = graph.outer
     return graph
 
 
 def _is_plain(x: Any) -> bool:
-    """Whether it is a tensor or what one can be made of, and not an object of another kind."""
+    """Whether `x` is a tensor or a value convertible to one, and no other object."""
     return x is not None and (_is_whole(x) or isinstance(x, (bool, int, float, complex, str, bytes)))
 
 
@@ -379,13 +398,13 @@ def _is_whole(x: Any) -> bool:
 
 
 def _layers_in(value: Any) -> list[Layer]:
-    """The layers in nested lists, tuples and dicts, in the order of insertion."""
+    """Returns the layers in nested lists, tuples and dicts, in the order of insertion."""
     leaves = nest.flatten(value, is_leaf=lambda x: not isinstance(x, (list, tuple, dict)), as_given=True)
     return [x for x in leaves if isinstance(x, Layer)]
 
 
 def _replaced(value: Any, instead: Mapping[int, Any]) -> Any:
-    """`value` with other leaves by their ids, in nested containers and in layers."""
+    """Replaces leaves by their ids, in nested containers and in layers."""
 
     def replaced(x: Any) -> Any:
         return x._copied(instead) if isinstance(x, Layer) else instead.get(id(x), x)

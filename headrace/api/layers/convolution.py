@@ -20,7 +20,7 @@ from headrace.api.nn.windows import LAYOUTS, for_window
 
 
 class _Convolution(Layer):
-    """What layers of convolutions share: arguments, and what comes behind the convolution."""
+    """Base of the layers of convolutions: arguments, bias and activation."""
 
     axes: int
     bias: Any = None
@@ -111,7 +111,7 @@ class _Conv(_Convolution):
         self.kernel_constraint = kernel_constraint
 
     def build(self, input_shape: Any) -> None:
-        """Makes the kernel and the bias."""
+        """Creates the kernel and the bias."""
         assert self.filters is not None
         shape = (*self.kernel_size, self._channels(input_shape), self.filters)
         self.kernel = self.add_variable(
@@ -120,7 +120,7 @@ class _Conv(_Convolution):
         self._add_bias(self.filters)
 
     def call(self, inputs: Any) -> Any:
-        """The outputs."""
+        """Computes the outputs."""
         padding = self.padding
         if padding == "CAUSAL":
             before = (self.kernel_size[0] - 1) * self.dilation_rate[0]
@@ -132,14 +132,14 @@ class _Conv(_Convolution):
 
 
 class Conv1D(_Conv):
-    """A convolution of sequences: each output depends on a window of the inputs. See `Conv2D`.
+    """Convolution layer for sequences: each output depends on a window of the inputs. See `Conv2D`.
 
     The inputs are floats of shape [batch, width, channels], or [batch, channels, width] with
-    `data_format="channels_first"`. Variables: "kernel", [width of the window, channels, filters], and "bias".
+    `data_format="channels_first"`. Variables: "kernel", [window width, channels, filters], and "bias", [filters].
 
     Args:
-      padding: besides "valid" and "same" also "causal": as much before the inputs as makes the outputs as many, so that
-        none depends on inputs behind it.
+      padding: "valid", "same" or "causal". Causal padding is (width of the window - 1) * dilation zeros before the
+        inputs, so that no output depends on later inputs.
       Others: see `Conv2D`.
 
     Source: TensorFlow's `tf.layers.Conv1D`.
@@ -155,27 +155,29 @@ class Conv1D(_Conv):
 
 
 class Conv2D(_Conv):
-    """A convolution of images: each output depends on a window of the inputs, in all channels.
+    """Convolution layer for images: each output depends on a window of all input channels.
 
-    The inputs are floats of shape [batch, height, width, channels], the outputs the same with `filters` channels.
-    Variables: "kernel", [height and width of the window, channels, filters], and "bias", [filters].
+    The inputs are floats of shape [batch, height, width, channels]. The outputs have shape [batch, output height,
+    output width, filters]. Variables: "kernel", [window height, window width, channels, filters], and "bias",
+    [filters].
 
     Args:
-      filters: how many channels the outputs have.
-      kernel_size: the size of the windows: a number for all axes, or one for each.
-      strides: how far one window is from the next; as `kernel_size`.
-      padding: "valid": windows are inside the inputs; "same": with strides of 1 there are as many outputs as inputs.
-      data_format: "channels_last", or "channels_first" for inputs of shape [batch, channels, height, width].
-      dilation_rate: how far apart the elements of a window are; as `kernel_size`.
-      activation: a function of a tensor, or its name in `hr.nn`; None: none.
-      use_bias: whether there is a bias.
+      filters: number of output channels.
+      kernel_size: size of the windows: an int for all axes, or one int for each axis.
+      strides: distance between adjacent windows: an int, or one for each axis.
+      padding: "valid": no padding; "same": zero padding, so that with strides of 1 the outputs have the size of the
+        inputs.
+      data_format: "channels_last", or "channels_first" for inputs and outputs with the channels in the second axis.
+      dilation_rate: distance between the elements of a window: an int, or one for each axis.
+      activation: a function of a tensor, or its name in `hr.nn`; None: no activation.
+      use_bias: whether a bias is added.
       kernel_initializer, bias_initializer: see `hr.initializers`; None: glorot_uniform.
       kernel_regularizer, bias_regularizer, activity_regularizer, kernel_constraint, bias_constraint: see `Dense`.
       trainable, name, dtype: see `Layer`.
 
     Raises:
-      ValueError: an argument is not as described above; strides and dilations are both greater than 1. (Its call:) the
-        inputs have another number of axes, or the number of channels is not known.
+      ValueError: an argument is not as described above; strides and dilations are both greater than 1; in the call: the
+        rank of the inputs is wrong, or the number of channels is unknown.
 
     Source: TensorFlow's `tf.layers.Conv2D`.
 
@@ -191,7 +193,7 @@ class Conv2D(_Conv):
 
 
 class Conv3D(_Conv):
-    """A convolution of volumes. See `Conv2D`.
+    """Convolution layer for volumes. See `Conv2D`.
 
     The inputs are floats of shape [batch, depth, height, width, channels], or [batch, channels, depth, height, width]
     with `data_format="channels_first"`.
@@ -240,7 +242,7 @@ class _ConvTranspose(_Convolution):
         self.kernel_constraint = kernel_constraint
 
     def build(self, input_shape: Any) -> None:
-        """Makes the kernel and the bias."""
+        """Creates the kernel and the bias."""
         assert self.filters is not None
         shape = (*self.kernel_size, self.filters, self._channels(input_shape))
         self.kernel = self.add_variable(
@@ -249,14 +251,14 @@ class _ConvTranspose(_Convolution):
         self._add_bias(self.filters)
 
     def call(self, inputs: Any) -> Any:
-        """The outputs."""
+        """Computes the outputs."""
         dims = list(shapes.as_shape(inputs.shape) or ())
         start = 2 if self._is_first else 1
         channels = 1 if self._is_first else self.axes + 1
         asked = arrays.shape(inputs) if None in dims else None
         sizes: list[Any] = [asked[i] if d is None and asked is not None else d for i, d in enumerate(dims)]
         for i in range(self.axes):
-            # what is read over by no window is not there; else the last window ends where the outputs do
+            # with "valid", the last window ends at the end of the outputs
             more = max(self.kernel_size[i] - self.strides[i], 0) if self.padding == "VALID" else 0
             sizes[start + i] = sizes[start + i] * self.strides[i] + more
             dims[start + i] = None if dims[start + i] is None else sizes[start + i]
@@ -268,13 +270,13 @@ class _ConvTranspose(_Convolution):
 
 
 class Conv2DTranspose(_ConvTranspose):
-    """What undoes the shape of a `Conv2D`: each input is spread over a window of the outputs.
+    """Transposed convolution layer for images: each input is spread over a window of the outputs.
 
-    The inputs are floats of shape [batch, height, width, channels]. With padding "same" the outputs are `strides` times
-    as high and wide; with "valid" they end where the last window does. Variables: "kernel", [height and width of the
-    window, filters, channels], and "bias", [filters].
+    The inputs are floats of shape [batch, height, width, channels]. With padding "same" the height and width of the
+    outputs are `strides` times those of the inputs; with "valid" the outputs end where the last window ends. Variables:
+    "kernel", [window height, window width, filters, channels], and "bias", [filters].
 
-    Args: see `Conv2D`; there is no `dilation_rate`.
+    The arguments are those of `Conv2D`, without `dilation_rate`.
 
     Source: TensorFlow's `tf.layers.Conv2DTranspose`.
 
@@ -289,7 +291,7 @@ class Conv2DTranspose(_ConvTranspose):
 
 
 class Conv3DTranspose(_ConvTranspose):
-    """What undoes the shape of a `Conv3D`. See `Conv2DTranspose`.
+    """Transposed convolution layer for volumes. See `Conv2DTranspose`.
 
     Source: TensorFlow's `tf.layers.Conv3DTranspose`.
 
@@ -304,16 +306,17 @@ class Conv3DTranspose(_ConvTranspose):
 
 
 class SeparableConv2D(_Convolution):
-    """A convolution of images in two steps: one within each channel, and one across the channels of each element.
+    """Separable convolution layer for images: within each channel, then across the channels.
 
-    The inputs are floats of shape [batch, height, width, channels]. Variables: "depthwise_kernel", [height and width of
-    the window, channels, depth_multiplier], "pointwise_kernel", [1, 1, channels * depth_multiplier, filters], and
+    The inputs are floats of shape [batch, height, width, channels]. Variables: "depthwise_kernel", [window height,
+    window width, channels, depth_multiplier], "pointwise_kernel", [1, 1, channels * depth_multiplier, filters], and
     "bias", [filters].
 
     Args:
-      depth_multiplier: how many channels the first step makes of each.
-      depthwise_initializer, pointwise_initializer, depthwise_regularizer, pointwise_regularizer, depthwise_constraint,
-        pointwise_constraint: of the two kernels.
+      depth_multiplier: number of channels that the first step computes from each input channel.
+      depthwise_initializer, depthwise_regularizer, depthwise_constraint: for the depthwise kernel, as in `Conv2D` for
+        the kernel.
+      pointwise_initializer, pointwise_regularizer, pointwise_constraint: for the pointwise kernel.
       Others: see `Conv2D`.
 
     Source: TensorFlow's `tf.layers.SeparableConv2D`.
@@ -363,7 +366,7 @@ class SeparableConv2D(_Convolution):
         self._pointwise = pointwise_initializer, True, pointwise_regularizer, pointwise_constraint
 
     def build(self, input_shape: Any) -> None:
-        """Makes the two kernels and the bias."""
+        """Creates the two kernels and the bias."""
         assert self.filters is not None
         channels = self._channels(input_shape)
         deep = (*self.kernel_size, channels, self.depth_multiplier)
@@ -373,7 +376,7 @@ class SeparableConv2D(_Convolution):
         self._add_bias(self.filters)
 
     def call(self, inputs: Any) -> Any:
-        """The outputs."""
+        """Computes the outputs."""
         kernels = self.depthwise_kernel, self.pointwise_kernel
         return self._finished(
             nn.separable_conv2d(inputs, *kernels, self.strides, self.padding, self._layout, self.dilation_rate)
@@ -381,7 +384,7 @@ class SeparableConv2D(_Convolution):
 
 
 class SeparableConv1D(SeparableConv2D):
-    """A convolution of sequences in two steps. See `SeparableConv2D`.
+    """Separable convolution layer for sequences. See `SeparableConv2D`.
 
     Source: TensorFlow's `tf.layers.SeparableConv1D`.
 
@@ -394,8 +397,8 @@ class SeparableConv1D(SeparableConv2D):
     axes = 1
 
     def call(self, inputs: Any) -> Any:
-        """The outputs."""
-        # as images with one row
+        """Computes the outputs."""
+        # sequences are convolved as images with one row
         at = 2 if self._is_first else 1
         deep, across = arrays.expand_dims(self.depthwise_kernel, 0), arrays.expand_dims(self.pointwise_kernel, 0)
         wide = nn.separable_conv2d(
@@ -406,13 +409,14 @@ class SeparableConv1D(SeparableConv2D):
 
 
 class DepthwiseConv2D(_Convolution):
-    """A convolution of each channel of images with windows of its own.
+    """Depthwise convolution layer for images: each channel is convolved with its own filters.
 
-    The inputs are floats of shape [batch, height, width, channels], the outputs have channels * depth_multiplier
-    channels. Variables: "depthwise_kernel", [height and width of the window, channels, depth_multiplier], and "bias".
+    The inputs are floats of shape [batch, height, width, channels]; the outputs have channels * depth_multiplier
+    channels. Variables: "depthwise_kernel", [window height, window width, channels, depth_multiplier], and "bias",
+    [channels * depth_multiplier].
 
     Args:
-      depth_multiplier: how many channels are made of each.
+      depth_multiplier: number of output channels for each input channel.
       Others: see `Conv2D`.
 
     Source: TensorFlow's `tf.keras.layers.DepthwiseConv2D`.
@@ -455,14 +459,14 @@ class DepthwiseConv2D(_Convolution):
         self._depthwise = depthwise_initializer, True, depthwise_regularizer, depthwise_constraint
 
     def build(self, input_shape: Any) -> None:
-        """Makes the kernel and the bias."""
+        """Creates the kernel and the bias."""
         channels = self._channels(input_shape)
         deep = (*self.kernel_size, channels, self.depth_multiplier)
         self.depthwise_kernel = self.add_variable("depthwise_kernel", deep, None, *self._depthwise)
         self._add_bias(channels * self.depth_multiplier)
 
     def call(self, inputs: Any) -> Any:
-        """The outputs."""
+        """Computes the outputs."""
         return self._finished(
             nn.depthwise_conv2d(
                 inputs, self.depthwise_kernel, self.strides, self.padding, self._layout, self.dilation_rate

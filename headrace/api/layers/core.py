@@ -15,23 +15,25 @@ from headrace.api.variable import Variable
 
 
 class Dense(Layer):
-    """activation(inputs @ kernel + bias): each output depends on all inputs.
+    """Fully connected layer: computes activation(inputs @ kernel + bias).
 
     The inputs are floats of shape [..., n], the outputs of shape [..., units]. Variables: "kernel", [n, units], and
     "bias", [units].
 
     Args:
-      units: how many outputs there are.
-      activation: a function of a tensor, or its name in `hr.nn`; None: none.
-      use_bias: whether there is a bias.
+      units: size of the last axis of the outputs.
+      activation: a function of a tensor, or its name in `hr.nn`; None: no activation.
+      use_bias: whether a bias is added.
       kernel_initializer, bias_initializer: see `hr.initializers`; None: glorot_uniform.
-      kernel_regularizer, bias_regularizer, activity_regularizer: functions from the variable (the outputs) to a loss,
-        which is then among `losses`; see `hr.layers.l2`.
-      kernel_constraint, bias_constraint: kept with the variable, for optimizers.
+      kernel_regularizer, bias_regularizer: functions from the variable to a scalar loss, which is an element of
+        `losses`; see `hr.layers.l2`.
+      activity_regularizer: see `Layer`.
+      kernel_constraint, bias_constraint: functions from a value of the variable to an allowed value; optimizers apply
+        them.
       trainable, name, dtype: see `Layer`.
 
     Raises:
-      ValueError: `units` is not positive. (Its call:) the last dimension of the inputs is not known.
+      ValueError: `units` is not positive; in the call: the last dimension of the inputs is unknown.
 
     Source: TensorFlow's `tf.layers.Dense`.
 
@@ -72,7 +74,7 @@ class Dense(Layer):
         self.kernel_constraint, self.bias_constraint = kernel_constraint, bias_constraint
 
     def build(self, input_shape: Any) -> None:
-        """Makes the kernel and the bias."""
+        """Creates the kernel and the bias."""
         n = known_size(input_shape, -1, self.name)
         self.kernel = self.add_variable(
             "kernel", (n, self.units), None, self.kernel_initializer, True, self.kernel_regularizer,
@@ -84,7 +86,7 @@ class Dense(Layer):
             )
 
     def call(self, inputs: Any) -> Any:
-        """The outputs."""
+        """Computes the outputs."""
         rank = rank_of(inputs.shape, self.name)
         if rank == 2:
             outputs = linalg.matmul(inputs, self.kernel)
@@ -97,10 +99,10 @@ class Dense(Layer):
 
 
 class Activation(Layer):
-    """A function of a tensor as a layer.
+    """Layer that applies a function of a tensor.
 
     Args:
-      activation: the function, or its name in `hr.nn`.
+      activation: the function, or its name in `hr.nn`; None: the identity.
       name: see `Layer`.
 
     Example:
@@ -114,15 +116,15 @@ class Activation(Layer):
         self.activation = activation_of(activation)
 
     def call(self, inputs: Any) -> Any:
-        """The function's value."""
+        """Applies the function."""
         return inputs if self.activation is None else self.activation(inputs)
 
 
 class Flatten(Layer):
-    """All axes but the first made one.
+    """Layer that joins all axes except the first.
 
     Args:
-      data_format: "channels_last", or "channels_first": then the second axis is made the last before.
+      data_format: "channels_last", or "channels_first": then the second axis is moved to the end first.
       name: see `Layer`.
 
     Source: TensorFlow's `tf.layers.Flatten`.
@@ -139,7 +141,7 @@ class Flatten(Layer):
         self._is_first = has_channels_first(data_format)
 
     def call(self, inputs: Any) -> Any:
-        """A matrix with the same elements."""
+        """Returns a matrix with the elements of `inputs`."""
         rank = rank_of(inputs.shape, self.name)
         if rank < 1:
             raise ValueError(f"layer '{self.name}' takes inputs with a batch axis, got a scalar")
@@ -148,7 +150,7 @@ class Flatten(Layer):
         size = shapes.size(inputs.shape[1:])
         batch = inputs.shape[0]
         if size is not None:
-            # -1 cannot be told from nothing where there is nothing
+            # reshape cannot infer -1 for an empty tensor
             rows = -1 if batch is None and size else arrays.shape(inputs)[0] if batch is None else batch
             return arrays.reshape(inputs, arrays.stack([rows, size]) if tensors.is_tensor(rows) else [rows, size])
         made = arrays.reshape(inputs, arrays.stack([arrays.shape(inputs)[0], -1]))
@@ -157,14 +159,16 @@ class Flatten(Layer):
 
 
 class Dropout(Layer):
-    """In training, sets each element to 0 with probability `rate`, and makes the others greater, so that the mean
-    stays. Else it changes nothing.
+    """Layer that sets elements to 0 at random in training.
+
+    Each element becomes 0 with probability `rate`; the other elements are scaled by 1 / (1 - rate), so that the
+    expected sum is unchanged. Outside of training the layer returns its inputs.
 
     Args:
-      rate: from 0 to below 1; a number or a tensor.
-      noise_shape: of what is drawn; it broadcasts to the shape of the inputs, which it is if None. None in a list
-        stands for the dimension of the inputs.
-      seed: of the numbers drawn; see `hr.random`.
+      rate: probability of 0, at least 0 and less than 1; a number or a tensor.
+      noise_shape: shape of the random mask, which is broadcast to the shape of the inputs; None: the shape of the
+        inputs. None in a list stands for the dimension of the inputs.
+      seed: seed of the random numbers; see `hr.random`.
       name: see `Layer`.
 
     Raises:
@@ -188,10 +192,11 @@ class Dropout(Layer):
         self.rate, self.noise_shape, self.seed = rate, noise_shape, seed
 
     def call(self, inputs: Any, training: Any = False) -> Any:
-        """The outputs.
+        """Computes the outputs.
 
         Args:
-          training: a bool, or a tensor of one.
+          inputs: a tensor of floats.
+          training: whether this is training: a bool or a scalar tensor.
         """
         flag = as_flag(training)
         if flag is None:
@@ -207,7 +212,7 @@ class Dropout(Layer):
 
 
 def as_flag(training: Any) -> bool | None:
-    """Whether `training`, a bool or tensor, holds; None if that is known only when the graph runs."""
+    """Returns the bool value of `training`; None if only a run determines it."""
     if tensors.is_tensor(training) or isinstance(training, Variable):
         if isinstance(training, Variable):
             return None if training.graph is not None else bool(training)
@@ -217,20 +222,22 @@ def as_flag(training: Any) -> bool | None:
 
 
 class Embedding(Layer):
-    """Rows of a table, by their numbers. The gradient of the table is sparse: it has only the rows that were used.
+    """Layer that looks up rows of a table by their indices.
 
-    The inputs are int32 or int64 of any shape, the outputs of that shape with one more axis of `output_dim`. Variable:
-    "embeddings", [input_dim, output_dim].
+    The gradient of the table is sparse: it has only the rows that were read.
+
+    The inputs are int32 or int64 of any shape; the outputs have that shape with a further axis of size `output_dim`.
+    Variable: "embeddings", [input_dim, output_dim].
 
     Args:
-      input_dim: how many rows there are.
-      output_dim: how long they are.
-      embeddings_initializer: see `hr.initializers`; None: evenly distributed from -0.05 to 0.05.
+      input_dim: number of rows.
+      output_dim: size of a row.
+      embeddings_initializer: see `hr.initializers`; None: uniform from -0.05 to 0.05.
       embeddings_regularizer, embeddings_constraint: see `Dense`.
       trainable, name, dtype: see `Layer`; the dtype is float32 if None.
 
     Raises:
-      TypeError: (its call:) the inputs are not whole numbers.
+      TypeError: in the call: the inputs are not integers.
 
     Source: TensorFlow's `tf.keras.layers.Embedding`.
 
@@ -260,7 +267,7 @@ class Embedding(Layer):
         self.embeddings_regularizer, self.embeddings_constraint = embeddings_regularizer, embeddings_constraint
 
     def build(self, input_shape: Any) -> None:
-        """Makes the table."""
+        """Creates the table."""
         first = self.embeddings_initializer
         if first is None:
             first = initializers.random_uniform(-0.05, 0.05)
@@ -270,7 +277,7 @@ class Embedding(Layer):
         )  # fmt: skip
 
     def call(self, inputs: Any) -> Any:
-        """The rows."""
+        """Returns the rows of the table."""
         if not inputs.dtype.base.is_integer:
             raise TypeError(f"layer '{self.name}' takes numbers of rows (int32 or int64), got {inputs!r}")
         if isinstance(self.embeddings, Variable):
@@ -279,14 +286,14 @@ class Embedding(Layer):
 
 
 class Sequential(Layer):
-    """Layers one after the other: each is given what the one before made.
+    """Chain of layers: the outputs of each layer are the inputs of the next.
 
     Args:
       layers: layers, or functions of a tensor.
       name: see `Layer`.
 
     Raises:
-      TypeError: one of them cannot be called.
+      TypeError: an element of `layers` is not callable.
 
     Example:
       >>> import headrace as hr
@@ -302,10 +309,11 @@ class Sequential(Layer):
             self.add(layer)
 
     def add(self, layer: Callable[..., Any]) -> None:
-        """Puts a layer behind the others. Not after the first call.
+        """Appends a layer or a function. This is possible only before the first call.
 
         Raises:
-          ValueError: it has been called already.
+          TypeError: `layer` is not callable.
+          ValueError: the chain has been called already.
         """
         if not callable(layer):
             raise TypeError(f"Sequential takes layers and functions, got {layer!r}")
@@ -314,10 +322,11 @@ class Sequential(Layer):
         self.layers.append(layer)
 
     def call(self, inputs: Any, training: Any = False) -> Any:
-        """What the last layer makes.
+        """Computes the outputs of the last layer.
 
         Args:
-          training: a bool or a tensor of one, given to the layers that ask for it (as `Dropout` does).
+          inputs: inputs of the first layer.
+          training: a bool or a scalar tensor. Layers whose `call` has a parameter `training` receive it.
         """
         for layer in self.layers:
             inputs = layer(inputs, training=training) if _asks_for_training(layer) else layer(inputs)

@@ -33,7 +33,7 @@ class _Normalization(Layer):
     beta: Any = None
 
     def _param_dtype(self) -> Any:
-        """Half precision is too coarse for statistics."""
+        """Returns the dtype of variables: float32 for half precision, which is too coarse for statistics."""
         return dtypes.float32 if self.dtype in _HALF else self.dtype
 
     def _add_factors(
@@ -48,26 +48,30 @@ class _Normalization(Layer):
 
 
 class BatchNormalization(_Normalization):
-    """gamma * (inputs - mean) / sqrt(variance + epsilon) + beta, for each channel, with the mean and variance of the
-    batch in training, and their moving averages otherwise. See the module's text.
+    """Batch normalization layer: normalizes each channel to mean 0 and variance 1.
+
+    It computes gamma * (inputs - mean) / sqrt(variance + epsilon) + beta. The mean and variance of a channel are those
+    of the batch in training, and moving averages otherwise. The module's docstring describes the moving averages.
 
     Variables, each [channels]: "gamma", "beta", "moving_mean" and "moving_variance".
 
     Args:
-      axis: that of the channels; all others are averaged over.
-      momentum: how much of the moving averages stays in each step of training.
-      epsilon: added to the variance; at least 1.001e-5 where one operation does all.
-      center, scale: whether there is a beta, and a gamma.
+      axis: the axis of the channels; the statistics are taken over all other axes.
+      momentum: decay of the moving averages: the part of the old value that an update keeps.
+      epsilon: a small number that is added to the variance; the fused operation uses at least 1.001e-5.
+      center, scale: whether the layer has `beta`, and `gamma`.
       beta_initializer, gamma_initializer, moving_mean_initializer, moving_variance_initializer: see `hr.initializers`.
       beta_regularizer, gamma_regularizer, beta_constraint, gamma_constraint: see `Dense`.
-      renorm, renorm_clipping, renorm_momentum, virtual_batch_size, adjustment: refused unless left as they are.
-      fused: whether one operation does all; None: where there is one (inputs with four axes of float32 or less, the
-        channels second or last). The moving variance is then that of the whole population, n / (n - 1) times as great.
+      renorm, renorm_clipping, renorm_momentum, virtual_batch_size, adjustment: parameters of TensorFlow's layer that
+        are not supported. Only the defaults are accepted, and any `renorm_momentum`, which has no effect.
+      fused: whether one fused operation computes the layer. This needs inputs of rank 4, of float32, bfloat16 or
+        float16, with the channels in the second or last axis; None: if possible. The fused moving variance is n / (n -
+        1) times the variance of the batch, for n elements for each channel.
       trainable, name, dtype: see `Layer`.
 
     Raises:
-      UnimplementedError: one of the refused arguments is given.
-      ValueError: (its call:) the number of channels is not known; `fused` is True where it cannot be.
+      UnimplementedError: an argument that is not supported is given.
+      ValueError: in the call: the number of channels is unknown, or `fused` is True and the inputs do not allow it.
 
     Source: Ioffe and Szegedy, Batch Normalization; TensorFlow's `tf.layers.BatchNormalization`.
 
@@ -130,10 +134,10 @@ class BatchNormalization(_Normalization):
         self._beta = (beta_initializer, beta_regularizer, beta_constraint) if center else None
         self._gamma = (gamma_initializer, gamma_regularizer, gamma_constraint) if scale else None
         self._first = moving_mean_initializer, moving_variance_initializer
-        self._undivided = frozenset(("moving_mean", "moving_variance"))  # they are assigned to
+        self._undivided = frozenset(("moving_mean", "moving_variance"))  # updates assign to the whole variable
 
     def build(self, input_shape: Any) -> None:
-        """Makes the variables."""
+        """Creates the variables."""
         n = known_size(input_shape, self.axis, self.name)
         rank = rank_of(input_shape, self.name)
         fits = rank == 4 and self.axis % rank in (1, 3) and self.dtype in (*_HALF, dtypes.float32)
@@ -150,10 +154,11 @@ class BatchNormalization(_Normalization):
         self.moving_variance = self.add_variable("moving_variance", (n,), dtype, variance, trainable=False)
 
     def call(self, inputs: Any, training: Any = False) -> Any:
-        """The normalized inputs.
+        """Computes the normalized inputs.
 
         Args:
-          training: a bool, or a tensor of one.
+          inputs: a tensor of floats.
+          training: whether this is training: a bool or a scalar tensor.
         """
         flag = as_flag(training)
         compute = self._fused if self._is_fused else self._in_steps
@@ -168,7 +173,7 @@ class BatchNormalization(_Normalization):
         return outputs
 
     def _fused(self, x: Any, training: bool) -> tuple[Any, Any, Any]:
-        """The outputs, and the mean and variance that are to be noted."""
+        """Computes the outputs, mean and variance by the fused operation."""
         layout = "NCHW" if self.axis % 4 == 1 else "NHWC"
         n = int(self.moving_mean.shape[0])
         b = scopes.builder(x)
@@ -184,7 +189,7 @@ class BatchNormalization(_Normalization):
         return y, *kept
 
     def _in_steps(self, x: Any, training: bool) -> tuple[Any, Any, Any]:
-        """`_fused`, by several operations."""
+        """Computes the results of `_fused` with several operations."""
         rank = rank_of(x.shape, self.name)
         axis = self.axis % rank
         dtype = self._param_dtype()
@@ -203,9 +208,9 @@ class BatchNormalization(_Normalization):
         return math.cast(z, x.dtype.base) if z.dtype.base is not x.dtype.base else z, mean, variance
 
     def _note(self, mean: Any, variance: Any, training: Any) -> None:
-        """Moves the averages; if `training` is a tensor, only where it holds."""
+        """Updates the moving averages; if `training` is a tensor, only where it is True."""
         b = scopes.builder(mean)
-        # of variables outside of graphs the values after a call are wanted, even where a graph stands in for them
+        # Variables outside of graphs must be up to date after a call, also if the call runs in a traced graph.
         is_later = isinstance(b, Builder) and not self._is_outside
         with scopes.entered(dataclasses.replace(b, is_ordered=False)) if is_later else contextlib.nullcontext():
             rate = math.subtract(1.0, math.cast(self.momentum, self._param_dtype()))
@@ -220,20 +225,23 @@ class BatchNormalization(_Normalization):
 
 
 class LayerNormalization(_Normalization):
-    """gamma * (inputs - mean) / sqrt(variance + epsilon) + beta, with the mean and variance of each example alone.
+    """Layer normalization: normalizes each example to mean 0 and variance 1.
 
-    Variables, of the sizes of `axis`: "gamma" and "beta".
+    It computes gamma * (inputs - mean) / sqrt(variance + epsilon) + beta, with the mean and variance of each example
+    over `axis`.
+
+    Variables, with the sizes of the inputs along `axis`: "gamma" and "beta".
 
     Args:
-      axis: what is averaged over: a number, or several.
-      epsilon: added to the variance.
-      center, scale: whether there is a beta, and a gamma.
+      axis: the axis or axes over which the statistics are taken.
+      epsilon: a small number that is added to the variance.
+      center, scale: whether the layer has `beta`, and `gamma`.
       beta_initializer, gamma_initializer, beta_regularizer, gamma_regularizer, beta_constraint, gamma_constraint: see
         `Dense`.
       trainable, name, dtype: see `Layer`.
 
     Raises:
-      ValueError: (its call:) a size along `axis` is not known.
+      ValueError: in the call: a size along `axis` is unknown, or `axis` names an axis twice.
 
     Source: Ba, Kiros and Hinton, Layer Normalization; TensorFlow's `tf.keras.layers.LayerNormalization`.
 
@@ -266,7 +274,7 @@ class LayerNormalization(_Normalization):
         self._gamma = (gamma_initializer, gamma_regularizer, gamma_constraint) if scale else None
 
     def build(self, input_shape: Any) -> None:
-        """Makes the variables."""
+        """Creates the variables."""
         rank = rank_of(input_shape, self.name)
         axes = sorted({a % rank for a in self.axis if -rank <= a < rank})
         if len(axes) != len(self.axis):
@@ -275,7 +283,7 @@ class LayerNormalization(_Normalization):
         self._add_factors([known_size(input_shape, a, self.name) for a in axes], self._gamma, self._beta)
 
     def call(self, inputs: Any) -> Any:
-        """The normalized inputs."""
+        """Computes the normalized inputs."""
         rank = rank_of(inputs.shape, self.name)
         axes = sorted(a % rank for a in self.axis)
         y = math.cast(inputs, self._param_dtype()) if inputs.dtype.base in _HALF else inputs

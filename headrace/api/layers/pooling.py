@@ -32,13 +32,15 @@ class _Pooling(Layer):
         self._layout = LAYOUTS[self.axes][has_channels_first(data_format)]
 
     def call(self, inputs: Any) -> Any:
-        """The outputs."""
+        """Computes the outputs."""
         rank_of(inputs.shape, self.name, self.axes + 2)
         return type(self)._function(inputs, self.pool_size, self.strides, self.padding, self._layout)
 
 
 class MaxPooling1D(_Pooling):
-    """The greatest element of each window of sequences, [batch, width, channels]. See `MaxPooling2D`.
+    """Layer that computes the maximum of each window of sequences. See `MaxPooling2D`.
+
+    The inputs have shape [batch, width, channels].
 
     Source: TensorFlow's `tf.layers.MaxPooling1D`.
 
@@ -53,19 +55,19 @@ class MaxPooling1D(_Pooling):
 
 
 class MaxPooling2D(_Pooling):
-    """The greatest element of each window of images, channel by channel.
+    """Layer that computes the maximum of each window of images, for each channel.
 
-    The inputs are numbers of shape [batch, height, width, channels].
+    The inputs are numbers of shape [batch, height, width, channels]. The outputs have the same dtype.
 
     Args:
-      pool_size: the size of the windows: a number for all axes, or one for each.
-      strides: how far one window is from the next; as `pool_size`, which it is if None.
-      padding: "valid": windows are inside the inputs; "same": the last ones may go over the edge.
+      pool_size: size of the windows: an int for all axes, or one int for each axis.
+      strides: distance between adjacent windows, as `pool_size`; None: `pool_size`.
+      padding: "valid": windows are inside the inputs; "same": windows at the edge may extend beyond the inputs.
       data_format: "channels_last", or "channels_first" for inputs of shape [batch, channels, height, width].
       name: see `Layer`.
 
     Raises:
-      ValueError: an argument is not as described above. (Its call:) the inputs have another number of axes.
+      ValueError: an argument is not as described above; in the call: the inputs do not have rank 4.
 
     Source: TensorFlow's `tf.layers.MaxPooling2D`.
 
@@ -80,7 +82,9 @@ class MaxPooling2D(_Pooling):
 
 
 class MaxPooling3D(_Pooling):
-    """The greatest element of each window of volumes, [batch, depth, height, width, channels]. See `MaxPooling2D`.
+    """Layer that computes the maximum of each window of volumes. See `MaxPooling2D`.
+
+    The inputs have shape [batch, depth, height, width, channels].
 
     Source: TensorFlow's `tf.layers.MaxPooling3D`.
 
@@ -95,7 +99,7 @@ class MaxPooling3D(_Pooling):
 
 
 class AveragePooling1D(_Pooling):
-    """The mean of each window of sequences; padding does not count. See `MaxPooling2D`.
+    """Layer that computes the mean of each window of sequences, without padding. See `MaxPooling1D`.
 
     Source: TensorFlow's `tf.layers.AveragePooling1D`.
 
@@ -110,7 +114,7 @@ class AveragePooling1D(_Pooling):
 
 
 class AveragePooling2D(_Pooling):
-    """The mean of each window of images; padding does not count. See `MaxPooling2D`.
+    """Layer that computes the mean of each window of images, without padding. See `MaxPooling2D`.
 
     Source: TensorFlow's `tf.layers.AveragePooling2D`.
 
@@ -125,7 +129,7 @@ class AveragePooling2D(_Pooling):
 
 
 class AveragePooling3D(_Pooling):
-    """The mean of each window of volumes; padding does not count. See `MaxPooling2D`.
+    """Layer that computes the mean of each window of volumes, without padding. See `MaxPooling3D`.
 
     Source: TensorFlow's `tf.layers.AveragePooling3D`.
 
@@ -148,17 +152,19 @@ class _GlobalPooling2D(Layer):
         self._over = [2, 3] if has_channels_first(data_format) else [1, 2]
 
     def call(self, inputs: Any) -> Any:
-        """The outputs."""
+        """Computes the outputs."""
         rank_of(inputs.shape, self.name, 4)
         return type(self)._function(inputs, self._over, self.keepdims)
 
 
 class GlobalAveragePooling2D(_GlobalPooling2D):
-    """The mean of each channel of images: [batch, height, width, channels] becomes [batch, channels].
+    """Layer that computes the mean of each channel of images.
+
+    Inputs of shape [batch, height, width, channels] give outputs of shape [batch, channels].
 
     Args:
       data_format: "channels_last", or "channels_first" for inputs of shape [batch, channels, height, width].
-      keepdims: whether height and width stay, with size 1.
+      keepdims: whether the outputs keep the axes of height and width, with size 1.
       name: see `Layer`.
 
     Source: TensorFlow's `tf.keras.layers.GlobalAveragePooling2D`.
@@ -173,7 +179,7 @@ class GlobalAveragePooling2D(_GlobalPooling2D):
 
 
 class GlobalMaxPooling2D(_GlobalPooling2D):
-    """The greatest element of each channel of images. See `GlobalAveragePooling2D`.
+    """Layer that computes the maximum of each channel of images. See `GlobalAveragePooling2D`.
 
     Source: TensorFlow's `tf.keras.layers.GlobalMaxPooling2D`.
 

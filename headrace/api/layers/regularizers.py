@@ -9,7 +9,10 @@ from headrace.api import math, reductions, scopes
 
 
 def l1(scale: float = 0.01) -> Callable[[Any], Any]:
-    """A regularizer: `scale` times the sum of the absolute values.
+    """Returns a regularizer: `scale` times the sum of the absolute values.
+
+    Args:
+      scale: the factor, at least 0.
 
     Raises:
       ValueError: `scale` is negative.
@@ -25,7 +28,12 @@ def l1(scale: float = 0.01) -> Callable[[Any], Any]:
 
 
 def l2(scale: float = 0.01) -> Callable[[Any], Any]:
-    """A regularizer: `scale` times the sum of the squares (not of half of them, as `hr.nn.l2_loss` has it).
+    """Returns a regularizer: `scale` times the sum of the squares.
+
+    `hr.nn.l2_loss` is half the sum of the squares.
+
+    Args:
+      scale: the factor, at least 0.
 
     Raises:
       ValueError: `scale` is negative.
@@ -41,10 +49,14 @@ def l2(scale: float = 0.01) -> Callable[[Any], Any]:
 
 
 def l1_l2(l1: float = 0.01, l2: float = 0.01) -> Callable[[Any], Any]:
-    """A regularizer: the sum of those that `l1` and `l2` make of these numbers.
+    """Returns a regularizer: the sum of the regularizers `l1(l1)` and `l2(l2)`.
+
+    Args:
+      l1: factor of the sum of the absolute values, at least 0.
+      l2: factor of the sum of the squares, at least 0.
 
     Raises:
-      ValueError: one of them is negative.
+      ValueError: `l1` or `l2` is negative.
 
     Source: TensorFlow's `tf.keras.regularizers.l1_l2`.
 

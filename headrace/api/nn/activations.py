@@ -39,7 +39,12 @@ softsign = _activation("softsign", "Softsign", "x / (1 + |x|)")
 
 
 def leaky_relu(features: Any, alpha: float = 0.2, name: str | None = None) -> Any:
-    """x where it is positive, alpha * x where it is not, element by element.
+    """Computes x where x > 0, and alpha * x elsewhere, element by element.
+
+    Args:
+      features: a tensor of floats; integers are cast to float32.
+      alpha: slope for x < 0.
+      name: name of the operation; "LeakyRelu" if None.
 
     Source: TensorFlow's `tf.nn.leaky_relu`.
     """
@@ -52,11 +57,11 @@ def leaky_relu(features: Any, alpha: float = 0.2, name: str | None = None) -> An
 
 
 def gelu(features: Any, approximate: bool = False, name: str | None = None) -> Any:
-    """x times the probability that a normal number is below x, element by element.
+    """Computes x * P(X <= x) for standard normal X, element by element.
 
     Args:
       features: a tensor of floats.
-      approximate: whether by a formula with tanh.
+      approximate: whether to use the approximation by tanh.
       name: name of the scope; "Gelu" if None.
 
     Source: TensorFlow's `tf.nn.gelu`.
@@ -74,7 +79,12 @@ def gelu(features: Any, approximate: bool = False, name: str | None = None) -> A
 
 
 def silu(features: Any, beta: Any = 1.0, name: str | None = None) -> Any:
-    """x * sigmoid(beta * x), element by element.
+    """Computes x * sigmoid(beta * x), element by element.
+
+    Args:
+      features: a tensor of floats.
+      beta: the factor of x in the sigmoid.
+      name: name of the scope; "swish" if None.
 
     Source: TensorFlow's `tf.nn.silu` (`tf.nn.swish`).
     """
@@ -89,7 +99,12 @@ swish = silu
 
 
 def crelu(features: Any, axis: int = -1, name: str | None = None) -> Any:
-    """relu(x) and relu(-x), joined along an axis.
+    """Concatenates relu(x) and relu(-x) along an axis.
+
+    Args:
+      features: a tensor of numbers.
+      axis: the axis of the concatenation, whose size doubles.
+      name: name of the operation; "CRelu" if None.
 
     Source: TensorFlow's `tf.nn.crelu`.
 
@@ -118,7 +133,7 @@ def _softmax(type: str, logits: Any, axis: int | None, name: str | None) -> Any:
 
 
 def exchanged(x: Any, axis: int) -> list[int] | None:
-    """The order of axes in which `axis` and the last are exchanged; None if it is the last."""
+    """Returns the axis order with `axis` and the last exchanged; None if they are equal."""
     n = None if x.shape is None else len(x.shape)
     if axis == -1 or (n is not None and axis == n - 1):
         return None
@@ -134,11 +149,11 @@ def exchanged(x: Any, axis: int) -> list[int] | None:
 
 
 def softmax(logits: Any, axis: int | None = None, name: str | None = None) -> Any:
-    """exp(x) divided by its sum along an axis.
+    """Computes exp(x) divided by its sum along an axis.
 
     Args:
       logits: a tensor of floats.
-      axis: a number; None: the last.
+      axis: the axis of the classes; None: the last.
       name: name of the operation; "Softmax" if None.
 
     Source: TensorFlow's `tf.nn.softmax`.
@@ -147,7 +162,12 @@ def softmax(logits: Any, axis: int | None = None, name: str | None = None) -> An
 
 
 def log_softmax(logits: Any, axis: int | None = None, name: str | None = None) -> Any:
-    """log(softmax(x)), without overflow; see `softmax`.
+    """Computes log(softmax(x)) without overflow; see `softmax`.
+
+    Args:
+      logits: a tensor of floats.
+      axis: the axis of the classes; None: the last.
+      name: name of the operation; "LogSoftmax" if None.
 
     Source: TensorFlow's `tf.nn.log_softmax`.
     """

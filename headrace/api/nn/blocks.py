@@ -14,16 +14,16 @@ from headrace.api.tensors import constant_value, is_tensor
 
 
 def space_to_depth(input: Any, block_size: int, data_format: str = "NHWC", name: str | None = None) -> Any:
-    """Images of which each block of elements has become the channels of one.
+    """Moves blocks of rows and columns of images into the channels.
 
     Args:
       input: images, [batch, height, width, channels] or what `data_format` says.
-      block_size: height and width of a block, at least 2; those of the images are multiples of it.
+      block_size: height and width of a block, at least 2. The height and width of the images must be multiples of it.
       data_format: "NHWC" or "NCHW".
       name: name of the operation; "SpaceToDepth" if None.
 
     Raises:
-      ValueError: the block size is less than 2, or does not go into the images.
+      ValueError: the block size is less than 2, or does not divide the height and width of the images.
 
     Source: TensorFlow's `tf.nn.space_to_depth`.
 
@@ -37,7 +37,14 @@ def space_to_depth(input: Any, block_size: int, data_format: str = "NHWC", name:
 
 
 def depth_to_space(input: Any, block_size: int, data_format: str = "NHWC", name: str | None = None) -> Any:
-    """Images of which the channels of each element have become a block; the inverse of `space_to_depth`.
+    """Moves channels of images into blocks of rows and columns: the inverse of `space_to_depth`.
+
+    Args:
+      input: images, [batch, height, width, channels], or the layout that `data_format` names. The number of channels
+        must be a multiple of block_size².
+      block_size: height and width of a block, at least 2.
+      data_format: "NHWC" or "NCHW".
+      name: name of the operation; "DepthToSpace" if None.
 
     Source: TensorFlow's `tf.nn.depth_to_space`.
 
@@ -51,19 +58,20 @@ def depth_to_space(input: Any, block_size: int, data_format: str = "NHWC", name:
 
 
 def space_to_batch(input: Any, block_shape: Any, paddings: Any, name: str | None = None) -> Any:
-    """Padded tensors, of which each element of a block has gone into a batch of its own.
+    """Pads a tensor, and moves the elements of each block to separate batches.
 
     Args:
-      input: a tensor, [batch, space..., rest...].
-      block_shape: an int vector: the size of a block along each axis of the space; or a number for two axes.
-      paddings: [axes, 2]: how many zeros before and behind each axis of the space; then it is a multiple of the block.
+      input: a tensor, [batch, spatial axes..., other axes...].
+      block_shape: an int vector with the size of a block along each spatial axis, or an int for two axes.
+      paddings: [spatial axes, 2]: numbers of zeros before and after each spatial axis. The padded sizes must be
+        multiples of the block.
       name: name of the operation; "SpaceToBatchND" if None.
 
     Returns:
-      A tensor with as many times the batch as a block has elements.
+      A tensor whose batch is that of `input` times the number of elements of a block.
 
     Raises:
-      ValueError: a block does not go into the padded tensor.
+      ValueError: the block does not divide the padded sizes.
 
     Source: TensorFlow's `tf.space_to_batch`.
 
@@ -77,7 +85,13 @@ def space_to_batch(input: Any, block_shape: Any, paddings: Any, name: str | None
 
 
 def batch_to_space(input: Any, block_shape: Any, crops: Any, name: str | None = None) -> Any:
-    """The inverse of `space_to_batch`; `crops` says how much is cut off before and behind each axis.
+    """Moves batches back to blocks, and crops the result: the inverse of `space_to_batch`.
+
+    Args:
+      input: a tensor, [batch, spatial axes..., other axes...].
+      block_shape: an int vector with the size of a block along each spatial axis, or an int for two axes.
+      crops: [spatial axes, 2]: numbers of elements to remove before and after each spatial axis.
+      name: name of the operation; "BatchToSpaceND" if None.
 
     Source: TensorFlow's `tf.batch_to_space`.
 
@@ -91,7 +105,7 @@ def batch_to_space(input: Any, block_shape: Any, crops: Any, name: str | None = 
 
 
 def _block(block_shape: Any) -> Any:
-    """A block size as TensorFlow makes a vector of it."""
+    """Converts an int block size to a vector of two, as TensorFlow does."""
     is_number = isinstance(block_shape, (int, np.integer))
     return np.array([block_shape] * 2, np.int64) if is_number else block_shape
 
@@ -99,16 +113,16 @@ def _block(block_shape: Any) -> Any:
 def required_space_to_batch_paddings(
     input_shape: Any, block_shape: Any, base_paddings: Any = None, name: str | None = None
 ) -> tuple[Any, Any]:
-    """The paddings with which blocks go into a tensor, and the crops that undo them.
+    """Computes paddings for which blocks divide a tensor, and the crops that undo them.
 
     Args:
-      input_shape: an int vector: the sizes of the axes.
-      block_shape: an int vector of as many.
-      base_paddings: [axes, 2]: what is padded in any case; None: nothing.
+      input_shape: an int vector: the sizes of the spatial axes.
+      block_shape: an int vector of the same length: the sizes of a block.
+      base_paddings: [axes, 2]: paddings to which others are added; None: zeros.
       name: name of the scope; "required_space_to_batch_paddings" if None.
 
     Returns:
-      Two int32 tensors, [axes, 2]: paddings as `space_to_batch` takes them, and crops as `batch_to_space` does.
+      Two int32 tensors, [axes, 2]: paddings for `space_to_batch`, and crops for `batch_to_space`.
 
     Source: TensorFlow's `tf.compat.v1.required_space_to_batch_paddings`.
 
@@ -137,17 +151,18 @@ def with_space_to_batch(
     inner: Callable[[Any, Any], Any],
     filter_shape: Any = None,
 ) -> Any:
-    """An operation with windows of which the elements stand apart, by one that knows only dense windows.
+    """Applies a dense window operation as one with dilated windows.
 
-    The elements that windows can reach from one another become images of their own.
+    The elements of a dilated window are adjacent in one batch of `space_to_batch`, to which the dense operation is
+    applied.
 
     Args:
-      x: a tensor of that layout.
-      rates: how far apart the elements of a window are, for each of its axes.
+      x: a tensor.
+      rates: the dilation of each axis of the window.
       padding: "SAME", "VALID", or a pair for each axis of `layout`.
-      layout: of `x`.
-      inner: from a tensor and a padding to what the operation makes of them.
-      filter_shape: the size of a window, as numbers or a tensor (needed for "SAME").
+      layout: layout of `x`, such as "NHWC".
+      inner: a function from a tensor and a padding to the result of the dense operation.
+      filter_shape: the size of a window, as numbers or a tensor; needed for "SAME" only.
 
     Source: TensorFlow's `tf.nn.with_space_to_batch`.
     """
@@ -182,15 +197,18 @@ def _known(x: Any) -> Any:
 
 
 def extract_patches(images: Any, sizes: Any, strides: Any, rates: Any, padding: str, name: str | None = None) -> Any:
-    """For each place of a window the elements in it, as channels.
+    """Extracts the elements of each window of images into the channels.
 
     Args:
       images: [batch, height, width, channels].
-      sizes: of a window, [1, height, width, 1].
-      strides: how far one window is from the next, [1, rows, columns, 1].
-      rates: how far apart the elements of a window are, [1, rows, columns, 1].
+      sizes: size of a window, [1, height, width, 1].
+      strides: distance between adjacent windows, [1, rows, columns, 1].
+      rates: distance between adjacent elements of a window, [1, rows, columns, 1].
       padding: "SAME" or "VALID".
       name: name of the operation; "ExtractImagePatches" if None.
+
+    Returns:
+      A tensor [batch, rows of windows, columns of windows, height * width * channels].
 
     Source: TensorFlow's `tf.image.extract_patches`.
 
@@ -205,7 +223,14 @@ def extract_patches(images: Any, sizes: Any, strides: Any, rates: Any, padding: 
 
 
 def extract_volume_patches(input: Any, ksizes: Any, strides: Any, padding: str, name: str | None = None) -> Any:
-    """`extract_patches` of volumes, [batch, depth, height, width, channels]; sizes and strides have five numbers.
+    """Extracts the elements of each window of volumes into the channels; see `extract_patches`.
+
+    Args:
+      input: [batch, depth, height, width, channels].
+      ksizes: size of a window, five ints.
+      strides: distance between adjacent windows, five ints.
+      padding: "SAME" or "VALID".
+      name: name of the operation; "ExtractVolumePatches" if None.
 
     Source: TensorFlow's `tf.extract_volume_patches`.
     """

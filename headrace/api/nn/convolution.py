@@ -31,16 +31,16 @@ def conv1d(
     dilations: Any = None,
     name: str | None = None,
 ) -> Any:
-    """The convolution of sequences with filters; see `conv2d`.
+    """Convolves sequences with filters; see `conv2d`.
 
     Args:
-      input: sequences of floats, [batch, width, channels] or what `data_format` says; there may be more axes of
-        batches.
+      input: sequences of floats, [batch, width, channels], or the layout that `data_format` names; there may be several
+        batch axes.
       filters: of the same dtype, [width, channels, outputs].
-      stride: how far one window is from the next: a number.
-      padding: "SAME", "VALID", or the padding before and behind each axis.
+      stride: distance between adjacent windows, an int.
+      padding: "SAME", "VALID", or a pair for each axis: the padding before and after it.
       data_format: "NWC" (also None) or "NCW".
-      dilations: how far apart the elements of a window are; None: 1.
+      dilations: distance between adjacent elements of a window; None: 1.
       name: name of the operation; "conv1d" if None.
 
     Raises:
@@ -64,7 +64,7 @@ def conv1d(
 
 
 def _widened(attrs: dict[str, Any]) -> dict[str, Any]:
-    """The attributes of a convolution of sequences as those of one of images with one row."""
+    """Converts the attributes of a convolution of sequences to those of images with one row."""
     at, layout = widened(attrs["data_format"])
     out = dict(attrs, data_format=layout)
     for which in ("strides", "dilations"):
@@ -85,18 +85,18 @@ def conv2d(
     dilations: Any = None,
     name: str | None = None,
 ) -> Any:
-    """The convolution of images with filters: each output is a sum over a window of all channels.
+    """Convolves images with filters: each output is a sum over a window of all channels.
 
     Args:
-      input: images of floats or int32, [batch, height, width, channels] or what `data_format` says; there may be more
-        axes of batches.
-      filters: of the same dtype, [height, width, channels, outputs]; if there are fewer channels than in `input`, those
-        are parted into groups.
-      strides: how far one window is from the next: a number, [height, width], or one for each axis of `input`.
-      padding: "SAME" (as many windows as elements, over the strides), "VALID" (no padding), or the padding before and
-        behind each axis, as in [[0, 0], [1, 1], [2, 0], [0, 0]].
+      input: images of floats or int32, [batch, height, width, channels], or the layout that `data_format` names; there
+        may be several batch axes.
+      filters: of the same dtype, [height, width, channels, outputs]. If they have fewer channels than `input`, the
+        channels of `input` are divided into groups (grouped convolution).
+      strides: distance between adjacent windows: an int, [height, width], or one int for each axis of `input`.
+      padding: "SAME" (zero padding; ceil(size / stride) windows along an axis), "VALID" (no padding), or a pair for
+        each axis, as in [[0, 0], [1, 1], [2, 0], [0, 0]]: the padding before and after it.
       data_format: "NHWC" (also None) or "NCHW".
-      dilations: how far apart the elements of a window are; as `strides`; None: 1.
+      dilations: distance between adjacent elements of a window, as `strides`; None: 1.
       name: name of the operation; "Conv2D" if None.
 
     Returns:
@@ -125,16 +125,16 @@ def conv3d(
     dilations: Any = None,
     name: str | None = None,
 ) -> Any:
-    """The convolution of volumes with filters; see `conv2d`.
+    """Convolves volumes with filters; see `conv2d`.
 
     Args:
-      input: volumes of floats, [batch, depth, height, width, channels] or what `data_format` says; there may be more
-        axes of batches.
+      input: volumes of floats, [batch, depth, height, width, channels], or the layout that `data_format` names; there
+        may be several batch axes.
       filters: of the same dtype, [depth, height, width, channels, outputs].
-      strides: how far one window is from the next: a number, three, or one for each axis of `input`.
+      strides: distance between adjacent windows: an int, three, or one for each axis of `input`.
       padding: "SAME" or "VALID".
       data_format: "NDHWC" (also None) or "NCDHW".
-      dilations: how far apart the elements of a window are; as `strides`; None: 1.
+      dilations: distance between adjacent elements of a window, as `strides`; None: 1.
       name: name of the operation; "Conv3D" if None.
 
     Raises:
@@ -151,7 +151,7 @@ def conv3d(
 
 
 def _named(padding: Any) -> str:
-    """`padding`, where there is an attribute for names alone."""
+    """Returns `padding`, which must be "SAME" or "VALID"."""
     if padding not in ("SAME", "VALID"):
         raise ValueError(f"'padding' must be 'SAME' or 'VALID', got {padding!r}")
     return str(padding)
@@ -177,15 +177,15 @@ def convolution(
     dilations: Any = None,
     name: str | None = None,
 ) -> Any:
-    """The convolution of sequences, images or volumes with filters.
+    """Convolves sequences, images or volumes with filters.
 
     Args:
-      input: a tensor of floats, [batch, 1, 2 or 3 axes of space, channels] or what `data_format` says.
-      filters: of the same dtype, [a size for each axis of the space, channels, outputs].
-      strides: how far one window is from the next: a number, or one for each axis of the space; None: 1.
+      input: a tensor of floats, [batch, 1 to 3 spatial axes, channels], or the layout that `data_format` names.
+      filters: of the same dtype, [one size for each spatial axis, channels, outputs].
+      strides: distance between adjacent windows: an int, or one for each spatial axis; None: 1.
       padding: "SAME" or "VALID", or for sequences and images a pair for each axis.
-      data_format: the letters of the axes, such as "NWC", "NCHW" or "NDHWC"; None: the channels are the last.
-      dilations: how far apart the elements of a window are; as `strides`; None: 1.
+      data_format: the letters of the axes, such as "NWC", "NCHW" or "NDHWC"; None: the channels are the last axis.
+      dilations: distance between adjacent elements of a window, as `strides`; None: 1.
       name: name of the operation; "convolution" if None.
 
     Raises:
@@ -214,7 +214,7 @@ def convolution(
 
 
 def _steps_and_rates(strides: Any, dilations: Any, axes: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Strides and dilations for each axis of a window."""
+    """Returns the strides and dilations for each axis of a window."""
     steps = for_window("strides", 1 if strides is None else strides, axes)
     rates = for_window("dilations", 1 if dilations is None else dilations, axes)
     if min((*steps, *rates)) < 1:
@@ -227,18 +227,18 @@ def _steps_and_rates(strides: Any, dilations: Any, axes: int) -> tuple[tuple[int
 
 
 def _window(w: Any, axes: int) -> Any:
-    """The size of the windows of filters: numbers if it is known."""
+    """Returns the window size of filters: an array if known statically, else a tensor."""
     known = None if w.shape is None else w.shape[:axes]
     return arrays.shape(w)[:axes] if known is None or None in known else np.array(known, np.int32)
 
 
 def atrous_conv2d(value: Any, filters: Any, rate: int, padding: Any, name: str | None = None) -> Any:
-    """The convolution of images with filters of which the elements stand `rate` apart.
+    """Convolves images with dilated filters.
 
     Args:
       value: images of floats, [batch, height, width, channels].
       filters: [height, width, channels, outputs].
-      rate: a number, for both axes.
+      rate: distance between adjacent elements of a window, for both axes.
       padding: "SAME" or "VALID".
       name: name of the operation; "convolution" if None.
 
@@ -260,7 +260,14 @@ def conv1d_transpose(
     dilations: Any = None,
     name: str | None = None,
 ) -> Any:
-    """The transpose of `conv1d`, which is its gradient by its input; see `conv2d_transpose`.
+    """Computes the transpose of `conv1d`: its gradient with respect to the input.
+
+    Args:
+      input: sequences, [batch, width, outputs], or the layout that `data_format` names.
+      filters: [width, channels, outputs], the filters of the convolution.
+      output_shape: an int32 vector: the shape of the result.
+      strides, padding, data_format, dilations: as `stride` and the others of `conv1d`.
+      name: name of the operation; "conv1d_transpose" if None.
 
     Source: TensorFlow's `tf.nn.conv1d_transpose`.
 
@@ -291,17 +298,19 @@ def conv2d_transpose(
     dilations: Any = None,
     name: str | None = None,
 ) -> Any:
-    """The transpose of `conv2d`, which is its gradient by its input: each element of `input` is spread over a window.
+    """Computes the transpose of `conv2d`: its gradient with respect to the input.
+
+    Each element of `input` is spread over a window of the result.
 
     Args:
-      input: images, [batch, height, width, outputs] or what `data_format` says.
-      filters: [height, width, channels, outputs], those of the convolution.
-      output_shape: an int32 vector: the shape of what `conv2d` would make `input` of.
+      input: images, [batch, height, width, outputs], or the layout that `data_format` names.
+      filters: [height, width, channels, outputs], the filters of the convolution.
+      output_shape: an int32 vector: the shape of the result, to which `conv2d` would give the shape of `input`.
       strides, padding, data_format, dilations: those of the convolution; see `conv2d`.
       name: name of the operation; "conv2d_transpose" if None.
 
     Raises:
-      ValueError: as `conv2d`.
+      ValueError: as for `conv2d`.
 
     Source: TensorFlow's `tf.nn.conv2d_transpose`.
 
@@ -324,7 +333,14 @@ def conv3d_transpose(
     dilations: Any = None,
     name: str | None = None,
 ) -> Any:
-    """The transpose of `conv3d`, which is its gradient by its input; see `conv2d_transpose`.
+    """Computes the transpose of `conv3d`: its gradient with respect to the input; see `conv2d_transpose`.
+
+    Args:
+      input: volumes, [batch, depth, height, width, outputs], or the layout that `data_format` names.
+      filters: [depth, height, width, channels, outputs], the filters of the convolution.
+      output_shape: an int32 vector: the shape of the result.
+      strides, padding, data_format, dilations: those of the convolution; see `conv3d`.
+      name: name of the operation; "conv3d_transpose" if None.
 
     Source: TensorFlow's `tf.nn.conv3d_transpose`.
 
@@ -360,7 +376,11 @@ def conv_transpose(
     dilations: Any = None,
     name: str | None = None,
 ) -> Any:
-    """`conv1d_transpose`, `conv2d_transpose` or `conv3d_transpose`, as the rank of `input` says.
+    """Calls `conv1d_transpose`, `conv2d_transpose` or `conv3d_transpose`, by the rank of `input`.
+
+    Args:
+      input, filters, output_shape, strides, padding, data_format, dilations: as for `conv2d_transpose`.
+      name: name of the operation; "conv_transpose" if None.
 
     Source: TensorFlow's `tf.nn.conv_transpose`.
     """
@@ -373,18 +393,18 @@ def conv_transpose(
 def atrous_conv2d_transpose(
     value: Any, filters: Any, output_shape: Any, rate: int, padding: str, name: str | None = None
 ) -> Any:
-    """The transpose of `atrous_conv2d`, which is its gradient by its input.
+    """Computes the transpose of `atrous_conv2d`: its gradient with respect to the input.
 
     Args:
       value: images, [batch, height, width, outputs].
-      filters: [height, width, channels, outputs], those of the convolution.
-      output_shape: an int32 vector: the shape of what `atrous_conv2d` would make `value` of.
-      rate: how far apart the elements of a window are.
+      filters: [height, width, channels, outputs], the filters of the convolution.
+      output_shape: an int32 vector: the shape of the result, to which `atrous_conv2d` would give the shape of `value`.
+      rate: distance between adjacent elements of a window, at least 1.
       padding: "SAME" or "VALID".
       name: name of the scope; "atrous_conv2d_transpose" if None.
 
     Raises:
-      ValueError: the rate is less than 1, or there is no such padding.
+      ValueError: the rate is less than 1, or the padding is unknown.
 
     Source: TensorFlow's `tf.nn.atrous_conv2d_transpose`.
     """
@@ -425,19 +445,19 @@ def depthwise_conv2d(
     dilations: Any = None,
     name: str | None = None,
 ) -> Any:
-    """The convolution of each channel of images with filters of its own.
+    """Convolves each channel of images with its own filters.
 
     Args:
-      input: images of floats, [batch, height, width, channels] or what `data_format` says.
+      input: images of floats, [batch, height, width, channels], or the layout that `data_format` names.
       filter: of the same dtype, [height, width, channels, outputs for each channel].
-      strides: how far one window is from the next: a number, [height, width], or one for each axis of `input`.
+      strides: distance between adjacent windows: an int, [height, width], or one for each axis of `input`.
       padding: "SAME", "VALID", or a pair for each axis.
       data_format: "NHWC" (also None) or "NCHW".
-      dilations: how far apart the elements of a window are: a number or [height, width]; None: 1.
+      dilations: distance between adjacent elements of a window: an int or [height, width]; None: 1.
       name: name of the operation; "depthwise" if None.
 
     Returns:
-      Images with channels * outputs channels, those of one input channel beside one another.
+      Images with channels * outputs channels; the outputs of one input channel are adjacent.
 
     Raises:
       ValueError: the shapes do not fit; or both a stride and a dilation are greater than 1.
@@ -481,13 +501,15 @@ def separable_conv2d(
     dilations: Any = None,
     name: str | None = None,
 ) -> Any:
-    """A convolution in two steps: `depthwise_conv2d`, and one across the channels of each element.
+    """Convolves images in two steps: within each channel, then across the channels.
+
+    The first step is `depthwise_conv2d`, the second a `conv2d` with windows of one element.
 
     Args:
-      input: images of floats, [batch, height, width, channels] or what `data_format` says.
+      input: images of floats, [batch, height, width, channels], or the layout that `data_format` names.
       depthwise_filter: [height, width, channels, n].
       pointwise_filter: [1, 1, channels * n, outputs].
-      strides, padding, data_format, dilations: of the first step; see `depthwise_conv2d`.
+      strides, padding, data_format, dilations: those of the first step; see `depthwise_conv2d`.
       name: name of the operation; "separable_conv2d" if None.
 
     Raises:
@@ -521,7 +543,14 @@ def depthwise_conv2d_backprop_input(
     dilations: Any = None,
     name: str | None = None,
 ) -> Any:
-    """The gradient of `depthwise_conv2d` by its input, which has the shape `input_sizes`.
+    """Computes the gradient of `depthwise_conv2d` with respect to the input.
+
+    Args:
+      input_sizes: an int32 vector: the shape of the input.
+      filter: the filter of the convolution.
+      out_backprop: the gradient with respect to the output.
+      strides, padding, data_format, dilations: as for `depthwise_conv2d`.
+      name: name of the operation; "DepthwiseConv2dNativeBackpropInput" if None.
 
     Source: TensorFlow's `tf.nn.depthwise_conv2d_backprop_input`.
     """
@@ -540,7 +569,14 @@ def depthwise_conv2d_backprop_filter(
     dilations: Any = None,
     name: str | None = None,
 ) -> Any:
-    """The gradient of `depthwise_conv2d` by its filter, which has the shape `filter_sizes`.
+    """Computes the gradient of `depthwise_conv2d` with respect to the filter.
+
+    Args:
+      input: the input of the convolution.
+      filter_sizes: an int32 vector: the shape of the filter.
+      out_backprop: the gradient with respect to the output.
+      strides, padding, data_format, dilations: as for `depthwise_conv2d`.
+      name: name of the operation; "DepthwiseConv2dNativeBackpropFilter" if None.
 
     Source: TensorFlow's `tf.nn.depthwise_conv2d_backprop_filter`.
     """

@@ -22,24 +22,25 @@ def ctc_loss(
     blank_index: int | None = None,
     name: str | None = None,
 ) -> Any:
-    """-log of the probability that sequences of labels have, over all ways to spread them over time.
+    """Computes -log of the probability of label sequences, summed over all alignments with time.
 
     Args:
-      labels: a SparseTensor [batch, time] of int32; or a matrix of int32, of which `label_length` count in each row.
-      logits: [time, batch, classes], floats; one of the classes is the blank between labels.
-      label_length: how many labels there are in each row of a matrix; of no account for a SparseTensor.
-      logit_length: how many steps of the time each sequence has.
-      logits_time_major: whether the time is the first axis of the logits; otherwise the batch is.
-      unique: accepted for TensorFlow's sake.
-      blank_index: the class of the blank, negative: counted from the end; None: 0, and for a SparseTensor an error.
+      labels: a SparseTensor [batch, time] of int32, or an int32 matrix, in whose row i the first label_length[i] labels
+        are used.
+      logits: floats, [time, batch, classes]; one of the classes is the blank between labels.
+      label_length: an int vector: number of labels in each row of a matrix; ignored for a SparseTensor.
+      logit_length: an int vector: number of time steps of each sequence.
+      logits_time_major: whether time is the first axis of the logits; otherwise the batch is.
+      unique: ignored; accepted for compatibility with TensorFlow.
+      blank_index: the class of the blank, negative: counted from the end; None: 0. A SparseTensor requires it.
       name: name of the scope; "ctc_loss" if None.
 
     Returns:
       A vector: the loss of each sequence.
 
     Raises:
-      ValueError: there is no `blank_index` for a SparseTensor.
-      InvalidArgumentError (when it runs): the labels do not fit into the time.
+      ValueError: there is no `blank_index` for a SparseTensor, or the number of classes is unknown.
+      InvalidArgumentError: in a run: the labels need more time steps than there are.
 
     Source: TensorFlow's `tf.nn.ctc_loss`.
 
@@ -68,14 +69,14 @@ def ctc_loss(
 
 
 def _dense(b: Any, labels: Any, label_length: Any) -> tuple[Any, Any]:
-    """The indices and the values of those labels of a matrix that count."""
+    """Returns the indices and values of the labels of a matrix that `label_length` includes."""
     labels = b.tensor(labels, None, "labels")
     indices = gathering.where(gathering.sequence_mask(label_length, arrays.shape(labels)[1]))
     return indices, gathering.gather_nd(labels, indices)
 
 
 def sparse_loss(x: Any, indices: Any, values: Any, lengths: Any, attrs: dict[str, Any]) -> Any:
-    """The op CTCLoss; what is of half precision is computed in float32."""
+    """Adds the op CTCLoss; half-precision logits are computed in float32."""
     t = x.dtype.base
     is_half = t in (dtypes.float16, dtypes.bfloat16)
     given = math.cast(x, dtypes.float32) if is_half else x
@@ -87,16 +88,17 @@ def sparse_loss(x: Any, indices: Any, values: Any, lengths: Any, attrs: dict[str
 def ctc_greedy_decoder(
     inputs: Any, sequence_length: Any, merge_repeated: bool = True, blank_index: int | None = None
 ) -> tuple[list[SparseTensor], Any]:
-    """The labels of the likeliest class at each step, without blanks.
+    """Decodes labels by taking the most likely class at each step.
 
     Args:
-      inputs: [time, batch, classes], floats: logits.
-      sequence_length: how many steps of the time each sequence has.
-      merge_repeated: whether a label that follows itself, without a blank between, is one.
+      inputs: logits: floats, [time, batch, classes].
+      sequence_length: an int vector: number of time steps of each sequence.
+      merge_repeated: whether equal labels at adjacent steps, without a blank between them, are merged.
       blank_index: the class of the blank; None: the last.
 
     Returns:
-      A list of one SparseTensor [batch, time] of int64, and a column: minus the sum of the greatest logits.
+      A list of one SparseTensor [batch, time] of int64, without blanks, and a tensor [batch, 1]: minus the sum of the
+      greatest logits.
 
     Source: TensorFlow's `tf.nn.ctc_greedy_decoder`.
 
@@ -115,14 +117,14 @@ def ctc_greedy_decoder(
 def ctc_beam_search_decoder(
     inputs: Any, sequence_length: Any, beam_width: int = 100, top_paths: int = 1, merge_repeated: bool = False
 ) -> tuple[list[SparseTensor], Any]:
-    """The likeliest sequences of labels that a search finds which keeps `beam_width` of them at each step.
+    """Decodes the most likely label sequences by beam search.
 
     Args:
-      inputs: [time, batch, classes], floats: logits; the blank is the last class.
-      sequence_length: how many steps of the time each sequence has.
-      beam_width: how many sequences are kept.
-      top_paths: how many are returned.
-      merge_repeated: whether labels that are found twice in a row are one.
+      inputs: logits: floats, [time, batch, classes]; the blank is the last class.
+      sequence_length: an int vector: number of time steps of each sequence.
+      beam_width: number of sequences that the search keeps at each step.
+      top_paths: number of sequences to return, at most `beam_width`.
+      merge_repeated: whether equal adjacent labels of a result are merged.
 
     Returns:
       A list of `top_paths` SparseTensors [batch, time] of int64, and their log probabilities [batch, top_paths].

@@ -17,17 +17,17 @@ _COMBINERS = {"sum": sparse.segment_sum, "mean": sparse.segment_mean, "sqrtn": s
 
 
 def embedding_lookup(params: Any, ids: Any, max_norm: Any = None, name: str | None = None) -> Any:
-    """The rows of a table that `ids` name.
+    """Looks up rows of a table by their indices.
 
     Args:
-      params: a tensor, or a list of its parts (or a `PartitionedVariable`): each has the rows that follow those of the
-        part before, and the first parts one more if it does not come out even.
-      ids: int32 or int64, of any shape.
-      max_norm: the greatest norm that a row may have: longer ones are scaled down.
+      params: a tensor, or a list of its parts (or a `PartitionedVariable`). Parts are consecutive rows of the table; if
+        the rows do not divide evenly, the first parts have one more.
+      ids: indices of rows: int32 or int64, of any shape.
+      max_norm: the greatest l2 norm of a row in the result; longer rows are scaled down. None: no limit.
       name: name of the operation; "embedding_lookup" if None.
 
     Raises:
-      ValueError: there is no part.
+      ValueError: the list of parts is empty.
 
     Source: TensorFlow's `tf.nn.embedding_lookup`.
     """
@@ -35,14 +35,15 @@ def embedding_lookup(params: Any, ids: Any, max_norm: Any = None, name: str | No
 
 
 def rows(params: Any, ids: Any, partition_strategy: str = "mod", name: str | None = None, max_norm: Any = None) -> Any:
-    """`embedding_lookup` of a table whose rows may also be dealt out to the parts in turn.
+    """Looks up rows of a table that is partitioned by either strategy.
 
     Args:
       params, ids, name, max_norm: see `embedding_lookup`.
-      partition_strategy: "mod": in turn; "div": as `embedding_lookup` has it.
+      partition_strategy: "mod": row i is in part i % n of n parts; "div": parts are consecutive rows, as in
+        `embedding_lookup`.
 
     Raises:
-      ValueError: there is no part, or no such strategy.
+      ValueError: the list of parts is empty, or the strategy is unknown.
 
     Source: TensorFlow's `tf.compat.v1.nn.embedding_lookup`.
     """
@@ -70,7 +71,7 @@ def rows(params: Any, ids: Any, partition_strategy: str = "mod", name: str | Non
 
 
 def _place(tables: Sequence[Any], ids: Any, strategy: str) -> tuple[Any, Any]:
-    """In which of the tables each row is, and which it is there."""
+    """Returns the part of each row, and its index in that part."""
     n = len(tables)
     if strategy == "mod":
         return math.floormod(ids, n), math.floordiv(ids, n)
@@ -100,24 +101,25 @@ def embedding_lookup_sparse(
     allow_fast_lookup: bool = False,
     partition_strategy: str = "div",
 ) -> Any:
-    """For each example the rows of a table that its ids name, put together into one.
+    """Looks up the rows of each example's ids, and combines them to one row.
 
     Args:
-      params: a tensor whose rows are meant, or a list of its parts (see `embedding_lookup`).
-      sp_ids: a sparse matrix of int32 or int64: each row has the ids of an example, at least one.
-      sp_weights: what each id counts for, in the same places; None: 1.
-      combiner: "mean" (if None), "sum", or "sqrtn": the sum, divided by the root of the sum of squared weights.
-      max_norm: the greatest norm that a row of the table may have: longer ones are scaled down first.
+      params: the table, or a list of its parts (see `embedding_lookup`).
+      sp_ids: a sparse matrix of int32 or int64. Each row has the ids of an example, at least one.
+      sp_weights: the weight of each id, with the indices of `sp_ids`; None: 1.
+      combiner: "mean" (also None): the weighted mean; "sum": the weighted sum; "sqrtn": the weighted sum divided by the
+        square root of the sum of the squared weights.
+      max_norm: the greatest l2 norm of a row of the table; longer rows are scaled down first. None: no limit.
       name: name of the scope; "embedding_lookup_sparse" if None.
-      allow_fast_lookup: with weights too, do not look for ids that come twice first.
-      partition_strategy: how the rows are in the parts, "div" or "mod" (dealt out in turn).
+      allow_fast_lookup: whether to gather rows without removing duplicate ids first.
+      partition_strategy: the distribution of the rows over the parts, "div" or "mod"; see `rows`.
 
     Returns:
-      A tensor: for each example a row.
+      A tensor with one row for each example.
 
     Raises:
       TypeError: `sp_ids` or `sp_weights` is not sparse.
-      ValueError: another combiner, or another number of weights.
+      ValueError: the combiner is unknown, or `sp_weights` has another shape than `sp_ids`.
 
     Source: TensorFlow's `tf.nn.embedding_lookup_sparse`.
 
@@ -153,7 +155,7 @@ def embedding_lookup_sparse(
 
 
 def _weighted(found: Any, weights: Any, segments: Any, how: str, name: str) -> Any:
-    """The rows, each times its weight, together by segment."""
+    """Combines rows, multiplied by their weights, for each segment."""
     of = found.dtype.base
     is_small = of in (dtypes.float16, dtypes.bfloat16)
     x = math.cast(found, dtypes.float32) if is_small else found
@@ -181,22 +183,23 @@ def safe_embedding_lookup_sparse(
     allow_fast_lookup: bool = False,
     partition_strategy: str = "div",
 ) -> Any:
-    """`embedding_lookup_sparse` for examples of any shape, which may have no ids, or ids that are negative.
+    """Looks up rows as `embedding_lookup_sparse`, and accepts empty examples and invalid ids.
 
     Args:
       embedding_weights: the table, or a list of its parts.
-      sparse_ids: of rank 2 or more: each row of the last axis has the ids of an example. Negative ones do not count.
-      sparse_weights: what each id counts for; those of weight 0 or less do not count (but in a "sum"). None: 1.
+      sparse_ids: a SparseTensor of rank 2 or more: the ids of an example are along the last axis. Negative ids are
+        ignored.
+      sparse_weights: the weight of each id; None: 1. Ids with a weight of 0 or less are ignored, except by "sum".
       combiner: "mean", "sum" or "sqrtn".
-      default_id: the row that an example without ids gets; None: zeros.
+      default_id: id of the row for examples without ids; None: a row of zeros.
       max_norm, allow_fast_lookup, partition_strategy: see `embedding_lookup_sparse`.
       name: name of the scope; "embedding_lookup" if None.
 
     Returns:
-      A tensor of the shape of `sparse_ids`, in which a row of the table takes the place of the last axis.
+      A tensor of the shape of `sparse_ids` without the last axis, followed by the size of a row.
 
     Raises:
-      ValueError: there is no table.
+      ValueError: `embedding_weights` is None or an empty list.
 
     Source: TensorFlow's `tf.nn.safe_embedding_lookup_sparse`.
     """

@@ -11,7 +11,7 @@ from headrace.errors import ShapeError
 
 
 def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | None = None) -> Any:
-    """A vector, added along the axis of the channels.
+    """Adds a vector along the axis of the channels.
 
     Args:
       value: a tensor of numbers.
@@ -20,7 +20,7 @@ def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | 
       name: name of the operation; "BiasAdd" if None.
 
     Raises:
-      ValueError: there is no such format.
+      ValueError: the format is unknown.
 
     Source: TensorFlow's `tf.nn.bias_add`.
     """
@@ -32,18 +32,18 @@ def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | 
 
 
 def dropout(x: Any, rate: Any, noise_shape: Any = None, seed: int | None = None, name: str | None = None) -> Any:
-    """`x`, of which each element is 0 with probability `rate`, and made greater otherwise, so that its mean stays.
+    """Sets elements to 0 at random; scales the others to keep the mean.
 
     Args:
       x: a tensor of floats.
-      rate: from 0 to below 1.
-      noise_shape: of what is drawn; it broadcasts to the shape of `x`, which it is if None. None in a list stands for
-        the static dimension of `x`.
-      seed: see `headrace.api.random`.
+      rate: the probability of 0, in [0, 1): a number or a scalar tensor.
+      noise_shape: shape of the random mask, which is broadcast to the shape of `x`; None: the shape of `x`. None in a
+        list stands for the static dimension of `x`.
+      seed: seed of the operation; see `hr.random`.
       name: name of the scope; "dropout" if None.
 
     Raises:
-      ValueError: `x` is of no floats, or the rate is out of range.
+      ValueError: `x` is not of floats, or the rate is out of range.
 
     Source: TensorFlow's `tf.nn.dropout`.
     """
@@ -67,15 +67,15 @@ def dropout(x: Any, rate: Any, noise_shape: Any = None, seed: int | None = None,
         drawn = random.uniform(_noise_shape(x, noise_shape), seed=seed, dtype=t)
         kept = b.make("GreaterEqual", (drawn, rate), {})
         out = b.make("SelectV2", (kept, scaled, b.const(0, t)), {})
-        narrow(out, x.shape)  # of a rate or noise shape that is a tensor the shape may be unknown
+        narrow(out, x.shape)  # the shape may be unknown if the rate or the noise shape is a tensor
         return out
 
 
 def _noise_shape(x: Any, noise_shape: Any) -> Any:
-    """The shape of what `dropout` draws: each None of a list stands for the dimension of `x`.
+    """Returns the shape of the mask of `dropout`, without None.
 
     Raises:
-      ValueError: that dimension is unknown statically.
+      ShapeError (a ValueError): that dimension is unknown statically.
     """
     if noise_shape is None:
         return arrays.shape(x)
@@ -92,7 +92,11 @@ def _noise_shape(x: Any, noise_shape: Any) -> Any:
 
 
 def zero_fraction(value: Any, name: str | None = None) -> Any:
-    """How many of all elements are zero, as a share: a float32 scalar.
+    """Computes the fraction of elements that are zero, a float32 scalar.
+
+    Args:
+      value: a tensor of numbers.
+      name: name of the scope; "zero_fraction" if None.
 
     Source: TensorFlow's `tf.math.zero_fraction`.
     """
@@ -106,16 +110,17 @@ def zero_fraction(value: Any, name: str | None = None) -> Any:
 
 
 def in_top_k(targets: Any, predictions: Any, k: Any, name: str | None = None) -> Any:
-    """Whether the class of each row is among the `k` that are predicted with the greatest scores.
+    """Whether the target class of each row is among the `k` highest scores.
 
     Args:
       targets: int32 or int64: a class for each row.
       predictions: float32, [rows, classes]: scores.
-      k: how many; a number or a tensor.
+      k: number of highest scores: a number or a scalar tensor.
       name: name of the scope; "in_top_k" if None.
 
     Returns:
-      A bool vector. Classes whose score is not finite are not among them; those of equal scores at the edge all are.
+      A bool vector. A class whose score is not finite gives False. If classes tie for the last place, all of them
+      count.
 
     Source: TensorFlow's `tf.math.in_top_k`.
 

@@ -15,15 +15,15 @@ from headrace.errors import ShapeError
 
 
 def sigmoid_cross_entropy_with_logits(labels: Any = None, logits: Any = None, name: str | None = None) -> Any:
-    """-log of the probability that independent yes-or-no labels have, element by element.
+    """Computes the cross entropy of independent binary labels, element by element.
 
     Args:
-      labels: the probability of a yes, of the shape and dtype of `logits`.
-      logits: log(p / (1 - p)) of the probabilities p predicted.
+      labels: probabilities of 1, of the shape and dtype of `logits`.
+      logits: a tensor of floats: log(p / (1 - p)) of the predicted probabilities p.
       name: name of the scope; "logistic_loss" if None.
 
     Raises:
-      ValueError: one of them is missing, or their shapes differ.
+      ValueError: an argument is missing, or the shapes differ.
 
     Source: TensorFlow's `tf.nn.sigmoid_cross_entropy_with_logits`.
     """
@@ -52,7 +52,12 @@ def _labels_and_logits(labels: Any, logits: Any) -> tuple[Any, Any, Any]:
 
 
 def weighted_cross_entropy_with_logits(labels: Any, logits: Any, pos_weight: Any, name: str | None = None) -> Any:
-    """`sigmoid_cross_entropy_with_logits`, in which a label of 1 counts `pos_weight` times.
+    """Computes `sigmoid_cross_entropy_with_logits` with a weight for positive labels.
+
+    Args:
+      labels, logits: see `sigmoid_cross_entropy_with_logits`.
+      pos_weight: the factor of the loss of labels of 1.
+      name: name of the scope; "logistic_loss" if None.
 
     Source: TensorFlow's `tf.nn.weighted_cross_entropy_with_logits`.
     """
@@ -68,12 +73,12 @@ def weighted_cross_entropy_with_logits(labels: Any, logits: Any, pos_weight: Any
 
 
 def softmax_cross_entropy_with_logits(labels: Any, logits: Any, axis: int = -1, name: str | None = None) -> Any:
-    """-sum(labels * log(softmax(logits))) along an axis.
+    """Computes the cross entropy -sum(labels * log(softmax(logits))) along an axis.
 
     Args:
       labels: the probabilities of the classes, of the shape and dtype of `logits`.
       logits: a tensor of floats.
-      axis: that of the classes.
+      axis: the axis of the classes.
       name: name of the scope; "softmax_cross_entropy_with_logits" if None.
 
     Source: TensorFlow's `tf.nn.softmax_cross_entropy_with_logits`.
@@ -86,7 +91,7 @@ def softmax_cross_entropy_with_logits(labels: Any, logits: Any, axis: int = -1, 
 
 
 def _axis_last(x: Any, axis: int) -> Any:
-    """`x` with an axis moved behind the others."""
+    """Moves an axis of `x` to the end."""
     if exchanged(x, axis) is None:
         return x
     order = list(builtins.range(len(x.shape)))
@@ -95,7 +100,7 @@ def _axis_last(x: Any, axis: int) -> Any:
 
 
 def _rows(b: Any, x: Any) -> Any:
-    """`x` as a matrix, of which a row is along the last axis."""
+    """Reshapes `x` to a matrix whose rows are along the last axis."""
     if x.shape is not None and len(x.shape) == 2:
         return x
     n = None if not x.shape else x.shape[-1]
@@ -103,7 +108,7 @@ def _rows(b: Any, x: Any) -> Any:
 
 
 def _like_rows(b: Any, y: Any, x: Any) -> Any:
-    """`y`, which has an element for each row of `x`, in the shape of `x` without its last axis."""
+    """Reshapes `y`, one element for each row of `x`, to the shape of the rows."""
     if x.shape is not None and len(x.shape) == 2:
         return y
     is_known = x.shape and shapes.is_full(x.shape[:-1])
@@ -111,11 +116,11 @@ def _like_rows(b: Any, y: Any, x: Any) -> Any:
 
 
 def sparse_softmax_cross_entropy_with_logits(labels: Any, logits: Any, name: str | None = None) -> Any:
-    """-log(softmax(logits)) of the class that each label names.
+    """Computes the cross entropy -log(softmax(logits)[label]) for integer labels.
 
     Args:
-      labels: int32 or int64: the class, an index of the last axis of `logits`.
-      logits: a tensor of floats with one more axis.
+      labels: class indices: int32 or int64.
+      logits: a tensor of floats of the shape of `labels` with a last axis for the classes.
       name: name of the scope; "SparseSoftmaxCrossEntropyWithLogits" if None.
 
     Source: TensorFlow's `tf.nn.sparse_softmax_cross_entropy_with_logits`.
@@ -134,12 +139,13 @@ def sparse_softmax_cross_entropy_with_logits(labels: Any, logits: Any, name: str
 
 
 def log_poisson_loss(targets: Any, log_input: Any, compute_full_loss: bool = False, name: str | None = None) -> Any:
-    """-log of the probability of counts in a Poisson distribution, element by element.
+    """Computes -log of the probability of counts in a Poisson distribution, element by element.
 
     Args:
       targets: the counts.
-      log_input: the logarithm of the mean predicted.
-      compute_full_loss: whether with (Stirling's approximation of) what does not depend on the prediction.
+      log_input: the logarithm of the predicted mean.
+      compute_full_loss: whether to add Stirling's approximation of log(targets!), which does not depend on the
+        prediction.
       name: name of the scope; "log_poisson_loss" if None.
 
     Source: TensorFlow's `tf.nn.log_poisson_loss`.
@@ -159,7 +165,11 @@ def log_poisson_loss(targets: Any, log_input: Any, compute_full_loss: bool = Fal
 
 
 def l2_loss(t: Any, name: str | None = None) -> Any:
-    """Half the sum of the squares of all elements.
+    """Computes half the sum of the squares of all elements.
+
+    Args:
+      t: a tensor of floats.
+      name: name of the operation; "L2Loss" if None.
 
     Source: TensorFlow's `tf.nn.l2_loss`.
     """

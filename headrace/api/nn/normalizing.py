@@ -13,13 +13,13 @@ _HALF = (dtypes.float16, dtypes.bfloat16)
 
 
 def moments(x: Any, axes: Any, shift: Any = None, keepdims: bool = False, name: str | None = None) -> tuple[Any, Any]:
-    """The mean and the variance along axes.
+    """Computes the mean and the variance along axes.
 
     Args:
-      x: a tensor of numbers; of half precision it is computed in float32.
-      axes: numbers.
-      shift: accepted for TensorFlow's sake.
-      keepdims: whether the axes stay, with length 1.
+      x: a tensor of numbers; half precision is computed in float32.
+      axes: indices of the axes.
+      shift: ignored; accepted for compatibility with TensorFlow.
+      keepdims: whether the axes are kept, with length 1.
       name: name of the scope; "moments" if None.
 
     Source: TensorFlow's `tf.nn.moments`.
@@ -42,7 +42,15 @@ def moments(x: Any, axes: Any, shift: Any = None, keepdims: bool = False, name: 
 def batch_normalization(
     x: Any, mean: Any, variance: Any, offset: Any, scale: Any, variance_epsilon: Any, name: str | None = None
 ) -> Any:
-    """scale * (x - mean) / sqrt(variance + variance_epsilon) + offset; `offset` and `scale` may be None.
+    """Computes scale * (x - mean) / sqrt(variance + variance_epsilon) + offset.
+
+    Args:
+      x: a tensor of floats.
+      mean, variance: tensors that broadcast to the shape of `x`.
+      offset: the same, or None for 0.
+      scale: the same, or None for 1.
+      variance_epsilon: a small number that is added to the variance.
+      name: name of the scope; "batchnorm" if None.
 
     Source: TensorFlow's `tf.nn.batch_normalization`.
     """
@@ -62,17 +70,17 @@ def batch_normalization(
 def weighted_moments(
     x: Any, axes: Any, frequency_weights: Any, keepdims: bool = False, name: str | None = None
 ) -> tuple[Any, Any]:
-    """The mean and the variance along axes, of elements that count as often as their weights say.
+    """Computes the weighted mean and variance along axes.
 
     Args:
-      x: a tensor of floats; of half precision it is computed in float32.
-      axes: numbers.
+      x: a tensor of floats; half precision is computed in float32.
+      axes: indices of the axes.
       frequency_weights: the weights; they broadcast to the shape of `x`.
-      keepdims: whether the axes stay, with length 1.
+      keepdims: whether the axes are kept, with length 1.
       name: name of the scope; "weighted_moments" if None.
 
     Returns:
-      Two tensors, of the dtype of `x`; zero where all weights are.
+      The mean and the variance, of the dtype of `x`; zero where the weights sum to zero.
 
     Source: TensorFlow's `tf.nn.weighted_moments`.
 
@@ -105,17 +113,19 @@ def weighted_moments(
 def sufficient_statistics(
     x: Any, axes: Any, shift: Any = None, keepdims: bool = False, name: str | None = None
 ) -> tuple[Any, Any, Any, Any]:
-    """What the mean and the variance along axes follow from, for data that come in parts: see `normalize_moments`.
+    """Computes the statistics from which `normalize_moments` computes the mean and variance.
+
+    Statistics of parts of the data can be added.
 
     Args:
       x: a tensor of floats.
-      axes: a list of numbers.
-      shift: subtracted first, for precision: about the mean; None: nothing.
-      keepdims: whether the axes stay, with length 1.
+      axes: indices of the axes.
+      shift: a value near the mean that is subtracted first, for precision; None: 0.
+      keepdims: whether the axes are kept, with length 1.
       name: name of the scope; "sufficient_statistics" if None.
 
     Returns:
-      How many elements there are along the axes, their sum, the sum of their squares, and the shift (None or a tensor).
+      The number of elements along the axes, their sum, the sum of their squares, and the shift (None or a tensor).
 
     Source: TensorFlow's `tf.nn.sufficient_statistics`.
 
@@ -147,7 +157,11 @@ def sufficient_statistics(
 def normalize_moments(
     counts: Any, mean_ss: Any, variance_ss: Any, shift: Any, name: str | None = None
 ) -> tuple[Any, Any]:
-    """The mean and the variance that follow from the results of `sufficient_statistics`.
+    """Computes the mean and the variance from the results of `sufficient_statistics`.
+
+    Args:
+      counts, mean_ss, variance_ss, shift: number of elements, sum, sum of squares, and shift or None.
+      name: name of the scope; "normalize" if None.
 
     Source: TensorFlow's `tf.nn.normalize_moments`.
 
@@ -177,13 +191,14 @@ def batch_norm_with_global_normalization(
     scale_after_normalization: bool,
     name: str | None = None,
 ) -> Any:
-    """`batch_normalization` of images with one mean and variance for each channel.
+    """Normalizes images with one mean and variance for each channel; see `batch_normalization`.
 
     Args:
       input: images of floats, [batch, height, width, channels].
-      mean, variance, beta, gamma: [channels]: of the images, and what is added and multiplied.
-      variance_epsilon: added to the variance.
-      scale_after_normalization: whether `gamma` counts.
+      mean, variance: [channels]: statistics of the images.
+      beta, gamma: [channels]: offset and scale.
+      variance_epsilon: a small number that is added to the variance.
+      scale_after_normalization: whether the result is multiplied by `gamma`.
       name: name of the scope; "batchnorm" if None.
 
     Source: TensorFlow's `tf.nn.batch_norm_with_global_normalization`.
@@ -192,7 +207,7 @@ def batch_norm_with_global_normalization(
     return batch_normalization(input, mean, variance, beta, scale, variance_epsilon, name)
 
 
-_LEAST_EPSILON = 1.001e-5  # what TensorFlow (cuDNN) takes
+_LEAST_EPSILON = 1.001e-5  # the minimum of TensorFlow (cuDNN)
 
 
 def fused_batch_norm(
@@ -207,24 +222,25 @@ def fused_batch_norm(
     name: str | None = None,
     exponential_avg_factor: float = 1.0,
 ) -> tuple[Any, Any, Any]:
-    """Batch normalization of images in one operation.
+    """Normalizes a batch of images in one operation.
 
     Args:
-      x: images of floats, [batch, height, width, channels] or what `data_format` says (also volumes).
+      x: images (or volumes) of floats, [batch, height, width, channels], or the layout that `data_format` names.
       scale, offset: [channels].
-      mean, variance: [channels]: what to normalize with, if not training; else the running ones, which need not be
-        given if `exponential_avg_factor` is 1.
-      epsilon: added to the variance; at least 1.001e-5.
+      mean, variance: [channels]: the statistics to use if `is_training` is False. In training they are running
+        statistics, and may be None if `exponential_avg_factor` is 1.
+      epsilon: a small number that is added to the variance; at least 1.001e-5 is used.
       data_format: "NHWC", "NCHW", "NDHWC" or "NCDHW".
-      is_training: whether the mean and variance of `x` are taken.
+      is_training: whether to normalize with the mean and variance of `x`.
       name: name of the operation; "FusedBatchNormV3" if None.
-      exponential_avg_factor: how much the running mean and variance go towards those of `x`: 1 is all the way.
+      exponential_avg_factor: weight of the statistics of `x` in the running statistics; 1: the running statistics are
+        replaced.
 
     Returns:
-      The images normalized, and the (running) mean and variance.
+      The normalized images, and the mean and variance; in training, the updated running statistics.
 
     Raises:
-      ValueError: there is no mean or variance where one is needed.
+      ValueError: `mean` or `variance` is None where it is needed.
 
     Source: TensorFlow's `tf.compat.v1.nn.fused_batch_norm`.
 
@@ -260,12 +276,15 @@ def local_response_normalization(
     beta: float = 0.5,
     name: str | None = None,
 ) -> Any:
-    """Images over (bias + alpha * the sum of the squares of the channels around an element) ** beta.
+    """Divides by powers of the sum of squares of neighbouring channels.
+
+    Computes input / (bias + alpha * s) ** beta, where s is the sum of the squares of the channels at most
+    `depth_radius` away.
 
     Args:
       input: images of floats, [batch, height, width, channels].
-      depth_radius: how many channels on either side count.
-      bias, alpha, beta: see above.
+      depth_radius: number of channels to either side that are included.
+      bias, alpha, beta: the constants of the formula.
       name: name of the operation; "LRN" if None.
 
     Source: TensorFlow's `tf.nn.local_response_normalization` (`tf.nn.lrn`).

@@ -15,15 +15,15 @@ from headrace.api.nn.windows import for_each_axis, for_window, layout_of, rank_o
 def max_pool(
     input: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = None, name: str | None = None
 ) -> Any:
-    """The greatest element of each window, channel by channel, of sequences, images or volumes.
+    """Computes the maximum of each window of sequences, images or volumes, for each channel.
 
     Args:
-      input: a tensor of numbers of rank 3, 4 or 5: `max_pool1d`, `max_pool2d` or `max_pool3d` of it.
-      ksize, strides, padding, data_format: as those take them.
+      input: a tensor of numbers of rank 3, 4 or 5, for `max_pool1d`, `max_pool2d` or `max_pool3d`.
+      ksize, strides, padding, data_format: as for these functions.
       name: name of the operation.
 
     Raises:
-      ValueError: as those; or the rank is unknown, and `data_format` does not tell it either.
+      ValueError: as for these functions; or neither the rank nor `data_format` is known.
 
     Source: TensorFlow's `tf.nn.max_pool`.
     """
@@ -33,7 +33,12 @@ def max_pool(
 def avg_pool(
     input: Any, ksize: Any, strides: Any, padding: str, data_format: str | None = None, name: str | None = None
 ) -> Any:
-    """The mean of each window, channel by channel, of sequences, images or volumes: see `max_pool`.
+    """Computes the mean of each window of sequences, images or volumes, for each channel.
+
+    Args:
+      input: a tensor of floats of rank 3, 4 or 5, for `avg_pool1d`, `avg_pool2d` or `avg_pool3d`.
+      ksize, strides, padding, data_format: as for these functions.
+      name: name of the operation.
 
     Source: TensorFlow's `tf.nn.avg_pool`.
     """
@@ -48,17 +53,18 @@ def _by_rank(what: str, pools: dict[int, Any], input: Any, *args: Any) -> Any:
 def max_pool1d(
     input: Any, ksize: Any, strides: Any, padding: str, data_format: str | None = "NWC", name: str | None = None
 ) -> Any:
-    """The greatest element of each window of sequences, channel by channel.
+    """Computes the maximum of each window of sequences, for each channel.
 
     Args:
-      input: sequences of numbers, [batch, width, channels] or what `data_format` says.
-      ksize, strides: the size of the windows, and how far one is from the next: a number, or one for each axis.
+      input: sequences of numbers, [batch, width, channels], or the layout that `data_format` names.
+      ksize: size of the windows: an int, or one for each axis of `input`.
+      strides: distance between adjacent windows, as `ksize`.
       padding: "SAME" or "VALID".
       data_format: "NWC" (also None) or "NCW".
       name: name of the operation; "MaxPool1d" if None.
 
     Raises:
-      ValueError: an argument is not as described above, or the shapes do not fit.
+      ValueError: an argument is not as described above, or the shapes are incompatible.
 
     Source: TensorFlow's `tf.nn.max_pool1d`.
 
@@ -73,7 +79,10 @@ def max_pool1d(
 def avg_pool1d(
     input: Any, ksize: Any, strides: Any, padding: str, data_format: str | None = "NWC", name: str | None = None
 ) -> Any:
-    """The mean of each window of sequences, channel by channel; padding does not count. See `max_pool1d`.
+    """Computes the mean of each window of sequences, without padding, for each channel.
+
+    Args:
+      Others: see `max_pool1d`.
 
     Source: TensorFlow's `tf.nn.avg_pool1d`.
     """
@@ -95,18 +104,18 @@ def _pool_of_sequences(
 def max_pool2d(
     input: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = None, name: str | None = None
 ) -> Any:
-    """The greatest element of each window, channel by channel.
+    """Computes the maximum of each window of images, for each channel.
 
     Args:
-      input: images of numbers, [batch, height, width, channels] or what `data_format` says.
-      ksize: the size of the windows: a number, [height, width], or one for each axis of `input`.
-      strides: how far one window is from the next; as `ksize`.
-      padding: as `conv2d` takes it; padding is never the greatest element.
+      input: images of numbers, [batch, height, width, channels], or the layout that `data_format` names.
+      ksize: size of the windows: an int, [height, width], or one int for each axis of `input`.
+      strides: distance between adjacent windows, as `ksize`.
+      padding: as for `conv2d`; padding is never the maximum.
       data_format: "NHWC" (also None) or "NCHW".
       name: name of the operation; "MaxPool2d" if None.
 
     Raises:
-      ValueError: as `conv2d`.
+      ValueError: as for `conv2d`.
 
     Source: TensorFlow's `tf.nn.max_pool2d`.
 
@@ -122,18 +131,18 @@ def max_pool2d(
 def avg_pool2d(
     input: Any, ksize: Any, strides: Any, padding: str, data_format: str | None = None, name: str | None = None
 ) -> Any:
-    """The mean of each window, channel by channel; padding does not count.
+    """Computes the mean of each window of images, without padding, for each channel.
 
     Args:
-      input: images of floats, [batch, height, width, channels] or what `data_format` says.
-      ksize: the size of the windows: a number, [height, width], or one for each axis of `input`.
-      strides: how far one window is from the next; as `ksize`.
+      input: images of floats, [batch, height, width, channels], or the layout that `data_format` names.
+      ksize: size of the windows: an int, [height, width], or one int for each axis of `input`.
+      strides: distance between adjacent windows, as `ksize`.
       padding: "SAME" or "VALID"; see `conv2d`.
       data_format: "NHWC" (also None) or "NCHW".
       name: name of the operation; "AvgPool2D" if None.
 
     Raises:
-      ValueError: as `conv2d`.
+      ValueError: as for `conv2d`.
 
     Source: TensorFlow's `tf.nn.avg_pool2d`.
 
@@ -149,17 +158,18 @@ def avg_pool2d(
 def max_pool3d(
     input: Any, ksize: Any, strides: Any, padding: str, data_format: str | None = "NDHWC", name: str | None = None
 ) -> Any:
-    """The greatest element of each window of volumes, channel by channel.
+    """Computes the maximum of each window of volumes, for each channel.
 
     Args:
-      input: volumes of floats, [batch, depth, height, width, channels] or what `data_format` says.
-      ksize, strides: the size of the windows, and how far one is from the next: a number, three, or one for each axis.
+      input: volumes of floats, [batch, depth, height, width, channels], or the layout that `data_format` names.
+      ksize: size of the windows: an int, three ints, or one for each axis of `input`.
+      strides: distance between adjacent windows, as `ksize`.
       padding: "SAME" or "VALID".
       data_format: "NDHWC" (also None) or "NCDHW".
       name: name of the operation; "MaxPool3D" if None.
 
     Raises:
-      ValueError: an argument is not as described above, or the shapes do not fit.
+      ValueError: an argument is not as described above, or the shapes are incompatible.
 
     Source: TensorFlow's `tf.nn.max_pool3d`.
 
@@ -174,7 +184,10 @@ def max_pool3d(
 def avg_pool3d(
     input: Any, ksize: Any, strides: Any, padding: str, data_format: str | None = "NDHWC", name: str | None = None
 ) -> Any:
-    """The mean of each window of volumes, channel by channel; padding does not count. See `max_pool3d`.
+    """Computes the mean of each window of volumes, without padding, for each channel.
+
+    Args:
+      Others: see `max_pool3d`.
 
     Source: TensorFlow's `tf.nn.avg_pool3d`.
     """
@@ -210,20 +223,20 @@ def pool(
     dilations: Any = None,
     name: str | None = None,
 ) -> Any:
-    """The greatest element or the mean of each window of sequences, images or volumes.
+    """Computes the maximum or the mean of each window of sequences, images or volumes.
 
     Args:
-      input: a tensor of numbers, [batch, 1, 2 or 3 axes of space, channels] or what `data_format` says.
-      window_shape: the size of the windows: a number for each axis of the space.
+      input: a tensor of numbers, [batch, 1 to 3 spatial axes, channels], or the layout that `data_format` names.
+      window_shape: size of the windows: one int for each spatial axis.
       pooling_type: "MAX" or "AVG".
-      strides: how far one window is from the next: a number, or one for each axis of the space; None: 1.
+      strides: distance between adjacent windows: an int, or one for each spatial axis; None: 1.
       padding: "SAME" or "VALID".
-      data_format: the letters of the axes, such as "NWC", "NCHW" or "NDHWC"; None: the channels are the last.
-      dilations: how far apart the elements of a window are; as `strides`; None: 1.
+      data_format: the letters of the axes, such as "NWC", "NCHW" or "NDHWC"; None: the channels are the last axis.
+      dilations: distance between adjacent elements of a window, as `strides`; None: 1.
       name: name of the operation; "max_pool" or "avg_pool" if None.
 
     Raises:
-      ValueError: an argument is not as described above; dilations with "SAME" or with strides.
+      ValueError: an argument is not as described above, or dilations are combined with "SAME" or with strides.
 
     Source: TensorFlow's `tf.nn.pool`.
 
@@ -265,19 +278,20 @@ def max_pool_with_argmax(
     include_batch_in_index: bool = False,
     name: str | None = None,
 ) -> tuple[Any, Any]:
-    """The greatest element of each window of images, and where it stands.
+    """Computes the maximum of each window of images, and its index.
 
     Args:
       input: images of numbers, [batch, height, width, channels].
-      ksize, strides: the size of the windows, and how far one is from the next: a number, two, or one for each axis.
+      ksize: size of the windows: an int, two ints, or one for each axis.
+      strides: distance between adjacent windows, as `ksize`.
       padding: "SAME" or "VALID".
       data_format: "NHWC".
-      output_dtype: of the places: int64 or int32.
-      include_batch_in_index: whether the places are counted through the whole batch instead of through each image.
+      output_dtype: dtype of the indices: int64 or int32.
+      include_batch_in_index: whether an index counts from the start of the batch; otherwise, of its image.
       name: name of the operation; "MaxPoolWithArgmax" if None.
 
     Returns:
-      Two tensors: the elements, and the places, counted in row-major order.
+      Two tensors: the maxima, and their indices in row-major order.
 
     Raises:
       ValueError: an argument is not as described above.
@@ -314,18 +328,19 @@ def fractional_max_pool(
     seed: int = 0,
     name: str | None = None,
 ) -> tuple[Any, Any, Any]:
-    """The greatest element of each window, of windows that differ in size, so that an image shrinks by a fraction.
+    """Computes the maximum of windows of varying size, so that images shrink by a fraction.
 
     Args:
       value: images of numbers, [batch, height, width, channels].
-      pooling_ratio: how much an image shrinks: a number, [height, width], or one for each axis; at least 1.
-      pseudo_random: whether the sizes follow a pseudorandom sequence instead of a random one.
-      overlapping: whether the last row and column of a window are the first of the next.
-      seed: of the sizes; 0: others at every run.
+      pooling_ratio: size of the input divided by that of the output: a number, [height, width], or one for each axis;
+        at least 1.
+      pseudo_random: whether the window sizes follow a pseudorandom sequence; otherwise they are random.
+      overlapping: whether the last row and column of a window are the first of the next one.
+      seed: seed of the window sizes; 0: other sizes in every run.
       name: name of the operation; "FractionalMaxPool" if None.
 
     Returns:
-      Three tensors: the images, and where windows begin along the rows and the columns (int64).
+      Three tensors: the images, and the starts of the windows along the rows and the columns (int64).
 
     Source: TensorFlow's `tf.nn.fractional_max_pool`, and "Fractional max-pooling" (Graham, 2015).
 
@@ -346,7 +361,10 @@ def fractional_avg_pool(
     seed: int = 0,
     name: str | None = None,
 ) -> tuple[Any, Any, Any]:
-    """The mean of each window, of windows that differ in size: see `fractional_max_pool`.
+    """Computes the mean of windows of varying size; see `fractional_max_pool`.
+
+    Args:
+      Others: see `fractional_max_pool`.
 
     Source: TensorFlow's `tf.nn.fractional_avg_pool`.
     """
@@ -378,15 +396,15 @@ def dilation2d(
     dilations: Any = 1,
     name: str | None = None,
 ) -> Any:
-    """The greatest sum of an element and the filter's in each window, channel by channel: grey-scale dilation.
+    """Computes the grey-scale dilation of images: the maximum of element + filter in each window.
 
     Args:
       input: images of numbers, [batch, height, width, channels].
       filters: [height, width, channels].
-      strides: how far one window is from the next: a number, two, or one for each axis.
+      strides: distance between adjacent windows: an int, two ints, or one for each axis.
       padding: "SAME" or "VALID".
       data_format: "NHWC".
-      dilations: how far apart the elements of a window are; as `strides`.
+      dilations: distance between adjacent elements of a window, as `strides`.
       name: name of the operation; "Dilation2D" if None.
 
     Raises:
@@ -418,7 +436,14 @@ def erosion2d(
     dilations: Any = 1,
     name: str | None = None,
 ) -> Any:
-    """The least difference of an element and the turned filter's in each window: grey-scale erosion. See `dilation2d`.
+    """Computes the grey-scale erosion of images: the minimum of element - filter in each window.
+
+    The filter is mirrored along both axes.
+
+    Args:
+      value: images of numbers, [batch, height, width, channels].
+      filters, strides, padding, data_format, dilations: as for `dilation2d`.
+      name: name of the operation; "erosion2d" if None.
 
     Source: TensorFlow's `tf.nn.erosion2d`.
 

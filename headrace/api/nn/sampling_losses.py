@@ -81,18 +81,18 @@ def fixed_unigram_candidate_sampler(
     seed: int | None = None,
     name: str | None = None,
 ) -> tuple[Any, Any, Any]:
-    """Classes drawn in proportion to given weights.
+    """Samples classes with probabilities proportional to given weights.
 
     Args:
-      true_classes, num_true, num_sampled, unique, range_max, seed, name: as `uniform_candidate_sampler` takes them.
-      vocab_file: a file with a line for each class, of which the last field (after a comma) is its weight.
-      distortion: the power to which weights are raised.
-      num_reserved_ids: how many classes, from 0 on, stand before those of the weights and are never drawn.
-      num_shards, shard: into how many parts the classes are dealt out, and which of them is drawn from.
+      true_classes, num_true, num_sampled, unique, range_max, seed, name: as for `uniform_candidate_sampler`.
+      vocab_file: a file with one line for each class; the last comma-separated field of a line is the weight.
+      distortion: the exponent to which weights are raised.
+      num_reserved_ids: number of classes, from 0 on, that are not in the weights and are never sampled.
+      num_shards, shard: number of parts into which the classes are divided, and the index of the part to sample from.
       unigrams: the weights, if there is no file.
 
     Returns:
-      As `uniform_candidate_sampler`.
+      As for `uniform_candidate_sampler`.
 
     Source: TensorFlow's `tf.random.fixed_unigram_candidate_sampler`.
     """
@@ -112,7 +112,10 @@ def fixed_unigram_candidate_sampler(
 def all_candidate_sampler(
     true_classes: Any, num_true: int, num_sampled: int, unique: bool, seed: int | None = None, name: str | None = None
 ) -> tuple[Any, Any, Any]:
-    """All classes, the numbers below `num_sampled`: for comparing what sampling does. See `uniform_candidate_sampler`.
+    """Returns all classes below `num_sampled`, as a reference for samplers.
+
+    Args:
+      true_classes, num_true, num_sampled, unique, seed, name: as for `uniform_candidate_sampler`.
 
     Source: TensorFlow's `tf.random.all_candidate_sampler`.
     """
@@ -123,17 +126,18 @@ def all_candidate_sampler(
 def compute_accidental_hits(
     true_classes: Any, sampled_candidates: Any, num_true: int, seed: int | None = None, name: str | None = None
 ) -> tuple[Any, Any, Any]:
-    """Where classes drawn are among the true ones.
+    """Finds sampled classes that are true classes of an example.
 
     Args:
       true_classes: int64, [batch, num_true].
-      sampled_candidates: int64: classes drawn.
-      num_true: how many true classes an example has.
-      seed: of no account; accepted for TensorFlow's sake.
+      sampled_candidates: int64: the sampled classes.
+      num_true: number of true classes of an example.
+      seed: ignored; accepted for compatibility with TensorFlow.
       name: name of the operation; "ComputeAccidentalHits" if None.
 
     Returns:
-      Rows of `true_classes` (int32), positions in `sampled_candidates` (int64), and for each pair the lowest float32.
+      For each pair of equal classes: the row of `true_classes` (int32), the position in `sampled_candidates` (int64),
+      and the lowest float32.
 
     Source: TensorFlow's `tf.nn.compute_accidental_hits`.
 
@@ -161,21 +165,23 @@ def nce_loss(
     name: str | None = "nce_loss",
     partition_strategy: str = "div",
 ) -> Any:
-    """Noise-contrastive estimation: telling the true classes from some that are drawn.
+    """Computes the noise-contrastive estimation loss.
+
+    It is the cross entropy of a classifier that separates the true classes of an example from sampled classes.
 
     Args:
-      weights: [num_classes, size]: the weights of a layer whose outputs are the logits of the classes; or a list of
-        their parts.
-      biases: [num_classes].
+      weights: [num_classes, size]: the weights of the layer that computes the logits of the classes, or a list of
+        parts.
+      biases: [num_classes]: the biases of that layer, or a list of parts.
       labels: int64, [batch, num_true]: the true classes.
       inputs: [batch, size]: inputs of the layer.
-      num_sampled: how many classes are drawn for the batch.
-      num_classes: how many there are.
-      num_true: how many are true for each example.
+      num_sampled: number of classes to sample for the batch.
+      num_classes: number of classes.
+      num_true: number of true classes of each example.
       sampled_values: the results of a sampler; None: those of `log_uniform_candidate_sampler`.
-      remove_accidental_hits: whether classes drawn do not count where they are true.
+      remove_accidental_hits: whether sampled classes that are true classes of an example are ignored for it.
       name: name of the scope.
-      partition_strategy: how classes are spread over parts: "div" or "mod"; see `embedding_lookup`.
+      partition_strategy: distribution of the classes over parts: "div" or "mod"; see `embedding_lookup_sparse`.
 
     Returns:
       A vector: the loss of each example.
@@ -210,7 +216,11 @@ def sampled_softmax_loss(
     name: str | None = "sampled_softmax_loss",
     partition_strategy: str = "div",
 ) -> Any:
-    """The cross entropy of a softmax over the true classes and some that are drawn. The arguments are `nce_loss`'s.
+    """Computes the cross entropy of a softmax over true and sampled classes.
+
+    Args:
+      seed: seed of the sampler; see `hr.random`.
+      Others: see `nce_loss`.
 
     Source: TensorFlow's `tf.nn.sampled_softmax_loss`, and "On using very large target vocabulary for neural machine
     translation" (Jean, Cho, Memisevic and Bengio, 2014).
@@ -242,8 +252,11 @@ def _logits(
     name: str,
     strategy: str,
 ) -> tuple[Any, Any]:
-    """The logits of the true classes and of those drawn, less the logarithms of how often they are expected; and what
-    they should be: for each example the true ones share 1."""
+    """Returns logits and targets for the true and the sampled classes.
+
+    The logits are reduced by the logarithms of the expected counts. In the targets, the true classes of an example
+    share 1.
+    """
     with scopes.name_scope(name, None, [labels, inputs]):
         b = scopes.builder(weights, biases, labels, inputs)
         x = b.tensor(inputs, None, "inputs")

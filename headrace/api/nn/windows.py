@@ -11,21 +11,21 @@ from headrace.api import arrays, scopes
 from headrace.api.tensors import narrow
 from headrace.errors import ShapeError
 
-# The layouts by how many axes a window has; the first is the one if none is given.
+# The layouts by the number of axes of a window; the first is the default.
 LAYOUTS = {1: ("NWC", "NCW"), 2: ("NHWC", "NCHW"), 3: ("NDHWC", "NCDHW")}
 
 
 def sliding(
     strides: Any, padding: Any, data_format: str | None, dilations: Any = None, axes: int = 2
 ) -> dict[str, Any]:
-    """The attributes of an operation that say how windows move.
+    """Returns the attributes of an operation that describe the movement of windows.
 
     Args:
-      strides, padding, data_format, dilations: as `headrace.nn.conv2d` takes them.
-      axes: how many axes a window has.
+      strides, padding, data_format, dilations: as for `hr.nn.conv2d`.
+      axes: number of axes of a window.
 
     Raises:
-      ValueError: one of them is no such thing.
+      ValueError: an argument is invalid.
     """
     layout = layout_of(data_format, axes)
     attrs = {"strides": for_each_axis("strides", strides, layout), "data_format": layout}
@@ -40,10 +40,10 @@ def sliding(
 
 
 def padding_pairs(padding: Any, layout: str) -> list[tuple[int, int]]:
-    """A padding that is a pair for each axis of `layout`.
+    """Converts a padding to a list with a pair for each axis of `layout`.
 
     Raises:
-      ValueError: it is not.
+      ValueError: the padding does not have one pair for each axis.
     """
     pairs = [tuple(int(v) for v in p) for p in padding]
     if len(pairs) != len(layout) or any(len(p) != 2 for p in pairs):
@@ -52,10 +52,10 @@ def padding_pairs(padding: Any, layout: str) -> list[tuple[int, int]]:
 
 
 def layout_of(data_format: str | None, axes: int) -> str:
-    """The layout that `data_format` names, for windows with so many axes.
+    """Returns the layout that `data_format` names for windows with `axes` axes.
 
     Raises:
-      ValueError: there is no such layout.
+      ValueError: the layout is unknown.
     """
     known = LAYOUTS[axes]
     if data_format is not None and data_format not in known:
@@ -64,10 +64,12 @@ def layout_of(data_format: str | None, axes: int) -> str:
 
 
 def for_each_axis(what: str, value: Any, layout: str) -> tuple[int, ...]:
-    """`value`, given for all axes of a window, for each of them, or for each axis of `layout`.
+    """Expands an argument to one int for each axis of `layout`.
+
+    The argument is one int, one for each axis of a window, or one for each axis of `layout`.
 
     Raises:
-      ValueError: it is given for neither.
+      ValueError: the argument has another number of ints.
     """
     axes = len(layout) - 2
     given = [int(v) for v in np.ravel(value)]
@@ -78,10 +80,12 @@ def for_each_axis(what: str, value: Any, layout: str) -> tuple[int, ...]:
 
 
 def for_window(what: str, value: Any, axes: int, whole: int | None = None) -> tuple[int, ...]:
-    """`value`, given for all axes of a window or for each of them.
+    """Expands an argument to one int for each of the `axes` of a window.
+
+    The argument is one int, or one for each axis.
 
     Raises:
-      ValueError: it is given for neither.
+      ValueError: the argument has another number of ints.
     """
     given = [int(v) for v in np.ravel(value)]
     if len(given) == 1:
@@ -93,10 +97,10 @@ def for_window(what: str, value: Any, axes: int, whole: int | None = None) -> tu
 
 
 def rank_of(what: str, x: Any, data_format: str | None = None) -> int:
-    """The number of axes that windows over `x` have, which has two more.
+    """Returns the number of axes of windows over `x`: its rank minus 2.
 
     Raises:
-      ShapeError (a ValueError): it is not known, or not 1, 2 or 3.
+      ShapeError (a ValueError): it is unknown, or not 1, 2 or 3.
     """
     if x.shape is None:
         for axes, known in LAYOUTS.items():
@@ -110,12 +114,12 @@ def rank_of(what: str, x: Any, data_format: str | None = None) -> int:
 
 
 def widened(layout: str) -> tuple[int, str]:
-    """Where a tensor of layout "NWC" or "NCW" gets one more axis to be images, and the layout of these."""
+    """Returns the axis that makes images of sequences of a layout, and their layout."""
     return (1, "NHWC") if layout == "NWC" else (2, "NCHW")
 
 
 def without_batch_axes(x: Any, axes: int, whole: Callable[[Any], Any]) -> Any:
-    """`whole(x)`, where `x` may have several axes of batches before the `axes` of windows and the channels."""
+    """Applies `whole` to `x` with its batch axes joined to one, and separates them again."""
     more = 0 if x.shape is None else len(x.shape) - axes - 2
     if more <= 0:
         return whole(x)

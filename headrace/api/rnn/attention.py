@@ -34,25 +34,27 @@ def scaled_dot_product_attention(
     seed: int | None = None,
     name: str | None = None,
 ) -> Any:
-    """Means of values, weighted by how well queries and keys agree: softmax(query @ keyᵀ * scale) @ value.
+    """Computes attention: softmax(query @ keyᵀ * scale) @ value.
+
+    The result for a query is the mean of the values, weighted by the softmax of the products of query and keys.
 
     Args:
       query: [..., queries, depth] of floats.
       key: [..., keys, depth].
       value: [..., keys, width].
-      mask: what broadcasts to [..., queries, keys]: booleans, which say what may be looked at, or floats, which are
-        added to the scores. None: all may be looked at.
-      dropout: the probability with which a weight is dropped.
-      causal: whether a query may look only at keys up to its own position.
-      scale: of the scores; 1 / sqrt(depth) if None.
-      seed: of the dropout.
+      mask: a tensor that broadcasts to [..., queries, keys]: booleans, True where attention is allowed, or floats that
+        are added to the scores. None: no mask.
+      dropout: the probability that a weight is set to 0.
+      causal: whether query i attends only to keys 0 to i.
+      scale: the factor of the scores; None: 1 / sqrt(depth).
+      seed: seed of the dropout.
       name: name of the scope; "scaled_dot_product_attention" if None.
 
     Returns:
-      [..., queries, width]. A query that may look at nothing gets zeros.
+      A tensor [..., queries, width]. A query whose keys are all masked by booleans gets zeros.
 
     Raises:
-      ShapeError (a ValueError): the depth is not known.
+      ShapeError (a ValueError): the depth is unknown and no scale is given.
 
     Source: Vaswani et al., "Attention is all you need" (2017).
 
@@ -69,7 +71,7 @@ def _attended(
     query: Any, key: Any, value: Any, mask: Any, dropout: Any, causal: bool, scale: float | None, seed: int | None,
     name: str | None = None,
 ) -> tuple[Any, Any]:  # fmt: skip
-    """The means and the weights."""
+    """Computes the result of the attention and its weights."""
     with scopes.name_scope(name, "scaled_dot_product_attention", [query, key, value]):
         b = scopes.builder(query, key, value, mask)
         query = b.tensor(query, None, "query")
@@ -100,46 +102,47 @@ def _attended(
 
 
 def masked_softmax(scores: Any, allowed: Any) -> Any:
-    """Weights that add up to 1 along the last axis, with 0 for what is not allowed; all 0 where nothing is.
+    """Computes a softmax along the last axis, with weight 0 where `allowed` is False.
+
+    If `allowed` is False for a whole row, all its weights are 0.
 
     Args:
-      scores: floats.
-      allowed: booleans that broadcast to the shape of `scores`; None: all are.
+      scores: a tensor of floats.
+      allowed: booleans that broadcast to the shape of `scores`; None: all True.
     """
     if allowed is None:
         return softmax(scores)
     t = scores.dtype.base
     b = scopes.builder(scores, allowed)
-    # the least number, not -infinity, of which a softmax with nothing else makes NaN
+    # the least finite number: a softmax of only -infinity is NaN
     least = b.const(np.array(_least(t), t.numpy))
     weights = softmax(b.make("SelectV2", (allowed, scores, least), {}))
     return b.make("SelectV2", (allowed, weights, b.const(0, t)), {})
 
 
 def _least(t: dtypes.DType) -> float:
-    """The least finite number of a dtype of floats."""
+    """Returns the least finite number of a floating dtype."""
     import ml_dtypes
 
     return float(ml_dtypes.finfo(t.numpy).min)
 
 
 class MultiHeadAttention(Layer):
-    """Attention several times side by side ("heads"), each of projections of its own, and a projection of all of them
-    together.
+    """Multi-head attention: attention of several learned projections, and a projection of the results.
 
     Args:
-      num_heads: how many.
-      key_dim: the depth of a head's queries and keys.
-      value_dim: the depth of a head's values; `key_dim` if None.
-      output_size: the width of the result; that of the queries if None.
-      dropout: the probability with which a weight is dropped when the layer is called with `training=True`.
+      num_heads: number of heads.
+      key_dim: depth of the queries and keys of a head.
+      value_dim: depth of the values of a head; None: `key_dim`.
+      output_size: size of the last axis of the result; None: that of the queries.
+      dropout: the probability that a weight is set to 0 when the layer is called with `training=True`.
       use_bias: whether the projections have a bias.
-      kernel_initializer, bias_initializer: of the projections.
-      seed: of the dropout.
+      kernel_initializer, bias_initializer: initializers of the projections; see `hr.initializers`.
+      seed: seed of the dropout.
       name, trainable, dtype: see `hr.layers.Layer`.
 
     Variables: query/kernel and key/kernel [inputs, heads, key_dim], value/kernel [inputs, heads, value_dim],
-    attention_output/kernel [heads, value_dim, outputs], and as many biases.
+    attention_output/kernel [heads, value_dim, outputs], and a bias for each kernel.
 
     Source: Vaswani et al., "Attention is all you need" (2017); the variables are those of Keras.
 
@@ -175,10 +178,10 @@ class MultiHeadAttention(Layer):
         self._kernel_initializer, self._bias_initializer = kernel_initializer, bias_initializer
 
     def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-        """What queries see: `layer(query, value)` or `layer(query, value, key)`. See `call`.
+        """Computes `layer(query, value)` or `layer(query, value, key)`; see `call`.
 
         Raises:
-          TypeError: there is no value.
+          TypeError: the value is missing.
         """
         if not args:
             raise TypeError(f"'{self.name}' is called with queries and values, and keys if they are others")
@@ -186,7 +189,7 @@ class MultiHeadAttention(Layer):
         return super().__call__([inputs, value, value if key is None else key], *rest, **kwargs)
 
     def build(self, input_shape: Any) -> None:
-        """Makes the projections."""
+        """Creates the variables of the projections."""
         depths = []
         for what, shape in zip(("query", "value", "key"), input_shape, strict=True):
             if shape is None or len(shape) < 2 or shape[-1] is None:
@@ -215,18 +218,18 @@ class MultiHeadAttention(Layer):
         training: Any = False,
         return_attention_scores: bool = False,
     ) -> Any:
-        """What the queries see.
+        """Computes the attention of queries to values.
 
         Args:
-          inputs: query [..., queries, depth], value [..., keys, depth], and key, like value (and the same, if it is
-            not given): in a call three arguments, `layer(query, value, key)`.
-          mask: what broadcasts to [..., queries, keys]; see `hr.nn.scaled_dot_product_attention`.
-          causal: whether a query may look only at keys up to its own position.
-          training: whether weights are dropped; True or False.
-          return_attention_scores: whether the weights, [..., heads, queries, keys], are returned too.
+          inputs: a list of query [..., queries, depth], value [..., keys, depth], and key, of the shape of value. The
+            caller of the layer gives them as arguments: `layer(query, value, key)`; the key defaults to the value.
+          mask: a tensor that broadcasts to [..., queries, keys]; see `hr.nn.scaled_dot_product_attention`.
+          causal: whether query i attends only to keys 0 to i.
+          training: whether the dropout is active: a bool.
+          return_attention_scores: whether to return the weights, [..., heads, queries, keys], too.
 
         Returns:
-          [..., queries, outputs]; or the pair of it and the weights.
+          A tensor [..., queries, outputs], or the pair of it and the weights.
         """
         query, value, key = inputs
 

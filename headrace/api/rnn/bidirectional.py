@@ -26,21 +26,21 @@ def bidirectional_dynamic_rnn(
     scope: Any = None,
     save: Any = "all",
 ) -> tuple[Any, Any]:
-    """Runs one cell over time, and another from the end to the beginning.
+    """Runs a cell over time, and another one in reverse.
 
     Args:
-      cell_fw, cell_bw: the cells.
-      initial_state_fw, initial_state_bw: what they start with; None: zeros.
-      scope: the name of the scope; "bidirectional_rnn" if None.
+      cell_fw, cell_bw: the forward and the backward cell.
       inputs, sequence_length, dtype, parallel_iterations, swap_memory, time_major, save: see `hr.nn.dynamic_rnn`. With
-        lengths, the second cell begins with the last input of each sequence, not of the batch.
+        lengths, the backward cell starts at the last input of each sequence.
+      initial_state_fw, initial_state_bw: the initial states of the cells; None: zeros.
+      scope: name of the scope; "bidirectional_rnn" if None.
 
     Returns:
-      The pair of outputs, those of both cells in the order of the inputs (`hr.concat(outputs, 2)` puts them together),
-      and the pair of their last states.
+      The pair of the outputs of both cells, in the order of the inputs (`hr.concat(outputs, 2)` joins them), and the
+      pair of their final states.
 
     Raises:
-      TypeError, ValueError: as `hr.nn.dynamic_rnn`.
+      TypeError, ValueError: as for `hr.nn.dynamic_rnn`.
 
     Source: TensorFlow's `tf.nn.bidirectional_dynamic_rnn`; Schuster and Paliwal, "Bidirectional recurrent neural
     networks" (1997).
@@ -74,7 +74,7 @@ def both_ways(
     scope: Any = None,
     save: Any = "all",
 ) -> tuple[Any, Any]:
-    """`bidirectional_dynamic_rnn` with scopes of some kind."""
+    """Computes `bidirectional_dynamic_rnn`; `naming` opens the scopes."""
     check_cell("cell_fw", cell_fw)
     check_cell("cell_bw", cell_bw)
     given = nest.flatten(inputs)
@@ -99,11 +99,12 @@ def both_ways(
 
 
 def reversed_in_time(x: Any, sequence_length: Any, time_major: bool) -> Any:
-    """Each sequence from its end to its beginning; what is beyond its end stays there.
+    """Reverses each sequence in time; elements beyond its length keep their place.
 
     Args:
       x: [batch, time, ...], or [time, batch, ...] if `time_major`.
-      sequence_length: an integer vector, or None: all are as long as `x`.
+      sequence_length: an int vector; None: every sequence has the length of `x`.
+      time_major: whether time is the first axis.
     """
     axis = 0 if time_major else 1
     if sequence_length is None:
@@ -124,21 +125,21 @@ def stack_bidirectional_dynamic_rnn(
     scope: Any = None,
     swap_memory: bool = False,
 ) -> tuple[Any, Any, Any]:
-    """Bidirectional networks one above the other: each takes the outputs of both cells of the one below.
+    """Stacks bidirectional networks: each takes the joined outputs of the one below.
 
     Args:
-      cells_fw, cells_bw: as many of each, from the lowest on.
+      cells_fw, cells_bw: the forward and the backward cells, from the lowest layer on.
       inputs: [batch, time, depth], or [time, batch, depth] if `time_major`.
-      initial_states_fw, initial_states_bw: a state for each cell; None: zeros.
-      scope: the name of the scope; "stack_bidirectional_rnn" if None.
+      initial_states_fw, initial_states_bw: an initial state for each cell; None: zeros.
+      scope: name of the scope; "stack_bidirectional_rnn" if None.
       dtype, sequence_length, parallel_iterations, swap_memory, time_major: see `hr.nn.dynamic_rnn`.
 
     Returns:
-      The outputs of both cells of the last network, joined along the last axis; the last states of the cells that go
-      forward, and of those that go backward: a tuple each.
+      The outputs of both cells of the last layer, joined along the last axis; a tuple of the final states of the
+      forward cells, and one of those of the backward cells.
 
     Raises:
-      ValueError: there are no cells, or not as many of one kind as of the other.
+      ValueError: there are no cells, or the numbers of forward cells, backward cells and states differ.
 
     Source: TensorFlow's `tf.contrib.rnn.stack_bidirectional_dynamic_rnn`.
 
@@ -172,7 +173,7 @@ def stacked(
     scope: Any = None,
     swap_memory: bool = False,
 ) -> tuple[Any, Any, Any]:
-    """`stack_bidirectional_dynamic_rnn` with scopes of some kind."""
+    """Computes `stack_bidirectional_dynamic_rnn`; `naming` opens the scopes."""
     n = len(cells_fw)
     starts_fw = [None] * n if initial_states_fw is None else list(initial_states_fw)
     starts_bw = [None] * n if initial_states_bw is None else list(initial_states_bw)

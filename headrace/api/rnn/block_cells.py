@@ -20,13 +20,13 @@ from headrace.errors import ShapeError
 
 
 class LSTMBlockCell(RNNCell, only_computes=True):
-    """An LSTM whose step is one operation, `LSTMBlockCell`; float16 and float32 only.
+    """LSTM cell whose step is one operation, `LSTMBlockCell`; float16 and float32 only.
 
     Args:
-      num_units: the width of state and output.
-      forget_bias: what is added to the forget gate.
-      cell_clip: c stays in [-cell_clip, cell_clip]; None: it is not limited.
-      use_peephole: whether the gates see c, too.
+      num_units: size of the state and the output.
+      forget_bias: a number that is added to the forget gate.
+      cell_clip: c is clipped to [-cell_clip, cell_clip]; None: no clipping.
+      use_peephole: whether the gates also depend on c (peephole connections).
       name, trainable, dtype: see `hr.layers.Layer`; "lstm_cell" if `name` is None.
 
     Variables: those of `LSTMCell`.
@@ -68,11 +68,11 @@ class LSTMBlockCell(RNNCell, only_computes=True):
         return self._num_units
 
     def build(self, input_shape: Any) -> None:
-        """Makes kernel, bias and peepholes."""
+        """Creates the kernel, the bias and the peephole weights."""
         self._weights = _lstm_weights(self, columns(input_shape, self.name), self._num_units, self._use_peephole)
 
     def call(self, inputs: Any, state: Any) -> Any:
-        """h, and the state of which it is a part."""
+        """Computes h and the new state."""
         c, h = state
         kernel, peepholes, bias = self._weights
         attrs = {
@@ -85,7 +85,7 @@ class LSTMBlockCell(RNNCell, only_computes=True):
 
 
 def _lstm_weights(layer: Layer, inputs: int, units: int, has_peepholes: bool) -> tuple[Any, list[Any], Any]:
-    """Kernel, peepholes of i, f and o, and bias."""
+    """Creates the kernel, the peephole weights of i, f and o, and the bias."""
     kernel = layer.add_variable("kernel", [inputs + units, 4 * units])
     bias = layer.add_variable("bias", [4 * units], initializer="zeros")
     names = ("w_i_diag", "w_f_diag", "w_o_diag") if has_peepholes else ()
@@ -97,14 +97,15 @@ def _peepholes(layer: Any, own: list[Any]) -> list[Any]:
 
 
 class LSTMBlockFusedCell(Layer):
-    """A layer of an LSTM over all time steps that is one operation, `BlockLSTM`. It takes the place of
-    `hr.nn.dynamic_rnn` with a cell; float16 and float32 only. Its gradient has no gradient.
+    """LSTM layer over all time steps as one operation, `BlockLSTM`; float16 and float32 only.
+
+    It replaces `hr.nn.dynamic_rnn` with an LSTM cell. It has no second derivative.
 
     Args:
-      num_units: the width of state and output.
-      forget_bias: what is added to the forget gate.
-      cell_clip: c stays in [-cell_clip, cell_clip]; None: it is not limited.
-      use_peephole: whether the gates see c, too.
+      num_units: size of the state and the output.
+      forget_bias: a number that is added to the forget gate.
+      cell_clip: c is clipped to [-cell_clip, cell_clip]; None: no clipping.
+      use_peephole: whether the gates also depend on c (peephole connections).
       name, trainable, dtype: see `hr.layers.Layer`; "lstm_fused_cell" if `name` is None.
 
     Variables: those of `LSTMCell`.
@@ -137,11 +138,11 @@ class LSTMBlockFusedCell(Layer):
 
     @property
     def num_units(self) -> int:
-        """The width of state and output."""
+        """Size of the state and the output."""
         return self._num_units
 
     def build(self, input_shape: Any) -> None:
-        """Makes kernel, bias and peepholes."""
+        """Creates the kernel, the bias and the peephole weights."""
         if input_shape is None or len(input_shape) != 3 or input_shape[2] is None:
             raise ShapeError(f"'{self.name}' takes [time, batch, input_size], with a known size, got {input_shape}")
         self._weights = _lstm_weights(self, input_shape[2], self._num_units, self._use_peephole)
@@ -149,14 +150,14 @@ class LSTMBlockFusedCell(Layer):
     def call(
         self, inputs: Any, initial_state: Any = None, dtype: Any = None, sequence_length: Any = None
     ) -> tuple[Any, LSTMStateTuple]:
-        """The outputs of all steps and the last state.
+        """Computes the outputs of all steps and the final state.
 
         Args:
           inputs: [time, batch, input_size].
           initial_state: (c, h), each [batch, units]; None: zeros.
-          dtype: of the state; needed if there is no `initial_state`.
-          sequence_length: an integer vector: how long each sequence is; None: as long as the inputs. Outputs beyond it
-            are zeros.
+          dtype: dtype of the state; needed if there is no `initial_state`.
+          sequence_length: an int vector: length of each sequence; None: the length of the inputs. Outputs beyond the
+            length are zeros.
 
         Raises:
           ValueError: there is neither `initial_state` nor `dtype`.
@@ -181,7 +182,7 @@ class LSTMBlockFusedCell(Layer):
         made = b.make("BlockLSTM", (most, inputs, c, h, kernel, *_peepholes(self, peepholes), bias), attrs)
         states, outputs = made[1], made[6]
         if sequence_length is None:
-            # of all steps the one before the first is one, for there may be no others
+            # the initial state is prepended: it is the final state if there are no steps
             return outputs, LSTMStateTuple(*(_last(first, rows) for first, rows in ((c, states), (h, outputs))))
         going = lengths.Going(sequence_length, steps)
         at = arrays.stack([math.minimum(sequence_length, steps), reductions.range(batch)], 1)
@@ -200,10 +201,10 @@ def _all(first: Any, rows: Any, at: Any) -> Any:
 
 
 class GRUBlockCellV2(RNNCell, only_computes=True):
-    """A gated recurrent unit whose step is one operation, `GRUBlockCell`; float32 only.
+    """GRU cell whose step is one operation, `GRUBlockCell`; float32 only.
 
     Args:
-      num_units: the width of state and output.
+      num_units: size of the state and the output.
       name, trainable, dtype: see `hr.layers.Layer`; "gru_cell" if `name` is None.
 
     Variables: those of `GRUCell`.
@@ -235,7 +236,7 @@ class GRUBlockCellV2(RNNCell, only_computes=True):
         return self._num_units
 
     def build(self, input_shape: Any) -> None:
-        """Makes the kernels and biases."""
+        """Creates the kernels and biases."""
         n = self._num_units
         rows = columns(input_shape, self.name) + n
         self._gate_kernel = self.add_variable("gates/kernel", [rows, 2 * n])
@@ -244,7 +245,7 @@ class GRUBlockCellV2(RNNCell, only_computes=True):
         self._candidate_bias = self.add_variable("candidate/bias", [n], initializer="zeros")
 
     def call(self, inputs: Any, state: Any) -> Any:
-        """The output, which is the state too."""
+        """Computes the output, which is also the new state."""
         weights = (self._gate_kernel, self._candidate_kernel, self._gate_bias, self._candidate_bias)
         made = scopes.builder(inputs).make("GRUBlockCell", (inputs, state, *weights), {})
         return made[3], made[3]

@@ -35,8 +35,8 @@ class LSTMStateTuple(NamedTuple):
     """The state of an LSTM.
 
     Attributes:
-      c: what the cell remembers: [batch, units].
-      h: what it said last: [batch, units], or [batch, num_proj].
+      c: cell state (long-term memory): [batch, units].
+      h: last output: [batch, units], or [batch, num_proj].
 
     Source: TensorFlow's `tf.nn.rnn_cell.LSTMStateTuple`.
     """
@@ -46,10 +46,10 @@ class LSTMStateTuple(NamedTuple):
 
     @property
     def dtype(self) -> dtypes.DType:
-        """The dtype of both.
+        """The dtype of both tensors.
 
         Raises:
-          TypeError: they have different ones.
+          TypeError: c and h have different dtypes.
         """
         if self.c.dtype.base != self.h.dtype.base:
             raise TypeError(f"the parts of the state have different dtypes: c is {self.c.dtype}, h is {self.h.dtype}")
@@ -58,8 +58,9 @@ class LSTMStateTuple(NamedTuple):
 
 
 class RNNCell(Layer):
-    """What all cells have in common. A cell overrides `state_size`, `output_size` and `call`, and `build` if it has
-    variables.
+    """Base class of recurrent cells.
+
+    A cell overrides `state_size`, `output_size` and `call`, and `build` if it has variables.
 
     Args:
       name, trainable, dtype: see `hr.layers.Layer`.
@@ -78,28 +79,29 @@ class RNNCell(Layer):
       ([1.0, 3.0, 7.0], [[7.0]])
     """
 
-    _only_computes = False  # whether a call does nothing but compute; then a copy can do it
+    _only_computes = False  # whether a call has no effects, so that a copy of the cell may be called instead
 
     def __init_subclass__(cls, only_computes: bool = False, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        cls._only_computes = only_computes  # a subclass that does not say so may do anything
+        cls._only_computes = only_computes  # a subclass must declare it again
 
     @property
     def state_size(self) -> Any:
-        """How large the state of an example is: a number, a shape, or a structure of those."""
+        """Size of an example's state: an int, a shape, or a structure of them."""
         raise NotImplementedError(f"{type(self).__name__} does not say how large its state is: define state_size")
 
     @property
     def output_size(self) -> Any:
-        """How large the output for an example is: a number, a shape, or a structure of those."""
+        """Size of an example's output: an int, a shape, or a structure of them."""
         raise NotImplementedError(f"{type(self).__name__} does not say how large its output is: define output_size")
 
     def __call__(self, inputs: Any, state: Any, *args: Any, **kwargs: Any) -> Any:
-        """A step.
+        """Computes a time step.
 
         Args:
           inputs: [batch, ...]: a tensor, or a structure of them.
-          state: what the step before left, in the structure of `state_size`.
+          state: the state after the previous step, in the structure of `state_size`.
+          args, kwargs: further arguments of `call`.
 
         Returns:
           The output and the new state.
@@ -107,11 +109,11 @@ class RNNCell(Layer):
         return super().__call__(inputs, state, *args, **kwargs)
 
     def zero_state(self, batch_size: Any, dtype: Any) -> Any:
-        """A state of zeros.
+        """Returns a state of zeros.
 
         Args:
-          batch_size: how many examples: a number or an int32 scalar.
-          dtype: of all tensors of it.
+          batch_size: number of examples: an int or an int32 scalar.
+          dtype: dtype of all tensors of the state.
 
         Example:
           >>> import headrace as hr
@@ -122,14 +124,15 @@ class RNNCell(Layer):
             return sizes.zeros(batch_size, self.state_size, dtype)
 
     def get_initial_state(self, inputs: Any = None, batch_size: Any = None, dtype: Any = None) -> Any:
-        """The state that a network starts with, where none is given: zeros.
+        """Returns the default initial state: zeros.
 
         Args:
-          inputs: [batch, ...]: what tells batch size and dtype.
-          batch_size, dtype: if there are no `inputs`.
+          inputs: inputs of a step, [batch, ...], which determine batch size and dtype.
+          batch_size: number of examples; needed if there are no `inputs`.
+          dtype: dtype of the state; needed if there are no `inputs`.
 
         Raises:
-          ValueError: batch size or dtype are not known.
+          ValueError: the batch size or the dtype is unknown, or contradicts `inputs`.
         """
         if inputs is not None:
             x = nest.flatten(inputs)[0]
@@ -147,7 +150,7 @@ class RNNCell(Layer):
         return self.zero_state(batch_size, dtype)
 
     def prepare(self, inputs: Any) -> None:
-        """Makes the variables, if that has not been done; for what calls the cell in a loop.
+        """Creates the variables before a loop that calls the cell; no effect if they exist.
 
         Args:
           inputs: tensors, or a `hr.TensorSpec` for each.
@@ -159,8 +162,11 @@ class RNNCell(Layer):
             self._build(inputs)
 
     def with_values_read(self) -> Any:
-        """A cell that computes with what the variables are now, so that a loop does not read them in each step; the
-        cell itself, if its calls may do more than compute."""
+        """Returns a copy of the cell with the current values of its variables.
+
+        A loop calls the copy, so that it does not read the variables in each iteration. If calls of the cell may have
+        effects, the method returns the cell itself.
+        """
         if not _only_compute(self):
             return self
         read = {id(v): v.value() for v in self.variables if isinstance(v, Variable)}
@@ -172,10 +178,10 @@ def _only_compute(layer: Any) -> bool:
 
 
 def columns(x: Any, name: str) -> int:
-    """The number of columns of the shape of inputs, which a cell must know.
+    """Returns the known number of columns of the shape of inputs, [batch, columns].
 
     Raises:
-      ShapeError (a ValueError): it is not known.
+      ShapeError (a ValueError): it is unknown, or the rank is not 2.
     """
     if x is None or len(x) != 2 or x[1] is None:
         raise ShapeError(f"Expected inputs.shape[-1] to be known, saw shape: {x}; '{name}' takes [batch, input_size]")
@@ -183,10 +189,10 @@ def columns(x: Any, name: str) -> int:
 
 
 def activation_of(given: Activation | str | None) -> Activation:
-    """A function; given as such, or as the name of one of `hr.nn`.
+    """Returns the activation function for a function, a name in `hr.nn`, or None (tanh).
 
     Raises:
-      ValueError: there is none of that name.
+      ValueError: no function has this name.
     """
     if given is None:
         return math.tanh
@@ -201,10 +207,10 @@ def activation_of(given: Activation | str | None) -> Activation:
 
 
 def no_integers(*values: Any) -> None:
-    """Refuses what has no tanh.
+    """Checks that tensors are of floats or complex numbers, which tanh accepts.
 
     Raises:
-      ValueError: a tensor is not of floats or complex numbers.
+      ValueError: a tensor has another dtype.
     """
     for x in nest.flatten(values):
         if not (x.dtype.is_floating or x.dtype.is_complex):
@@ -216,11 +222,11 @@ def _product(x: Any, h: Any, kernel: Any, bias: Any) -> Any:
 
 
 class BasicRNNCell(RNNCell, only_computes=True):
-    """A cell without gates: tanh of the inputs and its last output, times a kernel.
+    """Basic recurrent cell: the output is tanh([inputs, state] @ kernel + bias).
 
     Args:
-      num_units: the width of state and output.
-      activation: a function, or the name of one; tanh if None.
+      num_units: size of the state and the output.
+      activation: a function, or its name; None: tanh.
       name, trainable, dtype: see `hr.layers.Layer`.
 
     Variables: kernel [inputs + units, units], bias [units].
@@ -258,30 +264,30 @@ class BasicRNNCell(RNNCell, only_computes=True):
         return self._num_units
 
     def build(self, input_shape: Any) -> None:
-        """Makes kernel and bias."""
+        """Creates the kernel and the bias."""
         rows = columns(input_shape, self.name) + self._num_units
         self._kernel = self.add_variable("kernel", [rows, self._num_units])
         self._bias = self.add_variable("bias", [self._num_units], initializer="zeros")
 
     def call(self, inputs: Any, state: Any) -> Any:
-        """activation([inputs, state] @ kernel + bias), which is both output and state."""
+        """Computes activation([inputs, state] @ kernel + bias), the output and the new state."""
         no_integers(inputs, state)
         output = self._activation(_product(inputs, state, self._kernel, self._bias))
         return output, output
 
 
 class GRUCell(RNNCell, only_computes=True):
-    """A gated recurrent unit; its reset gate acts before the product.
+    """Gated recurrent unit (GRU) cell; the reset gate is applied before the matrix product.
 
     Args:
-      num_units: the width of state and output.
-      activation: of new values: a function, or the name of one; tanh if None.
-      kernel_initializer, bias_initializer: of both kernels and both biases. If None, the biases are 1 for the gates and
-        0 for new values.
+      num_units: size of the state and the output.
+      activation: activation of the candidate state: a function, or its name; None: tanh.
+      kernel_initializer: initializer of both kernels.
+      bias_initializer: initializer of both biases; None: 1 for the gates and 0 for the candidate.
       name, trainable, dtype: see `hr.layers.Layer`.
 
-    Variables: gates/kernel [inputs + units, 2 * units] and gates/bias, of the reset gate r and the update gate u in
-    this order; candidate/kernel [inputs + units, units] and candidate/bias.
+    Variables: gates/kernel [inputs + units, 2 * units] and gates/bias, with the reset gate r and the update gate u in
+      this order; candidate/kernel [inputs + units, units] and candidate/bias.
 
     Source: TensorFlow's `tf.nn.rnn_cell.GRUCell`; Cho et al., "Learning phrase representations using RNN
     encoder-decoder" (2014).
@@ -321,7 +327,7 @@ class GRUCell(RNNCell, only_computes=True):
         return self._num_units
 
     def build(self, input_shape: Any) -> None:
-        """Makes the kernels and biases."""
+        """Creates the kernels and biases."""
         n = self._num_units
         rows = columns(input_shape, self.name) + n
         given = self._bias_initializer
@@ -331,7 +337,7 @@ class GRUCell(RNNCell, only_computes=True):
         self._candidate_bias = self.add_variable("candidate/bias", [n], initializer="zeros" if given is None else given)
 
     def call(self, inputs: Any, state: Any) -> Any:
-        """u * state + (1 - u) * new, which is both output and state; new is made of the inputs and r * state."""
+        """Computes the output u * state + (1 - u) * candidate, also the new state."""
         no_integers(inputs, state)
         r, u = arrays.split(math.sigmoid(_product(inputs, state, self._gate_kernel, self._gate_bias)), 2, axis=1)
         new = self._activation(_product(inputs, r * state, self._candidate_kernel, self._candidate_bias))
@@ -340,7 +346,7 @@ class GRUCell(RNNCell, only_computes=True):
 
 
 class _LSTM(RNNCell):
-    """States of LSTMs, which may be joined: [c, h] side by side."""
+    """Base of LSTM cells, whose state is (c, h) or one joined tensor."""
 
     _state_is_tuple: bool
 
@@ -364,17 +370,17 @@ class _LSTM(RNNCell):
 
 
 class BasicLSTMCell(_LSTM, only_computes=True):
-    """An LSTM without peepholes, clipping and projection.
+    """LSTM cell without peepholes, clipping and projection.
 
     Args:
-      num_units: the width of state and output.
-      forget_bias: what is added to the forget gate, so that at first little is forgotten.
-      state_is_tuple: whether a state is an `LSTMStateTuple`; else c and h lie side by side in one tensor.
-      activation: of new values and of what is remembered: a function, or the name of one; tanh if None.
+      num_units: size of the state and the output.
+      forget_bias: a number that is added to the forget gate; a positive one reduces forgetting early in training.
+      state_is_tuple: whether a state is an `LSTMStateTuple`; otherwise c and h are joined along axis 1 in one tensor.
+      activation: activation of the candidate values and of c: a function, or its name; None: tanh.
       name, trainable, dtype: see `hr.layers.Layer`.
 
-    Variables: kernel [inputs + units, 4 * units], bias [4 * units], with the parts i (input gate), j (new values),
-    f (forget gate), o (output gate) in this order.
+    Variables: kernel [inputs + units, 4 * units], bias [4 * units], with the parts i (input gate), j (candidate
+      values), f (forget gate), o (output gate) in this order.
 
     Source: TensorFlow's `tf.nn.rnn_cell.BasicLSTMCell`; Zaremba et al., "Recurrent neural network regularization"
     (2014).
@@ -415,13 +421,13 @@ class BasicLSTMCell(_LSTM, only_computes=True):
         return self._num_units
 
     def build(self, input_shape: Any) -> None:
-        """Makes kernel and bias."""
+        """Creates the kernel and the bias."""
         n = self._num_units
         self._kernel = self.add_variable("kernel", [columns(input_shape, self.name) + n, 4 * n])
         self._bias = self.add_variable("bias", [4 * n], initializer="zeros")
 
     def call(self, inputs: Any, state: Any) -> Any:
-        """h, and the state of which it is a part."""
+        """Computes h and the new state."""
         no_integers(inputs, state)
         c, h = self._parts(state, self._num_units, self._num_units)
         i, j, f, o = arrays.split(_product(inputs, h, self._kernel, self._bias), 4, axis=1)
@@ -431,18 +437,18 @@ class BasicLSTMCell(_LSTM, only_computes=True):
 
 
 class LSTMCell(_LSTM, only_computes=True):
-    """An LSTM, with peepholes, clipping and a projection of the output, if wanted.
+    """LSTM cell with optional peepholes, clipping and output projection.
 
     Args:
-      num_units: the width of c.
-      use_peepholes: whether the gates see c, too.
-      cell_clip: c stays in [-cell_clip, cell_clip]; None: it is not limited.
-      initializer: of the kernels and the peepholes.
-      num_proj: the width of the output, if it is made narrower by a projection; None: there is none.
-      proj_clip: what is projected stays in [-proj_clip, proj_clip]; None: it is not limited.
-      forget_bias: what is added to the forget gate.
-      state_is_tuple: whether a state is an `LSTMStateTuple`; else c and h lie side by side in one tensor.
-      activation: of new values and of what is remembered: a function, or the name of one; tanh if None.
+      num_units: size of c.
+      use_peepholes: whether the gates also depend on c (peephole connections).
+      cell_clip: c is clipped to [-cell_clip, cell_clip]; None: no clipping.
+      initializer: initializer of the kernels and the peephole weights.
+      num_proj: size of the projected output; None: no projection.
+      proj_clip: the projected output is clipped to [-proj_clip, proj_clip]; None: no clipping.
+      forget_bias: a number that is added to the forget gate.
+      state_is_tuple: whether a state is an `LSTMStateTuple`; otherwise c and h are joined along axis 1 in one tensor.
+      activation: activation of the candidate values and of c: a function, or its name; None: tanh.
       name, trainable, dtype: see `hr.layers.Layer`.
 
     Variables: kernel [inputs + outputs, 4 * units] and bias [4 * units], with the parts i, j, f, o in this order;
@@ -486,7 +492,7 @@ class LSTMCell(_LSTM, only_computes=True):
 
     @property
     def state_size(self) -> Any:
-        """`num_units` for c, and the width of the output for h."""
+        """`num_units` for c, and `output_size` for h."""
         n, m = self._num_units, self.output_size
         return LSTMStateTuple(n, m) if self._state_is_tuple else n + m
 
@@ -496,7 +502,7 @@ class LSTMCell(_LSTM, only_computes=True):
         return self._num_units if self._num_proj is None else self._num_proj
 
     def build(self, input_shape: Any) -> None:
-        """Makes the kernels, the bias and the peepholes."""
+        """Creates the kernels, the bias and the peephole weights."""
         n, given = self._num_units, self._initializer
         rows = columns(input_shape, self.name) + self.output_size
         self._kernel = self.add_variable("kernel", [rows, 4 * n], initializer=given)
@@ -509,7 +515,7 @@ class LSTMCell(_LSTM, only_computes=True):
             self._proj_kernel = self.add_variable("projection/kernel", [n, self._num_proj], initializer=given)
 
     def call(self, inputs: Any, state: Any) -> Any:
-        """h, and the state of which it is a part."""
+        """Computes h and the new state."""
         no_integers(inputs, state)
         c, h = self._parts(state, self._num_units, self.output_size)
         i, j, f, o = arrays.split(_product(inputs, h, self._kernel, self._bias), 4, axis=1)
@@ -530,7 +536,7 @@ class LSTMCell(_LSTM, only_computes=True):
 
 
 def like_inputs(output_size: Any, inputs: Any) -> Any:
-    """What stands for the outputs of a cell, which are the inputs of the next: a `TensorSpec` for each."""
+    """Returns a `TensorSpec` for each output of a cell, the inputs of the next cell."""
     x = nest.flatten(inputs)[0]
     dtype = getattr(x, "dtype", dtypes.float32)
     batch = None if not x.shape else x.shape[0]
@@ -538,10 +544,10 @@ def like_inputs(output_size: Any, inputs: Any) -> Any:
 
 
 def check_cell(what: str, cell: Any) -> None:
-    """Refuses what is no cell.
+    """Checks that an object is a cell.
 
     Raises:
-      TypeError: it has no output_size or state_size, or cannot be called.
+      TypeError: it has no `output_size`, `state_size` or `zero_state`, or is not callable.
     """
     missing = [name for name in ("output_size", "state_size") if not _has(cell, name)]
     if not _has(cell, "zero_state") and not _has(cell, "get_initial_state"):
@@ -559,5 +565,5 @@ def _has(x: Any, name: str) -> bool:
 
 
 def is_symbolic(x: Any) -> bool:
-    """Whether a value is only known when a graph runs."""
+    """Whether a value is known only in a run."""
     return tensors.is_tensor(x) and tensors.constant_value(x) is None

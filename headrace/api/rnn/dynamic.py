@@ -29,28 +29,30 @@ def dynamic_rnn(
     scope: Any = None,
     save: Any = "all",
 ) -> tuple[Any, Any]:
-    """Runs a cell over time, by a loop.
+    """Runs a cell over time with a loop.
 
     Args:
       cell: a `hr.layers.RNNCell`.
-      inputs: [batch, time, ...]: a tensor or a structure of them, of known rank and sizes beyond the second.
-      sequence_length: an integer vector: how long each sequence is. Beyond that an example's outputs are zero and its
-        state stays as it is, whatever the inputs are there. The loop ends with the longest. None: all are as long as
-        `inputs`.
-      initial_state: what the cell starts with, in the structure of `cell.state_size`; None: zeros.
-      dtype: of states and outputs; needed if there is no `initial_state`.
-      parallel_iterations, swap_memory, save: see `hr.while_loop`. 32 if `parallel_iterations` is None.
+      inputs: [batch, time, ...]: a tensor or a structure of them, of known rank and with known sizes after the second
+        axis.
+      sequence_length: an int vector: length of each sequence. For later steps of an example the outputs are zero and
+        the state is kept, independent of the inputs. The loop ends after the longest sequence. None: all sequences have
+        the length of `inputs`.
+      initial_state: the initial state, in the structure of `cell.state_size`; None: zeros.
+      dtype: dtype of states and outputs; needed if there is no `initial_state`.
+      parallel_iterations: the largest number of open iterations; None: 32.
+      swap_memory, save: see `hr.while_loop`.
       time_major: whether inputs and outputs are [time, batch, ...], which saves their transposition.
-      scope: the name of the scope; "rnn" if None.
+      scope: name of the scope; "rnn" if None.
 
     Returns:
-      The outputs, [batch, time, ...] in the structure of `cell.output_size`, and the last state of each example.
+      The outputs, [batch, time, ...] in the structure of `cell.output_size`, and the final state of each example.
 
     Raises:
-      TypeError: `cell` is none.
+      TypeError: `cell` is not a cell.
       ValueError: there is neither `initial_state` nor `dtype`.
-      ShapeError (a ValueError): the inputs have too few dimensions or sizes that are not known, or they or the lengths
-        do not go together.
+      ShapeError (a ValueError): the inputs have too few dimensions or unknown sizes, or the inputs and the lengths have
+        incompatible shapes.
 
     Source: TensorFlow's `tf.nn.dynamic_rnn`.
 
@@ -83,7 +85,7 @@ def unrolled(
     scope: Any = None,
     save: Any = "all",
 ) -> tuple[Any, Any]:
-    """`dynamic_rnn` with scopes of some kind."""
+    """Computes `dynamic_rnn`; `naming` opens the scopes."""
     check_cell("cell", cell)
     given = nest.flatten(inputs)
     if not given:
@@ -115,7 +117,7 @@ def unrolled(
 def _loop(
     cell: Any, inputs: Any, state: Any, dtype: Any, steps: Any, batch: Any, lengths: Any, options: dict[str, Any]
 ) -> tuple[Any, Any]:
-    """Outputs and last state, of inputs that are [time, batch, ...]."""
+    """Returns the outputs and the final state for inputs of [time, batch, ...]."""
     flat = nest.flatten(inputs)
     cell = cell.with_values_read() if hasattr(cell, "with_values_read") else cell
     arriving = [TensorArray(x.dtype.base, size=steps, tensor_array_name="input").unstack(x) for x in flat]
@@ -124,7 +126,7 @@ def _loop(
     going, end = None, steps
     if lengths is not None:
         going = Going(lengths, steps)
-        # one step is always made, as in TensorFlow, but where there is none
+        # as in TensorFlow, the loop runs at least one step, unless the inputs have none
         end = math.minimum(steps, math.maximum(1, reductions.reduce_max(lengths)), name="end")
 
     def step(time: Any, leaving: Any, state: Any) -> Any:
@@ -152,22 +154,22 @@ def _loop(
 
 
 def _outputs(dtype: Any, steps: Any, batch: Any, size: Any) -> TensorArray:
-    """An array for the outputs of all steps."""
+    """Creates the tensor array for the outputs of all steps."""
     shape = sizes.static(batch, size)
     b = scopes.builder(steps, batch)
     if not isinstance(b, Builder) or None not in shape or None in shape[1:]:
         return TensorArray(dtype, size=steps, element_shape=shape, tensor_array_name="output")
-    # where no step is made, only the array can tell how large the outputs would have been
+    # without steps, the stacked shape comes from the array: it is reserved with the output shape
     dims = b.make("Pack", ([batch, *shape[1:]],), {"axis": 0}, "output_shape")
     flow = b.TensorListReserve(dims, b.tensor(steps, dtypes.int32), element_dtype=dtype)
     return TensorArray(dtype, flow=flow, element_shape=shape)
 
 
 def _check(flat: list[Any]) -> None:
-    """Refuses inputs, [time, batch, ...], that do not go together.
+    """Checks that the inputs, [time, batch, ...], have compatible shapes.
 
     Raises:
-      ShapeError.
+      ShapeError: the rank or a size is unknown, or the shapes are incompatible.
     """
     first = flat[0]
     for x in flat:
@@ -195,17 +197,17 @@ def _check_structures(cell: Any, output: Any, state: Any, new: Any) -> None:
 
 
 def time_and_batch(x: Any) -> Any:
-    """`x` with its first two dimensions exchanged."""
+    """Exchanges the first two dimensions of `x`."""
     if x.shape is None or len(x.shape) < 2:
         raise ShapeError(f"the inputs of a network must have a known rank of 3 or more, [batch, time, ...], got {x!r}")
     return arrays.transpose(x, [1, 0, *range(2, len(x.shape))])
 
 
 def first_state(cell: Any, initial_state: Any, batch: Any, dtype: Any) -> Any:
-    """What a cell starts with.
+    """Returns the initial state of a cell, as given or by default.
 
     Raises:
-      ValueError: there is neither a state nor a dtype; or a state of another structure.
+      ValueError: there is neither a state nor a dtype, or the state has another structure.
     """
     if initial_state is not None:
         found = nest.mismatch(cell.state_size, initial_state)
@@ -231,17 +233,17 @@ def _is_shape(size: Any) -> bool:
 
 
 def prepare(cell: Any, inputs: Any) -> None:
-    """Lets a cell make its variables before the loop in which it is called."""
+    """Creates the variables of a cell before the loop in which it is called."""
     ready = getattr(cell, "prepare", None)
     if ready is not None:
         ready(inputs)
 
 
 def state_dtype(dtype: Any, state: Any) -> Any:
-    """The dtype of outputs: as given, or that of the states.
+    """Returns the dtype of outputs: `dtype` as given, or that of the states.
 
     Raises:
-      ValueError: the states have several, and none is given.
+      ValueError: no dtype is given and the states do not have exactly one.
     """
     if dtype is not None:
         return dtypes.as_dtype(dtype)

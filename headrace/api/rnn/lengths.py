@@ -19,14 +19,14 @@ from headrace.errors import ShapeError
 
 
 def checked(sequence_length: Any, batch: Any) -> Any:
-    """The lengths as an int32 vector.
+    """Returns the sequence lengths as an int32 vector.
 
     Args:
-      sequence_length: an integer vector: one for each example.
-      batch: how many examples, if it is known.
+      sequence_length: an int vector: one length for each example.
+      batch: number of examples, if it is known.
 
     Raises:
-      ShapeError (a ValueError): it is no vector, or one of another size.
+      ShapeError (a ValueError): it is not a vector, or has another size.
     """
     b = scopes.builder(sequence_length)
     given = b.tensor(sequence_length, None, "sequence_length")
@@ -42,11 +42,11 @@ def checked(sequence_length: Any, batch: Any) -> Any:
 
 
 class Going:
-    """Which examples are still going.
+    """Mask of the examples whose sequences have not ended, for all steps.
 
     Args:
       lengths: an int32 vector.
-      steps: how many steps there are: a number or a scalar.
+      steps: number of steps: an int or a scalar.
     """
 
     def __init__(self, lengths: Any, steps: Any) -> None:
@@ -55,12 +55,12 @@ class Going:
         self._rows = TensorArray(dtypes.bool_, size=steps, tensor_array_name="going").unstack(self._by_time)
 
     def state(self, time: Any, old: Any, new: Any) -> Any:
-        """The new state of those that are going, the old state of the others."""
+        """Selects the new state for running examples, the old one for ended examples."""
         going = self._rows.read(time)
         return nest.map_leaves(lambda was, now: _chosen(going, now, was, was), old, new)
 
     def outputs(self, by_time: Any) -> Any:
-        """Outputs of [time, batch, ...], with zeros for those that had ended."""
+        """Replaces outputs, [time, batch, ...], after the end of a sequence by zeros."""
         b = scopes.builder(by_time)
         mask = self._by_time
         for _ in range(len(by_time.shape) - 2):
@@ -69,19 +69,20 @@ class Going:
 
 
 def finished(done: Any, old: Any, new: Any) -> Any:
-    """The old state of the examples that have finished, the new one of the others.
+    """Selects the old state of finished examples, the new state of the others.
 
     Args:
-      done: a bool vector.
+      done: a bool vector: whether each example has finished.
+      old, new: structures of tensors, [batch, ...].
     """
     return nest.map_leaves(lambda was, now: _chosen(done, was, now, was), old, new)
 
 
 def _chosen(mask: Any, one: Any, other: Any, old: Any) -> Any:
-    """Rows of one state or another; the new one if it is nobody's own: a number, or a tensor array."""
+    """Selects rows of two states; a scalar or tensor array is not selected by rows."""
     if old.shape == ():
         return other if one is old else one
-    # Select and not SelectV2, which would stretch a state of another batch size, and whose gradient has to ask for that
+    # SelectV2 would broadcast a state of another batch size, and its gradient would have to handle broadcasting
     chosen = scopes.builder(one, other).make("Select", (mask, one, other), {})
     tensors.narrow(chosen, old.shape)
     return chosen

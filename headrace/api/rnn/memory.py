@@ -25,7 +25,7 @@ from headrace.ir.graph import Tensor
 
 
 class _Attention(Layer):
-    """Attention to a memory. Classes of it say how a query is scored."""
+    """Attention to a memory. Subclasses define the scores of a query."""
 
     def __init__(
         self,
@@ -48,51 +48,51 @@ class _Attention(Layer):
             n = sizes.batch_size(self._memory, 1)
             self._allowed = gathering.sequence_mask(memory_sequence_length, n)
             live = arrays.expand_dims(self._allowed, -1)
-            # what lies beyond the lengths may be anything
+            # elements beyond the lengths may have any value, also NaN
             zero = b.const(0, self._memory.dtype.base)
             self._memory = b.make("SelectV2", (live, self._memory, zero), {})
         self._keys: Any = None
 
     @property
     def memory_depth(self) -> int:
-        """The depth of what it gives."""
+        """Depth of the memory, which is that of the result."""
         return int(self._memory.shape[2])
 
     @property
     def alignments_size(self) -> Any:
-        """How many things are looked at: a number, or a scalar."""
+        """Number of time steps of the memory: an int or a scalar."""
         return sizes.batch_size(self._memory, 1)
 
     def build(self, input_shape: Any) -> None:
-        """Makes the variables, and the keys."""
+        """Creates the variables and the keys."""
         self._kernel = self.add_variable("memory_layer/kernel", [self.memory_depth, self._num_units])
         if isinstance(self._memory, Tensor):
-            self._keys = linalg.tensordot(self._memory, self._kernel, 1)  # once, before the loop that asks
+            self._keys = linalg.tensordot(self._memory, self._kernel, 1)  # once, before the loop that calls the layer
         self._more(input_shape)
 
     def _copied(self, instead: Mapping[int, Any]) -> Any:
         made = super()._copied(instead)
-        made._keys = None  # they are made of another kernel
+        made._keys = None  # the keys depend on the replaced kernel
         return made
 
     def _all_keys(self) -> Any:
         return linalg.tensordot(self._memory, self._kernel, 1) if self._keys is None else self._keys
 
     def _more(self, input_shape: Any) -> None:
-        """Makes the variables of a class."""
+        """Creates the variables of the subclass."""
 
     def _scores(self, query: Any) -> Any:
-        """[batch, time], of a query [batch, depth]."""
+        """Computes the scores, [batch, time], of a query [batch, depth]."""
         raise NotImplementedError
 
     def call(self, inputs: Any) -> tuple[Any, Any]:
-        """What a query sees.
+        """Computes the attention of a query to the memory.
 
         Args:
           inputs: the query: [batch, depth].
 
         Returns:
-          The mean of the memory, [batch, memory depth], and the weights, [batch, time].
+          The weighted mean of the memory, [batch, memory depth], and the weights, [batch, time].
         """
         scores = self._scores(inputs)
         if self._probability_fn is None:
@@ -111,11 +111,11 @@ class BahdanauAttention(_Attention):
     """Attention to a memory with additive scores: v · tanh(key + query).
 
     Args:
-      num_units: the depth in which queries and keys are compared.
-      memory: [batch, time, depth]: what is looked at, such as the outputs of a network.
-      memory_sequence_length: an integer vector: how much of it there is for each example. None: all.
-      normalize: whether v has a length and a direction of its own, and there is a bias.
-      probability_fn: makes weights of scores, [batch, time]; softmax if None.
+      num_units: depth of the projected queries and keys.
+      memory: [batch, time, depth]: the memory, such as the outputs of an encoder.
+      memory_sequence_length: an int vector: number of time steps of the memory of each example; None: all.
+      normalize: whether v is normalized and multiplied by a learned factor, and the sum has a bias.
+      probability_fn: a function from scores to weights, [batch, time]; None: softmax.
       name, dtype: see `hr.layers.Layer`.
 
     Variables: memory_layer/kernel [depth, units], query_layer/kernel [query depth, units], attention_v [units]; if
@@ -166,11 +166,11 @@ class LuongAttention(_Attention):
     """Attention to a memory with multiplicative scores: key · query.
 
     Args:
-      num_units: the depth of queries.
-      memory: [batch, time, depth]: what is looked at, such as the outputs of a network.
-      memory_sequence_length: an integer vector: how much of it there is for each example. None: all.
-      scale: whether the scores have a factor that is learned.
-      probability_fn: makes weights of scores, [batch, time]; softmax if None.
+      num_units: depth of the keys, which must be that of the queries.
+      memory: [batch, time, depth]: the memory, such as the outputs of an encoder.
+      memory_sequence_length: an int vector: number of time steps of the memory of each example; None: all.
+      scale: whether the scores are multiplied by a learned factor.
+      probability_fn: a function from scores to weights, [batch, time]; None: softmax.
       name, dtype: see `hr.layers.Layer`.
 
     Variables: memory_layer/kernel [depth, units]; if `scale`, attention_g.
@@ -228,10 +228,10 @@ class AttentionWrapperState(NamedTuple):
     """The state of an `AttentionWrapper`.
 
     Attributes:
-      cell_state: of the cell inside.
-      attention: what was given last: [batch, attention size].
-      time: how many steps have been made: an int32 scalar.
-      alignments: the last weights: [batch, memory time].
+      cell_state: the state of the wrapped cell.
+      attention: the attention of the last step: [batch, attention size].
+      time: number of steps so far: an int32 scalar.
+      alignments: the weights of the last step: [batch, memory time].
       alignment_history: the weights of all steps, a `hr.TensorArray`, or ().
 
     Source: TensorFlow's `tf.contrib.seq2seq.AttentionWrapperState`.
@@ -244,26 +244,28 @@ class AttentionWrapperState(NamedTuple):
     alignment_history: Any
 
     def clone(self, **changes: Any) -> AttentionWrapperState:
-        """A state with other parts."""
+        """Returns a copy of the state with changed fields."""
         return self._replace(**changes)
 
 
 class AttentionWrapper(RNNCell):
-    """A cell that looks at a memory in each step: it is given its inputs joined with what it saw last, and its output
-    is the query of the next look.
+    """Cell that attends to a memory in each step.
+
+    The wrapped cell receives its inputs joined with the attention of the previous step. Its output is the query of the
+    attention of this step.
 
     Args:
-      cell: the cell.
+      cell: the cell to wrap.
       attention_mechanism: a `BahdanauAttention` or a `LuongAttention`.
-      attention_layer_size: the width of a layer without bias that makes the attention of output and context, joined.
-        None: the context is the attention.
-      alignment_history: whether the weights of all steps are kept.
-      cell_input_fn: a function from inputs and attention to what the cell is given; they are joined if None.
-      output_attention: whether the attention is the output; else that is the cell's.
-      initial_cell_state: what the cell starts with; zeros if None.
-      name: of the scope.
+      attention_layer_size: size of a dense layer without bias that computes the attention from the joined output and
+        context. None: the context is the attention.
+      alignment_history: whether the state keeps the weights of all steps.
+      cell_input_fn: a function from inputs and attention to the inputs of the cell; None: their concatenation.
+      output_attention: whether the output is the attention; otherwise it is the output of the cell.
+      initial_cell_state: the initial state of the cell; None: zeros.
+      name: name of the layer and its scope.
 
-    Variables: those of the cell and the attention, below its name; attention_layer/kernel.
+    Variables: those of the cell and the attention, in the scope of the layer; attention_layer/kernel.
 
     Source: TensorFlow's `tf.contrib.seq2seq.AttentionWrapper`.
 
@@ -307,12 +309,12 @@ class AttentionWrapper(RNNCell):
 
     @property
     def output_size(self) -> Any:
-        """That of the attention, or of the cell."""
+        """Size of the attention, or of the output of the cell."""
         return self._width if self._output_attention else self._cell.output_size
 
     @property
     def state_size(self) -> AttentionWrapperState:
-        """Sizes in the structure of the state; those of `time` and `alignment_history` stand for nothing."""
+        """Sizes in the structure of the state; those of `time` and `alignment_history` are placeholders."""
         known = self._attention._memory.shape[1]
         history = TensorArray(self._attention._memory.dtype, flow=0) if self._keeps_history else ()
         return AttentionWrapperState(self._cell.state_size, self._width, 0, known, history)
@@ -336,11 +338,11 @@ class AttentionWrapper(RNNCell):
             )
 
     def build(self, input_shape: Any) -> None:
-        """Makes the variables of the cell, the attention and the layer behind it."""
+        """Creates the variables of the cell, the attention and the attention layer."""
         assert self.dtype is not None
         spec = TensorSpec(input_shape, self.dtype)
         batch = input_shape[0] if input_shape else None
-        # only the shape of what the cell will be given is asked for
+        # the call only determines the shape of the inputs of the cell
         with_attention = self._cell_input_fn(arrays.zeros([0, *input_shape[1:]], self.dtype),
                                              arrays.zeros([0, self._width], self.dtype))  # fmt: skip
         given = nest.map_leaves(lambda x: TensorSpec((batch, *x.shape[1:]), x.dtype.base), with_attention)
@@ -354,7 +356,7 @@ class AttentionWrapper(RNNCell):
             self._kernel = self.add_variable("attention_layer/kernel", [rows, self._layer_size])
 
     def call(self, inputs: Any, state: Any) -> tuple[Any, AttentionWrapperState]:
-        """A step of the cell, and a look at the memory."""
+        """Runs a step of the cell, and attends to the memory."""
         if not isinstance(state, AttentionWrapperState):
             raise TypeError(
                 f"Expected state to be an AttentionWrapperState, got {nest.describe(state)}; see zero_state"

@@ -13,20 +13,20 @@ from headrace.api import scopes
 
 
 class Naming:
-    """Name scopes."""
+    """Opens name scopes for recurrent networks."""
 
     def enter(self, scope: Any, default: str, values: Any = None) -> AbstractContextManager[Any]:
-        """A scope to be entered with `with`, which gives what enters it again.
+        """Returns a context manager that enters a scope; its value can enter the scope again.
 
         Args:
-          scope: a name, or what such a scope gave; None: `default`, made unique.
-          default: a name.
-          values: tensors, of whose graph it is where none has been entered.
+          scope: a name, or the value of an entered scope; None: `default`, made unique.
+          default: the name if `scope` is None.
+          values: tensors; outside of a graph context, the scope is one of their graph.
         """
         return scopes.name_scope(scope, default, values)
 
     def reuse(self, scope: Any) -> None:
-        """From now on what is asked for in a scope are the variables that are there."""
+        """Makes later requests for variables in a scope return the existing variables; no effect here."""
 
 
 NAME_SCOPES = Naming()

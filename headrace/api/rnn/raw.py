@@ -26,8 +26,9 @@ def raw_rnn(
     scope: Any = None,
     save: Any = "all",
 ) -> tuple[Any, Any, Any]:
-    """Runs a cell until all examples have finished; what it is given, and what is kept, is up to a function. So a
-    decoder can be fed with what it said last.
+    """Runs a cell in a loop; a function computes the inputs of each step.
+
+    A decoder, for example, receives its last output as input. The loop computes:
 
         finished, inputs, state, emit, loop_state = loop_fn(0, None, None, None)
         while not all(finished):
@@ -40,21 +41,23 @@ def raw_rnn(
 
     Args:
       cell: a `hr.layers.RNNCell`.
-      loop_fn: a function of time (an int32 scalar), the cell's output and new state, and a state of the function's own.
-        It is first called with time 0 and three times None. It returns five things: a bool vector, which examples have
-        finished; the inputs of the next step, [batch, ...]; the state that the next step gets; what is kept of this
-        step; and its own state, whatever that is, None for "as before". What it returns to be kept the first time is
-        only an example: zeros of the shape of what one example emits, or None: the cell's outputs are emitted.
-      parallel_iterations, swap_memory, save: see `hr.while_loop`. 32 if `parallel_iterations` is None.
-      scope: the name of the scope; "rnn" if None.
+      loop_fn: a function of four arguments: time (an int32 scalar), the cell's output, the cell's new state, and the
+        loop state, which only the function reads. The first call has time 0 and None for the other arguments. The
+        function returns a tuple of five: `finished`, a bool vector; the inputs of the next step, [batch, ...]; the
+        state of the next step; `emit`, the value to keep of this step; and the loop state, of any structure, or None if
+        unchanged. The first `emit` is only an example: zeros of the shape that one example emits, or None if the cell's
+        outputs are emitted.
+      parallel_iterations: the largest number of open iterations; None: 32.
+      swap_memory, save: see `hr.while_loop`.
+      scope: name of the scope; "rnn" if None.
 
     Returns:
-      What was emitted, an `hr.TensorArray` (or a structure of them) with an element for each step; the last state; and
-      the last state of the function, None if there was none.
+      The emitted values, an `hr.TensorArray` (or a structure of them) with an element for each step; the final state;
+      and the final loop state, None if there was none.
 
     Raises:
-      TypeError: `cell` is none, or `loop_fn` no function.
-      ValueError: what `loop_fn` returns has another structure than before, or than the cell wants.
+      TypeError: `cell` is not a cell, or `loop_fn` is not callable.
+      ValueError: a result of `loop_fn` does not have the structure of its first result or of the cell's state.
 
     Source: TensorFlow's `tf.nn.raw_rnn`.
 
@@ -81,7 +84,7 @@ def raw(
     scope: Any = None,
     save: Any = "all",
 ) -> tuple[Any, Any, Any]:
-    """`raw_rnn` with scopes of some kind."""
+    """Computes `raw_rnn`; `naming` opens the scopes."""
     check_cell("cell", cell)
     if not callable(loop_fn):
         raise TypeError(f"loop_fn must be a callable, got {loop_fn!r}")
@@ -147,7 +150,7 @@ def _same(wanted: Any, got: Any, what: str) -> None:
 
 
 def _batch(flat: list[Any]) -> Any:
-    """The batch size of inputs: a number or a scalar."""
+    """Returns the batch size of inputs: an int or a scalar."""
     known = [x.shape[0] for x in flat if x.shape and x.shape[0] is not None]
     if len(set(known)) > 1:
         raise ShapeError(f"the inputs must have the same batch size, got {[shapes.show(x.shape) for x in flat]}")
@@ -155,7 +158,7 @@ def _batch(flat: list[Any]) -> Any:
 
 
 def _zeros(batch: Any, size: Any, dtype: Any, example: Any) -> Any:
-    """What an example emits that has finished."""
+    """Returns the zeros that a finished example emits."""
     if tensors.is_tensor(example) and not shapes.is_full(example.shape):
         b = scopes.builder(example)
         rest = arrays.shape(example)

@@ -16,13 +16,13 @@ from headrace.errors import ShapeError
 
 
 def dims_of(size: Any) -> tuple[int | None, ...]:
-    """The shape of one example, of a size.
+    """Returns the shape of one example for a size.
 
     >>> dims_of(3)
     (3,)
 
     Raises:
-      ShapeError: not even the rank is known.
+      ShapeError: the rank is unknown.
     """
     value = getattr(size, "value", size)  # a Dimension
     if hasattr(value, "__index__"):
@@ -34,10 +34,10 @@ def dims_of(size: Any) -> tuple[int | None, ...]:
 
 
 def width(size: Any) -> int:
-    """The number of columns that a state takes when states are joined.
+    """Returns the number of columns of a state when states are joined.
 
     Raises:
-      ShapeError: it is not known.
+      ShapeError: a dimension is unknown.
     """
     dims = dims_of(size)
     known = [d for d in dims if d is not None]
@@ -47,7 +47,7 @@ def width(size: Any) -> int:
 
 
 def batch_size(x: Any, axis: int) -> Any:
-    """The size of a tensor along an axis: a number, if that is known, else a scalar."""
+    """Returns the size of an axis: an int if known, else a scalar."""
     known = x.shape
     if known is not None and len(known) > axis and known[axis] is not None:
         return known[axis]
@@ -56,22 +56,22 @@ def batch_size(x: Any, axis: int) -> Any:
 
 
 def joined(batch: Any, size: Any) -> list[Any]:
-    """The shape of a batch: numbers and scalars."""
+    """Returns the shape of a batch of examples, as ints and scalars."""
     return [batch, *dims_of(size)]
 
 
 def static(batch: Any, size: Any) -> tuple[int | None, ...]:
-    """What is known of the shape of a batch."""
+    """Returns the static shape of a batch of examples."""
     return (batch if isinstance(batch, int) else None, *dims_of(size))
 
 
 def zeros(batch: Any, sizes: Any, dtype: Any) -> Any:
-    """Zeros for a structure of sizes.
+    """Returns zeros for a structure of sizes.
 
     Args:
-      batch: how many examples: a number or an int32 scalar.
-      sizes: see the module's text.
-      dtype: of all.
+      batch: number of examples: an int or an int32 scalar.
+      sizes: a structure of sizes, as the module describes them.
+      dtype: dtype of all tensors.
     """
     if hasattr(batch, "__index__") and not tensors.is_tensor(batch):
         batch = batch.__index__()

@@ -25,22 +25,22 @@ def static_rnn(
     sequence_length: Any = None,
     scope: Any = None,
 ) -> tuple[list[Any], Any]:
-    """Calls a cell once for each step.
+    """Builds a network by calling a cell once for each step.
 
     Args:
       cell: a `hr.layers.RNNCell`.
       inputs: for each step [batch, ...]: a tensor, or a structure of them.
-      initial_state: what the cell starts with; None: zeros.
-      dtype: of states and outputs; needed if there is no `initial_state`.
-      sequence_length: an integer vector: how long each sequence is. Beyond that an example's outputs are zero and its
-        state stays as it is.
-      scope: the name of the scope; "rnn" if None.
+      initial_state: the initial state; None: zeros.
+      dtype: dtype of states and outputs; needed if there is no `initial_state`.
+      sequence_length: an int vector: length of each sequence. For later steps of an example the outputs are zero and
+        the state is kept.
+      scope: name of the scope; "rnn" if None.
 
     Returns:
-      The outputs, a list of one for each step, and the last state.
+      A list with the outputs of each step, and the final state.
 
     Raises:
-      TypeError: `cell` is none, or `inputs` no list.
+      TypeError: `cell` is not a cell, or `inputs` is not a list.
       ValueError: there are no inputs, or neither `initial_state` nor `dtype`.
 
     Source: TensorFlow's `tf.nn.static_rnn`.
@@ -63,7 +63,7 @@ def written_out(
     sequence_length: Any = None,
     scope: Any = None,
 ) -> tuple[list[Any], Any]:
-    """`static_rnn` with scopes of some kind."""
+    """Computes `static_rnn`; `naming` opens the scopes."""
     check_cell("cell", cell)
     if not isinstance(inputs, (list, tuple)):
         raise TypeError(f"inputs must be a list with the inputs of each step, got {nest.describe(inputs)}")
@@ -94,7 +94,7 @@ def written_out(
         outputs = []
         for time, step in enumerate(inputs):
             if time == 1:
-                naming.reuse(place)  # a cell without `build` makes its variables when it is first called
+                naming.reuse(place)  # a cell without `build` creates its variables in its first call
             output, new = cell(step, state)
             if going is not None:
                 output, new = going.state(time, zeros, output), going.state(time, state, new)
@@ -113,20 +113,20 @@ def static_bidirectional_rnn(
     sequence_length: Any = None,
     scope: Any = None,
 ) -> tuple[list[Any], Any, Any]:
-    """`static_rnn` with one cell from the beginning and another from the end.
+    """Builds a network with a forward and a backward cell; see `static_rnn`.
 
     Args:
-      cell_fw, cell_bw: the cells.
-      initial_state_fw, initial_state_bw: what they start with; None: zeros.
-      scope: the name of the scope; "bidirectional_rnn" if None.
+      cell_fw, cell_bw: the forward and the backward cell.
+      initial_state_fw, initial_state_bw: the initial states of the cells; None: zeros.
+      scope: name of the scope; "bidirectional_rnn" if None.
       inputs, dtype, sequence_length: see `hr.nn.static_rnn`.
 
     Returns:
-      For each step the outputs of both cells, joined along the second axis; the last state of the first cell, and of
-      the second.
+      A list with the outputs of each step, those of both cells joined along the second axis; and the final states of
+      the forward and of the backward cell.
 
     Raises:
-      TypeError, ValueError: as `hr.nn.static_rnn`.
+      TypeError, ValueError: as for `hr.nn.static_rnn`.
 
     Source: TensorFlow's `tf.nn.static_bidirectional_rnn`.
 
@@ -153,7 +153,7 @@ def written_out_both_ways(
     sequence_length: Any = None,
     scope: Any = None,
 ) -> tuple[list[Any], Any, Any]:
-    """`static_bidirectional_rnn` with scopes of some kind."""
+    """Computes `static_bidirectional_rnn`; `naming` opens the scopes."""
     check_cell("cell_fw", cell_fw)
     check_cell("cell_bw", cell_bw)
     if not isinstance(inputs, (list, tuple)):
@@ -174,7 +174,7 @@ def written_out_both_ways(
 
 
 def _reversed(steps: Sequence[Any], sequence_length: Any) -> list[Any]:
-    """The steps of each sequence from its end to its beginning."""
+    """Reverses the steps of each sequence."""
     if sequence_length is None:
         return list(reversed(steps))
     columns = []
@@ -192,20 +192,21 @@ def static_state_saving_rnn(
     sequence_length: Any = None,
     scope: Any = None,
 ) -> tuple[list[Any], Any]:
-    """`static_rnn` that starts with a state that something keeps, and has it keep the last: for long sequences that are
-    read in pieces.
+    """Builds a network whose state is saved between runs; see `static_rnn`.
+
+    Long sequences can be read in pieces: the network starts with the saved state, and saves its final state.
 
     Args:
       cell, inputs, sequence_length, scope: see `hr.nn.static_rnn`.
-      state_saver: an object with `state(name)`, which gives a state, and `save_state(name, value)`, which gives an
-        operation that keeps one.
+      state_saver: an object with the methods `state(name)`, which returns a saved state, and `save_state(name, value)`,
+        which returns an operation that saves one.
       state_name: a name for each state of the cell, in the structure of `cell.state_size`.
 
     Returns:
-      The outputs and the last state. The last output and the state wait until the state is kept.
+      The outputs and the final state. The last output and the state wait until the state is saved.
 
     Raises:
-      ValueError: there are not as many names as states.
+      ValueError: the structure of `state_name` is not that of the states.
 
     Source: TensorFlow's `tf.nn.static_state_saving_rnn`.
     """
@@ -221,7 +222,7 @@ def written_out_and_saved(
     sequence_length: Any = None,
     scope: Any = None,
 ) -> tuple[list[Any], Any]:
-    """`static_state_saving_rnn` with scopes of some kind."""
+    """Computes `static_state_saving_rnn`; `naming` opens the scopes."""
     names = nest.flatten(state_name)
     size = cell.state_size
     if nest.is_nested(size) != nest.is_nested(state_name) or len(names) != len(nest.flatten(size)):

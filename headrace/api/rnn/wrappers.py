@@ -18,16 +18,17 @@ from headrace.errors import ShapeError
 
 
 class MultiRNNCell(RNNCell, only_computes=True):
-    """Cells one above the other: each takes the outputs of the one below.
+    """Stack of cells: each takes the outputs of the previous one.
 
     Args:
-      cells: from the one that takes the inputs to the one whose outputs are the outputs.
-      state_is_tuple: whether a state is a tuple of the cells' states; else they lie side by side in one tensor.
-      name: of the scope that the cells are in, each below "cell_0", "cell_1", ...
+      cells: the cells, from that of the inputs to that of the outputs.
+      state_is_tuple: whether a state is a tuple of the cells' states; otherwise they are joined along axis 1 in one
+        tensor.
+      name: name of the layer; the scopes of the cells are "cell_0", "cell_1", ... in its scope.
 
     Raises:
-      ValueError: there are no cells; or their states are structures and cannot be joined.
-      TypeError: `cells` is no list, or something in it is no cell.
+      ValueError: there are no cells, or states that are structures are to be joined.
+      TypeError: `cells` is not a list or tuple, or an element is not a cell.
 
     Source: TensorFlow's `tf.nn.rnn_cell.MultiRNNCell`.
 
@@ -56,17 +57,17 @@ class MultiRNNCell(RNNCell, only_computes=True):
 
     @property
     def state_size(self) -> Any:
-        """A tuple of the cells' state sizes, or their sum if states are joined."""
+        """Tuple of the cells' state sizes, or their sum if states are joined."""
         found = tuple(cell.state_size for cell in self._cells)
         return found if self._state_is_tuple else sum(map(sizes.width, found))
 
     @property
     def output_size(self) -> Any:
-        """That of the last cell."""
+        """Output size of the last cell."""
         return self._cells[-1].output_size
 
     def zero_state(self, batch_size: Any, dtype: Any) -> Any:
-        """See `RNNCell.zero_state`; each cell makes its own."""
+        """Returns the tuple of the cells' states of zeros; see `RNNCell.zero_state`."""
         if not self._state_is_tuple:
             return super().zero_state(batch_size, dtype)
         with scopes.name_scope(None, type(self).__name__ + "ZeroState", [batch_size]):
@@ -85,7 +86,7 @@ class MultiRNNCell(RNNCell, only_computes=True):
 
     @contextlib.contextmanager
     def _place_of(self, k: int) -> Iterator[None]:
-        """The scope of a cell."""
+        """Enters the scope of cell `k`."""
         with scopes.name_scope(f"cell_{k}"):
             kept = self._path, self._names_inside
             self._path, self._names_inside = f"{self._path}/cell_{k}", {}
@@ -95,7 +96,7 @@ class MultiRNNCell(RNNCell, only_computes=True):
                 self._path, self._names_inside = kept
 
     def call(self, inputs: Any, state: Any) -> Any:
-        """The output of the last cell, and the new states of all."""
+        """Computes the output of the last cell, and the new states of all cells."""
         before = self._states(state)
         after = []
         for k, (cell, own) in enumerate(zip(self._cells, before, strict=True)):
@@ -120,10 +121,10 @@ class MultiRNNCell(RNNCell, only_computes=True):
 
 
 class _Wrapper(RNNCell):
-    """A cell with something around it. It has no scope of its own: the variables are called as those of the cell.
+    """Base of cells that wrap a cell; the variables keep their names.
 
     Attributes:
-      cell: what it is around.
+      cell: the wrapped cell.
     """
 
     def __init__(self, cell: Any, name: str | None = None, dtype: Any = None) -> None:
@@ -133,21 +134,21 @@ class _Wrapper(RNNCell):
 
     @property
     def wrapped_cell(self) -> Any:
-        """The cell inside."""
+        """The wrapped cell."""
         return self.cell
 
     @property
     def state_size(self) -> Any:
-        """That of the cell."""
+        """State size of the wrapped cell."""
         return self.cell.state_size
 
     @property
     def output_size(self) -> Any:
-        """That of the cell."""
+        """Output size of the wrapped cell."""
         return self.cell.output_size
 
     def zero_state(self, batch_size: Any, dtype: Any) -> Any:
-        """That of the cell."""
+        """Returns the zero state of the wrapped cell."""
         return self.cell.zero_state(batch_size, dtype)
 
     def prepare(self, inputs: Any) -> None:
@@ -156,29 +157,30 @@ class _Wrapper(RNNCell):
             self.cell.prepare(inputs)
 
     def __call__(self, inputs: Any, state: Any, *args: Any, **kwargs: Any) -> Any:
-        """A step of the cell, with what is around it."""
+        """Runs a step of the wrapped cell with the change that the wrapper makes."""
         return self.call(inputs, state, *args, **kwargs)
 
 
 class DropoutWrapper(_Wrapper, only_computes=True):
-    """A cell with dropout of its inputs, its outputs and its state.
+    """Cell wrapper that applies dropout to the inputs, the outputs and the state.
 
     Args:
-      cell: the cell.
-      input_keep_prob, output_keep_prob, state_keep_prob: the probability with which an element stays: a number in
-        [0, 1], or a scalar. 1: there is no dropout.
-      variational_recurrent: whether the same elements are dropped in all steps, and for all examples. What is dropped
-        is drawn when the wrapper is made: in a graph by an operation, that is anew in each run; outside of graphs once.
-      input_size: the size of the inputs; needed if `variational_recurrent` and inputs are dropped.
-      dtype: of inputs, states and outputs; needed if `variational_recurrent`.
-      seed: for all that is drawn; each of inputs, states and outputs has one of its own that follows from it.
-      dropout_state_filter_visitor: a function from a state, or a part of one, to whether it is subject to dropout; a
-        structure of answers is for its parts. If None, the c of an LSTM and tensor arrays are not.
-      name: not used for variables, which are called as those of the cell.
+      cell: the cell to wrap.
+      input_keep_prob, output_keep_prob, state_keep_prob: the probability that an element is kept: a number in [0, 1],
+        or a scalar tensor. 1: no dropout.
+      variational_recurrent: whether the same mask is used for all steps and all examples. The mask is drawn when the
+        wrapper is created: in a graph by an operation, so each run has another mask; outside of graphs once.
+      input_size: size of the inputs; needed if `variational_recurrent` is True and inputs are dropped.
+      dtype: dtype of inputs, states and outputs; needed if `variational_recurrent` is True.
+      seed: the seed from which the seeds of the dropout of inputs, states and outputs are derived.
+      dropout_state_filter_visitor: a function from a state, or a part of one, to a bool: whether dropout is applied to
+        it. It may return a structure of bools for the parts. None: all states except the c of an LSTM and tensor
+        arrays.
+      name: accepted for compatibility; the variables keep the names that they have in the cell.
 
     Raises:
-      ValueError: a probability is not in [0, 1]; or an argument is missing.
-      TypeError: `cell` is no cell, or the filter is no function.
+      ValueError: a probability is not in [0, 1], or an argument is missing.
+      TypeError: `cell` is not a cell, or the filter is not callable.
 
     Source: TensorFlow's `tf.nn.rnn_cell.DropoutWrapper`; Gal and Ghahramani, "A theoretically grounded application of
     dropout in recurrent neural networks" (2016).
@@ -228,7 +230,7 @@ class DropoutWrapper(_Wrapper, only_computes=True):
                 self._noise = {what: self._drawn(what, size, dtype) for what, size in wanted.items()}
 
     def _drawn(self, what: str, size: Any, dtype: Any) -> Any:
-        """Numbers from 0 to 1 for an example, in the structure of a size."""
+        """Draws numbers in [0, 1) for one example, in the structure of a size."""
         leaves = [
             random.uniform([1, *sizes.dims_of(leaf)], seed=self._seed_of(what, k), dtype=dtype)
             for k, leaf in enumerate(nest.flatten(size))
@@ -236,14 +238,14 @@ class DropoutWrapper(_Wrapper, only_computes=True):
         return nest.pack(size, leaves)
 
     def _seed_of(self, what: str, index: int) -> int | None:
-        """TensorFlow's, so that the same elements are dropped."""
+        """Returns TensorFlow's seed, so that the same elements are dropped as in TensorFlow."""
         if self._seed is None:
             return None
         digest = hashlib.md5(f"{self._seed}{what}_{index}".encode(), usedforsecurity=False).hexdigest()
         return int(digest[:8], 16) & 0x7FFFFFFF
 
     def call(self, inputs: Any, state: Any, *args: Any, **kwargs: Any) -> Any:
-        """A step of the cell, in which elements are dropped."""
+        """Runs a step of the cell with dropout."""
         if _drops(self._input_keep):
             inputs = self._dropped("input", inputs, self._input_keep, None)
         output, new = self.cell(inputs, state, *args, **kwargs)
@@ -272,7 +274,7 @@ class DropoutWrapper(_Wrapper, only_computes=True):
 def _probability(name: str, value: Any) -> Any:
     if is_symbolic(value):
         return value
-    # in float32, as in TensorFlow, so that with the same seed the same elements are dropped
+    # float32, as in TensorFlow, so that the same seed drops the same elements
     known = float(np.float32(tensors.constant_value(value) if tensors.is_tensor(value) else value))
     if not 0 <= known <= 1:
         raise ValueError(f"Parameter {name} must be between 0 and 1: {known}")
@@ -290,7 +292,7 @@ def _all_but_memory(state: Any) -> Any:
 
 
 def _answers(chooses: Callable[[Any], Any], state: Any) -> list[tuple[bool, int]]:
-    """For each part of a state whether it is subject to dropout, and of how many tensors it is."""
+    """Returns for each part of a state whether dropout applies, and its number of tensors."""
     answer, node = chooses(state), nest.nodes[type(state)]
     if nest.is_nested(answer):
         chosen = list(zip(nest.flatten(answer), nest.flatten_up_to(answer, state), strict=True))
@@ -305,15 +307,15 @@ def _answers(chooses: Callable[[Any], Any], state: Any) -> list[tuple[bool, int]
 
 
 class ResidualWrapper(_Wrapper):
-    """A cell whose inputs are added to its outputs.
+    """Cell wrapper that adds the inputs to the outputs.
 
     Args:
-      cell: the cell.
-      residual_fn: a function from inputs and outputs to what the outputs are to be; None: their sum.
-      name: not used for variables, which are called as those of the cell.
+      cell: the cell to wrap.
+      residual_fn: a function from inputs and outputs to the new outputs; None: their sum.
+      name: accepted for compatibility; the variables keep the names that they have in the cell.
 
     Raises:
-      ShapeError (a ValueError), when it is called: inputs and outputs do not have the same shapes or structures.
+      ShapeError (a ValueError): in a call: inputs and outputs have different shapes or structures.
 
     Source: TensorFlow's `tf.nn.rnn_cell.ResidualWrapper`; Wu et al., "Google's neural machine translation system"
     (2016).
@@ -334,7 +336,7 @@ class ResidualWrapper(_Wrapper):
         self._residual_fn = residual_fn or _sum
 
     def call(self, inputs: Any, state: Any, *args: Any, **kwargs: Any) -> Any:
-        """A step of the cell, with its inputs added to its outputs."""
+        """Runs a step of the cell, and adds the inputs to the outputs."""
         outputs, new = self.cell(inputs, state, *args, **kwargs)
         return self._residual_fn(inputs, outputs), new
 
@@ -356,12 +358,12 @@ def _sum(inputs: Any, outputs: Any) -> Any:
 
 
 class DeviceWrapper(_Wrapper, only_computes=True):
-    """A cell whose operations request a device.
+    """Cell wrapper that requests a device for the operations of the cell.
 
     Args:
-      cell: the cell.
+      cell: the cell to wrap.
       device: see `hr.device`.
-      name: not used for variables, which are called as those of the cell.
+      name: accepted for compatibility; the variables keep the names that they have in the cell.
 
     Source: TensorFlow's `tf.nn.rnn_cell.DeviceWrapper`.
 
@@ -379,7 +381,7 @@ class DeviceWrapper(_Wrapper, only_computes=True):
         self._device = device
 
     def zero_state(self, batch_size: Any, dtype: Any) -> Any:
-        """That of the cell, on the device."""
+        """Returns the zero state of the cell, created on the device."""
         with scopes.device(self._device):
             return self.cell.zero_state(batch_size, dtype)
 
@@ -389,6 +391,6 @@ class DeviceWrapper(_Wrapper, only_computes=True):
             super().prepare(inputs)
 
     def call(self, inputs: Any, state: Any, *args: Any, **kwargs: Any) -> Any:
-        """A step of the cell on the device."""
+        """Runs a step of the cell on the device."""
         with scopes.device(self._device):
             return self.cell(inputs, state, *args, **kwargs)
