@@ -38,7 +38,7 @@ def bincount(
 
     Raises:
       ValueError: `weights` and `binary_output` are both given, or another axis.
-      InvalidArgumentError: when it runs, and a number is negative.
+      InvalidArgumentError: in a run, if a number is negative.
 
     Source: TensorFlow's `tf.math.bincount`.
 
@@ -154,7 +154,7 @@ def histogram_fixed_width(
       name: name of the operation; "histogram_fixed_width" if None.
 
     Raises:
-      InvalidArgumentError: when it runs, and the range or `nbins` is none.
+      InvalidArgumentError: in a run, if the range or `nbins` is none.
 
     Source: TensorFlow's `tf.histogram_fixed_width`.
 
@@ -182,7 +182,7 @@ def histogram_fixed_width_bins(
       name: name of the scope; "histogram_fixed_width_bins" if None.
 
     Raises:
-      InvalidArgumentError: when it runs, and `nbins` is not above 0.
+      InvalidArgumentError: in a run, if `nbins` is not above 0.
 
     Source: TensorFlow's `tf.histogram_fixed_width_bins`.
 
@@ -254,7 +254,7 @@ def unravel_index(indices: Any, dims: Any, name: str | None = None) -> Any:
       Ints: of each axis a row.
 
     Raises:
-      InvalidArgumentError: when it runs, and there is no such element.
+      InvalidArgumentError: in a run, if there is no such element.
 
     Source: TensorFlow's `tf.unravel_index`.
 

@@ -32,7 +32,7 @@ def gather(
       name: name of the operation; "GatherV2" if None.
 
     Raises:
-      InvalidArgumentError: when it runs, and an index is out of range.
+      InvalidArgumentError: in a run, if an index is out of range.
 
     Source: TensorFlow's `tf.gather`.
 

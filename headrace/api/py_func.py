@@ -33,7 +33,7 @@ def py_func(
       stateful: whether it does anything besides, or may return something else for the same arrays. If so, an `hr.Graph`
         keeps it in order with others of its kind; there it must not wait for one that comes later. In other graphs
         (`headrace.v1`, imported ones) calls that no edge orders run at the same time, and may wait for each other.
-      name: of the operation.
+      name: name of the operation.
 
     Returns:
       The tensor, of unknown shape, or a list of them if `Tout` is a list. If that is empty, the operation.

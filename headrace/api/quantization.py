@@ -50,7 +50,7 @@ def quantize(
       `Quantized`: the numbers and the range.
 
     Raises:
-      InvalidArgumentError: when it runs, and `max_range` is less than `min_range`.
+      InvalidArgumentError: in a run, if `max_range` is less than `min_range`.
 
     Source: TensorFlow's `tf.quantization.quantize`.
 

@@ -22,7 +22,7 @@ from headrace.shapes import Shape
 
 
 class SparseTensorValue(NamedTuple):
-    """The value of a `SparseTensor`: what fetching one gives, and what one is fed with.
+    """Value of a `SparseTensor`: the result of a fetch, and a value to feed.
 
     Source: TensorFlow's `tf.compat.v1.SparseTensorValue`.
     """
@@ -33,20 +33,20 @@ class SparseTensorValue(NamedTuple):
 
 
 class SparseTensor(nest.Composite):
-    """A tensor of which only some elements are there; the others are zero.
+    """Tensor given by the indices and values of some elements; the others are zero.
 
     Args:
-      indices: where they stand, [n, rank], int64. Most functions want the rows in order (`hr.sparse.reorder`).
+      indices: indices of the elements: int64, [n, rank]. Most functions require row-major order (`hr.sparse.reorder`).
       values: the elements, [n].
-      dense_shape: the shape of the whole, [rank], int64.
+      dense_shape: the shape of the tensor: int64, [rank].
 
     Attributes:
       indices, values, dense_shape: the three tensors.
-      shape: what is known of `dense_shape` before anything runs.
-      dtype: that of the values.
+      shape: the static shape.
+      dtype: dtype of the values.
 
     Raises:
-      ShapeError (a ValueError): the ranks or lengths of the three do not fit.
+      ShapeError (a ValueError): the ranks or lengths of the three are incompatible.
 
     Source: TensorFlow's `tf.sparse.SparseTensor`.
 
@@ -82,10 +82,13 @@ class SparseTensor(nest.Composite):
 
     @classmethod
     def from_value(cls, sparse_tensor_value: Any) -> SparseTensor:
-        """A sparse tensor with the three parts of another, or of a `SparseTensorValue`.
+        """Converts a `SparseTensorValue`; copies a `SparseTensor`.
+
+        Args:
+          sparse_tensor_value: a `SparseTensor` or `SparseTensorValue`.
 
         Raises:
-          TypeError: it is neither.
+          TypeError: the argument is neither.
         """
         if not isinstance(sparse_tensor_value, (SparseTensor, SparseTensorValue)):
             raise TypeError(f"a SparseTensor or SparseTensorValue expected, got {sparse_tensor_value!r}")
@@ -96,7 +99,7 @@ class SparseTensor(nest.Composite):
         )
 
     def with_values(self, new_values: Any) -> SparseTensor:
-        """One with other values in the same places."""
+        """Returns a sparse tensor with the same indices and other values."""
         return SparseTensor(self.indices, new_values, self.dense_shape)
 
     @property
@@ -106,34 +109,34 @@ class SparseTensor(nest.Composite):
 
     @property
     def shape(self) -> Any:
-        """What is known of the shape of the whole."""
+        """The static shape."""
         return seen(self._shape, self.values)
 
     @property
     def graph(self) -> Any:
-        """The graph that it is of."""
+        """The graph of the tensors."""
         return self.values.graph
 
     @property
     def op(self) -> Any:
-        """The operation that makes the values."""
+        """The operation of `values`."""
         return self.values.op
 
     @property
     def name(self) -> str:
-        """The name of the values."""
+        """The name of `values`."""
         return str(self.values.name)
 
     def set_shape(self, shape: Any) -> None:
-        """Adds what `shape` knows to the static shape.
+        """Merges `shape` into the static shape.
 
         Raises:
-          ShapeError: they contradict one another.
+          ShapeError: the shapes contradict each other.
         """
         self._shape = shapes.merge(self._shape, shapes.as_shape(shape))
 
     def numpy(self) -> Any:
-        """The whole tensor, of one that was made outside of graphs: an array."""
+        """Returns the dense array of a sparse tensor outside of graphs."""
         out = np.zeros(tuple(self.dense_shape.numpy().tolist()), self.dtype.numpy)
         for at, x in zip(self.indices.numpy().tolist(), self.values.numpy(), strict=True):
             out[tuple(at)] = x
@@ -151,7 +154,7 @@ class SparseTensor(nest.Composite):
         return self._with_dense("SparseDenseCwiseDiv", other)
 
     def _with_dense(self, type: str, other: Any) -> SparseTensor:
-        """Each value with the element in its place of a dense tensor, which broadcasts to the shape."""
+        """Combines each value with the element of a dense tensor at its indices."""
         parts = self._flatten()
         b = scopes.builder(*parts, other)
         return self.with_values(b.make(type, (*parts, b.tensor(other, self.dtype.base, "y")), {}))
@@ -160,16 +163,16 @@ class SparseTensor(nest.Composite):
         return [self.indices, self.values, self.dense_shape]
 
     def _unflatten(self, parts: Sequence[Any]) -> SparseTensor:
-        out = SparseTensor.__new__(SparseTensor)  # of parts of whatever graph is at hand, which fit already
+        out = SparseTensor.__new__(SparseTensor)  # the parts may be of another graph; they are compatible already
         out.indices, out.values, out.dense_shape = parts
         out._shape = static_shape(out.dense_shape)
         return out
 
     def _loop_shapes(self, invariant: Shape) -> list[Shape]:
-        """The shapes of the parts in all iterations of a loop; the number of elements may change.
+        """Returns the shapes of the parts in all iterations; the number of elements may change.
 
         Args:
-          invariant: the shape of `dense_shape`; None: what is known of it at first.
+          invariant: the shape of `dense_shape`; None: its static shape before the loop.
 
         Raises:
           ShapeError (a ValueError): `invariant` is not the shape of a vector.
@@ -190,7 +193,7 @@ class SparseTensor(nest.Composite):
 
 
 class SparseTensorSpec:
-    """The shape and dtype of a `SparseTensor`.
+    """The static shape and the dtype of a `SparseTensor`.
 
     Source: TensorFlow's `tf.SparseTensorSpec`.
 
@@ -215,7 +218,7 @@ class SparseTensorSpec:
 
 
 def static_shape(dense_shape: Any) -> Shape:
-    """What is known of a shape that a tensor gives."""
+    """Returns the static shape for a dense shape, as far as it is known."""
     if isinstance(dense_shape, Tensor):
         return infer.shape_value(dense_shape)
     if not hasattr(dense_shape, "numpy"):
@@ -224,10 +227,10 @@ def static_shape(dense_shape: Any) -> Shape:
 
 
 def as_sparse(x: Any) -> SparseTensor:
-    """A sparse tensor, made of a `SparseTensorValue` if it is one.
+    """Returns a `SparseTensor` unchanged; converts a `SparseTensorValue`.
 
     Raises:
-      TypeError: it is neither.
+      TypeError: the argument is neither.
     """
     if isinstance(x, SparseTensorValue):
         return SparseTensor.from_value(x)
@@ -237,15 +240,20 @@ def as_sparse(x: Any) -> SparseTensor:
 
 
 def is_sparse(x: Any) -> bool:
-    """Whether it is a `SparseTensor`, or the value of one."""
+    """Whether `x` is a `SparseTensor` or a `SparseTensorValue`."""
     return isinstance(x, (SparseTensor, SparseTensorValue))
 
 
 def convert_to_tensor_or_sparse_tensor(value: Any, dtype: Any = None, name: str | None = None) -> Any:
-    """`value` as a tensor (`hr.convert_to_tensor`); as a `SparseTensor` if it is the value of one, or one already.
+    """Converts a value to a tensor, and a `SparseTensorValue` to a `SparseTensor`.
+
+    Args:
+      value: a value that `hr.convert_to_tensor` accepts, a `SparseTensorValue`, or a `SparseTensor`, which is returned.
+      dtype: the required dtype; None: that of the value.
+      name: name of the constant; "Const" if None.
 
     Raises:
-      RuntimeError: it is sparse, and of another dtype than `dtype`.
+      RuntimeError: the value is sparse and has another dtype.
 
     Source: TensorFlow's `tf.compat.v1.convert_to_tensor_or_sparse_tensor`.
     """
@@ -259,12 +267,14 @@ def convert_to_tensor_or_sparse_tensor(value: Any, dtype: Any = None, name: str 
 
 
 def sparse_placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> SparseTensor:
-    """A sparse tensor that is fed when the graph runs: a `SparseTensorValue`, or a tuple of its three parts.
+    """Adds placeholders for a sparse tensor.
+
+    It is fed with a `SparseTensorValue`, or a tuple of indices, values and dense shape.
 
     Args:
-      dtype: of its values.
-      shape: what is known of its shape: numbers, None for what is not known; None if not even the rank is. If it is
-        given, the shape need not be fed.
+      dtype: dtype of the values.
+      shape: static shape, a sequence with None for unknown sizes; None: unknown rank. If it is given, the dense shape
+        need not be fed.
       name: prefix of the three placeholders' names ("name/values", "name/indices", "name/shape").
 
     Raises:

@@ -52,7 +52,7 @@ def scalar(name: str, tensor: Any, family: str | None = None) -> Any:
     """The summary of a number.
 
     Args:
-      name: of the operation and, with the scopes around, the tag.
+      name: name of the operation and, with the scopes around, the tag.
       tensor: the number, of any real dtype; the summary keeps a float32.
       family: what the tag begins with.
 
@@ -82,7 +82,7 @@ def histogram(name: str, values: Any, family: str | None = None) -> Any:
     """The summary of how numbers are distributed.
 
     Args:
-      name: of the operation and, with the scopes around, the tag.
+      name: name of the operation and, with the scopes around, the tag.
       values: a tensor of any shape and real dtype.
       family: what the tag begins with.
 
@@ -117,7 +117,7 @@ def image(
     is white; with, so that the greatest magnitude is black or white and 0 in the middle.
 
     Args:
-      name: of the operation; the tags are that, with the scopes around, and "/image" or "/image/0", "/image/1", ...
+      name: name of the operation; the tags are that, with the scopes around, and "/image" or "/image/0", "/image/1", ...
       tensor: [batch, height, width, channels], of uint8, float16, float32 or float64, with 1, 3 or 4 channels.
       max_outputs: how many pictures of the batch, at most.
       family: what the tags begin with.
@@ -146,7 +146,7 @@ def audio(name: str, tensor: Any, sample_rate: Any, max_outputs: int = 3, family
     """The summary of sounds, which are kept as WAV files.
 
     Args:
-      name: of the operation; the tags are that, with the scopes around, and "/audio" or "/audio/0", "/audio/1", ...
+      name: name of the operation; the tags are that, with the scopes around, and "/audio" or "/audio/0", "/audio/1", ...
       tensor: float32 [batch, frames, channels] or [batch, frames], from -1 to 1.
       sample_rate: frames a second, a float32 scalar.
       max_outputs: how many sounds of the batch, at most.
@@ -176,7 +176,7 @@ def text(name: str, tensor: Any) -> Any:
     """The summary of text, which TensorBoard shows as Markdown; a matrix as a table.
 
     Args:
-      name: of the operation and, with the scopes around, the tag.
+      name: name of the operation and, with the scopes around, the tag.
       tensor: strings, of any shape.
 
     Returns:
@@ -210,7 +210,7 @@ def tensor_summary(
     """The summary of any tensor, with a note on how to show it.
 
     Args:
-      name: of the operation and, with the scopes around, the tag.
+      name: name of the operation and, with the scopes around, the tag.
       tensor: of any shape and dtype but handles.
       summary_description: what TensorBoard says of it.
       summary_metadata: a `SummaryMetadata` message, or its bytes: which of TensorBoard's pages shows it.
@@ -241,7 +241,7 @@ def merge(inputs: Sequence[Any], name: str | None = None) -> Any:
 
     Args:
       inputs: summaries: strings of any shape.
-      name: of the operation; "Merge/MergeSummary" if None.
+      name: name of the operation; "Merge/MergeSummary" if None.
 
     Returns:
       A scalar string.

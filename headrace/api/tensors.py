@@ -84,7 +84,7 @@ def placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> Tenso
 
     Raises:
       GraphError: no graph has been entered.
-      InvalidArgumentError: when it runs, and nothing is fed.
+      InvalidArgumentError: in a run, if nothing is fed.
 
     Source: TensorFlow's `tf.placeholder`.
 

@@ -303,7 +303,7 @@ class Variable:
         Args:
           value: what a tensor of its dtype can be made of, of a shape that fits its own.
           use_locking: not used; changes never overlap.
-          name: of the operation.
+          name: name of the operation.
           read_value: if False, only the operation is given.
 
         Returns:
@@ -493,7 +493,7 @@ def variables_initializer(var_list: Iterable[Variable] | None = None, name: str 
 
     Args:
       var_list: None: all variables there are now in the graph.
-      name: of the operation.
+      name: name of the operation.
 
     Source: TensorFlow's `tf.variables_initializer`.
 

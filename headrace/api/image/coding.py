@@ -15,7 +15,7 @@ def decode_png(contents: Any, channels: int = 0, dtype: Any = dtypes.uint8, name
       contents: of the file: a string scalar.
       channels: 1 for grey, 3 for RGB, 4 for RGBA; 0 for what the image has.
       dtype: uint8 or uint16.
-      name: of the operation; "DecodePng" if None.
+      name: name of the operation; "DecodePng" if None.
 
     Returns:
       [height, width, channels].
@@ -53,7 +53,7 @@ def decode_jpeg(
       ratio: 1, 2, 4 or 8: it is made so much smaller while it is decoded.
       fancy_upscaling, dct_method: hints, which change nothing.
       try_recover_truncated, acceptable_fraction: not heeded: what is cut off is refused.
-      name: of the operation; "DecodeJpeg" if None.
+      name: name of the operation; "DecodeJpeg" if None.
 
     Returns:
       [height, width, channels].
@@ -128,7 +128,7 @@ def decode_image(
       contents: of the file: a string scalar.
       channels: see `decode_png`; None for what the image has.
       dtype: uint8, uint16 or float32 (from 0 to 1).
-      name: of the operation; "DecodeImage" if None.
+      name: name of the operation; "DecodeImage" if None.
       expand_animations: whether an animation is all of its frames, with one dimension more; else its first.
 
     Returns:
@@ -146,7 +146,7 @@ def encode_png(image: Any, compression: int = -1, name: str | None = None) -> An
     Args:
       image: [..., height, width, channels] with 1 to 4 channels (grey, grey and alpha, RGB, RGBA), uint8 or uint16.
       compression: 0 to 9; -1 for what zlib thinks best.
-      name: of the operation; "EncodePng" if None.
+      name: name of the operation; "EncodePng" if None.
 
     Returns:
       A string for each image.
@@ -180,7 +180,7 @@ def encode_jpeg(
       chroma_downsampling: whether colours have half of the resolution.
       density_unit, x_density, y_density: pixels to the inch ("in") or the centimetre ("cm").
       xmp_metadata: what is stored along with it.
-      name: of the operation; "EncodeJpeg" if None.
+      name: name of the operation; "EncodeJpeg" if None.
 
     Returns:
       A string scalar.

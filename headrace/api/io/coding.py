@@ -13,20 +13,20 @@ from headrace.api import scopes
 def decode_raw(
     input_bytes: Any, out_type: Any, little_endian: bool = True, fixed_length: Any = None, name: str | None = None
 ) -> Any:
-    """Strings as the numbers whose bytes they are.
+    """Reinterprets the bytes of strings as numbers.
 
     Args:
-      input_bytes: strings, all of one length (of any, if `fixed_length` is given).
-      out_type: the dtype of the numbers.
-      little_endian: the order of the bytes in a number.
-      fixed_length: so many bytes of each string are taken, an int scalar; shorter ones are filled with zeros.
+      input_bytes: strings of one length; of any lengths if `fixed_length` is given.
+      out_type: dtype of the numbers.
+      little_endian: whether the first byte of a number is the least significant one.
+      fixed_length: number of bytes to use of each string, an int scalar; shorter strings are padded with zeros.
       name: name of the operation; "DecodeRaw" or "DecodePaddedRaw" if None.
 
     Returns:
-      A tensor with one more axis, of the numbers of a string.
+      A tensor with a further last axis: the numbers of a string.
 
     Raises:
-      InvalidArgumentError: when it runs, and the strings are of different lengths, or of no whole number of numbers.
+      InvalidArgumentError: in a run, if the lengths of the strings differ or are not multiples of the size of a number.
 
     Source: TensorFlow's `tf.io.decode_raw`.
 
@@ -51,16 +51,16 @@ def decode_csv(
     select_cols: Sequence[int] | None = None,
     name: str | None = None,
 ) -> list[Any]:
-    """The columns of lines of text.
+    """Parses the columns of CSV lines.
 
     Args:
-      records: strings, each a line (RFC 4180).
-      record_defaults: for each column that is wanted a vector of its dtype: with what stands for an empty field, or
-        empty if there must be something. A scalar does, too.
-      field_delim: what separates fields.
-      use_quote_delim: whether double quotes may stand around a field.
-      na_value: what is taken for an empty field, beside that.
-      select_cols: the numbers of the columns that are wanted, ascending; all if None.
+      records: strings, one line each (RFC 4180).
+      record_defaults: for each selected column a vector of its dtype: one element, the value of an empty field, or
+        empty if the field is required. A scalar is accepted too.
+      field_delim: the character between fields.
+      use_quote_delim: whether fields may be enclosed in double quotes.
+      na_value: a text that is treated as an empty field.
+      select_cols: the indices of the columns to parse, ascending; None: all.
       name: name of the operation; "DecodeCSV" if None.
 
     Returns:
@@ -68,7 +68,7 @@ def decode_csv(
 
     Raises:
       ValueError: `select_cols` is not ascending, or not as long as `record_defaults`.
-      InvalidArgumentError: when it runs, and a line has another number of fields, or one is not of its dtype.
+      InvalidArgumentError: in a run, if a line has another number of fields, or a field cannot be converted.
 
     Source: TensorFlow's `tf.io.decode_csv`.
 
@@ -100,11 +100,11 @@ def decode_csv(
 
 
 def decode_compressed(bytes: Any, compression_type: str = "", name: str | None = None) -> Any:
-    """Strings, decompressed.
+    """Decompresses strings.
 
     Args:
       bytes: strings.
-      compression_type: "ZLIB", "GZIP" or "" (they stay as they are).
+      compression_type: "ZLIB", "GZIP" or "" (no compression).
       name: name of the operation; "DecodeCompressed" if None.
 
     Source: TensorFlow's `tf.io.decode_compressed`.
@@ -113,7 +113,11 @@ def decode_compressed(bytes: Any, compression_type: str = "", name: str | None =
 
 
 def serialize_tensor(tensor: Any, name: str | None = None) -> Any:
-    """A tensor as a string: a serialized `TensorProto`.
+    """Converts a tensor to a string, a serialized `TensorProto`.
+
+    Args:
+      tensor: a tensor.
+      name: name of the operation; "SerializeTensor" if None.
 
     Source: TensorFlow's `tf.io.serialize_tensor`.
 
@@ -126,15 +130,15 @@ def serialize_tensor(tensor: Any, name: str | None = None) -> Any:
 
 
 def parse_tensor(serialized: Any, out_type: Any, name: str | None = None) -> Any:
-    """The tensor of which a string is the serialized `TensorProto`.
+    """Converts a string, a serialized `TensorProto`, to a tensor.
 
     Args:
-      serialized: one string.
-      out_type: the tensor's dtype.
+      serialized: a string scalar.
+      out_type: dtype of the tensor.
       name: name of the operation; "ParseTensor" if None.
 
     Raises:
-      InvalidArgumentError: when it runs, and the string is no such message, or the tensor of another dtype.
+      InvalidArgumentError: in a run, if the string is not such a message, or the tensor has another dtype.
 
     Source: TensorFlow's `tf.io.parse_tensor`.
     """
@@ -143,7 +147,11 @@ def parse_tensor(serialized: Any, out_type: Any, name: str | None = None) -> Any
 
 
 def decode_json_example(json_examples: Any, name: str | None = None) -> Any:
-    """The serialized example that each JSON text describes.
+    """Converts JSON texts to serialized examples.
+
+    Args:
+      json_examples: strings: `tensorflow.Example` messages in JSON.
+      name: name of the operation; "DecodeJSONExample" if None.
 
     Source: TensorFlow's `tf.io.decode_json_example`.
     """

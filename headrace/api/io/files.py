@@ -8,17 +8,17 @@ from headrace.api import scopes
 
 
 def read_file(filename: Any, name: str | None = None) -> Any:
-    """What is in a file.
+    """Reads a file.
 
     Args:
       filename: a string scalar.
-      name: of the operation; "ReadFile" if None.
+      name: name of the operation; "ReadFile" if None.
 
     Returns:
       A string scalar.
 
     Raises (when it runs):
-      NotFoundError, FailedPreconditionError, PermissionDeniedError: it cannot be read.
+      NotFoundError, FailedPreconditionError, PermissionDeniedError: the file cannot be read.
 
     Source: TensorFlow's `tf.io.read_file`.
     """
@@ -26,14 +26,14 @@ def read_file(filename: Any, name: str | None = None) -> Any:
 
 
 def write_file(filename: Any, contents: Any, name: str | None = None) -> Any:
-    """Makes a file, and the folders that it lies in; what was there is replaced.
+    """Writes a file and creates its missing folders; an existing file is replaced.
 
     Args:
       filename, contents: string scalars.
-      name: of the operation; "WriteFile" if None.
+      name: name of the operation; "WriteFile" if None.
 
     Returns:
-      The operation; None outside of graphs, where it has happened.
+      The operation; None outside of graphs, where it has run.
 
     Source: TensorFlow's `tf.io.write_file`.
 
@@ -48,12 +48,12 @@ def write_file(filename: Any, contents: Any, name: str | None = None) -> Any:
 
 
 def matching_files(pattern: Any, name: str | None = None) -> Any:
-    """The paths that patterns stand for, sorted.
+    """Finds the paths that match patterns, sorted.
 
     Args:
-      pattern: a pattern such as "data/*.csv", or a vector of them. `*` and `?` stand for characters of one name,
-        `[...]` for one character of some.
-      name: of the operation; "MatchingFiles" if None.
+      pattern: a pattern such as "data/*.csv", or a vector of them. `*` and `?` match characters other than "/", `[...]`
+        matches one character of a set.
+      name: name of the operation; "MatchingFiles" if None.
 
     Returns:
       A vector of strings.

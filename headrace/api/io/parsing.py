@@ -24,7 +24,10 @@ from headrace.shapes import Shape
 
 
 class VarLenFeature(NamedTuple):
-    """A feature with any number of elements in each example: a `SparseTensor`.
+    """Feature with a varying number of elements; its result is a `SparseTensor`.
+
+    Args:
+      dtype: float32, int64 or string.
 
     Source: TensorFlow's `tf.io.VarLenFeature`.
     """
@@ -33,12 +36,12 @@ class VarLenFeature(NamedTuple):
 
 
 class FixedLenFeature(NamedTuple):
-    """A feature of the same shape in each example: a tensor.
+    """Feature with the same shape in each example; its result is a tensor.
 
     Args:
-      shape: of the feature; the first dimension is known.
+      shape: shape of the feature, fully known.
       dtype: float32, int64 or string.
-      default_value: what stands for a feature that is missing; if None, that is an error.
+      default_value: the value of a missing feature; None: a missing feature is an error.
 
     Source: TensorFlow's `tf.io.FixedLenFeature`.
     """
@@ -49,14 +52,14 @@ class FixedLenFeature(NamedTuple):
 
 
 class FixedLenSequenceFeature(NamedTuple):
-    """A feature that is a sequence of parts of one shape: a tensor, filled up to the longest sequence.
+    """Feature that is a sequence of varying length; its result is padded.
 
     Args:
-      shape: of a part.
+      shape: shape of an element of the sequence.
       dtype: float32, int64 or string.
-      allow_missing: whether it may be missing. (`parse_example` takes no other; for lists of features of a single
-        sequence example it may be False.)
-      default_value: a scalar that fills up; zero or empty if None.
+      allow_missing: whether the feature may be missing. `parse_example` requires True; for feature lists of sequence
+        examples False is allowed, too.
+      default_value: a scalar that pads shorter sequences; None: zero or the empty string.
 
     Source: TensorFlow's `tf.io.FixedLenSequenceFeature`.
     """
@@ -68,14 +71,14 @@ class FixedLenSequenceFeature(NamedTuple):
 
 
 class SparseFeature(NamedTuple):
-    """Two or more features of an example that give the values of a `SparseTensor`, and where they stand.
+    """Features with the indices and the values of a `SparseTensor`.
 
     Args:
-      index_key: the int64 feature that has the index of each value; several for as many axes.
-      value_key: the feature that has the values.
-      dtype: of the values: float32, int64 or string.
-      size: the length of the axis; several for as many axes.
-      already_sorted: whether the indices are known to be in order.
+      index_key: key of the int64 feature with the index of each value, or a list of keys, one for each axis.
+      value_key: key of the feature with the values.
+      dtype: dtype of the values: float32, int64 or string.
+      size: size of the axis, or a list of sizes, one for each axis.
+      already_sorted: whether the indices are in order.
 
     Source: TensorFlow's `tf.io.SparseFeature`.
     """
@@ -92,11 +95,11 @@ _Features = Mapping[Any, Any]
 
 @dataclasses.dataclass
 class _Wanted:
-    """What an op is asked for: sparse keys with dtypes, dense ones with dtypes, shapes and defaults."""
+    """Requested keys: sparse ones with dtypes, dense ones with dtypes, shapes and defaults."""
 
     sparse: dict[Any, Any] = dataclasses.field(default_factory=dict)
     dense: dict[Any, tuple[Any, Shape, Any]] = dataclasses.field(default_factory=dict)
-    missing: set[Any] = dataclasses.field(default_factory=set)  # dense keys that need not be there
+    missing: set[Any] = dataclasses.field(default_factory=set)  # optional dense keys
 
     def add_sparse(self, key: Any, dtype: Any) -> None:
         wanted = dtypes.as_dtype(dtype)
@@ -109,7 +112,7 @@ class _Wanted:
             raise ValueError(f"Dense and sparse keys must not intersect; both are asked for: {both}")
 
     def defaults(self, b: Any) -> list[Any]:
-        """What stands for dense features that are missing: an empty vector for what must be there."""
+        """Returns the defaults of dense features; an empty vector for required ones."""
         return [_default(b, key, *self.dense[key]) for key in self.dense]
 
     @property
@@ -122,7 +125,7 @@ class _Wanted:
 
 
 def _default(b: Any, key: Any, dtype: Any, shape: Shape, value: Any) -> Any:
-    """The default of a feature, as the op wants it: of the shape, a scalar for a sequence, empty if there is none."""
+    """Returns the default of a feature: a scalar for a sequence, empty if required."""
     is_sequence = shape is not None and len(shape) > 0 and shape[0] is None
     if value is None:
         nothing = np.zeros(() if is_sequence else (0,), dtype.numpy)
@@ -198,10 +201,10 @@ _LISTS: dict[type, Callable[..., None]] = {VarLenFeature: _variable, FixedLenSeq
 
 
 def _wanted(features: _Features | None, taken: Mapping[type, Callable[..., None]]) -> _Wanted:
-    """What an op is to be asked for, in the order of the keys.
+    """Returns the requested keys, in order.
 
     Raises:
-      ValueError: a feature is no such object, or something of it is missing or contradicts another.
+      ValueError: the class of a feature is not supported, or its fields are missing or contradict another feature.
     """
     wanted = _Wanted()
     for key, feature in _sorted(features or {}):
@@ -212,13 +215,13 @@ def _wanted(features: _Features | None, taken: Mapping[type, Callable[..., None]
             raise _said("Missing type", key, feature)
         add(wanted, key, feature)
     wanted.check()
-    # the op wants them in the order of their keys, and so do graphs that are to be compared
+    # the op requires sorted keys, and equal requests give equal graphs
     wanted.sparse = dict(sorted(wanted.sparse.items()))
     return wanted
 
 
 def _parsed(serialized: Any, names: Any, wanted: _Wanted, name: str | None) -> dict[Any, Any]:
-    """The features by key, sparse ones as `SparseTensor`s."""
+    """Parses the features to a dict by key; sparse ones are `SparseTensor`s."""
     with scopes.name_scope(name, "ParseExample", [serialized, names]):
         b = scopes.builder(serialized, names)
         x = b.tensor(serialized, dtypes.string, "serialized")
@@ -237,7 +240,10 @@ def _parsed(serialized: Any, names: Any, wanted: _Wanted, name: str | None) -> d
 
 
 def _by_key(made: Iterator[Any], wanted: _Wanted) -> dict[Any, Any]:
-    """Keys and values, of an op's results: indices, values and shapes of the sparse ones, then the dense ones."""
+    """Assigns the results of an op to keys.
+
+    The results are the indices, values and shapes of the sparse features, then the dense features.
+    """
     parts = [list(itertools.islice(made, len(wanted.sparse))) for _ in range(3)]
     found: dict[Any, Any] = {key: SparseTensor(*p) for key, *p in zip(wanted.sparse, *parts, strict=True)}
     for key in wanted.dense:
@@ -246,7 +252,7 @@ def _by_key(made: Iterator[Any], wanted: _Wanted) -> dict[Any, Any]:
 
 
 def _finished(features: _Features, found: dict[Any, Any]) -> dict[Any, Any]:
-    """What was asked for: `SparseFeature`s put together, and no features that were only needed for that."""
+    """Builds the `SparseFeature`s, and drops the features that were needed only for them."""
     out = {}
     for key, feature in _sorted(features):
         if not isinstance(feature, SparseFeature):
@@ -261,22 +267,22 @@ def _finished(features: _Features, found: dict[Any, Any]) -> dict[Any, Any]:
 def parse_example(
     serialized: Any, features: _Features, example_names: Any = None, name: str | None = None
 ) -> dict[Any, Any]:
-    """Features of serialized examples.
+    """Parses features of serialized examples.
 
     Args:
       serialized: strings, a vector (a batch) or a scalar.
       features: a dict of `VarLenFeature`, `SparseFeature`, `FixedLenFeature` and `FixedLenSequenceFeature` objects.
-      example_names: strings that errors call the examples by; None: they are numbered.
+      example_names: strings with the names of the examples, for errors; None: no names.
       name: name of the scope; "ParseExample" if None.
 
     Returns:
-      A dict with the same keys, of tensors, [batch, ...] (of a scalar without that axis), and `SparseTensor`s.
+      A dict with the same keys, of tensors, [batch, ...] (without the batch axis for a scalar), and `SparseTensor`s.
 
     Raises:
-      ValueError: there are no features, or something is missing in one or contradicts another.
+      ValueError: there are no features, or fields of a feature are missing or contradict another feature.
       TypeError: a dtype is not float32, int64 or string.
-      InvalidArgumentError: when it runs, and a string is no example, or a feature is missing, of another dtype, or of
-        another length.
+      InvalidArgumentError: in a run, if a string is not an example, or a feature is missing or has another dtype or
+        length.
 
     Source: TensorFlow's `tf.io.parse_example`.
 
@@ -294,10 +300,10 @@ def parse_example(
 def parse_single_example(
     serialized: Any, features: _Features, example_names: Any = None, name: str | None = None
 ) -> dict[Any, Any]:
-    """Features of one serialized example; see `parse_example`. There is no axis for a batch.
+    """Parses features of one serialized example, without a batch axis; see `parse_example`.
 
     Raises:
-      ValueError: as there, or `serialized` is not a scalar.
+      ValueError: as for `parse_example`, or `serialized` is not a scalar.
 
     Source: TensorFlow's `tf.io.parse_single_example`.
     """
@@ -352,22 +358,22 @@ def parse_sequence_example(
     example_names: Any = None,
     name: str | None = None,
 ) -> tuple[dict[Any, Any], dict[Any, Any], dict[Any, Any]]:
-    """Features of serialized sequence examples.
+    """Parses features of serialized sequence examples.
 
     Args:
       serialized: strings, a vector.
       context_features: a dict of `VarLenFeature` and `FixedLenFeature` objects.
       sequence_features: a dict of `VarLenFeature` and `FixedLenSequenceFeature` objects, for lists of features.
-      example_names: strings that errors call the examples by; None: they are numbered.
+      example_names: strings with the names of the examples, for errors; None: no names.
       name: name of the scope; "ParseSequenceExample" if None.
 
     Returns:
-      The features of the contexts, [batch, ...]; the lists, [batch, longest, ...]; and the lengths, [batch], of the
-      lists that are dense: dicts by key.
+      Three dicts by key: the context features, [batch, ...]; the feature lists, [batch, longest, ...]; and the lengths,
+      [batch], of the dense feature lists.
 
     Raises:
-      ValueError: there are no features, or something is missing in one or contradicts another.
-      InvalidArgumentError: when it runs, see `parse_example`.
+      ValueError: there are no features, or fields of a feature are missing or contradict another feature.
+      InvalidArgumentError: in a run; see `parse_example`.
 
     Source: TensorFlow's `tf.io.parse_sequence_example`.
     """
@@ -382,13 +388,15 @@ def parse_single_sequence_example(
     example_name: Any = None,
     name: str | None = None,
 ) -> tuple[dict[Any, Any], dict[Any, Any]]:
-    """Features of one serialized sequence example; see `parse_sequence_example`. There is no axis for a batch.
+    """Parses features of one serialized sequence example; see `parse_sequence_example`.
+
+    The results have no batch axis.
 
     Returns:
-      The features of the context, and the lists: dicts by key.
+      Two dicts by key: the context features and the feature lists.
 
     Raises:
-      ValueError: as there, or `serialized` is not a scalar.
+      ValueError: as for `parse_sequence_example`, or `serialized` is not a scalar.
 
     Source: TensorFlow's `tf.io.parse_single_sequence_example`.
     """

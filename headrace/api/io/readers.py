@@ -14,11 +14,11 @@ from headrace.api.io.coding import decode_raw
 
 
 class ReaderBase:
-    """What all kinds of readers can do; and a reader of which only the handle is known.
+    """Base of all readers, and a reader given by its handle.
 
     Args:
-      reader_ref: the handle: a tensor of dtype resource, or a reference to a name, as graphs of TensorFlow 0.x have it.
-      supports_serialize: whether `serialize_state` works.
+      reader_ref: the handle: a tensor of dtype resource, or a string reference as in graphs of TensorFlow 0.x.
+      supports_serialize: whether `serialize_state` is supported.
 
     Source: TensorFlow's `tf.ReaderBase`.
     """
@@ -29,57 +29,63 @@ class ReaderBase:
 
     @property
     def reader_ref(self) -> Any:
-        """The tensor that operations know it by."""
+        """The handle of the reader, an input of its operations."""
         return self._ref
 
     @property
     def supports_serialize(self) -> bool:
-        """Whether `serialize_state` works."""
+        """Whether `serialize_state` is supported."""
         return self._supports_serialize
 
     def read(self, queue: Any, name: str | None = None) -> tuple[Any, Any]:
-        """The next piece of the files whose names are in `queue`.
+        """Reads the next record of the files whose names are in `queue`.
 
         Args:
           queue: a queue of strings, or its handle.
-          name: of the operation.
+          name: name of the operation.
 
         Returns:
-          Two string scalars: the key, which tells where the piece comes from, and the piece.
+          Two string scalars: the key, which identifies the file and the record, and the record.
 
         Raises (when it runs):
-          OutOfRangeError: there are no more files. NotFoundError, DataLossError, ...: a file cannot be read.
+          OutOfRangeError: there are no more files.
+          NotFoundError, DataLossError, ...: a file cannot be read.
         """
         key, value = self._make("ReaderRead", (self._queue(queue),), name)
         return key, value
 
     def read_up_to(self, queue: Any, num_records: Any, name: str | None = None) -> tuple[Any, Any]:
-        """The next pieces, as many as the file still has but at most `num_records` (an int64 scalar).
+        """Reads the next records of a file, at most `num_records`.
+
+        Args:
+          queue: a queue of strings, or its handle.
+          num_records: the largest number of records, an int64 scalar.
+          name: name of the operation.
 
         Returns:
-          Two vectors of strings: the keys and the pieces.
+          Two vectors of strings: the keys and the records.
         """
         keys, values = self._make("ReaderReadUpTo", (self._queue(queue), num_records), name)
         return keys, values
 
     def num_records_produced(self, name: str | None = None) -> Any:
-        """How many pieces it has given: an int64 scalar."""
+        """Returns the number of records read so far: an int64 scalar."""
         return self._make("ReaderNumRecordsProduced", (), name)
 
     def num_work_units_completed(self, name: str | None = None) -> Any:
-        """How many files it is done with: an int64 scalar."""
+        """Returns the number of files finished so far: an int64 scalar."""
         return self._make("ReaderNumWorkUnitsCompleted", (), name)
 
     def serialize_state(self, name: str | None = None) -> Any:
-        """Where it stands, as a string; readers of whole files and of names can tell."""
+        """Returns the position as a string, if `supports_serialize`."""
         return self._make("ReaderSerializeState", (), name)
 
     def restore_state(self, state: Any, name: str | None = None) -> Any:
-        """Lets it go on where the reader stood that gave `state`."""
+        """Adds an operation that restores the position that `serialize_state` returned."""
         return self._make("ReaderRestoreState", (state,), name)
 
     def reset(self, name: str | None = None) -> Any:
-        """Makes it as it was when it was new."""
+        """Adds an operation that resets the reader to its initial state."""
         return self._make("ReaderReset", (), name)
 
     def _queue(self, queue: Any) -> Any:
@@ -103,7 +109,7 @@ def _opened(type: str, name: str | None, **attrs: Any) -> Any:
 
 
 class WholeFileReader(ReaderBase):
-    """Gives each file as a whole; the key is its name.
+    """Reader of whole files; the key is the name of the file.
 
     Source: TensorFlow's `tf.WholeFileReader`.
     """
@@ -113,7 +119,7 @@ class WholeFileReader(ReaderBase):
 
 
 class IdentityReader(ReaderBase):
-    """Gives the names that it gets, as keys and as values.
+    """Reader that returns the names in the queue, as keys and as records.
 
     Source: TensorFlow's `tf.IdentityReader`.
     """
@@ -123,11 +129,11 @@ class IdentityReader(ReaderBase):
 
 
 class TextLineReader(ReaderBase):
-    """Gives the lines of files, without their ends; the key is "name:number", from 1.
+    """Reader of lines, without line ends; the key is "name:number", from 1.
 
     Args:
-      skip_header_lines: so many lines at the beginning of each file are left out; 0 if None.
-      name: of the operation.
+      skip_header_lines: number of lines to skip at the start of each file; 0 if None.
+      name: name of the operation.
 
     Source: TensorFlow's `tf.TextLineReader`.
     """
@@ -137,14 +143,14 @@ class TextLineReader(ReaderBase):
 
 
 class FixedLengthRecordReader(ReaderBase):
-    """Gives pieces of one length; the key is "name:number", from 0.
+    """Reader of records of a fixed length; the key is "name:number", from 0.
 
     Args:
-      record_bytes: the length.
-      header_bytes, footer_bytes: so many before the pieces, and after them; 0 if None.
-      hop_bytes: from the beginning of a piece to that of the next; `record_bytes` if None or 0.
-      name: of the operation.
-      encoding: "" (or None), "GZIP" or "ZLIB": how the file is compressed.
+      record_bytes: length of a record.
+      header_bytes, footer_bytes: numbers of bytes before the first record and after the last one; 0 if None.
+      hop_bytes: distance between the starts of records; `record_bytes` if None or 0.
+      name: name of the operation.
+      encoding: compression of the file: "" (or None), "GZIP" or "ZLIB".
 
     Source: TensorFlow's `tf.FixedLengthRecordReader`.
     """
@@ -169,10 +175,10 @@ class FixedLengthRecordReader(ReaderBase):
 
 
 class TFRecordReader(ReaderBase):
-    """Gives the records of record files; the key is "name:offset".
+    """Reader of the records of TFRecord files; the key is "name:offset".
 
     Args:
-      name: of the operation.
+      name: name of the operation.
       compression_type: "", "GZIP" or "ZLIB".
 
     Source: TensorFlow's `tf.TFRecordReader`.
@@ -183,14 +189,15 @@ class TFRecordReader(ReaderBase):
 
 
 class NpyReader(ReaderBase):
-    """Gives the rows of arrays in numpy's files; the key is "name:row". An .npy file is mapped into memory and read as
-    it is needed; a member of an .npz archive is read as a stream. Nothing is ever unpickled.
+    """Reader of the rows of arrays in numpy's files; the key is "name:row".
+
+    An .npy file is mapped into memory; a member of an .npz archive is read as a stream. Pickled objects are refused.
 
     Args:
-      dtype: of the elements.
-      shape: of a row: that of the arrays without their first dimension.
-      member: which array of .npz archives is meant; "" for .npy files.
-      name: of the operation.
+      dtype: dtype of the elements.
+      shape: shape of a row: that of the arrays without their first dimension.
+      member: name of the array in .npz archives; "" for .npy files.
+      name: name of the operation.
 
     Example:
       >>> import headrace as hr, numpy as np, os, tempfile
@@ -215,7 +222,7 @@ class NpyReader(ReaderBase):
         super().__init__(_opened("_NpyReader", name or "NpyReader", dtype=self._dtype, shape=row, member=member))
 
     def read(self, queue: Any, name: str | None = None) -> tuple[Any, Any]:
-        """The next row of the arrays in the files whose names are in `queue`. See `ReaderBase.read`.
+        """Reads the next row of the arrays in the files of `queue`; see `ReaderBase.read`.
 
         Returns:
           The key, and the row: a tensor of the reader's dtype and shape.
@@ -224,6 +231,6 @@ class NpyReader(ReaderBase):
         return key, arrays.reshape(decode_raw(value, self._dtype), self._row)
 
     def read_up_to(self, queue: Any, num_records: Any, name: str | None = None) -> tuple[Any, Any]:
-        """The next rows, at most `num_records` of one file: keys, and a tensor with one more dimension in front."""
+        """Reads the next rows of a file, at most `num_records`: keys and stacked rows."""
         keys, values = super().read_up_to(queue, num_records, name)
         return keys, arrays.reshape(decode_raw(values, self._dtype), (-1, *self._row))

@@ -43,7 +43,7 @@ def cholesky(input: Any, name: str | None = None) -> Any:
       name: name of the operation; "Cholesky" if None.
 
     Raises:
-      InvalidArgumentError: when run: a matrix is not positive definite.
+      InvalidArgumentError: in a run, if a matrix is not positive definite.
 
     Source: TensorFlow's `tf.linalg.cholesky`.
 
@@ -242,7 +242,7 @@ def lu(input: Any, output_idx_type: Any = dtypes.int32, name: str | None = None)
       is row p[i] of `input`.
 
     Raises:
-      InvalidArgumentError: when run: a matrix is not invertible.
+      InvalidArgumentError: in a run, if a matrix is not invertible.
 
     Source: TensorFlow's `tf.linalg.lu`.
 

@@ -24,7 +24,7 @@ def solve(matrix: Any, rhs: Any, adjoint: bool = False, name: str | None = None)
 
     Raises:
       ShapeError (a ValueError): the shapes do not fit.
-      InvalidArgumentError: when run: a matrix is not invertible.
+      InvalidArgumentError: in a run, if a matrix is not invertible.
 
     Source: TensorFlow's `tf.linalg.solve`.
 
@@ -49,7 +49,7 @@ def triangular_solve(matrix: Any, rhs: Any, lower: bool = True, adjoint: bool = 
 
     Raises:
       ShapeError (a ValueError): the shapes do not fit.
-      InvalidArgumentError: when run: a matrix has a zero on its diagonal.
+      InvalidArgumentError: in a run, if a matrix has a zero on its diagonal.
 
     Source: TensorFlow's `tf.linalg.triangular_solve`.
 
@@ -243,7 +243,7 @@ def tridiagonal_solve(
 
     Raises:
       ValueError: the shapes do not fit, or there is no such format.
-      InvalidArgumentError: when run: a matrix is not invertible.
+      InvalidArgumentError: in a run, if a matrix is not invertible.
 
     Source: TensorFlow's `tf.linalg.tridiagonal_solve`.
 
@@ -322,7 +322,7 @@ def inv(input: Any, adjoint: bool = False, name: str | None = None) -> Any:
     """The inverses of square matrices (of their adjoints, if asked for).
 
     Raises:
-      InvalidArgumentError: when run: a matrix is not invertible.
+      InvalidArgumentError: in a run, if a matrix is not invertible.
 
     Source: TensorFlow's `tf.linalg.inv`.
 
@@ -352,7 +352,7 @@ def logdet(matrix: Any, name: str | None = None) -> Any:
     """The logarithms of the determinants of Hermitian, positive definite matrices, of their real dtype.
 
     Raises:
-      InvalidArgumentError: when run: a matrix is not positive definite.
+      InvalidArgumentError: in a run, if a matrix is not positive definite.
 
     Source: TensorFlow's `tf.linalg.logdet`.
 
@@ -449,7 +449,7 @@ def sqrtm(input: Any, name: str | None = None) -> Any:
     """The principal square roots of square matrices.
 
     Raises:
-      InvalidArgumentError: when run: a matrix has no real one, and is of real numbers.
+      InvalidArgumentError: in a run, if a matrix has no real one, and is of real numbers.
 
     Source: TensorFlow's `tf.linalg.sqrtm`.
 

@@ -337,7 +337,7 @@ class GRUCell(RNNCell, only_computes=True):
         self._candidate_bias = self.add_variable("candidate/bias", [n], initializer="zeros" if given is None else given)
 
     def call(self, inputs: Any, state: Any) -> Any:
-        """Computes the output u * state + (1 - u) * candidate, also the new state."""
+        """Computes u * state + (1 - u) * candidate."""
         no_integers(inputs, state)
         r, u = arrays.split(math.sigmoid(_product(inputs, state, self._gate_kernel, self._gate_bias)), 2, axis=1)
         new = self._activation(_product(inputs, r * state, self._candidate_kernel, self._candidate_bias))

@@ -170,7 +170,7 @@ def frame(
 
     Raises:
       ValueError: the lengths are no scalars, or there is no such axis.
-      InvalidArgumentError: when run: the step is 0 or a length negative.
+      InvalidArgumentError: in a run, if the step is 0 or a length negative.
 
     Source: TensorFlow's `tf.signal.frame`.
 

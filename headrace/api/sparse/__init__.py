@@ -37,7 +37,13 @@ from headrace.shapes import Shape
 
 
 def from_dense(tensor: Any, name: str | None = None) -> SparseTensor:
-    """The elements of a tensor that are not zero (not empty, of strings).
+    """Converts a tensor to a sparse tensor of its non-zero elements.
+
+    Of strings, the non-empty ones are kept.
+
+    Args:
+      tensor: a tensor.
+      name: name of the scope; "dense_to_sparse" if None.
 
     Source: TensorFlow's `tf.sparse.from_dense`.
 
@@ -54,17 +60,17 @@ def from_dense(tensor: Any, name: str | None = None) -> SparseTensor:
 
 
 def to_dense(sp_input: Any, default_value: Any = None, validate_indices: bool = True, name: str | None = None) -> Any:
-    """The whole tensor.
+    """Converts a sparse tensor to a tensor.
 
     Args:
       sp_input: a sparse tensor.
-      default_value: what stands where it has nothing: a scalar; 0 (the empty string, False) if None.
-      validate_indices: whether indices that are not in order, or come twice, are an error.
+      default_value: a scalar for the elements without a value; None: 0, False or the empty string.
+      validate_indices: whether indices out of order, or equal indices, are an error.
       name: name of the operation; "SparseToDense" if None.
 
     Raises:
       TypeError: `sp_input` is not sparse.
-      InvalidArgumentError: when it runs, and an index is out of bounds, out of order or there twice.
+      InvalidArgumentError: in a run, if an index is out of bounds, out of order or repeated.
 
     Source: TensorFlow's `tf.sparse.to_dense`.
 
@@ -82,11 +88,11 @@ def to_dense(sp_input: Any, default_value: Any = None, validate_indices: bool = 
 
 
 def to_indicator(sp_input: Any, vocab_size: Any, name: str | None = None) -> Any:
-    """A tensor of bools whose last axis says which of the numbers below `vocab_size` a row of `sp_input` has.
+    """Converts rows of ids to bools: element i is whether the row contains i.
 
     Args:
-      sp_input: of int32 or int64 values; where in the last axis one stands does not matter.
-      vocab_size: an int scalar: the length of the last axis of the result.
+      sp_input: a sparse tensor of int32 or int64 values, the ids. The last index of a value is ignored.
+      vocab_size: an int scalar: the size of the last axis of the result; ids are below it.
       name: name of the operation; "SparseToIndicator" if None.
 
     Source: TensorFlow's `tf.sparse.to_indicator`.
@@ -106,18 +112,18 @@ def to_indicator(sp_input: Any, vocab_size: Any, name: str | None = None) -> Any
 def merge(
     sp_ids: Any, sp_values: Any, vocab_size: Any, name: str | None = None, already_sorted: bool = False
 ) -> SparseTensor:
-    """The values of one sparse tensor, whose last index is the value that another has in the same place.
+    """Replaces the last index of each value by an id from another sparse tensor.
 
     Args:
-      sp_ids: a sparse tensor of ints, or several of the same places, for as many last indices.
-      sp_values: a sparse tensor of the same places.
-      vocab_size: an int scalar, the length of the last axis; of several `sp_ids` a list.
+      sp_ids: a sparse tensor of ints, or a list of them, one for each new last axis.
+      sp_values: a sparse tensor with the indices of `sp_ids`.
+      vocab_size: an int scalar, the size of the last axis; a list of them for a list of `sp_ids`.
       name: name of the scope; "SparseMerge" if None.
-      already_sorted: whether the result is in order as it comes, so that it need not be sorted.
+      already_sorted: whether the result is in order already, so that it is not sorted.
 
     Raises:
-      TypeError: something is not sparse, or `vocab_size` no int.
-      ValueError: `sp_ids` and `vocab_size` are not equally many.
+      TypeError: an argument is not sparse, or `vocab_size` is not an int.
+      ValueError: `sp_ids` and `vocab_size` have different lengths.
 
     Source: TensorFlow's `tf.compat.v1.sparse.merge`.
     """
@@ -146,11 +152,12 @@ def merge(
 
 
 def eye(num_rows: Any, num_columns: Any = None, dtype: Any = dtypes.float32, name: str | None = None) -> SparseTensor:
-    """The matrix with ones on its diagonal.
+    """Creates a sparse identity matrix.
 
     Args:
-      num_rows, num_columns: int scalars; as many columns as rows if None.
-      dtype: of the ones.
+      num_rows: number of rows, an int scalar.
+      num_columns: number of columns, an int scalar; None: `num_rows`.
+      dtype: dtype of the ones.
       name: name of the scope; "eye" if None.
 
     Source: TensorFlow's `tf.sparse.eye`.
@@ -176,7 +183,11 @@ def _int64(x: Any, name: str) -> Any:
 
 
 def reorder(sp_input: Any, name: str | None = None) -> SparseTensor:
-    """The same tensor with its elements in row-major order.
+    """Sorts the elements in row-major order.
+
+    Args:
+      sp_input: a sparse tensor.
+      name: name of the operation; "SparseReorder" if None.
 
     Source: TensorFlow's `tf.sparse.reorder`.
 
@@ -195,16 +206,16 @@ def reorder(sp_input: Any, name: str | None = None) -> SparseTensor:
 
 
 def reshape(sp_input: Any, shape: Any, name: str | None = None) -> SparseTensor:
-    """The same elements, in row-major order of the whole, in another shape.
+    """Reshapes a sparse tensor; the row-major order of the elements is kept.
 
     Args:
       sp_input: a sparse tensor.
-      shape: ints; one of them may be -1, and follows from the others.
+      shape: ints; one of them may be -1 and is then inferred.
       name: name of the operation; "SparseReshape" if None.
 
     Raises:
-      ValueError: the numbers of elements are known, and differ; or more than one is -1.
-      InvalidArgumentError: they turn out to differ when it runs.
+      ValueError: the static numbers of elements differ, or more than one size is -1.
+      InvalidArgumentError: in a run, if the numbers of elements differ.
 
     Source: TensorFlow's `tf.sparse.reshape`.
 
@@ -225,7 +236,7 @@ def reshape(sp_input: Any, shape: Any, name: str | None = None) -> SparseTensor:
 
 
 def _reshaped(shape: Shape, wanted: Any) -> tuple[int, ...] | None:
-    """The shape that follows from the one before and what is wanted, if all of it is known."""
+    """Returns the static result shape of `reshape`; None if it is not fully known."""
     new = static_shape(wanted)
     size = shapes.size(shape)
     if new is None or size is None:
@@ -247,15 +258,15 @@ def _reshaped(shape: Shape, wanted: Any) -> tuple[int, ...] | None:
 
 
 def reset_shape(sp_input: Any, new_shape: Any = None) -> SparseTensor:
-    """The same elements in a tensor of another shape, which must hold them all.
+    """Changes the dense shape of a sparse tensor; the elements and their indices are kept.
 
     Args:
       sp_input: a sparse tensor.
-      new_shape: ints, none below those of the shape; None: the smallest shape that has all indices in it.
+      new_shape: ints, not less than those of the dense shape; None: the smallest shape that contains all indices.
 
     Raises:
-      ValueError: `new_shape` is known to have another rank, or a dimension that is too small.
-      InvalidArgumentError: it turns out to be so when it runs.
+      ValueError: `new_shape` has another static rank, or a static size that is too small.
+      InvalidArgumentError: in a run, if `new_shape` has another rank or is too small.
 
     Source: TensorFlow's `tf.sparse.reset_shape`.
 
@@ -287,15 +298,15 @@ def reset_shape(sp_input: Any, new_shape: Any = None) -> SparseTensor:
 
 
 def expand_dims(sp_input: Any, axis: Any = None, name: str | None = None) -> SparseTensor:
-    """The same tensor with one more axis, of length 1.
+    """Inserts an axis of length 1.
 
     Args:
       sp_input: a sparse tensor.
-      axis: where the axis goes, an int from -rank - 1 to rank; None: last.
+      axis: index of the new axis, from -rank - 1 to rank; None: last.
       name: name of the scope; "expand_dims" if None.
 
     Raises:
-      TypeError: `axis` is no integer.
+      TypeError: `axis` is not an integer.
 
     Source: TensorFlow's `tf.sparse.expand_dims`.
     """
@@ -323,11 +334,11 @@ def expand_dims(sp_input: Any, axis: Any = None, name: str | None = None) -> Spa
 
 
 def transpose(sp_input: Any, perm: Any = None, name: str | None = None) -> SparseTensor:
-    """The same tensor with its axes in another order.
+    """Permutes the axes of a sparse tensor.
 
     Args:
       sp_input: a sparse tensor.
-      perm: the old axes in their new order, ints; None: the reverse order.
+      perm: the old axes in their new order, ints; None: reversed.
       name: name of the scope; "SparseTranspose" if None.
 
     Source: TensorFlow's `tf.sparse.transpose`.
@@ -357,11 +368,11 @@ def transpose(sp_input: Any, perm: Any = None, name: str | None = None) -> Spars
 
 
 def slice(sp_input: Any, start: Any, size: Any, name: str | None = None) -> SparseTensor:
-    """The part of a sparse tensor that begins at `start` and has the shape `size` (or goes up to the end).
+    """Extracts the part that begins at `start` and has at most the shape `size`.
 
     Args:
       sp_input: a sparse tensor.
-      start, size: ints, as many as its rank.
+      start, size: ints, one for each axis.
       name: name of the operation; "SparseSlice" if None.
 
     Source: TensorFlow's `tf.sparse.slice`.
@@ -374,7 +385,13 @@ def slice(sp_input: Any, start: Any, size: Any, name: str | None = None) -> Spar
 
 
 def split(sp_input: Any = None, num_split: int | None = None, axis: Any = None, name: str | None = None) -> list[Any]:
-    """A sparse tensor in `num_split` parts along an axis; the first ones are longer by one if it is not divisible.
+    """Splits a sparse tensor along an axis.
+
+    Args:
+      sp_input: a sparse tensor.
+      num_split: number of parts, an int. If the size is not a multiple of it, the first parts are longer by 1.
+      axis: index of the axis, an int scalar.
+      name: name of the operation; "SparseSplit" if None.
 
     Raises:
       ValueError: `sp_input`, `num_split` or `axis` is missing.
@@ -393,10 +410,14 @@ def split(sp_input: Any = None, num_split: int | None = None, axis: Any = None, 
 
 
 def retain(sp_input: Any, to_retain: Any) -> SparseTensor:
-    """The elements of a sparse tensor for which `to_retain`, a vector of bools, holds; the shape stays.
+    """Selects elements of a sparse tensor by a mask; the dense shape is kept.
+
+    Args:
+      sp_input: a sparse tensor.
+      to_retain: a bool vector with one element for each value.
 
     Raises:
-      ValueError: there are not as many bools as elements.
+      ValueError: the numbers of bools and values differ.
 
     Source: TensorFlow's `tf.sparse.retain`.
 
@@ -416,7 +437,7 @@ def retain(sp_input: Any, to_retain: Any) -> SparseTensor:
 
 
 def fill_empty_rows(sp_input: Any, default_value: Any, name: str | None = None) -> tuple[SparseTensor, Any]:
-    """A sparse matrix in which each row that had nothing has `default_value` in its first place.
+    """Inserts a default value in the first column of each empty row.
 
     Args:
       sp_input: a sparse tensor of rank 2.
@@ -424,7 +445,7 @@ def fill_empty_rows(sp_input: Any, default_value: Any, name: str | None = None) 
       name: name of the scope; "SparseFillEmptyRows" if None.
 
     Returns:
-      It, and for each row whether it was empty, a vector of bools.
+      The filled sparse tensor, and a bool vector: whether each row was empty.
 
     Source: TensorFlow's `tf.sparse.fill_empty_rows`.
     """
@@ -437,7 +458,12 @@ def fill_empty_rows(sp_input: Any, default_value: Any, name: str | None = None) 
 
 
 def mask(a: IndexedSlices, mask_indices: Any, name: str | None = None) -> IndexedSlices:
-    """The rows of an `IndexedSlices` whose numbers are not among `mask_indices`.
+    """Removes the rows of an `IndexedSlices` whose indices are in `mask_indices`.
+
+    Args:
+      a: the slices.
+      mask_indices: an int vector: the indices of the rows to remove.
+      name: name of the operation; "sparse_mask" if None.
 
     Source: TensorFlow's `tf.sparse.mask`.
     """
@@ -450,16 +476,16 @@ def mask(a: IndexedSlices, mask_indices: Any, name: str | None = None) -> Indexe
 def concat(
     axis: int, sp_inputs: Sequence[Any], expand_nonconcat_dims: bool = False, name: str | None = None
 ) -> SparseTensor:
-    """Sparse tensors, one behind the other along an axis.
+    """Concatenates sparse tensors along an axis.
 
     Args:
       axis: an int, from -rank to rank - 1.
       sp_inputs: a list of sparse tensors of the same rank.
-      expand_nonconcat_dims: whether the other dimensions may differ (the greatest is the result's).
+      expand_nonconcat_dims: whether the sizes of other axes may differ; the result has the greatest ones.
       name: name of the operation; "SparseConcat" if None.
 
     Raises:
-      TypeError: `sp_inputs` is no list of sparse tensors.
+      TypeError: `sp_inputs` is not a list of sparse tensors.
 
     Source: TensorFlow's `tf.sparse.concat`.
 
@@ -493,7 +519,7 @@ def concat(
 
 
 def _joined(parts: list[Shape], axis: int, expand: bool) -> Shape:
-    """The static shape of what `concat` gives."""
+    """Returns the static shape of the result of `concat`."""
     ranked = [p for p in parts if p is not None]
     if len(ranked) < len(parts) or any(not -len(p) <= axis < len(p) for p in ranked):
         return None
@@ -511,15 +537,17 @@ def _joined(parts: list[Shape], axis: int, expand: bool) -> Shape:
 
 
 def cross(inputs: Sequence[Any], name: str | None = None, separator: Any = None) -> SparseTensor:
-    """All combinations of what the inputs have in a row, as strings "a_X_b".
+    """Combines the values of each row of the inputs to strings "a_X_b".
+
+    The result has one string for each combination of a value of each input.
 
     Args:
       inputs: a list of sparse tensors and tensors of rank 2 with the same number of rows, of strings or ints.
       name: name of the operation; "SparseCrossV2" if None.
-      separator: what stands between; "_X_" if None.
+      separator: the text between values; "_X_" if None.
 
     Raises:
-      TypeError: `inputs` is no list of such.
+      TypeError: `inputs` is not a list of tensors and sparse tensors.
 
     Source: TensorFlow's `tf.sparse.cross`.
 
@@ -538,12 +566,12 @@ def cross(inputs: Sequence[Any], name: str | None = None, separator: Any = None)
 def cross_hashed(
     inputs: Sequence[Any], num_buckets: int = 0, hash_key: int | None = None, name: str | None = None
 ) -> SparseTensor:
-    """All combinations of what the inputs have in a row, as numbers: hashes of them.
+    """Combines the values of each row of the inputs to hashes; see `cross`.
 
     Args:
       inputs: as for `cross`.
-      num_buckets: the numbers are below it; 0: any.
-      hash_key: what the hashes depend on besides.
+      num_buckets: the hashes are reduced modulo it; 0: they are not reduced.
+      hash_key: the key of the hash function; None: TensorFlow's default.
       name: name of the operation; "SparseCross" if None.
 
     Source: TensorFlow's `tf.sparse.cross_hashed`.
@@ -560,7 +588,7 @@ def cross_hashed(
 
 
 def _to_cross(inputs: Sequence[Any]) -> tuple[tuple[list[Any], list[Any], list[Any], list[Any]], bool]:
-    """The indices, values, shapes and dense inputs of a crossing, and whether all are strings."""
+    """Returns the indices, values, shapes and dense inputs, and whether all are strings."""
     if not isinstance(inputs, (list, tuple)):
         raise TypeError(f"Inputs must be a list, got {inputs!r}")
     if not all(isinstance(x, SparseTensor) or tensors.is_tensor(x) for x in inputs):

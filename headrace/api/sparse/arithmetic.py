@@ -17,17 +17,17 @@ from headrace.api.sparse_tensor import SparseTensor, as_sparse, is_sparse
 
 
 def add(a: Any, b: Any, threshold: Any = 0) -> Any:
-    """The sum of two tensors, of which one at least is sparse.
+    """Adds two tensors, of which at least one is sparse.
 
     Args:
-      a, b: sparse tensors, or one of them a tensor; of the same shape.
-      threshold: elements of a sparse sum whose magnitude is below it are left out: a real scalar.
+      a, b: tensors of the same shape, at least one of them sparse.
+      threshold: a real scalar: elements of a sparse sum whose magnitude is below it are dropped.
 
     Returns:
       A sparse tensor if both are, else a tensor.
 
     Raises:
-      TypeError: none of them is sparse.
+      TypeError: neither argument is sparse.
 
     Source: TensorFlow's `tf.sparse.add`.
 
@@ -79,20 +79,23 @@ minimum = _greatest("minimum", "SparseSparseMinimum", "lesser")
 
 
 def map_values(op: Callable[..., Any], *args: Any, **kwargs: Any) -> SparseTensor:
-    """A sparse tensor of what a function makes of the values of others.
+    """Applies a function to the values of sparse tensors.
 
     Args:
-      op: called with the arguments, in which the values stand for each sparse tensor; what it gives has as many
-        elements.
-      args, kwargs: its arguments, at least one of them (or in one of them) sparse. Sparse ones have the same shape and
-        the same indices.
+      op: a function that is called with the arguments, the values in place of each sparse tensor. Its result must have
+        the number of elements of the values.
+      args, kwargs: arguments; at least one, or an element of one, is sparse. The sparse tensors must have equal shapes
+        and indices.
 
     Raises:
-      ValueError: none is sparse.
-      InvalidArgumentError: when it runs, and shapes or indices differ.
+      ValueError: no argument is sparse.
+      InvalidArgumentError: in a run, if shapes or indices differ.
 
     Source: TensorFlow's `tf.sparse.map_values`.
+Returns:
+  A sparse tensor with the indices of the arguments and the result as values.
 
+Source: TensorFlow's `tf.sparse.map_values`.
     Example:
       >>> import headrace as hr
       >>> hr.sparse.map_values(hr.negative, hr.SparseTensor([[1]], [5], [3])).values
@@ -118,10 +121,10 @@ def map_values(op: Callable[..., Any], *args: Any, **kwargs: Any) -> SparseTenso
 
 
 def softmax(sp_input: Any, name: str | None = None) -> SparseTensor:
-    """The softmax of each row of the last axis, among the elements that are there.
+    """Computes the softmax of the values of each row, along the last axis.
 
     Args:
-      sp_input: a sparse tensor of floats, of rank 2 or more, in order.
+      sp_input: a sparse tensor of floats, of rank 2 or more, with indices in order.
       name: name of the scope; "SparseSoftmax" if None.
 
     Source: TensorFlow's `tf.sparse.softmax`.
@@ -174,15 +177,15 @@ reduce_max = _reduction("reduce_max", "SparseReduceMax", "greatest")
 def sparse_dense_matmul(
     sp_a: Any, b: Any, adjoint_a: bool = False, adjoint_b: bool = False, name: str | None = None
 ) -> Any:
-    """The product of a sparse matrix and a matrix, of which either may be the sparse one.
+    """Multiplies a sparse and a dense matrix, in either order.
 
     Args:
-      sp_a, b: a sparse tensor of rank 2, and a tensor of rank 2.
-      adjoint_a, adjoint_b: whether the one, the other is to be transposed and conjugated first.
+      sp_a, b: matrices, one sparse and one dense.
+      adjoint_a, adjoint_b: whether to transpose and conjugate the matrix first.
       name: name of the operation; "SparseTensorDenseMatMul" if None.
 
     Raises:
-      InvalidArgumentError: when it runs, and an index is out of bounds.
+      InvalidArgumentError: in a run, if an index is out of bounds.
 
     Source: TensorFlow's `tf.sparse.sparse_dense_matmul`.
 
@@ -249,19 +252,20 @@ def bincount(
     binary_output: bool = False,
     name: str | None = None,
 ) -> SparseTensor:
-    """How often each number occurs, as a sparse tensor: only those that occur are in it.
+    """Counts the occurrences of each integer, as a sparse tensor.
 
     Args:
-      values: ints of 0 or more: a tensor or sparse tensor of rank 1 or 2.
-      weights: what each counts for, of the shape (or in the places) of `values`; None: 1.
-      axis: 0: all are counted together; -1: row by row.
-      minlength: the least length of the result's last axis.
-      maxlength: numbers from it on do not count.
-      binary_output: 1 for what occurs at all, however often.
+      values: ints, at least 0: a tensor or sparse tensor of rank 1 or 2.
+      weights: the weight of each value, with the shape (or the indices) of `values`; None: 1.
+      axis: 0 (also None): all values are counted together; -1: each row is counted.
+      minlength: the least size of the result's last axis; None: no limit.
+      maxlength: values from it on are ignored; None: no limit.
+      binary_output: whether the result is 1 for each value that occurs, in place of its count.
       name: name of the scope; "count" if None.
 
     Raises:
-      ValueError: `weights` and `binary_output` are both given; another axis; weights of another kind than `values`.
+      ValueError: both `weights` and `binary_output` are given, the axis is unsupported, or the weights do not match
+        `values`.
 
     Source: TensorFlow's `tf.sparse.bincount`.
 

@@ -19,14 +19,14 @@ _DTYPES: Final = (
 
 
 def size(a: Any, validate_indices: bool = True) -> Any:
-    """How many different elements each row of the last axis has, an int32 tensor.
+    """Counts the different elements of each row of the last axis: an int32 tensor.
 
     Args:
-      a: a sparse tensor with its indices in order, of ints or strings.
-      validate_indices: whether the order is checked.
+      a: a sparse tensor of ints or strings, with indices in order.
+      validate_indices: whether to check the order of the indices.
 
     Raises:
-      TypeError: it is not sparse, or of another dtype.
+      TypeError: `a` is not sparse, or has an unsupported dtype.
 
     Source: TensorFlow's `tf.sets.size`.
 
@@ -44,14 +44,15 @@ def size(a: Any, validate_indices: bool = True) -> Any:
 
 
 def intersection(a: Any, b: Any, validate_indices: bool = True) -> SparseTensor:
-    """The elements that both sets of each row have.
+    """Computes the intersection of the sets of each row.
 
     Args:
-      a, b: tensors or sparse tensors of the same shape but for the last dimension, of the same dtype (ints, strings).
-      validate_indices: whether the order of sparse indices is checked.
+      a, b: tensors or sparse tensors of ints or strings. They must have the same dtype, and the same shape except for
+        the last axis.
+      validate_indices: whether to check the order of sparse indices.
 
     Raises:
-      TypeError: the dtypes are others, or differ.
+      TypeError: a dtype is unsupported, or the dtypes differ.
 
     Source: TensorFlow's `tf.sets.intersection`.
 
@@ -65,9 +66,12 @@ def intersection(a: Any, b: Any, validate_indices: bool = True) -> SparseTensor:
 
 
 def difference(a: Any, b: Any, aminusb: bool = True, validate_indices: bool = True) -> SparseTensor:
-    """The elements of the set of `a` in each row that the one of `b` does not have; with aminusb=False the reverse.
+    """Computes the difference of the sets of each row.
 
-    Args: see `intersection`.
+    Args:
+      a, b, validate_indices: see `intersection`.
+      aminusb: whether to compute a - b; otherwise b - a.
+
 
     Source: TensorFlow's `tf.sets.difference`.
     """
@@ -76,9 +80,11 @@ def difference(a: Any, b: Any, aminusb: bool = True, validate_indices: bool = Tr
 
 
 def union(a: Any, b: Any, validate_indices: bool = True) -> SparseTensor:
-    """The elements that one of the sets of each row has.
+    """Computes the union of the sets of each row.
 
-    Args: see `intersection`.
+    Args:
+      Others: see `intersection`.
+
 
     Source: TensorFlow's `tf.sets.union`.
     """
@@ -94,7 +100,7 @@ def _check(x: Any, name: str) -> None:
 
 
 def _in_order(a: Any, b: Any) -> tuple[Any, Any, builtins.bool]:
-    """Both, the dense one first if there is one; and whether they changed places."""
+    """Returns both as tensors, a dense one first, and whether they were exchanged."""
     one, other = convert_to_tensor_or_sparse_tensor(a, name="a"), convert_to_tensor_or_sparse_tensor(b, name="b")
     _check(one, "a")
     if other.dtype.base is not one.dtype.base:

@@ -17,17 +17,17 @@ from headrace.shapes import Shape
 
 
 class ConditionalAccumulatorBase:
-    """What both kinds of accumulators can do.
+    """Base of the accumulators of dense and sparse gradients.
 
     Args:
-      dtype: of the gradients.
-      shape: of the gradients; None if they may be anything.
-      accumulator_ref: the handle.
+      dtype: dtype of the gradients.
+      shape: shape of the gradients; None: any shape.
+      accumulator_ref: the handle of the accumulator.
 
     Source: TensorFlow's `tf.compat.v1.ConditionalAccumulatorBase`.
     """
 
-    _prefix = "Resource"  # of the types of operations that take its handle
+    _prefix = "Resource"  # prefix of the types of operations that take the handle
 
     def __init__(self, dtype: Any, shape: Any, accumulator_ref: Any) -> None:
         self._dtype = dtypes.as_dtype(dtype)
@@ -51,12 +51,12 @@ class ConditionalAccumulatorBase:
 
     @property
     def accumulator_ref(self) -> Any:
-        """The tensor that operations know it by."""
+        """The handle of the accumulator, an input of its operations."""
         return self._ref
 
     @property
     def name(self) -> str:
-        """The name of the operation that makes its handle, without its scope."""
+        """The name of the operation that creates the handle, without its scope."""
         return self._name
 
     @property
@@ -65,16 +65,22 @@ class ConditionalAccumulatorBase:
         return self._dtype
 
     def num_accumulated(self, name: str | None = None) -> Any:
-        """How many gradients have been put in since the last time that they were taken: an int32 scalar."""
+        """Returns the number of gradients since the last `take_grad`: an int32 scalar.
+
+        Args:
+          name: name of the operation.
+        """
         type = f"{self._prefix}AccumulatorNumAccumulated"
         return scopes.builder(self._ref).make(type, (self._ref,), {}, name or f"{self._name}_NumAccumulated")
 
     def set_global_step(self, new_global_step: Any, name: str | None = None) -> Any:
-        """Sets its step number, which gradients are compared with: an operation.
+        """Adds an operation that sets the global step of the accumulator.
+
+        Gradients with a local step below the global step are stale.
 
         Args:
-          new_global_step: an int scalar; it should not be below the one before.
-          name: of the operation.
+          new_global_step: an int scalar, not less than the current global step.
+          name: name of the operation.
         """
         b = scopes.builder(self._ref, new_global_step)
         step = _step(b, new_global_step)
@@ -89,14 +95,14 @@ def _step(b: Any, step: Any) -> Any:
 
 
 class ConditionalAccumulator(ConditionalAccumulatorBase):
-    """An accumulator of gradients that are tensors.
+    """Accumulator of dense gradients.
 
     Args:
-      dtype: of the gradients.
-      shape: of the gradients; None if they may be anything.
-      shared_name: accumulators of one name are one in a session; None: that of the operation.
-      name: of the operation.
-      reduction_type: "MEAN" or "SUM": what is taken.
+      dtype: dtype of the gradients.
+      shape: shape of the gradients; None: any shape.
+      shared_name: accumulators with the same name are one accumulator in a session; None: the name of the operation.
+      name: name of the operation.
+      reduction_type: "MEAN" or "SUM": the result of `take_grad`.
 
     Source: TensorFlow's `tf.compat.v1.ConditionalAccumulator`.
 
@@ -124,15 +130,15 @@ class ConditionalAccumulator(ConditionalAccumulatorBase):
         super().__init__(dtype, shape, self._handle(dtype, shape, shared_name, name, reduction_type))
 
     def apply_grad(self, grad: Any, local_step: Any = 0, name: str | None = None) -> Any:
-        """Puts a gradient in, or drops it if it is stale: an operation.
+        """Adds an operation that accumulates a gradient, or drops it if it is stale.
 
         Args:
           grad: the gradient, a tensor.
-          local_step: the step at which it was computed, an int scalar.
-          name: of the operation.
+          local_step: the global step at which the gradient was computed, an int scalar.
+          name: name of the operation.
 
         Raises:
-          ShapeError (a ValueError): it has another shape.
+          ShapeError (a ValueError): the gradient has another shape than the accumulator.
         """
         b = scopes.builder(self._ref, grad, local_step)
         value = b.tensor(grad, self._dtype)
@@ -144,10 +150,16 @@ class ConditionalAccumulator(ConditionalAccumulatorBase):
         return b.make("ResourceAccumulatorApplyGradient", (self._ref, _step(b, local_step), value), {}, name)
 
     def take_grad(self, num_required: Any, name: str | None = None) -> Any:
-        """The mean (or sum) of what has been put in, once that is `num_required` gradients or more; waits until then.
+        """Takes the mean (or sum) of the gradients, waiting until there are `num_required`.
+
+        The accumulator is then empty, and its global step is greater by 1.
+
+        Args:
+          num_required: the least number of gradients, an int scalar.
+          name: name of the operation.
 
         Raises:
-          InvalidArgumentError: when it runs, and `num_required` is not above 0.
+          InvalidArgumentError: in a run, if `num_required` is not positive.
         """
         b = scopes.builder(self._ref, num_required)
         out = b.make("ResourceAccumulatorTakeGradient", (self._ref, num_required), {"dtype": self._dtype}, name)
@@ -157,11 +169,11 @@ class ConditionalAccumulator(ConditionalAccumulatorBase):
 
 
 class SparseConditionalAccumulator(ConditionalAccumulatorBase):
-    """An accumulator of gradients that are some rows of a tensor (`hr.IndexedSlices`).
+    """Accumulator of sparse gradients (`hr.IndexedSlices`).
 
-    A row's mean is that over the gradients which have the row. It works in graphs only.
+    The mean of a row is taken over the gradients that contain the row. The accumulator works in graphs only.
 
-    Args: see `ConditionalAccumulator`.
+    The arguments are those of `ConditionalAccumulator`.
 
     Example:
       >>> import headrace as hr
@@ -193,17 +205,17 @@ class SparseConditionalAccumulator(ConditionalAccumulatorBase):
     def apply_grad(
         self, grad_indices: Any, grad_values: Any, grad_shape: Any = None, local_step: Any = 0, name: str | None = None
     ) -> Any:
-        """Puts a gradient in, or drops it if it is stale: an operation.
+        """Adds an operation that accumulates a gradient, or drops it if it is stale.
 
         Args:
-          grad_indices: the numbers of its rows, an int vector, in ascending order.
-          grad_values: its rows.
-          grad_shape: the shape of the whole, an int vector; None: it is not checked.
-          local_step: the step at which it was computed, an int scalar.
-          name: of the operation.
+          grad_indices: indices of the rows, an int vector in ascending order.
+          grad_values: the rows.
+          grad_shape: shape of the dense gradient, an int vector; None: not checked.
+          local_step: the global step at which the gradient was computed, an int scalar.
+          name: name of the operation.
 
         Raises:
-          InvalidArgumentError: when it runs, and the parts do not fit one another, or others that were put in.
+          InvalidArgumentError: in a run, if the shapes contradict each other or those of accumulated gradients.
         """
         b = scopes.builder(self._ref, grad_indices, grad_values, grad_shape, local_step)
         whole = b.const([], dtypes.int64) if grad_shape is None else math.cast(b.tensor(grad_shape), dtypes.int64)
@@ -212,18 +224,25 @@ class SparseConditionalAccumulator(ConditionalAccumulatorBase):
         return b.make("SparseAccumulatorApplyGradient", (self._ref, _step(b, local_step), *rows), attrs, name)
 
     def apply_indexed_slices_grad(self, grad: IndexedSlices, local_step: Any = 0, name: str | None = None) -> Any:
-        """`apply_grad` of an `IndexedSlices`."""
+        """Adds an operation that accumulates an `IndexedSlices`; see `apply_grad`."""
         return self.apply_grad(grad.indices, grad.values, grad.dense_shape, local_step, name)
 
     def take_grad(self, num_required: Any, name: str | None = None) -> tuple[Any, Any, Any]:
-        """The indices, rows and shape of the mean (or sum) of what has been put in, once that is `num_required`
-        gradients or more; until then it waits."""
+        """Takes the mean (or sum) of the gradients, waiting until there are `num_required`.
+
+        Args:
+          num_required: the least number of gradients, an int scalar.
+          name: name of the operation.
+
+        Returns:
+          Its indices, rows and dense shape.
+        """
         b = scopes.builder(self._ref, num_required)
         attrs = {"dtype": self._dtype}
         made: tuple[Any, Any, Any] = b.make("SparseAccumulatorTakeGradient", (self._ref, num_required), attrs, name)
         return made
 
     def take_indexed_slices_grad(self, num_required: Any, name: str | None = None) -> IndexedSlices:
-        """What `take_grad` gives, as an `IndexedSlices`."""
+        """Takes the mean (or sum) as an `IndexedSlices`; see `take_grad`."""
         indices, rows, whole = self.take_grad(num_required, name)
         return IndexedSlices(rows, indices, whole)

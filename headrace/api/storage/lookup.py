@@ -19,11 +19,11 @@ from headrace.api.strings import as_string
 from headrace.errors import ShapeError
 from headrace.ir.builder import Builder
 
-_numbers: Final = itertools.count()  # of tables that share with no other
+_numbers: Final = itertools.count()  # for the names of tables that are not shared
 
 
 class TextFileIndex:
-    """What a column of a text file can be besides a number: the whole line, or its number, from 0.
+    """Special column indices of `TextFileInitializer`: the whole line, or its line number from 0.
 
     Source: TensorFlow's `tf.lookup.TextFileIndex`.
     """
@@ -32,11 +32,11 @@ class TextFileIndex:
     LINE_NUMBER = -1
 
 
-# *** what fills a table ***
+# *** initializers ***
 
 
 class TableInitializer:
-    """What fills a table of the dtypes `key_dtype` and `value_dtype`."""
+    """Base of the initializers of tables."""
 
     def __init__(self, key_dtype: Any, value_dtype: Any) -> None:
         self._key_dtype = dtypes.as_dtype(key_dtype)
@@ -54,14 +54,17 @@ class TableInitializer:
 
     @property
     def shared_name(self) -> str:
-        """The name of the tables that it fills alike; "" if each is another."""
+        """The shared name of tables with this content; "": tables are not shared."""
         return ""
 
     def initialize(self, table: Any) -> Any:
-        """The operation that fills a table.
+        """Adds the operation that initializes a table.
+
+        Args:
+          table: the table.
 
         Raises:
-          TypeError: it is of other dtypes.
+          TypeError: the table has other dtypes.
         """
         raise NotImplementedError
 
@@ -73,12 +76,12 @@ class TableInitializer:
 
 
 class KeyValueTensorInitializer(TableInitializer):
-    """Keys and their values as tensors.
+    """Table initializer from tensors of keys and values.
 
     Args:
-      keys: a tensor; none of them comes twice with different values.
+      keys: a tensor; equal keys must have equal values.
       values: a tensor of the same shape.
-      key_dtype, value_dtype: what they are to be, where that does not follow.
+      key_dtype, value_dtype: dtypes; None: those of the tensors.
       name: name of the scope of the operation; "key_value_init" if None.
 
     Source: TensorFlow's `tf.lookup.KeyValueTensorInitializer`.
@@ -102,21 +105,21 @@ class KeyValueTensorInitializer(TableInitializer):
 
 
 class TextFileInitializer(TableInitializer):
-    """The lines of a text file: a column of each has the key, another the value.
+    """Table initializer from the columns of a text file, one entry for each line.
 
     Args:
-      filename: text, or a tensor of it.
-      key_dtype: of the keys.
-      key_index: which column has the key, from 0; or one of `TextFileIndex`.
-      value_dtype: of the values.
-      value_index: which column has the value; as `key_index`.
-      vocab_size: how many lines there are; None: as many as the file has.
-      delimiter: what stands between columns: one character.
+      filename: name of the file, a string or a string tensor.
+      key_dtype: dtype of the keys.
+      key_index: index of the column of the keys, from 0, or a constant of `TextFileIndex`.
+      value_dtype: dtype of the values.
+      value_index: index of the column of the values, as `key_index`.
+      vocab_size: number of lines to read; None: all lines.
+      delimiter: the character between columns.
       name: name of the scope of the operation; "text_file_init" if None.
-      value_index_offset: the number of the first line, where line numbers are the values.
+      value_index_offset: a number that is added to line numbers that are values.
 
     Raises:
-      ValueError: an index, or a dtype for what it means, that makes no sense.
+      ValueError: an index is invalid, or the dtype does not match the meaning of the index.
 
     Source: TensorFlow's `tf.lookup.TextFileInitializer`.
     """
@@ -159,7 +162,7 @@ class TextFileInitializer(TableInitializer):
 
     @property
     def shared_name(self) -> str:
-        """See `TableInitializer.shared_name`: what is read from one file in one way is one table."""
+        """The shared name of tables that read the same columns of the same file."""
         a = self._attrs
         size = f"_{a['vocab_size']}" if a["vocab_size"] > 0 else ""
         offset = f"_{a['offset']}" if a["offset"] else ""
@@ -176,7 +179,7 @@ class TextFileInitializer(TableInitializer):
 
 
 def _unordered(b: Any) -> Any:
-    """A builder for what fills a table: look-ups do not make it run each time, as they do what is inserted."""
+    """Returns a builder for initialization: it is not ordered with look-ups."""
     return dataclasses.replace(b, is_ordered=False) if isinstance(b, Builder) else b
 
 
@@ -184,7 +187,7 @@ def _unordered(b: Any) -> Any:
 
 
 class LookupTable:
-    """What all tables can do."""
+    """Base of tables: handle, dtypes, size and export."""
 
     def __init__(self, key_dtype: Any, value_dtype: Any, default_value: Any, name: str) -> None:
         self._key_dtype, self._value_dtype = dtypes.as_dtype(key_dtype), dtypes.as_dtype(value_dtype)
@@ -194,7 +197,7 @@ class LookupTable:
         self._ref: Any = None
 
     def _open(self, type: str, args: tuple[Any, ...], shared_name: str, **attrs: Any) -> None:
-        """Makes the table."""
+        """Creates the table and its handle."""
         b = scopes.builder(*args)
         is_eager = not isinstance(b, Builder)
         if is_eager:
@@ -212,12 +215,12 @@ class LookupTable:
 
     @property
     def resource_handle(self) -> Any:
-        """The tensor of dtype resource that operations know it by."""
+        """The handle of the table, an input of its operations."""
         return self._ref
 
     @property
     def name(self) -> str:
-        """The name of the operation that makes its handle, without its scope."""
+        """The name of the operation that creates the handle, without its scope."""
         return self._name
 
     @property
@@ -232,7 +235,7 @@ class LookupTable:
 
     @property
     def default_value(self) -> Any:
-        """The value of keys that it does not have: a tensor."""
+        """The value of keys that are not in the table: a tensor."""
         return self._default
 
     def __iter__(self) -> NoReturn:
@@ -242,11 +245,11 @@ class LookupTable:
         return f"<{type(self).__name__} {self._name!r} of {self._key_dtype.name} to {self._value_dtype.name}>"
 
     def size(self, name: str | None = None) -> Any:
-        """How many keys it has: an int64 scalar."""
+        """Returns the number of keys: an int64 scalar."""
         return self._run("Size", "LookupTableSizeV2", (), name)
 
     def export(self, name: str | None = None) -> tuple[Any, Any]:
-        """All keys, and their values in the same order: two tensors."""
+        """Returns all keys, and their values in the same order: two tensors."""
         return self._exported("Export", name)
 
     def _exported(self, called: str, name: str | None) -> tuple[Any, Any]:
@@ -273,18 +276,18 @@ class LookupTable:
 
 
 class StaticHashTable(LookupTable):
-    """A table that an initializer fills, once.
+    """Immutable table that an initializer fills once.
 
     Args:
-      initializer: what fills it: a `KeyValueTensorInitializer` or `TextFileInitializer`.
-      default_value: the value of keys that it does not have: a scalar.
-      name: of the operation; "hash_table" if None.
+      initializer: a `KeyValueTensorInitializer` or `TextFileInitializer`.
+      default_value: the value of keys that are not in the table: a scalar.
+      name: name of the operation; "hash_table" if None.
 
     Attributes:
-      initializer: the operation that fills it; None outside of graphs, where it has run.
+      initializer: the operation that fills the table; None outside of graphs, where it has run.
 
     Raises:
-      ShapeError (a ValueError): `default_value` is no scalar.
+      ShapeError (a ValueError): `default_value` is not a scalar.
 
     Source: TensorFlow's `tf.lookup.StaticHashTable`.
 
@@ -309,14 +312,14 @@ class StaticHashTable(LookupTable):
         self.initializer: Any = initializer.initialize(self)
 
     def lookup(self, keys: Any, name: str | None = None) -> Any:
-        """The value of each key; of those that it does not have the default value.
+        """Looks up the values of keys; unknown keys have the default value.
 
         Args:
-          keys: a tensor, or a sparse tensor, whose values are the keys then.
+          keys: a tensor, or a sparse tensor whose values are the keys.
           name: name of the scope.
 
         Raises:
-          TypeError: they are of another dtype.
+          TypeError: the keys have another dtype than the table.
         """
         return self._found("Lookup", keys, self._default, name)
 
@@ -325,20 +328,21 @@ class StaticHashTable(LookupTable):
 
 
 class StaticVocabularyTable:
-    """Ids of words: those that a table has; for others one of `num_oov_buckets` further ids, by a hash of the word.
+    """Table of word ids, with hash buckets for words that are not in it.
 
     Args:
-      initializer: what fills the table: its keys are strings or int64, its values int64; None: there is no table.
-      num_oov_buckets: how many further ids there are, above 0; they follow those of the table.
-      lookup_key_dtype: of what is looked up; the dtype of the table's keys if None.
-      name: of the operation.
+      initializer: the initializer of the table, with keys of string or int64 and values of int64; None: no table, only
+        buckets.
+      num_oov_buckets: number of buckets, positive. Their ids follow those of the table.
+      lookup_key_dtype: dtype of the keys of look-ups; None: that of the table's keys.
+      name: name of the operation.
 
     Attributes:
-      initializer: the operation that fills it.
+      initializer: the operation that fills the table.
 
     Raises:
-      ValueError: `num_oov_buckets` is not above 0.
-      TypeError: the initializer is of other dtypes.
+      ValueError: `num_oov_buckets` is not positive.
+      TypeError: the initializer has other dtypes.
 
     Source: TensorFlow's `tf.lookup.StaticVocabularyTable`.
     """
@@ -378,7 +382,7 @@ class StaticVocabularyTable:
 
     @property
     def name(self) -> str:
-        """The name of the operation that makes its handle."""
+        """The name of the operation that creates the handle."""
         return self._name
 
     @property
@@ -404,16 +408,20 @@ class StaticVocabularyTable:
             return no_op()
 
     def size(self, name: str | None = None) -> Any:
-        """How many ids there are, the further ones among them: an int64 scalar."""
+        """Returns the number of ids, including those of the buckets: an int64 scalar."""
         with scopes.name_scope(name, f"{self._name}_Size"):
             n = scopes.builder().const(0, dtypes.int64) if self._table is None else self._table.size()
             return math.add(n, self._buckets)
 
     def lookup(self, keys: Any, name: str | None = None) -> Any:
-        """The id of each key: an int64 tensor (a sparse one for a sparse tensor).
+        """Looks up the id of each key: an int64 tensor, sparse for sparse keys.
+
+        Args:
+          keys: a tensor, or a sparse tensor whose values are the keys.
+          name: name of the scope.
 
         Raises:
-          TypeError: they are of another dtype.
+          TypeError: the keys have another dtype than the table.
         """
         of = keys.values if isinstance(keys, SparseTensor) else keys
         b = scopes.builder(of, self.resource_handle)
@@ -436,18 +444,18 @@ class StaticVocabularyTable:
 
 
 class _ChangingTable(LookupTable):
-    """What the tables can do that take what is inserted."""
+    """Base of mutable tables: look-up, insertion and removal."""
 
     def lookup(self, keys: Any, dynamic_default_values: Any = None, name: str | None = None) -> Any:
-        """The value of each key; of those that it does not have the default value.
+        """Looks up the values of keys; unknown keys have the default value.
 
         Args:
           keys: a tensor.
-          dynamic_default_values: of each key a default value of its own, instead of the table's.
+          dynamic_default_values: a default value for each key, in place of the table's.
           name: name of the scope.
 
         Raises:
-          TypeError: they are of another dtype.
+          TypeError: the keys have another dtype than the table.
         """
         default = self._default if dynamic_default_values is None else dynamic_default_values
         return self._found("lookup_table_find", keys, default, name)
@@ -456,11 +464,11 @@ class _ChangingTable(LookupTable):
         return self.lookup(keys)
 
     def insert(self, keys: Any, values: Any, name: str | None = None) -> Any:
-        """Sets the values of some keys, whether or not it has them: an operation.
+        """Adds an operation that sets the values of new or existing keys.
 
         Args:
           keys: a tensor.
-          values: a tensor of its shape, and that of the default value.
+          values: a tensor whose shape is that of `keys` followed by that of the default value.
           name: name of the scope.
         """
         b = scopes.builder(self._ref, keys, values)
@@ -468,22 +476,22 @@ class _ChangingTable(LookupTable):
         return self._run("lookup_table_insert", "LookupTableInsertV2", args, name)
 
     def remove(self, keys: Any, name: str | None = None) -> Any:
-        """Removes keys; those that it does not have are none: an operation."""
+        """Adds an operation that removes keys; keys that are not in the table are ignored."""
         key = scopes.builder(self._ref, keys).tensor(keys, self._key_dtype, "keys")
         return self._run("lookup_table_remove", "LookupTableRemoveV2", (key,), name)
 
     def export(self, name: str | None = None) -> tuple[Any, Any]:
-        """All keys, and their values in the same order: two tensors."""
+        """Returns all keys, and their values in the same order: two tensors."""
         return self._exported("lookup_table_export_values", name)
 
 
 class MutableHashTable(_ChangingTable):
-    """A table that takes what is inserted.
+    """Mutable table from scalar keys to scalars or vectors.
 
     Args:
-      key_dtype, value_dtype: of its keys and values.
-      default_value: the value of keys that it does not have: a scalar, or a vector if the values are vectors.
-      name: of the operation.
+      key_dtype, value_dtype: dtypes of the keys and values.
+      default_value: the value of keys that are not in the table: a scalar, or a vector if the values are vectors.
+      name: name of the operation.
 
     Source: TensorFlow's `tf.lookup.experimental.MutableHashTable`.
 
@@ -509,14 +517,14 @@ class MutableHashTable(_ChangingTable):
 
 
 class DenseHashTable(_ChangingTable):
-    """A table that takes what is inserted; its keys may be vectors.
+    """Mutable table whose keys and values may be vectors.
 
     Args:
-      key_dtype, value_dtype: of its keys and values.
-      default_value: the value of keys that it does not have; its shape is that of the values.
-      empty_key, deleted_key: two different keys that are never used. Their shape is that of the keys.
-      initial_num_buckets: how much room there is at first, a power of 2; None: as TensorFlow has it.
-      name: of the operation.
+      key_dtype, value_dtype: dtypes of the keys and values.
+      default_value: the value of keys that are not in the table; it has the shape of a value.
+      empty_key, deleted_key: two different keys that are never inserted; they have the shape of a key.
+      initial_num_buckets: initial number of buckets, a power of 2; None: TensorFlow's default.
+      name: name of the operation.
 
     Source: TensorFlow's `tf.lookup.experimental.DenseHashTable`.
     """
@@ -543,23 +551,25 @@ class DenseHashTable(_ChangingTable):
         self._open("MutableDenseHashTableV2", keys, "", **attrs)
 
     def export(self, name: str | None = None) -> tuple[Any, Any]:
-        """Its buckets, the empty ones among them: keys (a row each) and values (a row each, of one number if they are
-        scalars), as TensorFlow gives them."""
+        """Returns the keys and values of all buckets, including empty ones, as TensorFlow does.
+
+        Both tensors have a row for each bucket.
+        """
         attrs = {"Tkeys": self._key_dtype, "Tvalues": self._value_dtype}
         keys, values = self._run("lookup_table_export_values", "LookupTableExportV2", (), name, attrs)
         return keys, values
 
     def insert_or_assign(self, keys: Any, values: Any, name: str | None = None) -> Any:
-        """`insert`."""
+        """Calls `insert`."""
         return self.insert(keys, values, name)
 
     def erase(self, keys: Any, name: str | None = None) -> Any:
-        """`remove`."""
+        """Calls `remove`."""
         return self.remove(keys, name)
 
 
 class experimental:
-    """Tables that take what is inserted, in TensorFlow's place."""
+    """Namespace of the mutable tables, as in TensorFlow."""
 
     MutableHashTable = MutableHashTable
     DenseHashTable = DenseHashTable

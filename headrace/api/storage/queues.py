@@ -22,18 +22,18 @@ from headrace.shapes import Dim, Shape
 
 
 class QueueBase:
-    """What all kinds of queues can do; and a queue of which only the handle is known.
+    """Base of all queues, and a queue given by its handle.
 
     Args:
-      dtypes: of the components: a dtype, or a list.
-      shapes: of the components: a list (of one, if all components have it), or None if they may be anything.
-      names: of the components: a list. Elements are dicts then.
+      dtypes: dtypes of the components of an element: a dtype or a list.
+      shapes: shapes of the components: a list (or one shape for one component); None: any shapes.
+      names: names of the components: a list. Elements are then dicts.
       queue_ref: the handle.
 
     Attributes:
-      dtypes: a list.
-      names: a list, or None.
-      queue_ref: the tensor of dtype resource that operations know it by.
+      dtypes: list of the dtypes of the components.
+      names: list of the names of the components, or None.
+      queue_ref: the handle, a tensor of dtype resource that is an input of the queue's operations.
 
     Source: TensorFlow's `tf.queue.QueueBase`.
     """
@@ -47,7 +47,7 @@ class QueueBase:
         self._name: str = op.name if isinstance(op, Operation) else "queue"
 
     def _open(self, type: str, capacity: int, shared_name: str | None, name: str, **attrs: Any) -> Any:
-        """The handle of a queue of this kind."""
+        """Creates the handle of a queue of type `type`."""
         b = scopes.builder()
         attrs |= {
             "component_types": tuple(self._dtypes),
@@ -64,10 +64,14 @@ class QueueBase:
 
     @staticmethod
     def from_list(index: Any, queues: Sequence[QueueBase]) -> QueueBase:
-        """The queue number `index` (a tensor) of `queues`, which must have the same dtypes and names.
+        """Returns the queue `queues[index]`, where `index` is a tensor.
+
+        Args:
+          index: an int scalar.
+          queues: queues with the same dtypes and names.
 
         Raises:
-          TypeError: they have not, or one is no queue.
+          TypeError: the dtypes or names differ, or an element is not a queue.
         """
         if not queues or not all(isinstance(q, QueueBase) for q in queues):
             raise TypeError(f"A list of queues expected, got {queues!r}")
@@ -83,7 +87,7 @@ class QueueBase:
             common = [_joined(column) for column in zip(*(q._shapes or () for q in queues), strict=True)]
         return QueueBase(first.dtypes, common, first.names, chosen)
 
-    # *** what it is ***
+    # *** properties ***
 
     @property
     def queue_ref(self) -> Any:
@@ -91,7 +95,7 @@ class QueueBase:
 
     @property
     def name(self) -> str:
-        """The name of the operation that makes its handle."""
+        """The name of the operation that creates the handle."""
         return self._name
 
     @property
@@ -100,7 +104,7 @@ class QueueBase:
 
     @property
     def shapes(self) -> list[Any]:
-        """The shape of each component: None where it may be anything."""
+        """The shape of each component; None: any shape."""
         known = self._shapes if self._shapes is not None else [None] * len(self._dtypes)
         return list(map(seen, known, itertools.repeat(self._ref)))
 
@@ -120,25 +124,31 @@ class QueueBase:
     # *** operations ***
 
     def enqueue(self, vals: Any, name: str | None = None) -> Any:
-        """Puts one element in; waits while the queue is full.
+        """Adds an operation that inserts an element, waiting while the queue is full.
 
         Args:
-          vals: the components: a tensor, a list of them, or a dict if they have names.
-          name: of the operation.
+          vals: the components: a tensor, a list of tensors, or a dict if the components have names.
+          name: name of the operation.
 
         Raises (when it runs):
           CancelledError: the queue is closed.
 
         Returns:
-          The operation. Outside of graphs it has happened, and there is None.
+          The operation; None outside of graphs, where it has run.
         """
         return self._put("QueueEnqueueV2", "enqueue", vals, name)
 
     def enqueue_many(self, vals: Any, name: str | None = None) -> Any:
-        """Puts the rows of the components in, an element each; waits while the queue is full. See `enqueue`.
+        """Adds an operation that inserts each row of the components as an element.
+
+        It waits while the queue is full; see `enqueue`.
+
+        Args:
+          vals: the components, as for `enqueue`, with a further first axis.
+          name: name of the operation.
 
         Raises:
-          ShapeError (a ValueError): a component is a scalar, or their numbers of rows differ.
+          ShapeError (a ValueError): a component is a scalar, or the numbers of rows differ.
         """
         return self._put("QueueEnqueueManyV2", "EnqueueMany", vals, name)
 
@@ -164,22 +174,25 @@ class QueueBase:
         return scopes.builder(self._ref, *parts).make(type, (self._ref, tensors), {}, scope)
 
     def dequeue(self, name: str | None = None) -> Any:
-        """Takes one element; waits while the queue is empty.
+        """Removes and returns an element, waiting while the queue is empty.
 
         Raises (when it runs):
           OutOfRangeError: the queue is empty and closed.
 
         Returns:
-          The tensor, a list of them if there are several components, or a dict if they have names.
+          A tensor, a list of tensors if there are several components, or a dict if they have names.
         """
         return self._took("QueueDequeueV2", "Dequeue", (), name, ())
 
     def dequeue_many(self, n: Any, name: str | None = None) -> Any:
-        """Takes `n` elements, stacked; waits until there are so many. The shapes of the components must be known."""
+        """Removes `n` elements and returns them stacked, waiting until there are `n`.
+
+        The shapes of the components must be known.
+        """
         return self._took("QueueDequeueManyV2", "DequeueMany", (n,), name, (_known(n),))
 
     def dequeue_up_to(self, n: Any, name: str | None = None) -> Any:
-        """Takes `n` elements, stacked, or what is left of a closed queue (at least one)."""
+        """Removes `n` elements and returns them stacked; fewer (at least one) from a closed queue."""
         return self._took("QueueDequeueUpToV2", "DequeueUpTo", (n,), name, (None,))
 
     def _took(self, type: str, default: str, args: tuple[Any, ...], name: str | None, leading: tuple[Any, ...]) -> Any:
@@ -195,30 +208,33 @@ class QueueBase:
         return tensors[0] if len(tensors) == 1 else tensors
 
     def close(self, cancel_pending_enqueues: bool = False, name: str | None = None) -> Any:
-        """Lets no more elements in. Those that are in it can still be taken; whoever waits for more gets an
+        """Adds an operation that closes the queue: it accepts no more elements.
+
+        The elements in the queue can still be removed. An operation that waits for further elements fails with
         OutOfRangeError.
 
         Args:
-          cancel_pending_enqueues: whether enqueues that wait fail, instead of being waited for.
-          name: of the operation.
+          cancel_pending_enqueues: whether waiting enqueue operations fail with CancelledError; otherwise they complete
+            first.
+          name: name of the operation.
         """
         b = scopes.builder(self._ref)
         attrs = {"cancel_pending_enqueues": cancel_pending_enqueues}
         return b.make("QueueCloseV2", (self._ref,), attrs, name or self._called("Close"))
 
     def is_closed(self, name: str | None = None) -> Any:
-        """Whether it is closed: a bool scalar."""
+        """Whether the queue is closed: a bool scalar."""
         return scopes.builder(self._ref).make("QueueIsClosedV2", (self._ref,), {}, name or self._called("Is_Closed"))
 
     def size(self, name: str | None = None) -> Any:
-        """How many elements are in it: an int32 scalar."""
+        """Returns the number of elements: an int32 scalar."""
         return scopes.builder(self._ref).make("QueueSizeV2", (self._ref,), {}, name or self._called("Size"))
 
     def _called(self, what: str) -> str:
         return f"{self._name.rpartition('/')[2]}_{what}"
 
     def _components(self, vals: Any) -> list[Any]:
-        """An element's components in their order."""
+        """Returns the components of an element in order."""
         if isinstance(vals, Mapping):
             if self._names is None:
                 raise ValueError("Queue must have names to enqueue a dictionary")
@@ -241,16 +257,16 @@ class QueueBase:
 
 
 class FIFOQueue(QueueBase):
-    """A queue that gives its elements in the order in which they came.
+    """First-in, first-out queue.
 
     Args:
-      capacity: how many elements it holds at most; negative for any number.
-      dtypes: of the components: a dtype, or a list.
-      shapes: of the components: a list of fully known shapes, or None if they may be anything (then `dequeue_many`
-        does not work).
-      names: of the components: a list. Elements are dicts then.
-      shared_name: queues of one name are one queue in a session; None: that of the operation.
-      name: of the operation.
+      capacity: the largest number of elements; negative: unlimited.
+      dtypes: dtypes of the components of an element: a dtype or a list.
+      shapes: shapes of the components: a list of fully known shapes; None: any shapes, and `dequeue_many` is
+        unavailable.
+      names: names of the components: a list. Elements are then dicts.
+      shared_name: queues with the same name are one queue in a session; None: the name of the operation.
+      name: name of the operation.
 
     Source: TensorFlow's `tf.queue.FIFOQueue`.
 
@@ -279,10 +295,11 @@ class FIFOQueue(QueueBase):
 
 
 class PaddingFIFOQueue(QueueBase):
-    """A `FIFOQueue` whose components may differ in some dimensions; batches are filled up with zeros.
+    """FIFO queue whose components may have varying sizes; batches are padded with zeros.
 
     Args:
-      shapes: of the components: a list. None stands for a dimension that may differ; the rank must be known.
+      shapes: a list of shapes of the components, with None for varying dimensions; the ranks must be known.
+      Others: see `FIFOQueue`.
 
     Source: TensorFlow's `tf.queue.PaddingFIFOQueue`.
     """
@@ -303,12 +320,12 @@ class PaddingFIFOQueue(QueueBase):
 
 
 class RandomShuffleQueue(QueueBase):
-    """A queue that gives its elements in random order.
+    """Queue that returns its elements in random order.
 
     Args:
       capacity, dtypes, shapes, names, shared_name, name: as for `FIFOQueue`.
-      min_after_dequeue: as long as it is open, so many elements stay in it, so that there is something to mix.
-      seed: what the order follows from; None: another order each time (but see `set_random_seed`).
+      min_after_dequeue: the number of elements that remain in the queue while it is open, for mixing.
+      seed: seed of the order; None: another order in each run, unless `set_random_seed` was called.
 
     Source: TensorFlow's `tf.queue.RandomShuffleQueue`.
     """
@@ -327,20 +344,20 @@ class RandomShuffleQueue(QueueBase):
         super().__init__(dtypes, shapes, names, None)
         attrs = {"min_after_dequeue": min_after_dequeue, **seeds(seed)}
         if seed is None and attrs["seed"] and shared_name is not None:
-            # the place in the graph must not matter: others may share the queue from another place
+            # the seed must not depend on the operation, because other operations may share the queue
             digest = hashlib.md5(f"{attrs['seed']}{shared_name}".encode(), usedforsecurity=False).hexdigest()
             attrs["seed2"] = int(digest[:8], 16) & 0x7FFFFFFF
         self._ref = self._open("RandomShuffleQueueV2", capacity, shared_name, name, **attrs)
 
 
 class PriorityQueue(QueueBase):
-    """A queue that gives the element with the least number first.
+    """Queue that returns the element with the least priority number first.
 
-    The first component of each element is that number, an int64 scalar; it comes before those of `types`.
+    The first component of each element is its priority, an int64 scalar; the components of `types` follow.
 
     Args:
       types: dtypes of the other components: a dtype, or a list.
-      shapes: of the other components: a list.
+      shapes: shapes of the other components: a list.
       names: must be None.
       capacity, shared_name, name: as for `FIFOQueue`.
 
@@ -370,7 +387,7 @@ def _as_dtypes(given: Any) -> list[dtypes.DType]:
 
 
 def _as_shapes(given: Any, types: Sequence[dtypes.DType]) -> list[Shape] | None:
-    """A list of shapes; one shape, which is a list of numbers, is that of the only component."""
+    """Returns a list of shapes; one shape is that of the only component."""
     if given is None:
         return None
     if not isinstance(given, (list, tuple)) or all(d is None or isinstance(d, int) for d in given):

@@ -17,25 +17,25 @@ from headrace.api.tensors import constant_value
 from headrace.errors import ShapeError
 from headrace.ir.builder import Builder
 
-_numbers: Final = itertools.count()  # of areas outside of graphs, where nothing else tells them apart
+_numbers: Final = itertools.count()  # for the names of areas outside of graphs
 
 
 class BaseStagingArea:
-    """What both kinds of staging areas can do.
+    """Base of the staging areas.
 
     Args:
-      dtypes: of the components of an element: a list.
-      shapes: of the components: a list; None if they may be anything.
-      names: of the components: a list. Elements are dicts then.
-      shared_name: areas of one name are one in a session; None: each is another.
-      capacity: how many elements it holds at most; 0 for any number.
-      memory_limit: how many bytes it holds at most; 0 for any number.
+      dtypes: dtypes of the components of an element: a list.
+      shapes: shapes of the components: a list; None: any shapes.
+      names: names of the components: a list. Elements are then dicts.
+      shared_name: areas with the same name are one area in a session; None: the area is not shared.
+      capacity: the largest number of elements; 0: unlimited.
+      memory_limit: the largest number of bytes; 0: unlimited.
 
     Raises:
-      ValueError: shapes or names are not as many as dtypes.
+      ValueError: the number of shapes or names is not that of the dtypes.
     """
 
-    _type = ""  # what the types of its operations begin with
+    _type = ""  # prefix of the types of the operations
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class BaseStagingArea:
 
     @property
     def name(self) -> str:
-        """The name of the operation that makes its handle."""
+        """The shared name of the area."""
         return self._name
 
     @property
@@ -72,34 +72,34 @@ class BaseStagingArea:
 
     @property
     def shapes(self) -> list[shapes.Shape]:
-        """The shape of each component: None where it may be anything."""
+        """The shape of each component; None: any shape."""
         return list(self._shapes)
 
     @property
     def names(self) -> list[str] | None:
-        """The name of each component; None: they have none."""
+        """The name of each component; None: components have no names."""
         return self._names
 
     @property
     def capacity(self) -> int:
-        """How many elements it holds before `put` waits; 0: any number."""
+        """Number of elements at which `put` waits; 0: unlimited."""
         return self._capacity
 
     @property
     def memory_limit(self) -> int:
-        """How many bytes it holds before `put` waits; 0: any number."""
+        """Number of bytes at which `put` waits; 0: unlimited."""
         return self._memory_limit
 
     def size(self, name: str | None = None) -> Any:
-        """How many elements are in it: an int32 scalar."""
+        """Returns the number of elements: an int32 scalar."""
         return self._make(f"{self._type}Size", (), name or f"{self._name}_size")
 
     def clear(self, name: str | None = None) -> Any:
-        """Takes all elements out: an operation."""
+        """Adds an operation that removes all elements."""
         return self._make(f"{self._type}Clear", (), name or f"{self._name}_clear")
 
     def _make(self, type: str, args: tuple[Any, ...], name: str, which: Sequence[int] | None = None) -> Any:
-        """One of its operations; `which` are the components that come out."""
+        """Adds an operation of the area; `which` are the indices of the result components."""
         b = scopes.builder(*args)
         attrs = {
             "dtypes": tuple(self._dtypes if which is None else [self._dtypes[i] for i in which]),
@@ -111,7 +111,7 @@ class BaseStagingArea:
         return b.make(type, args, attrs, name)
 
     def _components(self, given: Any, indices: Sequence[int] | None) -> tuple[list[Any], list[int]]:
-        """The tensors of the components that are given, and which they are."""
+        """Returns the tensors of the given components, and the indices of these components."""
         if isinstance(given, Mapping):
             if self._names is None:
                 raise ValueError("Staging areas must have names to enqueue a dictionary")
@@ -146,7 +146,7 @@ class BaseStagingArea:
         return tensors, which
 
     def _taken(self, made: Any, which: Sequence[int]) -> Any:
-        """What came out, as its user gets it."""
+        """Converts the results of an operation to a list or a dict."""
         tensors = nest.as_list(made)
         for t, i in zip(tensors, which, strict=True):
             if isinstance(scopes.builder(t), Builder):
@@ -160,9 +160,9 @@ class BaseStagingArea:
 
 
 class StagingArea(BaseStagingArea):
-    """A staging area that gives its elements in the order in which they came.
+    """Staging area that returns its elements in the order of insertion.
 
-    Args: see `BaseStagingArea`.
+    The arguments are those of `BaseStagingArea`.
 
     Source: TensorFlow's `data_flow_ops.StagingArea`.
 
@@ -181,22 +181,26 @@ class StagingArea(BaseStagingArea):
     _type = "Stage"
 
     def put(self, values: Any, name: str | None = None) -> Any:
-        """Puts one element in; waits while the area is full. An operation.
+        """Adds an operation that inserts an element, waiting while the area is full.
 
         Args:
-          values: the components: a tensor, a list, or a dict if they have names.
-          name: of the operation.
+          values: the components: a tensor, a list, or a dict if the components have names.
+          name: name of the operation.
         """
         with scopes.name_scope(name, f"{self._name}_put") as scope:
             tensors, _ = self._components(values, None)
             return self._make("Stage", (tensors,), scope or "Stage", self._all)
 
     def get(self, name: str | None = None) -> Any:
-        """Takes one element; waits while there is none. A list of tensors, or a dict if they have names."""
+        """Removes and returns an element, waiting while there is none.
+
+        Returns:
+          A list of tensors, or a dict if the components have names.
+        """
         return self._taken(self._make("Unstage", (), name or f"{self._name}_get"), self._all)
 
     def peek(self, index: Any, name: str | None = None) -> Any:
-        """The element number `index`, which stays; waits while there are not so many. See `get`."""
+        """Returns element `index` without removing it, waiting until it exists. See `get`."""
         return self._taken(self._make("StagePeek", (index,), name or f"{self._name}_peek"), self._all)
 
     @property
@@ -205,12 +209,13 @@ class StagingArea(BaseStagingArea):
 
 
 class MapStagingArea(BaseStagingArea):
-    """A staging area whose elements have keys, int64 scalars. Components of an element can be put in one by one: it is
-    there once all have come.
+    """Staging area whose elements have keys, int64 scalars.
+
+    The components of an element can be inserted one by one. The element is available when it is complete.
 
     Args:
       dtypes, shapes, names, shared_name, capacity, memory_limit: see `BaseStagingArea`.
-      ordered: whether `get` without a key gives the element with the least key; else it gives any.
+      ordered: whether `get` without a key returns the element with the least key; otherwise it returns any element.
 
     Example:
       >>> import headrace as hr
@@ -240,13 +245,13 @@ class MapStagingArea(BaseStagingArea):
         self._type = "OrderedMap" if ordered else "Map"
 
     def put(self, key: Any, vals: Any, indices: Sequence[int] | None = None, name: str | None = None) -> Any:
-        """Puts components of the element `key` in; waits while the area is full. An operation.
+        """Adds an operation that inserts components of an element, waiting while the area is full.
 
         Args:
-          key: an int64 scalar.
-          vals: the components: a list, or a dict if they have names.
-          indices: which they are, where they are a list: ints; None: the first.
-          name: of the operation.
+          key: key of the element, an int64 scalar.
+          vals: the components: a list, or a dict if the components have names.
+          indices: the indices of the components of a list; None: 0, 1, ...
+          name: name of the operation.
         """
         with scopes.name_scope(name, f"{self._name}_put") as scope:
             tensors, which = self._components(vals, indices)
@@ -255,15 +260,15 @@ class MapStagingArea(BaseStagingArea):
             return self._make(f"{self._type}Stage", args, scope or "Stage")
 
     def get(self, key: Any = None, indices: Sequence[Any] | None = None, name: str | None = None) -> tuple[Any, Any]:
-        """Takes an element; waits until it is there.
+        """Removes and returns an element, waiting until it is complete.
 
         Args:
-          key: whose; None: of any.
-          indices: the components to take, by number or name; None: all. What is not taken stays.
-          name: of the operation.
+          key: key of the element; None: any element.
+          indices: the indices or names of the components to remove; None: all. Other components stay in the area.
+          name: name of the operation.
 
         Returns:
-          The key, and a list of tensors (a dict if they have names).
+          The key, and a list of tensors (a dict if the components have names).
         """
         which = self._chosen(indices)
         if key is None:
@@ -273,13 +278,13 @@ class MapStagingArea(BaseStagingArea):
         return key, self._taken(self._make(f"{self._type}Unstage", args, name or f"{self._name}_get", which), which)
 
     def peek(self, key: Any, indices: Sequence[Any] | None = None, name: str | None = None) -> Any:
-        """The element `key`, which stays; waits until it is there. See `get`."""
+        """Returns an element without removing it, waiting until it is complete. See `get`."""
         which = self._chosen(indices)
         args = (self._key(key), which)
         return self._taken(self._make(f"{self._type}Peek", args, name or f"{self._name}_pop", which), which)
 
     def incomplete_size(self, name: str | None = None) -> Any:
-        """How many elements lack components: an int32 scalar."""
+        """Returns the number of incomplete elements: an int32 scalar."""
         return self._make(f"{self._type}IncompleteSize", (), name or f"{self._name}_incomplete_size")
 
     def _key(self, key: Any) -> Any:
@@ -302,18 +307,18 @@ class MapStagingArea(BaseStagingArea):
 
 
 class Barrier:
-    """Puts elements together of components that come one by one, each with the key of its element, a string.
+    """Collects elements whose components are inserted separately, by string keys.
 
     Args:
-      types: dtypes of the components: a dtype, or a list.
-      shapes: of the components: a list; None if they may be anything. None has a dimension of 0.
-      shared_name: barriers of one name are one in a session; None: that of the operation.
-      name: of the operation.
+      types: dtypes of the components: a dtype or a list.
+      shapes: shapes of the components: a list; None: any shapes. No dimension may be 0.
+      shared_name: barriers with the same name are one barrier in a session; None: the name of the operation.
+      name: name of the operation.
 
-    It works in graphs only.
+    A barrier works in graphs only.
 
     Raises:
-      ValueError: a shape has no elements.
+      ValueError: a shape has a dimension of 0.
 
     Example:
       >>> import headrace as hr
@@ -347,45 +352,46 @@ class Barrier:
 
     @property
     def barrier_ref(self) -> Any:
-        """The tensor that operations know it by."""
+        """The handle of the barrier, an input of its operations."""
         return self._ref
 
     @property
     def name(self) -> str:
-        """The name of the operation that makes its handle."""
+        """The name of the operation that creates the handle."""
         return str(self._ref.op.name)
 
     def insert_many(self, component_index: int, keys: Any, values: Any, name: str | None = None) -> Any:
-        """Puts the component number `component_index` of some elements in: an operation.
+        """Adds an operation that inserts one component of several elements.
 
         Args:
-          component_index: an int.
-          keys: of the elements, a vector of strings.
-          values: for each key a row.
-          name: of the operation.
+          component_index: index of the component, an int.
+          keys: keys of the elements, a vector of strings.
+          values: a row for each key.
+          name: name of the operation.
 
         Raises (when it runs):
-          InvalidArgumentError: an element has that component already.
-          CancelledError: the barrier is closed, and there is no element of that key.
+          InvalidArgumentError: an element already has the component.
+          CancelledError: the barrier is closed, and no element has the key.
         """
         return self._make("BarrierInsertMany", (keys, values), {"component_index": component_index}, name)
 
     def take_many(
         self, num_elements: Any, allow_small_batch: bool = False, timeout: int | None = None, name: str | None = None
     ) -> tuple[Any, Any, list[Any]]:
-        """Takes complete elements; waits until there are so many.
+        """Removes and returns complete elements, waiting until there are enough.
 
         Args:
-          num_elements: how many, an int32 scalar.
-          allow_small_batch: whether a closed barrier gives fewer.
-          timeout: how long to wait, in milliseconds; None: forever.
-          name: of the operation.
+          num_elements: number of elements, an int32 scalar.
+          allow_small_batch: whether a closed barrier may return fewer elements.
+          timeout: the longest wait in milliseconds; None: unlimited.
+          name: name of the operation.
 
         Returns:
-          For each element a number that says when its key first came, its key, and, of each component, a row.
+          A vector of numbers in the order of the first insertion of each key, the vector of keys, and a list with a
+          tensor for each component, with a row for each element.
 
         Raises (when it runs):
-          OutOfRangeError: the barrier is closed, and there are not so many.
+          OutOfRangeError: the barrier is closed and has too few elements.
         """
         attrs = {
             "component_types": tuple(self._types),
@@ -400,21 +406,21 @@ class Barrier:
         return made[0], made[1], made[2:]
 
     def close(self, cancel_pending_enqueues: bool = False, name: str | None = None) -> Any:
-        """Lets no more elements in: an operation.
+        """Adds an operation that closes the barrier: it accepts no new keys.
 
         Args:
-          cancel_pending_enqueues: whether elements that are not complete can no longer become so, either.
-          name: of the operation.
+          cancel_pending_enqueues: whether components for incomplete elements are refused, too.
+          name: name of the operation.
         """
         attrs = {"cancel_pending_enqueues": cancel_pending_enqueues}
         return self._make("BarrierClose", (), attrs, name)
 
     def ready_size(self, name: str | None = None) -> Any:
-        """How many complete elements are in it: an int32 scalar."""
+        """Returns the number of complete elements: an int32 scalar."""
         return self._make("BarrierReadySize", (), {}, name)
 
     def incomplete_size(self, name: str | None = None) -> Any:
-        """How many elements lack components: an int32 scalar."""
+        """Returns the number of incomplete elements: an int32 scalar."""
         return self._make("BarrierIncompleteSize", (), {}, name)
 
     def _make(self, type: str, args: tuple[Any, ...], attrs: dict[str, Any], name: str | None) -> Any:

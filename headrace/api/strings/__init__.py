@@ -24,7 +24,12 @@ from headrace.errors import ShapeError
 
 
 def join(inputs: Any, separator: str = "", name: str | None = None) -> Any:
-    """Tensors of strings, joined element by element; their shapes broadcast if some are scalars.
+    """Joins tensors of strings element by element; scalars are broadcast.
+
+    Args:
+      inputs: a list of string tensors of the same shape, or scalars.
+      separator: the text between the strings.
+      name: name of the operation; "StringJoin" if None.
 
     Source: TensorFlow's `tf.strings.join`.
     """
@@ -34,7 +39,14 @@ def join(inputs: Any, separator: str = "", name: str | None = None) -> Any:
 def reduce_join(
     inputs: Any, axis: Any = None, keepdims: bool = False, separator: str = "", name: str | None = None
 ) -> Any:
-    """The strings of a tensor, joined along axes (None: all).
+    """Joins the strings of a tensor along axes.
+
+    Args:
+      inputs: a string tensor.
+      axis: index of an axis, or a list in the order of joining; None: all axes.
+      keepdims: whether the axes are kept, with length 1.
+      separator: the text between the strings.
+      name: name of the scope; "ReduceJoin" if None.
 
     Source: TensorFlow's `tf.strings.reduce_join`.
     """
@@ -46,13 +58,13 @@ def reduce_join(
 
 
 def format(template: str, inputs: Any, placeholder: str = "{}", summarize: int = 3, name: str | None = None) -> Any:
-    """A string: a template in which the text of a tensor stands for each placeholder.
+    """Formats tensors with a template: a string scalar.
 
     Args:
-      template: text with as many placeholders as there are tensors.
-      inputs: a tensor, or a list of them.
-      placeholder: what stands for a tensor.
-      summarize: how many elements at each end of an axis are shown; -1: all.
+      template: text with one placeholder for each tensor.
+      inputs: a tensor, or a list of tensors.
+      placeholder: the text of a placeholder.
+      summarize: number of elements to print at each end of an axis; -1: all.
       name: name of the operation; "StringFormat" if None.
 
     Raises:
@@ -80,7 +92,16 @@ def as_string(
     fill: str = "",
     name: str | None = None,
 ) -> Any:
-    """Numbers as strings.
+    """Converts numbers to strings.
+
+    Args:
+      input: a tensor of numbers or bools.
+      precision: number of digits after the decimal point of floats; -1: the default of C's printf.
+      scientific: whether floats have exponents (the format %e).
+      shortest: whether floats have the shorter of %e and %f (the format %g).
+      width: the least number of characters; -1: no padding.
+      fill: the character for padding, "" for a blank.
+      name: name of the operation; "AsString" if None.
 
     Source: TensorFlow's `tf.strings.as_string`.
     """
@@ -89,7 +110,12 @@ def as_string(
 
 
 def to_number(input: Any, out_type: Any = dtypes.float32, name: str | None = None) -> Any:
-    """Strings as numbers.
+    """Converts strings to numbers.
+
+    Args:
+      input: a string tensor.
+      out_type: float32, float64, int32 or int64.
+      name: name of the operation; "StringToNumber" if None.
 
     Source: TensorFlow's `tf.strings.to_number`.
     """
@@ -97,7 +123,12 @@ def to_number(input: Any, out_type: Any = dtypes.float32, name: str | None = Non
 
 
 def length(input: Any, unit: str = "BYTE", name: str | None = None) -> Any:
-    """The lengths of strings, in bytes or (unit "UTF8_CHAR") characters.
+    """Computes the lengths of strings.
+
+    Args:
+      input: a string tensor.
+      unit: "BYTE", or "UTF8_CHAR" for characters of UTF-8.
+      name: name of the operation; "StringLength" if None.
 
     Source: TensorFlow's `tf.strings.length`.
     """
@@ -105,7 +136,13 @@ def length(input: Any, unit: str = "BYTE", name: str | None = None) -> Any:
 
 
 def substr(input: Any, pos: Any, len: Any, unit: str = "BYTE", name: str | None = None) -> Any:
-    """The part of each string that starts at `pos` and is `len` long.
+    """Extracts the substring of length `len` at `pos` of each string.
+
+    Args:
+      input: a string tensor.
+      pos, len: int scalars, or ints of the shape of `input`. A negative `pos` counts from the end.
+      unit: "BYTE" or "UTF8_CHAR".
+      name: name of the operation; "Substr" if None.
 
     Source: TensorFlow's `tf.strings.substr`.
     """
@@ -113,7 +150,12 @@ def substr(input: Any, pos: Any, len: Any, unit: str = "BYTE", name: str | None 
 
 
 def lower(input: Any, encoding: str = "", name: str | None = None) -> Any:
-    """Strings in lower case: of ASCII letters, or (encoding "utf-8") of all.
+    """Converts strings to lower case.
+
+    Args:
+      input: a string tensor.
+      encoding: "": only ASCII letters are converted; "utf-8": all letters.
+      name: name of the operation; "StringLower" if None.
 
     Source: TensorFlow's `tf.strings.lower`.
     """
@@ -121,7 +163,12 @@ def lower(input: Any, encoding: str = "", name: str | None = None) -> Any:
 
 
 def upper(input: Any, encoding: str = "", name: str | None = None) -> Any:
-    """Strings in upper case; see `lower`.
+    """Converts strings to upper case.
+
+    Args:
+      input: a string tensor.
+      encoding: "": only ASCII letters are converted; "utf-8": all letters.
+      name: name of the operation; "StringUpper" if None.
 
     Source: TensorFlow's `tf.strings.upper`.
     """
@@ -129,7 +176,11 @@ def upper(input: Any, encoding: str = "", name: str | None = None) -> Any:
 
 
 def strip(input: Any, name: str | None = None) -> Any:
-    """Strings without the white space at both ends.
+    """Removes the white space at both ends of strings.
+
+    Args:
+      input: a string tensor.
+      name: name of the operation; "StringStrip" if None.
 
     Source: TensorFlow's `tf.strings.strip`.
     """
@@ -140,12 +191,13 @@ def strip(input: Any, name: str | None = None) -> Any:
 
 
 def split(input: Any, sep: Any = None, maxsplit: int = -1, name: str | None = None) -> SparseTensor:
-    """The parts of strings between separators.
+    """Splits strings at a separator.
 
     Args:
-      input: strings, a vector; or one string.
-      sep: the separator. If None or empty, white space of any length, of which none is at the ends.
-      maxsplit: how often a string is split at most; -1: as often as there are separators.
+      input: a vector of strings, or one string.
+      sep: the separator. If None or empty, strings are split at runs of white space, and white space at the ends is
+        removed.
+      maxsplit: the largest number of splits of a string; -1: unlimited.
       name: name of the scope; "StringSplit" if None.
 
     Returns:
@@ -171,12 +223,12 @@ def split(input: Any, sep: Any = None, maxsplit: int = -1, name: str | None = No
 def string_split(
     source: Any, sep: Any = None, skip_empty: bool = True, delimiter: Any = None, name: str | None = None
 ) -> SparseTensor:
-    """The parts of strings between single characters.
+    """Splits strings at single characters.
 
     Args:
-      source: strings, a vector.
-      sep: each of its bytes separates; a blank if None. If it is empty, each byte is a part.
-      skip_empty: whether empty parts are left out.
+      source: a vector of strings.
+      sep: a string, each byte of which is a separator; a blank if None. If it is empty, each byte is a part.
+      skip_empty: whether empty parts are dropped.
       delimiter: another name of `sep`.
       name: name of the scope; "StringSplit" if None.
 
@@ -198,10 +250,14 @@ def string_split(
 
 
 def bytes_split(input: Any, name: str | None = None) -> Any:
-    """The bytes of one string, each as a string: a vector.
+    """Splits one string into its bytes: a vector of strings.
+
+    Args:
+      input: a string scalar.
+      name: name of the scope; "StringsByteSplit" if None.
 
     Raises:
-      ValueError: `input` is not known to be a scalar. (`split` takes several strings apart.)
+      ValueError: `input` does not have the static shape of a scalar. (`split` accepts several strings.)
 
     Source: TensorFlow's `tf.strings.bytes_split`, as far as its results are not ragged.
 
@@ -225,19 +281,19 @@ def ngrams(
     preserve_short_sequences: bool = False,
     name: str | None = None,
 ) -> Any:
-    """All runs of neighbouring strings of a vector, each joined to one string.
+    """Joins all runs of neighbouring strings of a vector (n-grams).
 
     Args:
-      data: strings, a vector.
-      ngram_width: how many neighbours, or several such numbers: first the runs of the first width.
-      separator: what stands between them.
-      pad_values: what is thought to stand in front of and behind the strings; a pair, or one for both. None: nothing.
-      padding_width: how many at each end at most; as many as the width allows if None.
-      preserve_short_sequences: whether of a vector shorter than the width one run is made of all there is.
+      data: a vector of strings.
+      ngram_width: length of the runs, or a list of lengths. The runs of the first length come first.
+      separator: the text between the strings of a run.
+      pad_values: strings that pad the vector at the start and the end: a pair, or one for both. None: no padding.
+      padding_width: the largest number of pads at each end; None: the length of the runs minus 1.
+      preserve_short_sequences: whether a vector shorter than the length gives one run of all its strings.
       name: name of the operation; "StringNGrams" if None.
 
     Raises:
-      TypeError: `pad_values` is none of these.
+      TypeError: `pad_values` is not a string, a pair of strings or None.
       ValueError: a width is not positive, `padding_width` without `pad_values`, or `data` is not a vector.
 
     Source: TensorFlow's `tf.strings.ngrams`, as far as its results are not ragged.
@@ -282,7 +338,7 @@ def ngrams(
 
 
 def regex_full_match(input: Any, pattern: Any, name: str | None = None) -> Any:
-    """Whether strings, as wholes, are of a pattern: bools.
+    """Whether each string as a whole matches a regular expression.
 
     Args:
       input: strings.
@@ -290,7 +346,7 @@ def regex_full_match(input: Any, pattern: Any, name: str | None = None) -> Any:
       name: name of the operation.
 
     Raises:
-      InvalidArgumentError: when it runs, and the pattern is none.
+      InvalidArgumentError: in a run, if the pattern is invalid.
 
     Source: TensorFlow's `tf.strings.regex_full_match`.
 
@@ -306,17 +362,18 @@ def regex_full_match(input: Any, pattern: Any, name: str | None = None) -> Any:
 
 
 def regex_replace(input: Any, pattern: Any, rewrite: Any, replace_global: bool = True, name: str | None = None) -> Any:
-    """Strings in which what is of a pattern has been replaced.
+    """Replaces the matches of a regular expression in strings.
 
     Args:
       input: strings.
       pattern: a regular expression in RE2's syntax: text, or a string scalar.
-      rewrite: what stands there instead; \\1 to \\9 are what the groups of the pattern found, \\0 is all of it.
-      replace_global: whether all places are replaced, or the first one.
+      rewrite: the replacement; \\1 to \\9 stand for the text of the groups of the pattern, \\0 for the whole match.
+      replace_global: whether all matches are replaced; otherwise only the first.
       name: name of the operation.
 
     Raises:
-      InvalidArgumentError: when it runs, and the pattern is none, or `rewrite` has groups that it does not have.
+      InvalidArgumentError: in a run, if the pattern is invalid, or `rewrite` names a group that the pattern does not
+        have.
 
     Source: TensorFlow's `tf.strings.regex_replace`.
 
@@ -333,7 +390,12 @@ def regex_replace(input: Any, pattern: Any, rewrite: Any, replace_global: bool =
 
 
 def to_hash_bucket(input: Any, num_buckets: int, name: str | None = None) -> Any:
-    """A number below `num_buckets` for each string, from a hash that may be another in another version.
+    """Hashes strings to numbers below `num_buckets`; other versions may use another hash.
+
+    Args:
+      input: a string tensor.
+      num_buckets: number of buckets, a positive int.
+      name: name of the operation; "StringToHashBucket" if None.
 
     Source: TensorFlow's `tf.compat.v1.strings.to_hash_bucket`.
     """
@@ -341,7 +403,14 @@ def to_hash_bucket(input: Any, num_buckets: int, name: str | None = None) -> Any
 
 
 def to_hash_bucket_fast(input: Any, num_buckets: int, name: str | None = None) -> Any:
-    """A number below `num_buckets` for each string, from a hash (FarmHash's Fingerprint64) that stays what it is.
+    """Hashes strings to numbers below `num_buckets` by a fixed hash function.
+
+    The function is FarmHash's Fingerprint64, whose values are the same in all versions.
+
+    Args:
+      input: a string tensor.
+      num_buckets: number of buckets, a positive int.
+      name: name of the operation; "StringToHashBucketFast" if None.
 
     Source: TensorFlow's `tf.strings.to_hash_bucket_fast`.
 
@@ -354,12 +423,14 @@ def to_hash_bucket_fast(input: Any, num_buckets: int, name: str | None = None) -
 
 
 def to_hash_bucket_strong(input: Any, num_buckets: int, key: Sequence[int], name: str | None = None) -> Any:
-    """A number below `num_buckets` for each string, from a hash (SipHash) that nobody foresees who has not the key.
+    """Hashes strings to numbers below `num_buckets` with a keyed hash function.
+
+    The function is SipHash. Without the key, colliding strings cannot be constructed.
 
     Args:
       input: strings.
-      num_buckets: how many buckets.
-      key: two numbers.
+      num_buckets: number of buckets, a positive int.
+      key: the key of the hash function, two ints.
       name: name of the operation.
 
     Source: TensorFlow's `tf.strings.to_hash_bucket_strong`.
@@ -369,11 +440,11 @@ def to_hash_bucket_strong(input: Any, num_buckets: int, key: Sequence[int], name
 
 
 def encode_base64(input: Any, pad: bool = False, name: str | None = None) -> Any:
-    """Strings in base64, of the alphabet that is safe in web addresses.
+    """Encodes strings in web-safe base64.
 
     Args:
       input: strings.
-      pad: whether "=" fills the last group.
+      pad: whether the last group is padded with "=".
       name: name of the operation.
 
     Source: TensorFlow's `tf.io.encode_base64`.
@@ -382,10 +453,14 @@ def encode_base64(input: Any, pad: bool = False, name: str | None = None) -> Any
 
 
 def decode_base64(input: Any, name: str | None = None) -> Any:
-    """What strings in base64 (see `encode_base64`) stand for.
+    """Decodes strings in web-safe base64; see `encode_base64`.
+
+    Args:
+      input: a string tensor.
+      name: name of the operation; "DecodeBase64" if None.
 
     Raises:
-      InvalidArgumentError: when it runs, and a string is no base64.
+      InvalidArgumentError: in a run, if a string is not base64.
 
     Source: TensorFlow's `tf.io.decode_base64`.
     """
@@ -395,14 +470,14 @@ def decode_base64(input: Any, name: str | None = None) -> Any:
 def unsorted_segment_join(
     inputs: Any, segment_ids: Any, num_segments: Any, separator: str = "", name: str | None = None
 ) -> Any:
-    """The strings of each segment, joined.
+    """Joins the strings of each segment.
 
     Args:
       inputs: strings.
-      segment_ids: to which segment each belongs, or each row: ints whose shape begins that of `inputs`. Those of a
-        negative number are left out.
-      num_segments: an int scalar.
-      separator: what stands between them.
+      segment_ids: the segment of each string, or of each row: ints whose shape is that of the first axes of `inputs`.
+        Strings with a negative id are dropped.
+      num_segments: number of segments, an int scalar.
+      separator: the text between the strings.
       name: name of the operation; "UnsortedSegmentJoin" if None.
 
     Source: TensorFlow's `tf.strings.unsorted_segment_join`.

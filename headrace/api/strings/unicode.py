@@ -10,10 +10,10 @@ from headrace.errors import ShapeError
 
 
 def single_string(b: Any, x: Any, what: str) -> Any:
-    """A tensor of one string; `what` is the function that takes no more.
+    """Converts `x` to a string scalar; `what` is the calling function, for the error.
 
     Raises:
-      ShapeError (a ValueError): it is not known to be a scalar.
+      ShapeError (a ValueError): `x` does not have the static shape of a scalar.
     """
     t = b.tensor(x, dtypes.string, "input")
     if t.shape != ():
@@ -25,7 +25,11 @@ def single_string(b: Any, x: Any, what: str) -> Any:
 
 
 def unicode_script(input: Any, name: str | None = None) -> Any:
-    """The script of each character, given by its number in Unicode: ICU's number of the script, -1 for what is none.
+    """Returns the script of each code point: ICU's number, -1 for an invalid code point.
+
+    Args:
+      input: int32: Unicode code points.
+      name: name of the operation; "UnicodeScript" if None.
 
     Source: TensorFlow's `tf.strings.unicode_script`.
     """
@@ -41,19 +45,19 @@ def unicode_transcode(
     replace_control_characters: bool = False,
     name: str | None = None,
 ) -> Any:
-    """Strings in another encoding.
+    """Converts strings from one encoding to another.
 
     Args:
       input: strings.
-      input_encoding: what they are in; of a wider choice than the other.
+      input_encoding: the encoding of the strings, such as "UTF-8", "UTF-16-BE" or "US-ASCII".
       output_encoding: "UTF-8", "UTF-16-BE" or "UTF-32-BE".
-      errors: what becomes of what is no character: "replace", "ignore" (left out) or "strict" (an error).
-      replacement_char: the number of the character that replaces it.
-      replace_control_characters: whether it replaces control characters, too.
+      errors: treatment of invalid input: "replace", "ignore" (dropped) or "strict" (an error).
+      replacement_char: the code point that replaces invalid input.
+      replace_control_characters: whether control characters are replaced, too.
       name: name of the operation; "UnicodeTranscode" if None.
 
     Raises:
-      InvalidArgumentError: when it runs, an encoding is not known, or with "strict".
+      InvalidArgumentError: in a run, if an encoding is unknown, or the input is invalid with "strict".
 
     Source: TensorFlow's `tf.strings.unicode_transcode`.
 
@@ -75,17 +79,17 @@ def unicode_transcode(
 def unicode_encode(
     input: Any, output_encoding: str, errors: str = "replace", replacement_char: int = 65533, name: str | None = None
 ) -> Any:
-    """Strings of characters, given by their numbers in Unicode: one for each row along the last axis.
+    """Encodes code points to strings, one string for each row of the last axis.
 
     Args:
-      input: int32, of at least one axis.
+      input: int32 code points, of rank 1 or more.
       output_encoding: "UTF-8", "UTF-16-BE" or "UTF-32-BE".
-      errors: what becomes of numbers that are no character; see `unicode_transcode`.
-      replacement_char: the number of the character that replaces them.
+      errors: treatment of invalid code points; see `unicode_transcode`.
+      replacement_char: the code point that replaces invalid ones.
       name: name of the scope; "UnicodeEncode" if None.
 
     Raises:
-      ValueError: `input` is a scalar, or nothing is known of its rank.
+      ValueError: `input` is a scalar, or its rank is unknown.
 
     Source: TensorFlow's `tf.strings.unicode_encode`.
 
@@ -116,14 +120,14 @@ def unicode_decode(
     replace_control_characters: bool = False,
     name: str | None = None,
 ) -> Any:
-    """The characters of one string, as their numbers in Unicode: an int32 vector.
+    """Decodes one string to its code points: an int32 vector.
 
     Args:
-      input: one string.
+      input: a string scalar.
       Others: see `unicode_transcode`.
 
     Raises:
-      ValueError: `input` is not known to be a scalar.
+      ValueError: `input` does not have the static shape of a scalar.
 
     Source: TensorFlow's `tf.strings.unicode_decode`, as far as its results are not ragged.
 
@@ -145,7 +149,13 @@ def unicode_decode_with_offsets(
     replace_control_characters: bool = False,
     name: str | None = None,
 ) -> tuple[Any, Any]:
-    """The characters of one string, see `unicode_decode`, and the byte at which each begins: an int64 vector.
+    """Decodes one string to its code points and their byte offsets.
+
+    Args:
+      Others: see `unicode_decode`.
+
+    Returns:
+      An int32 vector of code points, and an int64 vector of offsets.
 
     Source: TensorFlow's `tf.strings.unicode_decode_with_offsets`, as far as its results are not ragged.
     """
@@ -170,16 +180,16 @@ def _decoded(input: Any, encoding: str, errors: str, replacement: int, controls:
 def unicode_split(
     input: Any, input_encoding: str, errors: str = "replace", replacement_char: int = 65533, name: str | None = None
 ) -> Any:
-    """The characters of one string, each as a string in the same encoding: a vector.
+    """Splits one string into its characters: a vector of strings in the same encoding.
 
     Args:
-      input: one string.
+      input: a string scalar.
       input_encoding: "UTF-8", "UTF-16-BE" or "UTF-32-BE".
       errors, replacement_char: see `unicode_transcode`.
       name: name of the scope; "UnicodeSplit" if None.
 
     Raises:
-      ValueError: `input` is not known to be a scalar.
+      ValueError: `input` does not have the static shape of a scalar.
 
     Source: TensorFlow's `tf.strings.unicode_split`, as far as its results are not ragged.
 
@@ -195,7 +205,13 @@ def unicode_split(
 def unicode_split_with_offsets(
     input: Any, input_encoding: str, errors: str = "replace", replacement_char: int = 65533, name: str | None = None
 ) -> tuple[Any, Any]:
-    """The characters of one string, see `unicode_split`, and the byte at which each begins: an int64 vector.
+    """Splits one string into its characters; returns them and their byte offsets.
+
+    Args:
+      Others: see `unicode_split`.
+
+    Returns:
+      A vector of strings, and an int64 vector of offsets.
 
     Source: TensorFlow's `tf.strings.unicode_split_with_offsets`, as far as its results are not ragged.
     """
