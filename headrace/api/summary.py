@@ -117,7 +117,7 @@ def image(
     is white; with, so that the greatest magnitude is black or white and 0 in the middle.
 
     Args:
-      name: name of the operation; the tags are that, with the scopes around, and "/image" or "/image/0", "/image/1", ...
+      name: name of the operation; the tags are that with the scopes, and "/image" or "/image/0", "/image/1", ...
       tensor: [batch, height, width, channels], of uint8, float16, float32 or float64, with 1, 3 or 4 channels.
       max_outputs: how many pictures of the batch, at most.
       family: what the tags begin with.
@@ -146,7 +146,7 @@ def audio(name: str, tensor: Any, sample_rate: Any, max_outputs: int = 3, family
     """The summary of sounds, which are kept as WAV files.
 
     Args:
-      name: name of the operation; the tags are that, with the scopes around, and "/audio" or "/audio/0", "/audio/1", ...
+      name: name of the operation; the tags are that with the scopes, and "/audio" or "/audio/0", "/audio/1", ...
       tensor: float32 [batch, frames, channels] or [batch, frames], from -1 to 1.
       sample_rate: frames a second, a float32 scalar.
       max_outputs: how many sounds of the batch, at most.

@@ -91,11 +91,11 @@ def map_values(op: Callable[..., Any], *args: Any, **kwargs: Any) -> SparseTenso
       ValueError: no argument is sparse.
       InvalidArgumentError: in a run, if shapes or indices differ.
 
-    Source: TensorFlow's `tf.sparse.map_values`.
-Returns:
-  A sparse tensor with the indices of the arguments and the result as values.
+    Returns:
+      A sparse tensor with the indices of the arguments and the result as values.
 
-Source: TensorFlow's `tf.sparse.map_values`.
+    Source: TensorFlow's `tf.sparse.map_values`.
+
     Example:
       >>> import headrace as hr
       >>> hr.sparse.map_values(hr.negative, hr.SparseTensor([[1]], [5], [3])).values
