@@ -1,7 +1,10 @@
-"""The op families, each a module that registers records. Importing this package registers what nearly every graph has.
+"""Op families: each module registers the records of a family.
 
-The rest lies in folders by field (`nn`, `linalg`, `image`, ...), which are imported one after the other when an op type
-is asked for that is not there yet: a program that adds and multiplies does not wait for the decompositions.
+Importing this package registers the families that nearly every graph uses.
+
+The other families are in folders by field (`nn`, `linalg`, `image`, ...). A look-up of an unknown op type imports these
+folders one after the other. So a program that only adds and multiplies does not wait for the import of the
+decompositions.
 """
 
 import functools

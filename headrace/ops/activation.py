@@ -1,4 +1,4 @@
-"""Activation functions of neural networks and their derivatives: Relu and its kin, Softplus, Softsign, Softmax.
+"""Activation functions of neural networks and their derivatives: Relu and variants, Softplus, Softsign, Softmax.
 
 Source: TensorFlow's ops of the same names. Half precision is computed in float32.
 """

@@ -1,8 +1,8 @@
-"""Access checks of TensorFlow 1 arrays: each element is written once and, as a rule, read once.
+"""Access checks of TensorFlow 1 arrays: elements are written once and usually read once.
 
 `headrace.v1.TensorArray` is a tensor list, as `hr.TensorArray` is: a value, with gradients of all orders. A program for
-TensorFlow 1 expects an error where it writes an element twice, or reads one that an earlier read cleared. These
-operations raise it:
+TensorFlow 1 expects an error if it writes an element twice, or reads an element that an earlier read cleared. These
+operations raise the error:
 
     array = _TensorArrayTrack(TensorListReserve(...))       # a new `Accesses`, one each time that this runs
     mark = _TensorArrayMarkWritten(array, i)                # fails the second time
@@ -10,9 +10,9 @@ operations raise it:
     mark = _TensorArrayMarkRead(array, i)
     x = TensorListGetItem(array, i) ^mark
 
-A mark happens whenever the read or write does, because that waits for it. The gradient sees the list operations alone.
-Where an array's indices show that no element can be written or read twice, the pass `array_marks` takes all of these
-operations away (`optimize.array_marks`).
+The read or write waits for its mark, so both run the same number of times. The gradient reads only the list operations.
+If the indices show that no element can be written or read twice, the pass `array_marks` removes all of these operations
+(`optimize.array_marks`).
 
 Source: the rules are those of TensorFlow's `TensorArrayV3`.
 """

@@ -1,6 +1,6 @@
-"""Ops that make or pass on values: constants, placeholders, identities, and the ends of a step (Arg, Retval).
+"""Ops that create or forward values: constants, placeholders, identities, and `_Arg` and `_Retval`.
 
-Source: TensorFlow's ops of the same names; `_Arg` and `_Retval` are what pruning puts in place of feeds and fetches.
+Source: TensorFlow's ops of the same names; pruning replaces feeds and fetches by `_Arg` and `_Retval`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Elementwise arithmetic of two arguments that broadcast: sums, products, quotients, remainders, powers, bits.
 
-Source: TensorFlow's ops of the same names. Where a dtype needs no care the kernel is the array namespace's function
-itself. Integer division by zero is an error, as in TensorFlow; of floats it gives infinities and NaN.
+Source: TensorFlow's ops of the same names. If a dtype needs no special treatment, the kernel is the array namespace's
+function. Integer division by zero is an error, as in TensorFlow; float division by zero gives infinities and NaN.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Changes of the element type: Cast, Bitcast; and CheckNumerics, which refuses elements that are no numbers.
+"""Conversions of the element type (Cast, Bitcast), and CheckNumerics, which rejects NaN and infinities.
 
-Source: TensorFlow's ops of the same names. Casts follow C on x86-64, as TensorFlow's do: floats lose their fraction,
-what does not fit an integer wraps if it fits 32 bits, and NaN, infinities and all beyond become the lowest int32 or
-int64 (of narrower integers: the low bits of that). Complex numbers lose their imaginary part.
+Source: TensorFlow's ops of the same names. Casts follow C on x86-64, as TensorFlow's do: floats lose their fraction. A
+value outside the range of a narrow integer wraps if it fits 32 bits. NaN, infinities and all other values become the
+lowest int32 or int64 (for narrower integers: its low bits). Complex numbers lose their imaginary part.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
-"""Collectives: what a group of participants, each with a tensor of its own, computes together.
+"""Collectives: joint computations of a group of participants, each with its own tensor.
 
     y0, y1, y2 = _AllReduce([x0, x1, x2], reduction="sum")      # each of the ys is x0 + x1 + x2
 
-A collective is *one* operation with an input and an output for each participant. On one device its kernel is all there
-is to it. Where the participants stand on several, `lower/collectives.py` puts in its place the operations by which they
-reach the result together, each on its device. So gradients, loops and passes know one simple operation, and only the
-last stage knows of rings and trees.
+A collective is *one* operation with an input and an output for each participant. On one device its kernel computes the
+result. If the participants are on several devices, `lower/collectives.py` replaces the operation by operations on each
+device, which compute the result together. So gradients, loops and passes have one simple operation, and only the last
+stage uses rings and trees.
 
-The gradients are collectives again: that of a sum over all is the sum over all of the gradients, gathering and
-reduce-scattering are each other's, and a broadcast's is the sum of what comes back.
+The gradients are collectives too. The gradient of a sum is the sum of the gradients; gathering and reduce-scattering
+are each other's gradients; and the gradient of a broadcast is the sum of the gradients of its outputs.
 
-Floats are added up in pairs, in pairs of pairs, and so on, ((x0 + x1) + (x2 + x3)) + x4: the order of the tree that
-small tensors go through between devices, so that these give the same bits there as here.
+Floats are added pairwise in a tree, ((x0 + x1) + (x2 + x3)) + x4. The additions of small tensors that are sent between
+devices have the same order, so both give the same bits.
 
 Source: TensorFlow's `nccl_ops`, and the collectives of MPI and NCCL, whose conventions for shapes are kept.
 """

@@ -1,4 +1,4 @@
-"""Comparisons and logic, and what chooses by them: Select, SelectV2, ClipByValue.
+"""Comparisons, logic, and selection by conditions: Select, SelectV2, ClipByValue.
 
 Source: TensorFlow's ops of the same names.
 """

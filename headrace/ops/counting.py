@@ -1,9 +1,9 @@
-"""Counting: how often each integer occurs, and into which of some intervals numbers fall.
+"""Counting: occurrences of integers, and numbers in intervals.
 
 Source: TensorFlow's Bincount, DenseBincount, SparseBincount, RaggedBincount, *CountSparseOutput, Bucketize and
-HistogramFixedWidth. A bincount is a row for each row of the input, with a column for each integer below `size`; a
-sparse count lists what occurs. Both add up weights, if there are any, instead of counting. The rows are those of a
-matrix, a sparse matrix or a ragged one.
+HistogramFixedWidth. A bincount has a row for each row of the input, with a column for each integer below `size`; a
+sparse count lists the integers that occur. With weights, both sum the weights instead of counting. The rows are those
+of a matrix, a sparse matrix or a ragged one.
 """
 
 from __future__ import annotations

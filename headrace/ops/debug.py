@@ -1,8 +1,8 @@
-"""Ops that check and show values while a graph runs: Assert, Print, PrintV2, StringFormat, which writes the texts, and
-Timestamp.
+"""Ops that check and print values at run time: Assert, Print, PrintV2, StringFormat, Timestamp.
 
-Source: TensorFlow's ops of the same names; texts are formatted as TensorFlow does. Two styles exist: the short one of
-Assert and Print gives the first elements in a line, the long one of `tf.print` gives both ends of every dimension.
+Source: TensorFlow's ops of the same names; texts are formatted as in TensorFlow. The short style of Assert and Print
+shows the first elements in one line; the long style of `tf.print` shows both ends of every dimension. StringFormat
+formats the texts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Ops that make arrays of a given shape: Fill, ZerosLike, OnesLike, Empty, Range, LinSpace, OneHot.
+"""Ops that create arrays of a given shape: Fill, ZerosLike, OnesLike, Empty, Range, LinSpace, OneHot.
 
 Source: TensorFlow's ops of the same names.
 """

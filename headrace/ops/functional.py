@@ -1,7 +1,7 @@
-"""Structured control flow: conditionals, loops and calls that own or name the graphs they run.
+"""Structured control flow: conditionals, loops and calls that own or name their graphs.
 
-Source: TensorFlow's ops of the same names. None of them has a kernel: `lower/` says what they mean in terms of the
-primitives of `control`, and the compiler reads them as they are.
+Source: TensorFlow's ops of the same names. None of them has a kernel: `lower/` defines them by the primitives of
+`control`, and the compiler reads them directly.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Ops that take and put elements by index: Gather, GatherV2, GatherNd, ScatterNd, TensorScatter*.
+"""Ops that read and write elements by index: Gather, GatherV2, GatherNd, ScatterNd, TensorScatter*.
 
-Source: TensorFlow's ops of the same names. Indices are never negative here; what is out of range is an error.
+Source: TensorFlow's ops of the same names. A negative index or an index out of range is an error.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""InplaceUpdate, InplaceAdd, InplaceSub and DeepCopy. Nothing is written in place here: arrays never change.
+"""InplaceUpdate, InplaceAdd, InplaceSub and DeepCopy, without writing in place: arrays never change.
 
 Source: TensorFlow's ops of the same names, which write into their input and so need copies first.
 """

@@ -1,4 +1,4 @@
-"""Ops that join arrays and take them apart: Pack, Unpack, Concat, ConcatV2, Split, SplitV and companions.
+"""Ops that concatenate and split arrays: Pack, Unpack, Concat, ConcatV2, Split, SplitV and related ops.
 
 Source: TensorFlow's ops of the same names.
 """

@@ -1,7 +1,7 @@
-"""Mutexes, by which steps take turns.
+"""Mutexes, which serialize steps.
 
-Source: TensorFlow's MutexV2, MutexLock, ConsumeMutexLock (what `tf.CriticalSection` is made of). A lock lasts until its
-tensor is consumed or nobody can read it any more, and not longer than the step.
+Source: TensorFlow's MutexV2, MutexLock, ConsumeMutexLock (what `tf.CriticalSection` is made of). A lock is released
+when its tensor is consumed or can no longer be read, and at the latest when the step ends.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Optionals: a tuple of tensors in a scalar variant, or nothing there.
+"""Optionals: scalar variants with a tuple of tensors, or empty.
 
 Source: TensorFlow's OptionalFromValue, OptionalNone, OptionalHasValue, OptionalGetValue. The gradients of its
-conditionals carry what only one branch computes in them.
+conditionals use them for values that only one branch computes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Python functions in graphs.
 
-Source: TensorFlow's PyFunc, PyFuncStateless, EagerPyFunc. An operation knows its function by a token
-(`resources.callback`). The function runs on a thread of the session's (`Facts.blocking`), as if nothing were around it:
-in no graph, with numpy's warnings as they are by default and with the floating-point mode of the caller of the step.
+Source: TensorFlow's PyFunc, PyFuncStateless, EagerPyFunc. An operation refers to its function by a token
+(`resources.callback`). The function runs on a thread of the session (`Facts.blocking`) in a clean context: without a
+current graph, with numpy's default warnings, and with the floating-point mode of the caller of the step.
 """
 
 from __future__ import annotations

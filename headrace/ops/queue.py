@@ -1,4 +1,6 @@
-"""Queues between steps. The ops that may wait are asynchronous: nothing blocks a thread.
+"""Queues between steps.
+
+The ops that may wait are asynchronous and block no thread.
 
 Source: TensorFlow's FIFOQueueV2, PaddingFIFOQueueV2, RandomShuffleQueueV2, PriorityQueueV2, QueueEnqueueV2, ..., and
 the same without V2, whose handles are references to names.

@@ -1,7 +1,7 @@
-"""Ops by rank: TopK*, ApproxTopK, NthElement, InTopK*, and those that TensorFlow has for TPUs.
+"""Ops by rank: TopK*, ApproxTopK, NthElement, InTopK*, and ops that TensorFlow has for TPUs.
 
-Source: TensorFlow's ops of the same names. Of equal elements the first one ranks first. NaN ranks where TensorFlow's
-comparisons, which are false for it, leave it.
+Source: TensorFlow's ops of the same names. Of equal elements the first one ranks first. The rank of NaN follows from
+TensorFlow's comparisons, which are false for NaN.
 """
 
 from __future__ import annotations

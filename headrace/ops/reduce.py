@@ -1,8 +1,8 @@
 """Reductions over dimensions: Sum, Prod, Max, Min, Mean, All, Any, EuclideanNorm, ArgMax, ArgMin, L2Loss.
 
-Source: TensorFlow's ops of the same names. Results keep the dtype of the input; half precision is added up in float32;
-means of integers lose their fraction; of nothing the sum is 0, the product 1, the largest element -inf or the lowest
-integer.
+Source: TensorFlow's ops of the same names. Results keep the dtype of the input; half precision is summed in float32;
+means of integers lose their fraction. For an empty array the sum is 0, the product 1, and the maximum -inf or the
+lowest integer.
 """
 
 from __future__ import annotations

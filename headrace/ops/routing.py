@@ -1,4 +1,4 @@
-"""Ops that hand rows out to several outputs and collect them again: DynamicPartition, DynamicStitch.
+"""Ops that distribute rows to several outputs and collect them: DynamicPartition, DynamicStitch.
 
 Source: TensorFlow's ops of the same names.
 """

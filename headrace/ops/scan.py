@@ -1,4 +1,4 @@
-"""Running results along a dimension: Cumsum, Cumprod, CumulativeLogsumexp.
+"""Cumulative results along a dimension: Cumsum, Cumprod, CumulativeLogsumexp.
 
 Source: TensorFlow's ops of the same names.
 """

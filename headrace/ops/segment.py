@@ -1,8 +1,8 @@
-"""Sums, products and extremes of groups of rows: the Segment ops (sorted ids) and UnsortedSegment ops.
+"""Reductions of groups of rows: the Segment ops (sorted ids) and UnsortedSegment ops.
 
-Source: TensorFlow's ops of the same names. A sorted op makes as many rows as its last id says, an unsorted one (and a
-Segment...V2, whose ids are sorted too) `num_segments`, and drops rows with negative ids. NaN makes the extremes of its
-segment NaN.
+Source: TensorFlow's ops of the same names. The result of a sorted op has one row more than its last id; that of an
+unsorted op (and of a Segment...V2, whose ids are sorted too) has `num_segments` rows and ignores rows with negative
+ids. NaN makes the extremes of its segment NaN.
 """
 
 from __future__ import annotations

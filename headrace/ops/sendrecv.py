@@ -1,10 +1,9 @@
-"""What crosses from one device to another: `_Send` and `_Recv`, and the same for an edge that only orders.
+"""Transfers between devices: `_Send` and `_Recv`, also for control edges.
 
-They stand where the partitioner cut an edge (`partition/`). Like the other primitives they have no kernel: the token
-machine executes them (`execute/plan`, SEND and RECV), for a Send fires dead or alive and ships its token either way,
-and what comes out of a Recv may be dead though nothing it waited for was. The token of one firing is known by the
-edge, `tensor_name`, and the tag of the firing. Source: TensorFlow's ops `_Send` and `_Recv`; there an edge that only
-orders carries a dummy tensor.
+The partitioner inserts them where it cuts an edge (`partition/`). Like the other primitives they have no kernel: the
+executor implements them (`execute/plan`, SEND and RECV). A Send fires dead or alive and ships its token in both cases,
+and the output of a Recv may be dead although no input of the Recv is. The edge (`tensor_name`) and the tag of the
+firing identify a token. Source: TensorFlow's ops `_Send` and `_Recv`; there a control edge carries a dummy tensor.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Ops that take or replace a part of an array by position: Slice, StridedSlice and its kin.
+"""Ops that read or replace parts of arrays by position: Slice, StridedSlice and related ops.
 
-Source: TensorFlow's ops of the same names. A strided slice is Python's `x[begin:end:stride, ..., None, i]` with its
-parts coded in masks, one bit an entry of `begin`, so numpy's own indexing does the work once the masks are decoded.
+Source: TensorFlow's ops of the same names. A strided slice is Python's `x[begin:end:stride, ..., None, i]` with masks
+of one bit for each entry of `begin`. The kernel decodes the masks and uses numpy's indexing.
 """
 
 from __future__ import annotations

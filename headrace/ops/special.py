@@ -1,4 +1,6 @@
-"""Special functions: error functions, gamma functions and their relatives. SciPy computes them, imported on first use.
+"""Special functions: error functions, gamma functions and others, computed by SciPy.
+
+SciPy is imported on first use.
 
 Source: TensorFlow's ops of the same names. Half precision is computed in float32.
 """

@@ -1,7 +1,7 @@
-"""Stacks: what loops of TensorFlow 1 push in the forward pass and pop in the backward one.
+"""Stacks: values that TensorFlow 1 loops push forward and pop backward.
 
 Source: TensorFlow's StackV2, StackPushV2, StackPopV2, StackCloseV2, and the same without V2, whose handles are
-references to names. A stack lives as long as the step.
+references to names. A stack exists until the step ends.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Variables: making, reading, assigning and updating them, by handle or (in graphs of TensorFlow 1) by reference.
+"""Variables: creation, reads, assignments and updates, by handle or by reference (TensorFlow 1).
 
 Source: TensorFlow's VarHandleOp and VariableV2 and the ops on them. A variable's value is replaced, never written
 (`resources.variable`). Gathering from and scattering into variables is in `state_rows`.

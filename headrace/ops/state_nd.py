@@ -1,4 +1,4 @@
-"""Elements and slices of variables at many-dimensional indices: gathering from and scattering into them.
+"""Elements and slices of variables at multi-dimensional indices: gather and scatter.
 
 Source: TensorFlow's ResourceGatherNd, ResourceScatterNd* and ScatterNd*. A scatter copies the value before it writes.
 Rows of variables are in `state_rows`.

@@ -1,4 +1,4 @@
-"""Sums of several arrays of one shape, and of an array and a bias: AddN, AccumulateNV2, BiasAdd and its derivative.
+"""Sums of arrays, and of an array and a bias: AddN, AccumulateNV2, BiasAdd.
 
 Source: TensorFlow's ops of the same names.
 """

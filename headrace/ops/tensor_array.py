@@ -1,8 +1,8 @@
 """Tensor arrays of imported graphs: write-once arrays as resources of the step, and their gradients.
 
-Source: TensorFlow's TensorArrayV3 family, and what came before it: handles were texts (V2), or references to them. The
-*flow* is a scalar that carries no information: it is passed from op to op so that they run in order. `hr.TensorArray`
-does not use these ops; it builds tensor lists.
+Source: TensorFlow's TensorArrayV3 family, and its predecessors, whose handles are strings (V2) or references to
+strings. The *flow* is a scalar that carries no information: it is passed from op to op so that they run in order.
+`hr.TensorArray` does not use these ops; it builds tensor lists.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""Tensor lists: immutable lists of tensors as values of dtype variant; accumulators and `hr.TensorArray` are made so.
+"""Tensor lists: immutable lists of tensors as values of dtype variant.
 
-Source: TensorFlow's TensorList* ops. Push and pop are each other's gradient. `resources.tensor_list` says what a list
-is; `ops.tensor_list_rows` has the ops that make lists of tensors and tensors of lists.
+Accumulators of loops and `hr.TensorArray` are tensor lists.
+
+Source: TensorFlow's TensorList* ops. Push and pop are each other's gradient. `resources.tensor_list` defines a list;
+`ops.tensor_list_rows` has the ops that convert tensors to lists and lists to tensors.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tensors to lists and back: a list of the rows of a tensor, or of pieces of it; the elements stacked or joined.
+"""Conversions between tensors and lists: rows or pieces of a tensor; stacked or concatenated elements.
 
 Source: TensorFlow's TensorList* ops. Stack and from-tensor are each other's gradient; so are gather and scatter, concat
 and split. `ops.tensor_list` has the ops on single elements.

@@ -1,4 +1,4 @@
-"""Elementwise functions of one argument: arithmetic, exponentials, trigonometry, rounding, parts of complex numbers.
+"""Elementwise functions of one argument: arithmetic, exponentials, trigonometry, rounding, complex parts.
 
 Source: TensorFlow's ops of the same names. Gradients of functions of a complex argument are `dy · conj(f'(x))`.
 """

@@ -1,7 +1,7 @@
-"""Ops that hand on what they are given, for tools that watch a graph or decide where a value lies.
+"""Ops that forward their inputs, for tools that watch a graph or place values.
 
 Source: TensorFlow's Copy, CopyHost, DebugIdentity*, DebugGradientIdentity, DebugGradientRefIdentity and _EagerConst,
-which its debugger, runtime and eager mode put into graphs; and what a graph can ask of its runtime, DeviceIndex and
+which its debugger, runtime and eager mode insert into graphs; and the queries of the runtime, DeviceIndex and
 GraphDefVersion.
 """
 

@@ -1,7 +1,7 @@
 """Boxes: NonMaxSuppression in all its versions, CombinedNonMaxSuppression, DrawBoundingBoxes.
 
-Source: TensorFlow's ops of the same names. Boxes are taken in the order of their scores (of equal ones the first), and
-one is taken if it overlaps none that was taken before by more than the threshold. In its soft form (Bodla et al.,
+Source: TensorFlow's ops of the same names. Boxes are visited in the order of their scores (of equal scores the first
+box first). A box is selected if it overlaps no selected box by more than the threshold. In the soft form (Bodla et al.,
 "Soft-NMS", 2017) overlaps lower the score instead. Overlaps are computed in float32.
 """
 

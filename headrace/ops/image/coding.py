@@ -1,4 +1,4 @@
-"""Images out of files' contents, and into them: PNG, JPEG, GIF, BMP.
+"""Decoding and encoding of image files: PNG, JPEG, GIF, BMP.
 
 Source: TensorFlow's DecodePng, DecodeJpeg, DecodeAndCropJpeg, DecodeGif, DecodeBmp, DecodeImage, EncodePng, EncodeJpeg,
 EncodeJpegVariableQuality and ExtractJpegShape.

@@ -1,8 +1,8 @@
 """Colours: RGBToHSV, HSVToRGB, AdjustContrast, AdjustHue and AdjustSaturation.
 
 Source: TensorFlow's ops of the same names; hue, saturation and value are those of Smith, "Color Gamut Transform Pairs",
-1978. Half precision is computed in float32. Where several channels are the greatest or the least, derivatives take the
-first of the greatest and the last of the least, as TensorFlow does.
+1978. Half precision is computed in float32. If several channels have the greatest or the least value, derivatives use
+the first of the greatest and the last of the least, as in TensorFlow.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Parts of images: CropAndResize with its gradients, and ExtractGlimpse.
 
-Source: TensorFlow's ops of the same names. A crop is resampled along both axes (`taps`); pixels whose place lies
-outside the image have no taps.
+Source: TensorFlow's ops of the same names. A crop is resampled along both axes (`taps`); pixels at positions outside of
+the image have no taps.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Encoded images of which nobody vouches: what they are, how large they claim to be, and their pixels.
+"""Untrusted encoded images: their formats, stated sizes and pixels.
 
-Pixels come from Pillow, which is asked for one format at a time and never told to guess. Before it is asked, the size
-is read here, and refused if it is too large: a small file may claim, and expand to, any number of pixels. Whatever
-Pillow raises about a file is an InvalidArgumentError. What Pillow has not as TensorFlow has it (16 bits and colours in
-PNG, bitmaps, grey values as libpng mixes them) is done here and in `png`.
+Pillow decodes the pixels; it gets one format at a time and never guesses. First this module reads the size and refuses
+a size that is too large: a small file may state, and expand to, any number of pixels. Any error that Pillow raises
+about a file becomes an InvalidArgumentError. This module and `png` implement the features in which Pillow differs from
+TensorFlow: 16 bits and colours in PNG, bitmaps, and libpng's mixture of grey values.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""PNG images: their pixels with as many bits and channels as TensorFlow gives them, and files of pixels.
+"""PNG images: decoding with TensorFlow's numbers of bits and channels, and encoding.
 
-What has 8 bits or less, or is grey, Pillow decodes. Of colours with 16 bits it keeps 8, so these are decoded here: the
-file is chunks, those called IDAT are one zlib stream, and in that each row begins with a byte that says how its bytes
-were predicted from those to the left (a), above (b) and above to the left (c).
+Pillow decodes images with at most 8 bits and grey images. It keeps only 8 of 16 bits in colours, so this module decodes
+such images. The file consists of chunks, and the chunks called IDAT form one zlib stream. In this stream each row
+begins with a byte that states the prediction of its bytes from the bytes to the left (a), above (b) and above to the
+left (c).
 
 Source: the PNG specification (ISO/IEC 15948), chapters 5 and 9.
 """

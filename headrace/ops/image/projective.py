@@ -1,9 +1,9 @@
 """Projective transformations of images: ImageProjectiveTransformV2 and V3.
 
 Source: TensorFlow's ops of the same names. A pixel (x, y) of the result is read at (a0 x + a1 y + a2, b0 x + b1 y + b2)
-/ (c0 x + c1 y + 1), with the eight numbers in this order. What lies outside is filled as the mode says; positions are
-computed in float32, a block of rows at a time. The gradient is, as in TensorFlow, what the inverse transformation makes
-of the gradient: its transpose only where no pixel is interpolated.
+/ (c0 x + c1 y + 1), with the eight numbers in this order. The mode determines the values outside of the image.
+Positions are computed in float32, a block of rows at a time. As in TensorFlow, the gradient applies the inverse
+transformation to the output gradient, which is the transpose only if no pixel is interpolated.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Resizing of images: ResizeNearestNeighbor, -Bilinear, -Bicubic, -Area, ScaleAndTranslate, and their gradients.
 
-Source: TensorFlow's ops of the same names. Each is a sum over taps along both axes (`taps`), which makes it linear, and
-its gradient the same sum read backwards.
+Source: TensorFlow's ops of the same names. Each is a sum over taps along both axes (`taps`), so it is linear, and its
+gradient is the transposed sum.
 """
 
 from __future__ import annotations

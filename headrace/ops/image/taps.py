@@ -1,11 +1,12 @@
-"""Resampling of images, one axis after the other: which elements go into each element of the result, and their weights.
+"""Resampling of images along one axis at a time, by weighted elements.
 
-The elements are given as taps: for each k, the elements of the result that have a k-th one, which it is, and its
-weight. Together the taps of an axis are a sparse matrix; an image is multiplied by both of its axes at a time.
+A tap is an input element with its weight in an element of the result. For each k, the module lists the elements of the
+result that have a k-th tap, the input element and the weight. The taps of an axis form a sparse matrix, and an image is
+multiplied by the matrices of both axes.
 
-Source: the conventions of TensorFlow's Resize ops and of ScaleAndTranslate, in float32 as there, so that what falls
-between two elements falls there here too. Cubic: Keys, "Cubic Convolution Interpolation for Digital Image Processing",
-1981, with the coefficients taken from a table of 1024 steps.
+Source: the conventions of TensorFlow's Resize ops and of ScaleAndTranslate, in float32 as there, so that positions
+between two elements are equal to TensorFlow's. Cubic: Keys, "Cubic Convolution Interpolation for Digital Image
+Processing", 1981, with the coefficients taken from a table of 1024 steps.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Saving and restoring variables: the nodes that a `tf.train.Saver` makes.
+"""Saving and restoring of variables: the operations that a `tf.train.Saver` creates.
 
-What the files look like, which of them a prefix means, and how they are written in one step, is told in
-`files.checkpoints`; here are the ops with TensorFlow's signatures. SaveV2 writes TensorFlow's format, Save and
-SaveSlices its first one, _SaveNative our own; RestoreV2 reads all of them, and so do Restore and RestoreSlice.
+`files.checkpoints` describes the files, the meaning of a prefix, and the atomic writing. This module has the ops with
+TensorFlow's signatures. SaveV2 writes TensorFlow's format, Save and SaveSlices its first format, _SaveNative headrace's
+own. RestoreV2, Restore and RestoreSlice read all of them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Files as strings, and the names of files.
+"""Reading and writing of whole files as strings, and matching of file names.
 
 Source: TensorFlow's ReadFile, WriteFile and MatchingFiles.
 """

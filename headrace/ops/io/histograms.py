@@ -1,10 +1,10 @@
-"""The histogram of a summary: how many numbers fall into each of about 1550 buckets.
+"""The histogram of a summary: numbers in each of about 1550 buckets.
 
-The buckets are the same for all histograms, so that those of different steps can be laid side by side: they grow by
-10 % from 1e-12 to 1e20, the negative ones mirror them, and what is beyond is in the outermost. A message leaves the
-empty ones out: a run of them is one bucket.
+The buckets are the same for all histograms, so that histograms of different steps can be compared. They grow by 10 %
+from 1e-12 to 1e20, the negative buckets mirror them, and numbers beyond are in the outermost ones. A message writes a
+run of empty buckets as one bucket.
 
-Source: the buckets and the way of writing them are those of TensorFlow's summaries.
+Source: the buckets and their message format are those of TensorFlow's summaries.
 """
 
 from __future__ import annotations

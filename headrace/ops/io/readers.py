@@ -1,6 +1,6 @@
-"""Readers: what goes through files, named by a queue, and gives their pieces.
+"""Readers: resources that return the pieces of files, which a queue names.
 
-Reading is asynchronous: a firing that waits for the name of a file, or for a disk, keeps no thread of the executor.
+Reading is asynchronous: a firing that waits for a file name or for a disk occupies no thread of the executor.
 
 Source: TensorFlow's WholeFileReaderV2, TextLineReaderV2, FixedLengthRecordReaderV2, TFRecordReaderV2, IdentityReaderV2,
 ReaderReadV2, ReaderReadUpToV2, ...; and the same without V2, whose handles are references to names.

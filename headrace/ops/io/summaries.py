@@ -1,8 +1,8 @@
-"""Summaries: what a step tells of itself, as messages that an event file holds and TensorBoard shows.
+"""Summaries: values that a step reports in messages for event files and TensorBoard.
 
 ScalarSummary, HistogramSummary, ImageSummary, AudioSummary, AudioSummaryV2, TensorSummary, TensorSummaryV2 and
-MergeSummary each give a serialized `Summary` (`files.summaries`). A picture becomes a PNG file in it, a sound a WAV
-file.
+MergeSummary each return a serialized `Summary` (`files.summaries`). It contains an image as a PNG file and audio as a
+WAV file.
 
 Source: TensorFlow's ops of the same names.
 """

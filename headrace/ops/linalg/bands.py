@@ -1,8 +1,8 @@
-"""Bands of matrices as the ops of `diagonal.py` take them: which element of a matrix is which of the packed band.
+"""Bands of matrices for the ops of `diagonal.py`: positions in the packed band.
 
-It registers no ops. Diagonal d of a matrix holds the elements [r, r + d]. A band of diagonals is packed as the rows of
-a matrix, the highest diagonal first; `align` says for the diagonals above and below the main one at which end a shorter
-one is padded. One diagonal alone is packed as a vector.
+The module registers no ops. Diagonal d of a matrix contains the elements [r, r + d]. A band of diagonals is packed as
+the rows of a matrix, the highest diagonal first; For the diagonals above and below the main one, `align` states the end
+at which a shorter diagonal is padded. A single diagonal is packed as a vector.
 """
 
 from __future__ import annotations

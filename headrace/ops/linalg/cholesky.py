@@ -1,8 +1,8 @@
 """Cholesky's decomposition: Cholesky, CholeskyGrad and their Batch names.
 
 Source: TensorFlow's ops of the same names; the gradient is that of Murray, Differentiation of the Cholesky
-decomposition (2016). Only the lower halves of matrices are read, but the gradient is symmetric, as TensorFlow has it:
-right for whoever moves both halves together. A matrix that is not positive definite has a factor of NaN.
+decomposition (2016). Only the lower halves of matrices are read, but the gradient is symmetric, as in TensorFlow: it is
+correct if both halves change together. A matrix that is not positive definite has a factor of NaN.
 """
 
 from __future__ import annotations

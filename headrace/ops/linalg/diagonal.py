@@ -1,7 +1,7 @@
 """Ops on the diagonals of matrices: MatrixDiag*, MatrixDiagPart*, MatrixSetDiag*, MatrixBandPart, Diag, DiagPart.
 
 Source: TensorFlow's ops of the same names. The V3 ops take a band of diagonals as `bands.py` describes it; V2 is V3
-with all diagonals padded at their end. The Batch names are those of before the ops took stacks of matrices.
+with all diagonals padded at their end. The Batch names are older than the support for stacks of matrices.
 """
 
 from __future__ import annotations

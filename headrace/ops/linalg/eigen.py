@@ -1,9 +1,9 @@
 """Eigenvalues and eigenvectors: SelfAdjointEigV2, Eig, and the old names of the first.
 
 Source: TensorFlow's ops of the same names; the gradients are those of Giles, An extended collection of matrix
-derivative results (2008), and of Boeddeker et al., On the computation of complex-valued gradients (2017). Of a
-self-adjoint matrix only the lower half is read, and only that gets a gradient. An eigenvector has the length 1, and the
-first of its elements that is at least half as large as the largest is positive.
+derivative results (2008), and of Boeddeker et al., On the computation of complex-valued gradients (2017). Only the
+lower half of a self-adjoint matrix is read, and only this half gets a gradient. An eigenvector has the length 1, and
+the first of its elements that is at least half as large as the largest is positive.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""Einsum: sums of products of one or two arrays whose dimensions are named by an equation (`"ij,jk->ik"`).
+"""Einsum: sums of products of one or two arrays, by an equation (`"ij,jk->ik"`).
+
+The equation names the dimensions.
 
 Source: TensorFlow's op of the same name. As there, the equation has an arrow and at most two inputs, any character is a
-label, a label may be repeated (in the output too: the result then lies on the diagonal), and `...` stands for
-dimensions that broadcast. Other dimensions of the same label must be equal.
+label, a label may be repeated (in the output too: the result is then on the diagonal), and `...` stands for dimensions
+that broadcast. Other dimensions of the same label must be equal.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Functions of matrices: MatrixExponential, MatrixLogarithm, MatrixSquareRoot.
 
 Source: TensorFlow's ops of the same names; Higham, Functions of Matrices (2008): roots of triangular factors by the
-recurrence of Björck and Hammarling, logarithms by repeated roots and Gauss's quadrature. (SciPy's functions for the
-two print what they think of their results.) All three have one gradient, a block of the function of a larger matrix.
+recurrence of Björck and Hammarling, logarithms by repeated roots and Gauss's quadrature. (SciPy's functions for these
+print estimates of their errors.) All three have the same gradient rule, a block of the function of a larger matrix.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Lu: the decomposition of square matrices into triangular factors, with partial pivoting.
 
-Source: TensorFlow's op of the same name. Row i of L·U is row p[i] of the matrix; U lies in the upper half of `lu`, and
-below it L without its diagonal of ones. The pivot is the element of largest absolute value, of complex numbers too,
-where LAPACK takes another measure; so those are decomposed here, by Toledo's recursion over columns (Locality of
+Source: TensorFlow's op of the same name. Row i of L·U is row p[i] of the matrix; U is the upper half of `lu`, and L
+without its diagonal of ones is below it. The pivot is the element of largest absolute value. For complex numbers LAPACK
+uses another measure, so this module decomposes complex matrices by Toledo's recursion over columns (Locality of
 reference in LU decomposition with partial pivoting, 1997).
 """
 

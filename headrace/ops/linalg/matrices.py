@@ -1,6 +1,7 @@
-"""What the families of this folder share: stacks of matrices in kernels, shape rules, gradients and samples.
+"""Helpers of this folder: stacks of matrices in kernels, shape rules, gradients and samples.
 
-An array of rank r is a stack of matrices in its last two dimensions; the other r - 2 say where in the stack one is.
+An array of rank r is a stack of matrices in its last two dimensions; the other r - 2 dimensions are the position in the
+stack.
 """
 
 from __future__ import annotations

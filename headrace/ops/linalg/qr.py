@@ -1,9 +1,9 @@
-"""Qr: the decomposition of matrices into one with orthonormal columns and an upper triangular one.
+"""Qr: the factorization into orthonormal columns and an upper triangular matrix.
 
 Source: TensorFlow's op of the same name; the gradient is that of Seeger et al., Auto-differentiating linear algebra
 (2017), and of Liao et al., Differentiable programming tensor networks (2019), for matrices with more columns than rows.
-The signs are those of Householder's reflections: an element of the diagonal of R has the sign opposite to that of the
-element it was made of, and is real.
+The signs are those of Householder's reflections: an element of the diagonal of R is real, and its sign is opposite to
+that of the element that the reflection maps to it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Systems of linear equations, exactly and by least squares: MatrixSolve, MatrixSolveLs, MatrixInverse, Batch names.
 
-Source: TensorFlow's ops of the same names; the matrices of a stack are independent. The fast way to least squares is
-that of the normal equations with a regularizer l: x = (Aᴴ·A + l)⁻¹·Aᴴ·b, or Aᴴ·(A·Aᴴ + l)⁻¹·b where A has more columns
-than rows; the slow way gives the least x of those that fit best, by the singular values of A, and reads no l.
+Source: TensorFlow's ops of the same names; the matrices of a stack are independent. The fast method for least squares
+solves the normal equations with a regularizer l: x = (Aᴴ·A + l)⁻¹·Aᴴ·b, or Aᴴ·(A·Aᴴ + l)⁻¹·b if A has more columns than
+rows. The slow method uses the singular values of A and ignores l; of the solutions with the best fit it returns the one
+of least norm.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Svd: singular values and vectors of matrices, U·diag(s)·Vᴴ, and its Batch name.
 
 Source: TensorFlow's ops of the same names; the gradient is that of Wan and Zhang, Automatic differentiation for complex
-valued SVD (2019). Of each column of V the first element that is at least half as large as the largest is positive.
+valued SVD (2019). In each column of V, the first element that is at least half as large as the largest is positive.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Systems of linear equations with triangular matrices: MatrixTriangularSolve, its Batch name, BandedTriangularSolve.
 
-Source: TensorFlow's ops of the same names. The stacks of matrices and of right-hand sides broadcast. A banded matrix is
-given by its diagonals as the rows of a matrix: of a lower triangular one the main diagonal first and element [i, i - k]
-in column i of row k, of an upper one the main diagonal last and element [i, i + k] in column i of row -1 - k.
+Source: TensorFlow's ops of the same names. The stacks of matrices and of right-hand sides broadcast. The diagonals of a
+banded matrix are the rows of a matrix. For a lower triangular matrix the main diagonal is the first row, and element
+[i, i - k] is in column i of row k. For an upper triangular one the main diagonal is the last row, and element [i, i +
+k] is in column i of row -1 - k.
 """
 
 from __future__ import annotations

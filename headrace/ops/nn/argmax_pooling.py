@@ -1,7 +1,7 @@
-"""Pooling that tells where the greatest elements are: MaxPoolWithArgmax, and the gradients that go there.
+"""Pooling with the positions of the maxima: MaxPoolWithArgmax, and its gradients.
 
-Source: TensorFlow's ops of the same names. A place is the number of an element of its image or, with
-`include_batch_in_index`, of the whole array. NaN is the greatest element only where it is the first of its window.
+Source: TensorFlow's ops of the same names. A position is the number of an element in its image or, with
+`include_batch_in_index`, in the whole array. NaN is the maximum only if it is the first element of its window.
 """
 
 from __future__ import annotations

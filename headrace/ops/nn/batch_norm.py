@@ -1,10 +1,9 @@
-"""Batch normalisation: FusedBatchNorm, its V2 and V3, their gradients, and the older op of long ago.
+"""Batch normalisation: FusedBatchNorm, its V2 and V3, their gradients, and the deprecated first op.
 
-Source: TensorFlow's ops of the same names (Ioffe, Szegedy, "Batch Normalization", 2015). When training, the statistics
-are the batch's, their variance is handed on with Bessel's correction, and a moving average is made of them if
-`exponential_avg_factor` is not 1; otherwise they are inputs. As in TensorFlow, no gradient goes through the statistics
-that are handed on. Arrays of every layout are seen as [outer, channels, inner], half precision is computed in
-float32.
+Source: TensorFlow's ops of the same names (Ioffe, Szegedy, "Batch Normalization", 2015). In training, the statistics
+are those of the batch. The output variance has Bessel's correction, and the output statistics are moving averages if
+`exponential_avg_factor` is not 1. In inference the statistics are inputs. As in TensorFlow, the output statistics have
+no gradient. Arrays of every layout are viewed as [outer, channels, inner]; half precision is computed in float32.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Convolutions of images and volumes, and their gradients: Conv2D, Conv3D, Conv, and the ops named after them.
+"""Convolutions of images and volumes, and their gradients: Conv2D, Conv3D, Conv and derived ops.
 
-Source: TensorFlow's ops of the same names. TensorFlow's CPU kernels refuse the layouts with the channels first, the
-gradients of dilated and of grouped convolutions, and of volumes all that is dilated or in groups; these compute them.
+Source: TensorFlow's ops of the same names. In addition to TensorFlow's CPU kernels, these support layouts with the
+channels first, gradients of dilated and of grouped convolutions, and dilated and grouped convolutions of volumes.
 """
 
 from __future__ import annotations

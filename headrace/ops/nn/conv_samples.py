@@ -1,4 +1,4 @@
-"""Convolutions by their definition, element by element: the oracles of their ops, and the cases."""
+"""Oracles of convolutions by their definition, element by element, and test cases."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Convolutions of arrays, and their gradients by input and by filter: geometry and numbers, for the ops of this folder.
+"""Kernels of convolutions and of their gradients with respect to input and filter.
 
 The windows of the input are copied into rows of a matrix, a block of `thresholds.CACHED_BYTES` bytes at a time, and
-multiplied by the filter, which lies in memory as a matrix anyway ("im2col": Chellapilla, Puri, Simard, "High
+multiplied by the filter, whose memory layout is that of a matrix ("im2col": Chellapilla, Puri, Simard, "High
 Performance Convolutional Neural Networks for Document Processing", 2006). Half precision is computed in float32.
 """
 

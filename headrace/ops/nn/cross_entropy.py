@@ -1,7 +1,7 @@
 """Cross entropies of predicted and true classes: SoftmaxCrossEntropyWithLogits and the form with labels as indices.
 
-Source: TensorFlow's ops of the same names. Each also gives the gradient of its loss by the logits, which is at hand
-when the loss is. Half precision is computed in float32.
+Source: TensorFlow's ops of the same names. Each also returns the gradient of its loss with respect to the logits, a
+by-product of the loss. Half precision is computed in float32.
 """
 
 from __future__ import annotations

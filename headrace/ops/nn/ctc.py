@@ -1,9 +1,9 @@
 """Connectionist temporal classification: the loss of label sequences without alignment (CTCLoss, CTCLossV2).
 
-Source: TensorFlow's ops of the same names; Graves et al., "Connectionist Temporal Classification" (2006). At each step
-a class is said, or a blank; what is said, without repetitions and then without blanks, is the labels. The probability
-of all ways to say them is summed forward and backward over the labels with blanks between them, of all sequences of a
-batch at once. It is computed in double precision.
+Source: TensorFlow's ops of the same names; Graves et al., "Connectionist Temporal Classification" (2006). Each step
+predicts a class or a blank. The sequence of predictions, without repetitions and then without blanks, is the label
+sequence. The probabilities of all prediction sequences for the labels are summed forward and backward over the labels
+with blanks between them, for all sequences of a batch at once. It is computed in double precision.
 """
 
 from __future__ import annotations

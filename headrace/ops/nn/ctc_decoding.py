@@ -1,7 +1,7 @@
-"""Decoding what connectionist temporal classification says: CTCGreedyDecoder and CTCBeamSearchDecoder.
+"""Decoding of predictions for connectionist temporal classification: CTCGreedyDecoder and CTCBeamSearchDecoder.
 
 Source: TensorFlow's ops of the same names; Graves, "Supervised Sequence Labelling with Recurrent Neural Networks"
-(2012) for the search, which keeps at each step the likeliest label sequences so far.
+(2012) for the beam search, which keeps the most probable label sequences at each step.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Depthwise convolutions, each channel with filters of its own: DepthwiseConv2dNative and its gradients.
+"""Depthwise convolutions, with separate filters for each channel: DepthwiseConv2dNative and its gradients.
 
-Source: TensorFlow's ops of the same names. The sum goes over the elements of the window, a slice of the images for
-each; a matrix of columns would be as large as the windows and multiplied with almost nothing.
+Source: TensorFlow's ops of the same names. The kernel sums over the elements of the window, with a slice of the images
+for each. A matrix of windows (im2col) would need their memory for a product with few elements.
 """
 
 from __future__ import annotations

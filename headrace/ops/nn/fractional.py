@@ -1,8 +1,8 @@
 """Fractional pooling: FractionalMaxPool, FractionalAvgPool and their gradients.
 
-Source: TensorFlow's ops of the same names; Graham, "Fractional Max-Pooling", 2014. Rows and columns are cut into
-windows of two sizes, one more than the other, in a random order. With given seeds the order is TensorFlow's; without,
-it is chosen once for each node and session, as there.
+Source: TensorFlow's ops of the same names; Graham, "Fractional Max-Pooling", 2014. Rows and columns are divided into
+windows of two sizes, which differ by one, in a random order. With given seeds the order is TensorFlow's; without seeds
+it is drawn once for each node and session, as in TensorFlow.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Convolutions of images that are resized and mirrored first: FusedPadConv2D, FusedResizeAndPadConv2D.
+"""Convolutions with resizing and mirror padding of the input: FusedPadConv2D, FusedResizeAndPadConv2D.
 
-Source: TensorFlow's ops of the same names. One image at a time is resized and padded, so that the larger arrays are
-never there as a whole.
+Source: TensorFlow's ops of the same names. One image at a time is resized and padded, so the larger arrays never exist
+as a whole.
 """
 
 from __future__ import annotations

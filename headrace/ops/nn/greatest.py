@@ -1,6 +1,6 @@
-"""The greatest elements of windows, and where they are: for the poolings of this folder.
+"""Maxima of windows and their positions, for the poolings of this folder.
 
-NaN is never the greatest element, and among equal ones the first counts.
+NaN is never the maximum, and the first of equal maxima counts.
 """
 
 from __future__ import annotations

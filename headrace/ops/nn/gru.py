@@ -1,7 +1,7 @@
 """GRU cells as one op: GRUBlockCell and its gradient.
 
 Source: TensorFlow's ops of the same names; Cho et al., "Learning Phrase Representations using RNN Encoder-Decoder"
-(2014). The reset gate `r` and the update gate `u` come of one product, the new values `c` of another.
+(2014). One product computes the reset gate `r` and the update gate `u`, and another the new values `c`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Local response normalisation: LRN and its gradient.
 
 Source: TensorFlow's ops of the same names; Krizhevsky, Sutskever, Hinton, "ImageNet Classification with Deep
-Convolutional Neural Networks", 2012. Each element is divided by a power of the sum of squares of its neighbours among
-the channels, at most `depth_radius` away.
+Convolutional Neural Networks", 2012. Each element is divided by a power of the sum of squares of its neighbours within
+`depth_radius` channels.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""LSTM cells as one op each, and whole layers of them: LSTMBlockCell, BlockLSTM, BlockLSTMV2, and their gradients.
+"""LSTM cells and layers as single ops: LSTMBlockCell, BlockLSTM, BlockLSTMV2, and their gradients.
 
 Source: TensorFlow's ops of the same names; Zaremba et al., "Recurrent Neural Network Regularization" (2014). A product
-of the input and the last output with the weights gives all four gates at once: the input gate `i`, the new values `ci`,
-the forget gate `f` and the output gate `o`, in this order (in BlockLSTMV2 `f` before `ci`). With peepholes the gates
-also see the cell's state. Gradients take no notice of a state that was clipped, as in TensorFlow. Half precision is
+of the input and the previous output with the weights computes all four gates at once: the input gate `i`, the new
+values `ci`, the forget gate `f` and the output gate `o`, in this order (in BlockLSTMV2 `f` before `ci`). With peepholes
+the gates also depend on the cell's state. Gradients ignore the clipping of a state, as in TensorFlow. Half precision is
 computed in float32.
 """
 

@@ -1,7 +1,7 @@
 """Grey-scale dilation of images: Dilation2D and its gradients.
 
-Source: TensorFlow's ops of the same names. Each element of the result is the greatest sum of an element of the window
-and one of the filter; padding does not count. The gradients go to the first of the greatest sums. NaN is never one.
+Source: TensorFlow's ops of the same names. Each element of the result is the maximum of the sums of a window element
+and its filter element; padding does not count. The gradients flow to the first maximum. NaN is never the maximum.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Windows copied out: ExtractImagePatches and ExtractVolumePatches.
+"""Patches: copies of windows by ExtractImagePatches and ExtractVolumePatches.
 
-Source: TensorFlow's ops of the same names. A patch is one vector of all elements of its window, zeros for padding.
+Source: TensorFlow's ops of the same names. A patch is a vector of the elements of its window, with zeros for padding.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Pooling: the greatest element or the mean of each window (MaxPool, AvgPool, MaxPool3D, AvgPool3D), and gradients.
+"""Pooling: maximum or mean of each window (MaxPool, AvgPool, MaxPool3D, AvgPool3D), and gradients.
 
-Source: TensorFlow's ops of the same names, whose conventions these follow: NaN is never the greatest element, a window
-of images without any other has the lowest finite number; the gradient goes to the first of the greatest elements, and
-to a NaN only where that is the first of its window. Of volumes, it goes to all that are as near to the greatest as
-`NEAR`. A mean is over the elements that are not padding.
+Source: TensorFlow's ops of the same names, with their conventions. NaN is never the maximum; in images, a window with
+NaN only has the lowest finite number. The gradient flows to the first maximum, and to a NaN only if it is the first
+element of its window. In volumes, it flows to all elements that differ from the maximum by at most `NEAR`. A mean is
+over the elements without padding.
 
-Greatest elements and sums are found along one axis after the other, each from as many slices as a window has elements
-along it; gradients of the greatest go through all elements of the windows, a slice for each.
+Maxima and sums are computed along one axis after the other, with one slice for each element of a window along the axis.
+Gradients of maxima iterate over all elements of the windows, with one slice for each.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Moving blocks of space into the batch or the channels, and back; names of layouts.
+"""Moves of spatial blocks to and from the batch or the channels; names of layouts.
 
 Source: TensorFlow's ops SpaceToBatchND, BatchToSpaceND (and those for images alone), SpaceToDepth, DepthToSpace,
 DataFormatDimMap and DataFormatVecPermute. Each move is a reshape, a transposition and a reshape.

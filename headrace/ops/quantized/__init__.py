@@ -1,1 +1,1 @@
-"""Quantised numbers: to and fro, and arithmetic on them."""
+"""Quantised numbers: conversion and arithmetic."""

@@ -1,8 +1,9 @@
 """Arithmetic on quantised numbers: products, convolution, sums, relu, pooling, joining.
 
 Source: TensorFlow's ops QuantizedMatMul, QuantizedConv2D, QuantizedMul, QuantizedAdd, QuantizedBiasAdd, QuantizedRelu,
-QuantizedRelu6, QuantizedMaxPool, QuantizedAvgPool, QuantizedConcat and QuantizedReshape. Each quantised array comes
-with the ends of its range, and so does the result. Products of 8 bits are exact in 32, whose range follows from theirs.
+QuantizedRelu6, QuantizedMaxPool, QuantizedAvgPool, QuantizedConcat and QuantizedReshape. Each quantised array, also the
+result, has two further tensors with the ends of its range. Products of 8-bit numbers are exact in 32 bits, and the
+range of the result follows from those of the factors.
 """
 
 from __future__ import annotations

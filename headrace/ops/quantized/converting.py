@@ -1,6 +1,7 @@
-"""To quantised numbers and back: QuantizeV2, Dequantize, Requantize, RequantizationRange, QuantizeDownAndShrinkRange.
+"""Conversions of quantised numbers: QuantizeV2, Dequantize, Requantize, RequantizationRange,
+QuantizeDownAndShrinkRange.
 
-Source: TensorFlow's ops of the same names, whose arithmetic these follow to the last bit where it decides on a level.
+Source: TensorFlow's ops of the same names, with their exact arithmetic where it determines the level.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Numbers rounded as if they were quantised: the FakeQuant ops, and their gradients.
+"""Rounding of floats to quantised values: the FakeQuant ops, and their gradients.
 
 Source: TensorFlow's ops FakeQuantWithMinMaxArgs, ...Vars, ...VarsPerChannel and their Gradient ops (Jacob et al.,
 "Quantization and Training of Neural Networks for Efficient Integer-Arithmetic-Only Inference", 2018). The range is
-moved a little, so that 0 is one of the numbers it has; gradients pass where an element lies in it.
+shifted slightly, so that 0 is one of its values; gradients flow to the elements inside of the range.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""How quantised numbers stand for others: the arithmetic that the ops of this folder share.
+"""Arithmetic of quantisation levels, for the ops of this folder.
 
-A quantised number of a dtype with `n` values stands for one of `n` numbers that divide a range evenly. Source: the
-conventions of TensorFlow's quantised kernels, in its single and double precision, roundings included.
+A quantised number of a dtype with `n` values represents one of `n` numbers that divide a range evenly. Source: the
+conventions of TensorFlow's quantised kernels, in its single and double precision, including its roundings.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Numbers quantised and back at once: QuantizeAndDequantize and its later versions.
+"""Quantisation followed by dequantisation: QuantizeAndDequantize and its later versions.
 
 Source: TensorFlow's ops of the same names. A range of numbers, given or that of the input, is divided into levels, of
-which 0 is one; gradients pass as if nothing happened, and in version 4 only where an element lies in the range.
+which 0 is one. Gradients pass unchanged; in version 4 they flow only to the elements inside of the range.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Random numbers: seeded, stateless and by generators; drawing candidates."""
+"""Random numbers: seeded, stateless and from generators; candidate sampling."""

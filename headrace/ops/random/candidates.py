@@ -1,9 +1,9 @@
-"""Drawing candidates: a few of many classes, for losses that do not look at all of them.
+"""Candidate sampling: a few of many classes, for losses that do not use all classes.
 
 Source: TensorFlow's UniformCandidateSampler, LogUniformCandidateSampler, LearnedUnigramCandidateSampler,
 ThreadUnsafeUnigramCandidateSampler, FixedUnigramCandidateSampler, AllCandidateSampler and ComputeAccidentalHits. Each
-sampler gives the candidates, and how often true classes and candidates are expected among them. The fixed unigrams are
-drawn by Vose's alias method ("A Linear Algorithm for Generating Random Numbers with a Given Distribution", 1991).
+sampler returns the candidates, and the expected counts of true classes and candidates among them. The fixed unigrams
+are drawn by Vose's alias method ("A Linear Algorithm for Generating Random Numbers with a Given Distribution", 1991).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Random choices: classes by their probabilities, and orders.
+"""Random choices: classes by their probabilities, and permutations.
 
 Source: TensorFlow's Multinomial, StatelessMultinomial, RandomShuffle, StatelessShuffle and RandomIndexShuffle. The last
-is a cipher of few rounds: Beaulieu et al., "The SIMON and SPECK Families of Lightweight Block Ciphers" (2013).
+is a cipher with few rounds: Beaulieu et al., "The SIMON and SPECK Families of Lightweight Block Ciphers" (2013).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Random parts of images: SampleDistortedBoundingBox in its versions, and RandomCrop. TensorFlow's numbers.
+"""Random crops of images: SampleDistortedBoundingBox in its versions, and RandomCrop, with TensorFlow's numbers.
 
 Source: TensorFlow's ops of the same names. A box is drawn until one covers enough of one of the given boxes: its aspect
-ratio evenly between the limits, its height evenly among those that the limits of its area allow, its place evenly.
-All of it is computed in float32, as there.
+ratio uniformly between the limits, its height uniformly within the limits that follow from those of the area, and its
+position uniformly. The computation is in float32, as in TensorFlow.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The distributions number by number, for oracles: plain Python, from the words of Philox on.
+"""Reference definitions of the distributions in plain Python, for oracles.
+
+They start from the words of Philox and compute one number at a time.
 
 A stream here is a key and a counter, two Python integers of 64 and 128 bits.
 """

@@ -1,7 +1,7 @@
-"""What the ops of this folder share: where an op's stream comes from, and the shape it fills.
+"""Helpers of this folder: the stream of an op and the shape of its result.
 
-A stream is the session's (of ops with seeds as attributes), or follows from an input: two seeds, or a key and a counter
-as StatelessRandomGetKeyCounter makes them of two seeds.
+The session owns the stream of an op with seeds as attributes. Otherwise an input determines the stream: two seeds, or a
+key and a counter as StatelessRandomGetKeyCounter computes them from two seeds.
 """
 
 from __future__ import annotations

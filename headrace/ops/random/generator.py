@@ -1,4 +1,4 @@
-"""Random numbers of generators: variables that hold a counter and a key, which every draw moves on.
+"""Random numbers of generators: variables with a counter and a key, which every draw advances.
 
 Source: TensorFlow's StatefulUniform, StatefulStandardNormalV2, StatefulTruncatedNormal, StatefulUniformInt,
 StatefulUniformFullInt, StatefulRandomBinomial, RngSkip, RngReadAndSkip and NonDeterministicInts. A state is a vector of

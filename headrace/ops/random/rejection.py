@@ -1,8 +1,8 @@
-"""Gamma, Poisson and binomial numbers: distributions drawn by proposing numbers and rejecting some.
+"""Gamma, Poisson and binomial numbers by rejection sampling.
 
-Each number has a part of the stream to itself, so how many proposals one takes moves no other, and all that are still
-open are proposed for at once, in numpy. In the stream the numbers of one parameter lie one after the other; in the
-result they are `[numbers, *parameters]`.
+Each number has its own part of the stream, so its number of proposals does not affect other numbers. Proposals for all
+numbers that are not accepted yet are computed at once, in numpy. In the stream the numbers of one parameter are
+consecutive; the shape of the result is `[numbers, *parameters]`.
 
 The methods are Marsaglia and Tsang's ("A Simple Method for Generating Gamma Variables", 2000), Knuth's for small rates
 (TAOCP volume 2), Hörmann's for large ones ("The Transformed Rejection Method for Generating Poisson Random Variables"

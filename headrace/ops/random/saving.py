@@ -1,9 +1,9 @@
-"""The states of a session's random ops as tensors, so that a checkpoint can hold them.
+"""The states of a session's random ops as tensors, for checkpoints.
 
-What a random op draws next depends on how far its stream has been used, which is the session's to know
-(`resources.philox`). A run that is to go on exactly where another one ended has to begin with the same states:
-`_RandomStates` gives them all, `_SetRandomStates` sets them all. A stream is known by the container that it is in,
-which begins with an underscore, and the name of its op: "_random/dropout/RandomUniform".
+The next numbers of a random op depend on the position in its stream, which the session stores (`resources.philox`). A
+run that continues exactly where another one ended must begin with the same states: `_RandomStates` returns all of them,
+and `_SetRandomStates` sets them. A stream is identified by its container, which begins with an underscore, and the name
+of its op: "_random/dropout/RandomUniform".
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Random numbers: TensorFlow's, number for number, for given seeds.
+"""Random numbers from seeds, equal to TensorFlow's number for number.
 
-Source: TensorFlow's RandomUniform, RandomUniformInt, RandomStandardNormal and TruncatedNormal. The state of an op is
-the session's (`resources.philox`): it advances with every firing.
+Source: TensorFlow's RandomUniform, RandomUniformInt, RandomStandardNormal and TruncatedNormal. The session stores the
+state of an op (`resources.philox`), which advances with every firing.
 """
 
 from __future__ import annotations

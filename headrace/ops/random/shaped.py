@@ -1,4 +1,4 @@
-"""Gamma, Poisson and binomial numbers, of parameters that are tensors.
+"""Gamma, Poisson and binomial numbers with tensors as parameters.
 
 Source: TensorFlow's RandomGamma, RandomGammaGrad, StatelessRandomGammaV2 and V3, RandomPoisson, RandomPoissonV2,
 StatelessRandomPoisson and StatelessRandomBinomial. The gradient of gamma numbers is that of the inverse of their

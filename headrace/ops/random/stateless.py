@@ -1,7 +1,8 @@
-"""Random numbers that are a function of seeds: the same seeds, the same numbers, whenever and wherever they are drawn.
+"""Random numbers as functions of seeds: the same seeds always give the same numbers.
 
 Source: TensorFlow's StatelessRandomUniform, StatelessRandomNormal, StatelessTruncatedNormal, StatelessRandomUniformInt,
-StatelessRandomUniformFullInt, their V2 forms, which take a key and a counter, and the ops that make these of seeds.
+StatelessRandomUniformFullInt, their V2 forms, which take a key and a counter, and the ops that compute these from
+seeds.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Normal numbers within bounds, with a mean, a deviation and bounds for each of several rows.
+"""Truncated normal numbers, with a mean, a deviation and bounds for each row.
 
 Source: TensorFlow's ParameterizedTruncatedNormal and StatelessParameterizedTruncatedNormal; the method is Robert's
-("Simulation of truncated normal variables", 1995). Rows are drawn one after the other from one stream: each takes
-groups of numbers until it is full, and what is left of its last group is nobody's.
+("Simulation of truncated normal variables", 1995). Rows are drawn one after the other from one stream: each row takes
+groups of numbers until it is full, and the rest of its last group is discarded.
 """
 
 from __future__ import annotations

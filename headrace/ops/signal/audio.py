@@ -1,8 +1,8 @@
-"""Features of sound: AudioSpectrogram, Mfcc.
+"""Audio features: AudioSpectrogram, Mfcc.
 
-Source: TensorFlow's ops of the same names. A spectrogram is of windows of Hann's form, each padded to a power of two.
-The cepstral coefficients of the mel scale are those of Davis and Mermelstein, Comparison of parametric representations
-for monosyllabic word recognition (1980): the cosine transform of the logarithms of triangular, overlapping filters.
+Source: TensorFlow's ops of the same names. A spectrogram uses Hann windows, each padded to a power of two. The cepstral
+coefficients of the mel scale are those of Davis and Mermelstein, Comparison of parametric representations for
+monosyllabic word recognition (1980): the cosine transform of the logarithms of triangular, overlapping filters.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Discrete Fourier transforms: FFT, IFFT, RFFT, IRFFT in one, two and three dimensions, over given axes, Batch names.
+"""Discrete Fourier transforms (FFT, IFFT, RFFT, IRFFT) in several dimensions, with the Batch names.
 
-Source: TensorFlow's ops of the same names. The transforms of real arrays give the first half of the last axis, to the
-middle of `fft_length`, and their inverses read so much. They use the first `fft_length` elements of each axis, of which
-there must be as many; over given axes, zeros are appended where there are fewer.
+Source: TensorFlow's ops of the same names. The transforms of real arrays return the first half of the last axis, up to
+the middle of `fft_length`, and their inverses read the same half. They use the first `fft_length` elements of each
+axis, which must exist; in the ops with given axes, shorter axes are padded with zeros.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Ops that move the elements of sparse tensors: SparseReorder, SparseReshape, SparseConcat, SparseSplit, SparseSlice.
+"""Ops that rearrange the elements of sparse tensors: SparseReorder, SparseReshape, SparseConcat, SparseSplit,
+SparseSlice.
 
 Source: TensorFlow's ops of the same names.
 """

@@ -1,8 +1,7 @@
-"""Matrices in compressed rows, as the values of variants, and what the ops on them share.
+"""Matrices in compressed rows (CSR) as variants, and helpers of their ops.
 
-Source: TensorFlow's CSRSparseMatrix. One value is a matrix or a batch of them; the arithmetic is SciPy's. An element
-that is stored counts as one of the matrix though it may be zero, so that gradients have the elements that their
-matrices have.
+Source: TensorFlow's CSRSparseMatrix. One value is a matrix or a batch of them; the arithmetic is SciPy's. A stored
+element belongs to the matrix even if it is zero, so that gradients have the same elements as their matrices.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Sparse tensors as the kernels of this folder get them, and what those share.
+"""Sparse tensors as coordinates, and helpers of the kernels of this folder.
 
 A sparse tensor is three arrays: *indices* `[n, rank]`, the coordinates of its elements; *values* `[n]`; and its dense
-*shape* `[rank]`, whose product may be far more than memory (or 64 bits) can hold. Most ops want the coordinates sorted
-and without repeats. So that shapes of any size work, coordinates are compared as rows, and never made one number.
+*shape* `[rank]`, whose product may exceed memory (or 64 bits). Most ops require sorted coordinates without duplicates.
+Coordinates are compared as rows and never combined into one number, so shapes of any size work.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Sparse tensors together with dense ones: SparseToDense, SparseTensorDenseAdd, SparseDenseCwiseAdd, -Mul and -Div.
+"""Ops on sparse and dense tensors: SparseToDense, SparseTensorDenseAdd, SparseDenseCwiseAdd, -Mul and -Div.
 
 Source: TensorFlow's ops of the same names. In the Cwise ops the dense operand is broadcast to the sparse one, and only
-the values where that has elements are computed.
+the values at its elements are computed.
 """
 
 from __future__ import annotations

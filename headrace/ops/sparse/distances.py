@@ -1,7 +1,7 @@
-"""EditDistance: how many insertions, deletions and replacements make one sequence another (Levenshtein).
+"""EditDistance: the Levenshtein distance of two sequences, in insertions, deletions and replacements.
 
-Source: TensorFlow's op of the same name. The last dimension of a sparse tensor is a sequence, in the order in which its
-elements come; the other coordinates, the *group*, say which one.
+Source: TensorFlow's op of the same name. The last dimension of a sparse tensor is a sequence, with the elements in
+stored order; the other coordinates, the *group*, identify the sequence.
 """
 
 from __future__ import annotations

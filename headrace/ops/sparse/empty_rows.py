@@ -1,4 +1,4 @@
-"""Giving each empty row of a sparse or ragged tensor an element: SparseFillEmptyRows, RaggedFillEmptyRows.
+"""Default elements for empty rows of sparse and ragged tensors: SparseFillEmptyRows, RaggedFillEmptyRows.
 
 Source: TensorFlow's ops of the same names, and their ...Grad.
 """

@@ -1,7 +1,7 @@
-"""IsotonicRegression: the nearest sequences that never rise.
+"""IsotonicRegression: the nearest non-increasing sequences.
 
-Source: TensorFlow's op of the same name; the pool-adjacent-violators algorithm (Ayer et al., 1955). Neighbours that
-rise are replaced by their mean, and the means likewise, until nothing rises.
+Source: TensorFlow's op of the same name; the pool-adjacent-violators algorithm (Ayer et al., 1955). Increasing
+neighbours are replaced by their mean, and so are increasing means, until the sequence does not increase.
 """
 
 from __future__ import annotations

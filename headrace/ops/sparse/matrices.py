@@ -1,4 +1,4 @@
-"""Matrices in compressed rows: to and from dense and sparse tensors, their parts, and the transposed ones.
+"""Matrices in compressed rows: conversion to and from tensors, components, and transposition.
 
 Source: TensorFlow's DenseToCSRSparseMatrix, SparseTensorToCSRSparseMatrix, CSRSparseMatrixToDense,
 CSRSparseMatrixToSparseTensor, CSRSparseMatrixComponents, SparseMatrixNNZ, SparseMatrixZeros and SparseMatrixTranspose.

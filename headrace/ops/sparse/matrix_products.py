@@ -1,7 +1,7 @@
 """Sums, products and the softmax of matrices in compressed rows.
 
 Source: TensorFlow's SparseMatrixAdd, SparseMatrixMul, SparseMatrixMatMul, SparseMatrixSparseMatMul, SparseMatrixSoftmax
-and SparseMatrixSoftmaxGrad. The gradient by a matrix has the elements that the matrix has, and no others.
+and SparseMatrixSoftmaxGrad. The gradient with respect to a matrix has exactly the elements of the matrix.
 """
 
 from __future__ import annotations

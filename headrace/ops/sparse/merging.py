@@ -1,8 +1,8 @@
 """Ops on two sparse tensors of one shape: SparseAdd, SparseSparseMaximum, SparseSparseMinimum.
 
-Source: TensorFlow's ops of the same names, and SparseAddGrad. The result has an element wherever one of the two has.
-A coordinate that comes several times in both is merged as often as in the one that has it less often, and stands alone
-from then on; so is it in TensorFlow.
+Source: TensorFlow's ops of the same names, and SparseAddGrad. The result has an element at each coordinate of either
+tensor. The occurrences of a coordinate that is repeated in both are merged in pairs, and the remaining ones are kept
+single, as in TensorFlow.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Products of sparse and dense matrices: SparseTensorDenseMatMul, and SparseMatMul of dense ones full of zeros.
+"""Products of sparse and dense matrices: SparseTensorDenseMatMul, and SparseMatMul of dense matrices with many zeros.
 
-Source: TensorFlow's ops of the same names. The first goes by way of SciPy's compressed rows.
+Source: TensorFlow's ops of the same names. The first uses SciPy's compressed rows.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Ops that carry ragged tensors as variants (RaggedTensorToVariant, RaggedTensorFromVariant), and RaggedRange.
+"""Conversion of ragged tensors to and from variants, and RaggedRange.
 
-Source: TensorFlow's ops of the same names. A ragged tensor is a flat array of values and, for each ragged dimension
-from the outermost on, *row splits*: row i of it is elements `splits[i]` to `splits[i + 1]` of what lies below.
+Source: TensorFlow's RaggedTensorToVariant, RaggedTensorFromVariant and RaggedRange. A ragged tensor is a flat array of
+values and, for each ragged dimension from the outermost on, *row splits*: row i consists of the elements `splits[i]` to
+`splits[i + 1]` of the next inner dimension or the values.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Ops on ragged tensors: RaggedGather, RaggedTensorToSparse and RaggedTensorToTensor.
 
-Source: TensorFlow's ops of the same names. See `ragged` for what a ragged tensor is. A dimension may also be given by
-the row of each element (`VALUE_ROWIDS`), with the number of rows in front (`FIRST_DIM_SIZE`).
+Source: TensorFlow's ops of the same names. `ragged` defines ragged tensors. A dimension may also be described by the
+row of each element (`VALUE_ROWIDS`), preceded by the number of rows (`FIRST_DIM_SIZE`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Reductions of sparse tensors (SparseReduceSum, SparseReduceMax and the ...Sparse ones) and SparseSoftmax.
 
-Source: TensorFlow's ops of the same names. What is missing counts for nothing, not for zero: the greatest element of a
-row of one negative number is that number. Rows without elements are zero, or missing in a sparse result.
+Source: TensorFlow's ops of the same names. Missing elements are ignored and do not count as zeros: the maximum of a row
+with one negative number is that number. Rows without elements are zero, or missing in a sparse result.
 """
 
 from __future__ import annotations

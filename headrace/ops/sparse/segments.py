@@ -1,8 +1,8 @@
 """Reductions of selected rows in segments: SparseSegmentSum, -Mean and -SqrtN, and their gradients.
 
 Source: TensorFlow's ops of the same names. `indices[i]` is the row of data that goes into segment `segment_ids[i]`; the
-ids ascend. They are what embedding lookups that combine several rows are made of, so the rows are never laid out one
-beside the other all at once: a few megabytes at a time.
+ids ascend. Embedding lookups that combine several rows consist of these ops. So the kernel never gathers all rows at
+once, but a few megabytes at a time.
 """
 
 from __future__ import annotations

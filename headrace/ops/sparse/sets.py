@@ -1,8 +1,8 @@
-"""Operations on rows of sets: their sizes, unions, intersections and differences.
+"""Operations on rows as sets: sizes, unions, intersections and differences.
 
 Source: TensorFlow's SetSize, DenseToDenseSetOperation, DenseToSparseSetOperation and SparseToSparseSetOperation. The
-last dimension of a dense or sparse tensor is a set, in which repeated values count once; the others, the *group*, say
-which one. Results are sparse, and the values of each set ascend.
+last dimension of a dense or sparse tensor is a set, in which repeated values count once; the other dimensions, the
+*group*, identify the set. Results are sparse, with the values of each set in ascending order.
 """
 
 from __future__ import annotations

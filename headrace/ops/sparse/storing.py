@@ -1,8 +1,8 @@
-"""Sparse tensors as elements of dense ones: serialized, or kept in a map that says under which number.
+"""Sparse tensors as elements of dense ones: serialized, or as keys of a map.
 
 Source: TensorFlow's SerializeSparse, SerializeManySparse, DeserializeSparse, DeserializeManySparse,
-AddSparseToTensorsMap, AddManySparseToTensorsMap and TakeManySparseFromTensorsMap. Those for many cut a sparse tensor
-into its rows along the first dimension, and put rows together again.
+AddSparseToTensorsMap, AddManySparseToTensorsMap and TakeManySparseFromTensorsMap. The ops with Many in their names
+split a sparse tensor into its rows along the first dimension, or combine rows.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What keeps values between steps: tables, barriers, staging areas, accumulators, maps."""
+"""Resources that keep values between steps: tables, barriers, staging areas, accumulators, maps."""

@@ -1,4 +1,4 @@
-"""Conditional accumulators: gradients are added up, and their mean is taken when there are enough.
+"""Conditional accumulators: sums of gradients, whose mean is taken when there are enough.
 
 Source: TensorFlow's ConditionalAccumulator, AccumulatorApplyGradient, ..., by reference to a name; the same with
 Resource in front, by handle; SparseConditionalAccumulator, SparseAccumulatorApplyGradient and

@@ -1,4 +1,4 @@
-"""Barriers: steps put components of tuples in by key, and take the tuples that are complete.
+"""Barriers: steps insert components of tuples by key, and take complete tuples.
 
 Source: TensorFlow's Barrier, BarrierInsertMany, BarrierTakeMany, BarrierClose, BarrierReadySize, BarrierIncompleteSize.
 """

@@ -1,4 +1,4 @@
-"""Tensors that stay in the session: a step gets a handle, by which later ones find the value.
+"""Tensors kept in the session: a step returns a handle, which later steps read.
 
 Source: TensorFlow's GetSessionHandle, GetSessionHandleV2, GetSessionTensor, DeleteSessionTensor.
 """

@@ -1,4 +1,6 @@
-"""Staging areas: what one step puts in for another to fetch. The ops that may wait are asynchronous.
+"""Staging areas, in which a step stores values for another.
+
+Ops that may wait are asynchronous.
 
 Source: TensorFlow's Stage, Unstage, StagePeek, ...; MapStage, MapUnstage, ..., and OrderedMapStage, ...
 """

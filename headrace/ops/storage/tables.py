@@ -1,7 +1,7 @@
-"""Lookup tables, by handle or (in graphs of TensorFlow 1) by reference to a name.
+"""Lookup tables, by handle or by reference to a name (TensorFlow 1).
 
 Source: TensorFlow's HashTableV2, MutableHashTableV2, MutableHashTableOfTensorsV2, MutableDenseHashTableV2 and the
-LookupTable ops; the same without V2; and Anonymous* tables, of which each firing makes a new one.
+LookupTable ops; the same without V2; and Anonymous* tables, which are new at each firing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Tensor maps: from tensors to tensors, as values of dtype variant.
+"""Tensor maps: mappings from tensors to tensors, as values of dtype variant.
 
 Source: TensorFlow's EmptyTensorMap, TensorMapInsert, TensorMapLookup, TensorMapErase, TensorMapHasKey, TensorMapSize,
-TensorMapStackKeys. The gradient of a map is a map, of the gradients of its values.
+TensorMapStackKeys. The gradient of a map is a map of the gradients of its values.
 """
 
 from __future__ import annotations

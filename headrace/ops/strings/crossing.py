@@ -1,8 +1,8 @@
 """Crosses of features: SparseCross, SparseCrossV2, SparseCrossHashed and RaggedCross.
 
-Source: TensorFlow's ops of the same names. A feature is a column that has some strings or numbers in each row; the
-cross of several has in each row every combination of one element of each, joined into a string or hashed into a number.
-The last column's elements change fastest.
+Source: TensorFlow's ops of the same names. A feature is a column with some strings or numbers in each row. Each row of
+a cross contains every combination of one element of each column, joined into a string or hashed into a number. The
+elements of the last column change fastest.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """DecodeCSV: columns of comma-separated records.
 
-Source: TensorFlow's op of the same name, which follows RFC 4180: a field may stand in quotes; inside two mean one.
+Source: TensorFlow's op of the same name, which follows RFC 4180: a field may be quoted, and two quotes inside of it
+mean one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Arrays of strings, element by element, and the numbers that are written in them."""
+"""Elementwise functions of string arrays, and parsing of numbers in strings."""
 
 from __future__ import annotations
 

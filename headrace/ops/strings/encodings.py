@@ -1,4 +1,4 @@
-"""Strings that stand for something else: base64, numbers in memory, compressed strings, serialized tensors.
+"""Encoded strings: base64, binary numbers, compressed strings, serialized tensors.
 
 Source: TensorFlow's ops EncodeBase64, DecodeBase64, DecodeRaw, DecodePaddedRaw, DecodeCompressed, SerializeTensor and
 ParseTensor.

@@ -1,7 +1,7 @@
-"""Features of many records together: sparse, dense and ragged arrays of their values.
+"""Batches of features: sparse, dense and ragged arrays of the values of many records.
 
-A record has for each key a vector of values, or none; the steps of a sequence have one each. These functions take the
-vectors of one key, of all records, and refuse those of another type or number, as TensorFlow's parsers do.
+A record has a vector of values, or none, for each key; in a sequence each step has one. These functions take the
+vectors of one key in all records, and reject vectors of a wrong type or length, as TensorFlow's parsers do.
 """
 
 from __future__ import annotations

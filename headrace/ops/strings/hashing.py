@@ -1,4 +1,4 @@
-"""Numbers for strings: StringToHashBucketFast, StringToHashBucketStrong, StringToHashBucket, and Fingerprint.
+"""Hashes of strings: StringToHashBucketFast, StringToHashBucketStrong, StringToHashBucket, and Fingerprint.
 
 Source: TensorFlow's ops of the same names; the functions are in `fingerprints`.
 """

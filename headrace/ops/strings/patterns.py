@@ -1,7 +1,7 @@
 """Strings and regular expressions: RegexReplace, RegexFullMatch, and the forms whose pattern is an attribute.
 
-Source: TensorFlow's ops of the same names. The expressions are those of RE2, in which a match takes time in proportion
-to the length of a string whatever the pattern is; https://github.com/google/re2/wiki/Syntax describes them.
+Source: TensorFlow's ops of the same names. The expressions are those of RE2, in which the time of a match is
+proportional to the length of the string for every pattern; https://github.com/google/re2/wiki/Syntax describes them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The scripts in which characters are written, by the numbers that ICU has for them (its enumeration UScriptCode).
+"""Scripts of characters, by the numbers of ICU's enumeration UScriptCode.
 
-RE2 knows which characters are of which script; a set of its expressions tells the script of a character.
+RE2 has the script of each character; a set of RE2 expressions finds the script of a character.
 """
 
 from __future__ import annotations

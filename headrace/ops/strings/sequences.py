@@ -1,7 +1,7 @@
 """Parsing of tf.train.SequenceExample: ParseSequenceExample, ParseSequenceExampleV2, ParseSingleSequenceExample.
 
-Source: TensorFlow's ops of the same names. What holds for a whole sequence, its context, becomes arrays as it does for
-examples; the features of its steps become arrays with a dimension more.
+Source: TensorFlow's ops of the same names. The features of a whole sequence, its context, become arrays as for
+examples; the features of its steps become arrays with one more dimension.
 """
 
 from __future__ import annotations

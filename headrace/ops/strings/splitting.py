@@ -1,7 +1,7 @@
-"""Strings taken apart and put together: StringSplit, StringSplitV2, StringNGrams, UnsortedSegmentJoin.
+"""Splitting and joining of strings: StringSplit, StringSplitV2, StringNGrams, UnsortedSegmentJoin.
 
-Source: TensorFlow's ops of the same names. What becomes of several strings is a sparse matrix with a row for each, or a
-ragged one, of which a vector says where the rows end.
+Source: TensorFlow's ops of the same names. The result for several strings is a sparse matrix with a row for each
+string, or a ragged one with a vector of the ends of the rows.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Ops on strings: AsString, StringToNumber, Substr, StringJoin, ReduceJoin, StringLength, StringStrip, upper and lower.
 
-Source: TensorFlow's ops of the same names. A string is any sequence of bytes; where characters count, a byte that does
-not continue a UTF-8 character begins one.
+Source: TensorFlow's ops of the same names. A string is any sequence of bytes; where characters are counted, a byte that
+does not continue a UTF-8 character begins a new one.
 """
 
 from __future__ import annotations

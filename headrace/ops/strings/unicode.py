@@ -1,7 +1,7 @@
 """Characters of strings: UnicodeDecode, UnicodeDecodeWithOffsets, UnicodeEncode, UnicodeTranscode, UnicodeScript.
 
-Source: TensorFlow's ops of the same names. Encodings are those that Python has; what cannot be decoded counts as one
-character for each longest part that could have begun one, as the Unicode standard recommends.
+Source: TensorFlow's ops of the same names. The encodings are those of Python. In invalid text, each longest part that
+could begin a character counts as one character, as the Unicode standard recommends.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""How an optimizer's formula becomes ops: on variables by reference or by handle, on all of them or on some rows.
+"""Ops of an optimizer's formula: on variables by reference or handle, dense or sparse.
 
-A formula is written once, of arrays, and says how the variable and its slots (the averages and sums that an optimizer
-keeps beside it) change by a gradient. `records` makes up to four ops of it: `ApplyX`, `ResourceApplyX`, `SparseApplyX`,
-`ResourceSparseApplyX`. The sparse ones apply it to rows; an index that comes twice is applied twice, in
+A formula is a function of arrays that is written once. It states how a gradient changes the variable and its slots (the
+averages and sums that an optimizer keeps for it). `records` creates up to four ops from it: `ApplyX`, `ResourceApplyX`,
+`SparseApplyX`, `ResourceSparseApplyX`. The sparse ops apply it to rows; a repeated index is applied repeatedly, in
 order. All values change together, or none.
 """
 

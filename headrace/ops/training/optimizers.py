@@ -1,12 +1,12 @@
-"""The formulas of optimizers: gradient descent, momentum, the Adagrad and Adam families, RMSProp, Ftrl, sign descent.
+"""Optimizer formulas: gradient descent, momentum, Adagrad, Adam, RMSProp, Ftrl, sign descent.
 
-Source: TensorFlow's ops `Apply*`, `ResourceApply*`, `SparseApply*` and `ResourceSparseApply*`; the papers are named at
-the formulas. Everything is computed in the variable's dtype, half precision too, and rounded at each step: that is what
+Source: TensorFlow's ops `Apply*`, `ResourceApply*`, `SparseApply*` and `ResourceSparseApply*`; the formulas name their
+papers. Everything is computed in the variable's dtype, half precision too, and rounded at each step: that is what
 TensorFlow does, and averages kept in half precision depend on it.
 
-What a formula made itself it may change: `step = a * b; step += c` needs one array where `a * b + c` needs two, and
-memory is what a step costs. (Of tensors, and of numbers, `+=` makes a new one.) What it was given it leaves as it is.
-That also is why `var - rate * x` is written as `x * -rate`, and then `+= var`: the same number to the last bit.
+A formula may change arrays that it created, but not its arguments: `step = a * b; step += c` needs one array where `a *
+b + c` needs two, and memory traffic dominates the cost of a step. (For tensors and numbers, `+=` creates a new object.)
+For the same reason `var - rate * x` is written as `x * -rate`, and then `+= var`, which gives the same bits.
 """
 
 from __future__ import annotations
