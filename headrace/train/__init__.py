@@ -1,9 +1,10 @@
-"""Training: optimizers, checkpoints, monitored sessions, input, and what TensorBoard shows.
+"""Training: optimizers, checkpoints, monitored sessions, input, and event files for TensorBoard.
 
-`optimizers` change variables by gradients; `schedules`, `averages` and `loss_scaling` go with them. `saving` writes and
-reads checkpoints. `monitored` is a session that runs `hooks` around its steps, saves, stops and recovers; `scaffold`,
-`session_manager` and `recovery` are what it is made of. `input` brings data in through queues, which threads fill
-(`queue_runner`) that stop together (`coordinator`). `event_writer` writes what TensorBoard shows, `curves` draws it.
+`optimizers` change variables by gradients, with `schedules`, `averages` and `loss_scaling`. `saving` writes and reads
+checkpoints. `monitored` is a session that runs `hooks` around its steps, saves, stops and recovers; its parts are
+`scaffold`, `session_manager` and `recovery`. `input` reads data through queues. Threads fill the queues
+(`queue_runner`) and stop together (`coordinator`). `event_writer` writes files for TensorBoard, and `curves` draws
+them.
 """
 
 from headrace.train.averages import ExponentialMovingAverage

@@ -1,8 +1,8 @@
-"""Moving averages: copies of variables that follow them slowly.
+"""Moving averages of variables.
 
-A network with the averages of its weights over the last steps is often better than with the last ones. So training
-updates averages beside the variables, and evaluation reads them: by `average`, or by loading a checkpoint so that each
-variable gets its average (`variables_to_restore`).
+The moving averages of a network's weights are often better than the last weights. So training updates averages of the
+variables, and evaluation reads them: by `average`, or from a checkpoint, so that each variable gets its average
+(`variables_to_restore`).
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""A coordinator: several threads that stop together, and whose first error reaches whoever waits for them.
+"""A coordinator: several threads that stop together and report their first error.
 
     coord = Coordinator()
     threads = [threading.Thread(target=work, args=(coord,)) for _ in range(4)]
 
-where `work` does `while not coord.should_stop(): ...`, inside `with coord.stop_on_exception():`. Whoever wants all to
-end calls `request_stop()`; `join(threads)` waits until they have, and raises what made them stop, if it was an error.
-The end of the data (`OutOfRangeError`) and a cancelled step (`CancelledError`) are no errors here: that is how queues
-end.
+where `work` runs `while not coord.should_stop(): ...`, inside `with coord.stop_on_exception():`. Any thread may call
+`request_stop()` to stop all of them. `join(threads)` waits until they have stopped, and raises the error that stopped
+them, if any. The end of the data (`OutOfRangeError`) and a cancelled step (`CancelledError`) are no errors here,
+because they are the normal end of a queue.
 
 Source: TensorFlow's `tf.train.Coordinator`.
 """

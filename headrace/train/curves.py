@@ -1,6 +1,6 @@
-"""Learning curves: the scalars of event files, as numbers and as a picture.
+"""Learning curves: the scalars of event files, as numbers and as a plot.
 
-Source: the files are those of `headrace.files.events`; TensorBoard shows the same curves.
+Source: the event files are those of `headrace.files.events`; TensorBoard shows the same curves.
 """
 
 from __future__ import annotations

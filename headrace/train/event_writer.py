@@ -1,13 +1,14 @@
-"""The writer of event files: what a program tells of itself goes to a file, beside its work.
+"""The writer of event files, which runs in the background.
 
     with hr.train.FileWriter("runs/first", graph) as writer:
         for step in range(1000):
             _, summary = session.run([train, merged])
             writer.add_summary(summary, step)
 
-A thread does the writing. What is added waits for it in a queue of bounded length, and whoever adds waits when that is
-full; so a slow disk slows the program down rather than fill its memory. What the thread cannot write, it tells whoever
-calls the writer next. A program that ends without closing its writers loses nothing: they are closed at its exit.
+A thread writes the files. Added events wait in a queue of bounded length, and a call that adds an event waits while the
+queue is full. So a slow disk slows the program down and does not fill its memory. If the thread cannot write, the next
+call of the writer raises the error. A program that ends without closing its writers loses nothing, because they are
+closed at its exit.
 """
 
 from __future__ import annotations

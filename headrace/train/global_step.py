@@ -1,7 +1,7 @@
-"""The global step: an int64 variable of a graph that counts its training steps.
+"""The global step: an int64 variable of a graph that counts training steps.
 
-Optimizers add one to it (`minimize(loss, global_step=...)`), hooks go by it, and the names of checkpoints end in it. It
-is found again by its name, or in a graph of `headrace.v1` also by its collection, so nobody has to hand it on.
+Optimizers increment it (`minimize(loss, global_step=...)`), hooks act at its values, and checkpoint names end in it. It
+is found by its name or, in a graph of `headrace.v1`, by its collection. So programs need not pass it to every function.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One session with its hooks and its coordinator: what a monitored session makes, and after an error makes again."""
+"""A session with its hooks and coordinator, which a monitored session replaces after an error."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Loss scaling: gradients that float16 can hold.
+"""Loss scaling: gradients that float16 can represent.
 
-Gradients are often so small that half precision makes them zero. If the loss is multiplied by a large number, all
-gradients are, and they are divided by it before they are applied. How large it may be nobody knows beforehand, so it is
-found: as long as all gradients are finite it is doubled now and then; when one is not, it is halved, and the variables
-stay as they are in that step. All of it happens in the graph.
+Gradients are often so small that half precision rounds them to zero. If the loss is multiplied by a large number, all
+gradients are multiplied too, and they are divided by the number before they are applied. The largest usable number is
+unknown, so it is adapted: as long as all gradients are finite, it is doubled at intervals. When a gradient is not
+finite, the number is halved, and the variables do not change in this step. All of this is computed in the graph.
 """
 
 from __future__ import annotations

@@ -1,18 +1,17 @@
-"""Monitored sessions: training that begins where it was left, tells hooks what it does, survives a step that failed for
-reasons outside of it, and ends well.
+"""Monitored sessions: training with hooks, checkpoints and recovery after failures.
 
     with hr.train.MonitoredTrainingSession(checkpoint_dir=folder, graph=g, hooks=[...]) as session:
         while not session.should_stop():
             session.run(train_op)
 
-Making it calls the hooks' `begin`, completes and closes the graph (`Scaffold.finalize`), makes a session, restores the
-variables from the newest checkpoint or initializes them, starts the queue runners, and calls `after_create_session`.
-`run` runs a step with what the hooks want besides. If it fails with `AbortedError` or `UnavailableError`, the session
-is closed, a new one is made as the first one was, and the step is tried there (`recovery`). Leaving the block calls
-`end`, stops the threads and closes the session; that the data came to an end (`OutOfRangeError`, `StopIteration`) is no
-error.
+Its creation calls the hooks' `begin`, completes and finalizes the graph (`Scaffold.finalize`), creates a session,
+restores the variables from the newest checkpoint or initializes them, starts the queue runners, and calls
+`after_create_session`. `run` runs a step with the additional fetches and feeds of the hooks. If the step fails with
+`AbortedError` or `UnavailableError`, the session is closed, a new one is created like the first, and the step runs
+again there (`recovery`). The exit from the block calls `end`, stops the threads and closes the session. The end of the
+data (`OutOfRangeError`, `StopIteration`) is no error.
 
-What only one session and its threads know is in `hooked`; this module has what outlives it.
+`hooked` has the state of one session and its threads; this module has the state that outlives a session.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A queue runner: threads that run enqueue operations, again and again, until there is nothing more to enqueue.
+"""A queue runner: threads that run enqueue operations until the data ends.
 
 Source: TensorFlow's `tf.train.QueueRunner`.
 """

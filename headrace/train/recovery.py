@@ -1,8 +1,8 @@
-"""How often, and after what, a monitored session tries again with a new session.
+"""Retries of a monitored session with new sessions: number, causes and pauses.
 
-A step that fails with `AbortedError` or `UnavailableError` may succeed when it is tried again, from the last
-checkpoint, in a new session. If it fails again and again it will not, so attempts are counted until one succeeds, and
-pauses between them grow.
+A step that fails with `AbortedError` or `UnavailableError` may succeed when it runs again, from the last checkpoint, in
+a new session. If it fails repeatedly, success is unlikely. So attempts are counted until one succeeds, and the pauses
+between them grow.
 """
 
 from __future__ import annotations

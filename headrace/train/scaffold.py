@@ -1,9 +1,8 @@
-"""What training needs besides the model: operations that initialize, tell what has no value yet, merge summaries; a
-saver. And what makes a session by them.
+"""Auxiliary operations of training (initialization, readiness, summaries) and a saver.
 
-A graph of `headrace.v1` keeps such things in collections, and that is where they are looked for first, as in
-TensorFlow. A graph of `headrace` has none: there they are made of its variables, of the operations that fill tables,
-and of those that make summaries.
+A scaffold also creates sessions with these operations. A graph of `headrace.v1` keeps them in collections, which are
+searched first, as in TensorFlow. A graph of `headrace` has no collections, so the scaffold creates them from its
+variables, from the operations that fill tables, and from those that create summaries.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Schedules: learning rates that depend on the step.
 
-A schedule is a function of the number of steps that have been made. Give it to an optimizer as its learning rate, and
-the optimizer counts; or call it with a step of your own (a number, a tensor, a variable), in a graph or outside.
+A schedule is a function of the number of training steps. An optimizer that receives it as its learning rate counts the
+steps. A program may also call it with a step (a number, a tensor, a variable), in a graph or eagerly.
 
-What is computed is computed in the dtype of the rate at the beginning, which is float32 for Python's numbers.
+The computation is in the dtype of the initial rate, which is float32 for Python's numbers.
 """
 
 from __future__ import annotations

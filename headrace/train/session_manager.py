@@ -1,4 +1,4 @@
-"""Makes sessions whose variables have values: restored from a checkpoint, else initialized; or waits for that."""
+"""Creation of sessions with restored or initialized variables, and waiting for them."""
 
 from __future__ import annotations
 

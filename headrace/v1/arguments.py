@@ -1,9 +1,9 @@
-"""Gives headrace's functions TensorFlow 1's argument names and their order.
+"""Adapters that give headrace's functions the argument names and order of TensorFlow 1.
 
     argmax = named(reductions.argmax, "input axis name dimension=axis output_type")
 
-Each word is one of TensorFlow 1's arguments, in order; `old=new` says that what is given as `old` is meant for `new`,
-which is how argument names that TensorFlow renamed are kept.
+Each word is one of TensorFlow 1's arguments, in order; `old=new` passes the argument `old` as `new`, for arguments that
+TensorFlow renamed.
 """
 
 from __future__ import annotations

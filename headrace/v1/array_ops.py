@@ -1,7 +1,7 @@
-"""Tensors from values, their shapes, parts and rearrangements, under TensorFlow 1's names and with its arguments.
+"""Creation, shapes, parts and layout of tensors, with TensorFlow 1's names and arguments.
 
-Most are headrace's own functions, which go into the default graph; `named` gives others the arguments that they had in
-TensorFlow 1. What stands there as a function was only in TensorFlow 1, or did something else there.
+Most are headrace's own functions in the default graph; `named` gives others the arguments of TensorFlow 1. This module
+defines the functions that exist only in TensorFlow 1, or behave differently there.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""Checks: `assert_equal` and its like. What is known when the graph is built is checked then; the rest when it runs.
+"""Checks, such as `assert_equal`.
 
-In TensorFlow 1 nothing runs that is not asked for, so a check has to be put in the way of something:
+Static values are checked while the graph is built, and others when it runs. TensorFlow 1 runs only operations that a
+fetch needs, so a check must be a control input of such an operation:
+
 `with tf.control_dependencies([tf.assert_positive(x)]): y = tf.sqrt(x)`.
 """
 

@@ -1,4 +1,4 @@
-"""TensorFlow 1's names for what looks into checkpoints and folders of them."""
+"""TensorFlow 1's functions that inspect checkpoints and their folders."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""How a session is made and a step is run: TensorFlow 1's configuration messages, as plain records.
+"""TensorFlow 1's configuration messages for sessions and steps, as plain records.
 
-Fields that headrace has nothing to do for are there, so that programs that set them run; the texts say which have a
-meaning.
+Fields without a function in headrace exist too, so that programs that set them run; the docstrings state which fields
+have an effect.
 """
 
 from __future__ import annotations

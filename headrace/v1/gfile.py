@@ -1,6 +1,6 @@
-"""TensorFlow 1's `tf.gfile`: files and folders of this machine, with headrace's errors.
+"""TensorFlow 1's `tf.gfile`: local files and folders, with headrace's errors.
 
-Only paths of the local file system are known; there are no schemes such as "gs://".
+Only paths of the local file system are supported; there are no schemes such as "gs://".
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""TensorFlow 1's global step: `tf.train.get_or_create_global_step` and the like."""
+"""TensorFlow 1's global step: `tf.train.get_or_create_global_step` and related functions."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""TensorFlow 1's gradients: `tf.gradients`, `tf.hessians`, `tf.custom_gradient` and what they are told by.
+"""TensorFlow 1's gradients: `tf.gradients`, `tf.hessians`, `tf.custom_gradient` and related functions.
 
-Loops that were made with `back_prop=False` count as constants, as in TensorFlow 1.
+Loops with `back_prop=False` count as constants, as in TensorFlow 1.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """TensorFlow 1's graphs: the implicit default graph, collections, seeds.
 
-Only `headrace.v1` has a graph that one need not enter. Outside of every `with`, its functions use that one: each is
-wrapped in `in_default_graph`, which enters it for the time of the call. So everything below, which asks
-`api.scopes` for the graph entered, needs to know nothing of it.
+Only `headrace.v1` has an implicit graph. Outside of every `with`, its functions use this graph: each function is
+wrapped in `in_default_graph`, which enters the graph for the time of the call. So the lower packages, which ask
+`api.scopes` for the current graph, need no support for it.
 """
 
 from __future__ import annotations

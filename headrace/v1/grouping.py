@@ -1,4 +1,7 @@
-"""Operations that wait for others, show values or call Python. (Apart from others, because of the names they take.)"""
+"""Operations that wait for others, print values or call Python.
+
+They are separate from other modules because they use the names of Python's builtins.
+"""
 
 from __future__ import annotations
 

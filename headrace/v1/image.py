@@ -1,4 +1,4 @@
-"""TensorFlow 1's `tf.image`, as far as there are ops for it."""
+"""TensorFlow 1's `tf.image`, for the ops that headrace has."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""TensorFlow 1's `tf.initializers`: what variables begin with.
+"""TensorFlow 1's `tf.initializers`: initial values of variables.
 
-They are those of `headrace.initializers`, called with the default graph entered.
+They are those of `headrace.initializers`, called in the default graph.
 """
 
 from __future__ import annotations

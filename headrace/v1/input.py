@@ -1,7 +1,7 @@
-"""TensorFlow 1's input pipelines (`tf.train.batch` and its kin): headrace's, in graphs with collections.
+"""TensorFlow 1's input pipelines (`tf.train.batch` and others), in graphs with collections.
 
-Counters of epochs are local variables, queue runners are in the collection QUEUE_RUNNERS, and how full the queues are
-is a summary.
+The functions are headrace's. Counters of epochs are local variables, queue runners are in the collection QUEUE_RUNNERS,
+and the number of elements in each queue is a summary.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""TensorFlow 1's `tf.io`, as far as it is there: features and numbers in strings, files, images, queues."""
+"""TensorFlow 1's `tf.io`: features and numbers in strings, files, images, queues."""
 
 from __future__ import annotations
 

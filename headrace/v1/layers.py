@@ -1,9 +1,9 @@
-"""TensorFlow 1's `tf.layers`: layers whose variables are those of `tf.get_variable`.
+"""TensorFlow 1's `tf.layers`: layers with the variables of `tf.get_variable`.
 
-Each layer of `headrace.layers` is here as a class, and as a function that makes one and calls it. What is different is
-where variables are: in a variable scope of the layer's name ("dense/kernel:0"), so that they can be found again and
-shared by name (`reuse=`), and in TensorFlow 1's collections, with the regularizers' losses and the updates of moving
-averages (`GraphKeys.REGULARIZATION_LOSSES`, `GraphKeys.UPDATE_OPS`).
+Each layer of `headrace.layers` exists as a class, and as a function that creates a layer and calls it. The difference
+is the place of the variables. They are in a variable scope of the layer's name ("dense/kernel:0"), so that they can be
+found and shared by name (`reuse=`). They are also in TensorFlow 1's collections, with the regularizers' losses and the
+updates of moving averages (`GraphKeys.REGULARIZATION_LOSSES`, `GraphKeys.UPDATE_OPS`).
 """
 
 from __future__ import annotations

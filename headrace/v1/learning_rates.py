@@ -1,6 +1,6 @@
-"""TensorFlow 1's learning rates that depend on the step: `tf.train.exponential_decay` and the others.
+"""TensorFlow 1's learning rate schedules: `tf.train.exponential_decay` and others.
 
-Each gives the rate as a tensor, from the schedules of `headrace.train`.
+Each function returns the rate of a schedule of `headrace.train` as a tensor.
 """
 
 from __future__ import annotations

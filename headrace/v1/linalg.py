@@ -1,4 +1,4 @@
-"""TensorFlow 1's `tf.linalg`, but for linear operators."""
+"""TensorFlow 1's `tf.linalg`, without linear operators."""
 
 # ruff: noqa: F401 - the names are for whoever imports this
 

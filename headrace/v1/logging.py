@@ -1,7 +1,8 @@
 """TensorFlow 1's `tf.logging`, on Python's logger "headrace".
 
-As in TensorFlow, messages are shown on standard error though `logging` was never set up: from the level on that
-`set_verbosity` was given, WARN if it was not. Where the program has set up `logging`, its handlers get them instead.
+As in TensorFlow, messages are written to standard error even if `logging` is not configured: those from the level of
+`set_verbosity` on, which is WARN by default. If the program has configured `logging`, its handlers receive the messages
+instead.
 
 Example:
   >>> import headrace.v1 as tf

@@ -1,4 +1,7 @@
-"""TensorFlow 1's `tf.lookup`: what fills a table goes into a collection, which `tf.tables_initializer` runs."""
+"""TensorFlow 1's `tf.lookup`, with the collection that `tf.tables_initializer` runs.
+
+The collection contains the operations that fill tables.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TensorFlow 1's loss scales: `tf.train.experimental.DynamicLossScale` and the like. See `headrace.train`."""
+"""TensorFlow 1's loss scales, such as `tf.train.experimental.DynamicLossScale`; see `headrace.train`."""
 
 from __future__ import annotations
 

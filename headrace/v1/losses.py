@@ -1,7 +1,7 @@
-"""TensorFlow 1's `tf.losses`: how wrong predictions are, as one number.
+"""TensorFlow 1's `tf.losses`: errors of predictions as one number.
 
-Each loss is computed element by element, multiplied with weights, and made one number by a `Reduction`. It is put into
-the collection GraphKeys.LOSSES, of which `get_total_loss` gives the sum.
+Each loss is computed element by element, multiplied by weights, and reduced to one number by a `Reduction`. It is added
+to the collection GraphKeys.LOSSES, whose sum `get_total_loss` returns.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""TensorFlow 1's `tf.manip`: the older place of some functions that rearrange tensors."""
+"""TensorFlow 1's `tf.manip`: older names of some functions that rearrange tensors."""
 
 from headrace.v1.array_ops import batch_to_space_nd as batch_to_space_nd
 from headrace.v1.array_ops import gather_nd as gather_nd

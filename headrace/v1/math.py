@@ -1,4 +1,4 @@
-"""TensorFlow 1's `tf.math`, as far as there are ops for it."""
+"""TensorFlow 1's `tf.math`, for the ops that headrace has."""
 
 from headrace.v1 import special as special
 from headrace.v1.array_ops import invert_permutation as invert_permutation

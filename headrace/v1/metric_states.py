@@ -1,4 +1,4 @@
-"""What all of `tf.metrics` have in common: variables for what has been seen, and the collections of what they give."""
+"""State of `tf.metrics`: variables for accumulated values, and the collections of results."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """TensorFlow 1's `tf.metrics`: measures over many steps.
 
-Each function gives two things: a tensor with the measure of all that has been seen so far, and an operation that takes
-what it is given into account and has the new measure. What has been seen is kept in local variables
-(`tf.local_variables_initializer` sets them back).
+Each function returns a tensor with the measure of all values so far, and an operation that adds its inputs and returns
+the new measure. Local variables accumulate the values (`tf.local_variables_initializer` resets them).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""TensorFlow 1's `tf.metrics` of the k best predictions: which of an example's classes are among its labels.
+"""TensorFlow 1's `tf.metrics` of the k best predictions, compared with an example's labels.
 
-The classes of an example are a set, and so are its labels: each counts once, in whatever order. Labels are a tensor, or
-sparse, so that examples may have different numbers of them.
+The classes of an example are a set, and so are its labels: each counts once, in any order. Labels are a dense tensor,
+or a sparse one, in which examples may have different numbers of labels.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""TensorFlow 1's `tf.metrics` of predictions from 0 to 1, of which a threshold makes what holds and what does not."""
+"""TensorFlow 1's `tf.metrics` of predictions in [0, 1], which thresholds convert to bools."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""TensorFlow 1's monitored sessions: those of `headrace.train`, in the default graph, and with what is in its
-collections."""
+"""TensorFlow 1's monitored sessions, for the default graph and its collections.
+
+The implementation is that of `headrace.train`.
+"""
 
 from __future__ import annotations
 

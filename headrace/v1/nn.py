@@ -1,4 +1,4 @@
-"""TensorFlow 1's `tf.nn`, as far as there are ops for it."""
+"""TensorFlow 1's `tf.nn`, for the ops that headrace has."""
 
 from __future__ import annotations
 

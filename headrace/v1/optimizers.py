@@ -1,7 +1,7 @@
-"""TensorFlow 1's optimizers: `tf.train.AdamOptimizer` and the others.
+"""TensorFlow 1's optimizers: `tf.train.AdamOptimizer` and others.
 
 They are those of `headrace.train`, with TensorFlow's arguments, names of variables ("w/Adam", "beta1_power") and
-collections. Hyperparameters are float32 first, whatever the dtype of the variables, as in TensorFlow.
+collections. Hyperparameters are float32 first, for every dtype of the variables, as in TensorFlow.
 """
 
 from __future__ import annotations

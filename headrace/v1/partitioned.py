@@ -1,7 +1,7 @@
-"""What `get_variable` needs for variables in several parts: how a partitioner is asked, and what it may answer.
+"""Partitioned variables of `get_variable`: calls of a partitioner, and checks of its answer.
 
-A partitioner is a function of `shape` (a `TensorShape`) and `dtype` that says into how many parts each axis is cut. One
-axis alone can be; where its length cannot be divided evenly the first parts are one longer.
+A partitioner is a function of `shape` (a `TensorShape`) and `dtype` that returns the number of parts of each axis. Only
+one axis can have several parts. If its length cannot be divided evenly, the first parts have one more element.
 """
 
 from __future__ import annotations

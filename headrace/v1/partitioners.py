@@ -1,6 +1,6 @@
-"""Partitioners: into how many parts `get_variable` cuts a variable.
+"""Partitioners: functions that determine the number of parts of a variable in `get_variable`.
 
-Each function here makes one, for `partitioner=` of `tf.get_variable` and `tf.variable_scope`.
+Each function here creates a partitioner, for `partitioner=` of `tf.get_variable` and `tf.variable_scope`.
 """
 
 from __future__ import annotations

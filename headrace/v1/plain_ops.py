@@ -1,4 +1,4 @@
-"""TensorFlow 1's functions that make one operation and do nothing else."""
+"""TensorFlow 1's functions that only create one operation."""
 
 from __future__ import annotations
 

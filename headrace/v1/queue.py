@@ -1,4 +1,4 @@
-"""TensorFlow 1's `tf.queue`, and its accumulators: headrace's, which are made in the default graph."""
+"""TensorFlow 1's `tf.queue`, and its accumulators: headrace's, in the default graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TensorFlow 1's recurrent networks (`tf.nn.dynamic_rnn` and its kin): headrace's, in variable scopes."""
+"""TensorFlow 1's recurrent networks (`tf.nn.dynamic_rnn` and others): headrace's, in variable scopes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scopes of TensorFlow 1's names: where new operations go, what they are called, what they wait for."""
+"""TensorFlow 1's scopes: names, devices and control inputs of new operations."""
 
 from __future__ import annotations
 

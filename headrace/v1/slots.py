@@ -1,4 +1,4 @@
-"""Variables that stand beside others, with the names that TensorFlow 1 gives them: "w/Adam", "w/Adam_1"."""
+"""Slot variables of optimizers, with TensorFlow 1's names: "w/Adam", "w/Adam_1"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""TensorFlow 1's `tf.sparse`. `headrace.v1` has most of it under names of its own too (`tf.sparse_add`)."""
+"""TensorFlow 1's `tf.sparse`.
+
+`headrace.v1` also has most of its functions under separate names (`tf.sparse_add`).
+"""
 
 from __future__ import annotations
 

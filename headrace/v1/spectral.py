@@ -1,4 +1,4 @@
-"""TensorFlow 1's `tf.spectral`: the older place of some of `tf.signal`."""
+"""TensorFlow 1's `tf.spectral`: older names of some functions of `tf.signal`."""
 
 from headrace.v1.signal import dct as dct
 from headrace.v1.signal import fft as fft

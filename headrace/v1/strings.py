@@ -1,4 +1,4 @@
-"""TensorFlow 1's `tf.strings`, as far as there are ops for it."""
+"""TensorFlow 1's `tf.strings`, for the ops that headrace has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TensorFlow 1's `tf.summary`: operations that give summaries, and files of them for TensorBoard."""
+"""TensorFlow 1's `tf.summary`: summary operations, and their files for TensorBoard."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions that use the same variables each time: `make_template`."""
+"""Functions that use the same variables in each call: `make_template`."""
 
 from __future__ import annotations
 

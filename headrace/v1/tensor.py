@@ -1,4 +1,4 @@
-"""TensorFlow 1's tensors: their static shape is a `TensorShape`.
+"""TensorFlow 1's tensors, whose static shape is a `TensorShape`.
 
 `headrace` itself reads `shape` as a plain tuple, also of the tensors of a `headrace.v1` graph: functions of both build
 on the same modules. So the property depends on the calling module: a module of the package gets the tuple, every other

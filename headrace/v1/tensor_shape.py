@@ -1,6 +1,6 @@
 """TensorFlow 1's static shapes as objects: `TensorShape` and `Dimension`.
 
-headrace's own are plain tuples (`headrace.shapes`); `Tensor.shape` of a `headrace.v1` graph is one of these.
+headrace's own shapes are plain tuples (`headrace.shapes`); `Tensor.shape` in a `headrace.v1` graph is a `TensorShape`.
 """
 
 from __future__ import annotations

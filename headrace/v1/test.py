@@ -1,4 +1,4 @@
-"""TensorFlow 1's `tf.test`, of which there are the gradient checks. See also `headrace.check_gradients`."""
+"""TensorFlow 1's `tf.test`, of which headrace has the gradient checks; see also `headrace.check_gradients`."""
 
 from __future__ import annotations
 

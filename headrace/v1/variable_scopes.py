@@ -1,7 +1,7 @@
-"""Variable scopes: the prefixes of variables' names, and the defaults of `get_variable` below them.
+"""Variable scopes: prefixes of variable names, and defaults of `get_variable`.
 
 The current scope belongs to the thread (or task), and so does the count that makes default names unique, as in
-TensorFlow 1. Name scopes do not matter for variables' names, only variable scopes do.
+TensorFlow 1. Only variable scopes, not name scopes, affect the names of variables.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Variables by name: `get_variable` makes one, or finds it again, below the current variable scope.
+"""Variables by name: `get_variable` creates a variable, or finds it, in the current variable scope.
 
-A graph keeps the variables that have been made so.
+The graph stores these variables.
 """
 
 from __future__ import annotations

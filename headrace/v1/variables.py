@@ -1,6 +1,6 @@
-"""TensorFlow 1's variables: they go into collections, and functions of TensorFlow 1's names change them.
+"""TensorFlow 1's variables, which are in collections, and functions that change them.
 
-They are resource variables (`headrace.Variable`) whatever `use_resource` says.
+They are resource variables (`headrace.Variable`) for every value of `use_resource`.
 """
 
 from __future__ import annotations

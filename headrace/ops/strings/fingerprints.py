@@ -1,11 +1,11 @@
-"""Hash functions of strings of bytes, as TensorFlow's ops have them: many strings of one length at a time.
+"""Hash functions of byte strings in TensorFlow's ops, for many strings of one length.
 
-* `farm`: Fingerprint64 of FarmHash (Geoff Pike, Google, 2014; the function farmhashna::Hash64), the same for ever.
+* `farm`: Fingerprint64 of FarmHash (Geoff Pike, Google, 2014; the function farmhashna::Hash64), which never changes.
 * `murmur`: MurmurHash64A (Austin Appleby) with the seed that TensorFlow has for its older ops.
-* `sip`: SipHash-2-4 (Aumasson and Bernstein, 2012), which nobody can foresee who has not the key.
+* `sip`: SipHash-2-4 (Aumasson and Bernstein, 2012), which is unpredictable without the key.
 
-Each takes a matrix of bytes, a string in each row, and returns a vector of unsigned 64-bit numbers. What is done to a
-string depends on its length alone, so a step of the function is an array operation over all rows.
+Each takes a matrix of bytes, a string in each row, and returns a vector of unsigned 64-bit numbers. The operations on a
+string depend on its length alone, so a step of the function is an array operation over all rows.
 """
 
 from __future__ import annotations

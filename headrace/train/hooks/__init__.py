@@ -1,4 +1,4 @@
-"""Hooks of monitored sessions. `base` says what a hook is; the others are hooks."""
+"""Hooks of monitored sessions. `base` defines the interface; the other modules have the hooks."""
 
 from headrace.train.hooks.base import (
     SecondOrStepTimer,

@@ -1,14 +1,14 @@
-"""What a hook is: an object that a monitored session tells what happens, and that may ask for more in each step.
+"""Base class of hooks, which a monitored session calls at each step.
 
-For each step the session asks all hooks what they want (`before_run`), runs the step once for itself and all of them,
-and hands each hook what it asked for (`after_run`). So a hook that looks at the loss costs no step of its own.
+For each step the session asks all hooks for further fetches and feeds (`before_run`), runs the step once for itself and
+all hooks, and passes its fetches to each hook (`after_run`). So a hook that reads the loss needs no additional step.
 
-    begin                   once, while operations can still be made
+    begin                   once, while operations can still be created
     after_create_session    for each session: at first, and when a lost one has been replaced
     before_run, after_run   for each step (`after_run` not if the step failed)
-    session_lost            the session was given up because of an error, and another one comes
-    end                     at the end, if there was no error (the end of the data is none)
-    release                 at the end in any case: what the hook took, it gives back
+    session_lost            after an error that ended the session, before a new session
+    end                     at the end, if there was no error (the end of the data is not an error)
+    release                 at the end in every case, to release the hook's resources
 
 Source: TensorFlow's `tf.train.SessionRunHook`; `session_lost` and `release` are headrace's.
 """

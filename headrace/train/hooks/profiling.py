@@ -1,4 +1,4 @@
-"""A hook that writes traces: what each operation of a step did, and when."""
+"""A hook that writes traces: the operations of a step with their times."""
 
 from __future__ import annotations
 

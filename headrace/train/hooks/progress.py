@@ -1,7 +1,7 @@
-"""A hook that shows how far the training is: steps, steps a second, the time that is left, the loss.
+"""A hook that shows the progress of training: steps, speed, remaining time, loss.
 
-On a terminal that is a bar by tqdm. Without tqdm, or where there is no terminal (a file, a pipe), it is a plain line
-now and then, and a message says so, once.
+On a terminal it is a bar by tqdm. Without tqdm, or without a terminal (a file, a pipe), it is a plain line from time to
+time, and a message states this once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Hooks that write files now and then: checkpoints, and summaries."""
+"""Hooks that write checkpoints and summaries at intervals."""
 
 from __future__ import annotations
 

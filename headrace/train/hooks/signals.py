@@ -1,7 +1,7 @@
-"""A hook that ends the training well when the program is told to end: by Ctrl-C, or by whoever manages the machine.
+"""A hook that ends training cleanly on a signal: Ctrl-C or termination by the machine.
 
-A signal handler runs between any two instructions of the main thread, which may hold any lock, so it must take none
-itself. Here it notes the signal and starts a bare thread, and that asks the coordinator to stop.
+A signal handler runs between any two instructions of the main thread, which may hold any lock, so the handler must take
+none. It records the signal and starts a new thread, which asks the coordinator to stop.
 """
 
 from __future__ import annotations

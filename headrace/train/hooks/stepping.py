@@ -1,4 +1,4 @@
-"""Hooks that go by the global step: stop at one, wait for one, count them a second."""
+"""Hooks that read the global step: stop, wait, count steps per second."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hooks that look at values: log them, stop at NaN, compute something at the end; and one that feeds."""
+"""Hooks that read values (logging, NaN checks, a final computation), and a hook that feeds."""
 
 from __future__ import annotations
 

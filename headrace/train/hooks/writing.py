@@ -1,4 +1,4 @@
-"""Where hooks write to: the event file of a folder."""
+"""Destinations of hooks: the event file of a folder."""
 
 from __future__ import annotations
 

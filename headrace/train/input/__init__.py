@@ -1,8 +1,8 @@
-"""Input through queues: what brings data to the training step while the step before computes.
+"""Input through queues, which read data while the previous step computes.
 
-`producers` gives names, numbers or rows one after the other; `batching` makes batches of what comes one by one,
-shuffled if asked for; `bucketing` makes batches of what is alike; `feeding` lets Python be where data comes from. Each
-makes a queue and a queue runner, whose threads fill it; `running` tells where the runners are kept, and starts them.
+`producers` enqueue names, numbers or rows; `batching` combines single examples into batches, shuffled if requested;
+`bucketing` forms batches of similar examples; `feeding` reads data from Python. Each creates a queue and a queue
+runner, whose threads fill the queue; `running` stores and starts the runners.
 """
 
 from headrace.train.input.batching import (

@@ -1,6 +1,8 @@
-"""Batches of what comes one by one (or several at a time), in the order in which it comes or shuffled; and prefetching.
+"""Batches of examples, in order or shuffled; and prefetching.
 
-Source: TensorFlow's `tf.train.batch`, `tf.train.shuffle_batch`, and their kin.
+Examples arrive one by one or several at a time.
+
+Source: TensorFlow's `tf.train.batch`, `tf.train.shuffle_batch`, and related functions.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Buckets: batches of examples that are alike, mostly in length, so that little is filled up with zeros.
+"""Buckets: batches of similar examples, mostly by length, to reduce padding.
 
     example ──► its bucket's queue ──► batches, from whichever bucket has one ──► the training step
                 (one for each bucket)            (one more queue)

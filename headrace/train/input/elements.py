@@ -1,8 +1,9 @@
-"""Examples as elements of queues: their tensors as they are, and for a sparse tensor the number that a map knows it by.
+"""Examples as elements of queues, with sparse tensors as numbers of a map.
 
-A queue holds tensors of one shape, which the three tensors of a sparse one are not. So a map keeps them while they wait
-(`headrace.resources.sparse_map`): what puts an example into the queue puts its sparse tensors into their maps, and what
-takes a batch out of the queue takes them out again, put together along a new first dimension.
+A queue holds tensors of one shape, and the three tensors of a sparse tensor have other shapes. So a map stores the
+sparse tensors while they wait (`headrace.resources.sparse_map`). The operation that enqueues an example puts its sparse
+tensors into their maps and enqueues their numbers. The operation that dequeues a batch takes them out, concatenated
+along a new first dimension.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Python as a source of data: what an iterator or a data set gives fills a queue, while steps run.
+"""Python as a source of data: iterators and data sets that fill a queue.
 
-A *data set* has `__len__` and `__getitem__` (a list of examples, numpy arrays, most of what data loaders are made for);
-it can be shuffled, gone through several times, and read by several threads. Anything else that can be iterated over is
-taken as it comes.
+The queue is filled while steps run.
+
+A *data set* has `__len__` and `__getitem__` (a list of examples, numpy arrays, most inputs of data loaders). It can be
+shuffled, read several times, and read by several threads. Other iterables are read in their order.
 """
 
 from __future__ import annotations

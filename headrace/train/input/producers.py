@@ -1,7 +1,6 @@
-"""Producers: queues that give names, numbers or rows, in the order in which they are or shuffled, once or again and
-again.
+"""Producers: queues of names, numbers or rows, in order or shuffled, for several epochs.
 
-Source: TensorFlow's `tf.train.input_producer` and its kin.
+Source: TensorFlow's `tf.train.input_producer` and related functions.
 """
 
 from __future__ import annotations

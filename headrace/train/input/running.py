@@ -1,7 +1,7 @@
-"""Where the queue runners of a graph are kept, and what starts them.
+"""The registry of a graph's queue runners, and their start.
 
-An `hr.Graph` keeps them itself. A graph of `headrace.v1` has collections, and there its own conventions hold: a
-*keeper* among what the graph keeps says so.
+An `hr.Graph` stores its runners itself. A graph of `headrace.v1` has collections with conventions of their own; a
+`Keeper` that such a graph stores with its pipelines implements them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Optimizers: how variables change by gradients, in graphs, outside of them, and as functions of tensors."""
+"""Optimizers, which update variables by gradients: in graphs, eagerly, and as functions of tensors."""
 
 from headrace.train.optimizers.adagrad import Adadelta, Adagrad, AdagradDA, ProximalAdagrad
 from headrace.train.optimizers.adam import Adam, AdaMax, AdamW, Lamb

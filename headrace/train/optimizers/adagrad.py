@@ -1,4 +1,4 @@
-"""The Adagrad family: steps divided by what the gradients of the past have been."""
+"""The Adagrad family: steps divided by a measure of all past gradients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Adam family: steps by running averages of gradients and of their squares."""
+"""The Adam family: steps from moving averages of gradients and of their squares."""
 
 from __future__ import annotations
 

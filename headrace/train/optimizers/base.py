@@ -1,10 +1,10 @@
-"""Optimizers with variables: what `rule.Rule` says, as operations that change variables.
+"""Optimizers with variables: the operations that apply a `rule.Rule` to variables.
 
-A step is: gradients (`compute_gradients`), whatever one wants to do with them (clip them, for instance), and then an
-operation for each variable that changes it and its slots together (`apply_gradients`). Slots and counters are variables
-of the graph, made when gradients are applied for the first time; they stand on the device of their variable.
+A step consists of gradients (`compute_gradients`), optional changes of them such as clipping, and an operation for each
+variable that changes it and its slots together (`apply_gradients`). Slots and counters are variables of the graph,
+created when gradients are applied for the first time, on the device of their variable.
 
-All of it works inside of branches and loops, too. A training loop can so be a loop of the graph.
+The operations may be inside of branches and loops, so a training loop can be a loop of the graph.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""Gradients with respect to variables that are outside of graphs.
+"""Gradients with respect to variables in eager execution.
 
-There a loss is a function, and what it does with variables has happened by the time one could ask. So it is called in a
-graph of its own. While it is, each variable *is* one of that graph: it has the attributes of a stand-in that was made
-there, so that reads, gathers and assignments become operations. The graph is then run with the variables' values, and
-the variables are what they were again. What the loss assigned to them is assigned to them afterwards.
+In eager execution a loss is a function, and its operations on variables run immediately. To differentiate it, the
+optimizer calls it in a new graph. During the call each variable has the attributes of a substitute in that graph, so
+that reads, gathers and assignments become operations. Then the graph runs with the variables' values, and the variables
+get their own attributes back. Assignments of the loss are applied to the variables afterwards.
 
-A variable can be lent to one graph at a time: no two threads may do this with the same one at once.
+A variable can be in one such graph at a time, so two threads must not differentiate with respect to the same variable
+at once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Follow the regularized leader."""
+"""The Ftrl optimizer: follow the regularized leader."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Optimizers as functions of tensors: parameters, gradients and state in, parameters and state out.
+"""Optimizers as functions from parameters, gradients and state to parameters and state.
 
-For programs that keep parameters in structures of tensors, not in variables: outside of graphs, in functions, and as
-loop variables. Nothing is changed; it can be differentiated. The numbers are those of the form with variables.
+They serve programs that keep parameters in structures of tensors, not in variables: in eager execution, in functions,
+and as loop variables. They have no effects and are differentiable. The results are equal to those of the form with
+variables.
 """
 
 from __future__ import annotations

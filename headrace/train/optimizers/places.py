@@ -1,4 +1,7 @@
-"""Where an optimizer makes things: beside variables, out of branches and loops."""
+"""The places where an optimizer creates variables and operations.
+
+They are colocated with the variables, and outside of branches and loops.
+"""
 
 from __future__ import annotations
 

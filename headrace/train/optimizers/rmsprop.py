@@ -1,4 +1,4 @@
-"""RMSProp: gradients divided by the root of a running average of their squares."""
+"""RMSProp: gradients divided by the root of a moving average of their squares."""
 
 from __future__ import annotations
 

@@ -1,14 +1,15 @@
-"""What an optimizer is, apart from where its numbers are kept: hyperparameters, slots, counters, and a formula.
+"""The definition of an optimizer: hyperparameters, slots, counters, and a formula.
 
-Everything that is done with an optimizer goes through what `Rule` says:
+A `Rule` is independent of the place where an optimizer keeps its numbers. It has three parts:
 
-* For each variable there are *slots*, variables of its shape beside it (Adam has the averages "m" and "v").
-* For all variables together there are *counters*, scalars that change once in a step (Adam has powers of its betas).
-* The *formula* says what a variable and its slots become by a gradient. Most are those of TensorFlow's ops
-  (`ops.training`), so that in a graph a step is one op a variable. The others are written of tensors.
+* *Slots* are additional variables of the shape of each variable (Adam has the averages "m" and "v").
+* *Counters* are scalars for all variables together, which change once in a step (Adam has powers of its betas).
+* The *formula* computes the new values of a variable and its slots from a gradient. Most formulas are those of
+  TensorFlow's ops (`ops.training`), so that in a graph a step is one op for each variable. The others are computed
+  with tensors.
 
-`base.Optimizer` keeps slots and counters in variables and makes ops; `functional` keeps them in structures of tensors
-and computes the formula. Both get the same numbers.
+`base.Optimizer` keeps slots and counters in variables and creates ops; `functional` keeps them in structures of tensors
+and computes the formula. Both compute the same numbers.
 """
 
 from __future__ import annotations

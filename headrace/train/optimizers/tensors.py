@@ -1,4 +1,4 @@
-"""What the formulas of optimizers need of numpy, for tensors; and rows of tensors.
+"""The functions of numpy that optimizer formulas use, for tensors; and rows of tensors.
 
 A formula (`ops.training.optimizers.RULES`) is written once. The kernels of the `Apply` ops call it with numpy and
 arrays; the functional form of an optimizer calls it with `XP` and tensors, of a graph or eager.

@@ -1,4 +1,4 @@
-"""Saving and resuming: savers, the checkpoints of a folder, partial restore, and values outside of graphs."""
+"""Checkpoints: savers, the checkpoints of a folder, partial restore, and eager values."""
 
 from headrace.train.saving.latest import (
     checkpoint_exists,

@@ -1,9 +1,9 @@
-"""Which checkpoints a folder has, and which of them to go on with.
+"""The checkpoints of a folder, and the newest valid one.
 
-A saver writes a checkpoint, then the folder's state file, which names it, and then removes what is too old. So the
-checkpoints that the state file names are whole, unless something damaged them afterwards: a disk, or a person. Whoever
-wants to be sure asks for `verify=True`: then every byte of the newest one is compared with its checksum, and if it does
-not hold, that is said, and the one before it is looked at.
+A saver writes a checkpoint, then the folder's state file with the checkpoint's name, and then removes old checkpoints.
+So the checkpoints that the state file names are complete, unless they were damaged afterwards. With `verify=True` every
+byte of the newest checkpoint is compared with its checksum. If they differ, this is reported, and the previous
+checkpoint is checked.
 
 Source: TensorFlow's `tf.train.latest_checkpoint` and `get_checkpoint_state`.
 """

@@ -1,4 +1,4 @@
-"""The operations of a saver: what writes, what reads, what assigns.
+"""The operations of a saver: write, read and assign.
 
 Saving and restoring are runs of the graph. A saver adds these nodes to it, under TensorFlow's names, once:
 
@@ -9,10 +9,10 @@ Saving and restoring are runs of the graph. A saver adds these nodes to it, unde
     save/AssignVariableOp  one for each variable
     save/restore_all       done when all have their values: what is run to restore
 
-If it is sharded, there is a SaveV2 for each device that has something to save, which writes into a folder beside the
-prefix, and MergeV2Checkpoints, which makes one checkpoint of these files and removes the folder. (In TensorFlow's first
-format there are SaveSlices, and nothing to merge: the pattern of the files' names is the prefix.) All of it is outside
-of the order of changes of an `hr.Graph`: to save is not to train a step first.
+A sharded saver has a SaveV2 for each device with saved values, which writes into a folder next to the prefix.
+MergeV2Checkpoints combines these files into one checkpoint and removes the folder. (TensorFlow's first format has
+SaveSlices and no merge: the prefix is the pattern of the file names.) All of these operations are outside of the order
+of stateful operations of an `hr.Graph`, so saving does not run a training step first.
 
 Source: TensorFlow's `BaseSaverBuilder`.
 """

@@ -1,8 +1,8 @@
-"""Looking into checkpoints, and taking from them what fits.
+"""Inspection and partial restore of checkpoints.
 
-A `Saver` restores all that it saved, under the names that it saved it, or fails. `restore` here is for the other case:
-a model that has changed, or a part of one that another model is to have. It takes what is there and fits, and reports
-what was not, so that nobody has to guess.
+A `Saver` restores all values that it saved, under their saved names, or fails. `restore` in this module is for changed
+models, and for parts of a model that another model reuses. It restores the values that exist and fit, and reports the
+others.
 """
 
 from __future__ import annotations

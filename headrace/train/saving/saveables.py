@@ -1,9 +1,10 @@
-"""What can be saved, and under which names: variables, slices of variables, tables, the states of random ops.
+"""Saveable objects and their names: variables, slices of variables, tables, states of random ops.
 
-A `Saveable` is a thing with one or more tensors (`SaveSpec`), each of which has a name in the checkpoint, and with a
-way back: `restore` makes the operation that gives the thing the tensors read. The names are TensorFlow's, so that
-checkpoints can be exchanged: of a variable that of its operation; of a table its name with "-keys" and "-values"; of a
-slice that of the whole variable, with a text that says which part it is ("4 2 0,2:0,2": the rows 0 and 1 of a [4,2]).
+A `Saveable` is an object with one or more tensors (`SaveSpec`), each with a name in the checkpoint. Its method
+`restore` creates the operation that assigns the tensors read to the object. The names are TensorFlow's, so that
+checkpoints can be exchanged. A variable has the name of its operation; a table has its name with "-keys" and "-values";
+a slice has the name of the whole variable, with a text that describes the part ("4 2 0,2:0,2": the rows 0 and 1 of a
+[4,2]).
 
 Source: TensorFlow's `SaveableObject`.
 """

@@ -1,4 +1,4 @@
-"""The saver: writes the variables of a graph to checkpoints, reads them back, and keeps the newest few."""
+"""The saver: writes variables to checkpoints, reads them, and keeps the newest checkpoints."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Values in files, without a graph or a saver: `save` and `load`.
 
-What is saved is a structure of arrays, variables and numbers. Each of its leaves gets a name in the checkpoint, made of
-how it is reached: `{"layer": [w, b]}` has "layer/0" and "layer/1". What the structure was, is kept beside them as a
-text of JSON, so that `load` gives the same back; nothing in a file is executed or imported to do so. A flat dict needs
-no such text: then the file has just the tensors, under the dict's names.
+The saved value is a structure of arrays, variables and numbers. The name of a leaf in the checkpoint is its path:
+`{"layer": [w, b]}` has "layer/0" and "layer/1". The file also contains the structure as JSON text, so that `load`
+returns the same structure; `load` executes and imports nothing from a file. A flat dict needs no such text: its file
+contains only the tensors, under the dict's names.
 """
 
 from __future__ import annotations
