@@ -20,15 +20,15 @@ def crop_and_resize(
     extrapolation_value: float = 0.0,
     name: str | None = None,
 ) -> Any:
-    """Parts of images, each made as large as all the others.
+    """Crops boxes out of images and resizes them to one size.
 
     Args:
       image: numbers, [batch, height, width, channels].
-      boxes: float32, [boxes, 4]; they may reach beyond the images, and be turned over.
-      box_indices: int32, [boxes]: of which image each is a part.
+      boxes: float32, [boxes, 4]; they may extend beyond the images, and be flipped.
+      box_indices: int32, [boxes]: the index of the image of each box.
       crop_size: int32: height and width of the results.
       method: "bilinear" or "nearest".
-      extrapolation_value: what there is beyond an image.
+      extrapolation_value: the value of elements beyond an image.
       name: name of the operation; "CropAndResize" if None.
 
     Returns:
@@ -56,15 +56,16 @@ def extract_glimpse(
     noise: str = "uniform",
     name: str | None = None,
 ) -> Any:
-    """A window of each image, around a point.
+    """Extracts a window of each image around a point.
 
     Args:
       input: float32, [batch, height, width, channels].
       size: int32: height and width of the windows.
       offsets: float32, [batch, 2]: the points.
-      centered: whether offsets are counted from the middle of the image; otherwise from its upper left corner.
-      normalized: whether they are shares of the height and width (of half of them, if centered); otherwise pixels.
-      noise: what there is beyond an image: "uniform", "gaussian" or "zero".
+      centered: whether offsets are relative to the centre of the image; otherwise to its upper left corner.
+      normalized: whether offsets are fractions of the height and width (of half of them, if centered); otherwise
+        pixels.
+      noise: the values of elements beyond an image: "uniform", "gaussian" or "zero".
       name: name of the operation; "ExtractGlimpseV2" if None.
 
     Source: TensorFlow's `tf.image.extract_glimpse`.
@@ -79,7 +80,7 @@ def extract_glimpse(
     return scopes.builder(input, offsets).make("ExtractGlimpseV2", (input, size, offsets), attrs, name)
 
 
-# *** which of many ***
+# *** suppression of overlapping boxes ***
 
 
 def non_max_suppression(
@@ -90,14 +91,14 @@ def non_max_suppression(
     score_threshold: Any = float("-inf"),
     name: str | None = None,
 ) -> Any:
-    """The boxes with the greatest scores, without those that overlap a better one too much.
+    """Selects the boxes with the greatest scores that do not overlap a better one.
 
     Args:
       boxes: floats, [boxes, 4], in any coordinates.
       scores: floats, [boxes].
-      max_output_size: how many at most.
-      iou_threshold: the greatest share that the intersection of two boxes may have in their union.
-      score_threshold: boxes with less are left out.
+      max_output_size: the largest number of boxes to select, an int32 scalar.
+      iou_threshold: the greatest allowed intersection over union of two selected boxes.
+      score_threshold: boxes with a lower score are not selected.
       name: name of the scope; "non_max_suppression" if None.
 
     Returns:
@@ -118,7 +119,7 @@ def non_max_suppression(
 
 
 def _thresholds(b: Any, **values: Any) -> list[Any]:
-    """Numbers as float32 constants of these names; tensors as they are."""
+    """Converts numbers to float32 constants of these names; tensors are unchanged."""
     return [b.tensor(v, None if hasattr(v, "dtype") else dtypes.float32, name) for name, v in values.items()]
 
 
@@ -131,11 +132,12 @@ def non_max_suppression_with_scores(
     soft_nms_sigma: Any = 0.0,
     name: str | None = None,
 ) -> tuple[Any, Any]:
-    """`non_max_suppression` that also returns the scores, and can lower those of overlapping boxes instead.
+    """Selects boxes as `non_max_suppression`, and returns their scores, too.
 
     Args:
-      boxes, scores, max_output_size, iou_threshold, score_threshold: as `non_max_suppression` takes them.
-      soft_nms_sigma: how far scores are lowered where boxes overlap: "soft" suppression; 0: not.
+      boxes, scores, max_output_size, iou_threshold, score_threshold: as for `non_max_suppression`.
+      soft_nms_sigma: the width of the Gaussian by which overlaps lower scores (soft suppression); 0: scores are
+        unchanged.
       name: name of the scope; "non_max_suppression_with_scores" if None.
 
     Returns:
@@ -160,14 +162,14 @@ def non_max_suppression_overlaps(
     score_threshold: Any = float("-inf"),
     name: str | None = None,
 ) -> Any:
-    """`non_max_suppression` of anything of which is known how much each overlaps each other.
+    """Selects items by scores and a matrix of overlaps; see `non_max_suppression`.
 
     Args:
-      overlaps: float32, [n, n].
+      overlaps: float32, [n, n]: the overlap of each pair of items.
       scores: float32, [n].
-      max_output_size: how many at most.
-      overlap_threshold: how much those chosen may overlap at most.
-      score_threshold: those with less are left out.
+      max_output_size: the largest number of items to select, an int32 scalar.
+      overlap_threshold: the greatest allowed overlap of two selected items.
+      score_threshold: items with a lower score are not selected.
       name: name of the scope; "non_max_suppression_overlaps" if None.
 
     Source: TensorFlow's `tf.image.non_max_suppression_overlaps`.
@@ -199,19 +201,21 @@ def combined_non_max_suppression(
     clip_boxes: bool = True,
     name: str | None = None,
 ) -> Suppressed:
-    """`non_max_suppression` of the boxes of each class in each image of a batch.
+    """Selects boxes of each class in each image of a batch; see `non_max_suppression`.
 
     Args:
-      boxes: float32, [batch, boxes, classes, 4], or with 1 for the classes: the same for all.
+      boxes: float32, [batch, boxes, classes, 4], or [batch, boxes, 1, 4] if all classes have the same boxes.
       scores: float32, [batch, boxes, classes].
-      max_output_size_per_class, max_total_size: how many at most, of a class and of an image.
-      iou_threshold, score_threshold: as `non_max_suppression` takes them.
-      pad_per_class: whether no more are returned than fit with as many of each class.
-      clip_boxes: whether the boxes are cut to those between 0 and 1.
+      max_output_size_per_class, max_total_size: the largest numbers of boxes for a class and for an image.
+      iou_threshold, score_threshold: as for `non_max_suppression`.
+      pad_per_class: whether the results have min(max_total_size, max_output_size_per_class * classes) boxes; otherwise
+        max_total_size.
+      clip_boxes: whether the boxes are clipped to [0, 1].
       name: name of the scope; "combined_non_max_suppression" if None.
 
     Returns:
-      For each image the boxes, scores and classes, the best first, with zeros behind them, and how many they are.
+      For each image the boxes, scores and classes in descending order of scores, padded with zeros, and the number of
+      valid ones.
 
     Source: TensorFlow's `tf.image.combined_non_max_suppression`.
     """
@@ -227,12 +231,12 @@ def combined_non_max_suppression(
 
 
 def draw_bounding_boxes(images: Any, boxes: Any, colors: Any = None, name: str | None = None) -> Any:
-    """Images with the outlines of boxes in them.
+    """Draws the outlines of boxes into images.
 
     Args:
       images: float32 or half, [batch, height, width, channels].
       boxes: float32, [batch, boxes, 4].
-      colors: float32, [colors, channels]: they take turns; None: some that are different.
+      colors: float32, [colors, channels]: the colours of the boxes in turn; None: a default palette.
       name: name of the operation; its type if None.
 
     Source: TensorFlow's `tf.image.draw_bounding_boxes`.
@@ -268,17 +272,17 @@ def sample_distorted_bounding_box(
     use_image_if_no_bounding_boxes: bool | None = None,
     name: str | None = None,
 ) -> RandomBox:
-    """A random part of an image that shows enough of some object in it.
+    """Samples a random part of an image that contains enough of an object.
 
     Args:
       image_size: ints: height, width and channels.
       bounding_boxes: float32, [batch, boxes, 4]: the objects.
-      seed: see `headrace.api.random`; 0 (or None): none.
-      min_object_covered: how much of one of the objects has to be in it, as a share.
+      seed: see `hr.random`; 0 (or None): no seed.
+      min_object_covered: the least fraction of one of the objects that the part must contain.
       aspect_ratio_range: the least and greatest ratio of width and height; None: 0.75 to 1.33.
-      area_range: the least and greatest share of the image; None: 0.05 to 1.
-      max_attempts: how many parts are tried; then it is the whole image; None: 100.
-      use_image_if_no_bounding_boxes: whether the whole image is the object if there are none.
+      area_range: the least and greatest fraction of the image's area; None: 0.05 to 1.
+      max_attempts: number of attempts, after which the result is the whole image; None: 100.
+      use_image_if_no_bounding_boxes: whether the whole image is the object if there are no boxes.
       name: name of the scope; "sample_distorted_bounding_box" if None.
 
     Source: TensorFlow's `tf.image.sample_distorted_bounding_box`.
@@ -297,7 +301,7 @@ def sample_distorted_bounding_box(
 def random_box(
     image_size: Any, bounding_boxes: Any, covered: Any, attrs: dict[str, Any], name: str | None
 ) -> RandomBox:
-    """`sample_distorted_bounding_box` with attributes of its operation as they are."""
+    """Adds the operation of `sample_distorted_bounding_box` with given attributes."""
     with scopes.name_scope(name, "sample_distorted_bounding_box"):
         b = scopes.builder(image_size, bounding_boxes)
         return RandomBox(*b.make("SampleDistortedBoundingBoxV2", (image_size, bounding_boxes, covered), attrs))
@@ -314,7 +318,11 @@ def stateless_sample_distorted_bounding_box(
     use_image_if_no_bounding_boxes: bool | None = None,
     name: str | None = None,
 ) -> RandomBox:
-    """`sample_distorted_bounding_box` that follows from `seed`, two ints, alone.
+    """Samples a random part of an image as a function of a seed.
+
+    Args:
+      seed: two ints, which determine the result.
+      Others: see `sample_distorted_bounding_box`.
 
     Source: TensorFlow's `tf.image.stateless_sample_distorted_bounding_box`.
     """
@@ -328,7 +336,7 @@ def stateless_sample_distorted_bounding_box(
 def box_attrs(
     aspect_ratio_range: Any, area_range: Any, max_attempts: int | None, is_whole: bool | None
 ) -> dict[str, Any]:
-    """The attributes that are given."""
+    """Returns the attributes that are not None."""
     given = {
         "aspect_ratio_range": None if aspect_ratio_range is None else tuple(map(float, aspect_ratio_range)),
         "area_range": None if area_range is None else tuple(map(float, area_range)),

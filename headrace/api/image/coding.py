@@ -9,19 +9,20 @@ from headrace.api import scopes
 
 
 def decode_png(contents: Any, channels: int = 0, dtype: Any = dtypes.uint8, name: str | None = None) -> Any:
-    """The pixels of a PNG image.
+    """Decodes a PNG image.
 
     Args:
-      contents: of the file: a string scalar.
-      channels: 1 for grey, 3 for RGB, 4 for RGBA; 0 for what the image has.
+      contents: the content of the file: a string scalar.
+      channels: 1 for grey, 3 for RGB, 4 for RGBA; 0 for the channels of the image.
       dtype: uint8 or uint16.
       name: name of the operation; "DecodePng" if None.
 
     Returns:
-      [height, width, channels].
+      A tensor [height, width, channels].
 
     Raises (when it runs):
-      InvalidArgumentError: it is no such image, or a damaged one. ResourceExhaustedError: it is too large.
+      InvalidArgumentError: the string is not a PNG image, or is damaged. ResourceExhaustedError: the image is too
+        large.
 
     Source: TensorFlow's `tf.io.decode_png`.
 
@@ -45,18 +46,18 @@ def decode_jpeg(
     dct_method: str = "",
     name: str | None = None,
 ) -> Any:
-    """The pixels of a JPEG image, uint8.
+    """Decodes a JPEG image to uint8.
 
     Args:
-      contents: of the file: a string scalar.
-      channels: 1 for grey, 3 for RGB; 0 for what the image has.
-      ratio: 1, 2, 4 or 8: it is made so much smaller while it is decoded.
-      fancy_upscaling, dct_method: hints, which change nothing.
-      try_recover_truncated, acceptable_fraction: not heeded: what is cut off is refused.
+      contents: the content of the file: a string scalar.
+      channels: 1 for grey, 3 for RGB; 0 for the channels of the image.
+      ratio: 1, 2, 4 or 8: the factor by which the image is downscaled while it is decoded.
+      fancy_upscaling, dct_method: hints without effect.
+      try_recover_truncated, acceptable_fraction: without effect: truncated images are refused.
       name: name of the operation; "DecodeJpeg" if None.
 
     Returns:
-      [height, width, channels].
+      A tensor [height, width, channels].
 
     Source: TensorFlow's `tf.io.decode_jpeg`. See `decode_png`.
     """
@@ -75,10 +76,11 @@ def decode_and_crop_jpeg(
     dct_method: str = "",
     name: str | None = None,
 ) -> Any:
-    """The pixels of a part of a JPEG image. See `decode_jpeg`.
+    """Decodes a part of a JPEG image. See `decode_jpeg`.
 
     Args:
-      crop_window: [y, x, height, width] of the part, int32.
+      crop_window: int32, [y, x, height, width] of the part.
+      Others: see `decode_jpeg`.
 
     Source: TensorFlow's `tf.io.decode_and_crop_jpeg`.
     """
@@ -100,7 +102,11 @@ def _jpeg_attrs(
 
 
 def decode_gif(contents: Any, name: str | None = None) -> Any:
-    """The frames of a GIF animation: [frames, height, width, 3], uint8.
+    """Decodes a GIF animation to uint8, [frames, height, width, 3].
+
+    Args:
+      contents: the content of the file: a string scalar.
+      name: name of the operation; "DecodeGif" if None.
 
     Source: TensorFlow's `tf.io.decode_gif`. See `decode_png`.
     """
@@ -108,7 +114,12 @@ def decode_gif(contents: Any, name: str | None = None) -> Any:
 
 
 def decode_bmp(contents: Any, channels: int = 0, name: str | None = None) -> Any:
-    """The pixels of an uncompressed bitmap: [height, width, channels], uint8.
+    """Decodes an uncompressed bitmap to uint8, [height, width, channels].
+
+    Args:
+      contents: the content of the file: a string scalar.
+      channels: 1, 3 or 4; 0 for the channels of the image.
+      name: name of the operation; "DecodeBmp" if None.
 
     Source: TensorFlow's `tf.io.decode_bmp`. See `decode_png`.
     """
@@ -122,14 +133,15 @@ def decode_image(
     name: str | None = None,
     expand_animations: bool = True,
 ) -> Any:
-    """The pixels of a PNG, JPEG, GIF or BMP image, whichever it is.
+    """Decodes a PNG, JPEG, GIF or BMP image.
 
     Args:
-      contents: of the file: a string scalar.
-      channels: see `decode_png`; None for what the image has.
+      contents: the content of the file: a string scalar.
+      channels: see `decode_png`; None for the channels of the image.
       dtype: uint8, uint16 or float32 (from 0 to 1).
       name: name of the operation; "DecodeImage" if None.
-      expand_animations: whether an animation is all of its frames, with one dimension more; else its first.
+      expand_animations: whether the result has all frames of an animation, in a further first axis; otherwise only the
+        first frame.
 
     Returns:
       [height, width, channels], or [frames, height, width, 3].
@@ -141,11 +153,11 @@ def decode_image(
 
 
 def encode_png(image: Any, compression: int = -1, name: str | None = None) -> Any:
-    """Pixels as the contents of a PNG file.
+    """Encodes images as PNG.
 
     Args:
       image: [..., height, width, channels] with 1 to 4 channels (grey, grey and alpha, RGB, RGBA), uint8 or uint16.
-      compression: 0 to 9; -1 for what zlib thinks best.
+      compression: 0 to 9; -1 for zlib's default.
       name: name of the operation; "EncodePng" if None.
 
     Returns:
@@ -169,17 +181,17 @@ def encode_jpeg(
     xmp_metadata: str = "",
     name: str | None = None,
 ) -> Any:
-    """Pixels as the contents of a JPEG file.
+    """Encodes an image as JPEG.
 
     Args:
       image: [height, width, 1 or 3], uint8.
-      format: "grayscale", "rgb", or "" for what the channels say.
+      format: "grayscale", "rgb", or "" to follow the channels.
       quality: 0 to 100.
-      progressive: whether it is stored so that it can be shown when only a part is there.
-      optimize_size: whether it may take longer to make the file smaller.
-      chroma_downsampling: whether colours have half of the resolution.
-      density_unit, x_density, y_density: pixels to the inch ("in") or the centimetre ("cm").
-      xmp_metadata: what is stored along with it.
+      progressive: whether the image is progressive, so that a part of the file gives a coarse image.
+      optimize_size: whether to spend more time for a smaller file.
+      chroma_downsampling: whether the resolution of colours is halved.
+      density_unit, x_density, y_density: pixels per inch ("in") or per centimetre ("cm").
+      xmp_metadata: metadata to store in the file.
       name: name of the operation; "EncodeJpeg" if None.
 
     Returns:
@@ -202,7 +214,12 @@ def encode_jpeg(
 
 
 def extract_jpeg_shape(contents: Any, output_type: Any = dtypes.int32, name: str | None = None) -> Any:
-    """Height, width and channels of a JPEG image, without decoding it.
+    """Returns height, width and channels of a JPEG image without decoding it.
+
+    Args:
+      contents: the content of the file: a string scalar.
+      output_type: dtype of the result: int32 or int64.
+      name: name of the operation; "ExtractJpegShape" if None.
 
     Source: TensorFlow's `tf.io.extract_jpeg_shape`.
     """

@@ -11,20 +11,22 @@ from headrace.api import arrays, math, random, reductions, scopes
 from headrace.api.linalg import matrices
 from headrace.api.tensors import identity, is_tensor
 
-_ADJUSTED = (dtypes.float16, dtypes.float32)  # computed as they are; the others by way of float32
+_ADJUSTED = (dtypes.float16, dtypes.float32)  # adjusted directly; other dtypes are converted to float32
 
 
 def convert_image_dtype(image: Any, dtype: Any, saturate: bool = False, name: str | None = None) -> Any:
-    """Images in another dtype: floats are from 0 to 1, integers from 0 to the greatest of their dtype.
+    """Converts images to another dtype, scaling them to its range.
+
+    Floats have the range from 0 to 1, integers from 0 to the greatest of their dtype.
 
     Args:
       image: numbers.
-      dtype: of floats or integers.
-      saturate: whether what would not fit becomes the greatest or least that does.
+      dtype: a floating or integer dtype.
+      saturate: whether values beyond the range of the dtype are clipped.
       name: name of the operation; "convert_image" if None.
 
     Raises:
-      TypeError: the dtype is of neither floats nor integers.
+      TypeError: the dtype is neither floating nor integer.
 
     Source: TensorFlow's `tf.image.convert_image_dtype`.
 
@@ -62,7 +64,9 @@ def _as_floats(x: Any, kept: tuple[dtypes.DType, ...] = _ADJUSTED) -> Any:
 
 
 def rgb_to_grayscale(images: Any, name: str | None = None) -> Any:
-    """The luminance of images: 0.2989 red + 0.587 green + 0.114 blue, as one channel.
+    """Computes the luminance of images, 0.2989 red + 0.587 green + 0.114 blue.
+
+    The result has one channel.
 
     Args:
       images: numbers, [..., 3].
@@ -83,10 +87,14 @@ def rgb_to_grayscale(images: Any, name: str | None = None) -> Any:
 
 
 def grayscale_to_rgb(images: Any, name: str | None = None) -> Any:
-    """Images of one channel, as three that are the same.
+    """Repeats the channel of grey images three times.
+
+    Args:
+      images: a tensor [..., 1].
+      name: name of the operation; "grayscale_to_rgb" if None.
 
     Raises:
-      ValueError: there are more channels, or no axis.
+      ValueError: there is no axis, or more than one channel.
 
     Source: TensorFlow's `tf.image.grayscale_to_rgb`.
 
@@ -104,7 +112,11 @@ def grayscale_to_rgb(images: Any, name: str | None = None) -> Any:
 
 
 def rgb_to_hsv(images: Any, name: str | None = None) -> Any:
-    """Hue, saturation and value of the colours of images: floats, [..., 3].
+    """Converts colours to hue, saturation and value.
+
+    Args:
+      images: floats from 0 to 1, [..., 3].
+      name: name of the operation; "RGBToHSV" if None.
 
     Source: TensorFlow's `tf.image.rgb_to_hsv`.
 
@@ -117,7 +129,11 @@ def rgb_to_hsv(images: Any, name: str | None = None) -> Any:
 
 
 def hsv_to_rgb(images: Any, name: str | None = None) -> Any:
-    """The inverse of `rgb_to_hsv`.
+    """Converts hue, saturation and value to RGB: the inverse of `rgb_to_hsv`.
+
+    Args:
+      images: floats from 0 to 1, [..., 3].
+      name: name of the operation; "HSVToRGB" if None.
 
     Source: TensorFlow's `tf.image.hsv_to_rgb`.
 
@@ -129,7 +145,7 @@ def hsv_to_rgb(images: Any, name: str | None = None) -> Any:
     return scopes.builder(images).make("HSVToRGB", (images,), {}, name)
 
 
-# A row is what red, green or blue (or one of the other space) contributes. Source: the standards NTSC and PAL.
+# Row i has the contributions of channel i of the source. Source: the standards NTSC and PAL.
 _RGB_TO_YIQ = [[0.299, 0.59590059, 0.2115], [0.587, -0.27455667, -0.52273617], [0.114, -0.32134392, 0.31119955]]
 _YIQ_TO_RGB = [[1.0, 1.0, 1.0], [0.95598634, -0.27201283, -1.10674021], [0.6208248, -0.64720424, 1.70423049]]
 _RGB_TO_YUV = [[0.299, -0.14714119, 0.61497538], [0.587, -0.28886916, -0.51496512], [0.114, 0.43601035, -0.10001026]]
@@ -143,7 +159,10 @@ def _mixed(images: Any, matrix: list[list[float]]) -> Any:
 
 
 def rgb_to_yiq(images: Any) -> Any:
-    """Images, floats [..., 3], in the space of colour of NTSC: luminance and two of chrominance.
+    """Converts images from RGB to YIQ, the colour space of NTSC.
+
+    Args:
+      images: floats, [..., 3].
 
     Source: TensorFlow's `tf.image.rgb_to_yiq`.
     """
@@ -151,7 +170,10 @@ def rgb_to_yiq(images: Any) -> Any:
 
 
 def yiq_to_rgb(images: Any) -> Any:
-    """The inverse of `rgb_to_yiq`.
+    """Converts images from YIQ to RGB: the inverse of `rgb_to_yiq`.
+
+    Args:
+      images: floats, [..., 3].
 
     Source: TensorFlow's `tf.image.yiq_to_rgb`.
     """
@@ -159,7 +181,10 @@ def yiq_to_rgb(images: Any) -> Any:
 
 
 def rgb_to_yuv(images: Any) -> Any:
-    """Images, floats [..., 3], in the space of colour of PAL: luminance and two of chrominance.
+    """Converts images from RGB to YUV, the colour space of PAL.
+
+    Args:
+      images: floats, [..., 3].
 
     Source: TensorFlow's `tf.image.rgb_to_yuv`.
     """
@@ -167,7 +192,10 @@ def rgb_to_yuv(images: Any) -> Any:
 
 
 def yuv_to_rgb(images: Any) -> Any:
-    """The inverse of `rgb_to_yuv`.
+    """Converts images from YUV to RGB: the inverse of `rgb_to_yuv`.
+
+    Args:
+      images: floats, [..., 3].
 
     Source: TensorFlow's `tf.image.yuv_to_rgb`.
     """
@@ -178,11 +206,11 @@ def yuv_to_rgb(images: Any) -> Any:
 
 
 def adjust_brightness(image: Any, delta: Any) -> Any:
-    """Images with `delta` added, where 1 is the whole range.
+    """Adds `delta` to images, where 1 is the range of values.
 
     Args:
-      image: numbers; integers as `convert_image_dtype` takes them, kept in their range.
-      delta: a number.
+      image: numbers; integers are scaled as in `convert_image_dtype`, and the result is clipped.
+      delta: a scalar.
 
     Source: TensorFlow's `tf.image.adjust_brightness`.
 
@@ -201,11 +229,11 @@ def adjust_brightness(image: Any, delta: Any) -> Any:
 
 
 def adjust_contrast(images: Any, contrast_factor: Any) -> Any:
-    """Images with each channel's distance from its mean multiplied by a factor.
+    """Multiplies the distance of elements from the mean of their channel by a factor.
 
     Args:
-      images: numbers, [..., height, width, channels]; integers as `convert_image_dtype` takes them.
-      contrast_factor: a number.
+      images: numbers, [..., height, width, channels]; integers are scaled as in `convert_image_dtype`.
+      contrast_factor: a scalar.
 
     Source: TensorFlow's `tf.image.adjust_contrast`.
 
@@ -222,11 +250,11 @@ def adjust_contrast(images: Any, contrast_factor: Any) -> Any:
 
 
 def adjust_hue(image: Any, delta: Any, name: str | None = None) -> Any:
-    """Images with their hues turned by `delta`, where 1 is once around.
+    """Rotates the hues of images by `delta`, where 1 is a full turn.
 
     Args:
-      image: numbers, [..., 3]; integers as `convert_image_dtype` takes them.
-      delta: a number from -1 to 1.
+      image: numbers, [..., 3]; integers are scaled as in `convert_image_dtype`.
+      delta: a scalar from -1 to 1.
       name: name of the scope; "adjust_hue" if None.
 
     Raises:
@@ -243,11 +271,11 @@ def adjust_hue(image: Any, delta: Any, name: str | None = None) -> Any:
 
 
 def adjust_saturation(image: Any, saturation_factor: Any, name: str | None = None) -> Any:
-    """Images with the saturation of their colours multiplied by a factor.
+    """Multiplies the saturation of the colours of images by a factor.
 
     Args:
-      image: numbers, [..., 3]; integers as `convert_image_dtype` takes them.
-      saturation_factor: a number.
+      image: numbers, [..., 3]; integers are scaled as in `convert_image_dtype`.
+      saturation_factor: a scalar.
       name: name of the scope; "adjust_saturation" if None.
 
     Source: TensorFlow's `tf.image.adjust_saturation`.
@@ -259,12 +287,12 @@ def adjust_saturation(image: Any, saturation_factor: Any, name: str | None = Non
 
 
 def adjust_gamma(image: Any, gamma: Any = 1, gain: Any = 1) -> Any:
-    """gain * image ** gamma, element by element.
+    """Computes gain * image ** gamma, element by element.
 
     Args:
-      image: numbers; integers as `convert_image_dtype` takes them.
-      gamma: a number, not negative: above 1 images become darker.
-      gain: a number.
+      image: numbers; integers are scaled as in `convert_image_dtype`.
+      gamma: a scalar, at least 0; above 1 images become darker.
+      gain: a scalar.
 
     Raises:
       ValueError: `gamma` is a negative number.
@@ -286,7 +314,9 @@ def adjust_gamma(image: Any, gamma: Any = 1, gain: Any = 1) -> Any:
 
 
 def per_image_standardization(image: Any) -> Any:
-    """Images less their mean, over their standard deviation (or 1 / sqrt(elements), if that is more).
+    """Scales images to mean 0 and variance 1.
+
+    The divisor is the standard deviation, or 1 / sqrt(number of elements) if that is greater.
 
     Args:
       image: numbers, [..., height, width, channels].
@@ -313,11 +343,11 @@ def per_image_standardization(image: Any) -> Any:
 
 
 def random_brightness(image: Any, max_delta: float, seed: int | None = None) -> Any:
-    """`adjust_brightness` with a random delta, from -max_delta to below max_delta.
+    """Adjusts the brightness by a random delta in [-max_delta, max_delta).
 
     Args:
-      image: as `adjust_brightness` takes it.
-      max_delta: not negative.
+      image: as for `adjust_brightness`.
+      max_delta: a number, at least 0.
       seed: see `headrace.api.random`.
 
     Raises:
@@ -331,7 +361,12 @@ def random_brightness(image: Any, max_delta: float, seed: int | None = None) -> 
 
 
 def random_contrast(image: Any, lower: float, upper: float, seed: int | None = None) -> Any:
-    """`adjust_contrast` with a random factor from `lower` to below `upper`.
+    """Adjusts the contrast by a random factor in [lower, upper).
+
+    Args:
+      image: as `images` for `adjust_contrast`.
+      lower, upper: the bounds of the factor, at least 0.
+      seed: see `hr.random`.
 
     Raises:
       ValueError: `lower` is negative, or `upper` is not above it.
@@ -342,7 +377,12 @@ def random_contrast(image: Any, lower: float, upper: float, seed: int | None = N
 
 
 def random_saturation(image: Any, lower: float, upper: float, seed: int | None = None) -> Any:
-    """`adjust_saturation` with a random factor from `lower` to below `upper`.
+    """Adjusts the saturation by a random factor in [lower, upper).
+
+    Args:
+      image: as for `adjust_saturation`.
+      lower, upper: the bounds of the factor, at least 0.
+      seed: see `hr.random`.
 
     Raises:
       ValueError: `lower` is negative, or `upper` is not above it.
@@ -361,7 +401,12 @@ def _factor(lower: float, upper: float, seed: int | None) -> Any:
 
 
 def random_hue(image: Any, max_delta: float, seed: int | None = None) -> Any:
-    """`adjust_hue` with a random delta, from -max_delta to below max_delta.
+    """Adjusts the hue by a random delta in [-max_delta, max_delta).
+
+    Args:
+      image: as for `adjust_hue`.
+      max_delta: a number from 0 to 0.5.
+      seed: see `hr.random`.
 
     Raises:
       ValueError: `max_delta` is not from 0 to 0.5.

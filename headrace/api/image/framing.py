@@ -20,10 +20,10 @@ from headrace.errors import ShapeError
 
 
 def image_of(b: Any, image: Any, what: str = "image") -> Any:
-    """`image` as a tensor, of which the rank, if it is known, is 3 or 4.
+    """Converts `image` to a tensor, and checks its rank: 3, 4 or unknown.
 
     Raises:
-      ShapeError (a ValueError): it is another.
+      ShapeError (a ValueError): the rank is another.
     """
     x = b.tensor(image, None, what)
     if x.shape is not None and len(x.shape) not in (3, 4):
@@ -32,7 +32,7 @@ def image_of(b: Any, image: Any, what: str = "image") -> Any:
 
 
 def in_batch(x: Any, whole: Callable[[Any], Any]) -> Any:
-    """`whole(x)`, where `whole` takes and gives batches of images; of one image it is a batch of one."""
+    """Applies `whole`, a function of batches of images, to a batch or to one image."""
     if x.shape is not None and len(x.shape) == 4:
         return whole(x)
     batch = arrays.expand_dims(x, 0)
@@ -41,7 +41,7 @@ def in_batch(x: Any, whole: Callable[[Any], Any]) -> Any:
 
 
 def _sizes(x: Any) -> tuple[Any, Any]:
-    """Height and width of a batch: numbers where they are known."""
+    """Returns the height and width of a batch: ints where they are known."""
     known = shapes.with_rank(x.shape, 4)[1:3]
     dims = arrays.shape(x) if None in known else None
     height, width = known if dims is None else (dims[1], dims[2])
@@ -52,7 +52,7 @@ def _sizes(x: Any) -> tuple[Any, Any]:
 
 
 class ResizeMethod:
-    """The ways in which `resize` makes elements between those that there are.
+    """Methods of interpolation for `resize`.
 
     Source: TensorFlow's `tf.image.ResizeMethod`.
     """
@@ -68,7 +68,7 @@ class ResizeMethod:
 
 
 _OPS = {"bilinear": "ResizeBilinear", "nearest": "ResizeNearestNeighbor", "bicubic": "ResizeBicubic"}
-_KERNELS = {"bilinear": "triangle", "bicubic": "keyscubic"}  # what they are if they are to smooth
+_KERNELS = {"bilinear": "triangle", "bicubic": "keyscubic"}  # their kernels with antialias
 
 
 def resize(
@@ -79,21 +79,22 @@ def resize(
     antialias: bool = False,
     name: str | None = None,
 ) -> Any:
-    """Images of another height and width.
+    """Resizes images.
 
     Args:
       images: [batch, height, width, channels] or [height, width, channels], numbers.
-      size: the new height and width: numbers, or an int32 vector.
+      size: the new height and width: ints, or an int32 vector.
       method: one of `ResizeMethod`.
-      preserve_aspect_ratio: whether only as large as both fit without changing their ratio.
-      antialias: whether a smaller image is smoothed first.
+      preserve_aspect_ratio: whether to keep the ratio of height and width; the result is the largest that fits into
+        `size`.
+      antialias: whether images are smoothed before they are downscaled.
       name: name of the scope; "resize" if None.
 
     Returns:
-      Images of float32; of the dtype given with "nearest".
+      Images of float32; with "nearest", of the dtype of `images`.
 
     Raises:
-      ValueError: there is no such method, or the shapes are others.
+      ValueError: the method is unknown, or the shapes are not as described above.
 
     Source: TensorFlow's `tf.image.resize`.
 
@@ -128,12 +129,12 @@ def resized(
     name: str | None,
     keeps_same: bool = False,
 ) -> Any:
-    """What `resize` is around the op that does it.
+    """Prepares images and size for a resize op, and applies it.
 
     Args:
-      images, size, preserve_aspect_ratio, name: as `resize` takes them.
-      one: from a batch and a size to the op.
-      keeps_same: whether images of that size already are returned as they are.
+      images, size, preserve_aspect_ratio, name: as for `resize`.
+      one: a function from a batch and a size to the resized batch.
+      keeps_same: whether images that have the size already are returned unchanged.
     """
     with scopes.name_scope(name, "resize", [images, size]):
         b = scopes.builder(images, size)
@@ -155,7 +156,7 @@ def resized(
 
 
 def _fitting(x: Any, size: Any) -> Any:
-    """The largest size not beyond `size` in which height and width of `x` have the ratio that they have."""
+    """Returns the largest size within `size` that keeps the aspect ratio of `x`."""
     old = math.cast(arrays.shape(x)[1:3], dtypes.float32)
     scale = scopes.builder(x).Min(math.truediv(math.cast(size, dtypes.float32), old), 0)
     return math.cast(math.round(math.multiply(scale, old)), dtypes.int32)
@@ -164,15 +165,15 @@ def _fitting(x: Any, size: Any) -> Any:
 def resize_with_pad(
     image: Any, target_height: Any, target_width: Any, method: str = ResizeMethod.BILINEAR, antialias: bool = False
 ) -> Any:
-    """Images of another size: as large as fits without changing the ratio of height and width, zeros around them.
+    """Resizes images, keeping their aspect ratio, and pads them with zeros.
 
     Args:
       image: [batch, height, width, channels] or [height, width, channels].
       target_height, target_width: the new size.
-      method, antialias: as `resize` takes them.
+      method, antialias: as for `resize`.
 
     Raises:
-      ValueError: a size is not positive, or the rank is another.
+      ValueError: a size is not positive, or the rank is not 3 or 4.
 
     Source: TensorFlow's `tf.image.resize_with_pad`.
 
@@ -186,7 +187,7 @@ def resize_with_pad(
 
 
 def resized_with_pad(image: Any, target_height: Any, target_width: Any, one: Callable[[Any, Any], Any]) -> Any:
-    """What `resize_with_pad` is around the resizing, `one(images, size)`."""
+    """Computes `resize_with_pad` with `one(images, size)` as the resize function."""
     with scopes.name_scope(None, "resize_image_with_pad", [image]):
         b = scopes.builder(image)
         x = image_of(b, image)
@@ -208,7 +209,7 @@ def resized_with_pad(image: Any, target_height: Any, target_width: Any, one: Cal
 
 
 def _number(x: Any) -> int | None:
-    """What `x` is, where that is known."""
+    """Returns the static value of `x` as an int; None if it is unknown."""
     value = constant_value(x)
     return None if value is None else int(value)
 
@@ -221,7 +222,7 @@ def _check_sizes(**sizes: Any) -> None:
 
 
 def _check_box(image: Any, inner: tuple[Any, Any], offsets: tuple[Any, Any], outer: tuple[Any, Any], end: str) -> None:
-    """Raises ValueError where it is known that a box does not lie in what is around it."""
+    """Checks that a box is inside the outer box, as far as known statically."""
     sides = zip(("height", "width"), inner, offsets, outer, strict=True)
     for side, length, offset, whole in sides:
         n, at, all_ = (_number(v) for v in (length, offset, whole))
@@ -234,15 +235,15 @@ def _check_box(image: Any, inner: tuple[Any, Any], offsets: tuple[Any, Any], out
 def crop_to_bounding_box(
     image: Any, offset_height: Any, offset_width: Any, target_height: Any, target_width: Any
 ) -> Any:
-    """The part of images that is so high and wide and begins at an offset.
+    """Crops images to a box.
 
     Args:
       image: [batch, height, width, channels] or [height, width, channels].
-      offset_height, offset_width: the first row and column.
-      target_height, target_width: how many rows and columns.
+      offset_height, offset_width: the first row and column of the box.
+      target_height, target_width: height and width of the box.
 
     Raises:
-      ValueError: the part does not lie in the image (InvalidArgumentError when it runs, if the shape is not known).
+      ValueError: the box is not inside the image (InvalidArgumentError in a run, if the shape is unknown).
 
     Source: TensorFlow's `tf.image.crop_to_bounding_box`.
 
@@ -267,15 +268,15 @@ def crop_to_bounding_box(
 def pad_to_bounding_box(
     image: Any, offset_height: Any, offset_width: Any, target_height: Any, target_width: Any
 ) -> Any:
-    """Images with zeros around them, in which they begin at an offset.
+    """Pads images with zeros to a given size.
 
     Args:
       image: [batch, height, width, channels] or [height, width, channels].
-      offset_height, offset_width: how many rows and columns of zeros stand before an image.
-      target_height, target_width: how many rows and columns there are then.
+      offset_height, offset_width: numbers of rows and columns of zeros before the image.
+      target_height, target_width: height and width of the result.
 
     Raises:
-      ValueError: there is no room for the images (InvalidArgumentError when it runs, if the shape is not known).
+      ValueError: the image does not fit (InvalidArgumentError in a run, if the shape is unknown).
 
     Source: TensorFlow's `tf.image.pad_to_bounding_box`.
 
@@ -303,14 +304,14 @@ def pad_to_bounding_box(
 
 
 def resize_with_crop_or_pad(image: Any, target_height: Any, target_width: Any) -> Any:
-    """Images of another size by cutting off as much on either side, or by as many zeros there.
+    """Changes the size of images by central cropping and padding with zeros.
 
     Args:
       image: [batch, height, width, channels] or [height, width, channels].
       target_height, target_width: the new size.
 
     Raises:
-      ValueError: a size is not positive, or the rank is another.
+      ValueError: a size is not positive, or the rank is not 3 or 4.
 
     Source: TensorFlow's `tf.image.resize_with_crop_or_pad`.
 
@@ -338,14 +339,14 @@ def resize_with_crop_or_pad(image: Any, target_height: Any, target_width: Any) -
 
 
 def central_crop(image: Any, central_fraction: Any) -> Any:
-    """The middle of images: a part that is by this factor as high and as wide.
+    """Crops images to their central part.
 
     Args:
       image: [batch, height, width, channels] or [height, width, channels].
-      central_fraction: above 0, up to 1.
+      central_fraction: the fraction of the height and of the width to keep, in (0, 1].
 
     Raises:
-      ValueError: the fraction is not in this range, or the rank is unknown or another.
+      ValueError: the fraction is out of range, or the rank is unknown or not 3 or 4.
 
     Source: TensorFlow's `tf.image.central_crop`.
 
@@ -386,7 +387,7 @@ def central_crop(image: Any, central_fraction: Any) -> Any:
 
 
 def random_crop(value: Any, size: Any, seed: int | None = None, name: str | None = None) -> Any:
-    """A part of a tensor that begins anywhere.
+    """Crops a tensor at a random position.
 
     Args:
       value: a tensor.
@@ -395,7 +396,7 @@ def random_crop(value: Any, size: Any, seed: int | None = None, name: str | None
       name: name of the operation; "random_crop" if None.
 
     Raises:
-      ValueError: the tensor is smaller (InvalidArgumentError when it runs, if the shape is not known).
+      ValueError: the tensor is smaller than `size` (InvalidArgumentError in a run, if the shape is unknown).
 
     Source: TensorFlow's `tf.image.random_crop`.
 
@@ -415,7 +416,7 @@ def random_crop(value: Any, size: Any, seed: int | None = None, name: str | None
             raise ValueError(f"Need value.shape >= size, got {shapes.show(x.shape)} and {constant_value(size)!r}")
         limit = math.add(math.subtract(dims, size), 1)
         drawn = random.uniform(arrays.shape(dims), maxval=math.limits(dtypes.int32)[1], dtype=dtypes.int32, seed=seed)
-        # where the part is too large the limit is not positive, and Slice says so
+        # if the part is too large the limit is not positive, and Slice fails
         return gathering.slice(x, math.mod(drawn, math.maximum(limit, 1)), size, name=scope)
 
 
@@ -423,7 +424,10 @@ def random_crop(value: Any, size: Any, seed: int | None = None, name: str | None
 
 
 def flip_left_right(image: Any) -> Any:
-    """Images with their columns the other way round.
+    """Reverses the columns of images.
+
+    Args:
+      image: [batch, height, width, channels] or [height, width, channels].
 
     Source: TensorFlow's `tf.image.flip_left_right`.
 
@@ -436,7 +440,10 @@ def flip_left_right(image: Any) -> Any:
 
 
 def flip_up_down(image: Any) -> Any:
-    """Images with their rows the other way round.
+    """Reverses the rows of images.
+
+    Args:
+      image: [batch, height, width, channels] or [height, width, channels].
 
     Source: TensorFlow's `tf.image.flip_up_down`.
 
@@ -454,7 +461,7 @@ def _flipped(image: Any, axis: int, scope: str) -> Any:
 
 
 def random_flip_left_right(image: Any, seed: int | None = None) -> Any:
-    """Images, each of which is turned over with probability 1/2: `flip_left_right`.
+    """Reverses the columns of each image with probability 1/2.
 
     Args:
       image: [batch, height, width, channels] or [height, width, channels].
@@ -466,7 +473,11 @@ def random_flip_left_right(image: Any, seed: int | None = None) -> Any:
 
 
 def random_flip_up_down(image: Any, seed: int | None = None) -> Any:
-    """Images, each of which is turned over with probability 1/2: `flip_up_down`. See `random_flip_left_right`.
+    """Reverses the rows of each image with probability 1/2.
+
+    Args:
+      image: [batch, height, width, channels] or [height, width, channels].
+      seed: see `hr.random`.
 
     Source: TensorFlow's `tf.image.random_flip_up_down`.
     """
@@ -484,7 +495,11 @@ def _randomly_flipped(image: Any, axis: int, seed: int | None, scope: str) -> An
 
 
 def transpose(image: Any, name: str | None = None) -> Any:
-    """Images with rows and columns exchanged.
+    """Exchanges the rows and columns of images.
+
+    Args:
+      image: [batch, height, width, channels] or [height, width, channels].
+      name: name of the scope; "transpose" if None.
 
     Source: TensorFlow's `tf.image.transpose`.
 
@@ -506,11 +521,11 @@ def _transposed(x: Any) -> Any:
 
 
 def rot90(image: Any, k: Any = 1, name: str | None = None) -> Any:
-    """Images turned by `k` times 90 degrees, counterclockwise.
+    """Rotates images by `k` times 90 degrees, counterclockwise.
 
     Args:
       image: [batch, height, width, channels] or [height, width, channels].
-      k: a number, or an int32 scalar.
+      k: an int, or an int32 scalar.
       name: name of the scope; "rot90" if None.
 
     Source: TensorFlow's `tf.image.rot90`.

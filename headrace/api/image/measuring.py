@@ -15,13 +15,15 @@ from headrace.errors import ShapeError
 
 
 def image_gradients(image: Any) -> tuple[Any, Any]:
-    """How much each element differs from the one below it, and from the one to its right; 0 at the edge.
+    """Computes the differences of elements to the next row and to the next column.
+
+    The difference is 0 for the last row and the last column.
 
     Args:
       image: numbers, [batch, height, width, channels].
 
     Raises:
-      ValueError: the rank is another.
+      ValueError: the rank is not 4.
 
     Source: TensorFlow's `tf.image.image_gradients`.
 
@@ -43,16 +45,16 @@ _SOBEL = np.array([[[-1, -1], [-2, 0], [-1, 1]], [[0, -2], [0, 0], [0, 2]], [[1,
 
 
 def sobel_edges(image: Any) -> Any:
-    """Edges: how much images change downwards and to the right around each element, by Sobel's filters.
+    """Computes the vertical and horizontal gradients of images by Sobel filters.
 
     Args:
-      image: floats, [batch, height, width, channels], of which the channels are known.
+      image: floats, [batch, height, width, channels], with a known number of channels.
 
     Returns:
-      [batch, height, width, channels, 2]: downwards and to the right.
+      A tensor [batch, height, width, channels, 2]: the vertical and the horizontal gradient.
 
     Raises:
-      ValueError: the number of channels is not known.
+      ValueError: the number of channels is unknown.
 
     Source: TensorFlow's `tf.image.sobel_edges`.
 
@@ -74,17 +76,17 @@ def sobel_edges(image: Any) -> Any:
 
 
 def total_variation(images: Any, name: str | None = None) -> Any:
-    """The sum of the absolute differences of neighbouring elements: a measure of noise.
+    """Computes the sum of the absolute differences of neighbouring elements, a measure of noise.
 
     Args:
       images: numbers, [batch, height, width, channels] or [height, width, channels].
       name: name of the scope; "total_variation" if None.
 
     Returns:
-      A number for each image.
+      A scalar for each image.
 
     Raises:
-      ValueError: the rank is another.
+      ValueError: the rank is not 3 or 4.
 
     Source: TensorFlow's `tf.image.total_variation`.
 
@@ -107,10 +109,10 @@ def total_variation(images: Any, name: str | None = None) -> Any:
 
 
 def _compared(a: Any, b: Any, max_val: Any) -> tuple[Any, Any, Any]:
-    """Two images and the greatest value as floats from 0 to 1 (or as they are, if they are float32).
+    """Converts two images and the greatest value to float32.
 
     Raises:
-      ValueError: they are no images, or of different size.
+      ValueError: the ranks are below 3, or the sizes differ.
     """
     make = scopes.builder(a, b, max_val)
     a = make.tensor(a, None, "a")
@@ -125,18 +127,18 @@ def _compared(a: Any, b: Any, max_val: Any) -> tuple[Any, Any, Any]:
 
 
 def psnr(a: Any, b: Any, max_val: Any, name: str | None = None) -> Any:
-    """The peak signal-to-noise ratio of pairs of images, in decibels: the more the more alike.
+    """Computes the peak signal-to-noise ratio of pairs of images, in decibels.
 
     Args:
       a, b: numbers, [..., height, width, channels].
-      max_val: the greatest value that an element can have, less the least.
+      max_val: the difference between the greatest and the least possible value of an element.
       name: name of the scope; "PSNR" if None.
 
     Returns:
-      float32: a number for each pair.
+      A float32 number for each pair, greater for more similar images.
 
     Raises:
-      ValueError: they are of different size (InvalidArgumentError when it runs, if the shapes are not known).
+      ValueError: the sizes differ (InvalidArgumentError in a run, if the shapes are unknown).
 
     Source: TensorFlow's `tf.image.psnr`.
 
@@ -162,20 +164,20 @@ def ssim(
     k2: float = 0.03,
     return_index_map: bool = False,
 ) -> Any:
-    """The structural similarity of pairs of images: 1 if they are the same.
+    """Computes the structural similarity of pairs of images: 1 for equal images.
 
     Args:
       img1, img2: numbers, [..., height, width, channels]; height and width are at least `filter_size`.
-      max_val: the greatest value that an element can have, less the least.
-      filter_size, filter_sigma: size and width of the Gaussian within which elements are compared.
-      k1, k2: what keeps divisions by small numbers stable.
-      return_index_map: whether the similarity at each place is returned instead of the mean.
+      max_val: the difference between the greatest and the least possible value of an element.
+      filter_size, filter_sigma: size and standard deviation of the Gaussian window in which elements are compared.
+      k1, k2: constants that stabilize the divisions.
+      return_index_map: whether to return the similarity at each place, in place of its mean.
 
     Returns:
-      float32: a number for each pair; with `return_index_map`, [..., rows, columns].
+      A float32 number for each pair; with `return_index_map`, [..., rows, columns].
 
     Raises:
-      ValueError: the images are smaller than the filter, or of different size.
+      ValueError: the images are smaller than the filter, or the sizes differ.
 
     Source: TensorFlow's `tf.image.ssim`, and "Image quality assessment" (Wang, Bovik, Sheikh and Simoncelli, 2004).
 
@@ -195,7 +197,7 @@ def ssim(
 
 
 def _similarity(x: Any, y: Any, top: Any, size: int, sigma: float, k1: float, k2: float) -> tuple[Any, Any]:
-    """The similarity in luminance, and that in contrast and structure, at each place and in each channel."""
+    """Computes the similarities in luminance and in contrast and structure, at each place."""
     at = np.arange(size, dtype=np.float32) - (size - 1) / 2
     square = at**2 * np.float32(-0.5 / sigma**2)
     window = arrays.reshape(softmax((square[:, None] + square[None]).reshape(1, -1)), (size, size, 1, 1))

@@ -14,32 +14,32 @@ from headrace.errors import ShapeError
 
 
 class QR(NamedTuple):
-    """What `qr` gives."""
+    """Result of `qr`."""
 
     q: Any
     r: Any
 
 
 class LU(NamedTuple):
-    """What `lu` gives."""
+    """Result of `lu`."""
 
     lu: Any
     p: Any
 
 
 class SignAndLog(NamedTuple):
-    """What `slogdet` gives."""
+    """Result of `slogdet`."""
 
     sign: Any
     log_abs_determinant: Any
 
 
 def cholesky(input: Any, name: str | None = None) -> Any:
-    """The lower triangular L for which L times its adjoint is `input`.
+    """Computes the Cholesky factor: the lower triangular L with L @ adjoint(L) = `input`.
 
     Args:
-      input: Hermitian, positive definite matrices [..., M, M], of floats or complex numbers. What is above the diagonal
-        is not looked at.
+      input: Hermitian, positive definite matrices [..., M, M], of floats or complex numbers. Elements above the
+        diagonal are not read.
       name: name of the operation; "Cholesky" if None.
 
     Raises:
@@ -57,11 +57,12 @@ def cholesky(input: Any, name: str | None = None) -> Any:
 
 
 def qr(input: Any, full_matrices: bool = False, name: str | None = None) -> QR:
-    """The Q, whose columns are orthonormal, and the upper triangular R of which `input` is the product.
+    """Computes the QR decomposition: Q with orthonormal columns, R upper triangular.
 
     Args:
       input: [..., M, N], of floats or complex numbers.
-      full_matrices: whether Q is [..., M, M] and R [..., M, N]; otherwise both have only min(M, N) columns or rows.
+      full_matrices: whether Q is [..., M, M] and R [..., M, N]; otherwise Q is [..., M, P] and R [..., P, N] with P =
+        min(M, N).
       name: name of the operation; "Qr" if None.
 
     Source: TensorFlow's `tf.linalg.qr`.
@@ -76,16 +77,16 @@ def qr(input: Any, full_matrices: bool = False, name: str | None = None) -> QR:
 
 
 def svd(tensor: Any, full_matrices: bool = False, compute_uv: bool = True, name: str | None = None) -> Any:
-    """Singular values, from the greatest down, and the vectors that go with them.
+    """Computes the singular value decomposition; singular values are in descending order.
 
     Args:
       tensor: [..., M, N], of floats or complex numbers; P is min(M, N).
       full_matrices: whether U is [..., M, M] and V [..., N, N], rather than [..., M, P] and [..., N, P].
-      compute_uv: whether the vectors are wanted.
+      compute_uv: whether to compute the singular vectors.
       name: name of the operation; "Svd" if None.
 
     Returns:
-      s [..., P], U and V: `tensor` is U diag(s) times the adjoint of V. Without `compute_uv` only s.
+      s [..., P], U and V, where `tensor` is U @ diag(s) @ adjoint(V). Without `compute_uv` only s.
 
     Source: TensorFlow's `tf.linalg.svd`.
 
@@ -100,14 +101,14 @@ def svd(tensor: Any, full_matrices: bool = False, compute_uv: bool = True, name:
 
 
 def eigh(tensor: Any, name: str | None = None) -> tuple[Any, Any]:
-    """Eigenvalues, rising, and eigenvectors of Hermitian matrices.
+    """Computes eigenvalues, in ascending order, and eigenvectors of Hermitian matrices.
 
     Args:
-      tensor: [..., N, N], of floats or complex numbers; what is above the diagonal is not looked at.
+      tensor: [..., N, N], of floats or complex numbers. Elements above the diagonal are not read.
       name: name of the operation; "SelfAdjointEigV2" if None.
 
     Returns:
-      The values [..., N]; the vectors, which are the columns of [..., N, N].
+      The eigenvalues [..., N], and the eigenvectors, the columns of [..., N, N].
 
     Source: TensorFlow's `tf.linalg.eigh`.
 
@@ -121,7 +122,11 @@ def eigh(tensor: Any, name: str | None = None) -> tuple[Any, Any]:
 
 
 def eigvalsh(tensor: Any, name: str | None = None) -> Any:
-    """Eigenvalues of Hermitian matrices, rising; see `eigh`.
+    """Computes eigenvalues of Hermitian matrices, in ascending order; see `eigh`.
+
+    Args:
+      tensor: [..., N, N], of floats or complex numbers.
+      name: name of the operation; "SelfAdjointEigV2" if None.
 
     Source: TensorFlow's `tf.linalg.eigvalsh`.
     """
@@ -137,10 +142,14 @@ def _eig(tensor: Any, wants_vectors: bool, name: str | None) -> Any:
 
 
 def eig(tensor: Any, name: str | None = None) -> tuple[Any, Any]:
-    """Eigenvalues, in no order, and eigenvectors of square matrices: complex ones.
+    """Computes complex eigenvalues and eigenvectors of square matrices, in no defined order.
+
+    Args:
+      tensor: [..., N, N], of floats or complex numbers.
+      name: name of the operation; "Eig" if None.
 
     Returns:
-      The values [..., N]; the vectors, which are the columns of [..., N, N].
+      The eigenvalues [..., N], and the eigenvectors, the columns of [..., N, N].
 
     Source: TensorFlow's `tf.linalg.eig`.
     """
@@ -149,7 +158,11 @@ def eig(tensor: Any, name: str | None = None) -> tuple[Any, Any]:
 
 
 def eigvals(tensor: Any, name: str | None = None) -> Any:
-    """Eigenvalues of square matrices, complex, in no order.
+    """Computes complex eigenvalues of square matrices, in no defined order.
+
+    Args:
+      tensor: [..., N, N], of floats or complex numbers.
+      name: name of the operation; "Eig" if None.
 
     Source: TensorFlow's `tf.linalg.eigvals`.
 
@@ -170,23 +183,23 @@ def eigh_tridiagonal(
     tol: Any = None,
     name: str | None = None,
 ) -> Any:
-    """Eigenvalues, rising, of a Hermitian matrix with three diagonals.
+    """Computes eigenvalues of a Hermitian tridiagonal matrix, in ascending order.
 
     Args:
-      alpha: [N], the main diagonal; real.
-      beta: [N - 1], the one above it, of the same dtype.
-      eigvals_only: whether the vectors are left out.
-      select: "a" for all; "i" for those with the numbers `select_range[0]` to `select_range[1]`, both counted; "v" for
-        those above `select_range[0]` and at most `select_range[1]`.
-      select_range: see there.
-      tol: how exact they have to be; they are as exact as they can be whatever it is.
+      alpha: [N], the main diagonal, which is real.
+      beta: [N - 1], the diagonal above it, of the same dtype.
+      eigvals_only: whether to compute only the eigenvalues.
+      select: "a": all; "i": those with the indices `select_range[0]` to `select_range[1]`, inclusive; "v": those above
+        `select_range[0]` and at most `select_range[1]`.
+      select_range: the range for `select`, a pair.
+      tol: ignored; accepted for compatibility with TensorFlow. The precision is that of the dtype.
       name: name of the scope; "eigh_tridiagonal" if None.
 
     Returns:
-      The values; if not `eigvals_only`, with the vectors, which are the columns of a matrix.
+      The eigenvalues; if `eigvals_only` is False, also the eigenvectors, the columns of a matrix.
 
     Raises:
-      ValueError: there is no such `select`, or its range is wrong.
+      ValueError: `select` is unknown, or its range is missing or empty.
 
     Source: TensorFlow's `tf.linalg.eigh_tridiagonal`.
     """
@@ -214,7 +227,11 @@ def eigh_tridiagonal(
 
 
 def slogdet(input: Any, name: str | None = None) -> SignAndLog:
-    """The signs of the determinants of square matrices, and the logarithms of their sizes.
+    """Computes the signs and the logarithms of the absolute values of determinants.
+
+    Args:
+      input: square matrices [..., M, M].
+      name: name of the operation; "LogMatrixDeterminant" if None.
 
     Source: TensorFlow's `tf.linalg.slogdet`.
 
@@ -230,7 +247,7 @@ def slogdet(input: Any, name: str | None = None) -> SignAndLog:
 
 
 def lu(input: Any, output_idx_type: Any = dtypes.int32, name: str | None = None) -> LU:
-    """Square matrices as products of a permutation, a lower triangular matrix L and an upper triangular one U.
+    """Computes the LU decomposition of square matrices with row permutations.
 
     Args:
       input: [..., M, M], of floats or complex numbers.
@@ -238,8 +255,8 @@ def lu(input: Any, output_idx_type: Any = dtypes.int32, name: str | None = None)
       name: name of the operation; "Lu" if None.
 
     Returns:
-      U, with L below its diagonal (on which L has ones); and the permutation [..., M]: row i of the product of L and U
-      is row p[i] of `input`.
+      U, with L below its diagonal (the diagonal of L is 1), and the permutation p, [..., M]: row i of L @ U is row p[i]
+      of `input`.
 
     Raises:
       InvalidArgumentError: in a run, if a matrix is not invertible.
@@ -255,7 +272,7 @@ def lu(input: Any, output_idx_type: Any = dtypes.int32, name: str | None = None)
 
 
 def _factors(b: Any, lower_upper: Any, perm: Any) -> tuple[Any, Any, Any]:
-    """The tensors of an LU decomposition, and its L."""
+    """Returns the tensors of an LU decomposition, and L."""
     x = b.tensor(lower_upper, None, "lower_upper")
     p = b.tensor(perm, None, "perm")
     if x.shape is not None:
@@ -270,16 +287,16 @@ def _factors(b: Any, lower_upper: Any, perm: Any) -> tuple[Any, Any, Any]:
 
 
 def lu_solve(lower_upper: Any, perm: Any, rhs: Any, validate_args: bool = False, name: str | None = None) -> Any:
-    """The X for which A X is `rhs`, of matrices A that `lu` has taken apart.
+    """Solves A @ X = `rhs` for X, with the LU decomposition of A.
 
     Args:
-      lower_upper, perm: what `lu` gave.
+      lower_upper, perm: the result of `lu` for A.
       rhs: [..., M, K], of the same dtype.
-      validate_args: without effect: what is checked is always checked.
+      validate_args: without effect: the arguments are always checked.
       name: name of the scope; "lu_solve" if None.
 
     Raises:
-      ShapeError (a ValueError): the shapes do not fit.
+      ShapeError (a ValueError): the shapes are incompatible.
 
     Source: TensorFlow's `tf.linalg.lu_solve`.
 
@@ -303,7 +320,7 @@ def lu_solve(lower_upper: Any, perm: Any, rhs: Any, validate_args: bool = False,
 
 
 def _rows(b: Any, x: Any, p: Any) -> Any:
-    """The rows `p` of the matrices `x`, for each of them its own ones if `p` is no vector."""
+    """Permutes rows of matrices by `p`, a vector or one for each matrix."""
     if p.shape is None:
         raise ShapeError(f"the rank of the permutation must be known, got {p!r}; set its shape (set_shape)")
     if len(p.shape) == 1:
@@ -315,11 +332,11 @@ def _rows(b: Any, x: Any, p: Any) -> Any:
 
 
 def lu_reconstruct(lower_upper: Any, perm: Any, validate_args: bool = False, name: str | None = None) -> Any:
-    """The matrices that `lu` has taken apart.
+    """Computes the matrices from their LU decompositions.
 
     Args:
-      lower_upper, perm: what `lu` gave.
-      validate_args: without effect: what is checked is always checked.
+      lower_upper, perm: the result of `lu`.
+      validate_args: without effect: the arguments are always checked.
       name: name of the scope; "lu_reconstruct" if None.
 
     Source: TensorFlow's `tf.linalg.lu_reconstruct`.
@@ -341,11 +358,11 @@ def lu_reconstruct(lower_upper: Any, perm: Any, validate_args: bool = False, nam
 
 
 def lu_matrix_inverse(lower_upper: Any, perm: Any, validate_args: bool = False, name: str | None = None) -> Any:
-    """The inverses of matrices that `lu` has taken apart.
+    """Computes the inverses of matrices from their LU decompositions.
 
     Args:
-      lower_upper, perm: what `lu` gave.
-      validate_args: without effect: what is checked is always checked.
+      lower_upper, perm: the result of `lu`.
+      validate_args: without effect: the arguments are always checked.
       name: name of the scope; "lu_matrix_inverse" if None.
 
     Source: TensorFlow's `tf.linalg.lu_matrix_inverse`.
@@ -374,17 +391,17 @@ def _checked(b: Any, a: Any, what: str) -> Any:
 
 
 def matrix_rank(a: Any, tol: Any = None, validate_args: bool = False, name: str | None = None) -> Any:
-    """How many singular values of matrices are above `tol`: int32.
+    """Computes the ranks of matrices: the int32 numbers of singular values above `tol`.
 
     Args:
       a: [..., M, N], of floats or complex numbers.
-      tol: float; if None, the greatest singular value times the greater of M and N times the precision of the dtype.
-      validate_args: without effect: what is checked is always checked.
+      tol: a scalar; None: the greatest singular value times max(M, N) times the machine epsilon of the dtype.
+      validate_args: without effect: the arguments are always checked.
       name: name of the scope; "matrix_rank" if None.
 
     Raises:
       TypeError: `a` has another dtype.
-      ShapeError (a ValueError): it is no matrix.
+      ShapeError (a ValueError): the rank of `a` is below 2.
 
     Source: TensorFlow's `tf.linalg.matrix_rank`.
 
@@ -406,21 +423,21 @@ def matrix_rank(a: Any, tol: Any = None, validate_args: bool = False, name: str 
 
 
 def pinv(a: Any, rcond: Any = None, validate_args: bool = False, name: str | None = None) -> Any:
-    """The Moore-Penrose pseudo-inverses of matrices.
+    """Computes the Moore-Penrose pseudo-inverses of matrices.
 
     Args:
       a: [..., M, N], of floats or complex numbers.
-      rcond: singular values up to this times the greatest count as zero; if None, 10 times the greater of M and N times
-        the precision of the dtype.
-      validate_args: without effect: what is checked is always checked.
+      rcond: singular values up to `rcond` times the greatest are treated as zero; None: 10 times max(M, N) times the
+        machine epsilon of the dtype.
+      validate_args: without effect: the arguments are always checked.
       name: name of the scope; "pinv" if None.
 
     Returns:
-      [..., N, M].
+      A tensor [..., N, M].
 
     Raises:
       TypeError: `a` has another dtype.
-      ShapeError (a ValueError): it is no matrix.
+      ShapeError (a ValueError): the rank of `a` is below 2.
 
     Source: TensorFlow's `tf.linalg.pinv`.
 

@@ -14,16 +14,16 @@ from headrace.errors import ShapeError
 
 
 def solve(matrix: Any, rhs: Any, adjoint: bool = False, name: str | None = None) -> Any:
-    """The X for which `matrix` X is `rhs`.
+    """Solves `matrix` @ X = `rhs` for X.
 
     Args:
       matrix: square matrices [..., M, M], of floats or complex numbers.
-      rhs: [..., M, K], of the same dtype and with the same axes before the last two.
+      rhs: [..., M, K], of the same dtype and with the same batch axes.
       adjoint: whether the matrices are transposed and conjugated first.
       name: name of the operation; "MatrixSolve" if None.
 
     Raises:
-      ShapeError (a ValueError): the shapes do not fit.
+      ShapeError (a ValueError): the shapes are incompatible.
       InvalidArgumentError: in a run, if a matrix is not invertible.
 
     Source: TensorFlow's `tf.linalg.solve`.
@@ -38,17 +38,17 @@ def solve(matrix: Any, rhs: Any, adjoint: bool = False, name: str | None = None)
 
 
 def triangular_solve(matrix: Any, rhs: Any, lower: bool = True, adjoint: bool = False, name: str | None = None) -> Any:
-    """The X for which `matrix` X is `rhs`, of triangular matrices.
+    """Solves `matrix` @ X = `rhs` for X, where the matrices are triangular.
 
     Args:
-      matrix: [..., M, M]; what is on the other side of the diagonal is taken to be zero.
-      rhs: [..., M, K], of the same dtype; the axes before the last two broadcast.
-      lower: whether it is what is below the diagonal that counts.
+      matrix: [..., M, M]; elements on the other side of the diagonal are treated as zero.
+      rhs: [..., M, K], of the same dtype; the batch axes are broadcast.
+      lower: whether the matrices are lower triangular; otherwise upper triangular.
       adjoint: whether the matrices are transposed and conjugated first.
       name: name of the scope; "triangular_solve" if None.
 
     Raises:
-      ShapeError (a ValueError): the shapes do not fit.
+      ShapeError (a ValueError): the shapes are incompatible.
       InvalidArgumentError: in a run, if a matrix has a zero on its diagonal.
 
     Source: TensorFlow's `tf.linalg.triangular_solve`.
@@ -67,10 +67,11 @@ def triangular_solve(matrix: Any, rhs: Any, lower: bool = True, adjoint: bool = 
 def banded_triangular_solve(
     bands: Any, rhs: Any, lower: bool = True, adjoint: bool = False, name: str | None = None
 ) -> Any:
-    """`triangular_solve`, of matrices of which only some diagonals are not zero.
+    """Solves `bands` @ X = `rhs` for X, where the matrices are triangular and banded.
 
     Args:
-      bands: [..., K, M], the diagonals; from the main one down if `lower`, otherwise down to the main one.
+      bands: [..., K, M], the diagonals: from the main one downwards if `lower`, otherwise from the uppermost down to
+        the main one.
       rhs: [..., M, N], of the same dtype.
       lower, adjoint: see `triangular_solve`.
       name: name of the scope; "banded_triangular_solve" if None.
@@ -83,10 +84,10 @@ def banded_triangular_solve(
 
 
 def cholesky_solve(chol: Any, rhs: Any, name: str | None = None) -> Any:
-    """The X for which A X is `rhs`, where `chol` is the Cholesky factor of A.
+    """Solves A @ X = `rhs` for X, with the Cholesky factor of A.
 
     Args:
-      chol: lower triangular matrices [..., M, M], what `cholesky` gives.
+      chol: the Cholesky factors, lower triangular matrices [..., M, M]; see `cholesky`.
       rhs: [..., M, K], of the same dtype.
       name: name of the scope; "cholesky_solve" if None.
 
@@ -104,21 +105,21 @@ def cholesky_solve(chol: Any, rhs: Any, name: str | None = None) -> Any:
 
 
 def lstsq(matrix: Any, rhs: Any, l2_regularizer: Any = 0.0, fast: bool = True, name: str | None = None) -> Any:
-    """The X for which the squares of `matrix` X - `rhs` sum to the least.
+    """Solves the least squares problem: the X that minimizes |`matrix` @ X - `rhs`|².
 
     Args:
       matrix: [..., M, N], of floats or complex numbers.
       rhs: [..., M, K], of the same dtype.
-      l2_regularizer: how much the squares of X count beside them.
-      fast: whether by a Cholesky factor of the normal equations, which needs matrices of full rank and is less exact,
-        or by a complete orthogonal decomposition, of which there is no gradient.
+      l2_regularizer: the factor of |X|² in the sum to minimize.
+      fast: whether to use a Cholesky factor of the normal equations, which requires matrices of full rank and is less
+        precise; otherwise a complete orthogonal decomposition, which has no gradient.
       name: name of the scope; "matrix_solve_ls" if None.
 
     Returns:
-      [..., N, K]. Where many X would do (M < N), the one of the least norm.
+      A tensor [..., N, K]. If there are several solutions (M < N), the one with the least norm.
 
     Raises:
-      ShapeError (a ValueError): the shapes do not fit.
+      ShapeError (a ValueError): the shapes are incompatible.
       InvalidArgumentError: when run, if `fast`: a matrix is not of full rank.
 
     Source: TensorFlow's `tf.linalg.lstsq`.
@@ -158,7 +159,7 @@ def _gramian_factor(a: Any, weight: Any, is_tall: bool) -> Any:
 
 
 def _one_like(b: Any, x: Any) -> Any:
-    """The matrix that multiplies each of the square ones of `x` to itself."""
+    """Returns the identity matrix of the size of the square matrices `x`."""
     n = None if x.shape is None else x.shape[-1]
     return matrices.eye(b.make("Shape", (x,), {})[-1] if n is None else n, dtype=x.dtype.base)
 
@@ -172,13 +173,13 @@ def _of_wide(b: Any, a: Any, y: Any, weight: Any) -> Any:
     return matrices.matmul(a, cholesky_solve(_gramian_factor(a, weight, False), y), adjoint_a=True)
 
 
-# *** of three diagonals ***
+# *** tridiagonal matrices ***
 
 
 def _diagonals(b: Any, diagonals: Any, form: str) -> tuple[Any, Any, Any]:
-    """The upper, main and lower diagonals of "sequence" and "matrix", each as long as the main one.
+    """Returns upper, main and lower diagonals, each with the length of the main one.
 
-    Of the upper one the last element does not count, of the lower one the first.
+    The last element of the upper diagonal and the first of the lower diagonal are ignored.
     """
     if form == "sequence":
         if not isinstance(diagonals, (list, tuple)) or len(diagonals) != 3:
@@ -228,21 +229,21 @@ def tridiagonal_solve(
     partial_pivoting: bool = True,
     perturb_singular: bool = False,
 ) -> Any:
-    """The X for which A X is `rhs`, of matrices A with three diagonals.
+    """Solves A @ X = `rhs` for X, where A are tridiagonal matrices.
 
     Args:
-      diagonals: "compact": [..., 3, M], the upper diagonal (its last element does not count), the main one, the lower
-        one (its first does not count). "sequence": the three of them, the outer ones of length M or M - 1. "matrix":
-        [..., M, M].
+      diagonals: for "compact", [..., 3, M]: the upper diagonal (its last element is ignored), the main one, and the
+        lower one (its first element is ignored). For "sequence", a list of these three; the outer ones have length M or
+        M - 1. For "matrix", [..., M, M].
       rhs: [..., M, K], or [..., M] for vectors, of the same dtype.
-      diagonals_format: which of them.
-      transpose_rhs, conjugate_rhs: what is done to `rhs` first. A vector is not transposed.
+      diagonals_format: "compact", "sequence" or "matrix".
+      transpose_rhs, conjugate_rhs: whether to transpose and to conjugate `rhs` first. A vector is not transposed.
       name: name of the operation; "TridiagonalSolve" if None.
-      partial_pivoting: whether rows are exchanged; without, it is faster and less stable.
-      perturb_singular: whether what divides by zero is moved by a little; TensorFlow has this on other devices alone.
+      partial_pivoting: whether to exchange rows; without it, the computation is faster and less stable.
+      perturb_singular: whether to perturb a singular matrix; TensorFlow supports this only on other devices.
 
     Raises:
-      ValueError: the shapes do not fit, or there is no such format.
+      ValueError: the shapes are incompatible, or the format is unknown.
       InvalidArgumentError: in a run, if a matrix is not invertible.
 
     Source: TensorFlow's `tf.linalg.tridiagonal_solve`.
@@ -291,7 +292,7 @@ def tridiagonal_solve(
 
 
 def tridiagonal_matmul(diagonals: Any, rhs: Any, diagonals_format: str = "compact", name: str | None = None) -> Any:
-    """The product of matrices with three diagonals and others.
+    """Multiplies tridiagonal matrices by matrices.
 
     Args:
       diagonals, diagonals_format: see `tridiagonal_solve`.
@@ -299,7 +300,7 @@ def tridiagonal_matmul(diagonals: Any, rhs: Any, diagonals_format: str = "compac
       name: name of the operation; "TridiagonalMatMul" if None.
 
     Raises:
-      ValueError: the shapes do not fit, or there is no such format.
+      ValueError: the shapes are incompatible, or the format is unknown.
 
     Source: TensorFlow's `tf.linalg.tridiagonal_matmul`.
 
@@ -319,7 +320,12 @@ def tridiagonal_matmul(diagonals: Any, rhs: Any, diagonals_format: str = "compac
 
 
 def inv(input: Any, adjoint: bool = False, name: str | None = None) -> Any:
-    """The inverses of square matrices (of their adjoints, if asked for).
+    """Computes the inverses of square matrices, or of their adjoints.
+
+    Args:
+      input: [..., M, M], of floats or complex numbers.
+      adjoint: whether to invert the adjoints.
+      name: name of the operation; "MatrixInverse" if None.
 
     Raises:
       InvalidArgumentError: in a run, if a matrix is not invertible.
@@ -336,7 +342,11 @@ def inv(input: Any, adjoint: bool = False, name: str | None = None) -> Any:
 
 
 def det(input: Any, name: str | None = None) -> Any:
-    """The determinants of square matrices.
+    """Computes the determinants of square matrices.
+
+    Args:
+      input: [..., M, M], of floats or complex numbers.
+      name: name of the operation; "MatrixDeterminant" if None.
 
     Source: TensorFlow's `tf.linalg.det`.
 
@@ -349,7 +359,14 @@ def det(input: Any, name: str | None = None) -> Any:
 
 
 def logdet(matrix: Any, name: str | None = None) -> Any:
-    """The logarithms of the determinants of Hermitian, positive definite matrices, of their real dtype.
+    """Computes the logarithms of the determinants of Hermitian, positive definite matrices.
+
+    Args:
+      matrix: [..., M, M], of floats or complex numbers.
+      name: name of the scope; "logdet" if None.
+
+    Returns:
+      A tensor [...] of the real dtype.
 
     Raises:
       InvalidArgumentError: in a run, if a matrix is not positive definite.
@@ -370,17 +387,17 @@ def logdet(matrix: Any, name: str | None = None) -> Any:
 
 
 def expm(input: Any, name: str | None = None) -> Any:
-    """The exponentials of square matrices: the sum of the powers A^k / k!.
+    """Computes the exponentials of square matrices: the sums of A^k / k!.
 
-    By a Padé approximant of degree 7 (of 13, in double precision) for a part of the matrix, squared as often as needed:
-    Higham, The scaling and squaring method for the matrix exponential revisited (2005).
+    The algorithm scales the matrix, computes a Padé approximant of degree 7 (13 in double precision), and squares it
+    repeatedly: Higham, The scaling and squaring method for the matrix exponential revisited (2005).
 
     Args:
       input: [..., M, M], of floats or complex numbers.
       name: name of the scope; "matrix_exponential" if None.
 
     Raises:
-      ShapeError (a ValueError): they are known not to be square.
+      ShapeError (a ValueError): the matrices are not square.
 
     Source: TensorFlow's `tf.linalg.expm`.
 
@@ -422,9 +439,10 @@ def _as_matrices(x: Any) -> Any:
 
 
 def _pade(b: Any, x: Any, degree: int, dtype: dtypes.DType) -> tuple[Any, Any]:
-    """The even and the odd part of the numerator of exp's Padé approximant; their difference is the denominator.
+    """Returns the even and the odd part of the Padé numerator of exp.
 
-    The coefficient of x^k is (2 n - k)! n! / ((2 n)! k! (n - k)!), here with the factor that makes the last one 1.
+    The denominator is their difference. The coefficient of x^k is (2 n - k)! n! / ((2 n)! k! (n - k)!), scaled so that
+    the last one is 1.
     """
     n = degree
     c = [numbers.factorial(2 * n - k) // (numbers.factorial(k) * numbers.factorial(n - k)) for k in range(n + 1)]
@@ -438,7 +456,11 @@ def _pade(b: Any, x: Any, degree: int, dtype: dtypes.DType) -> tuple[Any, Any]:
 
 
 def logm(input: Any, name: str | None = None) -> Any:
-    """The principal logarithms of complex square matrices.
+    """Computes the principal logarithms of complex square matrices.
+
+    Args:
+      input: [..., M, M], of complex numbers.
+      name: name of the operation; "MatrixLogarithm" if None.
 
     Source: TensorFlow's `tf.linalg.logm`.
     """
@@ -446,10 +468,14 @@ def logm(input: Any, name: str | None = None) -> Any:
 
 
 def sqrtm(input: Any, name: str | None = None) -> Any:
-    """The principal square roots of square matrices.
+    """Computes the principal square roots of square matrices.
+
+    Args:
+      input: [..., M, M], of floats or complex numbers.
+      name: name of the operation; "MatrixSquareRoot" if None.
 
     Raises:
-      InvalidArgumentError: in a run, if a matrix has no real one, and is of real numbers.
+      InvalidArgumentError: in a run, if a real matrix has no real square root.
 
     Source: TensorFlow's `tf.linalg.sqrtm`.
 

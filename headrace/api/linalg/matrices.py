@@ -22,17 +22,18 @@ def matmul(
     adjoint_b: bool = False,
     name: str | None = None,
 ) -> Any:
-    """The product of matrices; of tensors with more dimensions, of the matrices in their last two.
+    """Multiplies matrices, in the last two axes of the tensors.
 
     Args:
-      a, b: tensors of numbers of the same dtype and rank 2 or more. The dimensions before the last two broadcast.
-      transpose_a, transpose_b: whether a factor is transposed first.
-      adjoint_a, adjoint_b: whether it is transposed and conjugated.
+      a, b: tensors of numbers of the same dtype and rank 2 or more. Batch axes, which precede the last two, are
+        broadcast.
+      transpose_a, transpose_b: whether to transpose a factor first.
+      adjoint_a, adjoint_b: whether to transpose and conjugate a factor first.
       name: name of the operation; "MatMul" if None.
 
     Raises:
-      ValueError: a factor is to be both transposed and adjoint.
-      ShapeError (a ValueError): the shapes do not fit.
+      ValueError: both transposition and adjoint are requested for a factor.
+      ShapeError (a ValueError): the shapes are incompatible.
 
     Source: TensorFlow's `tf.matmul`.
 
@@ -73,7 +74,14 @@ def matvec(
     adjoint_a: bool = False,
     name: str | None = None,
 ) -> Any:
-    """The product of matrices and vectors.
+    """Multiplies matrices by vectors.
+
+    Args:
+      a: matrices, [..., M, N].
+      b: vectors, [..., N], of the same dtype.
+      transpose_a: whether to transpose `a` first.
+      adjoint_a: whether to transpose and conjugate `a` first.
+      name: name of the scope; "MatVec" if None.
 
     Source: TensorFlow's `tf.linalg.matvec`.
 
@@ -88,19 +96,19 @@ def matvec(
 
 
 def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Any:
-    """The sum of products of `a` and `b` over pairs of axes.
+    """Computes the sums of products of `a` and `b` over pairs of axes.
 
     Args:
       a, b: tensors of numbers of the same dtype.
-      axes: how many of the last axes of `a` go with as many first ones of `b`; or two lists (or numbers), of the axes
-        of `a` and of `b`, in pairs.
+      axes: an int n, to pair the last n axes of `a` with the first n of `b`; or two lists (or ints): the axes of `a`
+        and the axes of `b` with which they are paired.
       name: name of the operation; "Tensordot" if None.
 
     Returns:
       A tensor with the other axes of `a`, then those of `b`.
 
     Raises:
-      ValueError: `axes` is no such thing, or there is no such axis.
+      ValueError: `axes` is invalid, or an axis does not exist.
 
     Source: TensorFlow's `tf.tensordot`.
 
@@ -147,7 +155,10 @@ def _paired(axes: Any, a: Any, b: Any) -> tuple[list[int], list[int]]:
 
 
 def _as_matrix(b: Any, x: Any, axes: list[int], is_left: bool) -> tuple[Any, list[Any]]:
-    """`x` as a matrix whose columns (or, of the right factor, rows) are the axes summed over; and its other lengths."""
+    """Reshapes `x` to a matrix for a contraction; returns also its free sizes.
+
+    The contracted axes are the columns of the left factor, and the rows of the right one.
+    """
     free = [i for i in range(len(x.shape)) if i not in axes]
     order = [*free, *axes] if is_left else [*axes, *free]
     known = shapes.is_full(x.shape)
@@ -174,16 +185,17 @@ def _as_matrix(b: Any, x: Any, axes: list[int], is_left: bool) -> tuple[Any, lis
 
 
 def einsum(equation: str, *inputs: Any, name: str | None = None) -> Any:
-    """The sum of products that `equation` says.
+    """Computes sums of products by an equation of index letters.
 
     Args:
-      equation: "ij,jk->ik": a letter for each axis of each tensor; what does not appear after the arrow is summed over.
-        Without an arrow the letters that appear once stay, in alphabetical order. "..." stands for any further axes.
-      *inputs: one or two tensors of numbers of the same dtype.
+      equation: for example "ij,jk->ik": a letter for each axis of each tensor. The result is summed over the letters
+        that are not after the arrow. Without an arrow, the result has the letters that appear once, in alphabetical
+        order. "..." stands for further axes.
+      *inputs: tensors of numbers of the same dtype.
       name: name of the scope; "einsum" if None.
 
     Raises:
-      ValueError: the equation does not fit the tensors.
+      ValueError: the equation does not match the tensors.
 
     Source: TensorFlow's `tf.einsum`.
 
@@ -207,7 +219,7 @@ def einsum(equation: str, *inputs: Any, name: str | None = None) -> Any:
 
 
 def _einsum_of_many(b: Any, text: str, inputs: list[Any]) -> Any:
-    """From left to right, two at a time; a letter stays as long as it is needed."""
+    """Contracts two tensors at a time, from left to right."""
     terms, _, out = text.partition("->")
     left, *rest = terms.split(",")
     value = inputs[0]
@@ -223,10 +235,15 @@ def _einsum_of_many(b: Any, text: str, inputs: list[Any]) -> Any:
 
 
 def matrix_transpose(a: Any, name: str = "matrix_transpose", conjugate: bool = False) -> Any:
-    """`a` with its last two axes swapped (and conjugated, if asked for).
+    """Exchanges the last two axes of `a`.
+
+    Args:
+      a: a tensor of rank 2 or more.
+      name: name of the scope.
+      conjugate: whether to conjugate the result.
 
     Raises:
-      ShapeError (a ValueError): it is known to have fewer than two axes.
+      ShapeError (a ValueError): the static rank is below 2.
 
     Source: TensorFlow's `tf.linalg.matrix_transpose`.
 
@@ -251,7 +268,11 @@ def matrix_transpose(a: Any, name: str = "matrix_transpose", conjugate: bool = F
 
 
 def adjoint(matrix: Any, name: str | None = None) -> Any:
-    """`matrix` with its last two axes swapped, conjugated.
+    """Exchanges the last two axes of `matrix`, and conjugates it.
+
+    Args:
+      matrix: a tensor of rank 2 or more.
+      name: name of the scope; "adjoint" if None.
 
     Source: TensorFlow's `tf.linalg.adjoint`.
     """
@@ -271,15 +292,16 @@ def diag(
     padding_value: Any = 0,
     align: str = "RIGHT_LEFT",
 ) -> Any:
-    """Matrices with the given diagonals, and `padding_value` elsewhere.
+    """Creates matrices with given diagonals.
 
     Args:
-      diagonal: the last axis holds a diagonal; with several of them, the last two do.
+      diagonal: the diagonals, in the last axis; if `k` is a pair, in the last two axes.
       name: name of the operation.
-      k: which diagonal: 0 is the main one, 1 that above it; a pair of numbers: from which to which.
-      num_rows, num_cols: of the matrices; -1: as few as will do.
-      padding_value: what is elsewhere.
-      align: where diagonals that are shorter than others stand ("RIGHT_LEFT": upper ones right, lower ones left).
+      k: index of the diagonal: 0 is the main one, 1 the one above it; or a pair: the lowest and the highest index.
+      num_rows, num_cols: height and width of the matrices; -1: the least possible.
+      padding_value: the value of the other elements.
+      align: alignment of diagonals that are shorter than the longest. "RIGHT_LEFT": upper ones to the right, lower ones
+        to the left.
 
     Source: TensorFlow's `tf.linalg.diag`.
 
@@ -297,7 +319,13 @@ def diag(
 def diag_part(
     input: Any, name: str = "diag_part", k: Any = 0, padding_value: Any = 0, align: str = "RIGHT_LEFT"
 ) -> Any:
-    """The diagonals of matrices; see `diag` for `k` and `align`.
+    """Extracts the diagonals of matrices.
+
+    Args:
+      input: [..., M, N].
+      name: name of the operation.
+      k, align: see `diag`.
+      padding_value: the value that pads shorter diagonals.
 
     Source: TensorFlow's `tf.linalg.diag_part`.
 
@@ -311,7 +339,13 @@ def diag_part(
 
 
 def set_diag(input: Any, diagonal: Any, name: str = "set_diag", k: Any = 0, align: str = "RIGHT_LEFT") -> Any:
-    """Matrices with other diagonals; see `diag` for `k` and `align`.
+    """Replaces the diagonals of matrices.
+
+    Args:
+      input: [..., M, N].
+      diagonal: the new diagonals; see `diag`.
+      name: name of the operation.
+      k, align: see `diag`.
 
     Source: TensorFlow's `tf.linalg.set_diag`.
 
@@ -326,8 +360,12 @@ def set_diag(input: Any, diagonal: Any, name: str = "set_diag", k: Any = 0, alig
 
 
 def band_part(input: Any, num_lower: Any, num_upper: Any, name: str | None = None) -> Any:
-    """Matrices with zeros outside a band of `num_lower` diagonals below the main one and `num_upper` above it
-    (negative: all).
+    """Sets the elements of matrices outside a band around the main diagonal to zero.
+
+    Args:
+      input: [..., M, N].
+      num_lower, num_upper: numbers of diagonals to keep below and above the main one, int scalars; negative: all.
+      name: name of the operation; "MatrixBandPart" if None.
 
     Source: TensorFlow's `tf.linalg.band_part`.
 
@@ -342,7 +380,13 @@ def band_part(input: Any, num_lower: Any, num_upper: Any, name: str | None = Non
 
 
 def tensor_diag(diagonal: Any, name: str | None = None) -> Any:
-    """The tensor of twice the rank that has `diagonal` where both halves of the index agree, and zeros elsewhere.
+    """Creates a tensor of twice the rank with `diagonal` on its diagonal.
+
+    Elements whose two halves of the index are equal are those of `diagonal`; the others are zero.
+
+    Args:
+      diagonal: a tensor.
+      name: name of the operation; "Diag" if None.
 
     Source: TensorFlow's `tf.linalg.tensor_diag`.
     """
@@ -350,7 +394,11 @@ def tensor_diag(diagonal: Any, name: str | None = None) -> Any:
 
 
 def tensor_diag_part(input: Any, name: str | None = None) -> Any:
-    """What `tensor_diag` was made of.
+    """Extracts the diagonal of a tensor: the inverse of `tensor_diag`.
+
+    Args:
+      input: a tensor of even rank whose shape has two equal halves.
+      name: name of the operation; "DiagPart" if None.
 
     Source: TensorFlow's `tf.linalg.tensor_diag_part`.
     """
@@ -358,7 +406,11 @@ def tensor_diag_part(input: Any, name: str | None = None) -> Any:
 
 
 def trace(x: Any, name: str | None = None) -> Any:
-    """The sums of the main diagonals of matrices.
+    """Computes the sums of the main diagonals of matrices.
+
+    Args:
+      x: [..., M, N].
+      name: name of the operation; "Trace" if None.
 
     Source: TensorFlow's `tf.linalg.trace`.
     """
@@ -373,12 +425,13 @@ def eye(
     dtype: Any = dtypes.float32,
     name: str | None = None,
 ) -> Any:
-    """Matrices with ones on the main diagonal and zeros elsewhere.
+    """Creates identity matrices.
 
     Args:
-      num_rows, num_columns: int scalars; as many columns as rows if None.
-      batch_shape: of the axes before the matrices; None: there are none.
-      dtype: of the elements.
+      num_rows: number of rows, an int scalar.
+      num_columns: number of columns, an int scalar; None: `num_rows`.
+      batch_shape: the sizes of the batch axes; None: there are none.
+      dtype: dtype of the elements.
       name: name of the scope; "eye" if None.
 
     Source: TensorFlow's `tf.eye`.
@@ -412,7 +465,11 @@ def eye(
 
 
 def cross(a: Any, b: Any, name: str | None = None) -> Any:
-    """The cross products of the vectors of three elements in the last axis.
+    """Computes the cross products of vectors of three elements.
+
+    Args:
+      a, b: numbers, [..., 3], of the same shape and dtype.
+      name: name of the operation; "Cross" if None.
 
     Source: TensorFlow's `tf.linalg.cross`.
 

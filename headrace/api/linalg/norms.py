@@ -13,18 +13,19 @@ from headrace.ir.indexed_slices import IndexedSlices
 
 
 def norm(tensor: Any, ord: Any = "euclidean", axis: Any = None, keepdims: bool = False, name: str | None = None) -> Any:
-    """Norms of vectors, or (with two axes) of matrices.
+    """Computes norms of vectors, or (with two axes) of matrices.
 
     Args:
       tensor: numbers.
-      ord: "euclidean", 1, 2, infinity or any positive number. For two axes "euclidean" or "fro" (the root of the sum of
-        squares), 1 (the greatest sum of a column), infinity (of a row) or 2 (the greatest singular value).
-      axis: the axis of the vectors, or the two of the matrices; None: one norm of all elements.
-      keepdims: whether the axes stay, with length 1.
+      ord: for vectors "euclidean", 1, 2, infinity or any positive number. For matrices "euclidean" or "fro" (the
+        Frobenius norm), 1 (the greatest column sum of absolute values), infinity (the greatest row sum) or 2 (the
+        greatest singular value).
+      axis: the axis of the vectors, or the two axes of the matrices; None: one norm of all elements.
+      keepdims: whether the axes are kept, with length 1.
       name: name of the scope; "norm" if None.
 
     Raises:
-      ValueError: there is no such norm, or `axis` is no such thing.
+      ValueError: the norm is unknown, or `axis` is invalid.
 
     Source: TensorFlow's `tf.linalg.norm`.
 
@@ -66,7 +67,7 @@ def norm(tensor: Any, ord: Any = "euclidean", axis: Any = None, keepdims: bool =
 
 
 def _spectral(b: Any, x: Any, axis: Sequence[int]) -> Any:
-    """The greatest singular values of the matrices in two axes, which stay, with length 1."""
+    """Computes the greatest singular values of matrices; the two axes are kept."""
     if x.shape is None:
         rank = b.make("Rank", (x,), {})
         matrix = b.make("FloorMod", (np.array(axis, np.int32), rank), {}, "mod")
@@ -88,15 +89,17 @@ def _spectral(b: Any, x: Any, axis: Sequence[int]) -> Any:
 
 
 def normalize(tensor: Any, ord: Any = "euclidean", axis: Any = None, name: str | None = None) -> tuple[Any, Any]:
-    """A tensor divided by its norm; and the norm, whose axes stay, with length 1.
+    """Divides a tensor by its norm; returns the result and the norm.
+
+    The axes of the norm are kept, with length 1.
 
     Args:
       tensor: numbers.
-      ord, axis: which norm; see `norm`.
+      ord, axis: the norm; see `norm`.
       name: name of the scope; "normalize" if None.
 
     Raises:
-      ValueError: as `norm`.
+      ValueError: as for `norm`.
 
     Source: TensorFlow's `tf.linalg.normalize`.
 
@@ -113,7 +116,13 @@ def normalize(tensor: Any, ord: Any = "euclidean", axis: Any = None, name: str |
 
 
 def l2_normalize(x: Any, axis: Any = None, epsilon: float = 1e-12, name: str | None = None) -> Any:
-    """`x`, divided by its Euclidean norm along axes; the norm is taken to be at least sqrt(epsilon).
+    """Divides `x` by its Euclidean norm along axes.
+
+    Args:
+      x: a tensor of floats or complex numbers.
+      axis: an axis or several; None: all.
+      epsilon: the least value of the squared norm.
+      name: name of the operation; "l2_normalize" if None.
 
     Source: TensorFlow's `tf.math.l2_normalize`.
 
@@ -138,9 +147,13 @@ def l2_normalize(x: Any, axis: Any = None, epsilon: float = 1e-12, name: str | N
 
 
 def global_norm(t_list: Any, name: str | None = None) -> Any:
-    """The Euclidean norm of all elements of several tensors; None among them counts for nothing.
+    """Computes the Euclidean norm of all elements of several tensors.
 
-    Of an `IndexedSlices` its rows count, a row that comes twice as two rows, as in TensorFlow.
+    Of an `IndexedSlices` the rows are used; a repeated row counts as separate rows, as in TensorFlow.
+
+    Args:
+      t_list: tensors or `IndexedSlices`; None is ignored.
+      name: name of the scope; "global_norm" if None.
 
     Source: TensorFlow's `tf.linalg.global_norm`.
 
@@ -158,17 +171,23 @@ def global_norm(t_list: Any, name: str | None = None) -> Any:
 
 
 def _rows(t: Any) -> Any:
-    """The rows of an `IndexedSlices`; anything else as it is."""
+    """Returns the rows of an `IndexedSlices`; other values unchanged."""
     return t.values if isinstance(t, IndexedSlices) else t
 
 
 def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = None) -> Any:
-    """`t`, scaled down where its Euclidean norm along `axes` (None: all) is above `clip_norm`.
+    """Scales tensors down where their Euclidean norm exceeds `clip_norm`.
 
-    Of an `IndexedSlices` the rows are clipped. A negative `clip_norm` counts as 0.
+    Of an `IndexedSlices` the rows are clipped. A negative `clip_norm` is treated as 0.
+
+    Args:
+      t: a tensor of floats, or an `IndexedSlices`.
+      clip_norm: the greatest norm, a scalar or a tensor that broadcasts to the norms.
+      axes: the axes of the norm; None: all.
+      name: name of the operation; "clip_by_norm" if None.
 
     Raises:
-      ShapeError (a ValueError): `clip_norm` makes it larger.
+      ShapeError (a ValueError): broadcasting with `clip_norm` would enlarge the tensor.
 
     Source: TensorFlow's `tf.clip_by_norm`.
 
@@ -188,7 +207,7 @@ def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = No
             clip_norm = math.cast(b.make("Maximum", (clip_norm, 0), {}), values.dtype.base)
         squares = reductions.reduce_sum(b.make("Mul", (values, values), {}, "mul"), axes, True)
         is_some = b.make("Greater", (squares, 0), {})
-        # the root of 0 has no gradient, so it is not taken
+        # the gradient of sqrt at 0 is infinite, so 0 is replaced first
         safe = b.make("SelectV2", (is_some, squares, b.make("OnesLike", (squares,), {})), {})
         size = b.make("SelectV2", (is_some, b.make("Sqrt", (safe,), {}), squares), {})
         scaled = b.make("Mul", (values, clip_norm), {}, "mul")
@@ -199,16 +218,16 @@ def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = No
 def clip_by_global_norm(
     t_list: Any, clip_norm: Any, use_norm: Any = None, name: str | None = None
 ) -> tuple[list[Any], Any]:
-    """Several tensors, all scaled down by the same factor if the norm of all of them is above `clip_norm`.
+    """Scales several tensors by one factor if their global norm exceeds `clip_norm`.
 
     Args:
-      t_list: tensors; `IndexedSlices`, which stay such; None among them stays None.
-      clip_norm: the greatest norm.
-      use_norm: their norm, if it is known already; `global_norm` otherwise.
+      t_list: tensors or `IndexedSlices`; None is kept.
+      clip_norm: the greatest global norm.
+      use_norm: the global norm, if it is known already; None: it is computed.
       name: name of the scope; "clip_by_global_norm" if None.
 
     Returns:
-      The tensors, and their norm before.
+      The scaled tensors, and their global norm before scaling.
 
     Source: TensorFlow's `tf.clip_by_global_norm`.
 
@@ -229,7 +248,7 @@ def clip_by_global_norm(
             {},
         )
         scale = b.make("Mul", (clip_norm, inverse), {}, "mul")
-        # a norm that is not finite leaves NaN, so that nobody goes on with it unawares
+        # if the norm is not finite the results are NaN, so that the fault is visible
         is_finite = b.make("IsFinite", (total,), {})
         scale = b.make("SelectV2", (is_finite, scale, b.const(np.nan, total.dtype.base)), {})
 

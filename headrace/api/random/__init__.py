@@ -39,12 +39,12 @@ DEFAULT_GRAPH_SEED = 87654321
 
 
 def seeds(seed: int | None, graph_seed: int | None = None) -> dict[str, int]:
-    """The attributes `seed` and `seed2` of a random op.
+    """Returns the attributes `seed` and `seed2` of a random op.
 
     Args:
-      seed: the op's.
-      graph_seed: the graph's; if None, what the graph has as its attribute `seed` (a graph of `headrace.v1`). With it
-        alone, the op's follows from how many there were before.
+      seed: the seed of the op.
+      graph_seed: the seed of the graph; None: the attribute `seed` of the current graph. If only the graph has a seed,
+        that of the op is derived from the number of earlier ops.
 
     Source: TensorFlow's `tf.compat.v1.get_seed`.
     """
@@ -62,7 +62,7 @@ def seeds(seed: int | None, graph_seed: int | None = None) -> dict[str, int]:
 
 
 def _root() -> Any:
-    """The graph around everything that is open; None outside of graphs."""
+    """Returns the outermost current graph; None outside of graphs."""
     b = scopes.builder()
     root = b.graph if isinstance(b, Builder) else None
     while root is not None and root.outer is not None:
@@ -71,8 +71,9 @@ def _root() -> Any:
 
 
 def set_seed(seed: int | None) -> None:
-    """Sets the graph's seed, of the graph that has been entered: operations made from now on that have no seed of
-    their own draw the same numbers in each session. Outside of graphs: what is drawn from now on.
+    """Sets the seed of the current graph, or that used outside of graphs.
+
+    Operations added later without a seed of their own draw the same numbers in each session.
 
     Args:
       seed: an int; None: other numbers each time.
@@ -116,13 +117,13 @@ def normal(
     name: str | None = None,
     graph_seed: int | None = None,
 ) -> Any:
-    """Normally distributed numbers.
+    """Draws normally distributed numbers.
 
     Args:
-      shape: numbers, or an int vector.
-      mean, stddev: of the distribution; they broadcast to the shape.
+      shape: the shape of the result: ints, or an int vector.
+      mean, stddev: mean and standard deviation, which are broadcast to the shape.
       dtype: float16, bfloat16, float32 or float64.
-      seed, graph_seed: see the module's text.
+      seed, graph_seed: seeds of the operation and the graph, as the module describes them.
       name: name of the operation; "random_normal" if None.
 
     Source: TensorFlow's `tf.random.normal`.
@@ -145,9 +146,11 @@ def truncated_normal(
     name: str | None = None,
     graph_seed: int | None = None,
 ) -> Any:
-    """Normally distributed numbers, of which those more than two standard deviations from the mean are drawn again.
+    """Draws normally distributed numbers within two standard deviations of the mean.
 
-    Args: see `normal`; `name` is "truncated_normal" if None.
+    Numbers farther away are drawn again.
+
+    The arguments are those of `normal`; the default name is "truncated_normal".
 
     Source: TensorFlow's `tf.random.truncated_normal`.
     """
@@ -163,17 +166,17 @@ def uniform(
     name: str | None = None,
     graph_seed: int | None = None,
 ) -> Any:
-    """Numbers that are equally likely anywhere from `minval` to below `maxval`.
+    """Draws uniformly distributed numbers in [minval, maxval).
 
     Args:
-      shape: numbers, or an int vector.
-      minval, maxval: the bounds. For floats `maxval` is 1 if None; for integers it must be given.
-      dtype: a float, int32 or int64.
-      seed, graph_seed: see the module's text.
+      shape: the shape of the result: ints, or an int vector.
+      minval, maxval: the bounds. For floats `maxval` is 1 if None; for integers it is required.
+      dtype: a floating dtype, int32 or int64.
+      seed, graph_seed: seeds of the operation and the graph, as the module describes them.
       name: name of the operation; "random_uniform" if None.
 
     Raises:
-      ValueError: integers without `maxval`.
+      ValueError: `maxval` is missing for integers.
 
     Source: TensorFlow's `tf.random.uniform`.
     """
@@ -198,7 +201,12 @@ def uniform(
 
 
 def shuffle(value: Any, seed: int | None = None, name: str | None = None, graph_seed: int | None = None) -> Any:
-    """The rows of a tensor in a random order.
+    """Permutes the rows of a tensor at random.
+
+    Args:
+      value: a tensor of rank 1 or more.
+      seed, graph_seed: see `normal`.
+      name: name of the operation; "RandomShuffle" if None.
 
     Source: TensorFlow's `tf.random.shuffle`.
     """
@@ -213,7 +221,17 @@ def categorical(
     name: str | None = None,
     graph_seed: int | None = None,
 ) -> Any:
-    """For each row of `logits` a row of `num_samples` classes, drawn with probabilities softmax(logits).
+    """Draws classes with the probabilities softmax(logits).
+
+    Args:
+      logits: floats, [rows, classes].
+      num_samples: number of classes to draw for each row, an int scalar.
+      dtype: dtype of the classes: int32 or int64; None: int64.
+      seed, graph_seed: see `normal`.
+      name: name of the scope; "categorical" if None.
+
+    Returns:
+      A tensor [rows, num_samples].
 
     Source: TensorFlow's `tf.random.categorical`.
     """
@@ -231,21 +249,21 @@ def gamma(
     name: str | None = None,
     graph_seed: int | None = None,
 ) -> Any:
-    """Numbers of gamma distributions: `shape` of them for each pair of an `alpha` and a `beta`.
+    """Draws numbers of gamma distributions.
 
     Args:
-      shape: numbers, or an int vector.
+      shape: ints, or an int vector: the shape of the numbers for each pair of parameters.
       alpha: the shape parameters, positive.
-      beta: the rates, positive; they and `alpha` broadcast. 1 if None.
-      dtype: of `alpha`, `beta` and the result: float16, float32 or float64.
-      seed, graph_seed: see the module's text.
+      beta: the rates, positive; broadcast with `alpha`. None: 1.
+      dtype: dtype of `alpha`, `beta` and the result: float16, float32 or float64.
+      seed, graph_seed: see `normal`.
       name: name of the scope; "random_gamma" if None.
 
     Returns:
       A tensor of shape `shape` + that of `alpha` and `beta`.
 
     Raises:
-      ValueError: another dtype.
+      ValueError: the dtype is not one of these.
 
     Source: TensorFlow's `tf.random.gamma`.
 
@@ -270,13 +288,13 @@ def poisson(
     name: str | None = None,
     graph_seed: int | None = None,
 ) -> Any:
-    """Numbers of Poisson distributions: `shape` of them for each of the means `lam`.
+    """Draws numbers of Poisson distributions.
 
     Args:
-      shape: numbers, or an int vector.
-      lam: the means, of a float dtype, int32 or int64.
-      dtype: of the result: float16, float32, float64, int32 or int64.
-      seed, graph_seed: see the module's text.
+      shape: ints, or an int vector: the shape of the numbers for each mean.
+      lam: the means, of a floating dtype, int32 or int64.
+      dtype: dtype of the result: float16, float32, float64, int32 or int64.
+      seed, graph_seed: see `normal`.
       name: name of the scope; "random_poisson" if None.
 
     Returns:

@@ -21,10 +21,18 @@ def scaled_gamma(
     name: str | None,
     draw: Callable[[Any, Any, Any], Any],
 ) -> Any:
-    """What `draw` gives for a builder, a shape and the alphas, divided by the rates `beta`, and positive.
+    """Draws gamma numbers of rate 1 and divides them by the rates.
+
+    Args:
+      default: the default name of the scope.
+      shape, alpha, beta, dtype, name: see `hr.random.gamma`.
+      draw: a function from a builder, a shape and the alphas to the numbers of rate 1.
+
+    Returns:
+      The numbers, replaced by the least positive number of the dtype where they are smaller.
 
     Raises:
-      ValueError: the dtype is none of floats.
+      ValueError: the dtype is not float16, float32 or float64.
 
     Source: TensorFlow's `tf.random.gamma`, `tf.random.stateless_gamma`.
     """

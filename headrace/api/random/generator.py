@@ -17,10 +17,10 @@ _STATE = {1: 3, 2: 2, 3: 3}  # the length of the state, by algorithm: a counter 
 
 
 def create_rng_state(seed: Any, alg: Any) -> Any:
-    """The state, an int64 vector, with which a generator begins that is made from a seed.
+    """Returns the initial state of a generator for a seed: an int64 vector.
 
     Args:
-      seed: an int, of which as many bits count as the state has; or an int tensor, of which as many elements do.
+      seed: an int, whose low bits are used, or an int tensor, whose first elements are used.
       alg: an `Algorithm`, its number or its name.
 
     Source: TensorFlow's `tf.random.create_rng_state`.
@@ -41,21 +41,22 @@ def create_rng_state(seed: Any, alg: Any) -> Any:
 
 
 class Generator:
-    """Random numbers that go on from a state, which is a variable.
+    """Random number generator whose state is a variable.
 
-    In a graph the state belongs to a session and must be initialized (`hr.variables_initializer([g.state])`); in an
-    `hr.Graph` what is drawn comes in the order in which it is written.
+    In a graph the state belongs to a session and must be initialized (`hr.variables_initializer([g.state])`). In an
+    `hr.Graph` the numbers are drawn in program order.
 
     Args:
-      copy_from: a generator whose state and algorithm it begins with; without it, both others must be given.
-      state: what it begins with: an int64 vector (of three numbers, for Philox).
+      copy_from: a generator whose state and algorithm are copied. Without it, both other arguments are required.
+      state: the initial state: an int64 vector (of three numbers, for Philox).
       alg: an `Algorithm`, its number or its name.
 
     Attributes:
       state: the variable.
 
     Raises:
-      ValueError: neither `copy_from` nor the others are given, or both; the state does not have the algorithm's length.
+      ValueError: not exactly one of `copy_from` and the pair `state`, `alg` is given; or the state has another length
+        than the algorithm's.
 
     Source: TensorFlow's `tf.random.Generator`.
 
@@ -87,18 +88,18 @@ class Generator:
 
     @classmethod
     def from_state(cls, state: Any, alg: Any) -> Generator:
-        """One that begins with a state."""
+        """Creates a generator with a state."""
         return cls(state=state, alg=alg)
 
     @classmethod
     def from_seed(cls, seed: Any, alg: Any = None) -> Generator:
-        """One whose state follows from a seed, see `create_rng_state`; the algorithm is Philox if None."""
+        """Creates a generator from a seed, see `create_rng_state`; the default is Philox."""
         number = algorithm_number(Algorithm.PHILOX if alg is None else alg)
         return cls(state=create_rng_state(seed, number), alg=number)
 
     @classmethod
     def from_non_deterministic_state(cls, alg: Any = None) -> Generator:
-        """One whose state nobody can foresee."""
+        """Creates a generator with an unpredictable state."""
         number = algorithm_number(Algorithm.PHILOX if alg is None else alg)
         b = scopes.builder()
         state = b.make("NonDeterministicInts", ([_STATE[number]],), {"dtype": dtypes.int64})
@@ -106,7 +107,7 @@ class Generator:
 
     @classmethod
     def from_key_counter(cls, key: Any, counter: Any, alg: Any) -> Generator:
-        """One that begins with a key, an int, and a counter, an int vector (of two numbers, for Philox)."""
+        """Creates a generator from a key, an int, and a counter, an int vector."""
         return cls(state=_joined(key, counter, algorithm_number(alg)), alg=alg)
 
     @property
@@ -116,29 +117,29 @@ class Generator:
 
     @property
     def key(self) -> Any:
-        """The key: what of the state stays the same while numbers are drawn."""
+        """The key: the part of the state that does not change while numbers are drawn."""
         return self.state.read_value()[-1]
 
     def reset(self, state: Any) -> Any:
-        """Sets the state. In a graph: what has to be run for that."""
+        """Sets the state. In a graph: returns the operation that sets it."""
         return self.state.assign(state)
 
     def reset_from_seed(self, seed: Any) -> Any:
-        """Sets the state to what follows from a seed."""
+        """Sets the state to that of a seed."""
         return self.reset(create_rng_state(seed, self._algorithm))
 
     def reset_from_key_counter(self, key: Any, counter: Any) -> Any:
-        """Sets the state to a key and a counter."""
+        """Sets the state to that of a key and a counter."""
         return self.reset(_joined(key, counter, self._algorithm))
 
     def skip(self, delta: Any) -> Any:
-        """Moves on as if `delta` numbers (256 times as many words) had been drawn; gives the state as it was."""
+        """Advances the state by `delta` draws of 256 words; returns the old state."""
         b = scopes.builder(self.state, delta)
         steps = math.cast(b.tensor(delta), dtypes.uint64)
         return b.make("RngReadAndSkip", (self.state.handle, self._algorithm, steps), {})
 
     def _source(self, b: Any, shape: Any) -> tuple[Any, Any, int]:
-        """Moves on by as many numbers as the shape has: the key and counter for drawing them, and the algorithm."""
+        """Advances the state by the size of a shape; returns key, counter and algorithm."""
         before = self.skip(reductions.reduce_prod(shape))
         n = _STATE[self._algorithm]
         counter = arrays.bitcast(before[: n - 1], dtypes.uint64)
@@ -156,22 +157,22 @@ class Generator:
     def normal(
         self, shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = dtypes.float32, name: str | None = None
     ) -> Any:
-        """Normally distributed numbers; see `headrace.random.normal`."""
+        """Draws normally distributed numbers; see `hr.random.normal`."""
         return self._normal("StatelessRandomNormalV2", "stateful_normal", shape, (mean, stddev), dtype, name)
 
     def truncated_normal(
         self, shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = dtypes.float32, name: str | None = None
     ) -> Any:
-        """Normally distributed numbers within two standard deviations; see `headrace.random.truncated_normal`."""
+        """Draws normally distributed numbers within two standard deviations; see `hr.random.truncated_normal`."""
         return self._normal("StatelessTruncatedNormalV2", "truncated_normal", shape, (mean, stddev), dtype, name)
 
     def uniform(
         self, shape: Any, minval: Any = 0, maxval: Any = None, dtype: Any = dtypes.float32, name: str | None = None
     ) -> Any:
-        """Numbers that are equally likely; see `headrace.random.stateless_uniform`.
+        """Draws uniformly distributed numbers; see `hr.random.stateless_uniform`.
 
         Raises:
-          ValueError: one bound of integers without the other.
+          ValueError: only one bound is given for integers.
         """
         t = dtypes.as_dtype(dtype)
         if t.is_integer and (minval is None) != (maxval is None):
@@ -194,7 +195,7 @@ class Generator:
             return b.make("AddV2", (b.make("Mul", (drawn, width), {}, "mul"), low), {}, scope)
 
     def uniform_full_int(self, shape: Any, dtype: Any = dtypes.uint64, name: str | None = None) -> Any:
-        """Integers (int32, int64, uint32 or uint64), any that the dtype has equally likely."""
+        """Draws integers (int32, int64, uint32 or uint64) uniformly from the range of the dtype."""
         with scopes.name_scope(name, "stateful_uniform_full_int", [shape]) as scope:
             b = scopes.builder(self.state, shape)
             dims = shape_tensor(b, shape)
@@ -202,7 +203,15 @@ class Generator:
             return b.make("StatelessRandomUniformFullIntV2", (dims, *self._source(b, dims)), attrs, scope)
 
     def binomial(self, shape: Any, counts: Any, probs: Any, dtype: Any = dtypes.int32, name: str | None = None) -> Any:
-        """How many of `counts` trials succeed, each with probability `probs`; `shape` ends in their shape."""
+        """Draws numbers of binomial distributions.
+
+        Args:
+          shape: the shape of the result, which ends in that of the parameters.
+          counts: numbers of trials.
+          probs: probabilities of success.
+          dtype: dtype of the result.
+          name: name of the operation; "binomial" if None.
+        """
         with scopes.name_scope(name, "binomial", [shape, counts, probs]) as scope:
             b = scopes.builder(self.state, shape, counts, probs)
             trials = b.tensor(counts, None, "counts")
@@ -212,12 +221,12 @@ class Generator:
             return b.make("StatefulRandomBinomial", args, {"dtype": dtypes.as_dtype(dtype)}, scope)
 
     def make_seeds(self, count: int = 1) -> Any:
-        """Seeds for the `stateless_...` functions: the columns of an int64 matrix, [2, count]."""
+        """Draws seeds for the `stateless_...` functions: the columns of an int64 matrix, [2, count]."""
         first = self.uniform_full_int([count], dtypes.int64)
         return arrays.stack([first, arrays.zeros_like(first)])
 
     def split(self, count: int = 1) -> list[Generator]:
-        """Generators that go on independently of one another and of this one. Outside of graphs only.
+        """Returns `count` independent generators. Outside of graphs only.
 
         Raises:
           NotImplementedError: in a graph.
@@ -230,10 +239,10 @@ class Generator:
 
 
 def _joined(key: Any, counter: Any, alg: int) -> Any:
-    """The state with a counter and a key.
+    """Joins a counter and a key to a state.
 
     Raises:
-      ShapeError (a ValueError): the counter does not have the algorithm's length.
+      ShapeError (a ValueError): the counter has another length than the algorithm's.
     """
     b = scopes.builder(key, counter)
     words = b.tensor(counter, dtypes.int64)

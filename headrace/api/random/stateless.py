@@ -19,7 +19,7 @@ _UNIFORM = (dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64, *_W
 
 
 class Algorithm(enum.Enum):
-    """How random numbers are made. `AUTO_SELECT` is `PHILOX` here; nothing runs `THREEFRY`.
+    """Algorithms of random numbers. `AUTO_SELECT` means `PHILOX`; `THREEFRY` is not implemented.
 
     Source: TensorFlow's `tf.random.Algorithm`.
     """
@@ -30,10 +30,10 @@ class Algorithm(enum.Enum):
 
 
 def algorithm_number(alg: Any) -> int:
-    """The number that ops know an algorithm by, which is given by that, by name or as an `Algorithm`.
+    """Returns the number of an algorithm, given as number, name or `Algorithm`.
 
     Raises:
-      ValueError: there is no such algorithm.
+      ValueError: the algorithm is unknown.
     """
     if isinstance(alg, Algorithm):
         return int(alg.value)
@@ -45,7 +45,7 @@ def algorithm_number(alg: Any) -> int:
 
 
 def _source(b: Any, seed: Any, alg: Any) -> tuple[Any, Any, int]:
-    """The last arguments of ops that draw: key, counter and algorithm."""
+    """Returns key, counter and algorithm, the last arguments of random ops."""
     number = algorithm_number(alg)
     key, counter = b.make("StatelessRandomGetKeyCounter", (seed,), {})
     return key, counter, number
@@ -60,19 +60,19 @@ def stateless_uniform(
     name: str | None = None,
     alg: Any = "auto_select",
 ) -> Any:
-    """Numbers that are equally likely anywhere from `minval` to below `maxval`.
+    """Draws uniformly distributed numbers in [minval, maxval).
 
     Args:
-      shape: numbers, or an int vector.
+      shape: the shape of the result: ints, or an int vector.
       seed: two numbers, int32 or int64.
-      minval, maxval: the bounds. For floats `maxval` is 1 if None. For integers both are given, or both are None: any
-        integer of the dtype is equally likely then.
-      dtype: a float, int32, int64, uint32 or uint64 (unsigned only without bounds).
+      minval, maxval: the bounds. For floats `maxval` is 1 if None. For integers, both or neither are given; without
+        bounds, the range is that of the dtype.
+      dtype: a floating dtype, int32, int64, uint32 or uint64 (unsigned only without bounds).
       name: name of the operation; "stateless_random_uniform" if None.
-      alg: an `Algorithm`, its number or its name in small letters.
+      alg: an `Algorithm`, its number or its name in lower case.
 
     Raises:
-      ValueError: another dtype or algorithm, or one bound of integers without the other.
+      ValueError: the dtype or algorithm is unsupported, or only one bound is given for integers.
 
     Source: TensorFlow's `tf.random.stateless_uniform`.
 
@@ -126,12 +126,12 @@ def stateless_normal(
     name: str | None = None,
     alg: Any = "auto_select",
 ) -> Any:
-    """Normally distributed numbers.
+    """Draws normally distributed numbers.
 
     Args:
-      shape: numbers, or an int vector.
+      shape: the shape of the result: ints, or an int vector.
       seed: two numbers, int32 or int64.
-      mean, stddev: of the distribution; they broadcast to the shape.
+      mean, stddev: mean and standard deviation, which are broadcast to the shape.
       dtype: float16, bfloat16, float32 or float64.
       name: name of the operation; "stateless_random_normal" if None.
       alg: see `stateless_uniform`.
@@ -156,9 +156,11 @@ def stateless_truncated_normal(
     name: str | None = None,
     alg: Any = "auto_select",
 ) -> Any:
-    """Normally distributed numbers, of which those more than two standard deviations from the mean are drawn again.
+    """Draws normally distributed numbers within two standard deviations of the mean.
 
-    Args: see `stateless_normal`; `name` is "stateless_truncated_normal" if None.
+    Numbers farther away are drawn again.
+
+    The arguments are those of `stateless_normal`; the default name is "stateless_truncated_normal".
 
     Source: TensorFlow's `tf.random.stateless_truncated_normal`.
     """
@@ -169,10 +171,11 @@ def stateless_truncated_normal(
 def stateless_gamma(
     shape: Any, seed: Any, alpha: Any, beta: Any = None, dtype: Any = dtypes.float32, name: str | None = None
 ) -> Any:
-    """Numbers of gamma distributions.
+    """Draws numbers of gamma distributions.
 
     Args:
-      shape: of the result: numbers, or an int vector. It ends in the shape to which `alpha` and `beta` broadcast.
+      shape: the shape of the result: ints, or an int vector. It ends in the shape to which `alpha` and `beta`
+        broadcast.
       seed: two numbers, int32 or int64.
       alpha: the shape parameters, positive.
       beta: the rates, positive; 1 if None.
@@ -180,7 +183,7 @@ def stateless_gamma(
       name: name of the scope; "stateless_random_gamma" if None.
 
     Raises:
-      ValueError: another dtype.
+      ValueError: the dtype is not one of these.
 
     Source: TensorFlow's `tf.random.stateless_gamma`.
 
@@ -197,13 +200,13 @@ def stateless_gamma(
 
 
 def stateless_poisson(shape: Any, seed: Any, lam: Any, dtype: Any = dtypes.int32, name: str | None = None) -> Any:
-    """Numbers of Poisson distributions.
+    """Draws numbers of Poisson distributions.
 
     Args:
-      shape: of the result: numbers, or an int vector. It ends in the shape of `lam`, or `lam` is a scalar.
+      shape: the shape of the result: ints, or an int vector. It ends in the shape of `lam`, or `lam` is a scalar.
       seed: two numbers, int32 or int64.
       lam: the means.
-      dtype: of the result.
+      dtype: dtype of the result.
       name: name of the scope; "stateless_random_poisson" if None.
 
     Source: TensorFlow's `tf.random.stateless_poisson`.
@@ -222,13 +225,14 @@ def stateless_poisson(shape: Any, seed: Any, lam: Any, dtype: Any = dtypes.int32
 def stateless_binomial(
     shape: Any, seed: Any, counts: Any, probs: Any, output_dtype: Any = dtypes.int32, name: str | None = None
 ) -> Any:
-    """How many of `counts` trials succeed, each with probability `probs`.
+    """Draws numbers of binomial distributions: successes of independent trials.
 
     Args:
-      shape: of the result: numbers, or an int vector. It ends in the shape to which `counts` and `probs` broadcast.
+      shape: the shape of the result: ints, or an int vector. It ends in the shape to which `counts` and `probs`
+        broadcast.
       seed: two numbers, int32 or int64.
-      counts, probs: numbers of trials and probabilities.
-      output_dtype: of the result.
+      counts, probs: numbers of trials, and probabilities of success.
+      output_dtype: dtype of the result.
       name: name of the scope; "stateless_random_binomial" if None.
 
     Source: TensorFlow's `tf.random.stateless_binomial`.
@@ -249,13 +253,13 @@ def stateless_binomial(
 def stateless_categorical(
     logits: Any, num_samples: Any, seed: Any, dtype: Any = dtypes.int64, name: str | None = None
 ) -> Any:
-    """For each row of `logits` a row of `num_samples` classes, drawn with probabilities softmax(logits).
+    """Draws classes with the probabilities softmax(logits): [rows, num_samples].
 
     Args:
-      logits: [rows, classes], floats.
-      num_samples: an int32 scalar.
+      logits: floats, [rows, classes].
+      num_samples: number of classes to draw for each row, an int32 scalar.
       seed: two numbers, int32 or int64.
-      dtype: of the classes: int32 or int64.
+      dtype: dtype of the classes: int32 or int64.
       name: name of the scope; "stateless_categorical" if None.
 
     Source: TensorFlow's `tf.random.stateless_categorical`.
@@ -280,12 +284,12 @@ def stateless_parameterized_truncated_normal(
     maxvals: Any = 2.0,
     name: str | None = None,
 ) -> Any:
-    """Normally distributed numbers between bounds.
+    """Draws numbers of truncated normal distributions.
 
     Args:
-      shape: of the result: numbers, or an int vector; the parameters broadcast to it.
+      shape: the shape of the result: ints, or an int vector; the parameters are broadcast to it.
       seed: two numbers, int32 or int64.
-      means, stddevs: of the distributions before they are cut.
+      means, stddevs: means and standard deviations before truncation.
       minvals, maxvals: the bounds.
       name: name of the scope; "stateless_parameterized_truncated_normal" if None.
 
@@ -305,7 +309,7 @@ def stateless_parameterized_truncated_normal(
 
 
 def stateless_shuffle(value: Any, seed: Any, alg: Any = "auto_select", name: str | None = None) -> Any:
-    """The rows of a tensor in a random order.
+    """Permutes the rows of a tensor at random, as a function of a seed.
 
     Args:
       value: a tensor.
@@ -321,11 +325,11 @@ def stateless_shuffle(value: Any, seed: Any, alg: Any = "auto_select", name: str
 
 
 def split(seed: Any, num: int = 2, alg: Any = "auto_select") -> Any:
-    """Seeds, [num, 2], that follow from one; what is drawn with each is independent of the others.
+    """Derives independent seeds, [num, 2], from a seed.
 
     Args:
       seed: two numbers, int32 or int64.
-      num: how many.
+      num: number of seeds.
       alg: see `stateless_uniform`.
 
     Source: TensorFlow's `tf.random.split`.
@@ -340,7 +344,7 @@ def split(seed: Any, num: int = 2, alg: Any = "auto_select") -> Any:
 
 
 def fold_in(seed: Any, data: Any, alg: Any = "auto_select") -> Any:
-    """A seed that follows from another and from a number, such as that of a step.
+    """Derives a seed from a seed and a number, such as that of a step.
 
     Args:
       seed: two numbers, int32 or int64.
