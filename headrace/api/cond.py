@@ -28,24 +28,24 @@ Branch = Callable[[], Any]
 
 
 def cond(pred: Any, true_fn: Branch, false_fn: Branch, name: str | None = None) -> Any:
-    """What `true_fn()` returns if `pred` holds when the graph runs, else what `false_fn()` does.
+    """Returns `true_fn()` if `pred` is true when the graph runs, else `false_fn()`.
 
-    Both functions are called now, once, to make the two branches. What an operation made in a branch does happens only
-    if the branch is taken; what was made outside, and is used in it, runs in any case.
+    Both functions are called immediately, once, to build the branches. Operations created in a branch run only if the
+    branch is taken. Operations created outside and used in a branch run in any case.
 
     Args:
-      pred: a boolean scalar. A Python bool calls its branch at once and makes no conditional.
+      pred: a boolean scalar. A Python bool calls its branch immediately and creates no conditional.
       true_fn, false_fn: functions without arguments. They return tensors (or numbers, arrays, variables, None), or
-        nested tuples, lists, dicts, named tuples or dataclasses of them: of the same structure and dtypes in both. An
-        operation counts as a boolean scalar, which is there when it is done.
-      name: what the conditional and its scope are called; "cond" if None.
+        nested tuples, lists, dicts, named tuples or dataclasses of them, with the same structure and dtypes in both. A
+        returned operation counts as a boolean scalar that is available when the operation has finished.
+      name: the name of the conditional and its scope; "cond" if None.
 
     Returns:
       A structure like that of the branches. Static shapes cover both branches. If both return None, the operation.
 
     Raises:
-      SignatureError (a ValueError and TypeError): `pred` is no boolean scalar; the branches return different structures
-        or dtypes.
+      SignatureError (a ValueError and TypeError): `pred` is not a boolean scalar; the branches return different
+        structures or dtypes.
       TypeError: `true_fn` or `false_fn` cannot be called.
 
     Source: TensorFlow's `tf.cond`.
@@ -74,10 +74,10 @@ def cond(pred: Any, true_fn: Branch, false_fn: Branch, name: str | None = None) 
 
 
 def is_true(pred: Any, what: str) -> bool:
-    """A predicate's value, outside a graph.
+    """Returns the value of a predicate in eager execution.
 
     Raises:
-      SignatureError: it is no boolean scalar.
+      SignatureError: it is not a boolean scalar.
     """
     value = np.asarray(pred)
     if value.dtype != np.bool_ or value.ndim:
@@ -86,10 +86,10 @@ def is_true(pred: Any, what: str) -> bool:
 
 
 def checked_predicate(t: Tensor, what: str) -> Tensor:
-    """`t`, if it can be a boolean scalar.
+    """Returns `t`, a predicate of a conditional.
 
     Raises:
-      SignatureError: it cannot. The text names the tensor and its line.
+      SignatureError: it cannot be a boolean scalar. The text names the tensor and its line.
     """
     is_bool = t.dtype.base is dtypes.bool_
     if not is_bool or not shapes.compatible(t.shape, ()):
@@ -110,7 +110,7 @@ def _fix(is_bool: bool) -> str:
 
 
 class _Branches:
-    """The branches of one conditional, as they are traced."""
+    """Branches of a conditional during its tracing."""
 
     def __init__(self, b: Builder, name: str, type: str) -> None:
         self.graphs: list[FuncGraph] = []
@@ -121,10 +121,10 @@ class _Branches:
         self._values: list[Any] = []
 
     def trace(self, fn: Branch, label: str, short: str) -> None:
-        """Traces one more.
+        """Traces one more branch.
 
         Raises:
-          SignatureError: it returned another structure, or other dtypes, than the first.
+          SignatureError: it returned another structure, or other dtypes, than the first branch.
         """
         graph = tracing.sub_graph(self._b, f"{self._name}_{short}", f"the {short} branch of {self._name!r}", fn)
         value = tracing.call(fn, graph, self._b)
@@ -136,10 +136,10 @@ class _Branches:
             self._compare()
 
     def _widen_indices(self) -> None:
-        """Where branches return `IndexedSlices` whose indices are int32 in one and int64 in another, casts to int64."""
+        """Casts int32 indices of `IndexedSlices` to int64 if another branch returns int64."""
         flat = [nest.flatten(v, expand=False) for v in self._values]
         if len({len(leaves) for leaves in flat}) > 1:
-            return  # `_compare` says so
+            return  # `_compare` reports this
         for column in zip(*flat, strict=True):
             if not all(isinstance(x, IndexedSlices) for x in column) or len({x.indices.dtype for x in column}) == 1:
                 continue
@@ -171,10 +171,10 @@ class _Branches:
                 )
 
     def join(self, name: str, chooses: Tensor, attrs: dict[str, Any]) -> Any:
-        """The conditional's results, in the structure of the branches; its operation if they return None."""
+        """Returns the conditional's results in the structure of the branches; its operation for None."""
         for graph, value in zip(self.graphs, self._values, strict=True):
             tracing.finish(graph, nest.flatten(value))
-            if not graph.results:  # then it is run for what it does
+            if not graph.results:  # without results it runs for its effects
                 graph.set_control_results(tracing.changes(graph))
         value = functools.reduce(nest.merged, self._values)
         attrs["Tout"] = tuple(t.dtype.base for t in self.graphs[0].results)
@@ -192,21 +192,21 @@ def switch_case(
     default: Branch | None = None,
     name: str = "switch_case",
 ) -> Any:
-    """What branch number `branch_index` returns; what `default` does if there is none of that number.
+    """Returns the result of branch number `branch_index`, or of `default` for other numbers.
 
     Args:
-      branch_index: an int32 scalar. A Python int calls its branch at once.
-      branch_fns: the branches, in order; or as a dict or pairs with the numbers 0, 1, ..., n - 1. See `cond` for what
-        they may return.
-      default: one more branch, for all other numbers; if None, the last one serves them.
-      name: name of the scope.
+      branch_index: an int32 scalar. A Python int calls its branch immediately.
+      branch_fns: the branches, in order; or as a dict or pairs with the numbers 0, 1, ..., n - 1. See `cond` for their
+        results.
+      default: the branch for all other numbers; if None, the last branch serves them.
+      name: the name of the scope.
 
     Returns:
       A structure like that of the branches.
 
     Raises:
       ValueError: the numbers are not those from 0 to n - 1.
-      TypeError: a branch cannot be called, the index is no int32.
+      TypeError: a branch cannot be called, or the index is not int32.
       SignatureError: the branches return different structures or dtypes.
 
     Source: TensorFlow's `tf.switch_case`.
@@ -277,23 +277,24 @@ def case(
     strict: bool = False,
     name: str = "case",
 ) -> Any:
-    """What the function returns that belongs to the first predicate that holds; what `default` does if none holds.
+    """Returns the result of the function of the first true predicate, or of `default`.
 
     Args:
-      pred_fn_pairs: (predicate, function) pairs, tried in their order; or a dict. Predicates are boolean scalars; for
+      pred_fn_pairs: (predicate, function) pairs, tested in their order; or a dict. Predicates are boolean scalars; for
         the functions see `cond`.
-      default: the function for when no predicate holds. If None, it is an error at run time when none does.
-      exclusive: whether it is an error at run time when more than one predicate holds.
-      strict: accepted for TensorFlow's sake; a list of one result is always a list here.
-      name: name of the scope.
+      default: the function for the case that no predicate is true. If None, this case is an error at run time.
+      exclusive: whether more than one true predicate is an error at run time.
+      strict: ignored; an argument of TensorFlow. Here the result of a function that returns a list of one element is
+        always a list.
+      name: the name of the scope.
 
     Returns:
-      A structure like that of the functions. Up to `thresholds.NESTED_CASE_PAIRS` pairs are nested conditionals, as
-      in TensorFlow; more are one `switch_case`.
+      A structure like that of the functions. Up to `thresholds.NESTED_CASE_PAIRS` pairs are nested conditionals, as in
+      TensorFlow; more are one `switch_case`.
 
     Raises:
-      TypeError: `pred_fn_pairs` are no pairs, or a function cannot be called.
-      SignatureError: the functions return different structures or dtypes, or a predicate is no boolean scalar.
+      TypeError: `pred_fn_pairs` are not pairs, or a function cannot be called.
+      SignatureError: the functions return different structures or dtypes, or a predicate is not a boolean scalar.
       InvalidArgumentError: at run time, see `default` and `exclusive`.
 
     Source: TensorFlow's `tf.case`.
@@ -334,9 +335,9 @@ def case(
 
 
 def _first(steps: Sequence[tuple[Any, Branch]], default: Branch) -> Any:
-    """What the function of the first predicate that holds returns, by one choice among all functions."""
+    """Returns the result of the first true predicate's function, by one `switch_case`."""
     left = []
-    for pred, fn in steps:  # what Python knows need not be traced
+    for pred, fn in steps:  # values known to Python need not be traced
         if not isinstance(pred, (bool, np.bool_)):
             left.append((pred, fn))
         elif pred:
@@ -367,7 +368,13 @@ _MANY_HOLD = "More than one condition evaluated as True but exclusive=True."
 
 
 def _guarded(fn: Branch, preds: Sequence[Any], at_least_one: bool) -> Branch:
-    """`fn`, whose results come only if one predicate (else: not more than one) holds."""
+    """Returns `fn` with a run-time check of the predicates before its results.
+
+    Args:
+      fn: the function.
+      preds: the predicates.
+      at_least_one: whether one predicate must be true; otherwise at most one may be.
+    """
 
     @functools.wraps(fn.func if isinstance(fn, functools.partial) else fn)
     def guarded() -> Any:

@@ -15,7 +15,7 @@ from headrace.ir.indexed_slices import IndexedSlices
 
 
 def no_op(name: str | None = None) -> Operation | None:
-    """An operation that does nothing. None outside a graph, where there is nothing to do it later.
+    """Creates an operation that does nothing; None in eager execution.
 
     Source: TensorFlow's `tf.no_op`.
     """
@@ -24,17 +24,17 @@ def no_op(name: str | None = None) -> Operation | None:
 
 
 def group(*inputs: Any, name: str | None = None) -> Operation | None:
-    """An operation that is done when all `inputs` are.
+    """Creates an operation that finishes after all `inputs`.
 
     Args:
       inputs: operations, tensors, variables, or nested structures of them.
-      name: its name; "group_deps" if None.
+      name: the name of the operation; "group_deps" if None.
 
     Returns:
-      The operation; None outside a graph, where all is done already.
+      The operation; None in eager execution, where all inputs have finished already.
 
     Raises:
-      TypeError: an input is none of these.
+      TypeError: an input has another type.
 
     Source: TensorFlow's `tf.group`.
 
@@ -58,18 +58,18 @@ def group(*inputs: Any, name: str | None = None) -> Operation | None:
 
 
 def tuple(tensors: Iterable[Any], control_inputs: Iterable[Any] | None = None, name: str | None = None) -> list[Any]:
-    """`tensors`, none of which is there before all are (and all `control_inputs` done).
+    """Returns `tensors`, each available only after all of them and all `control_inputs`.
 
     Args:
-      tensors: tensors; None and operations stay as they are, the latter are waited for.
-      control_inputs: further operations or tensors to wait for.
-      name: name of the scope; "tuple" if None.
+      tensors: tensors, operations and None; the latter two are returned unchanged, and operations are waited for.
+      control_inputs: additional operations or tensors to wait for.
+      name: the name of the scope; "tuple" if None.
 
     Returns:
       A list like `tensors`.
 
     Raises:
-      ValueError: there is nothing among `tensors` to wait for.
+      ValueError: `tensors` contains nothing to wait for.
 
     Source: TensorFlow's `tf.tuple`.
 
@@ -92,7 +92,7 @@ def tuple(tensors: Iterable[Any], control_inputs: Iterable[Any] | None = None, n
 
 
 def with_dependencies(dependencies: Iterable[Any], output: Any, name: str | None = None) -> Any:
-    """`output`, which is there only when all `dependencies` are done; of a composite its values are.
+    """Returns `output`, available only after all `dependencies`; a composite's values are.
 
     Source: TensorFlow's `control_flow_ops.with_dependencies`.
     """

@@ -36,14 +36,14 @@ _in_eager_call: contextvars.ContextVar[bool] = contextvars.ContextVar("headrace_
 
 
 class _Outside:
-    """What there is outside any graph. `headrace/__init__.py` puts it here when it is imported.
+    """Eager counterparts of graph functions. `headrace/__init__.py` sets them at import.
 
     Attributes:
-      builder: what `builder()` gives: it runs ops at once.
-      session: the class of sessions, for what has to run a graph at once.
-      graph_def: writes a graph as a `GraphDef` (`interchange.exporting`), which means lowering it too.
-      html: draws a graph for a notebook (`inspect.page`).
-      seed: what `hr.random.set_seed` was given outside of graphs; None if nothing.
+      builder: the eager builder, which `builder()` returns outside of graphs; it runs ops immediately.
+      session: the class of sessions, for functions that must run a graph immediately.
+      graph_def: the function that writes a graph as a `GraphDef` (`interchange.exporting`), which includes lowering.
+      html: the function that draws a graph for a notebook (`inspect.page`).
+      seed: the argument of the last `hr.random.set_seed` outside of graphs, or None.
     """
 
     builder: Any = None
@@ -54,13 +54,13 @@ class _Outside:
     _op_seeds: random.Random
 
     def set_seed(self, seed: int | None) -> None:
-        """Sets `seed`, from which the seeds of the ops follow that are given none, and rewinds all streams."""
+        """Sets the seed of random ops without a seed of their own, and rewinds all streams."""
         self.seed = seed
         self.builder.rewind()
         self._op_seeds = random.Random(seed)
 
     def take_op_seed(self) -> int:
-        """The seed of the next random op that is given none, while there is a `seed`."""
+        """Returns the seed of the next random op without a seed, if `seed` is set."""
         return self._op_seeds.randint(0, 2**31 - 1)
 
 
@@ -68,21 +68,21 @@ outside = _Outside()
 
 
 class Graph(ir_graph.Graph):
-    """A graph that can be entered: `with hr.Graph() as g:` puts new ops into it.
+    """Graph that can be entered: `with hr.Graph() as g:` adds new ops to it.
 
-    Stateful ops in it keep the order in which they are written (`ir.order`): what reads a variable waits for what was
-    written before it to change the variable, and so makes that run.
+    Stateful ops in it keep the order in which they are written (`ir.order`): a read of a variable waits for earlier
+    writes of the variable, and so makes them run.
 
     Args:
-      ordered: False leaves that away, in branches and bodies too, as in TensorFlow 1: only edges order, and only what
-        the fetches need runs.
+      ordered: False disables this order, in branches and bodies too, as in TensorFlow 1: only edges determine the
+        order, and only operations that the fetches need run.
 
     Attributes:
-      variables: the variables made in it, in order.
+      variables: the variables created in it, in order.
       seed: the graph-level seed (`hr.random.set_seed`), or None.
-      kept: what its ops mean by a name or token, and which lives as long as the graph does.
-      saver_def: what an imported MetaGraph said of the operations that save and restore its variables, a
-        `headrace.pb.SaverDef`; None if there was none.
+      kept: the objects to which its ops refer by a name or token, and which exist as long as the graph.
+      saver_def: the description of the operations that save and restore the variables of an imported MetaGraph, a
+        `headrace.pb.SaverDef`; None without one.
 
     >>> with Graph() as g:
     ...     current_graph() is g
@@ -98,13 +98,16 @@ class Graph(ir_graph.Graph):
         self.saver_def: Any = None
 
     def finalize(self) -> None:
-        """From now on adding to the graph is a RuntimeError. (A loop of training steps that adds to it each time would
-        get slower and slower, since each run would see a new graph.)"""
+        """Finalizes the graph: later additions raise a RuntimeError.
+
+        A loop of training steps that adds operations in each iteration would become slower and slower, because each run
+        would compile a changed graph.
+        """
         self.finalized = True
 
     def __enter__(self) -> Graph:
         stack = _stack.get()
-        # a graph entered again inside itself goes on in the scope that it was left in
+        # a graph that is entered again inside itself continues in the scope where it was left
         inner = next((b for b in reversed(stack) if b.graph is self), None)
         _stack.set((*stack, inner or Builder(self)))
         return self
@@ -129,26 +132,29 @@ class Graph(ir_graph.Graph):
             yield self
 
     def as_graph_def(self, form: str = "structured", *, add_shapes: bool = False, portable: bool = True) -> GraphDef:
-        """The graph as a `headrace.pb.GraphDef` message, which TensorFlow reads too (same wire format).
+        """Returns the graph as a `headrace.pb.GraphDef` message, in TensorFlow's wire format.
 
-        What is written is the graph as it was made; nothing is optimized. Operations that only headrace has, such as
-        `hr.all_sum`, are written as TensorFlow's that do the same.
+        The graph is written as it was built, without optimization. Operations that only headrace has, such as
+        `hr.all_sum`, are written as equivalent operations of TensorFlow.
 
         Args:
-          form: "structured": conditionals, loops and calls are operations (`If`, `While`, `Case`,
-            `PartitionedCall`, ...) that name functions of the file's library, as TensorFlow 2 writes them.
-            "primitive": they are taken apart into `Switch`, `Merge`, `Enter`, `Exit` and `NextIteration`, as TensorFlow
-            1 writes them, and their results are called "cond/Merge:0" and "while/Exit_1:0". Calls of recursive
-            functions stay calls. What nothing in a branch or body needs is left out.
-          add_shapes: whether each node says what is known of its outputs' shapes (attribute `_output_shapes`).
-          portable: False: operations that only headrace has are written as they are, and recursive functions, which
-            TensorFlow cannot run, are not refused: a file for headrace alone.
+          form: "structured": conditionals, loops and calls are operations (`If`, `While`, `Case`, `PartitionedCall`,
+            ...) that name functions of the file's library, as TensorFlow 2 writes them. "primitive": they are expanded
+            into `Switch`, `Merge`, `Enter`, `Exit` and `NextIteration`, as TensorFlow 1 writes them, and their results
+            are called "cond/Merge:0" and "while/Exit_1:0". Calls of recursive functions stay calls. Operations of a
+            branch or body that are not needed are omitted.
+          add_shapes: whether each node states the static shapes of its outputs (attribute `_output_shapes`).
+          portable: False: operations that only headrace has are written unchanged, and recursive functions, which
+            TensorFlow cannot run, are accepted. Such a file is for headrace alone.
+
+        Returns:
+          The message.
 
         Raises:
-          ValueError: there is no such form.
-          GraphError: an operation cannot be written: TensorFlow has nothing for it, or cannot run the recursive
-            function that it calls (`portable=False` writes it for headrace); an attribute has no wire form; in
-            primitive form also: a function that is called is missing or does not fit.
+          ValueError: `form` is unknown.
+          GraphError: an operation cannot be written: TensorFlow has no equivalent, or cannot run the recursive function
+            that it calls (`portable=False` writes it for headrace); an attribute has no wire form; in primitive form
+            also: a called function is missing or does not fit.
 
         Source: TensorFlow's `tf.Graph.as_graph_def`.
 
@@ -166,7 +172,7 @@ class Graph(ir_graph.Graph):
 
     @property
     def graph_def_versions(self) -> VersionDef:
-        """The versions of the GraphDefs that were imported into it; headrace's own format where there were none.
+        """Returns the versions of the imported GraphDefs, or of headrace's format without imports.
 
         Source: TensorFlow's `tf.Graph.graph_def_versions`.
         """
@@ -177,7 +183,7 @@ class Graph(ir_graph.Graph):
         return pb.VersionDef(producer=producer or GRAPH_DEF_VERSION, min_consumer=min_consumer)
 
     def _repr_html_(self) -> str:
-        """What a notebook shows for the graph: its loops, branches and functions as boxes in boxes."""
+        """Returns the notebook's view of the graph: loops, branches and functions as nested boxes."""
         return str(outside.html(self))
 
 
@@ -185,14 +191,20 @@ class Graph(ir_graph.Graph):
 
 
 def current_graph() -> ir_graph.Graph | None:
-    """The graph that new ops go into in this context (inside a branch or body, the one of that), or None."""
+    """Returns the graph for new ops in this context, or None.
+
+    In a branch or body it is the graph of that branch or body.
+    """
     stack = _stack.get()
     return stack[-1].graph if stack else None
 
 
 def builder(*near: Any) -> Any:
-    """The builder that makes ops here: of the graph entered last; else of the graph of the first symbolic tensor among
-    `near` (looked for in structures too); else the eager one."""
+    """Returns the builder that creates ops in this context.
+
+    It is the builder of the graph entered last. Outside of graphs it is a builder of the graph of the first symbolic
+    tensor among `near` (nested structures included), or else the eager builder.
+    """
     stack = _stack.get()
     if stack:
         return stack[-1]
@@ -220,7 +232,10 @@ def _graph_of(values: Iterable[Any]) -> ir_graph.Graph | None:
 
 
 def keep(graph: ir_graph.Graph | None, thing: Any) -> None:
-    """Lets `thing` live as long as the graph around `graph` does; where there is none it is only needed now."""
+    """Keeps `thing` alive as long as the outermost graph around `graph`.
+
+    Without a graph, it is needed only during the call, so nothing is kept.
+    """
     while graph is not None and graph.outer is not None:
         graph = graph.outer
     if graph is not None:
@@ -228,10 +243,10 @@ def keep(graph: ir_graph.Graph | None, thing: Any) -> None:
 
 
 def graph_builder(what: str) -> Builder:
-    """The builder of the graph entered; for what makes sense in a graph only.
+    """Returns the builder of the current graph, for functions that require a graph.
 
     Raises:
-      GraphError: no graph has been entered; the text says that `what` needs one.
+      GraphError: no graph has been entered; the text names `what`, which needs one.
     """
     stack = _stack.get()
     if not stack:
@@ -245,7 +260,7 @@ def is_outside() -> bool:
 
 
 def is_eager_call() -> bool:
-    """Whether a function of eager tensors is being called (`eager_call`) and has entered no graph."""
+    """Whether a function of eager tensors runs (`eager_call`) and has entered no graph."""
     return _in_eager_call.get() and not _stack.get()
 
 
@@ -254,7 +269,7 @@ def is_eager_call() -> bool:
 
 @contextlib.contextmanager
 def eager_call() -> Iterator[None]:
-    """Makes ops run at once in a context in which no graph is entered, where an implicit graph exists too."""
+    """Returns a context in which ops run eagerly, even where an implicit graph exists."""
     token = _in_eager_call.set(True)
     try:
         yield
@@ -264,7 +279,7 @@ def eager_call() -> Iterator[None]:
 
 @contextlib.contextmanager
 def entered(top: Builder) -> Iterator[Builder]:
-    """Makes `top` the current builder."""
+    """Returns a context in which `top` is the current builder."""
     before = _stack.get()
     _stack.set((*before, top))
     try:
@@ -275,10 +290,10 @@ def entered(top: Builder) -> Iterator[Builder]:
 
 @contextlib.contextmanager
 def name_scope(name: str | None, default_name: str | None = None, values: Any = None) -> Iterator[str]:
-    """Puts new ops' names below `name`, made unique; yields the prefix ("outer/name/").
+    """Returns a context that puts new ops' names below `name`, made unique.
 
-    A name that ends in "/" is taken as it is (a scope entered again); "" or None leads out of all scopes, unless there
-    is a `default_name`.
+    It yields the prefix ("outer/name/"). A name that ends in "/" is used unchanged, to enter a scope again. "" or None
+    leaves all scopes, unless there is a `default_name`.
 
     Source: TensorFlow's `tf.name_scope`.
 
@@ -304,8 +319,11 @@ def name_scope(name: str | None, default_name: str | None = None, values: Any = 
 
 @contextlib.contextmanager
 def device(spec: str | Callable[[Operation], str | None] | None) -> Iterator[None]:
-    """Requests a device for new ops: a name ("/device:CPU:1", "/job:worker"), which is merged into that of the block
-    around; a function from operation to name; None: none, whatever is around.
+    """Returns a context that requests a device for new ops.
+
+    Args:
+      spec: a name ("/device:CPU:1", "/job:worker"), which is merged into that of the surrounding block; a function from
+        operation to name; None: no device, independent of surrounding blocks.
 
     Source: TensorFlow's `tf.device`.
 
@@ -349,8 +367,11 @@ def _chosen(
 
 @contextlib.contextmanager
 def control_dependencies(inputs: Iterable[Operation | Tensor] | None) -> Iterator[None]:
-    """New ops wait for `inputs` (operations, or tensors for the operations that make them); None: for nothing,
-    whatever is around.
+    """Returns a context in which new ops wait for `inputs`.
+
+    Args:
+      inputs: operations, or tensors, which denote their producers; None: new ops wait for nothing, independent of
+        surrounding blocks.
 
     Source: TensorFlow's `tf.control_dependencies`.
 
@@ -387,7 +408,7 @@ def _operation(b: Builder, x: Any) -> Operation:
     if isinstance(x, str):
         found = b.graph.as_graph_element(x)
         return found.op if isinstance(found, Tensor) else found
-    own = getattr(x, "op", None)  # a tensor; a variable, whose initialization is meant
+    own = getattr(x, "op", None)  # a tensor; or a variable, which denotes its initializer
     if isinstance(own, Operation):
         return own
     made = b.own(x)
@@ -398,7 +419,7 @@ def _operation(b: Builder, x: Any) -> Operation:
 
 @contextlib.contextmanager
 def colocate_with(op: Operation | Tensor | None, ignore_existing: bool = False) -> Iterator[None]:
-    """New ops stand on the device of `op`.
+    """Returns a context in which new ops are colocated with `op`.
 
     Source: TensorFlow's `tf.colocate_with`.
     """
@@ -416,7 +437,7 @@ def colocate_with(op: Operation | Tensor | None, ignore_existing: bool = False) 
 
 @contextlib.contextmanager
 def gradient_override_map(types: dict[str, str]) -> Iterator[None]:
-    """New ops of the given types have the named gradients instead of their own.
+    """Returns a context in which new ops of the given types have the named gradients.
 
     Source: TensorFlow's `Graph.gradient_override_map`.
     """

@@ -16,17 +16,20 @@ from headrace.ir.graph import Tensor
 
 
 def constant(value: Any, dtype: Any = None, shape: Any = None, name: str = "Const") -> Any:
-    """A tensor that always has the same value.
+    """Creates a tensor with a constant value.
 
     Args:
       value: a number, text, an array, or nested lists of them.
-      dtype: of the tensor. If None, Python floats become float32, ints int32 (int64 if too large), and arrays keep what
-        they have.
-      shape: of the tensor. A single value fills it; otherwise the number of elements must be the same.
-      name: name of the operation.
+      dtype: the dtype of the tensor. If None, Python floats become float32, ints int32 (int64 if too large), and arrays
+        keep their dtype.
+      shape: the shape of the tensor. A single value fills it; otherwise the number of elements must be equal.
+      name: the name of the operation.
+
+    Returns:
+      The tensor.
 
     Raises:
-      TypeError: the value is no such thing, not of that dtype, or a tensor already.
+      TypeError: the value has another type, cannot be converted to the dtype, or is a tensor already.
       ShapeError (a ValueError): the value has another number of elements.
 
     Source: TensorFlow's `tf.constant`.
@@ -62,10 +65,10 @@ def _shaped(array: np.ndarray, shape: Any) -> np.ndarray:
 
 
 def known_shape(shape: Any, what: str) -> tuple[int, ...]:
-    """The shape of `what`, which has to be known.
+    """Returns the shape of `what`, which must be known statically.
 
     Raises:
-      ShapeError: it is not, or a dimension is negative.
+      ShapeError: the shape is unknown, or a dimension is negative.
     """
     dims = shapes.as_shape([shape] if isinstance(shape, (int, np.integer)) else shape)
     known = [d for d in dims or () if d is not None]
@@ -75,16 +78,19 @@ def known_shape(shape: Any, what: str) -> tuple[int, ...]:
 
 
 def placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> Tensor:
-    """A tensor whose value is fed when the graph runs.
+    """Creates a tensor whose value is fed when the graph runs.
 
     Args:
-      dtype: what is fed.
-      shape: what is known of its shape: numbers, None for what is not known; None if not even the rank is.
-      name: name of the operation; "Placeholder" if None.
+      dtype: the dtype of the fed values.
+      shape: the static shape: a tuple with None for unknown dimensions, or None for an unknown rank.
+      name: the name of the operation; "Placeholder" if None.
+
+    Returns:
+      The tensor.
 
     Raises:
       GraphError: no graph has been entered.
-      InvalidArgumentError: in a run, if nothing is fed.
+      InvalidArgumentError: in a run without a value for it.
 
     Source: TensorFlow's `tf.placeholder`.
 
@@ -103,12 +109,15 @@ def placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> Tenso
 
 
 def placeholder_with_default(input: Any, shape: Any, name: str | None = None) -> Tensor:
-    """A tensor that has the value of `input` unless another is fed.
+    """Creates a tensor with the value of `input` unless another value is fed.
 
     Args:
-      input: the value for when nothing is fed.
-      shape: what all values fed fit, that of `input` included.
-      name: name of the operation; "PlaceholderWithDefault" if None.
+      input: the default value.
+      shape: a shape that fits all fed values and `input`.
+      name: the name of the operation; "PlaceholderWithDefault" if None.
+
+    Returns:
+      The tensor.
 
     Source: TensorFlow's `tf.placeholder_with_default`.
     """
@@ -124,16 +133,21 @@ def convert_to_tensor(
     preferred_dtype: Any = None,
     dtype_hint: Any = None,
 ) -> Any:
-    """`value` as a tensor: itself if it is one, else a constant; a list with tensors in it is stacked.
+    """Converts `value` to a tensor.
+
+    A tensor is returned unchanged, other values become constants, and lists that contain tensors are stacked.
 
     Args:
       value: a tensor, a variable, a number, an array, or nested lists of them.
-      dtype: what it has to be.
-      name: name of a constant that is made.
-      preferred_dtype, dtype_hint: what it is to be if it can.
+      dtype: the required dtype, or None.
+      name: the name of a new constant.
+      preferred_dtype, dtype_hint: the dtype to use if the value can be converted to it.
+
+    Returns:
+      The tensor.
 
     Raises:
-      TypeError: it cannot be a tensor, or not one of `dtype`.
+      TypeError: the value cannot be converted to a tensor, or not to one of `dtype`.
 
     Source: TensorFlow's `tf.convert_to_tensor`.
 
@@ -155,9 +169,9 @@ def convert_to_tensor(
 
 
 def constant_value(tensor: Any) -> np.ndarray | None:
-    """The value `tensor` always has, where that can be known without running the graph; else None.
+    """Returns the value of `tensor` if it is known without running the graph, else None.
 
-    Constants have one, and what is computed from small constants alone; so do eager tensors, numbers and arrays.
+    It is known for constants and for results of small constants; also for eager tensors, numbers and arrays.
 
     Source: TensorFlow's `tf.get_static_value`.
 
@@ -173,12 +187,12 @@ def constant_value(tensor: Any) -> np.ndarray | None:
         return None
     if not is_tensor(tensor):
         return as_array(tensor)
-    is_variable = hasattr(type(tensor), "assign")  # which may change
+    is_variable = hasattr(type(tensor), "assign")  # a variable's value may change
     return np.asarray(tensor.numpy()) if hasattr(tensor, "numpy") and not is_variable else None
 
 
 def is_tensor(x: Any) -> bool:
-    """Whether `x` is a tensor, symbolic or eager, or something that stands for one (a variable).
+    """Whether `x` is a tensor, symbolic or eager, or represents one (a variable).
 
     Source: TensorFlow's `tf.is_tensor`.
 
@@ -191,9 +205,10 @@ def is_tensor(x: Any) -> bool:
 
 
 def identity(input: Any, name: str | None = None) -> Any:
-    """A tensor with the value of `input`, made by an operation of its own (which can wait for others).
+    """Returns a tensor with the value of `input`, the output of a new operation.
 
-    Of a composite (`SparseTensor`, `IndexedSlices`) one like it, each of whose parts is made so.
+    The operation can wait for others. For a composite (`SparseTensor`, `IndexedSlices`) it returns a composite of such
+    tensors.
 
     Source: TensorFlow's `tf.identity`.
 
@@ -210,7 +225,7 @@ def identity(input: Any, name: str | None = None) -> Any:
 
 
 def identity_n(input: Any, name: str | None = None) -> list[Any]:
-    """Tensors with the values of `input`, a list; none is there before all are.
+    """Returns tensors with the values of the list `input`, each available only when all are.
 
     Source: TensorFlow's `tf.identity_n`.
 
@@ -223,7 +238,7 @@ def identity_n(input: Any, name: str | None = None) -> list[Any]:
 
 
 def stop_gradient(input: Any, name: str | None = None) -> Any:
-    """`input`, a tensor or composite, which gradients treat as a constant.
+    """Returns `input`, a tensor or composite, as a constant for gradients.
 
     Source: TensorFlow's `tf.stop_gradient`.
 
@@ -241,7 +256,7 @@ def stop_gradient(input: Any, name: str | None = None) -> Any:
 
 
 def prevent_gradient(input: Any, message: str = "", name: str | None = None) -> Any:
-    """`input`; asking for a gradient through it is an error that says `message`.
+    """Returns `input`; a gradient through it is an error with the text `message`.
 
     Source: TensorFlow's `tf.raw_ops.PreventGradient`.
     """
@@ -249,7 +264,7 @@ def prevent_gradient(input: Any, message: str = "", name: str | None = None) -> 
 
 
 def ensure_shape(x: Any, shape: Any, name: str | None = None) -> Any:
-    """`x`, checked when it runs to have a shape that fits `shape`, and statically known to.
+    """Returns `x` with the static shape `shape`, which is checked at run time.
 
     Source: TensorFlow's `tf.ensure_shape`.
 
@@ -262,16 +277,16 @@ def ensure_shape(x: Any, shape: Any, name: str | None = None) -> Any:
 
 
 def narrow(x: Any, shape: Any) -> None:
-    """Adds what `shape` knows to the static shape of a symbolic tensor; that of an eager one is known."""
+    """Refines the static shape of a symbolic tensor by `shape`; eager tensors have full shapes."""
     if hasattr(x, "set_shape"):
         x.set_shape(shape)
 
 
 def pair(b: Any, x: Any, y: Any) -> tuple[Any, Any]:
-    """Both arguments of a binary function as tensors; a number takes the dtype of the other.
+    """Returns both arguments of a binary function as tensors; a number takes the other's dtype.
 
     Raises:
-      TypeError: it cannot.
+      TypeError: an argument cannot be converted.
     """
     if is_tensor(x) or not is_tensor(y):
         x = b.tensor(x, None, "x")
@@ -281,14 +296,14 @@ def pair(b: Any, x: Any, y: Any) -> tuple[Any, Any]:
 
 
 def floats(b: Any, x: Any, name: str) -> Any:
-    """`x` as a tensor; whole numbers that are none yet become float32."""
+    """Returns `x` as a tensor; Python integers become float32."""
     if not is_tensor(x) and np.asarray(x).dtype.kind in "iu":
         return b.tensor(np.asarray(x, np.float32), None, name)
     return b.tensor(x, None, name)
 
 
 def shape_tensor(b: Any, shape: Any) -> Any:
-    """A shape as an int vector; numbers become an int32 constant."""
+    """Returns a shape as an integer vector; known shapes become an int32 constant."""
     if isinstance(shape, (int, np.integer)):
         shape = [shape]
     if isinstance(shape, (list, tuple)) and not shape:

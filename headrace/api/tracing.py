@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 
 
 def source_of(fn: Callable[..., Any]) -> Source | None:
-    """The line where the user wrote `fn`; the line that is running, for what has none or is headrace's own."""
+    """Returns the line of the user's definition of `fn`.
+
+    It is the line that is running if `fn` has no line or is part of headrace.
+    """
     fn = inspect.unwrap(fn)
     while hasattr(fn, "func"):  # functools.partial
         fn = fn.func
@@ -39,14 +42,14 @@ def source_of(fn: Callable[..., Any]) -> Source | None:
 
 
 def titled(fn: Any) -> str:
-    """What a user's function is called in messages, with its line."""
+    """Returns the name of a user's function in messages, with its line."""
     where = source_of(fn)
     name = getattr(fn, "__name__", None) or repr(fn)
     return f"'{name}'" + (f" ({where})" if where is not None else "")
 
 
 def argument_names(fn: Callable[..., Any], n: int) -> list[str]:
-    """The names of the first `n` positional arguments of `fn`, as far as it has names for them."""
+    """Returns the names of the first `n` positional arguments of `fn`, where it has names."""
     try:
         named = inspect.signature(fn).parameters.values()
     except (TypeError, ValueError):
@@ -56,18 +59,19 @@ def argument_names(fn: Callable[..., Any], n: int) -> list[str]:
 
 
 def check_callable(**functions: Any) -> None:
-    """Raises `TypeError` unless each can be called."""
+    """Raises `TypeError` unless each argument can be called."""
     for name, fn in functions.items():
         if not callable(fn):
             raise TypeError(f"'{name}' must be callable, got {nest.describe(fn)}; give a function (lambda: ...)")
 
 
 def sub_graph(b: Builder, name: str, role: str, fn: Callable[..., Any]) -> FuncGraph:
-    """An empty graph for a function of an operation that is to stand where `b` makes ops.
+    """Creates an empty graph for a function of an operation that `b` will create.
 
     Args:
-      name: what it is called in a function library.
-      role: what it is, in messages.
+      b: the builder of the operation.
+      name: the name in a function library.
+      role: the description in messages.
       fn: the user's function.
     """
     graph = FuncGraph(name.replace("/", "_"), b.graph, shares_names=True)
@@ -76,7 +80,7 @@ def sub_graph(b: Builder, name: str, role: str, fn: Callable[..., Any]) -> FuncG
 
 
 def begin(graph: FuncGraph, outer: Graph, role: str, fn: Callable[..., Any]) -> None:
-    """Makes `graph` ready to be traced into."""
+    """Prepares `graph` for tracing."""
     graph.role = role
     graph.source = source_of(fn)
     follow_order(graph, outer)
@@ -89,12 +93,13 @@ def call(
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
 ) -> Any:
-    """What `fn` returns when its operations go into `graph`: a structure of tensors of `graph`.
+    """Traces `fn` into `graph`; returns its result, a structure of tensors of `graph`.
 
-    Scope, device and the like are those of `b`; what `b` waits for, whoever owns the graph waits for.
+    Scope and device are those of `b`. The owner of the graph waits for the control inputs of `b`.
 
     Raises:
-      SignatureError: it returned what is no tensor. What `fn` itself raises, with a note that says what called it.
+      SignatureError: `fn` returned a value that cannot be a tensor. Errors of `fn` itself get a note that names the
+        caller.
     """
     inner = dataclasses.replace(b, graph=graph, control_inputs=())
     with scopes.entered(inner), recursion.recursion_room_for_levels(1):
@@ -107,7 +112,10 @@ def call(
 
 
 def _called(graph: FuncGraph, args: Sequence[Any], error: Exception) -> str:
-    """In what an error arose; and if it did at its door, what it is called with."""
+    """Returns the note of an error in a traced function.
+
+    For an error in the call itself, such as a wrong number of arguments, it includes the arguments.
+    """
     tb = error.__traceback__
     inside = tb is not None and any(not source.is_ours(f.f_code.co_filename) for f, _ in traceback.walk_tb(tb))
     if inside or not isinstance(error, TypeError):
@@ -118,8 +126,11 @@ def _called(graph: FuncGraph, args: Sequence[Any], error: Exception) -> str:
 
 
 def convert(value: Any, b: Builder, what: str) -> Any:
-    """The structure `value`, which `what` returned, with tensors for leaves: numbers and arrays become constants,
-    tensors from outside captures, and operations a True that waits for them."""
+    """Converts the leaves of the structure `value`, which `what` returned, to tensors.
+
+    Numbers and arrays become constants, outside tensors become captures, and operations become a True that waits for
+    them.
+    """
     return nest.pack(value, [_tensor(path, leaf, b, what) for path, leaf in nest.flatten_with_paths(value)])
 
 
@@ -140,12 +151,12 @@ def _tensor(path: str, leaf: Any, b: Builder, what: str) -> Tensor:
 
 
 def finish(graph: FuncGraph, results: Iterable[Tensor]) -> None:
-    """Gives a traced graph its results, and what has to run whenever it does."""
+    """Sets the results and control results of a traced graph."""
     graph.set_results(results, changes(graph) if graph.is_ordered else None)
 
 
 def changes(graph: Graph) -> list[Operation]:
-    """The operations that change something outside, or wait for something outside."""
+    """Returns the operations that change or wait for state outside of the graph."""
     return [op for op in graph.operations if op.opdef.is_effectful and (_waits(op) or any(effects(op).values()))]
 
 
@@ -156,7 +167,7 @@ def _waits(op: Operation) -> bool:
 
 
 def is_stateful(graph: Graph) -> bool:
-    """Whether an operation of a graph has effects, be it only to read a variable."""
+    """Whether an operation of a graph has effects, including reads of a variable."""
     return any(op.opdef.is_effectful for op in graph.operations)
 
 
@@ -169,14 +180,18 @@ def make(
     variables: Sequence[Tensor],
     attrs: dict[str, Any],
 ) -> Operation:
-    """The operation that owns `graphs`, which are traced: they get the same parameters, and it gets what they captured.
+    """Creates the operation that owns `graphs`, which are traced.
+
+    The graphs get the same parameters, and the operation gets their captures as inputs.
 
     Args:
-      type: its type, if any of the graphs is stateful; "Stateless" is put before it if none is.
-      name: its name; one that ends in "/" is that of its scope.
-      args: its arguments before the list of inputs (a predicate).
-      variables: what its inputs begin with; the graphs have a parameter for each.
-      attrs: its attributes but for the types of its inputs.
+      type: the op type, if any of the graphs is stateful; otherwise "Stateless" is put before it.
+      b: the builder.
+      name: the name; one that ends in "/" is that of its scope.
+      graphs: the graphs.
+      args: the arguments before the list of inputs (a predicate).
+      variables: the first elements of the list of inputs; the graphs have a parameter for each.
+      attrs: the attributes without the types of the inputs.
     """
     captured = unify(graphs, len(variables))
     if type == "While":
@@ -189,7 +204,7 @@ def make(
 
 
 def operation_of(made: Any) -> Operation:
-    """The operation of what a builder gave."""
+    """Returns the operation of a builder's result."""
     if isinstance(made, Operation):
         return made
     first: Tensor = made if isinstance(made, Tensor) else made[0]
@@ -197,7 +212,7 @@ def operation_of(made: Any) -> Operation:
 
 
 def regrow(graph: FuncGraph) -> None:
-    """Brings the operations of `graph` that own graphs into agreement with these, which have captured more since."""
+    """Adds later captures of nested graphs to their owners in `graph`."""
     for op in [op for g in inside_out(graph) for op in g.operations]:
         graphs = owned(op)
         more = unify(graphs, len(op.opdef.ins[-1].dtypes(op.attrs))) if graphs else []
@@ -215,8 +230,10 @@ def regrow(graph: FuncGraph) -> None:
 
 
 def refinish(graphs: Sequence[FuncGraph]) -> None:
-    """Finds anew what has to run whenever `graphs`, which call one another, do: while they were made, a call could not
-    know what the function that it calls would come to do."""
+    """Updates the control results of `graphs`, which call each other.
+
+    During their tracing a call could not know the later effects of the called function.
+    """
     for g in graphs:
         g.set_control_results(())
     while [len(g.control_results) for g in graphs] != [len(_refinished(g).control_results) for g in graphs]:

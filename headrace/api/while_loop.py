@@ -37,43 +37,44 @@ def while_loop(
     return_same_structure: bool = True,
     save: Any = "all",
 ) -> Any:
-    """`loop_vars`, replaced by what `body(*loop_vars)` returns as long as `cond(*loop_vars)` holds.
+    """Replaces `loop_vars` by `body(*loop_vars)` as long as `cond(*loop_vars)` is true.
 
-    Both functions are called now, once, with symbolic tensors; the loop runs when the graph does. Tensors from outside
-    may be used in both.
+    Both functions are called immediately, once, with symbolic tensors; the loop runs when the graph does. Both may use
+    tensors from outside.
 
     Args:
-      cond: returns a boolean scalar.
-      body: returns a new value for each loop variable, in their order: with the structure and dtype of the variable,
-        and a static shape that fits it.
-      loop_vars: a list or tuple of the variables' first values: tensors, numbers, arrays, tensor arrays, sparse
-        tensors, `IndexedSlices`, and nested tuples, lists, dicts, named tuples and dataclasses of them. What is no list
-        or tuple is a single variable.
-      shape_invariants: for each variable, in the same structure, a shape that covers all the shapes it takes: a tuple
-        with None for what changes, or None if the rank does too. If left out, the shape it has at first is the one it
-        keeps. For a `SparseTensor` it is the shape of its `dense_shape`, (rank,): the number of elements may change in
-        any case. For an `IndexedSlices` it is the shape of its values.
-      parallel_iterations: how many iterations may be under way at once, 1 or more. It never changes results.
-      maximum_iterations: an integer scalar: the loop ends after so many iterations even if `cond` still holds.
-      name: what the loop and its scope are called; "while" if None.
-      back_prop: False says that no gradient is to go through the loop (attribute `_back_prop`).
-      swap_memory: True says that what the gradient needs may go to a slower memory and come back: it does where it
-        would exceed the session's memory limit (`Session(memory_limit=...)`). (Attribute `_swap_memory`.)
-      save: what a gradient of the loop keeps: "all" that it needs of every iteration; `hr.recompute(...)`: the loop
-        variables now and then, from which it computes the rest again; or "auto": what is cheap to compute is computed
-        again, the rest is kept, and swapped if the session has a memory limit that it would exceed; but if it is
-        expected to exceed the flag ACCUMULATOR_LIMIT, it is as with `hr.recompute("sqrt")`.
-      return_same_structure: False gives the result of a single variable as itself, not as a list of one.
+      cond: a function that returns a boolean scalar.
+      body: a function that returns a new value for each loop variable, in their order, with the structure and dtype of
+        the variable, and a static shape that fits it.
+      loop_vars: a list or tuple of the variables' initial values: tensors, numbers, arrays, tensor arrays, sparse
+        tensors, `IndexedSlices`, and nested tuples, lists, dicts, named tuples and dataclasses of them. Any other
+        object is a single variable.
+      shape_invariants: for each variable, in the same structure, a shape that covers all of its shapes: a tuple with
+        None for dimensions that change, or None if the rank changes too. Without this argument a variable keeps its
+        initial shape. For a `SparseTensor` it is the shape of its `dense_shape`, (rank,): the number of elements may
+        change in any case. For an `IndexedSlices` it is the shape of its values.
+      parallel_iterations: the largest number of open iterations, 1 or more. It never changes results.
+      maximum_iterations: an integer scalar: the loop ends after this number of iterations even if `cond` is still true.
+      name: the name of the loop and its scope; "while" if None.
+      back_prop: False declares that no gradient will flow through the loop (attribute `_back_prop`).
+      swap_memory: True allows values for the gradient to be swapped to a slower memory. They are swapped if they would
+        exceed the session's memory limit (`Session(memory_limit=...)`). (Attribute `_swap_memory`.)
+      save: the values that a gradient of the loop keeps. "all": all needed values of every iteration.
+        `hr.recompute(...)`: the loop variables of some iterations, from which it computes the other values again.
+        "auto": values that are cheap to compute are computed again; the others are kept, and swapped if they would
+        exceed the session's memory limit. If they are expected to exceed the flag ACCUMULATOR_LIMIT, "auto" acts like
+        `hr.recompute("sqrt")`.
+      return_same_structure: False returns the result of a single variable as itself, not as a list of one.
 
     Returns:
-      The variables' last values, in the structure of `loop_vars`.
+      The variables' final values, in the structure of `loop_vars`.
 
     Raises:
-      ValueError: there are no loop variables, or `save` is none of the above.
-      TypeError: `cond` or `body` cannot be called, or `parallel_iterations` is no positive integer.
-      SignatureError (a ValueError and TypeError): `cond` gave no boolean scalar; `body` gave too few or too many
-        values, or values of other structure or dtype.
-      ShapeError (a ValueError): a variable changes its shape, or an invariant does not cover its first shape.
+      ValueError: there are no loop variables, or `save` has another value.
+      TypeError: `cond` or `body` cannot be called, or `parallel_iterations` is not a positive integer.
+      SignatureError (a ValueError and TypeError): `cond` did not return a boolean scalar; `body` returned too few or
+        too many values, or values of another structure or dtype.
+      ShapeError (a ValueError): a variable changes its shape, or an invariant does not cover its initial shape.
 
     Source: TensorFlow's `tf.while_loop`.
 
@@ -111,7 +112,7 @@ def while_loop(
 
 
 class _LoopTracer:
-    """A loop as it is made: where, of what functions, from what first values."""
+    """Loop under construction: its builder, functions and initial values."""
 
     def __init__(
         self, b: Builder, scope: str, cond: Callable[..., Any], body: Callable[..., Any], variables: list[Any]
@@ -122,8 +123,8 @@ class _LoopTracer:
         self.cond = cond
         self.body = body
         self.structure = variables
-        self.first: list[Tensor] = []  # the variables' first values
-        self.shapes: list[Shape] = []  # what is known of each in all iterations
+        self.first: list[Tensor] = []  # the variables' initial values
+        self.shapes: list[Shape] = []  # the static shape of each variable in all iterations
         self.labels: list[str] = []
         self.names: list[str] = []
         self.limit: Tensor | None = None
@@ -131,7 +132,7 @@ class _LoopTracer:
     def make(
         self, invariants: Any, is_single: bool, maximum_iterations: Any, attrs: dict[str, Any], save: Any
     ) -> list[Any]:
-        """The results, a list like the list of variables."""
+        """Creates the loop; returns its results as a flat list."""
         b = self.b
         counter = []
         if maximum_iterations is not None:
@@ -182,7 +183,7 @@ class _LoopTracer:
             if own is not None:
                 self.shapes += own
             elif invariants is None or (invariant is None and any(t.handle is not None for t in of_leaf)):
-                self.shapes += [t.shape for t in of_leaf]  # a tensor array has no shape to speak of
+                self.shapes += [t.shape for t in of_leaf]  # a tensor array has no shape that could change
             else:
                 self.shapes += [shape] * len(of_leaf)
         for k, (t, shape) in enumerate(zip(self.first, self.shapes, strict=True)):
@@ -264,10 +265,10 @@ class _LoopTracer:
 
 
 def _next_values(result: Any, structure: Sequence[Any], who: str, labels: Sequence[str]) -> list[Any]:
-    """What a body returned, as a list of a value for each variable.
+    """Returns the result of a body as a list of values, one for each variable.
 
     Raises:
-      SignatureError: there are too few or too many, or they have another structure.
+      SignatureError: there are too few or too many values, or they have another structure.
     """
     n = len(structure)
     if n == 1 and nest.mismatch(structure[0], result) is None:
@@ -300,7 +301,7 @@ def _held(t: Tensor) -> str:
 
 
 def _show(shape: Shape) -> str:
-    """As TensorFlow shows a shape in these messages."""
+    """Returns a shape in the notation of TensorFlow's messages."""
     return "<unknown>" if shape is None else str(shape)
 
 
@@ -314,7 +315,7 @@ def _limit(b: Builder, maximum_iterations: Any) -> Tensor:
 
 
 def _run(cond: Callable[..., Any], body: Callable[..., Any], variables: list[Any], most: Any) -> list[Any]:
-    """The loop outside a graph: Python's."""
+    """Runs the loop in eager execution, as a loop of Python."""
     b = scopes.builder()
 
     def as_tensors(values: list[Any]) -> list[Any]:
