@@ -22,16 +22,17 @@ from headrace.train.optimizers.places import colocated, entered, initialized, li
 
 
 class ExponentialMovingAverage:
-    """Averages that forget by `decay` at each step: `average -= (1 - decay) * (average - variable)`.
+    """Moving averages of variables and tensors with exponential decay.
 
-    The average of a variable begins with the variable's first value; that of a tensor with zeros.
+    Each update computes `average -= (1 - decay) * (average - variable)`. The initial average of a variable is the
+    initial value of the variable; that of a tensor is zero.
 
     Args:
-      decay: how much of the average is kept, a number near 1, a scalar tensor or a variable.
-      num_updates: how many steps there were, a number, tensor or variable. With it the decay is at most
-        `(1 + num_updates) / (10 + num_updates)`, so that averages move faster in the beginning.
-      zero_debias: whether the averages of tensors make up for the zeros that they begin with.
-      name: of the operations and, behind those of the variables, of the averages.
+      decay: decay rate: a number near 1, a scalar tensor or a variable.
+      num_updates: number of steps so far: a number, a scalar tensor or a variable. If given, the decay is at most
+        `(1 + num_updates) / (10 + num_updates)`, so that averages move faster in the first steps.
+      zero_debias: whether to correct the averages of tensors for the bias of their start at zero.
+      name: name of the operations, and suffix of the names of the averages.
 
     Source: TensorFlow's `tf.train.ExponentialMovingAverage`.
 
@@ -50,27 +51,28 @@ class ExponentialMovingAverage:
         self, decay: Any, num_updates: Any = None, zero_debias: bool = False, name: str = "ExponentialMovingAverage"
     ) -> None:
         self._decay, self._num_updates, self._zero_debias, self._name = decay, num_updates, zero_debias, name
-        # by variable (that is, by its handle) or tensor; kept, so that ids stay their own
+        # by the id of the variable's handle or of the tensor, which is kept so that the id stays valid
         self._averages: dict[int, tuple[Any, Any]] = {}
-        self._debias: dict[int, tuple[Any, Any]] = {}  # of averages that begin with zeros: the biased one, and a count
+        self._debias: dict[int, tuple[Any, Any]] = {}  # of averages with zero_debias: biased average, count
 
     @property
     def name(self) -> str:
-        """The name it was given."""
+        """Name of the operations and suffix of the averages."""
         return self._name
 
     def apply(self, var_list: Iterable[Any] | None = None) -> Any:
-        """What updates the averages. The averages are made by the first call.
+        """Updates the averages. The first call creates them.
 
         Args:
-          var_list: variables, and in graphs tensors, of floating point dtypes; None: the trainable variables of the
+          var_list: variables, or tensors of a graph, with floating point dtypes. None: the trainable variables of the
             graph.
 
         Returns:
-          The operation; None outside of graphs, where all is done.
+          The operation that updates the averages. In eager mode None, because they are updated.
 
         Raises:
-          TypeError: one of them is no variable or tensor, or not of floating point dtype.
+          TypeError: an element is not a variable or tensor, or does not have a floating point dtype; or a tensor has no
+            fully known shape.
         """
         given = list(self._trainable() if var_list is None else var_list)
         for x in given:
@@ -87,12 +89,20 @@ class ExponentialMovingAverage:
                 return grouping.group(*(u for u in updates if not isinstance(u, Variable)), name=scope or None)
 
     def average(self, var: Any) -> Any:
-        """The variable with the average of `var`; None if there is none (yet)."""
+        """Returns the variable with the average of `var`, or None if it does not exist.
+
+        Args:
+          var: the variable or tensor.
+        """
         found = self._averages.get(_key(var))
         return None if found is None else found[1]
 
     def average_name(self, var: Any) -> str:
-        """What the average of `var` is called, or would be: its name in a checkpoint."""
+        """Returns the name of the average of `var` in a checkpoint.
+
+        Args:
+          var: the variable or tensor. If it has no average yet, the result is the name that `apply` would give to it.
+        """
         made = self.average(var)
         if made is not None:
             return str(made.name.split(":")[0])
@@ -100,14 +110,15 @@ class ExponentialMovingAverage:
         return full if var.graph is None else _free(root_of(var.graph), full)
 
     def variables_to_restore(self, moving_avg_variables: Iterable[Any] | None = None) -> dict[str, Any]:
-        """For a saver: the variables of the graph, by the names of what they are to be loaded from.
+        """Returns a `var_list` for a saver that restores averages into variables.
 
         Args:
-          moving_avg_variables: those that are to get their averages; None: the trainable ones, and those whose averages
-            are kept.
+          moving_avg_variables: the variables that receive their averages. None: the trainable variables, and the
+            variables with an average.
 
         Returns:
-          name in the checkpoint → variable. For the others the name is their own.
+          A mapping from names in the checkpoint to the variables of the graph. A variable without an average has its
+          own name.
         """
         averaged = self._averaged() if moving_avg_variables is None else list(moving_avg_variables)
         found = {self.average_name(v): v for v in dict.fromkeys(averaged)}
@@ -133,7 +144,7 @@ class ExponentialMovingAverage:
             return average.assign(now / left, read_value=False)
 
     def _weight(self, dtype: Any) -> Any:
-        """How much of the difference is taken over: one minus the decay, in a dtype."""
+        """Returns one minus the decay of this step, in a dtype."""
         if self._num_updates is None and tensors.is_number(self._decay):
             return self._complement(dtype)
         b = scopes.builder(self._decay, self._num_updates)
@@ -146,10 +157,10 @@ class ExponentialMovingAverage:
     def _complement(self, dtype: Any) -> Any:
         return 1 - tensors.number(self._decay, dtype)
 
-    # *** what is made ***
+    # *** creation of the averages ***
 
     def _make(self, x: Any) -> Any:
-        """The average of `x` at the beginning."""
+        """Creates the average of `x`."""
         base = x.name.split(":")[0]
         if isinstance(x, Variable):
             with lifted(x):
@@ -173,12 +184,12 @@ class ExponentialMovingAverage:
         return made
 
     def _make_beside(self, primary: Any, initial: Any, name: str) -> Any:
-        """The variable with an average; `initial` is a function that gives its first value."""
+        """Creates the variable of an average; `initial` is a function that returns its initial value."""
         with scopes.name_scope(None):
             return Variable(initial, trainable=False, name=name)
 
     def _make_named(self, primary: Any, initial: Any, scope: str, name: str) -> Any:
-        """A variable below the name of an average."""
+        """Creates a variable in the scope of an average."""
         return self._make_beside(primary, initial, f"{scope}/{name}")
 
     def _trainable(self) -> list[Any]:
@@ -197,7 +208,7 @@ def _key(x: Any) -> int:
 
 
 def _free(graph: Any, name: str) -> str:
-    """The name that a new operation `name` would get."""
+    """Returns the unique name that a new operation `name` would get."""
     found, i = name, 0
     while found in graph:
         i += 1

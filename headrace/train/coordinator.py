@@ -25,11 +25,14 @@ GRACE_SECONDS = 120.0
 
 
 class Coordinator:
-    """See the module's text. Thread safe.
+    """Coordinates the end of several threads. The methods are thread safe.
 
     Args:
-      clean_stop_exception_types: errors that end the threads without being errors of the whole; None: `OutOfRangeError`
-        and `CancelledError`.
+      clean_stop_exception_types: exceptions that stop the threads without being reported as errors. None:
+        `OutOfRangeError` and `CancelledError`.
+
+    Attributes:
+      joined: whether `join` has ended.
 
     Example:
       >>> coord = Coordinator()
@@ -54,17 +57,19 @@ class Coordinator:
         self.joined = False
 
     def should_stop(self) -> bool:
-        """Whether a stop has been asked for."""
+        """Whether a stop has been requested."""
         return self._stop.is_set()
 
     def request_stop(self, ex: Any = None) -> None:
-        """Asks all threads to stop.
+        """Requests that all threads stop.
 
         Args:
-          ex: why: an error, or what `sys.exc_info()` gives. The first one counts; `join` raises it.
+          ex: the reason: an exception, or the result of `sys.exc_info()`. `join` raises the exception of the first
+            request.
 
         Raises:
-          `ex`, if it is an error and `join` is over: nobody else would hear of it.
+          TypeError: `ex` is neither an exception nor such a result.
+          Exception: `ex` itself, if it is an error and `join` has ended, because `join` can no longer raise it.
         """
         error: BaseException | None = ex[1] if isinstance(ex, tuple) else ex
         if error is not None and not isinstance(error, BaseException):
@@ -81,26 +86,34 @@ class Coordinator:
             raise error
 
     def clear_stop(self) -> None:
-        """Makes it as if no stop had been asked for."""
+        """Clears the stop request and its error."""
         with self._lock:
             self._stop.clear()
             self._error = None
             self.joined = False
 
     def wait_for_stop(self, timeout: float | None = None) -> bool:
-        """Waits, at most `timeout` seconds, until a stop is asked for; whether it was."""
+        """Waits for a stop request, and returns whether there is one.
+
+        Args:
+          timeout: longest wait in seconds. None: no limit.
+        """
         return self._stop.wait(timeout)
 
     @contextlib.contextmanager
     def stop_on_exception(self) -> Iterator[None]:
-        """An error in the block asks for a stop because of it, and goes no further."""
+        """Catches an exception of the block, and requests a stop with it."""
         try:
             yield
         except Exception as e:
             self.request_stop(e)
 
     def register_thread(self, thread: threading.Thread) -> None:
-        """Adds a thread to those that `join` waits for."""
+        """Adds a thread to the threads for which `join` waits.
+
+        Args:
+          thread: the thread.
+        """
         with self._lock:
             if thread not in self._threads:
                 self._threads.append(thread)
@@ -111,19 +124,20 @@ class Coordinator:
         stop_grace_period_secs: float = GRACE_SECONDS,
         ignore_live_threads: bool = False,
     ) -> None:
-        """Waits for the threads to end, then raises what made them stop, if that was an error.
+        """Waits until the threads have ended, then raises the error of the stop request.
 
         Args:
-          threads: these, and those that were registered.
-          stop_grace_period_secs: how long they may take to end once a stop has been asked for.
-          ignore_live_threads: whether it is no error if some have not ended by then.
+          threads: threads to wait for, in addition to the registered ones.
+          stop_grace_period_secs: longest wait in seconds after a stop request.
+          ignore_live_threads: whether threads that still run after this time are ignored.
 
         Raises:
-          RuntimeError: some threads have not ended; the text names them. Else whatever `request_stop` was given.
+          RuntimeError: some threads still run; the text names them.
+          Exception: the error that was passed to `request_stop`. It has precedence.
         """
         with self._lock:
             waiting = [*self._threads, *(t for t in threads or () if t not in self._threads)]
-        me = threading.current_thread()  # which cannot wait for its own end
+        me = threading.current_thread()  # a thread cannot wait for its own end
         waiting = [t for t in waiting if t is not me]
         while any(t.is_alive() for t in waiting) and not self._stop.wait(0.01):
             pass
@@ -143,7 +157,7 @@ class Coordinator:
             )
 
     def raise_requested_exception(self) -> None:
-        """Raises the error that a stop was asked for with, if there is one."""
+        """Raises the error of the stop request, if there is one."""
         with self._lock:
             error = self._error
         if error is not None:
@@ -151,21 +165,22 @@ class Coordinator:
 
 
 class LooperThread(threading.Thread):
-    """A thread that does something again and again, until its coordinator is asked to stop. An error ends it, and stops
-    the coordinator with it.
+    """Thread that calls a function repeatedly until its coordinator requests a stop.
 
-    Give it a `target`, or override `run_loop`. `start_loop` and `stop_loop` are called at the beginning and, if there
-    was no error, at the end.
+    An exception ends the thread, and requests a stop of the coordinator. The work is a `target`, or a subclass
+    overrides `run_loop`. The thread calls `start_loop` at its start, and `stop_loop` at its end if there was no
+    exception.
 
     Args:
-      coord: the coordinator, which registers it.
-      timer_interval_secs: seconds from one beginning to the next; None: without a pause. If one time takes longer than
-        that, the next follow at once, until the time that was lost has been made up.
-      target: what to do.
-      args, kwargs: what to call it with.
+      coord: the coordinator. It registers the thread.
+      timer_interval_secs: seconds between the starts of two calls. None: no pause. If a call takes longer than this,
+        later calls follow without a pause until the delay is made up.
+      target: function to call.
+      args, kwargs: arguments of the function.
 
     Raises:
-      TypeError: `coord` is no Coordinator. ValueError: there are `args` or `kwargs` but no `target`.
+      TypeError: `coord` is not a `Coordinator`.
+      ValueError: there are `args` or `kwargs` but no `target`.
 
     Source: TensorFlow's `tf.train.LooperThread`.
 
@@ -208,7 +223,11 @@ class LooperThread(threading.Thread):
         args: Sequence[Any] | None = None,
         kwargs: Mapping[str, Any] | None = None,
     ) -> LooperThread:
-        """A looper thread that has been started. See `LooperThread`."""
+        """Returns a looper thread that has been started.
+
+        Args:
+          coord, timer_interval_secs, target, args, kwargs: see `LooperThread`.
+        """
         looper = LooperThread(coord, timer_interval_secs, target, args, kwargs)
         looper.start()
         return looper
@@ -228,12 +247,12 @@ class LooperThread(threading.Thread):
             self.stop_loop()
 
     def start_loop(self) -> None:
-        """Called at the beginning, in the thread."""
+        """Hook for subclasses: runs in the thread before the first call."""
 
     def stop_loop(self) -> None:
-        """Called at the end, in the thread, unless there was an error."""
+        """Hook for subclasses: runs in the thread after the last call without an exception."""
 
     def run_loop(self) -> None:
-        """What is done again and again."""
+        """Does the work of one iteration: by default calls `target`."""
         if self._work is not None:
             self._work(*self._work_args, **self._work_kwargs)

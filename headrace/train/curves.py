@@ -14,16 +14,16 @@ from headrace import nest
 from headrace.errors import NotFoundError, UnimplementedError
 from headrace.files import events, local
 
-_COLUMNS: Final = 3  # of curves beside one another
+_COLUMNS: Final = 3  # largest number of plots in a row
 
 
 class Curve(NamedTuple):
-    """The values of one tag over time.
+    """Values of one tag over time.
 
     Attributes:
-      steps: of the program, in the order in which they were written.
-      values: one for each step.
-      times: when they were written, seconds since 1970.
+      steps: global steps of the values, in the order of the file.
+      values: the value at each step.
+      times: times of writing, in seconds since 1970.
     """
 
     steps: list[int]
@@ -32,21 +32,21 @@ class Curve(NamedTuple):
 
 
 def scalars_of(folder: local.Path, tags: Sequence[str] | None = None) -> dict[str, Curve]:
-    """The scalars in the event files of a folder.
+    """Reads the scalars in the event files of a folder.
 
-    Files are read in the order in which they were begun. A program that resumes says some steps again: what it says of
-    a step counts, and what an earlier file said of this and later steps does not.
+    The files are read in the order of their creation. A program that resumes from a checkpoint writes some steps again.
+    Then the later file replaces all values of the earlier file from its first step on.
 
     Args:
       folder: the folder.
-      tags: which; None: all there are.
+      tags: tags to read. None: all tags.
 
     Returns:
-      tag → `Curve`, in the order of `tags`, or in which they first appear.
+      A dict from tag to `Curve`, in the order of `tags`, or else of their first appearance.
 
     Raises:
-      NotFoundError: there is no folder, no event file in it, or nothing under a tag.
-      DataLossError: a file is damaged. (A last event that is not whole is left out.)
+      NotFoundError: the folder does not exist or has no event files, or a tag has no scalars.
+      DataLossError: a file is damaged. (An incomplete last event is ignored.)
 
     Example:
       >>> import tempfile
@@ -85,7 +85,7 @@ def scalars_of(folder: local.Path, tags: Sequence[str] | None = None) -> dict[st
 
 
 def _continued(before: Curve, after: Curve) -> Curve:
-    """Two parts of a curve; from where the second begins it alone counts."""
+    """Returns `before` up to the first step of `after`, followed by `after`."""
     begin = min(after.steps)
     kept = [i for i, step in enumerate(before.steps) if step < begin]
     return Curve(
@@ -98,19 +98,22 @@ def _continued(before: Curve, after: Curve) -> Curve:
 def plot_events(
     folder: local.Path, path: str | os.PathLike[str], tags: Sequence[Any] | None = None, title: str = ""
 ) -> None:
-    """Draws the learning curves in the event files of a folder. Needs matplotlib; no display.
+    """Draws the learning curves in the event files of a folder.
+
+    The function needs matplotlib, and no display.
 
     Args:
-      folder: with the event files.
-      path: of the picture; its ending says the format: ".png", ".svg" or ".pdf".
-      tags: of the scalars to draw, one after the other; a list among them: curves that share their axes. None: each
-        scalar there is.
-      title: above the picture.
+      folder: folder of the event files.
+      path: path of the picture. Its extension selects the format: ".png", ".svg" or ".pdf".
+      tags: tags of the scalars to draw, one plot for each; a list of tags in it is one plot with several curves. None:
+        a plot for each tag.
+      title: title of the picture.
 
     Raises:
-      UnimplementedError: there is no matplotlib.
-      ValueError: there is no such format, or nothing to draw.
-      NotFoundError, DataLossError: see `scalars_of`. OSError: the picture cannot be written.
+      UnimplementedError: matplotlib is not installed.
+      ValueError: the extension is not supported, or there are no scalars.
+      NotFoundError, DataLossError: see `scalars_of`.
+      OSError: the picture cannot be written.
 
     Example:
       >>> import os, tempfile
@@ -139,7 +142,7 @@ def plot_events(
         raise ValueError(f"{local.text_of(folder)}: no scalars to draw")
     columns = min(len(groups), _COLUMNS)
     rows = math.ceil(len(groups) / columns)
-    # a Figure of its own, not pyplot's: nothing global changes, and no window is opened
+    # a separate Figure and not pyplot: no global state changes, and no window is opened
     figure = Figure(figsize=(4.5 * columns, 3.2 * rows), layout="constrained")
     for i, group in enumerate(groups):
         axes = figure.add_subplot(rows, columns, i + 1)

@@ -14,14 +14,17 @@ from headrace.api.variable import Variable
 from headrace.errors import GraphError
 from headrace.ir.graph import Graph, Tensor
 
-NAME = "global_step"  # of the variable, and of its collection in a graph of TensorFlow 1
+NAME = "global_step"  # name of the variable, and of its collection in a graph of TensorFlow 1
 
 
 def root_of(graph: Graph | None = None) -> scopes.Graph:
-    """`graph`, or the one entered, without the conditionals, loops and functions that one is in.
+    """Returns the root graph of `graph`, outside of conditionals, loops and functions.
+
+    Args:
+      graph: a graph. None: the current graph.
 
     Raises:
-      GraphError: no graph is given and none has been entered.
+      GraphError: no graph is given and none has been entered; or the root is not an `hr.Graph` or `tf.Graph`.
     """
     found: Graph | None = graph if graph is not None else scopes.current_graph()
     if found is None:
@@ -34,10 +37,14 @@ def root_of(graph: Graph | None = None) -> scopes.Graph:
 
 
 def global_step_of(graph: Graph) -> Any:
-    """The global step of a graph: a variable (of an imported graph it may be a tensor); None if there is none.
+    """Returns the global step of a graph, or None if there is none.
+
+    The global step is a variable. In an imported graph it may be a tensor.
 
     Raises:
-      GraphError: the graph has several that count as one; or it is no integer, or not a single one.
+      GraphError (a ValueError): several variables are in the collection "global_step", or the global step is not a
+        scalar.
+      TypeError: the global step does not have an integer dtype.
     """
     found: list[Any] = graph.get_collection(NAME) if hasattr(graph, "get_collection") else []
     if len(found) > 1:
@@ -57,7 +64,8 @@ def check_global_step(step: Any) -> None:
     """Checks that a variable or tensor can be a global step.
 
     Raises:
-      TypeError: it is neither, or not of an integer dtype. GraphError (a ValueError): it is no scalar.
+      TypeError: `step` is not a variable or tensor, or does not have an integer dtype.
+      GraphError (a ValueError): `step` is not a scalar.
     """
     if not isinstance(step, Variable | Tensor):
         raise TypeError(f"the global step must be a variable or a tensor, got {step!r} ({type(step).__name__})")
@@ -68,13 +76,13 @@ def check_global_step(step: Any) -> None:
 
 
 def get_global_step(graph: Graph | None = None) -> Any:
-    """The global step of a graph, or None.
+    """Returns the global step of a graph, or None if there is none.
 
     Args:
-      graph: None: the one entered.
+      graph: the graph. None: the current graph.
 
     Raises:
-      GraphError: there is no graph; or what is found cannot be a global step.
+      GraphError, TypeError: there is no graph; or the object found cannot be a global step.
 
     Source: TensorFlow's `tf.train.get_global_step`.
 
@@ -90,13 +98,15 @@ def get_global_step(graph: Graph | None = None) -> Any:
 
 
 def create_global_step(graph: Graph | None = None) -> Variable:
-    """Makes the global step of a graph: an int64 variable "global_step", 0 at first, that is not trained.
+    """Creates the global step of a graph.
+
+    It is an int64 variable "global_step" with initial value 0, and not trainable.
 
     Args:
-      graph: None: the one entered.
+      graph: the graph. None: the current graph.
 
     Raises:
-      ValueError: the graph has one already.
+      ValueError: the graph already has a global step.
 
     Source: TensorFlow's `tf.train.create_global_step`.
 
@@ -114,7 +124,13 @@ def create_global_step(graph: Graph | None = None) -> Variable:
 
 
 def get_or_create_global_step(graph: Graph | None = None) -> Any:
-    """The global step of a graph, made now if there was none. See `create_global_step`.
+    """Returns the global step of a graph, and creates it if there is none.
+
+    Args:
+      graph: the graph. None: the current graph.
+
+    Raises:
+      GraphError, TypeError: see `get_global_step`.
 
     Source: TensorFlow's `tf.train.get_or_create_global_step`.
 

@@ -14,16 +14,17 @@ from headrace.train.recovery import PREEMPTION
 
 
 class HookedSession:
-    """Runs steps with what hooks want besides.
+    """Session that runs steps with the additional fetches and feeds of its hooks.
 
     Args:
-      session: the session itself.
-      hooks: in the order in which they are asked.
-      coord: of its threads.
-      grace_secs: how long the threads may take to end.
+      session: the session that runs the steps.
+      hooks: the hooks, in the order of their calls.
+      coord: coordinator of the session's threads.
+      grace_secs: longest wait in seconds of `close` for the threads.
 
     Attributes:
-      session, coord: as given.
+      session: the session that runs the steps.
+      coord: coordinator of the session's threads.
     """
 
     def __init__(self, session: Any, hooks: Sequence[Any], coord: Coordinator, grace_secs: float) -> None:
@@ -35,16 +36,23 @@ class HookedSession:
         self._no_metadata = RunMetadata()
 
     def should_stop(self) -> bool:
-        """Whether a hook or the coordinator wants to stop.
+        """Whether a hook or the coordinator has requested a stop.
 
         Raises:
-          What a thread has failed with.
+          Exception: the error of a thread that failed.
         """
         self.coord.raise_requested_exception()
         return self._stops or self.coord.should_stop()
 
     def run(self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None) -> Any:
-        """`Session.run`, with the hooks."""
+        """Runs a step with the hooks.
+
+        Args:
+          fetches, feed_dict, options, run_metadata: see `Session.run`.
+
+        Raises:
+          RuntimeError: a hook has requested a stop before; or a tensor is fed twice.
+        """
         if self._stops:
             raise RuntimeError("Run called even after should_stop requested.")
         try:
@@ -52,7 +60,7 @@ class HookedSession:
         except PREEMPTION:
             raise
         except Exception as e:
-            # a thread may have failed first, and what failed here is what came of that
+            # a thread may have failed first, and this error may be a consequence
             try:
                 self.coord.raise_requested_exception()
             except PREEMPTION as root:
@@ -70,7 +78,7 @@ class HookedSession:
         if feed_dict:
             _check_apart(feeds, feed_dict, "fed by a hook and by the user")
             feeds.update(feed_dict)
-        # who gives no place for it and asks for no trace gets an empty one: filling it costs time
+        # filling metadata costs time: without `run_metadata` and trace the hooks receive an empty object
         metadata, is_filled = run_metadata, run_metadata is not None
         if metadata is None:
             is_filled = options is not None and bool(options.trace_level)
@@ -90,8 +98,12 @@ class HookedSession:
     def _before(
         self, context: SessionRunContext, fetches: Any, options: Any
     ) -> tuple[list[Any], list[int], dict[Any, Any], Any]:
-        """Asks the hooks: what to fetch in all, the place of each hook's values among the results (-1: it wants none),
-        what hooks feed, and the options."""
+        """Calls `before_run` of the hooks, and merges their requests.
+
+        Returns:
+          The list of all fetches; for each hook the position of its fetches in this list (-1: none); the feeds of the
+          hooks; and the merged options.
+        """
         wanted: list[Any] = [fetches]
         places: list[int] = []
         feeds: dict[Any, Any] = {}
@@ -119,7 +131,7 @@ class HookedSession:
         """Stops the threads and closes the session.
 
         Raises:
-          What a thread has failed with.
+          Exception: the error of a thread that failed.
         """
         self.coord.request_stop()
         try:
@@ -135,10 +147,16 @@ def _check_apart(feeds: Any, more: Any, how: str) -> None:
 
 
 def merged(options: Any, more: Any) -> Any:
-    """The `RunOptions` of two who watch one step: the longer time limit, the higher trace level, both listeners.
+    """Returns `RunOptions` for a step that has two.
+
+    The result has the longer time limit, the higher trace level and both listeners.
+
+    Args:
+      options: `RunOptions`, or None.
+      more: `RunOptions`.
 
     Raises:
-      ValueError: both want to decide in which order operations fire.
+      ValueError: both have `ready`, which decides the order in which operations fire.
     """
     if options is None:
         return more

@@ -26,50 +26,67 @@ from headrace.train.optimizers.rule import Rule
 
 
 class LossScale:
-    """By how much a loss is multiplied. See the subclasses.
+    """Base class of loss scales: the factor by which a loss is multiplied.
 
     Source: TensorFlow's `tf.train.experimental.LossScale`.
     """
 
     def now(self, near: Any = None) -> Any:
-        """The factor, a float32 scalar tensor. `near` says in which graph, where none is entered."""
+        """Returns the factor, a float32 scalar tensor.
+
+        Args:
+          near: a tensor or variable of the graph to use if no graph has been entered, or None.
+        """
         raise NotImplementedError
 
     def update(self, grads: Sequence[Any]) -> tuple[Any, Any]:
-        """After a step: what changes the factor (None if nothing does), and whether gradients may be applied.
+        """Updates the factor after a step.
 
         Args:
-          grads: the gradients, not scaled any more; None among them are left out.
+          grads: the unscaled gradients. Elements that are None are ignored.
+
+        Returns:
+          A pair: the operation that changes the factor, or None if it does not change; and whether the gradients may be
+          applied, True or a bool scalar tensor.
         """
         raise NotImplementedError
 
     def variables(self) -> list[Any]:
-        """The variables that it has made."""
+        """Returns the variables of the loss scale."""
         return []
 
     # *** as a function of tensors ***
 
     def init(self) -> dict[str, Any]:
-        """The state before the first step."""
+        """Returns the state before the first step."""
         raise NotImplementedError
 
     def of(self, state: Any) -> Any:
-        """The factor in this state."""
+        """Returns the factor of a state.
+
+        Args:
+          state: the state that `init` or `after` returned.
+        """
         raise NotImplementedError
 
     def after(self, state: Any, is_finite: Any) -> dict[str, Any]:
-        """The state after a step whose gradients were all finite, or not."""
+        """Returns the state after a step.
+
+        Args:
+          state: the state before the step.
+          is_finite: whether all gradients of the step are finite, a bool scalar tensor.
+        """
         raise NotImplementedError
 
 
 class FixedLossScale(LossScale):
-    """A factor that stays the same, and steps that are never left out.
+    """Constant loss scale. Steps are applied even if gradients are not finite.
 
     Args:
       loss_scale_value: the factor, at least 1.
 
     Raises:
-      ValueError: it is less than 1, or no number.
+      ValueError: `loss_scale_value` is less than 1, or not a number.
 
     Source: TensorFlow's `tf.train.experimental.FixedLossScale`.
     """
@@ -103,13 +120,16 @@ class FixedLossScale(LossScale):
 
 
 class DynamicLossScale(LossScale):
-    """A factor as large as the gradients allow.
+    """Loss scale that is as large as the gradients allow.
+
+    After `increment_period` consecutive steps with finite gradients the factor is multiplied by `multiplier`, unless it
+    would become infinite. After a step with gradients that are not finite it is divided by `multiplier`, but stays at
+    least 1.
 
     Args:
-      initial_loss_scale: what it is at first.
-      increment_period: after how many steps in a row with finite gradients it is multiplied.
-      multiplier: by what; and what it is divided by after a step with gradients that are not finite. It never falls
-        below 1, and never becomes infinite.
+      initial_loss_scale: the initial factor.
+      increment_period: number of consecutive steps with finite gradients before an increase.
+      multiplier: factor of an increase or decrease.
 
     Source: TensorFlow's `tf.train.experimental.DynamicLossScale`; Micikevicius and others 2018.
     """
@@ -167,7 +187,7 @@ class DynamicLossScale(LossScale):
         }
 
     def _variables(self, near: Any) -> tuple[Any, Any]:
-        """The factor and the count of good steps, in the graph where one is."""
+        """Returns the factor and the count of good steps, as variables of the root graph."""
         b = scopes.builder(near)
         root = None if b.graph is None else root_of(b.graph)
         if id(root) not in self._made:
@@ -182,10 +202,10 @@ class DynamicLossScale(LossScale):
 
 
 def loss_scale_of(given: Any) -> LossScale:
-    """A `LossScale`, from itself, a number, or "dynamic".
+    """Returns a `LossScale` for a `LossScale`, a number, or "dynamic".
 
     Raises:
-      ValueError: it is none of these.
+      ValueError: the argument is none of these.
     """
     if isinstance(given, LossScale):
         return given
@@ -206,17 +226,17 @@ def all_finite(grads: Iterable[Any]) -> Any:
 
 
 class LossScaleOptimizer(Optimizer):
-    """An optimizer whose loss is scaled.
+    """Optimizer that computes gradients of a scaled loss.
 
-    Gradients that `compute_gradients` gives are not scaled any more. `apply_gradients` leaves out steps whose gradients
-    are not all finite (with a dynamic factor), the global step included.
+    `compute_gradients` returns unscaled gradients. With a dynamic scale, `apply_gradients` skips a step if a gradient
+    is not finite: the variables and the global step do not change.
 
     Args:
-      opt: the optimizer.
-      loss_scale: a `LossScale`, a number for a fixed one, or "dynamic".
+      opt: the optimizer that applies the gradients.
+      loss_scale: a `LossScale`, a number for a fixed scale, or "dynamic".
 
     Raises:
-      ValueError: one of them is something else.
+      ValueError: an argument has another type.
 
     Source: TensorFlow's `tf.train.experimental.MixedPrecisionLossScaleOptimizer`.
 
@@ -290,13 +310,18 @@ class LossScaleOptimizer(Optimizer):
         return self._optimizer.get_slot_names()
 
     def variables(self) -> list[Any]:
-        """See `Optimizer.variables`; those of the loss scale too."""
+        """See `Optimizer.variables`; includes the variables of the loss scale."""
         return self._optimizer.variables() + self._loss_scale.variables()
 
     # *** as functions of tensors ***
 
     def scale(self, loss: Any, state: Any) -> Any:
-        """A loss multiplied by the factor: what `update` is given the gradients of."""
+        """Returns the scaled loss, whose gradients `update` expects.
+
+        Args:
+          loss: a floating point tensor.
+          state: the state that `init` or `update` returned.
+        """
         return _times(loss, self._loss_scale.of(state["loss_scale"]))
 
     def init(self, params: Any) -> dict[str, Any]:
@@ -304,7 +329,7 @@ class LossScaleOptimizer(Optimizer):
         return {"optimizer": self._optimizer.init(params), "loss_scale": self._loss_scale.init()}
 
     def update(self, grads: Any, state: Any, params: Any) -> tuple[Any, dict[str, Any]]:
-        """See `Optimizer.update`. The gradients are those of the loss that `scale` gave."""
+        """See `Optimizer.update`. The gradients are those of the loss that `scale` returned."""
         factor = self._loss_scale.of(state["loss_scale"])
         given = [_divided(g, factor) for g in nest.flatten_up_to(params, grads)]
         after, inner = self._optimizer.update(nest.pack(params, given), state["optimizer"], params)
@@ -330,7 +355,7 @@ def _times(loss: Any, scale: Any) -> Any:
 
 
 def _divided(grad: Any, scale: Any) -> Any:
-    """A gradient, not scaled any more."""
+    """Returns the unscaled gradient."""
     if grad is None:
         return None
     factor = tensors.of_dtype(1.0 / scale, grad.dtype.base)

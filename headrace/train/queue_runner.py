@@ -17,21 +17,25 @@ _log = logging.getLogger("headrace")
 
 
 class QueueRunner:
-    """Fills a queue from threads, one for each enqueue operation. When all of them are done, the queue is closed; when
-    the coordinator stops, enqueues that wait are cancelled.
+    """Fills a queue from several threads, one for each enqueue operation.
+
+    When all threads have reached the end of their data, the queue is closed. When the coordinator stops, pending
+    enqueue operations are cancelled.
 
     Args:
-      queue: what is filled; None only if `close_op` and `cancel_op` are given.
-      enqueue_ops: what the threads run: an operation for each thread (the same one as often as there are to be
-        threads).
-      close_op, cancel_op: what closes the queue, waiting enqueues aside or with them; None: made now, of `queue`.
-      queue_closed_exception_types: the errors that mean that there is nothing more to enqueue.
+      queue: the queue. It may be None if `close_op` and `cancel_op` are given.
+      enqueue_ops: the operation of each thread. An operation may occur several times, for several threads.
+      close_op: operation that closes the queue and leaves pending enqueue operations alone. None: made from `queue`.
+      cancel_op: operation that closes the queue and cancels pending enqueue operations. None: made from `queue`.
+      queue_closed_exception_types: exceptions that mean the end of the data. None: `OutOfRangeError`.
 
     Attributes:
-      queue, enqueue_ops, close_op, cancel_op: as given, or made.
+      queue: the queue, or None.
+      enqueue_ops: the operation of each thread.
+      close_op, cancel_op: the operations that close the queue.
 
     Raises:
-      ValueError: there is nothing to enqueue, or nothing to close.
+      ValueError: `enqueue_ops` is empty, or there is neither a queue nor the two operations.
     """
 
     def __init__(
@@ -52,35 +56,38 @@ class QueueRunner:
         self.cancel_op = queue.close(cancel_pending_enqueues=True) if cancel_op is None else cancel_op
         self._closed = tuple(queue_closed_exception_types or (OutOfRangeError,))
         self._lock = threading.Lock()
-        self._running: dict[int, int] = {}  # by session: threads that have not ended
+        self._running: dict[int, int] = {}  # number of running threads, by id of the session
         self._errors: list[BaseException] = []
 
     @property
     def name(self) -> str:
-        """The queue's name."""
+        """Name of the queue."""
         name: str = self.queue.name
         return name
 
     @property
     def queue_closed_exception_types(self) -> tuple[type[BaseException], ...]:
-        """The errors that mean that there is nothing more to enqueue."""
+        """Exceptions that mean the end of the data."""
         return self._closed
 
     @property
     def exceptions_raised(self) -> list[BaseException]:
-        """What enqueue operations failed with, when there was no coordinator to tell."""
+        """Errors of the enqueue operations in threads without a coordinator."""
         return list(self._errors)
 
     def create_threads(
         self, sess: Any, coord: Coordinator | None = None, daemon: bool = False, start: bool = False
     ) -> list[threading.Thread]:
-        """Threads that run the enqueue operations in `sess`; none if those made before are still running there.
+        """Creates the threads that run the enqueue operations in a session.
 
         Args:
           sess: the session.
-          coord: what they listen to, and tell their errors; it registers them.
-          daemon: whether the program may end before they do.
-          start: whether to start them now.
+          coord: coordinator that registers the threads, stops them and receives their errors, or None.
+          daemon: whether the threads are daemon threads, which do not keep the program alive.
+          start: whether to start the threads.
+
+        Returns:
+          The threads. The list is empty if threads of an earlier call still run in `sess`.
         """
         with self._lock:
             if self._running.get(id(sess), 0) > 0:
@@ -120,7 +127,7 @@ class QueueRunner:
                     return
         except Exception as e:
             if coord is not None and coord.joined:
-                _log.debug("the queue runner of %s has stopped late: %s", self.name, e)  # nobody waits for it any more
+                _log.debug("the queue runner of %s has stopped late: %s", self.name, e)  # `join` has returned already
             elif coord is not None:
                 coord.request_stop(e)
             else:
@@ -135,11 +142,11 @@ class QueueRunner:
     def _close(self, sess: Any) -> None:
         try:
             sess.run(self.close_op)
-        except (CancelledError, RuntimeError) as e:  # the session was closed meanwhile
+        except (CancelledError, RuntimeError) as e:  # the session has been closed
             _log.debug("closing the queue %s: %s", self.name, e)
 
     def _cancel(self, sess: Any, coord: Coordinator) -> None:
-        """Waits for a stop, then wakes the enqueues that wait."""
+        """Waits for a stop request, then cancels pending enqueue operations."""
         while not coord.wait_for_stop(1.0):
             with self._lock:
                 if not self._running.get(id(sess)):

@@ -14,19 +14,19 @@ from typing import Any
 from headrace.errors import AbortedError, CancelledError, UnavailableError
 from headrace.train.hooks.base import log
 
-PREEMPTION = (AbortedError, UnavailableError)  # what is worth another attempt
+PREEMPTION = (AbortedError, UnavailableError)  # errors after which a new attempt may succeed
 
 
 @dataclasses.dataclass(frozen=True)
 class Recovery:
-    """How a `MonitoredSession` recovers from a step that failed.
+    """Policy by which a `MonitoredSession` recovers from a failed step.
 
     Attributes:
-      retries: how many times in a row a new session is tried; then the error is the user's. A step that does not fail
-        makes it begin anew.
-      wait_secs: seconds before the first new session; twice as many before each further one in a row.
-      longest_wait_secs: largest number of seconds before a session.
-      errors: what is recovered from; a session that somebody else closed counts, too.
+      retries: largest number of consecutive new sessions. After that the error is raised. A successful step resets the
+        count.
+      wait_secs: seconds before the first new session. The wait doubles with each consecutive attempt.
+      longest_wait_secs: longest wait before a new session, in seconds.
+      errors: error classes that lead to a new session. So does a session that another caller has closed.
 
     Raises:
       ValueError: a number is negative.
@@ -48,22 +48,27 @@ class Recovery:
                 raise ValueError(f"Recovery: {name} must not be negative, got {getattr(self, name)}")
 
     def wait_before(self, attempt: int) -> float:
-        """The seconds to wait before the new session number `attempt`, from 1 on."""
+        """Returns the seconds to wait before a new session.
+
+        Args:
+          attempt: number of the attempt, at least 1.
+        """
         wait: float = self.wait_secs * 2.0 ** min(attempt - 1, 62)
         return min(wait, self.longest_wait_secs)
 
 
 def is_lost(session: Any, error: BaseException) -> bool:
-    """Whether `error` came of `session` having been closed by somebody else."""
+    """Whether `error` occurred because another caller had closed `session`."""
     return isinstance(error, RuntimeError | CancelledError) and bool(getattr(session, "_closed", ""))
 
 
 class Attempts:
-    """Counts the attempts since the last step that did not fail.
+    """Counts the attempts since the last successful step.
 
     Args:
-      recovery: see there.
-      wait: waits so many seconds; whether that was cut short, because the session is being closed.
+      recovery: the policy.
+      wait: function that waits a number of seconds and returns whether the wait was cut short, because the session is
+        being closed.
     """
 
     def __init__(self, recovery: Recovery, wait: Callable[[float], bool]) -> None:
@@ -72,18 +77,19 @@ class Attempts:
         self._errors: list[BaseException] = []
 
     def succeeded(self) -> None:
-        """A step did not fail."""
+        """Resets the count after a successful step."""
         if self._errors:
             self._errors.clear()
 
     def failed(self, error: BaseException, what: str) -> None:
-        """Waits until it is time for another attempt.
+        """Counts a failure, and waits until the next attempt is due.
 
         Args:
-          error: what has failed with; `what` says what that was, as text.
+          error: the error.
+          what: description of the call that failed, for messages.
 
         Raises:
-          `error`, with a note that says what was tried: there were enough attempts, or the session is being closed.
+          Exception: `error` with a note, if there were enough attempts or the session is being closed.
         """
         self._errors.append(error)
         n = len(self._errors)

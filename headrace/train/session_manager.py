@@ -18,17 +18,18 @@ MOST_WAIT = 7200.0  # seconds
 
 
 class SessionManager:
-    """Makes sessions that are ready for training.
+    """Creates sessions that are ready for training.
 
     Args:
-      local_init_op: is run in every new session (tables, local variables); None: nothing is.
-      ready_op: gives the names of what has no value yet, a vector of strings: ready if it is empty. None: it is ready.
-      ready_for_local_init_op: the same before `local_init_op` may run.
-      graph: None: the one entered.
-      recovery_wait_secs: the pause between two looks, where something is waited for.
+      local_init_op: operation that is run in every new session (for tables and local variables), or None.
+      ready_op: string vector with the names of uninitialized variables. The session is ready if the vector is empty.
+        None: the session is always ready.
+      ready_for_local_init_op: a vector like `ready_op`, evaluated before `local_init_op` is run.
+      graph: the graph. None: the current graph.
+      recovery_wait_secs: seconds between two checks, when a method waits.
       local_init_run_options: `RunOptions` of `local_init_op`.
-      local_init_feed_dict: what to feed for it.
-      sleep: what waits.
+      local_init_feed_dict: feeds of `local_init_op`.
+      sleep: function that waits a number of seconds.
 
     Raises:
       ValueError: there is a `ready_for_local_init_op` but no `local_init_op`.
@@ -75,23 +76,25 @@ class SessionManager:
         init_feed_dict: Any = None,
         init_fn: Callable[[Any], object] | None = None,
     ) -> Any:
-        """A session whose variables have values: from the newest checkpoint, or where there is none, from `init_op`.
+        """Returns a session whose variables are restored from the newest checkpoint, or initialized.
 
         Args:
           master: "" (this process).
-          init_op, init_feed_dict: what initializes the variables, and what to feed for it.
-          saver: what restores them; None: they are not restored.
-          checkpoint_dir: the folder of the checkpoints.
-          checkpoint_filename_with_path: one checkpoint, in place of `checkpoint_dir`.
-          wait_for_checkpoint: whether to wait for one, at most `max_wait_secs`.
-          config: of the session.
-          init_fn: is called with the session after `init_op`.
+          init_op: operation that initializes the variables if there is no checkpoint.
+          saver: saver that restores the variables. None: they are not restored.
+          checkpoint_dir: folder of the checkpoints.
+          checkpoint_filename_with_path: prefix of one checkpoint, in place of `checkpoint_dir`.
+          wait_for_checkpoint: whether to wait for a checkpoint in `checkpoint_dir`.
+          max_wait_secs: longest wait for a checkpoint in seconds. None: two hours.
+          config: configuration of the session.
+          init_feed_dict: feeds of `init_op`.
+          init_fn: function that is called with the session after `init_op`.
 
         Raises:
-          RuntimeError: there is nothing to initialize with; or afterwards something has no value still: the text names
+          RuntimeError: there is nothing to initialize with; or a variable is still uninitialized, and the text names
             it.
-          ValueError: two places of a checkpoint are given.
-          What restoring raises, such as `NotFoundError` and `DataLossError`.
+          ValueError: both `checkpoint_dir` and `checkpoint_filename_with_path` are given.
+          NotFoundError, DataLossError: see `Saver.restore`.
         """
         session, is_restored = self._restored(
             master, saver, checkpoint_dir, checkpoint_filename_with_path, wait_for_checkpoint, max_wait_secs, config
@@ -131,7 +134,12 @@ class SessionManager:
         max_wait_secs: float | None = MOST_WAIT,
         config: Any = None,
     ) -> tuple[Any, bool]:
-        """A session, and whether it could be restored from a checkpoint and is ready. See `prepare_session`."""
+        """Returns a session, and whether it is restored from a checkpoint and ready.
+
+        Args:
+          master, saver, checkpoint_dir, checkpoint_filename_with_path, wait_for_checkpoint, max_wait_secs, config: see
+            `prepare_session`.
+        """
         session, is_restored = self._restored(
             master, saver, checkpoint_dir, checkpoint_filename_with_path, wait_for_checkpoint, max_wait_secs, config
         )
@@ -147,14 +155,14 @@ class SessionManager:
         return session, True
 
     def wait_for_session(self, master: str = "", config: Any = None, max_wait_secs: float | None = MOST_WAIT) -> Any:
-        """A session that somebody else makes ready.
+        """Waits until another session has initialized the variables, and returns a session.
 
         Args:
           master, config: see `prepare_session`.
-          max_wait_secs: how long to wait; None: two hours. (TensorFlow waits without end then.)
+          max_wait_secs: longest wait in seconds. None: two hours. (TensorFlow has no limit then.)
 
         Raises:
-          DeadlineExceededError: it was not ready by then; the text says what is missing.
+          DeadlineExceededError: the session was not ready in this time; the text names the uninitialized variables.
         """
         most = MOST_WAIT if max_wait_secs is None else max_wait_secs
         waited = 0.0
@@ -190,7 +198,7 @@ class SessionManager:
         max_wait_secs: float | None,
         config: Any,
     ) -> tuple[Any, bool]:
-        """A session, and whether its variables have been restored."""
+        """Returns a session, and whether its variables have been restored."""
         if folder and path:
             raise ValueError("Can not provide both checkpoint_dir and checkpoint_filename_with_path.")
         session = self._new_session(master, config)
@@ -215,7 +223,7 @@ class SessionManager:
         return session, True
 
     def _initialize_locally(self, session: Any) -> str | None:
-        """Runs `local_init_op`; what keeps it from being run, or None."""
+        """Runs `local_init_op`. Returns the reason why it cannot run, or None."""
         if self._local_init is None:
             return None
         missing = _missing(self._ready_for_local_init, session)
@@ -225,7 +233,7 @@ class SessionManager:
 
 
 def _missing(ready_op: Any, session: Any) -> str | None:
-    """What has no value yet, as text; None if all have."""
+    """Returns the names of uninitialized variables as text, or None if there are none."""
     if ready_op is None:
         return None
     try:

@@ -16,14 +16,16 @@ def _positive(value: float, what: str) -> float:
 
 
 class Adagrad(Optimizer):
-    """Steps divided by the root of the sum of the squares of all gradients. Its slot is "accumulator".
+    """Adagrad: divides each step by the root of the sum of squared gradients.
+
+    `accumulator += gradient**2; w -= learning_rate * gradient / sqrt(accumulator)`. The slot is "accumulator".
 
     Args:
       learning_rate, name: see `Optimizer`.
-      initial_accumulator_value: what the sums begin with, positive.
+      initial_accumulator_value: initial value of the elements of the accumulator, positive.
 
     Raises:
-      ValueError: it is not positive.
+      ValueError: `initial_accumulator_value` is not positive.
 
     Source: TensorFlow's `tf.train.AdagradOptimizer`; Duchi, Hazan and Singer 2011.
 
@@ -51,11 +53,12 @@ class Adagrad(Optimizer):
 
 
 class ProximalAdagrad(Optimizer):
-    """Adagrad that pulls small weights to zero and all of them towards it. Its slot is "accumulator".
+    """Adagrad with L1 and L2 regularization by proximal steps. The slot is "accumulator".
 
     Args:
       learning_rate, initial_accumulator_value, name: see `Adagrad`.
-      l1_regularization_strength, l2_regularization_strength: how strongly, not negative.
+      l1_regularization_strength: strength of the L1 penalty, not negative. It makes small weights exactly zero.
+      l2_regularization_strength: strength of the L2 penalty, not negative. It makes all weights smaller.
 
     Source: TensorFlow's `tf.train.ProximalAdagradOptimizer`; Duchi and Singer 2009.
     """
@@ -84,14 +87,15 @@ class ProximalAdagrad(Optimizer):
 
 
 class AdagradDA(Optimizer):
-    """Adagrad by dual averaging: a weight follows from the sums of its gradients and of their squares alone.
+    """Adagrad by dual averaging, with L1 and L2 regularization.
 
-    Its slots are "gradient_accumulator" and "gradient_squared_accumulator".
+    A weight is computed from the sum of its gradients and the sum of their squares; its previous value has no
+    influence. The slots are "gradient_accumulator" and "gradient_squared_accumulator".
 
     Args:
       learning_rate, name: see `Optimizer`.
-      global_step: how many steps there were, an int64 tensor or variable; None: it counts by itself.
-      initial_gradient_squared_accumulator_value: what the sums of squares begin with, positive.
+      global_step: number of steps so far, an int64 scalar tensor or variable. None: the optimizer counts the steps.
+      initial_gradient_squared_accumulator_value: initial value of the sums of squares, positive.
       l1_regularization_strength, l2_regularization_strength: see `ProximalAdagrad`.
 
     Source: TensorFlow's `tf.train.AdagradDAOptimizer`.
@@ -133,12 +137,15 @@ class AdagradDA(Optimizer):
 
 
 class Adadelta(Optimizer):
-    """Steps of the size of past steps, by running averages of squares. Its slots are "accum" and "accum_update".
+    """Adadelta: divides gradients by running root mean squares, and multiplies by those of updates.
+
+    The slots are "accum" (running average of squared gradients) and "accum_update" (of squared updates).
 
     Args:
-      learning_rate, name: see `Optimizer`; 1 is the paper's.
-      rho: how much of the averages is kept at each step.
-      epsilon: added to the averages before roots are taken.
+      learning_rate: see `Optimizer`. The paper's algorithm has the rate 1.
+      rho: decay rate of the running averages.
+      epsilon: number added to the averages before their roots are taken.
+      name: see `Optimizer`.
 
     Source: TensorFlow's `tf.train.AdadeltaOptimizer`; Zeiler 2012.
     """

@@ -12,17 +12,17 @@ from headrace.train.optimizers.rule import Hyper, Slot, Values
 
 
 class Adam(Optimizer):
-    """Steps by running averages of gradients ("m") and of their squares ("v").
+    """Adam: steps by running averages of gradients ("m") and of squared gradients ("v").
 
-    `m` and `v` start at zero, for which a larger learning rate makes up: `lr * sqrt(1 - beta2**t) / (1 - beta1**t)`.
-    Then `w -= that * m / (sqrt(v) + epsilon)`. Sparse gradients count as zero in the other rows: the averages of all
-    rows decay, and all rows change.
+    `m` and `v` start at zero. The learning rate of step t corrects the bias of this start:
+    `rate = lr * sqrt(1 - beta2**t) / (1 - beta1**t)`, and `w -= rate * m / (sqrt(v) + epsilon)`. A sparse gradient
+    counts as zero in the rows that it does not contain: the averages of all rows decay, and all rows change.
 
     Args:
       learning_rate, name: see `Optimizer`.
-      beta1: how much of the average of gradients is kept at each step: a number, tensor or function.
-      beta2: the same for that of squares.
-      epsilon: added to the root.
+      beta1: decay rate of the average of gradients: a number, a scalar tensor, or a function that returns one of them.
+      beta2: decay rate of the average of squared gradients, likewise.
+      epsilon: number added to the root of `v`, likewise.
 
     Source: TensorFlow's `tf.train.AdamOptimizer`; Kingma and Ba 2014.
 
@@ -65,7 +65,7 @@ class Adam(Optimizer):
         return powers | super().advanced(counters)
 
     def product(self, counter: Any, x: Any) -> Any:
-        """A counter times a hyperparameter."""
+        """Returns a counter times a hyperparameter, in the dtype of the counter."""
         dtype = counter.dtype.base
         return counter * (
             tensors.number(self.rounded(x), dtype) if tensors.is_number(x) else tensors.of_dtype(x, dtype)
@@ -96,13 +96,14 @@ class Adam(Optimizer):
 
 
 class AdamW(Adam):
-    """Adam with weight decay that is not a part of the gradient: `w -= learning_rate * weight_decay * w` before a step.
+    """Adam with decoupled weight decay.
 
-    Of sparse gradients too, all rows decay.
+    Each step first computes `w -= learning_rate * weight_decay * w`, then the step of Adam. All rows decay, also if
+    the gradient is sparse.
 
     Args:
       learning_rate, beta1, beta2, epsilon, name: see `Adam`.
-      weight_decay: a number, a tensor or a function.
+      weight_decay: decay rate: a number, a scalar tensor, or a function that returns one of them.
 
     Source: TensorFlow's `tf.keras.optimizers.AdamW`; Loshchilov and Hutter 2017.
 
@@ -139,7 +140,7 @@ class AdamW(Adam):
         return super().sparse(_decayed(values, hyper), hyper, grad)
 
     def _update_dense(self, v: Any, grad: Any, hyper: Hyper) -> Any:
-        # the step by TensorFlow's op, after the decay
+        # TensorFlow's op computes the step; the control dependency orders it after the decay
         done = v.assign_sub(_decay(v, hyper), read_value=False)
         with scopes.control_dependencies([done] if v.graph is not None else []):
             return super()._update_dense(v, grad, hyper)
@@ -154,9 +155,9 @@ def _decayed(values: Values, hyper: Hyper) -> Values:
 
 
 class AdaMax(Adam):
-    """Adam that divides by the largest gradient of late ("v"), which is forgotten by `beta2`.
+    """AdaMax: Adam with the infinity norm of past gradients in place of their root.
 
-    Of sparse gradients only the rows change that there are.
+    The slot "v" holds `max(beta2 * v, |gradient|)`. A sparse gradient changes only the rows that it contains.
 
     Args:
       learning_rate, beta1, beta2, epsilon, name: see `Adam`.
@@ -197,15 +198,15 @@ class AdaMax(Adam):
 
 
 class Lamb(Adam):
-    """Adam whose step for each variable is as long as the variable: large batches, large learning rates.
+    """LAMB: Adam with steps in proportion to the norms of variables, for large batches.
 
-    With the averages `m` and `v` of Adam, made up for their start at zero, the direction is
-    `u = m / (sqrt(v) + epsilon) + weight_decay * w`, and `w -= learning_rate * |w| / |u| * u`, where `|w| / |u|` is 1
-    if one of them is zero. Sparse gradients count as zero in the other rows.
+    With the bias-corrected averages `m` and `v` of Adam, the direction is
+    `u = m / (sqrt(v) + epsilon) + weight_decay * w`, and `w -= learning_rate * |w| / |u| * u`. The ratio `|w| / |u|`
+    counts as 1 if one of the norms is zero. A sparse gradient counts as zero in the rows that it does not contain.
 
     Args:
       learning_rate, beta1, beta2, epsilon, name: see `Adam`.
-      weight_decay: a number, a tensor or a function.
+      weight_decay: decay rate: a number, a scalar tensor, or a function that returns one of them.
 
     Source: You and others 2020, "Large Batch Optimization for Deep Learning". TensorFlow's `tf.keras.optimizers.Lamb`
     is the same without weight decay.

@@ -32,18 +32,19 @@ Pairs = list[tuple[Any, Any]]  # (gradient or None, variable)
 
 
 class Optimizer(Functional):
-    """What changes variables so that a loss becomes smaller. Subclasses say how (`rule.Rule`).
+    """Base class of optimizers, which change variables so that a loss becomes smaller.
 
-    Outside of graphs the loss is a function, and the variables change at once. As a function of tensors an optimizer
-    is `init` and `update`.
+    A subclass defines the formula of the update (`rule.Rule`). In a graph the methods add operations. In eager mode the
+    loss is a function, and the variables change at once. The methods `init` and `update` are the same optimizer as pure
+    functions of tensors.
 
     Args:
-      learning_rate: a number, a scalar tensor, a variable, a function without arguments that gives one of these, or a
-        `Schedule`.
-      name: of the operations and, behind those of their variables, of the slots.
+      learning_rate: a number, a scalar tensor, a variable, a function without arguments that returns one of these, or
+        a `Schedule`.
+      name: name of the operations, and suffix of the names of the slot variables.
 
     Attributes:
-      GATE_NONE, GATE_OP, GATE_GRAPH: what `gate_gradients` may be.
+      GATE_NONE, GATE_OP, GATE_GRAPH: the values of `gate_gradients`.
 
     Source: TensorFlow's `tf.train.Optimizer`.
 
@@ -69,12 +70,12 @@ class Optimizer(Functional):
             raise ValueError("Must specify the optimizer name")
         super().__init__(learning_rate)
         self._name = name
-        # by slot and variable; a variable is known by its handle, and kept, so that the handle's id stays its own
+        # by slot name and by the id of the variable's handle; the variable is kept, so that the id stays valid
         self._slots: dict[str, dict[int, tuple[Any, Any]]] = {}
         self._counters: dict[tuple[str, int], tuple[Graph | None, Any]] = {}
 
     def get_name(self) -> str:
-        """The name it was given."""
+        """Returns the name of the optimizer."""
         return self._name
 
     # *** gradients ***
@@ -90,22 +91,22 @@ class Optimizer(Functional):
         name: str | None = None,
         grad_loss: Any = None,
     ) -> Any:
-        """What makes `loss` smaller: `compute_gradients`, then `apply_gradients`.
+        """Minimizes `loss`: calls `compute_gradients`, then `apply_gradients`.
 
         Args:
-          loss: a floating point tensor; outside of graphs a function without arguments that gives it. (Then the second
-            argument may be the variables.)
-          global_step: a variable to add one to after the variables have changed.
-          var_list: the variables, in any structure; None: the trainable ones of the graph. Outside of graphs needed,
-            with all variables that the loss uses; those of them that are not trainable stay as they are.
+          loss: a floating point tensor. In eager mode: a function without arguments that returns the tensor; the second
+            positional argument may then be the variables.
+          global_step: a variable that is incremented by 1 after the variables have changed, or None.
+          var_list: a structure of variables. None: the trainable variables of the graph. In eager mode `var_list` is
+            required and contains all variables that the loss uses; variables that are not trainable do not change.
           gate_gradients, aggregation_method, colocate_gradients_with_ops, grad_loss: see `compute_gradients`.
-          name: of the operation; the optimizer's if None.
+          name: name of the operation. None: the name of the optimizer.
 
         Returns:
-          The operation; None outside of graphs, where all is done.
+          The operation that does the step. In eager mode None, because the step is done.
 
         Raises:
-          ValueError: the loss depends on none of the variables. Others: see `compute_gradients`.
+          ValueError: the loss depends on none of the variables. Other errors: see `compute_gradients`.
         """
         if callable(loss) and var_list is None and global_step is not None and not _is_step(global_step):
             global_step, var_list = None, global_step
@@ -129,24 +130,26 @@ class Optimizer(Functional):
         colocate_gradients_with_ops: bool = False,
         grad_loss: Any = None,
     ) -> Pairs:
-        """The gradients of a loss with respect to variables.
+        """Computes the gradients of a loss with respect to variables.
 
         Args:
-          loss: a floating point tensor, or a function without arguments that gives it; outside of graphs such a
-            function. Is it of any shape, the sum of its elements is meant.
+          loss: a floating point tensor of any shape, whose elements are summed, or a function without arguments that
+            returns the tensor. In eager mode it must be a function.
           var_list: see `minimize`.
-          gate_gradients: with GATE_GRAPH no gradient is there before all are. Else without effect.
-          aggregation_method, colocate_gradients_with_ops: without effect.
-          grad_loss: the gradient of the loss; None: ones.
+          gate_gradients: GATE_NONE, GATE_OP or GATE_GRAPH. With GATE_GRAPH no gradient is available before all
+            gradients are computed. The other two have no effect.
+          aggregation_method, colocate_gradients_with_ops: accepted as in TensorFlow, without effect.
+          grad_loss: the gradient of the loss, a tensor of its shape. None: ones.
 
         Returns:
-          A list of (gradient, variable). A gradient is a tensor, an `IndexedSlices` if rows of the variable have been
-          gathered, or None if the loss does not depend on it.
+          A list of pairs (gradient, variable). A gradient is a tensor, an `IndexedSlices` if the loss gathers rows of
+          the variable, or None if the loss does not depend on the variable.
 
         Raises:
-          ValueError: there are no variables; the loss or a variable is not of floating point dtype; `gate_gradients` is
-            none of the three.
-          GraphError (a ValueError): outside of graphs the loss is no function.
+          ValueError: there are no variables; the loss or a variable does not have a floating point dtype;
+            `gate_gradients` has another value.
+          TypeError: an element of `var_list` is not a variable.
+          GraphError (a ValueError): in eager mode the loss is not a function, or `var_list` is missing.
         """
         if gate_gradients not in (self.GATE_NONE, self.GATE_OP, self.GATE_GRAPH):
             raise ValueError(
@@ -196,24 +199,25 @@ class Optimizer(Functional):
     def apply_gradients(
         self, grads_and_vars: Iterable[tuple[Any, Any]], global_step: Any = None, name: str | None = None
     ) -> Any:
-        """What changes variables by gradients.
+        """Applies gradients to variables.
 
-        A variable's `constraint` is applied to what it has become. Where an `IndexedSlices` has a row twice, the two
-        are added up first.
+        The `constraint` of a variable is applied to its new value. If an `IndexedSlices` contains an index several
+        times, these rows are summed first.
 
         Args:
-          grads_and_vars: pairs, as `compute_gradients` gives them; a variable whose gradient is None stays as it is.
-          global_step: a variable to add one to after that.
-          name: of the operation; the optimizer's if None.
+          grads_and_vars: pairs (gradient, variable), as `compute_gradients` returns them. A variable whose gradient is
+            None does not change.
+          global_step: a variable that is incremented by 1 after the variables have changed, or None.
+          name: name of the operation. None: the name of the optimizer.
 
         Returns:
-          The operation; None outside of graphs, where all is done.
+          The operation that changes the variables. In eager mode None, because the variables have changed.
 
         Raises:
-          ValueError: there are no pairs, or no gradients.
-          TypeError: what is to change, or `global_step`, is no variable.
-          SignatureError (a ValueError and TypeError): a gradient cannot be a tensor, or is of another dtype or shape
-            than its variable.
+          ValueError: there are no pairs, or all gradients are None.
+          TypeError: the second element of a pair, or `global_step`, is not a variable.
+          SignatureError (a ValueError and TypeError): a gradient cannot be converted to a tensor, or its dtype or shape
+            differs from that of its variable.
           RuntimeError: the gradient of a variable with a constraint is an `IndexedSlices`.
         """
         pairs = list(grads_and_vars)
@@ -262,7 +266,7 @@ class Optimizer(Functional):
         return tensors.number(x, v.dtype) if tensors.is_number(x) else tensors.of_dtype(x, v.dtype)
 
     def _gradient(self, grad: Any, v: Any) -> Any:
-        """A gradient as a tensor or an `IndexedSlices` that fits the variable."""
+        """Returns a gradient as a tensor or an `IndexedSlices`, checked against the variable."""
         if not tensors.is_sparse(grad):
             try:
                 t = scopes.builder(grad, v).tensor(grad, None if hasattr(grad, "dtype") else v.dtype)
@@ -287,7 +291,7 @@ class Optimizer(Functional):
         return grad
 
     def _updated(self, grad: Any, v: Any, hyper: Hyper) -> Any:
-        """The operation that changes a variable and its slots."""
+        """Returns the operation that changes a variable and its slots."""
         is_sparse = tensors.is_sparse(grad)
         if is_sparse and v.constraint is not None:
             raise RuntimeError(
@@ -312,7 +316,7 @@ class Optimizer(Functional):
         return self._by_values(v, self.sparse(self._values(v), hyper, grad))
 
     def _by_op(self, type: str, v: Any, given: Mapping[str, Any], hyper: Hyper) -> Any:
-        """The update as one op of TensorFlow's."""
+        """Returns the update as one operation of a TensorFlow type."""
         handles = {"var": v.handle} | {s.argument: self.get_slot(v, s.name).handle for s in self.slots()}
         args: list[Any] = []
         for spec in op_registry.get(type).ins:
@@ -321,14 +325,14 @@ class Optimizer(Functional):
         return scopes.builder(v, *args).make(type, args, self.attrs())
 
     def _values(self, v: Any) -> Values:
-        """The values of a variable and its slots, by the op's names."""
+        """Returns the values of a variable and its slots, by argument name of the op."""
         kept = {"var": v} | {s.argument: self.get_slot(v, s.name) for s in self.slots()}
         return {k: scopes.builder(x).tensor(x) for k, x in kept.items()}
 
     def _by_values(self, v: Any, new: Values) -> Any:
-        """The update as assignments of what has been computed."""
+        """Returns the update as assignments of computed values."""
         kept = {"var": v} | {s.argument: self.get_slot(v, s.name) for s in self.slots()}
-        # all is computed before anything changes
+        # all new values are computed before the first assignment
         with scopes.control_dependencies(list(new.values()) if v.graph is not None else []):
             done = [kept[k].assign(x, read_value=False) for k, x in new.items()]
         return grouping.group(*done) if v.graph is not None else None
@@ -336,16 +340,24 @@ class Optimizer(Functional):
     # *** slots and counters ***
 
     def get_slot(self, var: Any, name: str) -> Any:
-        """The variable kept beside `var` under the name `name`; None if there is none (yet)."""
+        """Returns the slot variable `name` of `var`, or None if it does not exist.
+
+        Args:
+          var: the variable.
+          name: name of the slot, such as "momentum".
+        """
         found = self._slots.get(name, {}).get(id(var.handle))
         return None if found is None else found[1]
 
     def get_slot_names(self) -> list[str]:
-        """The names of the slots there are, sorted."""
+        """Returns the sorted names of the slots that exist."""
         return sorted(self._slots)
 
     def variables(self) -> list[Any]:
-        """The variables that it has made: in the graph entered; outside of graphs, all of them. Sorted by name."""
+        """Returns the slot and counter variables of the optimizer, sorted by name.
+
+        In a graph these are the variables of the current graph, in eager mode all variables.
+        """
         found = [v for _, v in self._counters.values()]
         found += [v for kept in self._slots.values() for _, v in kept.values()]
         b = scopes.builder()
@@ -353,7 +365,7 @@ class Optimizer(Functional):
         return sorted(here, key=lambda v: v.name)
 
     def _make_all(self, variables: Sequence[Any]) -> None:
-        """Makes the slots and counters that there are not yet."""
+        """Creates the slots and counters that do not exist yet."""
         first = min(variables, key=lambda v: v.name)
         wide = any(v.dtype.base is dtypes.float64 for v in variables)
         for key, value in self.counters().items():
@@ -370,7 +382,7 @@ class Optimizer(Functional):
         return {key: made for (key, graph), (_, made) in self._counters.items() if graph == id(v.graph)}
 
     def _make_counter(self, beside: Any, name: str, value: Any, wide: bool) -> Any:
-        """A scalar; of float64 if a variable is."""
+        """Creates a scalar variable: int64 for an int, float64 if `wide`, else float32."""
         dtype = dtypes.int64 if isinstance(value, int) else dtypes.float64 if wide else dtypes.float32
         with lifted(beside):
             return self._make_variable(lambda: scopes.builder().tensor(tensors.number(value, dtype)), name)
@@ -387,22 +399,22 @@ class Optimizer(Functional):
             return self._make_beside(v, first, f"{v.name.split(':')[0]}/{slot.suffix or self._name}")
 
     def _make_beside(self, v: Any, initial: Any, name: str) -> Any:
-        """A variable beside another; see `_make_variable`."""
+        """Creates a variable in the root name scope; see `_make_variable`."""
         with scopes.name_scope(None):
             return self._make_variable(initial, name)
 
     def _make_variable(self, initial: Any, name: str) -> Any:
-        """A variable that is not trained; `initial` is a function that gives its first value."""
+        """Creates a variable that is not trainable; `initial` returns its initial value."""
         return Variable(initial, trainable=False, name=name)
 
 
 def _in_graph(variables: Sequence[Any] | None) -> bool:
-    """Whether a graph has been entered, or the variables are of one."""
+    """Whether a graph has been entered, or the variables belong to a graph."""
     if variables:
         return variables[0].graph is not None
     return not scopes.is_outside()
 
 
 def _is_step(x: Any) -> bool:
-    """Whether `x` can be a global step, so is no list of variables to train."""
+    """Whether `x` can be a global step, and so is not a list of variables."""
     return isinstance(x, Variable) and x.dtype.is_integer

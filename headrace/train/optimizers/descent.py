@@ -38,7 +38,7 @@ class SGD(Optimizer):
         return {"alpha": self.rate(counters)}
 
     def sparse(self, values: Values, hyper: Hyper, grad: Any) -> Values:
-        """See `Rule.sparse`. Rows that come twice are subtracted twice."""
+        """See `Rule.sparse`. Rows with the same index are all subtracted."""
         rows = grad.values * hyper("alpha")
         return {"var": tensors.scatter(values["var"], grad.indices, rows, "TensorScatterSub")}
 
@@ -51,11 +51,12 @@ class SGD(Optimizer):
 
 
 class ProximalGradientDescent(Optimizer):
-    """Gradient descent that pulls small weights to zero and all of them towards it: FOBOS.
+    """Gradient descent with L1 and L2 regularization by proximal steps (FOBOS).
 
     Args:
       learning_rate, name: see `Optimizer`.
-      l1_regularization_strength, l2_regularization_strength: how strongly, not negative.
+      l1_regularization_strength: strength of the L1 penalty, not negative. It makes small weights exactly zero.
+      l2_regularization_strength: strength of the L2 penalty, not negative. It makes all weights smaller.
 
     Source: TensorFlow's `tf.train.ProximalGradientDescentOptimizer`; Duchi and Singer 2009.
     """
@@ -78,14 +79,14 @@ class ProximalGradientDescent(Optimizer):
 
 
 class Momentum(Optimizer):
-    """Gradient descent along a running sum of gradients.
+    """Gradient descent with momentum: steps along a decaying sum of gradients.
 
-    `m = momentum * m + gradient; w -= learning_rate * m`. Its slot is "momentum".
+    `m = momentum * m + gradient; w -= learning_rate * m`. The slot is "momentum".
 
     Args:
       learning_rate, name: see `Optimizer`.
-      momentum: how much of the sum is kept at each step: a number, tensor or function as the learning rate.
-      use_nesterov: whether the step goes from where the momentum will lead (Sutskever and others 2013).
+      momentum: decay rate of the sum: a number, a scalar tensor, or a function that returns one of them.
+      use_nesterov: whether to use Nesterov momentum (Sutskever and others 2013).
 
     Source: TensorFlow's `tf.train.MomentumOptimizer`.
 

@@ -24,15 +24,16 @@ from headrace.ir.indexed_slices import IndexedSlices
 
 
 def eager_gradients(loss: Callable[[], Any], variables: Sequence[Variable], grad_loss: Any = None) -> list[Any]:
-    """The gradients of what `loss()` gives, by variables outside of graphs.
+    """Computes the gradients of the result of `loss()` with respect to eager variables.
 
     Args:
-      loss: gives a floating point tensor.
-      variables: which it may read, gather from and assign to. All that it uses must be among them.
-      grad_loss: the gradient of what it gives; None: ones.
+      loss: function without arguments that returns a floating point tensor.
+      variables: all variables that the function uses. It may read them, gather from them and assign to them.
+      grad_loss: gradient of the result, a tensor of its shape. None: ones.
 
     Returns:
-      For each variable an eager tensor, an `IndexedSlices` of such, or None; None for those that are not trainable.
+      For each variable an eager tensor, an `IndexedSlices` of eager tensors, or None. The gradient is None for a
+      variable that is not trainable, or on which the result does not depend.
     """
     graph = scopes.Graph()
     values = [v.value() for v in variables]
@@ -43,11 +44,11 @@ def eager_gradients(loss: Callable[[], Any], variables: Sequence[Variable], grad
             for first, v in zip(firsts, variables, strict=True)
         ]
         for first, v in zip(firsts, stand_ins, strict=True):
-            v.assign(first, read_value=False)  # what reads it comes after, and makes this run
+            v.assign(first, read_value=False)  # automatic order: reads of the variable run this assignment first
         count = len(graph.operations)
         with _lent(variables, stand_ins):
             y = scopes.builder().tensor(loss())
-        # a branch or a body may change something, too
+        # an operation in a branch or a loop body may assign to a variable, too
         writes = any(op.opdef.facts.writes or op.opdef.structured for op in graph.operations[count:])
         trained = [other for other, v in zip(stand_ins, variables, strict=True) if v.trainable]
         of = iter(make_gradients(y, trained, grad_loss, None, "none", "gradients", allows_integers=True))
@@ -81,7 +82,7 @@ def _like(grad: Any, eager: dict[Tensor, Any]) -> Any:
 
 @contextlib.contextmanager
 def _lent(variables: Sequence[Variable], stand_ins: Sequence[Variable]) -> Iterator[None]:
-    """Within it each variable is what stands in for it."""
+    """Gives each variable the attributes of its stand-in, within the context."""
     own = [dict(vars(v)) for v in variables]
     try:
         for v, other in zip(variables, stand_ins, strict=True):

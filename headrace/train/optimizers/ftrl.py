@@ -11,20 +11,23 @@ from headrace.train.optimizers.rule import Slot
 
 
 class Ftrl(Optimizer):
-    """Follows the regularized leader: weights that would be small are exactly zero. Slots: "accum" and "linear".
+    """FTRL-Proximal ("follow the regularized leader"), which makes small weights exactly zero.
+
+    The slots are "accum" and "linear".
 
     Args:
       learning_rate, name: see `Optimizer`.
-      learning_rate_power: how fast steps become smaller, not positive; 0: not at all.
-      initial_accumulator_value: what the sums of squares begin with, not negative.
-      l1_regularization_strength, l2_regularization_strength: the penalties, not negative.
-      accum_name, linear_name: what the slots' variables are called in the place of `name`.
-      l2_shrinkage_regularization_strength: a penalty on the size of the weights at each step, not negative; of sparse
-        gradients only on the rows that there are.
-      beta: the paper's; makes the first steps smaller.
+      learning_rate_power: exponent by which the sums of squares reduce the learning rate, not positive. 0: the rate is
+        constant.
+      initial_accumulator_value: initial value of the sums of squares, not negative.
+      l1_regularization_strength, l2_regularization_strength: strengths of the penalties, not negative.
+      accum_name, linear_name: suffixes of the names of the slot variables. None: `name`.
+      l2_shrinkage_regularization_strength: strength of an L2 penalty that is added to each gradient, not negative. For
+        a sparse gradient it applies to the rows of the gradient only.
+      beta: the parameter beta of the paper, which makes the first steps smaller. None: 0.
 
     Raises:
-      ValueError: one of these is of the wrong sign.
+      ValueError: a parameter has the wrong sign.
 
     Source: TensorFlow's `tf.train.FtrlOptimizer`; McMahan and others 2013.
     """

@@ -17,19 +17,19 @@ from headrace.train.optimizers.rule import Hyperparameters, Rule, initial
 
 
 class Functional(Rule):
-    """What makes functions of tensors of a rule."""
+    """Optimizer as pure functions of tensors: `init` and `update`."""
 
     def init(self, params: Any) -> dict[str, Any]:
-        """The state before the first step.
+        """Returns the state before the first step.
 
         Args:
-          params: a nested structure of floating point tensors of known shapes, or of what can be made tensors.
+          params: a structure of floating point tensors with known shapes, or of values that convert to such tensors.
 
         Returns:
-          A nested structure of tensors: `{"counters": {name: scalar}, "slots": {name: structure like params}}`.
+          A structure of tensors: `{"counters": {name: scalar}, "slots": {name: structure like params}}`.
 
         Raises:
-          ValueError: a parameter is not of floating point dtype, or its shape is not known.
+          ValueError: a parameter does not have a floating point dtype, or its shape is not known.
 
         Example:
           >>> import headrace as hr
@@ -51,19 +51,19 @@ class Functional(Rule):
         return {"counters": counters, "slots": slots}
 
     def update(self, grads: Any, state: Any, params: Any) -> tuple[Any, dict[str, Any]]:
-        """One step.
+        """Computes one step.
 
         Args:
-          grads: a structure like `params` of their gradients: tensors of the same shapes and dtypes, `IndexedSlices`,
-            or None for what stays as it is.
-          state: what `init` gave, or the step before.
-          params: the parameters.
+          grads: the gradients, in the structure of `params`: tensors of the same shapes and dtypes, `IndexedSlices`, or
+            None for parameters that do not change.
+          state: the state that `init` or the previous `update` returned.
+          params: a structure of floating point tensors, the parameters.
 
         Returns:
-          (the new parameters, the new state), in the same structures.
+          A pair (new parameters, new state), in the same structures.
 
         Raises:
-          SignatureError (a ValueError and TypeError): `grads` or `state` are not like `params`.
+          SignatureError (a ValueError and TypeError): `grads` or `state` do not match `params`.
 
         Example:
           >>> import headrace as hr
@@ -118,7 +118,7 @@ class Functional(Rule):
 
 
 def _like(t: Any, grad: Any, i: int) -> Any:
-    """A gradient as a tensor like the parameter."""
+    """Returns a gradient as a tensor of the parameter's dtype and a compatible shape."""
     b = scopes.builder(t, grad)
     try:
         made = b.tensor(grad, t.dtype.base)

@@ -16,7 +16,7 @@ from headrace.ir.graph import Graph
 
 
 def root_of(graph: Graph) -> Graph:
-    """The graph around all conditionals, loops and functions."""
+    """Returns the graph outside of all conditionals, loops and functions."""
     while graph.outer is not None:
         graph = graph.outer
     return graph
@@ -24,7 +24,7 @@ def root_of(graph: Graph) -> Graph:
 
 @contextlib.contextmanager
 def entered(*near: Any) -> Iterator[Any]:
-    """Where operations on `near` go: the graph entered, else theirs. Gives the builder."""
+    """Enters the graph of operations on `near`: the current graph, else theirs. Yields its builder."""
     b = scopes.builder(*near)
     if not isinstance(b, Builder):
         yield b
@@ -35,7 +35,7 @@ def entered(*near: Any) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def outermost(*near: Any) -> Iterator[None]:
-    """Out of all branches and loops, and waiting for nothing."""
+    """Enters the root graph, outside of all branches and loops, without control inputs."""
     b = scopes.builder(*near)
     if not isinstance(b, Builder):
         yield
@@ -48,14 +48,17 @@ def outermost(*near: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def lifted(beside: Any) -> Iterator[None]:
-    """The same, beside a variable or tensor."""
+    """Enters the root graph, and colocates operations with `beside`, a variable or tensor."""
     with outermost(beside), colocated(beside):
         yield
 
 
 @contextlib.contextmanager
 def colocated(v: Any) -> Iterator[None]:
-    """On the device of a variable or tensor, where that is of the graph entered, not of one around it."""
+    """Colocates operations with a variable or tensor that belongs to the current graph.
+
+    A variable or tensor of an outer graph has no effect.
+    """
     b = scopes.builder(v)
     if isinstance(b, Builder) and b.graph is v.graph:
         with scopes.colocate_with(v.op):
@@ -65,5 +68,5 @@ def colocated(v: Any) -> Iterator[None]:
 
 
 def initialized(v: Any) -> Any:
-    """The value of a variable, or what it will have at first, if it has none yet."""
+    """Returns the value of a variable, or its initial value while it is uninitialized."""
     return v.value() if v.graph is None else v.initialized_value()

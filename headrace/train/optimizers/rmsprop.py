@@ -10,16 +10,18 @@ from headrace.train.optimizers.rule import Slot
 
 
 class RMSProp(Optimizer):
-    """Momentum of gradients that are divided by the root of a running average of their squares.
+    """RMSProp: divides gradients by the root of a running average of their squares.
 
-    Its slots are "rms", "momentum" and, if centered, "mg". Of sparse gradients only the rows change that there are.
+    The scaled gradients go into a sum with momentum. The slots are "rms", "momentum" and, if `centered`, "mg". A sparse
+    gradient changes only the rows that it contains.
 
     Args:
       learning_rate, name: see `Optimizer`.
-      decay: how much of the average is kept at each step.
+      decay: decay rate of the running average.
       momentum: see `Momentum`.
-      epsilon: added to the average before the root is taken.
-      centered: whether the square of the gradients' average is subtracted: division by their deviation.
+      epsilon: number added to the average before its root is taken.
+      centered: whether to subtract the squared average of the gradients, so that they are divided by their standard
+        deviation.
 
     Source: TensorFlow's `tf.train.RMSPropOptimizer`; Tieleman and Hinton 2012.
 

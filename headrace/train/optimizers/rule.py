@@ -25,20 +25,20 @@ from headrace.ops.training.optimizers import RULES
 from headrace.train.optimizers import tensors
 from headrace.train.schedules import Schedule
 
-_COUNTS: Final = ("global_step",)  # arguments that are int64, whatever the dtype of the variable
+_COUNTS: Final = ("global_step",)  # arguments that are int64 for every dtype of the variable
 
-Values = dict[str, Any]  # by the names that the op gives its arguments: "var", and those of the slots
-Hyper = Callable[[str], Any]  # name of a hyperparameter, as the op has it → its value in the variable's dtype
+Values = dict[str, Any]  # values by argument name of the op: "var", and the arguments of the slots
+Hyper = Callable[[str], Any]  # argument name of a hyperparameter in the op → its value in the variable's dtype
 
 
 class Slot(NamedTuple):
-    """What an optimizer keeps beside each variable.
+    """Description of a variable that the optimizer keeps for each trained variable.
 
     Attributes:
-      name: what users know it by (`get_slot`).
-      argument: what the op calls it.
-      initial: what each element is at first.
-      suffix: what its variable's name ends with; None: the optimizer's name.
+      name: name of the slot for users (`get_slot`).
+      argument: name of the slot's argument in the op.
+      initial: initial value of each element.
+      suffix: suffix of the variable's name. None: the name of the optimizer.
     """
 
     name: str
@@ -48,14 +48,14 @@ class Slot(NamedTuple):
 
 
 class Rule:
-    """The part of an optimizer that subclasses write.
+    """Part of an optimizer that subclasses define: slots, counters, hyperparameters and formula.
 
     Args:
-      learning_rate: a number, a tensor, a variable, a function without arguments that gives one of these, or a
-        `Schedule`, which is asked at each step.
+      learning_rate: a number, a scalar tensor, a variable, a function without arguments that returns one of these, or a
+        `Schedule`, which is called at each step.
 
     Attributes:
-      op: what the types of the ops end with that do the update ("Adam": ResourceApplyAdam); "" if there are none.
+      op: suffix of the types of the ops that do the update ("Adam" for ResourceApplyAdam). "": there is no such op.
     """
 
     op: str = ""
@@ -63,72 +63,116 @@ class Rule:
     def __init__(self, learning_rate: Any) -> None:
         self._learning_rate = learning_rate
 
-    # *** what subclasses say ***
+    # *** the definitions of subclasses ***
 
     def slots(self) -> list[Slot]:
-        """What is kept beside each variable, in the order in which it is made."""
+        """Returns the slots of each variable, in the order of their creation."""
         return []
 
     def counters(self) -> dict[str, Any]:
-        """The scalars kept for all variables together, and what they are at first: floats, or ints for int64."""
+        """Returns the initial values of the counters: floats, or ints for int64."""
         return {"step": 0} if isinstance(self._learning_rate, Schedule) else {}
 
     def advanced(self, counters: Mapping[str, Any]) -> dict[str, Any]:
-        """The counters after a step."""
+        """Returns the values of the counters after a step.
+
+        Args:
+          counters: values of the counters, by name.
+        """
         return {"step": counters["step"] + 1} if "step" in counters else {}
 
     def hyperparameters(self, counters: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments of the formula that are neither values nor gradients, by the names that the op gives them."""
+        """Returns the hyperparameters of the formula, by argument name of the op.
+
+        Args:
+          counters: values of the counters, by name.
+        """
         return {"lr": self.rate(counters)}
 
     def attrs(self) -> dict[str, Any]:
-        """The attributes of the op."""
+        """Returns the attributes of the op."""
         return {}
 
     # *** the formula ***
 
     def rate(self, counters: Mapping[str, Any]) -> Any:
-        """The learning rate of this step."""
+        """Returns the learning rate of this step.
+
+        Args:
+          counters: values of the counters, by name.
+        """
         rate = self._learning_rate
         return rate(counters["step"]) if isinstance(rate, Schedule) else self.now(rate)
 
     def now(self, x: Any) -> Any:
-        """A hyperparameter as it is in this step: if it is a function, what that gives."""
+        """Returns the value of a hyperparameter in this step; a function is called.
+
+        Args:
+          x: a number, a tensor, a variable, or a function without arguments that returns one of these.
+        """
         return x() if callable(x) and not hasattr(type(x), "as_tensor") else x
 
     def dense(self, values: Values, hyper: Hyper, grad: Any) -> Values:
-        """What the values become by the gradient of all of the variable."""
+        """Returns the new values of a variable and its slots for a dense gradient.
+
+        Args:
+          values: values of the variable and its slots, by argument name of the op.
+          hyper: function that returns the value of a hyperparameter.
+          grad: the gradient, a tensor of the variable's shape.
+        """
         rule = RULES[self.op]
         given = [grad if name == "grad" else hyper(name) for name in rule.args]
         new = rule.formula(tensors.XP, self.attrs(), *(values[s] for s in rule.slots), *given)
         return dict(zip(rule.slots, new, strict=True))
 
     def sparse(self, values: Values, hyper: Hyper, grad: Any) -> Values:
-        """What the values become by an `IndexedSlices`."""
+        """Returns the new values of a variable and its slots for a sparse gradient.
+
+        Args:
+          values: values of the variable and its slots, by argument name of the op.
+          hyper: function that returns the value of a hyperparameter.
+          grad: the gradient, an `IndexedSlices`.
+        """
         return self.sparse_rows(values, hyper, grad)
 
     def sparse_rows(self, values: Values, hyper: Hyper, grad: Any) -> Values:
-        """What the values become if only those rows change that an `IndexedSlices` has."""
+        """Returns the new values for a sparse gradient that changes only its own rows.
+
+        Args:
+          values: values of the variable and its slots, by argument name of the op.
+          hyper: function that returns the value of a hyperparameter.
+          grad: the gradient, an `IndexedSlices`.
+        """
         rows, indices = tensors.unique_rows(grad)
         new = self.dense({k: tensors.gather(v, indices) for k, v in values.items()}, hyper, rows)
         return {k: tensors.scatter(values[k], indices, v) for k, v in new.items()}
 
     def rounded(self, x: Any) -> Any:
-        """A hyperparameter that is a number, as it is before it takes the variable's dtype."""
+        """Returns a number as the hyperparameter to cast to the variable's dtype.
+
+        Args:
+          x: the number.
+        """
         return x
 
 
 def initial(slot: Slot, dtype: DType, shape: tuple[int, ...]) -> np.ndarray:
-    """The initial value of a slot."""
+    """Returns the initial value of a slot.
+
+    Args:
+      slot: the slot.
+      dtype: dtype of the variable.
+      shape: shape of the variable.
+    """
     return np.full(shape, slot.initial, dtype.numpy)
 
 
 class Hyperparameters:
-    """The hyperparameters in one step, in the dtypes that are asked for; each is made once.
+    """Hyperparameters of one step, each cast once to every dtype in use.
 
     Args:
-      rule: whose.
-      counters: tensors, or variables.
+      rule: the optimizer.
+      counters: tensors or variables, by name of the counter.
     """
 
     def __init__(self, rule: Rule, counters: Mapping[str, Any]) -> None:
@@ -137,7 +181,7 @@ class Hyperparameters:
         self._made: dict[tuple[str, DType], Any] = {}
 
     def of(self, dtype: DType) -> Hyper:
-        """What gives them in this dtype."""
+        """Returns a function from the name of a hyperparameter to its value in `dtype`."""
 
         def get(name: str) -> Any:
             key = (name, dtype)

@@ -32,23 +32,26 @@ XP: Final = SimpleNamespace(
 
 
 def is_number(x: Any) -> bool:
-    """Whether `x` is a number of Python's or numpy's, not a tensor, nor a variable."""
+    """Whether `x` is a number of Python or numpy, and not a tensor or variable."""
     return isinstance(x, (int, float, np.generic)) or (isinstance(x, np.ndarray) and x.ndim == 0)
 
 
 def number(x: Any, dtype: DType) -> Any:
-    """A number as a numpy scalar of a dtype: arithmetic with it rounds as the kernels do."""
+    """Returns a number as a numpy scalar of a dtype.
+
+    Arithmetic with a numpy scalar rounds as the kernels do.
+    """
     return np.asarray(x).astype(dtype.numpy)[()]
 
 
 def of_dtype(x: Any, dtype: DType) -> Any:
-    """A tensor, or a variable's value, in a dtype."""
+    """Returns a tensor, or the value of a variable, cast to a dtype."""
     t = scopes.builder(x).tensor(x)
     return t if t.dtype.base is dtype else math.cast(t, dtype)
 
 
 def unique_rows(grad: Any) -> tuple[Any, Any]:
-    """The rows of an `IndexedSlices` and their indices, those that come twice added up."""
+    """Returns the rows of an `IndexedSlices` and their indices; rows with equal indices are summed."""
     b = scopes.builder(grad.values, grad.indices)
     indices, position = b.Unique(grad.indices)
     count = b.StridedSlice(b.Shape(indices), [0], [1], [1], shrink_axis_mask=1)
@@ -56,28 +59,28 @@ def unique_rows(grad: Any) -> tuple[Any, Any]:
 
 
 def gather(x: Any, indices: Any) -> Any:
-    """The rows of `x` at `indices`."""
+    """Returns the rows of `x` at `indices`."""
     return scopes.builder(x, indices).GatherV2(x, indices, 0)
 
 
 def scatter(x: Any, indices: Any, rows: Any, type: str = "TensorScatterUpdate") -> Any:
-    """`x` with `rows` in the place of those at `indices`; or added, or subtracted."""
+    """Returns `x` with `rows` written at `indices`, by an op of type `type`."""
     b = scopes.builder(x, indices, rows)
     return b.make(type, (x, b.ExpandDims(indices, -1), rows), {})
 
 
 def scatter_add(x: Any, indices: Any, rows: Any) -> Any:
-    """`x` with `rows` added to those at `indices`."""
+    """Returns `x` with `rows` added to its rows at `indices`."""
     return scatter(x, indices, rows, "TensorScatterAdd")
 
 
 def is_sparse(grad: Any) -> bool:
-    """Whether a gradient has some rows only."""
+    """Whether a gradient is an `IndexedSlices`."""
     return isinstance(grad, IndexedSlices)
 
 
 def whole(grad: Any) -> Any:
-    """A gradient as a tensor, with zeros in the rows that it does not have."""
+    """Returns a gradient as a tensor; rows that an `IndexedSlices` does not contain are zero."""
     return grad.as_tensor(scopes.builder(grad.values)) if is_sparse(grad) else grad
 
 

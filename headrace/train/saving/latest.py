@@ -23,22 +23,22 @@ from headrace.files import checkpoint_v1, checkpoints, states
 if TYPE_CHECKING:
     from headrace.files.states import CheckpointState
 
-_INDEXES = (".index", ".index.json")  # the files that make a checkpoint one
+_INDEXES = (".index", ".index.json")  # extensions of the index file; a checkpoint exists if its index does
 
 
 def get_checkpoint_state(
     checkpoint_dir: str | os.PathLike[str], latest_filename: str | None = None
 ) -> CheckpointState | None:
-    """What the state file of a folder says.
+    """Reads the state file of a folder of checkpoints.
 
     Args:
       checkpoint_dir: the folder.
-      latest_filename: the name of the file; "checkpoint" if None.
+      latest_filename: name of the state file. None: "checkpoint".
 
     Returns:
       A `CheckpointState` message: `model_checkpoint_path`, the prefix of the newest checkpoint;
-      `all_model_checkpoint_paths`, oldest first; `all_model_checkpoint_timestamps`, in seconds since 1970. None: there
-      is no such file, or it is damaged, which is warned of.
+      `all_model_checkpoint_paths`, oldest first; `all_model_checkpoint_timestamps`, in seconds since 1970. None: the
+      file does not exist, or it is damaged, which gives a warning.
 
     Source: TensorFlow's `tf.train.get_checkpoint_state`.
     """
@@ -58,21 +58,21 @@ def update_checkpoint_state(
     last_preserved_timestamp: float | None = None,
     save_relative_paths: bool = False,
 ) -> None:
-    """Writes the state file of a folder: which checkpoints it has.
+    """Writes the state file of a folder, which lists its checkpoints.
 
     Args:
       save_dir: the folder.
-      model_checkpoint_path: the prefix of the newest checkpoint.
-      all_model_checkpoint_paths: the prefixes of all, oldest first; None: only the newest.
-      latest_filename: the name of the file; "checkpoint" if None.
-      all_model_checkpoint_timestamps: when each was written, in seconds since 1970.
-      last_preserved_timestamp: when the last one was written that is kept for ever.
-      save_relative_paths: whether paths are written as they are from the folder, so that it can be moved.
+      model_checkpoint_path: prefix of the newest checkpoint.
+      all_model_checkpoint_paths: prefixes of all checkpoints, oldest first. None: only the newest.
+      latest_filename: name of the state file. None: "checkpoint".
+      all_model_checkpoint_timestamps: times of writing of these checkpoints, in seconds since 1970.
+      last_preserved_timestamp: time of writing of the last checkpoint that is kept forever.
+      save_relative_paths: whether the file contains paths relative to the folder, so that the folder can be moved.
 
     Raises:
-      RuntimeError: the state file would take the name of the checkpoint. ValueError: there are not as many timestamps
-        as paths.
-      NotFoundError, PermissionDeniedError: the file cannot be written; the one that was there stands.
+      RuntimeError: the state file and the checkpoint have the same name.
+      ValueError: the numbers of timestamps and paths differ.
+      NotFoundError, PermissionDeniedError: the file cannot be written; the previous state file is unchanged.
 
     Source: TensorFlow's `tf.train.update_checkpoint_state`.
 
@@ -102,7 +102,10 @@ def update_checkpoint_state(
 
 
 def checkpoint_exists(checkpoint_prefix: str | os.PathLike[str]) -> bool:
-    """Whether there is a checkpoint with this prefix; whether it is whole, nobody has looked.
+    """Whether a checkpoint with this prefix exists. Its contents are not checked.
+
+    Args:
+      checkpoint_prefix: prefix of the checkpoint's files.
 
     Source: TensorFlow's `tf.train.checkpoint_exists`.
     """
@@ -111,7 +114,10 @@ def checkpoint_exists(checkpoint_prefix: str | os.PathLike[str]) -> bool:
 
 
 def get_checkpoint_mtimes(checkpoint_prefixes: Iterable[str]) -> list[float]:
-    """When each of several checkpoints was written, in seconds since 1970; those that are not there are left out.
+    """Returns the times of writing of checkpoints, in seconds since 1970.
+
+    Args:
+      checkpoint_prefixes: prefixes of checkpoints. Those that do not exist are ignored.
 
     Source: TensorFlow's `tf.train.get_checkpoint_mtimes`.
     """
@@ -120,36 +126,40 @@ def get_checkpoint_mtimes(checkpoint_prefixes: Iterable[str]) -> list[float]:
 
 
 def meta_graph_path(prefix: str, suffix: str = "meta") -> str:
-    """Where the graph of a checkpoint is kept: beside it, under its name."""
+    """Returns the path of the file with a checkpoint's graph."""
     return f"{checkpoint_v1.base_of(prefix)}.{suffix}"
 
 
 def remove_checkpoint(checkpoint_prefix: str | os.PathLike[str], meta_graph_suffix: str = "meta") -> None:
-    """Removes a checkpoint, and the file of its graph. Nothing happens if there is none.
+    """Removes a checkpoint and the file with its graph, if they exist.
 
-    What makes it a checkpoint is removed first, so that a process that is killed meanwhile leaves no half of one.
+    The index file is removed first. So if the process is killed, no partial checkpoint is left.
+
+    Args:
+      checkpoint_prefix: prefix of the checkpoint's files.
+      meta_graph_suffix: extension of the file with the graph.
 
     Source: TensorFlow's `tf.train.remove_checkpoint`.
     """
     prefix = os.fspath(checkpoint_prefix)
     checkpoints.remove(prefix)
-    with contextlib.suppress(FileNotFoundError):  # it was written without
+    with contextlib.suppress(FileNotFoundError):  # the checkpoint was written without a graph
         os.unlink(meta_graph_path(prefix, meta_graph_suffix))
 
 
 def latest_checkpoint(
     checkpoint_dir: str | os.PathLike[str], latest_filename: str | None = None, *, verify: bool = False
 ) -> str | None:
-    """The prefix of the newest checkpoint of a folder.
+    """Returns the prefix of the newest checkpoint of a folder.
 
     Args:
       checkpoint_dir: the folder.
-      latest_filename: the name of its state file; "checkpoint" if None.
-      verify: whether to compare what is in it with its checksums, and to take the newest one that is whole; that
-        takes as long as reading it. A warning names the one that is damaged and the one that is taken.
+      latest_filename: name of the folder's state file. None: "checkpoint".
+      verify: whether to compare the contents with their checksums, and to return the newest undamaged checkpoint. This
+        takes as long as reading the files. A warning names the damaged checkpoints and the one that is used.
 
     Returns:
-      The prefix, for `Saver.restore`; None if there is no checkpoint (with `verify`: no whole one).
+      The prefix, for `Saver.restore`. None: there is no checkpoint, or with `verify` no undamaged one.
 
     Source: TensorFlow's `tf.train.latest_checkpoint`.
 
@@ -184,12 +194,15 @@ def latest_checkpoint(
 
 
 def _candidates(folder: str, state: CheckpointState | None, latest_filename: str | None) -> list[str]:
-    """The checkpoints to look at, the newest first. If the state file is lost, what the folder has, by its age."""
+    """Returns the prefixes of a folder's checkpoints, newest first.
+
+    If the state file is damaged, these are the checkpoints in the folder, by time of modification.
+    """
     if state is not None:
         older = reversed(state.all_model_checkpoint_paths)
         return list(dict.fromkeys([state.model_checkpoint_path, *older]))
     if not os.path.exists(states.path_of(folder, latest_filename)):
-        return []  # nobody has said that there are any
+        return []  # a folder without a state file has no checkpoints, as in TensorFlow
     found: dict[str, float] = {}
     for entry in os.scandir(folder):
         for ending in _INDEXES:
@@ -199,7 +212,7 @@ def _candidates(folder: str, state: CheckpointState | None, latest_filename: str
 
 
 def _not_there(folder: str, prefix: str) -> str:
-    """Why `prefix`, which a state file names, cannot be followed; "" if it can."""
+    """Returns why `prefix`, from a state file, cannot be used; "" if it can."""
     base = os.path.abspath(folder)
     if os.path.commonpath([base, os.path.abspath(prefix)]) != base:
         return (
@@ -210,7 +223,7 @@ def _not_there(folder: str, prefix: str) -> str:
 
 
 def _damage(prefix: str) -> str:
-    """What is wrong with a checkpoint; "" if nothing."""
+    """Returns a description of the damage of a checkpoint; "" if it is undamaged."""
     try:
         checkpoints.check(prefix)
     except (OpError, OSError) as e:
@@ -219,11 +232,11 @@ def _damage(prefix: str) -> str:
 
 
 class RetainedCheckpoints:
-    """The checkpoints that a saver has written and not yet removed: at most `most`, besides those kept for ever.
+    """Checkpoints that a saver has written and not removed.
 
     Args:
-      most: how many; None or 0: all.
-      every_n_hours: one of so many hours is kept for ever.
+      most: largest number of checkpoints, apart from those kept forever. None or 0: no limit.
+      every_n_hours: period in hours; one checkpoint of each period is kept forever.
     """
 
     def __init__(self, most: int | None, every_n_hours: float) -> None:
@@ -234,29 +247,33 @@ class RetainedCheckpoints:
         self.doomed: list[tuple[str, float]] = []
 
     def now(self) -> float:
-        """Seconds since 1970."""
+        """Returns the time in seconds since 1970."""
         return time.time()
 
     def add(self, prefix: str) -> None:
-        """Counts a checkpoint that was just written as the newest."""
-        # one that was saved again is the newest of all, and not to be removed
+        """Adds a checkpoint that has just been written."""
+        # a prefix that was saved again becomes the newest, and is no longer to be removed
         self.last = [*((p, t) for p, t in self.last if p != prefix), (prefix, self.now())]
         self.doomed = [(p, t) for p, t in self.doomed if p != prefix]
         while self.most > 0 and len(self.last) > self.most:
             self.doomed.append(self.last.pop(0))
 
     def set(self, last: Iterable[tuple[str, float]]) -> None:
-        """Takes these as what was written so far."""
+        """Replaces the list of checkpoints.
+
+        Args:
+          last: pairs of prefix and time, oldest first.
+        """
         self.last = list(last)
         self.doomed = []
 
     def to_list(self) -> tuple[list[str], list[float]]:
-        """What the state file is to name, besides the newest: prefixes and times."""
+        """Returns the prefixes and times for the state file."""
         last = self.last if self.most else self.last[-1:]
         return [p for p, _ in last], [t for _, t in last]
 
     def sweep(self, meta_graph_suffix: str) -> None:
-        """Removes what is too old."""
+        """Removes the checkpoints that are too old."""
         while self.doomed:
             prefix, when = self.doomed.pop(0)
             if when > self.next_preserved:

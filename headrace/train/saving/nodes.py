@@ -31,16 +31,16 @@ from headrace.ir.graph import Operation, Tensor
 from headrace.ir.infer import constant_value
 from headrace.train.saving.saveables import Saveable
 
-FORMATS: Final = {"native": "_SaveNative", "tensorflow": "SaveV2", "tensorflow-v1": "SaveSlices"}  # what writes them
+FORMATS: Final = {"native": "_SaveNative", "tensorflow": "SaveV2", "tensorflow-v1": "SaveSlices"}  # to op types
 
 
 class Nodes(NamedTuple):
-    """What a run needs of a saver's operations.
+    """Tensors and operation of a saver that a run feeds, fetches or runs.
 
     Attributes:
-      filename: the prefix, to be fed: a string scalar.
-      save: the prefix once all is written.
-      restore: done once all is restored.
+      filename: prefix of the files, a string scalar that is fed.
+      save: the same prefix, available when all is written.
+      restore: operation that restores all variables.
     """
 
     filename: Tensor
@@ -58,17 +58,19 @@ def add_nodes(
     sharded: bool = False,
     sequentially: bool = False,
 ) -> Nodes:
-    """Adds the operations that save and restore to the graph entered. See the module's text.
+    """Adds the operations of a saver to the current graph.
 
     Args:
-      saveables: what is saved; at least one.
-      format: one of `FORMATS`.
-      name: of their scope; "save" if None.
-      filename: the prefix that is taken where none is fed; "model" if None.
-      reshape: whether what is read is given the shape of the variable first.
-      sharded: whether each device writes what it has.
-      sequentially: whether variables get their values one after the other.
+      saveables: the objects to save; at least one.
+      format: a key of `FORMATS`.
+      name: name of the scope of the operations. None: "save".
+      filename: default of the prefix. None: "model".
+      reshape: whether restored tensors are reshaped to the static shapes of their variables.
+      sharded: whether each device writes its own variables.
+      sequentially: whether variables are restored one after the other.
 
+    Returns:
+      The tensors and the operation for runs.
     """
     b = scopes.graph_builder("a Saver")
     with (
@@ -88,11 +90,11 @@ def add_nodes(
 
 
 def mismatches(restore: Operation, prefix: str) -> list[str]:
-    """The variables whose shape differs from that of the tensor which `restore` reads for them, a line for each.
+    """Returns the shape mismatches between variables and a checkpoint, one text for each.
 
     Args:
       restore: an operation whose assignments read a checkpoint.
-      prefix: of the checkpoint.
+      prefix: prefix of the checkpoint.
 
     Raises:
       DataLossError: the checkpoint is damaged.
@@ -106,7 +108,7 @@ def mismatches(restore: Operation, prefix: str) -> list[str]:
         wanted = variable.handle[1] if variable.handle is not None else variable.shape
         while value.op.type == "Identity":
             value = value.op.inputs[0]
-        if value.op.type != "RestoreV2":  # Reshape: the shape may differ
+        if value.op.type != "RestoreV2":  # of a Reshape, the shape may differ
             continue
         names, slices = (constant_value(t) for t in value.op.inputs[1:])
         if names is None or slices is None or slices[value.index]:
@@ -178,7 +180,7 @@ def _restore(
 
 
 def _shapes_of(saveable: Saveable) -> list[Any] | None:
-    """The shapes that what is read for it is given; None if they are not known."""
+    """Returns the shapes to which restored tensors are reshaped; None if they are not known."""
     found = [_tensor_of(s).shape for s in saveable.specs]
     return found if all(map(shapes.is_full, found)) else None
 

@@ -29,13 +29,17 @@ Rename: TypeAlias = "Mapping[str, str | None] | Callable[[str], str | None] | No
 
 
 class CheckpointReader:
-    """What is in a checkpoint: names, shapes, dtypes, and tensors, which are read when they are asked for.
+    """Reader of a checkpoint. A tensor is read when it is requested.
 
     Args:
-      path: the prefix of a checkpoint, or a folder, whose newest one is taken.
+      path: prefix of a checkpoint, or a folder, whose newest checkpoint is read.
+
+    Attributes:
+      path: prefix of the checkpoint.
 
     Raises:
-      NotFoundError: there is none. DataLossError: it is damaged.
+      NotFoundError: there is no checkpoint.
+      DataLossError: the checkpoint is damaged.
 
     Source: TensorFlow's `tf.train.load_checkpoint` and `CheckpointReader`.
     """
@@ -45,29 +49,40 @@ class CheckpointReader:
         self._reader = checkpoints.open(self.path)
 
     def get_variable_to_shape_map(self) -> dict[str, list[int]]:
-        """The shape of each tensor, by name."""
+        """Returns the shapes of the tensors, by name."""
         return {name: list(e.shape) for name, e in self._reader.entries.items()}
 
     def get_variable_to_dtype_map(self) -> dict[str, dtypes.DType]:
-        """The dtype of each tensor, by name."""
+        """Returns the dtypes of the tensors, by name."""
         return {name: e.dtype for name, e in self._reader.entries.items()}
 
     def has_tensor(self, tensor_str: str) -> bool:
-        """Whether there is a tensor of this name."""
+        """Whether the checkpoint contains a tensor.
+
+        Args:
+          tensor_str: name of the tensor.
+        """
         return tensor_str in self._reader.entries
 
     def get_tensor(self, tensor_str: str) -> np.ndarray | np.generic | bytes:
-        """The tensor of this name: an array; a number, or bytes, if it is a scalar.
+        """Reads a tensor.
+
+        Args:
+          tensor_str: name of the tensor.
+
+        Returns:
+          An array. A scalar is a numpy number, or bytes.
 
         Raises:
-          NotFoundError: there is none. DataLossError: it is damaged.
+          NotFoundError: the checkpoint has no such tensor.
+          DataLossError: the tensor is damaged.
         """
         array = self._reader.read(tensor_str)
         value: np.ndarray | np.generic | bytes = array[()] if array.shape == () else array
         return value
 
     def debug_string(self) -> str:
-        """Names, dtypes and shapes, one tensor a line."""
+        """Returns the names, dtypes and shapes of the tensors, one per line."""
         return "\n".join(
             f"{name} (DT_{e.dtype.name.upper()}) [{','.join(map(str, e.shape))}]"
             for name, e in sorted(self._reader.entries.items())
@@ -75,7 +90,7 @@ class CheckpointReader:
 
 
 def prefix_of(path: str | os.PathLike[str]) -> str:
-    """The prefix of a checkpoint, given it or a folder.
+    """Returns the prefix of a checkpoint, or of the newest checkpoint of a folder.
 
     Raises:
       NotFoundError: the folder has no checkpoint.
@@ -90,7 +105,10 @@ def prefix_of(path: str | os.PathLike[str]) -> str:
 
 
 def load_checkpoint(ckpt_dir_or_file: str | os.PathLike[str]) -> CheckpointReader:
-    """What is in a checkpoint. See `CheckpointReader`.
+    """Returns a reader of a checkpoint.
+
+    Args:
+      ckpt_dir_or_file: see `CheckpointReader`.
 
     Source: TensorFlow's `tf.train.load_checkpoint`.
     """
@@ -98,13 +116,14 @@ def load_checkpoint(ckpt_dir_or_file: str | os.PathLike[str]) -> CheckpointReade
 
 
 def list_variables(ckpt_dir_or_file: str | os.PathLike[str]) -> list[tuple[str, list[int]]]:
-    """The names and shapes of what is in a checkpoint, sorted by name.
+    """Returns the names and shapes of the tensors of a checkpoint, sorted by name.
 
     Args:
-      ckpt_dir_or_file: its prefix, or a folder, whose newest one is taken.
+      ckpt_dir_or_file: prefix of a checkpoint, or a folder, whose newest checkpoint is read.
 
     Raises:
-      NotFoundError: there is none. DataLossError: it is damaged.
+      NotFoundError: there is no checkpoint.
+      DataLossError: the checkpoint is damaged.
 
     Source: TensorFlow's `tf.train.list_variables`.
 
@@ -119,14 +138,18 @@ def list_variables(ckpt_dir_or_file: str | os.PathLike[str]) -> list[tuple[str, 
 
 
 def load_variable(ckpt_dir_or_file: str | os.PathLike[str], name: str) -> Any:
-    """One tensor of a checkpoint: an array, or a number or bytes if it is a scalar.
+    """Reads one tensor of a checkpoint.
 
     Args:
-      ckpt_dir_or_file: its prefix, or a folder, whose newest one is taken.
-      name: of the tensor; of a variable "v" or "v:0".
+      ckpt_dir_or_file: prefix of a checkpoint, or a folder, whose newest checkpoint is read.
+      name: name of the tensor. For a variable, "v" and "v:0" are equivalent.
+
+    Returns:
+      An array. A scalar is a numpy number, or bytes.
 
     Raises:
-      NotFoundError: there is none. DataLossError: it is damaged.
+      NotFoundError: there is no checkpoint, or no such tensor.
+      DataLossError: the checkpoint is damaged.
 
     Source: TensorFlow's `tf.train.load_variable`.
 
@@ -135,20 +158,20 @@ def load_variable(ckpt_dir_or_file: str | os.PathLike[str], name: str) -> Any:
     return load_checkpoint(ckpt_dir_or_file).get_tensor(name.removesuffix(":0"))
 
 
-# *** taking what fits ***
+# *** partial restore ***
 
 
 @dataclasses.dataclass(frozen=True)
 class Restored:
-    """What `restore` did.
+    """Report of `restore`.
 
     Attributes:
-      path: the prefix of the checkpoint.
-      restored: of each variable that has a new value, by its name: the name in the checkpoint.
-      missing: of each variable whose tensor is not in the checkpoint: the name that was looked for.
-      mismatched: of each variable whose tensor has another dtype or shape: what they are.
-      skipped: the variables that `rename` left out.
-      unused: the names in the checkpoint that no variable asked for.
+      path: prefix of the checkpoint.
+      restored: the restored variables: variable name → name in the checkpoint.
+      missing: the variables without a tensor in the checkpoint: variable name → name that was looked up.
+      mismatched: the variables whose tensor has another dtype or shape: variable name → description of the difference.
+      skipped: names of the variables that `rename` left out.
+      unused: names of the tensors in the checkpoint that no variable requested.
     """
 
     path: str
@@ -160,11 +183,11 @@ class Restored:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all variables that were to have a value have it."""
+        """Whether no variable is missing or mismatched."""
         return not self.missing and not self.mismatched
 
     def __str__(self) -> str:
-        """What to show a person: one line for each variable that was not restored."""
+        """Text of the report, with one line for each variable that was not restored."""
         lines = [f"{len(self.restored)} variables restored from {self.path!r}"]
         lines += [f"  {v}: there is no {key!r} in it" for v, key in self.missing.items()]
         lines += [f"  {v}: {why}" for v, why in self.mismatched.items()]
@@ -181,29 +204,31 @@ def restore(
     rename: Rename = None,
     strict: bool = False,
 ) -> Restored:
-    """Gives variables the values that a checkpoint has for them, as far as it has any that fit.
+    """Restores the variables whose tensors in a checkpoint fit.
 
-    Everything is read before anything is assigned, and in a session all of it is assigned in one run.
+    All tensors are read before the first assignment. In a session all assignments are one run.
 
     Args:
-      sess: the session; None for variables outside of graphs.
-      path: the prefix of a checkpoint, or a folder, whose newest one is taken.
-      variables: a list of variables, or a mapping from names in the checkpoint to variables; None: all variables of the
+      sess: the session. None: the variables are eager.
+      path: prefix of a checkpoint, or a folder, whose newest checkpoint is read.
+      variables: a list of variables, or a mapping from names in the checkpoint to variables. None: all variables of the
         session's graph.
-      rename: what a variable is called in the checkpoint, if not by its own name: a mapping from names, or from scopes
-        ("new/" → "old/"; the longest that fits counts), or a function of the name. None as a name leaves it out.
-      strict: whether it is an error if a variable's tensor is missing or does not fit; then nothing is assigned.
+      rename: names of the variables in the checkpoint, if they differ. Either a mapping from names, or from scopes that
+        end in "/" (such as "new/" → "old/"; the longest match counts), or a function of the name. A result of None
+        leaves the variable out.
+      strict: whether a missing or mismatched tensor is an error. Then nothing is assigned.
 
     Returns:
       A report, which can be printed.
 
     Raises:
-      NotFoundError: there is no such checkpoint; none of the variables is in it; with `strict`, a tensor is missing.
-      InvalidArgumentError: nothing can be restored, and a tensor has another dtype or shape; with `strict`, any has.
-      DataLossError: it is damaged.
-      ValueError: variables of a graph without a session of it.
+      NotFoundError: there is no such checkpoint; none of the variables is in it; or with `strict`, a tensor is missing.
+      InvalidArgumentError: no variable can be restored, and a tensor has another dtype or shape; or with `strict`, any
+        tensor has another dtype or shape.
+      DataLossError: the checkpoint is damaged.
+      ValueError: a variable belongs to a graph other than that of `sess`.
 
-    Source: what TensorFlow's `tf.train.init_from_checkpoint` is for.
+    Source: the purpose is that of TensorFlow's `tf.train.init_from_checkpoint`.
 
     Example:
       >>> import headrace as hr, os, tempfile
@@ -255,7 +280,7 @@ def restore(
 
 
 def _wanted(sess: Any, variables: Any) -> list[tuple[str, Variable]]:
-    """The variables to restore, each with its name in the checkpoint before it is renamed."""
+    """Returns the variables to restore, with their names in the checkpoint before renaming."""
     if variables is None:
         graph = getattr(sess, "graph", None)
         if not isinstance(graph, scopes.Graph):

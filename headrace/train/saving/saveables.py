@@ -33,13 +33,13 @@ RANDOM_STATES: Final = "_random_states/states"
 
 @dataclasses.dataclass(frozen=True)
 class SaveSpec:
-    """A tensor that is saved.
+    """Description of a tensor to save.
 
     Attributes:
-      tensor: it.
-      slice_spec: which part of the tensor of this name it is; "": all of it.
-      name: its name in the checkpoint.
-      dtype: its dtype.
+      tensor: the tensor.
+      slice_spec: the part of the whole tensor that it is, such as "4 2 0,2:0,2". "": it is the whole tensor.
+      name: name of the tensor in the checkpoint.
+      dtype: dtype of the tensor.
     """
 
     tensor: Any
@@ -49,11 +49,11 @@ class SaveSpec:
 
 
 class Saveable(Protocol):
-    """A thing that can be saved and restored; TensorFlow 1's `SaveableObject`s fit.
+    """Object that can be saved and restored. TensorFlow 1's `SaveableObject`s conform.
 
     Attributes:
-      name: for messages, and to sort by.
-      specs: its tensors.
+      name: name for messages and for the sort order.
+      specs: descriptions of the object's tensors.
     """
 
     @property
@@ -63,16 +63,16 @@ class Saveable(Protocol):
     def specs(self) -> Sequence[Any]: ...
 
     def restore(self, restored_tensors: Any, restored_shapes: Any) -> Any:
-        """Makes the operation that gives it the tensors of its `specs`, as they were read.
+        """Adds the operation that restores the object from tensors.
 
         Args:
-          restored_tensors: one for each of `specs`.
-          restored_shapes: the shapes that they are to be given first, or None.
+          restored_tensors: the tensors that were read, one for each of `specs`.
+          restored_shapes: shapes to which the tensors are reshaped first, or None.
         """
 
 
 class OfVariable:
-    """A variable, or the slice of one that a variable is."""
+    """Saveable of a variable, which may be a slice of a partitioned variable."""
 
     def __init__(self, variable: Variable, name: str, slice_spec: str = "") -> None:
         self.variable, self.name = variable, name
@@ -93,11 +93,11 @@ class OfVariable:
 
 
 class OfTable:
-    """What is in a table that takes what is inserted."""
+    """Saveable of the contents of a mutable table."""
 
     def __init__(self, table: LookupTable, name: str) -> None:
         self.table, self.name = table, name
-        # not in the scope of the saver, as in TensorFlow; and outside of the order of changes
+        # outside of the saver's name scope, as in TensorFlow, and without automatic control edges
         b = dataclasses.replace(Builder(table.resource_handle.graph), is_ordered=False)
         with scopes.entered(b):
             keys, values = table.export()
@@ -114,13 +114,13 @@ class OfTable:
 
 
 class OfRandomOps:
-    """How far the random ops of the session have drawn."""
+    """Saveable of the states of the session's random ops."""
 
     name = "_random_states"
 
     @functools.cached_property
     def specs(self) -> list[SaveSpec]:
-        """See `Saveable`. Its operation is made when they are asked for first."""
+        """Descriptions of the tensors. The operation is created on first access."""
         names, states = scopes.graph_builder("saving the states of random ops").make("_RandomStates", (), {})
         return [
             SaveSpec(names, "", RANDOM_NAMES, dtypes.string),
@@ -132,15 +132,18 @@ class OfRandomOps:
         return scopes.builder().make("_SetRandomStates", tuple(restored_tensors), {})
 
 
-# *** from what users give ***
+# *** conversion of `var_list` ***
 
 
 def saveables_of(given: Any) -> list[Saveable]:
-    """What is saved of a list of variables and tables, or of a mapping from names to them, sorted by name.
+    """Returns the saveables of a `var_list`, sorted by name.
+
+    Args:
+      given: a list of variables and tables, or a mapping from names to them.
 
     Raises:
-      TypeError: something in it cannot be saved; the text names it.
-      ValueError: two things have one name.
+      TypeError: an element cannot be saved; the text names it.
+      ValueError: an object occurs twice, or two objects have the same name.
     """
     named = dict(given) if isinstance(given, Mapping) else _by_names(given)
     out: list[Saveable] = []
@@ -162,7 +165,7 @@ def saveables_of(given: Any) -> list[Saveable]:
 
 
 def key_of(variable: Variable) -> str:
-    """The name that a variable has in a checkpoint, unless another one is given."""
+    """Returns the default name of a variable in a checkpoint."""
     info = getattr(variable, SLICE, None)
     if info is not None and info.full_name:
         return str(info.full_name)
@@ -191,7 +194,7 @@ def _by_names(given: Iterable[Any]) -> dict[str, Any]:
 
 
 def _identity_of(x: Any) -> Any:
-    """What two objects share if they are the same variable or table."""
+    """Returns an object that is the same for all wrappers of one variable or table."""
     if isinstance(x, Variable):
         return x.handle
     return x.resource_handle if isinstance(x, LookupTable) else x
@@ -218,10 +221,12 @@ def _saveable(x: Any, name: str, is_part: bool) -> Saveable:
 
 
 def slice_spec(variable: Variable) -> str:
-    """Which part of another one a variable is, as "4 2 0,2:0,2"; "" if of none.
+    """Returns the slice of the whole variable that a variable is, such as "4 2 0,2:0,2".
+
+    A variable that is not a slice has "".
 
     Raises:
-      GraphError: what is noted with it says neither.
+      GraphError: the variable's slice information is inconsistent.
     """
     info = getattr(variable, SLICE, None)
     if info is None or not info.full_shape:
@@ -248,7 +253,7 @@ def _refuse(x: Any) -> NoReturn:
 
 
 def graph_of(given: Any) -> Graph | None:
-    """The graph of the first variable or table in what users give; None if there is none."""
+    """Returns the graph of the first variable or table in a structure, or None."""
     for x in nest.flatten(given):
         graph = getattr(x, "graph", None)
         if not isinstance(graph, Graph):

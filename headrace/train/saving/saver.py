@@ -17,44 +17,47 @@ from headrace.train.saving import latest, nodes, saveables
 if TYPE_CHECKING:
     from headrace.interchange.savers import MetaGraphDef, SaverDef
 
-FOR_EVER_HOURS: Final = 10000.0  # TensorFlow's default: none is kept for ever
+FOR_EVER_HOURS: Final = 10000.0  # TensorFlow's default: in practice no checkpoint is kept forever
 
 
 class Saver:
-    """Writes variables to checkpoints and reads them back, by operations that it adds to their graph.
+    """Saves variables to checkpoints and restores them, by operations in their graph.
 
-    A checkpoint appears whole or not at all, whenever the process is killed. The newest `max_to_keep` are kept; the
-    state file "checkpoint" in their folder says which they are, and an older one is removed only after it says so.
+    Writing is atomic: if the process is killed, a checkpoint is complete or absent. The newest `max_to_keep`
+    checkpoints are kept. The state file "checkpoint" in their folder lists them. An older checkpoint is removed after
+    the state file has been written.
 
     Args:
-      var_list: what to save: a list of variables and tables, or a mapping from the names that they are to have in the
-        checkpoint; None: all variables that the graph has now. A variable's name is that of its operation.
-      graph: where the variables are; None: their graph, or the one entered.
-      reshape: whether what is read is given the shape of the variable first, as long as the number of elements fits.
-      sharded: whether each device writes what it has, beside the others.
-      max_to_keep: how many checkpoints are kept; None or 0: all.
-      keep_checkpoint_every_n_hours: one of so many hours is kept for ever.
-      name: of the scope of its operations; "save" if None.
-      restore_sequentially: whether variables get their values one after the other, which takes less memory.
-      saver_def: a `SaverDef` message; the saver is the one that it describes, and nothing is added to the graph.
-      defer_build: whether to add the operations only when `build` is called; variables made until then are saved, too.
-      allow_empty: whether there may be nothing to save; then nothing is written.
-      pad_step_number: whether steps are written with at least 8 digits, so that files sort by them.
-      save_relative_paths: whether the state file has paths relative to its folder, so that this can be moved.
-      filename: the prefix that the operations use if they are run without the saver; "model" if None.
-      format: "native": safetensors with an index; "tensorflow": TensorFlow's files; "tensorflow-v1": the files that it
-        wrote first. All are read by any saver.
-      random_state: whether to save how far each random op has drawn, so that a run that is resumed draws what it would
-        have drawn had it not been stopped.
+      var_list: a list of variables and tables, or a mapping from their names in the checkpoint to them. In a list, the
+        name of a variable is that of its operation. None: all variables that the graph contains now.
+      graph: the graph of the variables. None: found from `var_list`, else the current graph.
+      reshape: whether restored tensors are reshaped to the shapes of their variables, if the numbers of elements agree.
+      sharded: whether each device writes its own variables, in parallel.
+      max_to_keep: largest number of checkpoints to keep. None or 0: no limit.
+      keep_checkpoint_every_n_hours: period in hours; one checkpoint of each period is kept forever.
+      name: name of the scope of the operations. None: "save".
+      restore_sequentially: whether variables are restored one after the other, which needs less memory.
+      saver_def: a `SaverDef` message that names operations of the graph. The saver uses them, and adds none.
+      defer_build: whether to add the operations in `build`, so that variables created until then are saved, too.
+      allow_empty: whether there may be nothing to save. Then `save` writes nothing.
+      pad_step_number: whether step numbers in file names have at least 8 digits, so that the names sort by step.
+      save_relative_paths: whether the state file contains paths relative to its folder, so that the folder can be
+        moved.
+      filename: default of the prefix, for runs of the operations without the saver. None: "model".
+      format: "native": safetensors with an index; "tensorflow": TensorFlow's current format; "tensorflow-v1":
+        TensorFlow's first format. Every saver restores all three.
+      random_state: whether to save the states of random ops, so that a resumed run draws the same numbers as a run that
+        was never stopped.
 
     Attributes:
-      saver_def: a `SaverDef`: the names of its operations; None if there is nothing to save.
-      graph: where these are.
+      saver_def: a `SaverDef` message with the names of the operations. None: there is nothing to save, or `build` has
+        not been called.
+      graph: the graph of the operations.
 
     Raises:
-      TypeError: something in `var_list` cannot be saved, such as a queue.
-      ValueError: there is nothing to save, or two things have one name.
-      GraphError (a ValueError): there is no graph, or variables belong to another one, or to none.
+      TypeError: an element of `var_list`, such as a queue, cannot be saved.
+      ValueError: there is nothing to save; two objects have the same name; or an argument has a wrong value.
+      GraphError (a ValueError): there is no graph, or a variable belongs to another graph or is eager.
 
     Source: TensorFlow's `tf.train.Saver`.
 
@@ -111,9 +114,9 @@ class Saver:
         self._is_relative = save_relative_paths
         self._hours = float(keep_checkpoint_every_n_hours)
         self._retained = latest.RetainedCheckpoints(max_to_keep, self._hours)
-        self._swept: set[str] = set()  # folders in which killed writers' files have been removed
+        self._swept: set[str] = set()  # folders in which temporary files of killed processes have been removed
         self._is_portable = format != "native" and not random_state  # whether TensorFlow could read the graph
-        self._meta_graph: tuple[Any, bytes] = (None, b"")  # of which graph and settings; the bytes of its file
+        self._meta_graph: tuple[Any, bytes] = (None, b"")  # graph version and settings; bytes of the file
         self._is_built = False
         self.saver_def: SaverDef | None = None
         self.graph: Graph | None = graph
@@ -122,12 +125,13 @@ class Saver:
         elif not defer_build:
             self.build()
 
-    # *** what it is ***
+    # *** operations of the saver ***
 
     def build(self) -> None:
-        """Adds its operations to the graph, unless it has them; with `defer_build`.
+        """Adds the operations to the graph, unless they exist. Needed after `defer_build`.
 
-        Raises: see `Saver`.
+        Raises:
+          TypeError, ValueError, GraphError: see `Saver`.
         """
         if self._is_built:
             return
@@ -163,15 +167,15 @@ class Saver:
         )
 
     def _all_of(self, graph: Graph) -> Any:
-        """What is saved if nobody says what."""
+        """Returns the default of `var_list`."""
         return graph.variables
 
     def _current_graph(self) -> Any:
-        """The graph to use where nothing says which."""
+        """Returns the default graph."""
         return current_graph()
 
     def _take(self, found: SaverDef) -> None:
-        """Goes by the operations that `found` names."""
+        """Uses the operations that a `SaverDef` names."""
         if self.graph is None:
             self.graph = self._current_graph()
         if not isinstance(self.graph, Graph):
@@ -183,7 +187,7 @@ class Saver:
         self._nodes()
 
     def _find(self, name: str, kind: type[Any]) -> Any:
-        """What a `SaverDef` calls `name`: a tensor or an operation."""
+        """Returns the tensor or operation `name` of the `SaverDef`."""
         try:
             made = self._in_graph().as_graph_element(name)
         except (KeyError, ValueError) as e:
@@ -197,10 +201,11 @@ class Saver:
         return self.graph
 
     def _nodes(self) -> nodes.Nodes:
-        """Its operations.
+        """Returns the operations of the saver.
 
         Raises:
-          RuntimeError: `build` was not called yet.
+          RuntimeError: `build` has not been called.
+          ValueError: there is nothing to save.
         """
         self._require_built()
         s = self.saver_def
@@ -218,40 +223,44 @@ class Saver:
 
     @property
     def save_op(self) -> Tensor:
-        """What is fetched to save, with `filename_tensor` fed: the prefix, when all is written."""
+        """Tensor to fetch in order to save, with `filename_tensor` fed: the prefix of the files."""
         return self._nodes().save
 
     @property
     def restore_op(self) -> Operation:
-        """What is run to restore, with `filename_tensor` fed."""
+        """Operation to run in order to restore, with `filename_tensor` fed."""
         return self._nodes().restore
 
     @property
     def filename_tensor(self) -> Tensor:
-        """The prefix of the checkpoint's files, which is fed."""
+        """Tensor to feed with the prefix of the checkpoint's files."""
         return self._nodes().filename
 
     def as_saver_def(self) -> Any:
-        """The `SaverDef` message: the names of its operations."""
+        """Returns the `SaverDef` message with the names of the operations."""
         return self.saver_def
 
     def to_proto(self, export_scope: str | None = None) -> Any:
-        """A copy of the `SaverDef`; with a scope, with names without it, or None if they are not in it."""
+        """Returns a copy of the `SaverDef` message, or None if there is none.
+
+        Args:
+          export_scope: a name scope to remove from the names. If a name is not in this scope, the result is None.
+        """
         if self.saver_def is None:
             return None
         return savers.scoped(self.saver_def, remove=export_scope or "")
 
     @classmethod
     def from_proto(cls, saver_def: Any, import_scope: str | None = None, *, graph: Graph | None = None) -> Any:
-        """The saver that a `SaverDef` message describes.
+        """Returns the saver that a `SaverDef` message describes.
 
         Args:
-          saver_def: headrace's message, or TensorFlow's, or its bytes.
-          import_scope: put before its names.
-          graph: where its operations are; None: the one entered.
+          saver_def: a message of headrace or TensorFlow, or its bytes.
+          import_scope: a name scope to put before the names.
+          graph: the graph of the operations. None: the current graph.
 
         Raises:
-          GraphError: it is malformed, or the graph has no such operations.
+          GraphError: the message is malformed, or the graph does not contain the operations.
 
         Source: TensorFlow's `tf.train.Saver.from_proto`.
         """
@@ -275,26 +284,27 @@ class Saver:
         """Writes a checkpoint.
 
         Args:
-          sess: the session with the values.
-          save_path: the prefix of its files: a path. Its folder is made if that alone is missing.
-          global_step: a number (or a variable or tensor with it) that is put behind the prefix: "model-1000".
-          latest_filename: the name of the folder's state file; "checkpoint" if None.
-          meta_graph_suffix: the ending of the file with the graph.
-          write_meta_graph: whether to write the graph beside it, from which it can be built again.
-          write_state: whether to name it in the state file, and to remove what is too old.
+          sess: the session whose variables are saved.
+          save_path: prefix of the files. Its folder is created if only the last component is missing.
+          global_step: a number, or a variable or tensor of one, that is appended to the prefix: "model-1000".
+          latest_filename: name of the folder's state file. None: "checkpoint".
+          meta_graph_suffix: extension of the file with the graph.
+          write_meta_graph: whether to write the graph to a file next to the checkpoint, for `hr.import_meta_graph`.
+          write_state: whether to list the checkpoint in the state file, and to remove checkpoints that are too old.
           strip_default_attrs: see `export_meta_graph`.
-          save_debug_info: not used.
+          save_debug_info: accepted as in TensorFlow, without effect.
 
         Returns:
-          The prefix with the step; None if there is nothing to save.
+          The prefix with the step. None: there is nothing to save.
 
         Raises:
-          TypeError: `sess` is no session. ValueError: it is one of another graph, or the path cannot be one, or it is
-            in a folder whose own folder does not exist.
-          RuntimeError: `build` was not called yet.
-          GraphError (a ValueError): the graph cannot be written; `write_meta_graph=False` does without.
-          OpError: what the run fails with: `FailedPreconditionError` for a variable without a value,
-            `ResourceExhaustedError` for a full disk, ...; then the state file says what it said before.
+          TypeError: `sess` is not a session.
+          ValueError: `sess` is a session of another graph; the path equals that of the state file; or the parent of the
+            path's folder does not exist.
+          RuntimeError: `build` has not been called.
+          GraphError (a ValueError): the graph cannot be written. `write_meta_graph=False` avoids this.
+          OpError: the run failed, for example with `FailedPreconditionError` for an uninitialized variable or
+            `ResourceExhaustedError` for a full disk. The state file is then unchanged.
 
         Source: TensorFlow's `tf.train.Saver.save`.
         """
@@ -359,7 +369,7 @@ class Saver:
         self._swept.add(folder)
 
     def _meta_graph_bytes(self, strip_default_attrs: bool) -> bytes:
-        """What is written beside checkpoints: made anew only if the graph has grown."""
+        """Returns the serialized MetaGraph. It is cached until the graph changes."""
         key = (self._in_graph().version, strip_default_attrs)
         if self._meta_graph[0] != key:
             message = self.export_meta_graph(strip_default_attrs=strip_default_attrs)
@@ -369,17 +379,18 @@ class Saver:
     # *** restoring ***
 
     def restore(self, sess: Any, save_path: str | os.PathLike[str] | None) -> None:
-        """Gives the variables the values that a checkpoint has. They need not have been initialized.
+        """Restores the variables from a checkpoint. They need not be initialized.
 
         Args:
           sess: the session.
-          save_path: what `save` or `latest_checkpoint` gave.
+          save_path: prefix of the checkpoint, from `save` or `latest_checkpoint`.
 
         Raises:
           TypeError, RuntimeError: see `save`.
-          ValueError: there is no such checkpoint.
-          NotFoundError: a variable is not in it. InvalidArgumentError: it is there with another dtype or shape.
-          DataLossError: the checkpoint is damaged. Variables may have their new values or their old ones then.
+          ValueError: the checkpoint does not exist.
+          NotFoundError: the checkpoint has no tensor for a variable.
+          InvalidArgumentError: a tensor has another dtype or shape than its variable.
+          DataLossError: the checkpoint is damaged. Some variables may have new values then.
 
         Source: TensorFlow's `tf.train.Saver.restore`.
         """
@@ -411,20 +422,21 @@ class Saver:
     def restore_latest(
         self, sess: Any, checkpoint_dir: str | os.PathLike[str], latest_filename: str | None = None
     ) -> str | None:
-        """Goes on where a run was stopped: restores the newest whole checkpoint of a folder.
+        """Restores the newest undamaged checkpoint of a folder.
 
-        All of a checkpoint is compared with its checksums first. If it is damaged, that is warned of, and the one
-        before it is taken. What is saved from now on takes its place among those that the folder has.
+        The contents are compared with their checksums first. A damaged checkpoint gives a warning, and the previous one
+        is tried. The saver takes over the folder's list of checkpoints, so that later calls of `save` continue it.
 
         Args:
           sess: the session.
           checkpoint_dir: the folder.
-          latest_filename: the name of its state file; "checkpoint" if None.
+          latest_filename: name of the folder's state file. None: "checkpoint".
 
         Returns:
-          The prefix of what was restored; None if there is no whole checkpoint: then nothing was changed.
+          The prefix of the restored checkpoint. None: there is no undamaged checkpoint, and no variable has changed.
 
-        Raises: see `restore`.
+        Raises:
+          NotFoundError, InvalidArgumentError, DataLossError: see `restore`.
 
         Example:
           >>> import headrace as hr, tempfile
@@ -445,15 +457,21 @@ class Saver:
         self.recover_last_checkpoints([] if state is None else list(state.all_model_checkpoint_paths))
         return found
 
-    # *** what was saved ***
+    # *** list of checkpoints ***
 
     @property
     def last_checkpoints(self) -> list[str]:
-        """The prefixes of the checkpoints that are kept, oldest first: those that were saved and not yet removed."""
+        """Prefixes of the checkpoints that were saved and not removed, oldest first."""
         return [prefix for prefix, _ in self._retained.last]
 
     def set_last_checkpoints(self, last_checkpoints: Sequence[str]) -> None:
-        """Takes these prefixes, oldest first, as what was saved so far. When they were saved is not known.
+        """Replaces the list of saved checkpoints. Their times count as unknown.
+
+        Args:
+          last_checkpoints: prefixes, oldest first.
+
+        Raises:
+          TypeError: `last_checkpoints` is not a list or tuple.
 
         Source: TensorFlow's `tf.train.Saver.set_last_checkpoints`.
         """
@@ -462,14 +480,20 @@ class Saver:
         self._retained.set((prefix, 0.0) for prefix in last_checkpoints)
 
     def set_last_checkpoints_with_time(self, last_checkpoints_with_time: Iterable[tuple[str, float]]) -> None:
-        """Takes these prefixes and times (seconds since 1970), oldest first, as what was saved so far.
+        """Replaces the list of saved checkpoints, with their times.
+
+        Args:
+          last_checkpoints_with_time: pairs of prefix and time of writing (seconds since 1970), oldest first.
 
         Source: TensorFlow's `tf.train.Saver.set_last_checkpoints_with_time`.
         """
         self._retained.set(last_checkpoints_with_time)
 
     def recover_last_checkpoints(self, checkpoint_paths: Iterable[str]) -> None:
-        """Takes those of these prefixes, oldest first, that are there as what was saved so far.
+        """Replaces the list of saved checkpoints by those of the given ones that exist.
+
+        Args:
+          checkpoint_paths: prefixes, oldest first.
 
         Source: TensorFlow's `tf.train.Saver.recover_last_checkpoints`.
         """
@@ -486,16 +510,18 @@ class Saver:
         strip_default_attrs: bool = False,
         as_text: bool = False,
     ) -> MetaGraphDef:
-        """The graph with its variables, and with what says how they are saved; also written to a file.
+        """Returns a MetaGraph with this saver, and can write it to a file.
 
-        Args: see `headrace.export_meta_graph`.
+        Args:
+          filename, clear_devices, strip_default_attrs, as_text: see `headrace.export_meta_graph`.
 
         Returns:
-          A `MetaGraphDef` message. `hr.import_meta_graph` reads it into a graph, of which this saver is
+          A `MetaGraphDef` message. `hr.import_meta_graph` imports it into a graph, of which this saver is
           `Saver.from_proto(graph.saver_def, graph=graph)`.
 
         Raises:
-          GraphError: something in it cannot be written.
+          ValueError: the saver has no operations.
+          GraphError: the graph contains an object that cannot be written.
         """
         from headrace.interchange import files
 

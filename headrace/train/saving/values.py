@@ -24,30 +24,32 @@ from headrace.ir.builder import Builder
 from headrace.train.saving.nodes import FORMATS
 from headrace.train.saving.restoring import prefix_of
 
-STRUCTURE: Final = "_structure"  # the name of the text that says what the structure was
-_ROOM: Final = 4 * recursion.MOST  # calls: a level takes two objects of JSON, or two calls of a walk and a rebuilder's
+STRUCTURE: Final = "_structure"  # name of the tensor with the JSON text of the structure
+_ROOM: Final = 4 * recursion.MOST  # a level takes two JSON objects, or two calls of the walk and one of the rebuilder
 
 
 def save(path: str | os.PathLike[str] | Any, values: Any, *, format: str = "native") -> Any:
-    """Writes values to a checkpoint, which appears whole or not at all.
+    """Writes values to a checkpoint. Writing is atomic.
 
-    Outside of graphs that happens now. Inside a graph (in a branch or a loop's body, too) it makes an operation that
-    does it when it runs, in its place among what is written before and after it.
+    In eager mode the values are written at once. In a graph, also in a branch or a loop body, the function adds an
+    operation that writes them when it runs, in program order with other stateful operations.
 
     Args:
-      path: the prefix of the checkpoint's files; in a graph it may be a string tensor.
+      path: prefix of the checkpoint's files. In a graph it may be a string tensor.
       values: tensors, arrays, numbers, text, variables, or nested lists, tuples, dicts, named tuples and dataclasses of
-        them. A dict's keys must be text.
-      format: "native": safetensors with an index; "tensorflow": TensorFlow's files.
+        them. The keys of a dict must be text.
+      format: "native": safetensors with an index; "tensorflow": TensorFlow's format; "tensorflow-v1": its first format.
 
     Returns:
-      The path; in a graph the operation.
+      The path. In a graph: the operation.
 
     Raises:
-      InvalidArgumentError: two leaves come to have one name, or there is nothing to save.
-      TypeError: something is no value that can be saved.
-      ValueError: the path is in a folder whose own folder does not exist. (A folder that alone is missing is made.)
-      PermissionDeniedError, ResourceExhaustedError, ...: it cannot be written; what was there stands.
+      InvalidArgumentError: two leaves have the same name, or there is nothing to save.
+      TypeError: a leaf cannot be saved, or a key is not text.
+      ValueError: the parent of the path's folder does not exist (a missing folder itself is created); or there is no
+        such format.
+      PermissionDeniedError, ResourceExhaustedError, ...: the files cannot be written; a previous checkpoint is
+      unchanged.
 
     Example:
       >>> import headrace as hr, os, tempfile
@@ -81,20 +83,19 @@ def save(path: str | os.PathLike[str] | Any, values: Any, *, format: str = "nati
 
 
 def load(path: str | os.PathLike[str], like: Any = None) -> Any:
-    """What a checkpoint has in it, whoever wrote it, read at once.
+    """Reads all values of a checkpoint, of `save`, a `Saver` or TensorFlow.
 
     Args:
-      path: its prefix, or a folder, whose newest one is taken.
-      like: a structure like the one that was saved; its leaves say where values go, and are not used otherwise.
+      path: prefix of a checkpoint, or a folder, whose newest checkpoint is read.
+      like: a structure like the saved one. Only its shape is used: the values take the places of its leaves.
 
     Returns:
-      The structure that was saved, of arrays (numbers and bytes, if they are scalars). Named tuples and dataclasses
-      come as dicts of their fields, unless `like` says what they are. Of a checkpoint that has no structure, because
-      `save` has not written it: a dict by name.
+      The saved structure with arrays as leaves; scalars are numpy numbers or bytes. Named tuples and dataclasses become
+      dicts of their fields, unless `like` has their types. If the checkpoint contains no structure: a dict by name.
 
     Raises:
-      NotFoundError: there is none, or it has no value for a leaf of `like`.
-      DataLossError: it is damaged.
+      NotFoundError: there is no checkpoint, or it has no value for a leaf of `like`.
+      DataLossError: the checkpoint is damaged.
 
     Example: see `save`.
     """
@@ -123,7 +124,7 @@ def load(path: str | os.PathLike[str], like: Any = None) -> Any:
 
 
 def _plain(x: Any) -> Any:
-    """A scalar string as bytes; all else as it is."""
+    """Returns a scalar string as bytes, other values unchanged."""
     return x.item() if isinstance(x, np.ndarray) and x.shape == () and x.dtype == object else x
 
 
@@ -135,7 +136,7 @@ def _array(x: Any) -> Any:
 
 
 def _named(x: Any, path: tuple[str, ...], leaves: dict[str, Any], depth: int) -> Any:
-    """The structure `x` as JSON, with names for leaves.
+    """Returns the structure `x` as JSON, with the names of its leaves.
 
     The leaves are added to `leaves` by name, in the order of `nest`.
     """
@@ -158,7 +159,7 @@ def _named(x: Any, path: tuple[str, ...], leaves: dict[str, Any], depth: int) ->
     parts = [_named(part, (*path, str(k)), leaves, depth + 1) for k, part in zip(keys, node.parts(x), strict=True)]
     if x is None:
         return None
-    if isinstance(keys, range):  # of a list or tuple
+    if isinstance(keys, range):  # a list or tuple
         return {"tuple" if isinstance(x, tuple) else "list": parts}
     named = dict(zip(keys, parts, strict=True))
     return {"dict": {k: named[k] for k in x} if isinstance(x, Mapping) else named}
