@@ -83,7 +83,7 @@ def missing_types(entry: dict[str, Any]) -> set[str]:
 
 
 def table(heading: str) -> dict[str, str]:
-    """The rows `| program | why |` of the table below a heading of `docs/reference/conformance.md`."""
+    """Rows `| program | reason |` of the table below a heading of `docs/reference/conformance.md`."""
     text = NOTES.read_text(encoding="utf-8")
     parts = re.split(r"^##+ (.*)$", text, flags=re.MULTILINE)
     sections = dict(zip(parts[1::2], parts[2::2], strict=True))
@@ -97,7 +97,7 @@ CORE = core()
 STRUCTURED = structured()
 OF_KERNELS = [e["id"] for e in corpus.index if e["id"] not in {*CORE, *STRUCTURED}]  # what kernels compute
 KNOWN = table("Known differences")
-UNORDERED = table("Order matters")
+UNORDERED = table("Programs that depend on timing")
 
 
 def _parameters(programs: list[str]) -> list[Any]:

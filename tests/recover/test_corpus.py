@@ -44,7 +44,7 @@ def able() -> tuple[list[str], list[str]]:
 
 
 def refused() -> dict[str, str]:
-    """The rows `| program | why |` of the table of what is refused."""
+    """Rows `| program | reason |` of the table of what is refused."""
     text = NOTES.read_text(encoding="utf-8").partition("## Recorded programs")[2]
     return dict(re.findall(r"^\| `([^`|]+/\d+)` \| (.+?) \|$", text, flags=re.MULTILINE))
 
