@@ -20,10 +20,10 @@ newaxis = None
 
 
 def shape(input: Any, out_type: Any = None, name: str | None = None) -> Any:
-    """The shape of a tensor, an int vector; a constant where it is known.
+    """Returns the shape of a tensor: an int vector, constant if it is known.
 
     Args:
-      input: a tensor, or what can be made one; or a `SparseTensor`.
+      input: a tensor, a value convertible to one, or a `SparseTensor`.
       out_type: int32 (also if None) or int64.
       name: name of the operation; "Shape" if None.
 
@@ -47,7 +47,12 @@ def shape(input: Any, out_type: Any = None, name: str | None = None) -> Any:
 
 
 def shape_n(input: Any, out_type: Any = dtypes.int32, name: str | None = None) -> list[Any]:
-    """The shapes of tensors, as int vectors.
+    """Returns the shapes of several tensors, as int vectors.
+
+    Args:
+      input: a list of tensors.
+      out_type: int32 or int64.
+      name: name of the operation; "ShapeN" if None.
 
     Source: TensorFlow's `tf.shape_n`.
     """
@@ -56,7 +61,11 @@ def shape_n(input: Any, out_type: Any = dtypes.int32, name: str | None = None) -
 
 
 def rank(input: Any, name: str | None = None) -> Any:
-    """How many axes a tensor or `SparseTensor` has, an int32 scalar; a constant where it is known.
+    """Returns the number of axes: an int32 scalar, constant if it is known.
+
+    Args:
+      input: a tensor, a value convertible to one, or a `SparseTensor`.
+      name: name of the operation; "Rank" if None.
 
     Source: TensorFlow's `tf.rank`.
     """
@@ -71,7 +80,14 @@ def rank(input: Any, name: str | None = None) -> Any:
 
 
 def size(input: Any, out_type: Any = None, name: str | None = None) -> Any:
-    """How many elements a tensor has, an int scalar; a constant where it is known. Of a `SparseTensor` all count.
+    """Returns the number of elements: an int scalar, constant if it is known.
+
+    For a `SparseTensor` it is the number of elements of the dense tensor.
+
+    Args:
+      input: a tensor, a value convertible to one, or a `SparseTensor`.
+      out_type: int32 (also if None) or int64.
+      name: name of the operation; "Size" if None.
 
     Source: TensorFlow's `tf.size`.
     """
@@ -88,15 +104,15 @@ def size(input: Any, out_type: Any = None, name: str | None = None) -> Any:
 
 
 def reshape(tensor: Any, shape: Any, name: str | None = None) -> Any:
-    """The elements of a tensor, in their order, in another shape.
+    """Reshapes a tensor; the row-major order of the elements is kept.
 
     Args:
-      tensor: a tensor, or what can be made one.
-      shape: an int vector, or a list of numbers and int scalars; one may be -1: as much as is left.
+      tensor: a tensor, or a value convertible to one.
+      shape: an int vector, or a list of ints and int scalars; one of them may be -1 and is then inferred.
       name: name of the operation; "Reshape" if None.
 
     Raises:
-      ShapeError (a ValueError): the numbers of elements are known and differ.
+      ShapeError (a ValueError): the static numbers of elements differ.
 
     Source: TensorFlow's `tf.reshape`.
 
@@ -110,11 +126,11 @@ def reshape(tensor: Any, shape: Any, name: str | None = None) -> Any:
 
 
 def transpose(a: Any, perm: Any = None, conjugate: bool = False, name: str = "transpose") -> Any:
-    """A tensor with its axes in another order.
+    """Permutes the axes of a tensor.
 
     Args:
-      a: a tensor, or what can be made one.
-      perm: for each new axis which of the old ones it is; None: the other way round.
+      a: a tensor, or a value convertible to one.
+      perm: for each new axis the index of the old axis; None: reversed.
       conjugate: whether the elements are conjugated.
       name: name of the operation.
 
@@ -140,7 +156,12 @@ def transpose(a: Any, perm: Any = None, conjugate: bool = False, name: str = "tr
 
 
 def expand_dims(input: Any, axis: Any, name: str | None = None) -> Any:
-    """A tensor with one more axis, of length 1, that stands at `axis` (negative: counted from the end).
+    """Inserts an axis of length 1.
+
+    Args:
+      input: a tensor.
+      axis: index of the new axis, an int scalar; negative: counted from the end.
+      name: name of the operation; "ExpandDims" if None.
 
     Source: TensorFlow's `tf.expand_dims`.
 
@@ -153,11 +174,11 @@ def expand_dims(input: Any, axis: Any, name: str | None = None) -> Any:
 
 
 def squeeze(input: Any, axis: Any = None, name: str | None = None) -> Any:
-    """A tensor without the given axes, which must have length 1; None: without all that do.
+    """Removes axes of length 1.
 
     Args:
       input: a tensor.
-      axis: a number or a list of them.
+      axis: an int or a list of ints; None: all axes of length 1.
       name: name of the operation; "Squeeze" if None.
 
     Source: TensorFlow's `tf.squeeze`.
@@ -175,7 +196,13 @@ def squeeze(input: Any, axis: Any = None, name: str | None = None) -> Any:
 
 
 def broadcast_to(input: Any, shape: Any, name: str | None = None) -> Any:
-    """A tensor, repeated along axes of length 1 (and new ones in front) until it has the given shape.
+    """Broadcasts a tensor to a shape.
+
+    Args:
+      input: a tensor.
+      shape: an int vector. The axes of `input` are aligned with its last elements, and must have that length or length
+        1.
+      name: name of the operation; "BroadcastTo" if None.
 
     Source: TensorFlow's `tf.broadcast_to`.
     """
@@ -183,7 +210,10 @@ def broadcast_to(input: Any, shape: Any, name: str | None = None) -> Any:
 
 
 def broadcast_dynamic_shape(shape_x: Any, shape_y: Any) -> Any:
-    """The shape, an int vector, to which tensors of two shapes broadcast.
+    """Returns the shape, an int vector, to which tensors of two shapes broadcast.
+
+    Args:
+      shape_x, shape_y: int vectors.
 
     Source: TensorFlow's `tf.broadcast_dynamic_shape`.
     """
@@ -191,10 +221,13 @@ def broadcast_dynamic_shape(shape_x: Any, shape_y: Any) -> Any:
 
 
 def broadcast_static_shape(shape_x: Any, shape_y: Any) -> shapes.Shape:
-    """The shape to which tensors of two static shapes broadcast.
+    """Returns the shape to which tensors of two static shapes broadcast.
+
+    Args:
+      shape_x, shape_y: static shapes.
 
     Raises:
-      ValueError: they do not.
+      ValueError: the shapes are incompatible.
 
     Source: TensorFlow's `tf.broadcast_static_shape`.
     """
@@ -205,15 +238,15 @@ def broadcast_static_shape(shape_x: Any, shape_y: Any) -> shapes.Shape:
 
 
 def concat(values: Any, axis: Any, name: str = "concat") -> Any:
-    """Tensors one after the other along an axis that they have.
+    """Concatenates tensors along an axis.
 
     Args:
-      values: a list of tensors of the same dtype and rank, equal in their other dimensions; or one.
-      axis: an int scalar, negative: counted from the end.
+      values: a list of tensors of the same dtype and rank, with equal sizes in the other axes; or one tensor.
+      axis: index of the axis, an int scalar; negative: counted from the end.
       name: name of the operation.
 
     Raises:
-      ShapeError (a ValueError): their shapes do not fit.
+      ShapeError (a ValueError): the shapes are incompatible.
 
     Source: TensorFlow's `tf.concat`.
 
@@ -235,15 +268,15 @@ def concat(values: Any, axis: Any, name: str = "concat") -> Any:
 
 
 def stack(values: Any, axis: int = 0, name: str = "stack") -> Any:
-    """Tensors of one shape beside each other along a new axis.
+    """Stacks tensors of one shape along a new axis.
 
     Args:
-      values: a list of tensors of the same shape and dtype, or what can be made such.
-      axis: where the new axis stands, negative: counted from the end.
+      values: a list of tensors of the same shape and dtype, or of values convertible to them.
+      axis: index of the new axis; negative: counted from the end.
       name: name of the operation.
 
     Raises:
-      ValueError: there is no such place.
+      ValueError: the axis is out of range, or `values` is empty.
       ShapeError (a ValueError): the shapes differ.
 
     Source: TensorFlow's `tf.stack`.
@@ -276,7 +309,11 @@ def stack(values: Any, axis: int = 0, name: str = "stack") -> Any:
 
 
 def parallel_stack(values: Any, name: str = "parallel_stack") -> Any:
-    """`stack` along axis 0, which may start before all values are there; their shapes must be known.
+    """Stacks tensors along axis 0; it may copy values before all of them are available.
+
+    Args:
+      values: a list of tensors of the same known shape and dtype.
+      name: name of the operation.
 
     Source: TensorFlow's `tf.parallel_stack`.
     """
@@ -291,16 +328,16 @@ def parallel_stack(values: Any, name: str = "parallel_stack") -> Any:
 
 
 def unstack(value: Any, num: int | None = None, axis: int = 0, name: str = "unstack") -> list[Any]:
-    """What stands along an axis, each by itself: the reverse of `stack`.
+    """Splits a tensor into its slices along an axis: the inverse of `stack`.
 
     Args:
-      value: a tensor with at least one axis.
-      num: the length of the axis; if None, it must be known.
-      axis: a number, negative: counted from the end.
+      value: a tensor of rank 1 or more.
+      num: length of the axis; None: the static length.
+      axis: index of the axis; negative: counted from the end.
       name: name of the operation.
 
     Raises:
-      ValueError: there is no such axis, or its length is not known.
+      ValueError: the axis does not exist, or its length is unknown.
 
     Source: TensorFlow's `tf.unstack`.
     """
@@ -317,19 +354,19 @@ def unstack(value: Any, num: int | None = None, axis: int = 0, name: str = "unst
 
 
 def split(value: Any, num_or_size_splits: Any, axis: Any = 0, num: int | None = None, name: str = "split") -> list[Any]:
-    """A tensor in pieces along an axis.
+    """Splits a tensor into parts along an axis.
 
     Args:
       value: a tensor.
-      num_or_size_splits: how many pieces of equal length; or a list or int vector of their lengths, of which one may
-        be -1: what is left.
-      axis: an int scalar.
-      num: how many pieces there are, if the lengths are a tensor whose own is not known.
+      num_or_size_splits: number of parts of equal length; or a list or int vector of their lengths, one of which may be
+        -1 and is then inferred.
+      axis: index of the axis, an int scalar.
+      num: number of parts, if the lengths are a tensor of unknown size.
       name: name of the operation.
 
     Raises:
-      ValueError: the number of pieces is not known.
-      ShapeError (a ValueError): the axis cannot be divided so.
+      ValueError: the number of parts is unknown.
+      ShapeError (a ValueError): the axis cannot be split into these parts.
 
     Source: TensorFlow's `tf.split`.
 
@@ -353,7 +390,12 @@ def split(value: Any, num_or_size_splits: Any, axis: Any = 0, num: int | None = 
 
 
 def tile(input: Any, multiples: Any, name: str | None = None) -> Any:
-    """A tensor, repeated along each axis as often as `multiples`, an int vector, says.
+    """Repeats a tensor along each axis.
+
+    Args:
+      input: a tensor.
+      multiples: an int vector: number of repetitions along each axis.
+      name: name of the operation; "Tile" if None.
 
     Source: TensorFlow's `tf.tile`.
     """
@@ -361,18 +403,18 @@ def tile(input: Any, multiples: Any, name: str | None = None) -> Any:
 
 
 def pad(tensor: Any, paddings: Any, mode: str = "CONSTANT", constant_values: Any = 0, name: str | None = None) -> Any:
-    """A tensor with more around it.
+    """Pads a tensor.
 
     Args:
       tensor: a tensor.
-      paddings: for each axis how much comes before and after: an int matrix of two columns.
-      mode: "CONSTANT": `constant_values`; "REFLECT": what the edge would mirror, without the edge itself;
-        "SYMMETRIC": with it.
+      paddings: an int matrix of two columns: the padding before and after each axis.
+      mode: "CONSTANT": `constant_values`; "REFLECT": the mirror image without the edge element; "SYMMETRIC": the mirror
+        image with the edge element.
       constant_values: a scalar.
       name: name of the operation; "Pad", "PadV2" or "MirrorPad" if None.
 
     Raises:
-      ValueError: there is no such mode.
+      ValueError: the mode is unknown.
 
     Source: TensorFlow's `tf.pad`.
 
@@ -393,7 +435,12 @@ def pad(tensor: Any, paddings: Any, mode: str = "CONSTANT", constant_values: Any
 
 
 def reverse(tensor: Any, axis: Any, name: str | None = None) -> Any:
-    """A tensor the other way round along the axes that `axis`, an int vector, names.
+    """Reverses axes of a tensor.
+
+    Args:
+      tensor: a tensor.
+      axis: indices of the axes, an int vector.
+      name: name of the operation; "ReverseV2" if None.
 
     Source: TensorFlow's `tf.reverse`.
     """
@@ -403,7 +450,14 @@ def reverse(tensor: Any, axis: Any, name: str | None = None) -> Any:
 def reverse_sequence(
     input: Any, seq_lengths: Any, seq_axis: int | None = None, batch_axis: int | None = None, name: str | None = None
 ) -> Any:
-    """A batch of sequences, the first `seq_lengths[i]` elements of each the other way round.
+    """Reverses the first `seq_lengths[i]` elements of each sequence of a batch.
+
+    Args:
+      input: a tensor.
+      seq_lengths: an int vector: the number of elements to reverse for each example.
+      seq_axis: index of the axis of the sequences; required.
+      batch_axis: index of the axis of the examples; 0 if None.
+      name: name of the operation; "ReverseSequence" if None.
 
     Source: TensorFlow's `tf.reverse_sequence`.
     """
@@ -414,7 +468,13 @@ def reverse_sequence(
 
 
 def roll(input: Any, shift: Any, axis: Any, name: str | None = None) -> Any:
-    """A tensor whose elements are moved along axes; what leaves at one end comes in at the other.
+    """Rotates elements along axes; elements that leave one end enter the other.
+
+    Args:
+      input: a tensor.
+      shift: an int scalar or vector: the distance for each axis; positive: towards higher indices.
+      axis: an int scalar or vector: indices of the axes.
+      name: name of the operation; "Roll" if None.
 
     Source: TensorFlow's `tf.roll`.
     """
@@ -422,7 +482,12 @@ def roll(input: Any, shift: Any, axis: Any, name: str | None = None) -> Any:
 
 
 def bitcast(input: Any, type: Any, name: str | None = None) -> Any:
-    """The bytes of a tensor, read as another dtype.
+    """Reinterprets the bytes of a tensor as another dtype.
+
+    Args:
+      input: a tensor.
+      type: the new dtype.
+      name: name of the operation; "Bitcast" if None.
 
     Source: TensorFlow's `tf.bitcast`.
     """
@@ -433,7 +498,12 @@ def bitcast(input: Any, type: Any, name: str | None = None) -> Any:
 
 
 def fill(dims: Any, value: Any, name: str | None = None) -> Any:
-    """A tensor of shape `dims`, an int vector, with the scalar `value` everywhere.
+    """Creates a tensor whose elements all have one value.
+
+    Args:
+      dims: the shape, an int vector.
+      value: a scalar.
+      name: name of the operation; "Fill" if None.
 
     Source: TensorFlow's `tf.fill`.
     """
@@ -441,11 +511,11 @@ def fill(dims: Any, value: Any, name: str | None = None) -> Any:
 
 
 def zeros(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> Any:
-    """A tensor of zeros (of empty strings; of False).
+    """Creates a tensor of zeros, False or empty strings.
 
     Args:
-      shape: numbers, or an int vector.
-      dtype: of the elements.
+      shape: the shape: ints, or an int vector.
+      dtype: dtype of the elements.
       name: name of the operation; "zeros" if None.
 
     Source: TensorFlow's `tf.zeros`.
@@ -460,11 +530,11 @@ def zeros(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> A
 
 
 def ones(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> Any:
-    """A tensor of ones (of True).
+    """Creates a tensor of ones or True.
 
     Args:
-      shape: numbers, or an int vector.
-      dtype: of the elements.
+      shape: the shape: ints, or an int vector.
+      dtype: dtype of the elements.
       name: name of the operation; "ones" if None.
 
     Source: TensorFlow's `tf.ones`.
@@ -500,11 +570,11 @@ def _any_tensors(x: Any) -> bool:
 
 
 def zeros_like(input: Any, dtype: Any = None, name: str | None = None) -> Any:
-    """Zeros in the shape of a tensor.
+    """Creates a tensor of zeros with the shape of another tensor.
 
     Args:
-      input: a tensor, or what can be made one; or a `SparseTensor`, for which the result is dense.
-      dtype: of the zeros; that of the tensor if None.
+      input: a tensor, a value convertible to one, or a `SparseTensor`, for which the result is dense.
+      dtype: dtype of the zeros; None: that of the tensor.
       name: name of the operation; "zeros_like" if None.
 
     Source: TensorFlow's `tf.zeros_like`.
@@ -517,7 +587,12 @@ def zeros_like(input: Any, dtype: Any = None, name: str | None = None) -> Any:
 
 
 def ones_like(input: Any, dtype: Any = None, name: str | None = None) -> Any:
-    """Ones in the shape of a tensor; see `zeros_like`.
+    """Creates a tensor of ones with the shape of another tensor.
+
+    Args:
+      input: a tensor, or a value convertible to one.
+      dtype: dtype of the ones; None: that of the tensor.
+      name: name of the operation; "ones_like" if None.
 
     Source: TensorFlow's `tf.ones_like`.
     """
@@ -545,18 +620,18 @@ def one_hot(
     dtype: Any = None,
     name: str | None = None,
 ) -> Any:
-    """For each index a vector with one element on and the others off.
+    """Creates one-hot vectors: for each index, one element is on, the others are off.
 
     Args:
-      indices: which element; one that is out of range turns none on.
-      depth: how long the vectors are, an int scalar.
+      indices: ints of any shape: the index of the element that is on; if it is out of range, all elements are off.
+      depth: length of the vectors, an int scalar.
       on_value, off_value: scalars; 1 and 0 if None.
-      axis: where the axis of the vectors stands; None: last.
-      dtype: of the result; if None, that of the values, and float32 if there are none.
+      axis: index of the axis of the vectors in the result; None: last.
+      dtype: dtype of the result; None: that of the values, or float32 without values.
       name: name of the operation; "one_hot" if None.
 
     Raises:
-      TypeError: values and `dtype` contradict one another.
+      TypeError: the dtypes of the values contradict each other or `dtype`.
 
     Source: TensorFlow's `tf.one_hot`.
 
@@ -578,15 +653,15 @@ def one_hot(
 
 
 def meshgrid(*args: Any, indexing: str = "xy", name: str = "meshgrid") -> list[Any]:
-    """The coordinates of a grid, one tensor for each axis, from vectors of the coordinates along the axes.
+    """Returns the coordinates of a grid from the coordinates along its axes.
 
     Args:
-      *args: vectors.
-      indexing: "ij": axis k of the results is that of vector k; "xy": the first two are swapped.
+      *args: vectors, the coordinates along each axis.
+      indexing: "ij": axis k of the results belongs to vector k; "xy": the first two axes are exchanged.
       name: name of the scope.
 
     Raises:
-      ValueError: `indexing` is something else.
+      ValueError: `indexing` is unknown.
 
     Source: TensorFlow's `tf.meshgrid`.
     """

@@ -136,10 +136,10 @@ def _tensor_scatter(name: str, type: str, what: str) -> Callable[..., Any]:
         return b.make(type, (tensor, indices, updates), {}, name)
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"""A tensor with {what} at the places that the rows of `indices` name.
+    function.__doc__ = f"""Returns a tensor with {what} at the indices in the rows of `indices`.
 
     Args:
-      tensor: a tensor, which stays as it is.
+      tensor: a tensor, which is not changed.
       indices: int32 or int64; the last axis holds the indices along the first axes of `tensor`.
       updates: the elements or slices, one for each row.
       name: name of the operation; "{type}" if None.
@@ -151,9 +151,9 @@ def _tensor_scatter(name: str, type: str, what: str) -> Callable[..., Any]:
 
 tensor_scatter_nd_update = _tensor_scatter("tensor_scatter_nd_update", "TensorScatterUpdate", "`updates`")
 tensor_scatter_nd_add = _tensor_scatter("tensor_scatter_nd_add", "TensorScatterAdd", "`updates` added")
-tensor_scatter_nd_sub = _tensor_scatter("tensor_scatter_nd_sub", "TensorScatterSub", "`updates` taken away")
-tensor_scatter_nd_max = _tensor_scatter("tensor_scatter_nd_max", "TensorScatterMax", "the greater of it and `updates`")
-tensor_scatter_nd_min = _tensor_scatter("tensor_scatter_nd_min", "TensorScatterMin", "the lesser of it and `updates`")
+tensor_scatter_nd_sub = _tensor_scatter("tensor_scatter_nd_sub", "TensorScatterSub", "`updates` subtracted")
+tensor_scatter_nd_max = _tensor_scatter("tensor_scatter_nd_max", "TensorScatterMax", "the maximum of it and `updates`")
+tensor_scatter_nd_min = _tensor_scatter("tensor_scatter_nd_min", "TensorScatterMin", "the minimum of it and `updates`")
 
 
 def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Any:

@@ -19,7 +19,7 @@ def _activation(name: str, type: str, what: str, tf: str = "") -> Callable[..., 
         return scopes.builder(features).make(type, (features,), {}, name)
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"""{what}, element by element.
+    function.__doc__ = f"""Computes {what}, element by element.
 
     Args:
       features: a tensor of floats.
@@ -32,8 +32,8 @@ def _activation(name: str, type: str, what: str, tf: str = "") -> Callable[..., 
 
 relu = _activation("relu", "Relu", "max(x, 0)")
 relu6 = _activation("relu6", "Relu6", "min(max(x, 0), 6)")
-elu = _activation("elu", "Elu", "x where it is positive, exp(x) - 1 where it is not")
-selu = _activation("selu", "Selu", "`elu`, scaled so that mean 0 and variance 1 stay")
+elu = _activation("elu", "Elu", "x where x > 0, and exp(x) - 1 elsewhere")
+selu = _activation("selu", "Selu", "`elu`, scaled to keep mean 0 and variance 1")
 softplus = _activation("softplus", "Softplus", "log(1 + exp(x))")
 softsign = _activation("softsign", "Softsign", "x / (1 + |x|)")
 

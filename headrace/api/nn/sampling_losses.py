@@ -26,19 +26,19 @@ def _sampler(name: str, type: str, how: str) -> Callable[..., tuple[Any, Any, An
         return _sampled(type, true_classes, num_true, num_sampled, unique, attrs, name)
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"""Classes drawn {how}.
+    function.__doc__ = f"""Samples classes {how}.
 
     Args:
-      true_classes: int64, [batch, num_true]: the classes that hold for each example.
-      num_true: how many these are.
-      num_sampled: how many are drawn.
-      unique: whether none is drawn twice.
-      range_max: the classes are the numbers below it.
+      true_classes: int64, [batch, num_true]: the true classes of each example.
+      num_true: number of true classes of an example.
+      num_sampled: number of classes to sample.
+      unique: whether the sampled classes are all different.
+      range_max: number of classes; they are 0 to range_max - 1.
       seed: see `headrace.api.random`.
       name: name of the operation; "{type}" if None.
 
     Returns:
-      The classes drawn (int64), and how often each of `true_classes` and each class drawn is expected (float32).
+      The sampled classes (int64), and the expected counts of `true_classes` and of the sampled classes (float32).
 
     Source: TensorFlow's `tf.random.{name}`.
     """
@@ -57,12 +57,12 @@ uniform_candidate_sampler = _sampler("uniform_candidate_sampler", "UniformCandid
 log_uniform_candidate_sampler = _sampler(
     "log_uniform_candidate_sampler",
     "LogUniformCandidateSampler",
-    "with probabilities that fall as those of words do whose numbers are their ranks (Zipf's law)",
+    "with probabilities that fall with the class number (Zipf's law)",
 )
 learned_unigram_candidate_sampler = _sampler(
     "learned_unigram_candidate_sampler",
     "LearnedUnigramCandidateSampler",
-    "about as often as they were among the true ones so far",
+    "with their frequencies among the true classes so far",
 )
 
 

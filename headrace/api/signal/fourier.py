@@ -99,7 +99,7 @@ def _real_back(name: str, type: str, dimensions: int) -> Callable[..., Any]:
     Args:
       input_tensor: complex64 or complex128: the frequencies, of the last axis only the first half of them.
       fft_length: [{dimensions}], int32: the lengths of the result's {_DIMENSIONS[dimensions]}. If None, those of
-        `input_tensor`, of the last one `2 * (length - 1)`: whether it was odd cannot be seen.
+        `input_tensor`, and `2 * (length - 1)` for the last axis, because odd and even lengths cannot be distinguished.
       name: name of the operation; "{type.lower()}" if None.
 
     Returns:
@@ -122,7 +122,7 @@ def _of_dtype(b: Any, x: Any, allowed: tuple[dtypes.DType, dtypes.DType], what: 
 
 
 def _lengths(b: Any, x: Any, dimensions: int, given: Any, is_back: bool = False) -> Any:
-    """The lengths of the transforms of the last axes: those given, or those of `x`."""
+    """Returns the lengths of the transforms: as given, or those of `x`."""
     if x.shape is not None and len(x.shape) < dimensions:
         raise ShapeError(f"the transform is of {dimensions} axes, got {x!r}")
     if given is not None:
@@ -140,10 +140,10 @@ def _lengths(b: Any, x: Any, dimensions: int, given: Any, is_back: bool = False)
 
 
 def _padded(b: Any, x: Any, lengths: Any, is_back: bool = False) -> Any:
-    """`x`, filled up with zeros where its last axes are shorter than the transforms need."""
+    """Pads the last axes of `x` with zeros to the lengths that the transforms need."""
     known = tensors.constant_value(lengths)
     if lengths.shape is None or len(lengths.shape) != 1 or lengths.shape[0] is None:
-        return x  # the op says what is wrong, or has to do with what there is
+        return x  # the op reports the error, or handles unknown lengths
     n = lengths.shape[0]
     if x.shape is not None and len(x.shape) < n:
         return x
@@ -173,7 +173,7 @@ irfft2d = _real_back("irfft2d", "IRFFT2D", 2)
 irfft3d = _real_back("irfft3d", "IRFFT3D", 3)
 
 
-# *** of chosen axes ***
+# *** along given axes ***
 
 
 def _of_axes(name: str, type: str, takes: str, is_back: bool) -> Callable[..., Any]:
@@ -252,15 +252,15 @@ rfftnd = _of_axes("rfftnd", "RFFTND", _FLOAT, False)
 irfftnd = _of_axes("irfftnd", "IRFFTND", _COMPLEX, True)
 
 
-# *** where zero stands ***
+# *** shifts of the zero frequency ***
 
 
 def fftshift(x: Any, axes: Any = None, name: str | None = None) -> Any:
-    """`x` with the zero frequency, which transforms have first, in the middle of axes.
+    """Moves the zero frequency, the first element of a transform, to the middle of axes.
 
     Args:
       x: a tensor; if `axes` is None, of known rank.
-      axes: an axis or several; all if None.
+      axes: an axis or a list of axes; None: all.
       name: name of the operation; "fftshift" if None.
 
     Source: TensorFlow's `tf.signal.fftshift`.
@@ -274,7 +274,12 @@ def fftshift(x: Any, axes: Any = None, name: str | None = None) -> Any:
 
 
 def ifftshift(x: Any, axes: Any = None, name: str | None = None) -> Any:
-    """The inverse of `fftshift`.
+    """Moves the zero frequency from the middle of axes to the first element.
+
+    Args:
+      x: a tensor; if `axes` is None, of known rank.
+      axes: an axis or a list of axes; None: all.
+      name: name of the operation; "ifftshift" if None.
 
     Source: TensorFlow's `tf.signal.ifftshift`.
     """
@@ -309,19 +314,19 @@ def _shifted(x: Any, axes: Any, name: str | None, default: str, is_back: bool) -
 def dct(
     input: Any, type: int = 2, n: Any = None, axis: int = -1, norm: str | None = None, name: str | None = None
 ) -> Any:
-    """The discrete cosine transform, of one of four types, of the last axis.
+    """Computes the discrete cosine transform of the last axis, of type 1 to 4.
 
     Args:
       input: float32 or float64.
-      type: 1, 2, 3 or 4. The first one needs two elements at least.
-      n: the length of the transform: what is longer is cut off, what is shorter filled up with zeros.
-      axis: -1.
-      norm: "ortho" for the orthonormal one (not for type 1), or None.
+      type: 1, 2, 3 or 4. Type 1 needs at least two elements.
+      n: length of the transform; the input is cut or padded with zeros to it. None: the length of the axis.
+      axis: must be -1.
+      norm: "ortho" for the orthonormal transform (not for type 1), or None.
       name: name of the scope; "dct" if None.
 
     Raises:
-      ValueError: there is no such type or normalization, or nothing to transform.
-      NotImplementedError: another axis.
+      ValueError: the type or the normalization is unknown, or the input has no axis.
+      NotImplementedError: `axis` is not -1.
       TypeError: `input` has another dtype.
 
     Source: TensorFlow's `tf.signal.dct`.
@@ -345,7 +350,9 @@ def dct(
 def idct(
     input: Any, type: int = 2, n: Any = None, axis: int = -1, norm: str | None = None, name: str | None = None
 ) -> Any:
-    """The inverse of `dct` of the same type; if `norm` is None, times twice the length (for type 1, the length less 1).
+    """Computes the inverse discrete cosine transform of the last axis.
+
+    If `norm` is None, the result is multiplied by twice the length (for type 1, by twice the length minus 1).
 
     Args:
       input: float32 or float64.
@@ -353,7 +360,7 @@ def idct(
       name: name of the scope; "dct" if None.
 
     Raises:
-      ValueError, NotImplementedError, TypeError: as `dct`.
+      ValueError, NotImplementedError, TypeError: as for `dct`.
 
     Source: TensorFlow's `tf.signal.idct`.
     """
@@ -377,7 +384,7 @@ def _check_dct(x: Any, type: int, axis: int, norm: str | None) -> None:
 
 
 def _of_length(b: Any, x: Any, n: Any) -> Any:
-    """`x` with the last axis cut or filled up to the length `n`."""
+    """Cuts or pads the last axis of `x` to the length `n`."""
     found = None if x.shape is None else x.shape[-1]
     if x.shape is None:
         raise ShapeError(f"a length can be given only for a tensor of known rank, got {x!r}")
@@ -413,7 +420,10 @@ def _dct(b: Any, x: Any, type: int, norm: str | None) -> Any:
 
 
 def _orthonormal(b: Any, n: Any, share: float) -> Any:
-    """What makes the second transform orthonormal: its first frequency has half the square of the others."""
+    """Returns the factors that make the type 2 transform orthonormal.
+
+    The first factor is smaller by sqrt(2) than the others.
+    """
     first = b.make("Rsqrt", (n,), {}) * share
     is_first = math.equal(reductions.range(n), 0.0)
     return b.make("SelectV2", (is_first, first, first * numbers.sqrt(2.0)), {})

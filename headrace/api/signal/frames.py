@@ -36,13 +36,13 @@ def _raised_cosine(name: str, what: str, default: str, high: float, low: float) 
         with scopes.name_scope(name, default, [window_length, periodic]):
             b = scopes.builder(window_length, periodic)
             length = _scalar(b, window_length, "window_length")
-            # a periodic window of even length ends one element before the symmetric one would
+            # a periodic window of even length has one more interval than the symmetric one
             is_even = 1 - length % 2
             n = math.cast(length + math.cast(periodic, dtypes.int32) * is_even - 1, wanted)
             at = math.cast(reductions.range(length), wanted)
             angle = b.make("RealDiv", (at * b.const(2 * numbers.pi, wanted), n), {}, "truediv")
             window = b.make("Sub", (high, low * math.cos(angle)), {})
-            # of one element n is 0
+            # a window of one element has n = 0
             return gathering.where(math.equal(length, 1), arrays.ones_like(window), window)
 
     function.__name__ = function.__qualname__ = name
@@ -50,13 +50,13 @@ def _raised_cosine(name: str, what: str, default: str, high: float, low: float) 
 
     Args:
       window_length: int scalar.
-      periodic: whether the window goes on where it ends, as transforms want it, or is symmetric. Those of odd length
-        are symmetric whatever it is.
-      dtype: float.
+      periodic: whether the window is periodic, as transforms require; otherwise it is symmetric. Windows of odd length
+        are symmetric in both cases.
+      dtype: a floating dtype.
       name: name of the scope; "{default}" if None.
 
     Raises:
-      ValueError: `dtype` is no float, or `window_length` no scalar.
+      ValueError: `dtype` is not floating, or `window_length` is not a scalar.
 
     Source: TensorFlow's `tf.signal.{name}`.
     """
@@ -68,16 +68,16 @@ hamming_window = _raised_cosine("hamming_window", "Hamming's", "hamming_window",
 
 
 def kaiser_window(window_length: Any, beta: Any = 12.0, dtype: Any = dtypes.float32, name: str | None = None) -> Any:
-    """Kaiser's window.
+    """Returns a Kaiser window.
 
     Args:
       window_length: int scalar.
-      beta: how narrow it is.
-      dtype: float.
+      beta: shape parameter; the window becomes narrower as it grows.
+      dtype: a floating dtype.
       name: name of the scope; "kaiser_window" if None.
 
     Raises:
-      ValueError: `dtype` is no float, or `window_length` no scalar.
+      ValueError: `dtype` is not floating, or `window_length` is not a scalar.
 
     Source: TensorFlow's `tf.signal.kaiser_window`.
     """
@@ -88,10 +88,10 @@ def kaiser_window(window_length: Any, beta: Any = 12.0, dtype: Any = dtypes.floa
         beta = math.cast(beta, wanted)
         half = (math.cast(length, wanted) - 1.0) / 2.0
         at = math.cast(reductions.range(length), wanted) - half
-        # of one element half is 0
+        # a window of one element has half = 0
         inside = math.maximum(1.0 - math.square(math.divide_no_nan(at, half)), 0.0)
         narrow = beta * math.sqrt(inside)
-        # the quotient of two I0, each far above what can be counted, for a great beta
+        # the quotient of two values of I0, which overflow for large beta, by scaled functions
         window = math.exp(narrow - math.abs(beta)) * special.bessel_i0e(narrow)
         return b.make("RealDiv", (window, special.bessel_i0e(beta)), {}, "truediv")
 
@@ -99,7 +99,7 @@ def kaiser_window(window_length: Any, beta: Any = 12.0, dtype: Any = dtypes.floa
 def kaiser_bessel_derived_window(
     window_length: Any, beta: Any = 12.0, dtype: Any = dtypes.float32, name: str | None = None
 ) -> Any:
-    """The window that is the root of sums of Kaiser's, for `mdct`.
+    """Returns a Kaiser-Bessel derived window, for `mdct`.
 
     Args:
       window_length: int scalar, even.
@@ -107,7 +107,7 @@ def kaiser_bessel_derived_window(
       name: name of the scope; "kaiser_bessel_derived_window" if None.
 
     Raises:
-      ValueError: `dtype` is no float, or `window_length` no scalar.
+      ValueError: `dtype` is not floating, or `window_length` is not a scalar.
 
     Source: TensorFlow's `tf.signal.kaiser_bessel_derived_window`.
     """
@@ -121,15 +121,15 @@ def kaiser_bessel_derived_window(
 
 
 def vorbis_window(window_length: Any, dtype: Any = dtypes.float32, name: str | None = None) -> Any:
-    """The window of the Vorbis format, for `mdct`.
+    """Returns the window of the Vorbis format, for `mdct`.
 
     Args:
       window_length: int scalar, even.
-      dtype: float.
+      dtype: a floating dtype.
       name: name of the scope; "vorbis_window" if None.
 
     Raises:
-      ValueError: `dtype` is no float, or `window_length` no scalar.
+      ValueError: `dtype` is not floating, or `window_length` is not a scalar.
 
     Source: TensorFlow's `tf.signal.vorbis_window`.
     """
@@ -154,23 +154,23 @@ def frame(
     axis: int = -1,
     name: str | None = None,
 ) -> Any:
-    """An axis, cut into frames, which may overlap.
+    """Cuts an axis into frames, which may overlap.
 
     Args:
       signal: [..., samples, ...].
       frame_length: int scalar, the number of samples in a frame.
-      frame_step: int scalar, how far apart frames begin.
-      pad_end: whether there is a frame at each step, filled up with `pad_value`, rather than only whole ones.
-      pad_value: of the dtype of `signal`.
-      axis: which one.
+      frame_step: int scalar, the distance between the starts of frames.
+      pad_end: whether a frame starts at every step, the last ones padded with `pad_value`; otherwise only whole frames.
+      pad_value: a scalar of the dtype of `signal`.
+      axis: index of the axis.
       name: name of the scope; "frame" if None.
 
     Returns:
-      [..., frames, frame_length, ...].
+      A tensor [..., frames, frame_length, ...].
 
     Raises:
-      ValueError: the lengths are no scalars, or there is no such axis.
-      InvalidArgumentError: in a run, if the step is 0 or a length negative.
+      ValueError: the lengths are not scalars, or the axis does not exist.
+      InvalidArgumentError: in a run, if the step is 0 or a length is negative.
 
     Source: TensorFlow's `tf.signal.frame`.
 
@@ -207,18 +207,18 @@ def frame(
 
 
 def overlap_and_add(signal: Any, frame_step: Any, name: str | None = None) -> Any:
-    """Frames, put together: what stands at the same place is added.
+    """Joins overlapping frames to a signal; overlapping samples are added.
 
     Args:
       signal: [..., frames, frame_length].
-      frame_step: int scalar, how far apart frames begin.
+      frame_step: int scalar, the distance between the starts of frames.
       name: name of the scope; "overlap_and_add" if None.
 
     Returns:
-      [..., (frames - 1) * frame_step + frame_length].
+      A tensor [..., (frames - 1) * frame_step + frame_length].
 
     Raises:
-      ValueError: `signal` has fewer axes, or `frame_step` is no integer or no scalar.
+      ValueError: the rank of `signal` is below 2, or `frame_step` is not an integer scalar.
 
     Source: TensorFlow's `tf.signal.overlap_and_add`.
 
@@ -256,20 +256,22 @@ def stft(
     pad_end: bool = False,
     name: str | None = None,
 ) -> Any:
-    """The short-time Fourier transform: that of each frame of signals.
+    """Computes the short-time Fourier transform: the transform of each frame of signals.
 
     Args:
       signals: [..., samples], float32 or float64.
       frame_length, frame_step, pad_end: see `frame`.
-      fft_length: int scalar, the length of the transforms; if None, the least power of two that holds a frame.
-      window_fn: a function of a length and a `dtype`; what it gives, each frame is multiplied with. None: nothing.
+      fft_length: int scalar, the length of the transforms; None: the least power of two that is at least
+        `frame_length`.
+      window_fn: a function of a length and a `dtype` that returns a window, by which each frame is multiplied. None: no
+        window.
       name: name of the scope; "stft" if None.
 
     Returns:
-      [..., frames, fft_length // 2 + 1], complex64 or complex128.
+      A tensor [..., frames, fft_length // 2 + 1] of complex64 or complex128.
 
     Raises:
-      ValueError: `signals` is a scalar or no floats, or the lengths are no scalars.
+      ValueError: `signals` is a scalar or not of floats, or the lengths are not scalars.
 
     Source: TensorFlow's `tf.signal.stft`.
 
@@ -292,7 +294,7 @@ def stft(
 
 
 def _enclosing_power(length: Any) -> Any:
-    """The least power of two that is not below `length`."""
+    """Returns the least power of two that is at least `length`."""
     known = tensors.constant_value(length)
     if known is not None:
         return 1 << max(0, int(known) - 1).bit_length()
@@ -303,11 +305,11 @@ def _enclosing_power(length: Any) -> Any:
 def inverse_stft_window_fn(
     frame_step: Any, forward_window_fn: Callable[..., Any] = hann_window, name: str | None = None
 ) -> Callable[..., Any]:
-    """The `window_fn` for `inverse_stft` that undoes that of `stft`.
+    """Returns the `window_fn` for `inverse_stft` that inverts the window of `stft`.
 
     Args:
-      frame_step: int scalar, that of both.
-      forward_window_fn: what `stft` was given.
+      frame_step: int scalar, the step of both transforms.
+      forward_window_fn: the `window_fn` of `stft`.
       name: name of the scope; "inverse_stft_window_fn" if None.
 
     Returns:
@@ -321,7 +323,7 @@ def inverse_stft_window_fn(
             b = scopes.builder(frame_step, frame_length)
             step, length = _scalar(b, frame_step, "frame_step"), _scalar(b, frame_length, "frame_length")
             window = forward_window_fn(length, dtype=dtype)
-            # the squares of all that is added up at one place
+            # the sums of the squared windows at each sample
             squares = math.square(window)
             at = reductions.range(length) % step
             sums = b.make("UnsortedSegmentSum", (squares, at, step), {})
@@ -341,7 +343,9 @@ def inverse_stft(
     window_fn: Callable[..., Any] | None = hann_window,
     name: str | None = None,
 ) -> Any:
-    """The inverse of `stft`; exactly so where `window_fn` is `inverse_stft_window_fn` of the step and its window.
+    """Computes the inverse of `stft`.
+
+    It is exact if `window_fn` is `inverse_stft_window_fn` of the step and the window of `stft`.
 
     Args:
       stfts: [..., frames, fft_length // 2 + 1], complex64 or complex128.
@@ -349,10 +353,10 @@ def inverse_stft(
       name: name of the scope; "inverse_stft" if None.
 
     Returns:
-      [..., samples], float32 or float64.
+      A tensor [..., samples] of float32 or float64.
 
     Raises:
-      ValueError: `stfts` has fewer axes, or the lengths are no scalars.
+      ValueError: the rank of `stfts` is below 2, or the lengths are not scalars.
 
     Source: TensorFlow's `tf.signal.inverse_stft`.
     """
@@ -383,21 +387,21 @@ def mdct(
     norm: str | None = None,
     name: str | None = None,
 ) -> Any:
-    """The modified discrete cosine transform of each frame of signals; frames overlap by half.
+    """Computes the modified discrete cosine transform of frames that overlap by half.
 
     Args:
       signals: [..., samples], float32 or float64.
       frame_length: int scalar, a multiple of 4.
-      window_fn: see `stft`; None: all samples count the same, and their squares sum to that of the signal.
+      window_fn: see `stft`; None: a constant window, for which the transform keeps the energy.
       pad_end: see `frame`.
       norm: "ortho" for the orthonormal transform, or None.
       name: name of the scope; "mdct" if None.
 
     Returns:
-      [..., frames, frame_length // 2].
+      A tensor [..., frames, frame_length // 2].
 
     Raises:
-      ValueError: `frame_length` is no such number, or there is no such `norm`.
+      ValueError: `frame_length` is not a scalar multiple of 4, or `norm` is unknown.
 
     Source: TensorFlow's `tf.signal.mdct`.
     """
@@ -422,18 +426,18 @@ def mdct(
 def inverse_mdct(
     mdcts: Any, window_fn: Callable[..., Any] | None = vorbis_window, norm: str | None = None, name: str | None = None
 ) -> Any:
-    """The inverse of `mdct`, but for half a frame at both ends.
+    """Computes the inverse of `mdct`, except for half a frame at both ends.
 
     Args:
       mdcts: [..., frames, frame_length // 2], float32 or float64.
-      window_fn, norm: those of `mdct`.
+      window_fn, norm: as for `mdct`.
       name: name of the scope; "inverse_mdct" if None.
 
     Returns:
-      [..., (frames - 1) * (frame_length // 2) + frame_length].
+      A tensor [..., (frames - 1) * (frame_length // 2) + frame_length].
 
     Raises:
-      ValueError: `mdcts` has fewer axes, or there is no such `norm`.
+      ValueError: the rank of `mdcts` is below 2, or `norm` is unknown.
 
     Source: TensorFlow's `tf.signal.inverse_mdct`.
     """
@@ -465,21 +469,23 @@ def linear_to_mel_weight_matrix(
     dtype: Any = dtypes.float32,
     name: str | None = None,
 ) -> Any:
-    """The matrix that a spectrogram is multiplied with to be one of the mel scale: triangles, which overlap by half.
+    """Returns the matrix that converts a linear spectrogram to the mel scale.
+
+    Its columns are triangular filters, which overlap by half.
 
     Args:
-      num_mel_bins: how many of them.
-      num_spectrogram_bins: the number of frequencies that a transform gives.
+      num_mel_bins: number of mel filters.
+      num_spectrogram_bins: number of frequencies of the spectrogram.
       sample_rate: samples per second.
-      lower_edge_hertz, upper_edge_hertz: the band that counts.
-      dtype: float.
+      lower_edge_hertz, upper_edge_hertz: the edges of the frequency band.
+      dtype: a floating dtype.
       name: name of the operation; "linear_to_mel_weight_matrix" if None.
 
     Returns:
-      [num_spectrogram_bins, num_mel_bins].
+      A tensor [num_spectrogram_bins, num_mel_bins].
 
     Raises:
-      ValueError: the numbers do not fit.
+      ValueError: an argument is out of range.
 
     Source: TensorFlow's `tf.signal.linear_to_mel_weight_matrix`.
 
@@ -508,7 +514,7 @@ def linear_to_mel_weight_matrix(
     with scopes.name_scope(name, "linear_to_mel_weight_matrix", [num_spectrogram_bins, sample_rate]) as scope:
         b = scopes.builder(num_spectrogram_bins, sample_rate)
         nyquist = math.cast(sample_rate, wanted) / 2.0
-        # of frequency 0 nothing is heard, and its logarithm is far from the others
+        # frequency 0 has no weight, and its mel value is excluded
         mels = _mel(reductions.linspace(b.const(0.0, wanted), nyquist, num_spectrogram_bins)[1:])
         lowest, highest = (_mel(b.const(h, wanted)) for h in (lower_edge_hertz, upper_edge_hertz))
         edges = reductions.linspace(lowest, highest, num_mel_bins + 2)
@@ -525,17 +531,17 @@ def _mel(hertz: Any) -> Any:
 
 
 def mfccs_from_log_mel_spectrograms(log_mel_spectrograms: Any, name: str | None = None) -> Any:
-    """Cepstral coefficients: the cosine transform of the logarithms of a spectrogram of the mel scale.
+    """Computes mel-frequency cepstral coefficients from logarithmic mel spectrograms.
 
     Args:
       log_mel_spectrograms: [..., num_mel_bins], float32 or float64.
       name: name of the scope; "mfccs_from_log_mel_spectrograms" if None.
 
     Returns:
-      A tensor of the same shape; of the last axis people keep the first dozen or so.
+      A tensor of the same shape. Usually only the first 13 or so coefficients of the last axis are used.
 
     Raises:
-      ValueError: there are no bins.
+      ValueError: the last axis has length 0.
 
     Source: TensorFlow's `tf.signal.mfccs_from_log_mel_spectrograms`.
     """

@@ -63,7 +63,7 @@ def _greatest(name: str, type: str, what: str) -> Callable[..., SparseTensor]:
         return SparseTensor(indices, elements, x.dense_shape)
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"""The {what} of two sparse tensors, element by element; what one does not have is 0.
+    function.__doc__ = f"""Computes the {what} of two sparse tensors, element by element; missing elements are 0.
 
     Args:
       sp_a, sp_b: sparse tensors of the same shape and dtype.
@@ -74,8 +74,8 @@ def _greatest(name: str, type: str, what: str) -> Callable[..., SparseTensor]:
     return function
 
 
-maximum = _greatest("maximum", "SparseSparseMaximum", "greater")
-minimum = _greatest("minimum", "SparseSparseMinimum", "lesser")
+maximum = _greatest("maximum", "SparseSparseMaximum", "maximum")
+minimum = _greatest("minimum", "SparseSparseMinimum", "minimum")
 
 
 def map_values(op: Callable[..., Any], *args: Any, **kwargs: Any) -> SparseTensor:
@@ -156,13 +156,13 @@ def _reduction(name: str, type: str, what: str) -> Callable[..., Any]:
         return b.make(type, inputs, attrs, name)
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"""The {what} of the elements that are there, along axes.
+    function.__doc__ = f"""Computes the {what} of the stored elements along axes.
 
     Args:
       sp_input: a sparse tensor.
-      axis: an int, or several; None: all.
+      axis: index of an axis, or a list of them; None: all.
       keepdims: whether the axes stay, with length 1.
-      output_is_sparse: whether the result is sparse: it is a tensor else, with 0 where there was nothing.
+      output_is_sparse: whether the result is sparse; otherwise it is a tensor, with 0 where no element is stored.
       name: name of the operation; "{type}" if None.
 
     Source: TensorFlow's `tf.sparse.{name}`.
@@ -171,7 +171,7 @@ def _reduction(name: str, type: str, what: str) -> Callable[..., Any]:
 
 
 reduce_sum = _reduction("reduce_sum", "SparseReduceSum", "sum")
-reduce_max = _reduction("reduce_max", "SparseReduceMax", "greatest")
+reduce_max = _reduction("reduce_max", "SparseReduceMax", "maximum")
 
 
 def sparse_dense_matmul(
@@ -223,15 +223,15 @@ def _segments(name: str, type: str, what: str) -> Callable[..., Any]:
         return b.make(f"{type}WithNumSegments", (*inputs, num_segments), attrs, name)
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"""The {what} of some rows of a tensor, for each segment.
+    function.__doc__ = f"""Computes the {what} of rows of a tensor for each segment.
 
     Args:
       data: a tensor of floats.
-      indices: which of its rows, an int vector.
-      segment_ids: for each of these its segment, in ascending order.
-      num_segments: how many segments there are; None: as the last one says.
+      indices: indices of the rows, an int vector.
+      segment_ids: the segment of each of these rows, in ascending order.
+      num_segments: number of segments; None: the last segment + 1.
       name: name of the operation; "{type}" if None.
-      sparse_gradient: whether the gradient by `data` is an `IndexedSlices`.
+      sparse_gradient: whether the gradient with respect to `data` is an `IndexedSlices`.
 
     Source: TensorFlow's `tf.sparse.{name}`.
     """
