@@ -31,7 +31,7 @@ from headrace.shapes import Shape
 
 
 class TensorSpec:
-    """What a tensor is like: its shape and dtype, and a name for it.
+    """Description of a tensor: its shape, dtype and name.
 
     Source: TensorFlow's `tf.TensorSpec`.
 
@@ -58,26 +58,26 @@ class TensorSpec:
 
 
 class Function:
-    """A Python function that graphs call.
+    """Python function that graphs call.
 
-    Called inside a graph (or with symbolic tensors), it makes one operation, a call of a function in the graph's
-    library.
-    The Python function runs once for each new signature: the dtypes and static shapes of the tensors among its
-    arguments (arrays count as tensors), the values of all other arguments, their structure, and which resources are the
-    same. Called outside any graph, it simply runs.
+    A call inside a graph (or with symbolic tensors) creates one operation, a call of a function in the graph's library.
+    The Python function runs once for each new signature. The signature consists of the dtypes and static shapes of the
+    tensors among the arguments (arrays count as tensors), the values of all other arguments, their structure, and which
+    resources are equal. A call outside of graphs runs the Python function.
 
-    A function may call itself, also by way of others. Then `results` must say what it returns.
+    A function may call itself, also through other functions. Then `results` must declare its return value.
 
     Args:
-      fn: takes and returns nested structures of tensors. What it uses from outside (tensors, variables) is captured.
-      input_signature: a TensorSpec for each tensor among the arguments, in their structure. Then there is only this
-        signature, and all arguments are made tensors.
-      results: a TensorSpec or dtype, or a nested structure of them: what `fn` returns.
-      name: name of the function and of its calls; that of `fn` if None.
+      fn: the function, from and to nested structures of tensors. Outside tensors and variables that it uses are
+        captured.
+      input_signature: a TensorSpec for each tensor among the arguments, in their structure. Then this is the only
+        signature, and all arguments are converted to tensors.
+      results: a TensorSpec or dtype, or a nested structure of them, that declares the return value of `fn`.
+      name: the name of the function and of its calls; that of `fn` if None.
 
     Raises (a call):
-      SignatureError: arguments do not fit `input_signature`, or what `fn` returned does not fit `results`.
-      GraphError: it calls itself and has no `results`.
+      SignatureError: arguments do not fit `input_signature`, or the return value of `fn` does not fit `results`.
+      GraphError: the function calls itself and has no `results`.
 
     Source: TensorFlow's `tf.function` (without its translation of Python's control flow).
 
@@ -108,7 +108,7 @@ class Function:
         self.__doc__ = getattr(fn, "__doc__", None) or type(self).__doc__
         self.input_signature = None if input_signature is None else tuple(input_signature)
         self.results = None if results is None else nest.map_leaves(_as_spec, results)
-        # root graph -> signature -> names in its library; names only, so that nothing here keeps a graph alive
+        # root graph -> signature -> names in its library; names only, so that no graph is kept alive here
         self._names: weakref.WeakKeyDictionary[Graph, dict[Hashable, list[str]]] = weakref.WeakKeyDictionary()
 
     def __repr__(self) -> str:
@@ -121,7 +121,7 @@ class Function:
         return self
 
     def __reduce__(self) -> str:
-        """Like a Python function, it is pickled as the name by which its module knows it."""
+        """Pickles the function as its name in its module, like a Python function."""
         found: Any = sys.modules.get(self.__module__)
         for name in self.__qualname__.split("."):
             found = getattr(found, name, None)
@@ -144,16 +144,16 @@ def _as_spec(x: Any) -> TensorSpec:
 
 
 class _Traced(FuncGraph):
-    """A function in the library.
+    """Function in the library.
 
     Attributes:
-      specs: for each argument that is a tensor, what it was traced for.
-      value: what the Python function returned, with tensors of this graph; what it is declared to return, while open.
-      calls: the calls of it made while anything was open.
-      keeps: Python arguments that its signature knows by their identity.
-      kind: equal for calls that differ in static shapes alone.
+      specs: the TensorSpec of each argument that is a tensor.
+      value: the return value of the Python function, with tensors of this graph; the declared one during tracing.
+      calls: the calls of it that were created while any function was open.
+      keeps: the Python arguments that its signature identifies by `id`.
+      kind: a key that is equal for calls that differ in static shapes only.
       is_recursive: whether it was called while it was open.
-      made_from: what it is traced from, while it is open.
+      made_from: the `Function` from which it is traced, while it is open; else None.
     """
 
     def __init__(self, name: str, outer: Graph, specs: list[TensorSpec], kind: Hashable) -> None:
@@ -168,8 +168,11 @@ class _Traced(FuncGraph):
         self.is_open = True
 
     def capture(self, t: Tensor) -> Tensor:
-        """Like that of any `FuncGraph`, but it is `t` itself that is remembered, not what stands for it in the graph
-        around: calls from elsewhere must supply it too."""
+        """Captures `t` as any `FuncGraph` does, but records `t` itself.
+
+        Other `FuncGraph`s record the tensor that represents `t` in the surrounding graph. Here calls in other graphs
+        must supply `t` too.
+        """
         if t.op.graph is self:
             return t
         got = self.captures.get(t)
@@ -189,7 +192,7 @@ class _Traced(FuncGraph):
         return [(outside[p], p) for p in self.params if p in outside]
 
     def can_be_called_in(self, graph: Graph) -> bool:
-        """Whether all that it captured can be had in `graph`."""
+        """Whether all captured tensors are available in `graph`."""
         around = {graph}
         outer = graph.outer
         while outer is not None:
@@ -198,12 +201,12 @@ class _Traced(FuncGraph):
         return all(t.op.graph in around for t, _ in self.captured)
 
     def takes(self, specs: Sequence[TensorSpec]) -> bool:
-        """Whether arguments like `specs` fit what it is traced for."""
+        """Whether arguments like `specs` fit the traced specs."""
         return all(shapes.covers(mine.shape, given.shape) for mine, given in zip(self.specs, specs, strict=True))
 
 
 class _Tracing(threading.local):
-    """The functions that this thread is making, outermost first; and those that wait to be settled when it is done."""
+    """Functions that this thread is tracing, outermost first; and functions to settle afterwards."""
 
     def __init__(self) -> None:
         self.open: list[_Traced] = []
@@ -212,11 +215,11 @@ class _Tracing(threading.local):
 
 _now = _Tracing()
 
-_DEEPEST = 30  # a function that calls itself with so many different Python arguments will never end
+_DEEPEST = 30  # limit of nested calls with different Python arguments, which would never end
 
 
 class _FunctionCall:
-    """One call of a `Function` in a graph."""
+    """Call of a `Function` in a graph."""
 
     def __init__(self, function: Function, b: Builder, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         self.function = function
@@ -224,7 +227,7 @@ class _FunctionCall:
         self.root = b.graph
         while self.root.outer is not None:
             self.root = self.root.outer
-        if kwargs:  # what is given by its name is the same as what is given by its place
+        if kwargs:  # a keyword argument is equivalent to a positional one
             bound = inspect.signature(function.fn).bind(*args, **kwargs)
             args, kwargs = bound.args, bound.kwargs
         if function.input_signature is not None:
@@ -232,7 +235,7 @@ class _FunctionCall:
         self.structure = (tuple(args), kwargs)
         self.leaves = nest.flatten(self.structure)
         self.tensors: list[Tensor] = []
-        self.where: list[int | None] = []  # for each leaf its place among the tensors
+        self.where: list[int | None] = []  # for each leaf its position among the tensors, or None
         self.keeps: list[Any] = []
         key: list[Hashable] = []
         for leaf in self.leaves:
@@ -254,7 +257,7 @@ class _FunctionCall:
         self.signature: Hashable = (self.kind, *self.specs)
 
     def _fitted(self, args: Sequence[Any]) -> Any:
-        """The arguments as tensors of the declared dtypes."""
+        """Returns the arguments as tensors of the declared dtypes."""
         signature = self.function.input_signature
         try:
             leaves = nest.flatten_up_to(signature, tuple(args))
@@ -279,7 +282,7 @@ class _FunctionCall:
         return nest.pack(signature, out)
 
     def _python(self, leaf: Any) -> Hashable:
-        """What an argument that is no tensor contributes to the signature."""
+        """Returns the part of the signature for an argument that is not a tensor."""
         if not hasattr(type(leaf), "as_tensor"):
             try:
                 hash(leaf)
@@ -290,7 +293,7 @@ class _FunctionCall:
         return type(leaf), id(leaf)
 
     def make(self) -> Any:
-        """Makes the operation; the results."""
+        """Creates the operation; returns its results."""
         graph = self._find() or self._trace()
         if graph.is_open and self.function.results is None:
             raise GraphError(
@@ -313,7 +316,7 @@ class _FunctionCall:
         return op if graph.value is None else nest.pack(graph.value, op.outputs)
 
     def _find(self) -> _Traced | None:
-        """The function made for such a call; one that is open, if its parameters are wide enough."""
+        """Returns the traced function for this call, or an open one with wide enough parameters."""
         for graph in reversed(_now.open):
             if graph.kind == self.kind and graph.takes(self.specs):
                 return graph
@@ -331,7 +334,7 @@ class _FunctionCall:
                 "without end; give it tensors (hr.constant(3), not 3)"
             )
         for graph in _now.open:
-            if graph.kind == self.kind:  # it calls itself with other shapes: let this one do for both
+            if graph.kind == self.kind:  # a recursive call with other shapes: one function serves both
                 self._widen(graph.specs)
         graph = _Traced(self._library_name(), self.b.graph, self.specs, self.kind)
         graph.made_from = function
@@ -351,7 +354,7 @@ class _FunctionCall:
             value = tracing.call(self._returned, graph, Builder(graph), args, kwargs)
             self._check(graph, value)
         except BaseException:
-            for name in set(root.functions) - before:  # it, and what was made only for it
+            for name in set(root.functions) - before:  # the function, and functions traced only for it
                 del root.functions[name]
             _now.made[:] = [g for g in _now.made if len(_now.open) > 1 and g.name in root.functions]
             raise
@@ -383,7 +386,7 @@ class _FunctionCall:
         return name
 
     def _returned(self, *args: Any, **kwargs: Any) -> Any:
-        """What the Python function returns; numbers of the declared dtypes."""
+        """Returns the result of the Python function, with numbers of the declared dtypes."""
         value, declared = self.function.fn(*args, **kwargs), self.function.results
         if declared is None or nest.mismatch(declared, value) is not None:
             return value
@@ -409,7 +412,7 @@ class _FunctionCall:
 
 
 def is_tensor(leaf: Any) -> bool:
-    """Whether an argument counts as a tensor: symbolic and eager tensors and arrays, not numbers and variables."""
+    """Whether an argument counts as a tensor: symbolic and eager tensors, and arrays."""
     if isinstance(leaf, (Tensor, np.ndarray, np.generic)):
         return True
     return hasattr(type(leaf), "as_tensor") and not hasattr(type(leaf), "assign")
@@ -424,7 +427,10 @@ def _plain(name: str) -> str:
 
 
 def _settle() -> None:
-    """Gives the calls of functions that were open what these captured after them, and what surrounds the calls, too."""
+    """Adds the later captures of functions that were open to their calls.
+
+    The graphs around the calls get the captures too.
+    """
     made = [*_now.made]
     _now.made.clear()
     grew = True

@@ -30,26 +30,26 @@ def map_fn(
     name: str | None = None,
     fn_output_signature: Any = None,
 ) -> Any:
-    """`fn` of each row of `elems`, stacked.
+    """Applies `fn` to each row of `elems` and stacks the results.
 
     Args:
-      fn: takes a row, in the structure of `elems`; returns tensors.
-      elems: a tensor or `SparseTensor` of rank 1 or more, or a nested structure of such with equally many rows.
-      dtype: older name of `fn_output_signature`.
-      parallel_iterations: how many rows may be under way at once; 10 if None (outside a graph 1).
+      fn: a function from a row, in the structure of `elems`, to tensors.
+      elems: a tensor or `SparseTensor` of rank 1 or more, or a nested structure of them with equal numbers of rows.
+      dtype: the older name of `fn_output_signature`.
+      parallel_iterations: the largest number of rows in parallel; 10 if None (1 in eager execution).
       back_prop, swap_memory: see `while_loop`.
       infer_shape: whether all results have the same static shape.
-      name: name of the scope; "map" if None.
-      fn_output_signature: what `fn` returns: a dtype, `TensorSpec` or `SparseTensorSpec`, or a nested structure of
-        them. It can be left out if `fn` returns the structure and dtypes of `elems`.
+      name: the name of the scope; "map" if None.
+      fn_output_signature: the description of the result of `fn`: a dtype, `TensorSpec` or `SparseTensorSpec`, or a
+        nested structure of them. It can be omitted if `fn` returns the structure and dtypes of `elems`.
 
     Returns:
-      A structure like what `fn` returns; each tensor or `SparseTensor` has one dimension more in front.
+      A structure like the result of `fn`; each tensor or `SparseTensor` has an additional first dimension.
 
     Raises:
       ValueError: `elems` has no tensor, or one of rank 0; the numbers of rows differ.
-      TypeError: `elems` has something that cannot be a tensor.
-      SignatureError: `fn` returned another structure or dtype than it says.
+      TypeError: a leaf of `elems` cannot be converted to a tensor.
+      SignatureError: `fn` returned another structure or dtype than declared.
 
     Source: TensorFlow's `tf.map_fn`.
 
@@ -124,7 +124,7 @@ def map_fn(
 
 
 def _packed(sp: SparseTensor) -> Any:
-    """The rows of a sparse tensor as strings, [n, 3]."""
+    """Returns the rows of a sparse tensor as strings, [n, 3]."""
     parts = nest.flatten(sp)
     out = scopes.builder(*parts).make("SerializeManySparse", parts, {"out_type": dtypes.string})
     if isinstance(out, Tensor) and sp.shape is not None:
@@ -133,7 +133,7 @@ def _packed(sp: SparseTensor) -> Any:
 
 
 def _row(packed: Any, sp: SparseTensor) -> SparseTensor:
-    """A row of a sparse tensor, from its strings."""
+    """Returns a row of a sparse tensor, from its strings."""
     rank = shapes.with_rank(sp.dense_shape.shape, 1)[0]
     return _restored(
         "DeserializeSparse", packed, sp.dtype, None if rank is None else rank - 1, sp.shape and sp.shape[1:]
@@ -141,7 +141,13 @@ def _row(packed: Any, sp: SparseTensor) -> SparseTensor:
 
 
 def _unpacked(rows: Any, spec: SparseTensor | SparseTensorSpec, is_of_row: bool) -> SparseTensor:
-    """The sparse tensor whose rows are given as strings, [n, 3], where `spec` is of one row, or of all of it."""
+    """Returns the sparse tensor with rows given as strings, [n, 3].
+
+    Args:
+      rows: the strings.
+      spec: the description of a row or of the whole tensor.
+      is_of_row: whether `spec` describes a row.
+    """
     shape = spec.shape if not is_of_row or spec.shape is None else (None, *spec.shape)
     rank = None if shape is None else len(shape)
     return _restored("DeserializeManySparse", rows, spec.dtype, rank, shape)
@@ -159,10 +165,10 @@ def _restored(type: str, strings: Any, dtype: Any, rank: int | None, shape: Shap
 
 
 def _of_spec(spec: SparseTensor | SparseTensorSpec, leaf: Any, fn: Callable[..., Any]) -> Any:
-    """The strings of what the function returned, a sparse tensor of the dtype of `spec`.
+    """Returns the strings of the function's result, a sparse tensor of the dtype of `spec`.
 
     Raises:
-      SignatureError: it is something else.
+      SignatureError: the result is something else.
     """
     if not isinstance(leaf, SparseTensor) or leaf.dtype.base is not spec.dtype.base:
         got = f"of dtype {leaf.dtype.base.name}" if isinstance(leaf, SparseTensor) else nest.describe(leaf)
@@ -185,22 +191,23 @@ def scan(
     reverse: bool = False,
     name: str | None = None,
 ) -> Any:
-    """All states a that `a = fn(a, row)` goes through, one for each row of `elems`, stacked.
+    """Returns all states of `a = fn(a, row)`, one for each row of `elems`, stacked.
 
     Args:
-      fn: takes the state and a row (in the structure of `elems`); returns the next state.
+      fn: a function from the state and a row (in the structure of `elems`) to the next state.
       elems: as for `map_fn`.
       initializer: the state before the first row, whose structure is that of the results. If None, the first row is the
         first state, and `fn` is called for the others.
       parallel_iterations, back_prop, swap_memory, infer_shape, name: as for `map_fn`.
-      reverse: goes from the last row to the first; the results stay in the places of their rows.
+      reverse: whether the rows are processed from the last to the first; each result stays at the position of its row.
 
     Returns:
-      A structure like the state; each tensor has one dimension more in front.
+      A structure like the state; each tensor has an additional first dimension.
 
     Raises:
-      ValueError: see `map_fn`. SignatureError: `fn` returned another structure or dtype than the state has.
-      InvalidArgumentError: when it runs, `elems` has no rows and there is no `initializer`.
+      ValueError: see `map_fn`.
+      SignatureError: `fn` returned another structure or dtype than the state has.
+      InvalidArgumentError: at run time, `elems` has no rows and there is no `initializer`.
 
     Source: TensorFlow's `tf.scan`.
 
@@ -242,7 +249,7 @@ def foldl(
     swap_memory: bool = False,
     name: str | None = None,
 ) -> Any:
-    """The last state of `a = fn(a, row)` over the rows of `elems`, from the first to the last.
+    """Returns the last state of `a = fn(a, row)` over the rows of `elems`, in order.
 
     The arguments, results and errors are those of `scan`; only the last state is kept.
 
@@ -267,7 +274,7 @@ def foldr(
     swap_memory: bool = False,
     name: str | None = None,
 ) -> Any:
-    """The last state of `a = fn(a, row)` over the rows of `elems`, from the last to the first.
+    """Returns the last state of `a = fn(a, row)` over the rows of `elems`, in reverse order.
 
     The arguments, results and errors are those of `scan`; only the last state is kept.
 
@@ -302,7 +309,7 @@ def _fold(
 
 
 class _Fold:
-    """What `scan` and the folds share: the rows, the first state, and the way through them."""
+    """Common part of `scan` and the folds: rows, first state, and loop."""
 
     def __init__(self, b: Any, fn: Callable[[Any, Any], Any], elems: Any, initializer: Any, reverse: bool) -> None:
         self.fn = fn
@@ -325,11 +332,11 @@ class _Fold:
             self.maximum_iterations = self.n
 
     def next(self, i: Any) -> Any:
-        """The counter after `i`."""
+        """Returns the counter after `i`."""
         return scopes.builder(i).Sub(i, 1, name="sub") if self.reverse else _next(i)
 
     def step(self, i: Any, state: Any) -> Any:
-        """The state after row `i`."""
+        """Returns the state after row `i`."""
         value = self.fn(state, nest.pack(self.elems, [a.read(i) for a in self.arrays]))
         found = nest.mismatch(self.structure, value)
         if found is not None:
@@ -342,7 +349,7 @@ class _Fold:
         return value
 
     def loop(self, step: Callable[..., Any], more: list[Any], parallel: int, back_prop: bool, swap_memory: bool) -> Any:
-        """The loop, with (i, state, *more) for variables."""
+        """Creates the loop with the variables (i, state, *more)."""
         n = self.n
 
         def goes_on(i: Any, *_: Any) -> Any:
@@ -367,10 +374,10 @@ def _scope(name: str | None, default: str, *values: Any) -> Iterator[None]:
 
 
 def _rows(b: Any, elems: Any) -> list[Any]:
-    """The tensors of `elems`.
+    """Returns the tensors of `elems`.
 
     Raises:
-      ValueError: there are none, one is a scalar, or they are known to have different numbers of rows.
+      ValueError: there are none, one is a scalar, or their static numbers of rows differ.
     """
     flat = [b.tensor(x, name="elem") for x in nest.flatten(elems, expand=False)]
     if not flat:
@@ -394,7 +401,7 @@ def _rows(b: Any, elems: Any) -> list[Any]:
 
 
 def _number_of_rows(b: Any, flat: list[Any]) -> Any:
-    """How many rows there are: a Python int if that is known, else a tensor."""
+    """Returns the number of rows: a Python int if it is known, else a tensor."""
     for t in flat:
         if t.shape is not None and t.shape[0] is not None:
             return int(t.shape[0])
@@ -426,10 +433,10 @@ def _next(i: Any) -> Any:
 
 
 def _of_dtype(array: TensorArray, leaf: Any, fn: Callable[..., Any], argument: str) -> Any:
-    """What the function returned for a place of `array`, a tensor of its dtype.
+    """Returns the function's result for an element of `array`, as a tensor of its dtype.
 
     Raises:
-      SignatureError: it is of another dtype.
+      SignatureError: the result has another dtype.
     """
     dtype = getattr(leaf, "dtype", None)
     if isinstance(leaf, Tensor) and dtype is not None and leaf.dtype.base is not array.dtype.base:

@@ -54,7 +54,7 @@ class _Outside:
     _op_seeds: random.Random
 
     def set_seed(self, seed: int | None) -> None:
-        """Sets the seed of random ops without a seed of their own, and rewinds all streams."""
+        """Sets the seed of random ops without their own seed, and rewinds all streams."""
         self.seed = seed
         self.builder.rewind()
         self._op_seeds = random.Random(seed)

@@ -24,21 +24,20 @@ from headrace.shapes import Shape
 
 
 class TensorArray(nest.Composite):
-    """An array of tensors of one dtype, each of which is written and read by its index.
+    """Array of tensors of one dtype, which are written and read by index.
 
     Args:
-      dtype: of the elements.
-      size: how many there are: an int32 scalar. It can be left out if `dynamic_size`.
-      dynamic_size: whether a write behind the end makes it longer.
-      clear_after_read: accepted for TensorFlow's sake; an element can be read any number of times.
-      tensor_array_name: accepted for TensorFlow's sake.
-      handle: accepted for TensorFlow's sake; must be None.
-      flow: the list of an existing array, instead of a new one.
-      infer_shape: whether all elements have the same static shape; what is written is checked then, and what is read
-        has that shape.
-      element_shape: the shape of the elements, where known.
-      colocate_with_first_write_call: accepted for TensorFlow's sake.
-      name: name of the scope.
+      dtype: the dtype of the elements.
+      size: the number of elements, an int32 scalar. It can be omitted if `dynamic_size`.
+      dynamic_size: whether a write behind the end makes the array longer.
+      clear_after_read: ignored; an argument of TensorFlow. An element can be read any number of times.
+      tensor_array_name: ignored; an argument of TensorFlow.
+      handle: must be None; an argument of TensorFlow.
+      flow: the list of an existing array, in place of a new one.
+      infer_shape: whether all elements have the same static shape, which writes check and reads return.
+      element_shape: the static shape of the elements, if known.
+      colocate_with_first_write_call: ignored; an argument of TensorFlow.
+      name: the name of the scope.
 
     Raises:
       ValueError: neither `size` nor `flow` is given, and the array is not dynamic.
@@ -106,7 +105,7 @@ class TensorArray(nest.Composite):
         return f"dtype {self._dtype.name}"
 
     def _merged(self, other: TensorArray) -> TensorArray:
-        """What is known of both, which are the same array at different times."""
+        """Returns an array with the common static information of two states of the same array."""
         out = self._with(self._flow)
         if shapes.compatible(self._element_shape, other._element_shape):
             out._element_shape = shapes.merge(self._element_shape, other._element_shape)
@@ -125,47 +124,47 @@ class TensorArray(nest.Composite):
         out._flow = flow
         return out
 
-    # *** what is known ***
+    # *** static information ***
 
     @property
     def dtype(self) -> DType:
-        """The dtype of the elements."""
+        """Dtype of the elements."""
         return self._dtype
 
     @property
     def flow(self) -> Any:
-        """The tensor list (dtype variant) behind it."""
+        """Tensor list (dtype variant) that contains the elements."""
         return self._flow
 
     @property
     def handle(self) -> None:
-        """None; present because TensorFlow's arrays have it."""
+        """None, for compatibility with TensorFlow's arrays."""
         return None
 
     @property
     def element_shape(self) -> Any:
-        """What is known of the shape of the elements."""
+        """Static shape of the elements."""
         return seen(self._element_shape, self._flow)
 
     @property
     def dynamic_size(self) -> bool:
-        """Whether it grows by writes."""
+        """Whether writes make the array longer."""
         return self._dynamic_size
 
     def __repr__(self) -> str:
         return f"<TensorArray dtype={self._dtype.name} element_shape={shapes.show(self._element_shape)}>"
 
     def size(self, name: str | None = None) -> Any:
-        """The number of elements: an int32 scalar."""
+        """Returns the number of elements, an int32 scalar."""
         return scopes.builder(self._flow).TensorListLength(self._flow, name=name or "TensorArraySize")
 
     # *** one element ***
 
     def read(self, index: Any, name: str | None = None) -> Any:
-        """The element at `index`; zeros if it was never written and its shape is known.
+        """Returns the element at `index`; zeros for an unwritten element of known shape.
 
         Raises (when it runs):
-          InvalidArgumentError: there is no element of that index.
+          InvalidArgumentError: there is no element with that index.
         """
         with scopes.name_scope(name, "TensorArrayV2Read", [self._flow, index]):
             b = scopes.builder(self._flow, index)
@@ -174,10 +173,10 @@ class TensorArray(nest.Composite):
             return b.TensorListGetItem(self._flow, index, shape, element_dtype=self._dtype)
 
     def write(self, index: Any, value: Any, name: str | None = None) -> TensorArray:
-        """The array with `value` at `index`. This one stays as it is: use the one returned.
+        """Returns an array with `value` at `index`. This array does not change.
 
         Raises:
-          SignatureError: the value is of another dtype.
+          SignatureError: the value has another dtype.
           ShapeError: its static shape differs from that of the elements.
         """
         with scopes.name_scope(name, "TensorArrayV2Write", [self._flow, index, value]):
@@ -192,7 +191,7 @@ class TensorArray(nest.Composite):
     # *** all elements ***
 
     def stack(self, name: str | None = None) -> Any:
-        """All elements as the rows of one tensor."""
+        """Returns all elements as the rows of one tensor."""
         with scopes.name_scope(name, "TensorArrayV2Stack", [self._flow]):
             b = scopes.builder(self._flow)
             n = -1 if self._size is None or self._dynamic_size else self._size  # a write may have made it longer
@@ -201,7 +200,7 @@ class TensorArray(nest.Composite):
             return b.TensorListStack(self._flow, shape, element_dtype=self._dtype, num_elements=n)
 
     def gather(self, indices: Any, name: str | None = None) -> Any:
-        """The elements at `indices`, an int32 vector, as the rows of one tensor."""
+        """Returns the elements at `indices`, an int32 vector, as the rows of one tensor."""
         with scopes.name_scope(name, "TensorArrayV2Gather", [self._flow, indices]):
             b = scopes.builder(self._flow, indices)
             indices, shape = b.tensor(indices, dtypes.int32, name="indices"), self._shape_tensor(b)
@@ -209,7 +208,10 @@ class TensorArray(nest.Composite):
             return b.TensorListGather(self._flow, indices, shape, element_dtype=self._dtype)
 
     def concat(self, name: str | None = None) -> Any:
-        """All elements one after the other along their first dimension, in which alone they may differ."""
+        """Returns all elements, concatenated along their first dimension.
+
+        The elements may differ in this dimension only.
+        """
         with scopes.name_scope(name, "TensorArrayV2Concat", [self._flow]):
             b = scopes.builder(self._flow)
             shape = None if self._element_shape is None else (None, *self._element_shape[1:])
@@ -219,7 +221,7 @@ class TensorArray(nest.Composite):
             return out
 
     def unstack(self, value: Any, name: str | None = None) -> TensorArray:
-        """An array of the rows of `value`, in place of what this one holds."""
+        """Returns an array of the rows of `value`, which replace all elements."""
         with scopes.name_scope(name, "TensorArrayUnstack", [value, self._flow]):
             b = scopes.builder(value, self._flow)
             value = self._element(b, value)
@@ -232,7 +234,7 @@ class TensorArray(nest.Composite):
             return out
 
     def scatter(self, indices: Any, value: Any, name: str | None = None) -> TensorArray:
-        """The array with the rows of `value` at `indices`, an int32 vector."""
+        """Returns an array with the rows of `value` at `indices`, an int32 vector."""
         with scopes.name_scope(name, "TensorArrayScatter", [value, indices, self._flow]):
             b = scopes.builder(value, indices, self._flow)
             value = self._element(b, value)
@@ -246,7 +248,16 @@ class TensorArray(nest.Composite):
             return out
 
     def split(self, value: Any, lengths: Any, name: str | None = None) -> TensorArray:
-        """An array of consecutive pieces of `value`, of the given lengths along its first dimension."""
+        """Returns an array of consecutive pieces of `value` along its first dimension.
+
+        Args:
+          value: the tensor to split.
+          lengths: the lengths of the pieces.
+          name: the name of the scope.
+
+        Returns:
+          The array.
+        """
         with scopes.name_scope(name, "TensorArraySplit", [value, lengths, self._flow]):
             b = scopes.builder(value, lengths, self._flow)
             value = self._element(b, value)
@@ -265,11 +276,11 @@ class TensorArray(nest.Composite):
     # *** the rest ***
 
     def identity(self) -> TensorArray:
-        """The same array, behind an Identity (so that control dependencies can hold it back)."""
+        """Returns the same array behind an Identity, which control dependencies can delay."""
         return self._with(scopes.builder(self._flow).Identity(self._flow))
 
     def grad(self, source: Any, flow: Any = None, name: str | None = None) -> TensorArray:
-        """Not supported, as in TensorFlow 2: gradients go through the array by themselves.
+        """Raises an error, as in TensorFlow 2: gradients flow through the array automatically.
 
         Raises:
           NotImplementedError: always.
@@ -277,25 +288,25 @@ class TensorArray(nest.Composite):
         raise NotImplementedError("TensorArray.grad is not needed: gradients go through an array by themselves")
 
     def close(self, name: str | None = None) -> Operation | None:
-        """Does nothing: an array's storage is freed when nobody holds it any more."""
+        """Does nothing: an array's storage is freed with its last reference."""
         return no_op(name)
 
-    # *** what an array of `headrace.v1` does besides: it is one thing, of which the lists are versions ***
+    # *** hooks of `headrace.v1`, whose array is one object with lists as its versions ***
 
     def _made(self, b: Any, flow: Any, clear_after_read: bool | None, name: str | None) -> Any:
-        """The list of a new array, which is `flow`."""
+        """Returns the list of a new array."""
         return flow
 
     def _refilled(self, b: Any, flow: Any) -> Any:
-        """The list that this array is from now on: `flow`, which is new."""
+        """Returns the list of this array after its replacement by the new list `flow`."""
         return flow
 
     def _reading(self, b: Any, indices: Any = None) -> Any:
-        """A builder for an operation that reads the elements at `indices`; None: all."""
+        """Returns a builder for a read of the elements at `indices`; None: all elements."""
         return b
 
     def _writing(self, b: Any, indices: Any) -> Any:
-        """A builder for an operation that writes the elements at `indices`."""
+        """Returns a builder for a write of the elements at `indices`."""
         return b
 
     # *** within ***
@@ -309,7 +320,7 @@ class TensorArray(nest.Composite):
         return b.tensor(index, dtypes.int32, name="index")
 
     def _element(self, b: Any, value: Any) -> Any:
-        """`value` as a tensor of the array's dtype."""
+        """Returns `value` as a tensor of the array's dtype."""
         try:
             return b.tensor(value, self._dtype, name="value")
         except TypeError as e:
@@ -319,10 +330,10 @@ class TensorArray(nest.Composite):
             ) from e
 
     def _checked(self, shape: Shape, verb: str, value: Any) -> Shape:
-        """What is known of the elements when one of the given shape is put in.
+        """Returns the static shape of the elements after one of the given shape is added.
 
         Raises:
-          ShapeError: it cannot be one of them.
+          ShapeError: the shape contradicts that of the elements.
         """
         if shape is not None:
             shape = tuple(shape)

@@ -25,38 +25,39 @@ from headrace.shapes import Shape
 
 
 class Variable:
-    """A tensor that keeps its value from one step of a session to the next, and that can be assigned to.
+    """Tensor with a value that persists between steps of a session and can be assigned.
 
-    In a graph each session has a value of its own, and the first must be assigned to it by running `initializer`
-    (`variables_initializer`). Outside of graphs the value is there at once and is the object's own.
+    In a graph each session has its own value, and `initializer` (`variables_initializer`) must run to set the first
+    one. In eager execution the object has the value from the start.
 
-    It can be used wherever a tensor can; it is read then and there. In an `hr.Graph` reads and changes happen in the
-    order in which they are written. Outside of this order are the initializer, which runs when it is asked for, and
-    what is read when the variable itself is fetched: that is its value at some time during the step.
+    A variable can be used in place of a tensor; it is read at that point. In an `hr.Graph` reads and changes happen in
+    the order in which they are written. Two operations are outside of this order: the initializer, which runs when it
+    is fetched, and the read for a fetch of the variable itself, which returns the value at some time during the step.
 
-    A variable made in a branch or a loop's body belongs to the graph around all of them; so must its initial value,
-    which can be given as a function for that.
+    A variable created in a branch or a loop's body belongs to the outermost graph. So must its initial value, which can
+    be a function for this purpose.
 
     Args:
-      initial_value: what a tensor can be made of, or a function without arguments that returns it. If it reads other
-        variables, those that have no value yet give their own initial value.
-      trainable: whether it is one of those that are learned; kept for whoever asks.
-      name: below the name scope; "Variable" if None.
-      dtype: None: that of `initial_value`.
-      shape: None: that of `initial_value`. It may be partly known; values of all shapes that fit can be assigned then.
+      initial_value: a value that can be converted to a tensor, or a function without arguments that returns one. If it
+        reads other variables, their initial values are used as long as they have no values.
+      trainable: whether optimizers and other training code should change it.
+      name: the name below the name scope; "Variable" if None.
+      dtype: the dtype; None: that of `initial_value`.
+      shape: the static shape; None: that of `initial_value`. If it is partly known, values of all fitting shapes can be
+        assigned.
       validate_shape: if False, values of any shape can be assigned.
-      constraint: a function from a new value to the one that is to be kept; kept for whoever updates the variable.
+      constraint: a function from a new value to the value to store, which optimizers apply.
 
     Attributes:
-      handle: the tensor of dtype resource that operations know it by.
-      graph: where it is; None outside of graphs.
-      dtype: of its value.
-      trainable, constraint: as given.
+      handle: the tensor of dtype resource by which operations refer to the variable.
+      graph: the graph of the variable; None in eager execution.
+      dtype: the dtype of the value.
+      trainable, constraint: the arguments.
 
     Raises:
-      TypeError: `initial_value` is missing, cannot be a tensor, or is not of `dtype`.
-      ShapeError (a ValueError): it is not of `shape`.
-      GraphError (a ValueError): it was made in a branch or a loop's body.
+      TypeError: `initial_value` is missing, cannot be converted to a tensor, or is not of `dtype`.
+      ShapeError (a ValueError): the initial value does not have the shape.
+      GraphError (a ValueError): the initial value was created in a branch or a loop's body.
 
     Source: TensorFlow's `tf.Variable`.
 
@@ -104,10 +105,10 @@ class Variable:
             self._make_eagerly(b, initial_value, name or "Variable", wanted, shape)
 
     def _make(self, b: Builder, initial_value: Any, name: str, dtype: dtypes.DType | None, shape: Any) -> None:
-        """Makes the handle and what TensorFlow 1 makes with it, in the graph around everything that is open."""
+        """Creates the handle and the other operations of TensorFlow 1, in the outermost graph."""
         root = _root(b.graph)
         full = name[:-1] if name[-1] == "/" else root.unique_name(b.scope + name)
-        # no control inputs and no order: whoever runs the initializer wants it, and nothing else, to happen
+        # no control inputs and no order: a run of the initializer must run nothing else
         b = dataclasses.replace(b, graph=root, scope=full + "/", control_inputs=(), is_ordered=False)
         value = _initial(dataclasses.replace(b, scope=full + "/Initializer/"), initial_value, dtype, full)
         self.graph = root
@@ -130,18 +131,22 @@ class Variable:
     def of_operations(
         cls, handle: Tensor, initializer: Operation, element: Tensor, initial_value: Tensor | None, trainable: bool
     ) -> Any:
-        """The variable that operations which are there already make up, as in an imported graph. (Whoever asks for it
-        puts it where variables are kept.)
+        """Returns the variable of existing operations, as in an imported graph.
+
+        The caller adds it to the graph's variables.
 
         Args:
-          handle: what operations know it by.
-          initializer: the operation that gives it its first value.
-          element: its value, as it is fetched.
-          initial_value: what its first value comes from; None: that value.
+          handle: the handle.
+          initializer: the operation that sets the initial value.
+          element: the value, as a fetch returns it.
+          initial_value: the tensor of the initial value; None: `element`.
           trainable: see `Variable`.
 
+        Returns:
+          The variable.
+
         Raises:
-          GraphError: these operations are not those of a variable.
+          GraphError: the operations are not those of a variable.
         """
         self = object.__new__(cls)
         held = cls._held(handle)
@@ -154,7 +159,7 @@ class Variable:
         self.trainable, self.constraint, self._validates = trainable, None, True
         self.handle, self._op, self._name = handle, handle.op, handle.op.name
         self._initializer, self._element = initializer, element
-        # the initializer may be a group of operations, too
+        # the initializer may be a group of operations too
         assigns = len(initializer.inputs) > 1 and initializer.inputs[0] is handle
         self._first = initializer.inputs[1] if assigns else element
         self._initial_value = self._first if initial_value is None else initial_value
@@ -162,7 +167,7 @@ class Variable:
 
     @classmethod
     def _held(cls, handle: Tensor) -> tuple[dtypes.DType, Shape] | None:
-        """The dtype and shape of what `handle` is the handle of; None if it is none."""
+        """Returns the dtype and shape of the variable with this handle; None for another tensor."""
         return handle.handle if handle.dtype is dtypes.resource and handle.op.type == "VarHandleOp" else None
 
     def _make_eagerly(self, b: Any, initial_value: Any, name: str, dtype: dtypes.DType | None, shape: Any) -> None:
@@ -171,12 +176,12 @@ class Variable:
         self.dtype = value.dtype
         self._name = name.rstrip("/")
         self._shape = self._declared(shape, value.shape, self._name)
-        # without a shared name it is nobody else's, and is gone with this object
+        # without a shared name no other object refers to the resource, which is freed with this object
         self.handle = b.make("VarHandleOp", (), {"dtype": self.dtype, "shape": self._shape}, self._name)
         b.make("AssignVariableOp", (self.handle, value), {"dtype": self.dtype})
 
     def _declared(self, given: Any, initial: Shape, name: str) -> Shape:
-        """The static shape of all its values."""
+        """Returns the static shape that covers all values."""
         if not self._validates:
             return None
         if given is None:
@@ -189,58 +194,58 @@ class Variable:
             )
         return wanted
 
-    # *** what it is ***
+    # *** properties ***
 
     @property
     def name(self) -> str:
-        """The name of its handle, "v:0"; of what an assignment gave, that of the operation."""
+        """Name of the handle, "v:0"; for the result of an assignment, that of the operation."""
         return self._name + ":0" if self._is_whole else self._op.name
 
     @property
     def shape(self) -> Any:
-        """What is known of the shape of its values."""
+        """Static shape of the values."""
         return seen(self._shape, self.handle)
 
     @property
     def op(self) -> Operation:
-        """The operation that makes its handle; of what an assignment gave, the assignment."""
+        """Operation that creates the handle; for the result of an assignment, the assignment."""
         self._graph_only("op")
         return self._op
 
     @property
     def device(self) -> str:
-        """The device requested for it."""
+        """Device requested for the variable."""
         device: str = self.handle.device
         return device
 
     @property
     def initializer(self) -> Operation:
-        """The operation that gives it its initial value."""
+        """Operation that sets the initial value."""
         self._graph_only("initializer")
         return self._initializer
 
     @property
     def initial_value(self) -> Tensor:
-        """The tensor that its first value comes from."""
+        """Tensor of the initial value."""
         self._graph_only("initial_value")
         return self._initial_value
 
     @property
     def graph_element(self) -> Tensor:
-        """What is fetched when it is fetched: its value; of what an assignment gave, the value right after it."""
+        """Tensor that a fetch returns: the value, or an assignment's result."""
         self._graph_only("graph_element")
         return self._element
 
     @property
     def fed_element(self) -> Tensor:
-        """The tensor that a feed replaces: its handle, and so every read; of an assignment's result, the value."""
+        """Tensor that a feed replaces: the handle, and so every read; or an assignment's result."""
         self._graph_only("fed_element")
         handle: Tensor = self.handle
         return handle if self._is_whole else self._element
 
     @property
     def _is_whole(self) -> bool:
-        """Whether it is the variable itself, and not what an assignment gave."""
+        """Whether this is the variable itself, not the result of an assignment."""
         return self.graph is None or self._op is self.handle.op
 
     def _graph_only(self, what: str) -> None:
@@ -252,12 +257,14 @@ class Variable:
     # *** reading ***
 
     def value(self) -> Any:
-        """A tensor with its value, read here."""
+        """Returns a tensor with the value, read at this point."""
         b = self._builder()
         return b.ReadVariableOp(self.handle, dtype=self.dtype)
 
     def read_value(self) -> Any:
-        """A tensor with its value, read here; by an operation of its own, which can wait for others.
+        """Returns a tensor with the value, read at this point by a new operation.
+
+        The operation can wait for others.
 
         Example: `with hr.control_dependencies([step]): after = v.read_value()`.
         """
@@ -265,29 +272,35 @@ class Variable:
         return b.Identity(b.within("Read").ReadVariableOp(self.handle, dtype=self.dtype))
 
     def as_tensor(self, b: Any) -> Any:
-        """What stands for it where `b` makes operations: its value at this point."""
+        """Returns the tensor that represents the variable for builder `b`: its value at this point."""
         if not self._is_whole:
             return self._element
         self._check_place(b)
         return b.ReadVariableOp(self.handle, dtype=self.dtype)
 
     def sparse_read(self, indices: Any, name: str | None = None) -> Any:
-        """The rows at `indices` (int32 or int64) of its value, without reading all of it."""
+        """Returns rows of the value by their numbers (int32 or int64), without reading all."""
         return self._builder(indices).make(
             "ResourceGather", (self.handle, indices), {"dtype": self.dtype}, name or "Gather"
         )
 
     def gather_nd(self, indices: Any, name: str | None = None) -> Any:
-        """The elements or slices at `indices`, whose last dimension is an index each."""
+        """Returns the elements or slices at `indices`; the last dimension contains the coordinates."""
         return self._builder(indices).make("GatherNd", (self, indices), {}, name)
 
     def is_initialized(self, name: str | None = None) -> Any:
-        """Whether it has a value: a bool scalar. Like the initializer, it is outside of the order of changes."""
+        """Returns whether the variable has a value, as a bool scalar.
+
+        Like the initializer, this operation is outside of the order of reads and changes.
+        """
         return self._unordered().make("VarIsInitializedOp", (self.handle,), {}, name)
 
     def initialized_value(self) -> Any:
-        """Its value if it has one, else its initial value. For the initial values of others: like initializers, it is
-        outside of the order of reads and changes."""
+        """Returns the value, or the initial value if there is no value yet.
+
+        It is for the initial values of other variables. Like initializers, it is outside of the order of reads and
+        changes.
+        """
         if self.graph is None:
             return self.value()
         with scopes.entered(self._unordered()):
@@ -298,21 +311,21 @@ class Variable:
     def assign(
         self, value: Any, use_locking: bool | None = None, name: str | None = None, read_value: bool = True
     ) -> Any:
-        """Makes `value` its value.
+        """Assigns `value` to the variable.
 
         Args:
-          value: what a tensor of its dtype can be made of, of a shape that fits its own.
-          use_locking: not used; changes never overlap.
-          name: name of the operation.
-          read_value: if False, only the operation is given.
+          value: a value that can be converted to a tensor of the dtype, with a fitting shape.
+          use_locking: ignored; changes never overlap.
+          name: the name of the operation.
+          read_value: if False, the result is the operation alone.
 
         Returns:
-          In a graph: what can be run (`.op`, too), and used as a tensor: the value right after the change. Outside:
-          the variable.
+          In a graph: an object that can be run (`.op`, too), and used as a tensor with the value right after the
+            change. In eager execution: the variable.
 
         Raises:
-          ShapeError (a ValueError): `value` is of another shape.
-          TypeError: it is of another dtype.
+          ShapeError (a ValueError): `value` has another shape.
+          TypeError: `value` has another dtype.
         """
         b = self._builder(value)
         t = b.tensor(value, self.dtype)
@@ -343,13 +356,24 @@ class Variable:
         return self._changed(b, made, read_value)
 
     def count_up_to(self, limit: int) -> Any:
-        """Adds one, and gives what it was before; an `OutOfRangeError` once it is `limit`. For integer scalars."""
+        """Increments an integer scalar and returns its old value.
+
+        Raises (when it runs):
+          OutOfRangeError: the value has reached `limit`.
+        """
         return self._builder().make("ResourceCountUpTo", (self.handle,), {"limit": limit, "T": self.dtype})
 
     def scatter_update(self, indices: Any, updates: Any = None, name: str | None = None) -> Any:
-        """Replaces the rows at `indices` by `updates`, of shape `indices.shape + shape[1:]` (or a scalar for all).
+        """Replaces the rows at `indices` by `updates`.
 
-        An object with `indices` and `values` can be given in place of both. See `assign` for what is returned.
+        Args:
+          indices: the numbers of the rows, or an object with the attributes `indices` and `values` in place of both
+            arguments.
+          updates: the new rows, of shape `indices.shape + shape[1:]`, or a scalar for all.
+          name: the name of the operation.
+
+        Returns:
+          The result of `assign`.
         """
         return self._scatter("Update", indices, updates, name)
 
@@ -370,11 +394,11 @@ class Variable:
         return self._scatter("Div", indices, updates, name)
 
     def scatter_min(self, indices: Any, updates: Any = None, name: str | None = None) -> Any:
-        """The smaller of the rows at `indices` and `updates`; see `scatter_update`."""
+        """Replaces the rows at `indices` by their minima with `updates`; see `scatter_update`."""
         return self._scatter("Min", indices, updates, name)
 
     def scatter_max(self, indices: Any, updates: Any = None, name: str | None = None) -> Any:
-        """The larger of the rows at `indices` and `updates`; see `scatter_update`."""
+        """Replaces the rows at `indices` by their maxima with `updates`; see `scatter_update`."""
         return self._scatter("Max", indices, updates, name)
 
     def _scatter(self, what: str, indices: Any, updates: Any, name: str | None) -> Any:
@@ -386,7 +410,7 @@ class Variable:
         return self._changed(b, made, True)
 
     def _changed(self, b: Any, op: Any, read_value: bool) -> Any:
-        """What a changing method gives: the variable as it is after `op`."""
+        """Returns the result of a changing method: the variable after `op`."""
         if self.graph is None:
             return self
         if not read_value:
@@ -396,7 +420,10 @@ class Variable:
         return after
 
     def _builder(self, *near: Any) -> Any:
-        """Where operations on it go: what makes them wait for the assignment that gave this, if one did."""
+        """Returns the builder for operations on the variable.
+
+        For the result of an assignment, the operations wait for the assignment.
+        """
         b = scopes.builder(self, *near)
         self._check_place(b)
         return b if self._is_whole else b.after(self._op)
@@ -415,7 +442,7 @@ class Variable:
     # *** outside of graphs, as a value ***
 
     def numpy(self) -> Any:
-        """Its value: an array that the caller may write into. Outside of graphs only."""
+        """Returns the value as a writable array, in eager execution only."""
         return self._concrete("numpy()").numpy()
 
     def _concrete(self, what: str) -> Any:
@@ -424,7 +451,7 @@ class Variable:
                 f"{what} of the variable '{self.name}', which has no value until the graph runs; run it: "
                 "session.run(variable)"
             )
-        # inside `with g:` too
+        # also inside of `with g:`
         return scopes.outside.builder.ReadVariableOp(self.handle, dtype=self.dtype)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
@@ -481,7 +508,7 @@ class Variable:
 
 
 def _remade(kind: type[Variable], value: Any, trainable: bool, name: str, shape: Shape, constraint: Any) -> Variable:
-    """A variable outside of graphs like another one."""
+    """Creates a variable with the properties of another one, in eager execution."""
     return kind(value, trainable, name, shape=shape, constraint=constraint)
 
 
@@ -489,11 +516,11 @@ operators.install(Variable)
 
 
 def variables_initializer(var_list: Iterable[Variable] | None = None, name: str = "init") -> Operation | None:
-    """An operation that gives all variables of a list their initial values; None outside of graphs.
+    """Creates an operation that initializes all variables of a list; None in eager execution.
 
     Args:
-      var_list: None: all variables there are now in the graph.
-      name: name of the operation.
+      var_list: the variables; None: all present variables of the graph.
+      name: the name of the operation.
 
     Source: TensorFlow's `tf.variables_initializer`.
 
@@ -514,14 +541,14 @@ def variables_initializer(var_list: Iterable[Variable] | None = None, name: str 
 
 
 def _root(graph: Graph) -> Graph:
-    """The graph around all conditionals, loops and functions."""
+    """Returns the graph around all conditionals, loops and functions."""
     while graph.outer is not None:
         graph = graph.outer
     return graph
 
 
 def _initial(b: Builder, initial_value: Any, dtype: dtypes.DType | None, name: str) -> Tensor:
-    """The initial value as a tensor of the graph of `b`."""
+    """Returns the initial value as a tensor of the graph of `b`."""
     with scopes.entered(b):
         if callable(initial_value):
             initial_value = initial_value()
