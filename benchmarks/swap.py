@@ -1,4 +1,4 @@
-"""Swapping: the gradient of a loop that keeps four times as much as the device may hold, beside the same without limit.
+"""Swapping: the gradient of a loop that keeps four times as much as the device limit, and without a limit.
 
     python -m benchmarks.swap
 
@@ -70,7 +70,7 @@ def swap(repeats: int = 15, size: Lstm = Lstm()) -> list[Result]:
         names[1:], calls[1:], strict=True
     ):  # in pairs: each leaves the memory to the next as it found it
         pair = alternating([swapped, call], repeats)
-        for which, mine in zip((f"swapped, beside {name}", name), pair, strict=True):
+        for which, mine in zip((f"swapped, alternating with {name}", name), pair, strict=True):
             results.append(Result(f"{what}: {which}", "ms an iteration", [1000 * s / (2 * size.trips) for s in mine]))
         longer = [a / b for a, b in zip(*pair, strict=True)]
         results.append(Result(f"{what}: swapped, to {name}", "ratio", longer))
@@ -79,7 +79,7 @@ def swap(repeats: int = 15, size: Lstm = Lstm()) -> list[Result]:
         results.append(Result(f"{what}: resident, {name}", "MiB", [grown], f"the limit is {size.limit / MIB:.0f} MiB"))
     share, out, back = _overlap(size)
     facts = f"{out / MIB:.0f} MiB out, {back / MIB:.0f} MiB in"
-    results.append(Result(f"{what}: of the time of copies, that beside operations", "ratio", [share], facts))
+    results.append(Result(f"{what}: share of the time of copies that overlaps operations", "ratio", [share], facts))
     results.append(Result(f"{what}: held when refused, without swap_memory", "bytes", [_refused(size)]))
     return results
 

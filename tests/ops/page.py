@@ -33,17 +33,17 @@ GROUPS = {
 
 HEAD = """# Op types
 
-headrace has {count} of TensorFlow's op types and {own} of its own (their names begin with an underscore). This page is
-made from their records ([adding_ops.md](../how-to/adding_ops.md)) by `python -m tests.ops.page`. Every one of them can
-be called as `hr.raw_ops.<Type>(...)`, with TensorFlow's argument and attribute names.
+headrace has {count} of TensorFlow's op types and {own} of its own (their names begin with an underscore). This page
+is generated from their records ([adding_ops.md](../how-to/adding_ops.md)) by `python -m tests.ops.page`. Every op
+type can be called as `hr.raw_ops.<Type>(...)`, with TensorFlow's argument and attribute names.
 
-Of dtypes, *floating* are {floating}; *complex* {complex}; *signed* {signed}; *unsigned* {unsigned}.
-*Integer* are signed and unsigned, *real* integer and floating, *numeric* real and complex; *any* are numeric, bool,
-string, resource and variant.
+The groups of dtypes are *floating*: {floating}; *complex*: {complex}; *signed*: {signed}; *unsigned*: {unsigned}.
+*Integer* is signed and unsigned, *real* is integer and floating, *numeric* is real and complex; *any* is numeric,
+bool, string, resource and variant.
 
-In the column "gradient", *rule* says that there is one, of any order; *stops* that the op has none by its nature (and
-TensorFlow none either). Of the {count} types {rules} have a rule, {stops} stop gradients, and {missing} have no rule
-although one could exist, with the reason.
+In the column "gradient", *rule* means that the op has a gradient of any order, and *stops* that it is not
+differentiable by its nature (nor is it in TensorFlow). Of the {count} types {rules} have a rule, {stops} stop
+gradients, and {missing} have no rule although one could exist; for these the column gives the reason.
 """
 
 
