@@ -31,13 +31,13 @@ from headrace.files import events, local, summaries
 from headrace.ir.serial.graphdef import read_graph_def
 from headrace.metadata.run import RunMetadata
 
-WAIT_SECONDS: Final = 300.0  # for the thread, before that is an error
+WAIT_SECONDS: Final = 300.0  # longest wait for the thread
 
 
 class _Worker:
-    """A file and the thread that writes to it.
+    """File and the thread that writes to it.
 
-    It must not know its `FileWriter`, so that this can be forgotten and the file then be closed.
+    A worker has no reference to its `FileWriter`, so that the writer can be garbage collected and the file then closed.
     """
 
     def __init__(self, folder: str, suffix: str, most: int, flush_secs: float) -> None:
@@ -46,7 +46,7 @@ class _Worker:
         self._flush_secs = flush_secs
         self._changed = threading.Condition()
         self._waiting: collections.deque[bytes] = collections.deque()
-        self._added = self._written = self._wanted = 0  # events: in all; in the file; to be written without delay
+        self._added = self._written = self._wanted = 0  # numbers of events: added; in the file; to write at once
         self._error: BaseException | None = None
         self._is_closing = False
         self._process = os.getpid()
@@ -55,16 +55,16 @@ class _Worker:
 
     @property
     def _is_forked(self) -> bool:
-        """Whether this is another process: then the thread is not here, and perhaps it held the lock."""
+        """Whether this process is a fork of the writer's, so that the thread is missing."""
         return os.getpid() != self._process
 
     @property
     def is_well(self) -> bool:
-        """Whether events can still be added."""
+        """Whether events can be added."""
         return self._error is None and not self._is_forked
 
     def add(self, event: bytes) -> None:
-        """Puts an event into the queue, once there is room."""
+        """Adds an event to the queue, and waits while the queue is full."""
         self._check_process()
         with self._changed:
             self._wait(lambda: self._is_closing or len(self._waiting) < self._most, "room in the queue of events")
@@ -75,7 +75,7 @@ class _Worker:
             self._changed.notify_all()
 
     def flush(self) -> None:
-        """Waits until all that was added is in the file."""
+        """Waits until all added events are in the file."""
         self._check_process()
         with self._changed:
             goal = self._wanted = self._added
@@ -83,13 +83,13 @@ class _Worker:
             self._wait(lambda: self._written >= goal, "events to be written")
 
     def close(self) -> None:
-        """Writes what waits, ends the file and the thread. May be called again."""
-        if self._is_forked:  # the file is that of another process
+        """Writes the pending events, closes the file and ends the thread. May be called again."""
+        if self._is_forked:  # the file belongs to the parent process
             return
         with self._changed:
             self._is_closing = True
             self._changed.notify_all()
-        if threading.current_thread() is self._thread:  # in which the garbage was collected; it will end by itself
+        if threading.current_thread() is self._thread:  # garbage collection runs in the thread itself, which will end
             return
         self._thread.join(WAIT_SECONDS)
         if self._thread.is_alive():
@@ -109,7 +109,7 @@ class _Worker:
         self._raise()
 
     def _raise(self) -> None:
-        """Raises what the thread failed with: a new error each time, so that no traceback grows."""
+        """Raises the error of the thread, as a new exception so that no traceback grows."""
         e = self._error
         if e is not None:
             of = type(e) if isinstance(e, OpError) else UnknownError
@@ -144,7 +144,7 @@ class _Worker:
                 self._changed.notify_all()
 
     def _next(self, due: float | None) -> tuple[list[bytes], bool]:
-        """The events that wait, when there are some or something else is to be done; and whether these are the last."""
+        """Waits for events or a request. Returns the events, and whether they are the last."""
         with self._changed:
             self._changed.wait_for(
                 lambda: self._waiting or self._is_closing or self._wanted > self._written,
@@ -157,29 +157,30 @@ class _Worker:
 
 
 def closed(path: str) -> FailedPreconditionError:
-    """The error of who adds to a closed file."""
+    """Returns the error for adding to a closed file."""
     return FailedPreconditionError(f"{path} is closed; call reopen(), for a new file in the same folder")
 
 
 def _close_quietly(worker: _Worker) -> None:
-    """When the writer is forgotten or the program ends, nobody is left to be told of an error."""
+    """Closes a worker and ignores errors, when no caller is left to receive them."""
     with contextlib.suppress(OpError):
         worker.close()
 
 
 class FileWriter:
-    """Writes events to a new file in a folder. See the module's text. Thread safe.
+    """Writes events to a new file in a folder. The methods are thread safe.
+
+    A thread writes the file. An error of the thread is raised by the next call of any method.
 
     Args:
-      logdir: the folder; it is made if it is not there.
-      graph: a graph to begin with, as by `add_graph`.
-      max_queue: how many events may wait to be written.
-      flush_secs: what is written can be read by others after so many seconds at most.
-      filename_suffix: the end of the file's name.
+      logdir: the folder. It is created if necessary.
+      graph: a graph to add at the start, as by `add_graph`, or None.
+      max_queue: largest number of events that wait for the thread. If the queue is full, methods wait.
+      flush_secs: longest time in seconds before an added event is in the file.
+      filename_suffix: suffix of the file name. None: no suffix.
 
     Raises:
-      NotFoundError, FailedPreconditionError, PermissionDeniedError, ...: the file cannot be made; or, from any method,
-        it could not be written.
+      NotFoundError, FailedPreconditionError, PermissionDeniedError, ...: the file cannot be created or written.
       ValueError: `max_queue` is not positive.
 
     Source: TensorFlow's `tf.summary.FileWriter`.
@@ -226,27 +227,27 @@ class FileWriter:
 
     @property
     def path(self) -> str:
-        """The path of the file."""
+        """Path of the file."""
         return self._worker.out.path
 
     def get_logdir(self) -> str:
-        """The folder."""
+        """Returns the folder."""
         return self._folder
 
     def flush(self) -> None:
-        """Waits until all that was added can be read by others."""
+        """Waits until all added events are in the file."""
         if not self._is_closed:
             self._worker.flush()
 
     def close(self) -> None:
-        """Writes what waits and ends the file. Closing again does nothing."""
+        """Writes the pending events and closes the file. A second call has no effect."""
         if not self._is_closed:
             self._is_closed = True
             self._finalizer.detach()
             self._worker.close()
 
     def reopen(self) -> None:
-        """Begins another file in the folder, if this one is closed (or could not be written)."""
+        """Starts a new file in the folder, if the current one is closed or failed."""
         if not self._is_closed and self._worker.is_well:
             return
         self._finalizer.detach()
@@ -262,13 +263,17 @@ class FileWriter:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    # *** what is added ***
+    # *** messages ***
 
     def add_event(self, event: Any) -> None:
-        """Adds an `Event` message: headrace's, TensorFlow's, or its bytes.
+        """Adds an `Event` message.
+
+        Args:
+          event: a message of headrace or TensorFlow, or its bytes.
 
         Raises:
-          InvalidArgumentError: the bytes are none. TypeError: it is something else.
+          InvalidArgumentError: the bytes are not an `Event`.
+          TypeError: `event` is neither a message nor bytes.
         """
         self._add(events.checked(_serialized(event)))
 
@@ -276,51 +281,64 @@ class FileWriter:
         """Adds a summary.
 
         Args:
-          summary: what a summary operation gave: the bytes, or an array of them; or a `Summary` message, headrace's or
-            TensorFlow's.
-          global_step: the step that it is of.
+          summary: the result of a summary operation (bytes, or an array of them), or a `Summary` message of headrace or
+            TensorFlow.
+          global_step: step of the summary, or None.
 
         Raises:
-          InvalidArgumentError: the bytes are no summary. TypeError: it is something else.
+          InvalidArgumentError: the bytes are not a `Summary`.
+          TypeError: `summary` has another type.
         """
         with self._lock:
-            data = summaries.once_noted(summary, self._seen_tags)  # of each tag the note is told once
+            data = summaries.once_noted(summary, self._seen_tags)  # the metadata of a tag is written once
         self._tell(global_step, summary=data)
 
     def add_graph(self, graph: Any, global_step: Any = None, form: str = "primitive") -> None:
-        """Adds a graph, for TensorBoard to draw.
+        """Adds a graph, which TensorBoard draws.
 
         Args:
-          graph: an `hr.Graph`; or a `GraphDef`: a message, headrace's or TensorFlow's, or its bytes or text.
-          global_step: the step that it is of.
-          form: of an `hr.Graph`: "primitive", in which what is in a loop or conditional is drawn inside of it, or
-            "structured", in which each is one operation that calls functions.
+          graph: an `hr.Graph`, or a `GraphDef`: a message of headrace or TensorFlow, or its bytes or text.
+          global_step: step of the graph, or None.
+          form: form of an `hr.Graph`: "primitive", which draws the operations inside of their loops and conditionals;
+            or "structured", in which a loop or conditional is one operation that calls functions.
 
         Raises:
-          GraphError: the graph has no wire form, or what was given is no `GraphDef`. TypeError: it cannot be one.
+          GraphError: the graph cannot be serialized, or the data is not a `GraphDef`.
+          TypeError: `graph` has another type.
         """
         self._tell(global_step, graph_def=serialized_graph(graph, form))
 
     def add_meta_graph(self, meta_graph_def: Any, global_step: Any = None) -> None:
-        """Adds a `MetaGraphDef`: a message, headrace's or TensorFlow's, or its bytes."""
+        """Adds a `MetaGraphDef` message.
+
+        Args:
+          meta_graph_def: a message of headrace or TensorFlow, or its bytes.
+          global_step: step of the graph, or None.
+        """
         self._tell(global_step, meta_graph_def=_serialized(meta_graph_def))
 
     def add_session_log(self, session_log: Any, global_step: Any = None) -> None:
-        """Adds a `SessionLog` message, headrace's or TensorFlow's, or its bytes: that a session began or ended, or a
-        checkpoint was written. TensorBoard drops steps that a session which began later says again."""
+        """Adds a `SessionLog` message: a session started or ended, or wrote a checkpoint.
+
+        If a later session starts at an earlier step, TensorBoard drops the steps that it repeats.
+
+        Args:
+          session_log: a message of headrace or TensorFlow, or its bytes.
+          global_step: step of the message, or None.
+        """
         self._tell(global_step, session_log=_serialized(session_log))
 
     def add_run_metadata(self, run_metadata: Any, tag: str, global_step: Any = None) -> None:
-        """Adds what was recorded of a run: its operations, with their times and memory.
+        """Adds the metadata of a run: its operations, with times and memory.
 
         Args:
-          run_metadata: an `hr.RunMetadata` of a run with a trace (what it knows of loops has no place in the file); or
-            TensorFlow's message, or its bytes.
-          tag: what to call the run.
-          global_step: the step that it is of.
+          run_metadata: an `hr.RunMetadata` of a run with a trace (its loop statistics are not written), or a message of
+            TensorFlow, or its bytes.
+          tag: name of the run.
+          global_step: step of the run, or None.
 
         Raises:
-          ValueError: the tag has been used.
+          ValueError: the tag has been used before.
         """
         if isinstance(run_metadata, RunMetadata):
             from headrace.files.run_metadata import encode
@@ -334,37 +352,42 @@ class FileWriter:
             self._run_tags.add(tag)
         self._tell(global_step, tagged_run_metadata={"tag": tag, "run_metadata": data})
 
-    # *** the same for values that are at hand ***
+    # *** summaries of numpy values ***
 
     def scalar(self, tag: str, value: Any, step: Any) -> None:
         """Adds a number.
 
         Args:
-          tag: any text; what is before a "/" is the group in which TensorBoard shows it.
-          value: a number, an array of one, or an eager tensor.
-          step: the step that it is of.
+          tag: name of the curve. TensorBoard groups tags by the part before a "/".
+          value: a number, an array with one element, or an eager tensor.
+          step: step of the number.
         """
         self._tell(step, summary=summaries.scalars([tag.encode()], [np.asarray(value).item()]))
 
     def histogram(self, tag: str, values: Any, step: Any) -> None:
-        """Adds how numbers are distributed: those of an array of any shape.
+        """Adds the histogram of numbers.
+
+        Args:
+          tag: name of the histogram.
+          values: an array of any shape.
+          step: step of the histogram.
 
         Raises:
-          InvalidArgumentError: one is not finite.
+          InvalidArgumentError: an element is not finite.
         """
         self._tell(step, summary=_made("HistogramSummary", tag, values))
 
     def image(self, tag: str, pixels: Any, step: Any) -> None:
-        """Adds a picture. Needs Pillow.
+        """Adds an image. Needs Pillow.
 
         Args:
-          tag: any text.
-          pixels: [height, width, channels] or [height, width], or [batch, height, width, channels] for several, whose
-            tags end in "/0", "/1", ...; see `hr.summary.image`.
-          step: the step that it is of.
+          tag: name of the image.
+          pixels: an array [height, width, channels] or [height, width]; or [batch, height, width, channels] for several
+            images, whose tags end in "/0", "/1", ... See `hr.summary.image`.
+          step: step of the image.
 
         Raises:
-          InvalidArgumentError: it is of another shape.
+          InvalidArgumentError: `pixels` has another shape.
         """
         x = np.asarray(pixels)
         x = x[None, ..., None] if x.ndim == 2 else x[None] if x.ndim == 3 else x
@@ -376,24 +399,30 @@ class FileWriter:
         """Adds a sound.
 
         Args:
-          tag: any text.
-          samples: [frames, channels] or [frames], from -1 to 1.
-          sample_rate: frames a second.
-          step: the step that it is of.
+          tag: name of the sound.
+          samples: an array [frames, channels] or [frames], with values from -1 to 1.
+          sample_rate: frames per second.
+          step: step of the sound.
 
         Raises:
-          InvalidArgumentError: it is of another shape, or the rate is not positive.
+          InvalidArgumentError: `samples` has another shape, or the rate is not positive.
         """
         x = np.asarray(samples, np.float32)
         data = _made("AudioSummaryV2", tag, x[None], np.float32(sample_rate), max_outputs=1)
         self._tell(step, summary=summaries.renamed(data, [tag]))
 
     def text(self, tag: str, text: Any, step: Any) -> None:
-        """Adds text, which TensorBoard shows as Markdown: a string, or an array of them, which becomes a table."""
+        """Adds text, which TensorBoard shows as Markdown.
+
+        Args:
+          tag: name of the text.
+          text: a string, or an array of strings, which is shown as a table.
+          step: step of the text.
+        """
         note = summaries.metadata(plugin="text")
         self.add_summary(_made("TensorSummaryV2", tag, scopes.outside.builder.const(text), note), step)
 
-    # *** to the thread ***
+    # *** events for the thread ***
 
     def _tell(self, step: Any, **what: Any) -> None:
         self._add(events.event(time.time(), None if step is None else int(step), **what))
@@ -409,13 +438,13 @@ class FileWriter:
 
 
 def serialized_graph(graph: Any, form: str = "primitive") -> bytes:
-    """The bytes of a `GraphDef`, as an event has them. See `FileWriter.add_graph`."""
+    """Returns the serialized `GraphDef` of a graph. See `FileWriter.add_graph`."""
     made = graph.as_graph_def(form, add_shapes=True, portable=False) if isinstance(graph, scopes.Graph) else graph
     return _serialized(read_graph_def(made))
 
 
 def _made(type: str, *args: Any, **attrs: Any) -> bytes:
-    """What a summary operation gives, run at once, whatever graph has been entered."""
+    """Runs a summary operation eagerly, also while a graph is entered, and returns its bytes."""
     data: bytes = scopes.outside.builder.make(type, args, attrs).numpy()
     return data
 
@@ -430,7 +459,7 @@ def _serialized(message: Any) -> bytes:
 
 
 class FileWriterCache:
-    """The writers of folders: whoever asks for that of a folder gets the same one.
+    """Cache of one `FileWriter` per folder.
 
     Source: TensorFlow's `tf.summary.FileWriterCache`.
     """
@@ -440,7 +469,11 @@ class FileWriterCache:
 
     @classmethod
     def get(cls, logdir: local.Path) -> FileWriter:
-        """The writer of a folder."""
+        """Returns the writer of a folder.
+
+        Args:
+          logdir: the folder.
+        """
         folder = local.text_of(logdir)
         with cls._lock:
             if folder not in cls._writers:
@@ -449,7 +482,7 @@ class FileWriterCache:
 
     @classmethod
     def clear(cls) -> None:
-        """Closes all writers and forgets them."""
+        """Closes all writers and removes them from the cache."""
         with cls._lock:
             writers = list(cls._writers.values())
             cls._writers.clear()
@@ -463,7 +496,7 @@ class FileWriterCache:
     @classmethod
     def _forked(cls) -> None:
         cls._lock = threading.Lock()
-        cls._writers.clear()  # they are the other process's
+        cls._writers.clear()  # they belong to the parent process
 
 
 forking.run_after_fork(FileWriterCache._forked)

@@ -35,15 +35,19 @@ from headrace.train.scaffold import ChiefSessionCreator, Scaffold, SessionCreato
 
 T = TypeVar("T")
 
-END: Final = (OutOfRangeError, StopIteration)  # the data is used up, or a step function asked to stop
+END: Final = (OutOfRangeError, StopIteration)  # the data has ended, or a step function has requested a stop
 GRACE_SECONDS: Final = 120.0
 
 
 class StepContext:
-    """What the function given to `run_step_fn` gets.
+    """Argument of the function that is passed to `run_step_fn`.
+
+    Args:
+      session: the session.
+      run_with_hooks: function that runs a step with the hooks.
 
     Attributes:
-      session: the session itself; hooks do not see what is run in it.
+      session: the session. A run of it calls no hooks.
     """
 
     def __init__(self, session: Any, run_with_hooks: Callable[..., Any]) -> None:
@@ -51,20 +55,24 @@ class StepContext:
         self._run = run_with_hooks
 
     def run_with_hooks(self, *args: Any, **kwargs: Any) -> Any:
-        """As `MonitoredSession.run`."""
+        """Runs a step with the hooks, as `MonitoredSession.run`.
+
+        Args:
+          *args, **kwargs: see `MonitoredSession.run`.
+        """
         return self._run(*args, **kwargs)
 
     def request_stop(self) -> None:
-        """Ends the function, and the training.
+        """Ends the step function and the training.
 
         Raises:
-          StopIteration: which leaves the session's block, and is no error there.
+          StopIteration: always. It leaves the `with` block of the session, which ends without an error.
         """
         raise StopIteration("step_fn has requested the iterations to stop.")
 
 
 class _Monitored:
-    """What `MonitoredSession` and `SingularMonitoredSession` share."""
+    """Base class of `MonitoredSession` and `SingularMonitoredSession`."""
 
     creator_class: ClassVar[type[ChiefSessionCreator]] = ChiefSessionCreator
     StepContext = StepContext
@@ -82,7 +90,7 @@ class _Monitored:
         self._hooks = list(hooks or ())
         self._grace = stop_grace_period_secs
         self._recovery = recovery
-        self._closing = threading.Event()  # cuts a wait before another attempt short
+        self._closing = threading.Event()  # interrupts the wait before another attempt
         self._attempts = Attempts(recovery or Recovery(retries=0), self._closing.wait)
         self._live: HookedSession | None = None
         try:
@@ -100,30 +108,34 @@ class _Monitored:
 
     @property
     def graph(self) -> Any:
-        """The graph that is trained; None once the session is closed."""
+        """Graph of the session; None after the session is closed."""
         return None if self._closing.is_set() else self._root
 
     def run(self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None) -> Any:
-        """Runs a step, with what the hooks want besides. See `Session.run`.
+        """Runs a step, with the additional fetches and feeds of the hooks.
+
+        Args:
+          fetches, feed_dict, options, run_metadata: see `Session.run`.
 
         Raises:
-          RuntimeError: the session is closed, or a hook has asked to stop.
-          What the step, or a hook, fails with. (An error of a hook has a note that names it.)
+          RuntimeError: the session is closed, or a hook has requested a stop.
+          Exception: the error of the step, a hook or a thread. The error of a hook has a note that names the hook.
         """
         return self._again(lambda live: live.run(fetches, feed_dict, options, run_metadata), "a step")
 
     def run_step_fn(self, step_fn: Callable[..., T]) -> T:
-        """Calls a function that may run several things for one step, with and without hooks.
+        """Calls a function that may do several runs, with and without hooks.
 
         Args:
-          step_fn: takes one argument, `step_context`: a `StepContext`. If the step fails in a way that is recovered
-            from, it is called again.
+          step_fn: function with one parameter, `step_context`, which receives a `StepContext`. It is called again after
+            an error from which the session recovers.
 
         Returns:
-          What it returns.
+          The result of the function.
 
         Raises:
-          ValueError: it takes other arguments. StopIteration: it asked to stop.
+          ValueError: the function has other parameters.
+          StopIteration: the function has called `request_stop`.
 
         Example:
           >>> import headrace as hr
@@ -146,7 +158,7 @@ class _Monitored:
         return self._again(lambda live: step_fn(StepContext(live.session, live.run)), "a step function")
 
     def _again(self, do: Callable[[HookedSession], T], what: str) -> T:
-        """What `do` gives, in this session or, if it fails and that can be helped, in a new one."""
+        """Calls `do` with the session, and again with a new session after a recoverable error."""
         while True:
             if self._closing.is_set():
                 raise RuntimeError("this monitored session is closed; make another one")
@@ -163,7 +175,13 @@ class _Monitored:
                 return value
 
     def should_stop(self) -> bool:
-        """Whether the training should stop: a hook asked for it, the threads have ended, or the session is closed."""
+        """Whether the training should stop.
+
+        This is so if a hook has requested a stop, the threads have stopped, or the session is closed.
+
+        Raises:
+          Exception: without recovery, the error of a thread.
+        """
         if self._closing.is_set():
             return True
         if self._live is None:
@@ -187,7 +205,7 @@ class _Monitored:
         return isinstance(error, self._recovery.errors) or is_lost(live.session, error)
 
     def _give_up(self, live: HookedSession, error: Exception, what: str) -> None:
-        """Closes a session that `error` came of, and waits until another one may be made."""
+        """Closes a session that failed, and waits until a new one may be created."""
         self._live = None
         self._close_quietly(live)
         self._attempts.failed(error, what)
@@ -204,7 +222,7 @@ class _Monitored:
             log.error("closing a session that failed: %s: %s", type(e).__name__, e)
 
     def _session(self) -> HookedSession:
-        """A new session; tried as often as `recovery` says."""
+        """Creates a session, with as many attempts as `recovery` allows."""
         while True:
             try:
                 return self._new_session()
@@ -227,7 +245,7 @@ class _Monitored:
         except BaseException as e:
             try:
                 live.close()
-            except Exception as other:  # the first error is the one to tell
+            except Exception as other:  # the first error is the one to raise
                 e.add_note(f"(and closing the session failed with {type(other).__name__}: {other})")
             raise
         return live
@@ -235,10 +253,11 @@ class _Monitored:
     # *** ending ***
 
     def close(self) -> None:
-        """Tells the hooks that it is over, stops the threads, and closes the session.
+        """Calls `end` of the hooks, stops the threads and closes the session.
 
         Raises:
-          RuntimeError: it is closed already. What a hook or a thread has failed with.
+          RuntimeError: the session is closed already.
+          Exception: the error of a hook or a thread.
         """
         self._close(is_well=True)
 
@@ -261,7 +280,7 @@ class _Monitored:
                 self._release()
 
     def _end(self, session: Any) -> None:
-        """Calls `end` of all hooks; also of those behind one that fails, as one of them may save what was learned."""
+        """Calls `end` of all hooks, also after one fails, because a later one may save."""
         error: BaseException | None = None
         for hook in self._hooks:
             try:
@@ -276,11 +295,11 @@ class _Monitored:
             raise error
 
     def _release(self) -> None:
-        """Lets the hooks give back what they took, and opens the graph again."""
+        """Calls `release` of the hooks, and restores whether the graph is finalized."""
         self._closing.set()
         if hasattr(self._root, "finalized"):
             self._root.finalized = self._was_finalized
-        with contextlib.ExitStack() as stack:  # all of them, whatever one raises
+        with contextlib.ExitStack() as stack:  # calls all of them, even if one raises
             for hook in reversed(self._hooks):
                 if hasattr(hook, "release"):
                     stack.callback(hook.release)
@@ -299,18 +318,18 @@ class _Monitored:
 
 
 class MonitoredSession(_Monitored):
-    """A session for training; see the module's text. It recovers from steps that fail with `AbortedError` or
-    `UnavailableError`.
+    """Session for training with hooks, which recovers from `AbortedError` and `UnavailableError`.
 
     Args:
-      session_creator: makes the sessions; None: a `ChiefSessionCreator`.
-      hooks: are told what happens, in this order.
-      stop_grace_period_secs: how long threads may take to end.
-      graph: what is trained; None: the graph entered.
-      recovery: how often to try again; None: `Recovery()`.
+      session_creator: creator of the sessions. None: a `ChiefSessionCreator`.
+      hooks: the hooks, in the order of their calls.
+      stop_grace_period_secs: longest wait in seconds for the threads to end.
+      graph: the graph. None: the current graph.
+      recovery: policy of recovery. None: `Recovery()`.
 
     Raises:
-      GraphError: there is no graph. What making a session raises, or a hook.
+      GraphError: there is no graph.
+      Exception: the error of creating the session, or of a hook.
 
     Source: TensorFlow's `tf.train.MonitoredSession`.
 
@@ -340,13 +359,13 @@ class MonitoredSession(_Monitored):
 
 
 class SingularMonitoredSession(_Monitored):
-    """A session for training that does not recover from steps that fail, and whose session itself can be had.
+    """Session for training with hooks, without recovery, that gives access to its session.
 
     Args:
-      hooks: are told what happens, in this order.
+      hooks: the hooks, in the order of their calls.
       scaffold, master, config, checkpoint_dir, checkpoint_filename_with_path: see `ChiefSessionCreator`.
-      stop_grace_period_secs: how long threads may take to end.
-      graph: what is trained; None: the graph entered.
+      stop_grace_period_secs: longest wait in seconds for the threads to end.
+      graph: the graph. None: the current graph.
 
     Source: TensorFlow's `tf.train.SingularMonitoredSession`.
     """
@@ -367,12 +386,15 @@ class SingularMonitoredSession(_Monitored):
         super().__init__(creator, hooks, stop_grace_period_secs, graph, None)
 
     def raw_session(self) -> Any:
-        """The session itself: what is run in it is seen by no hook; savers take it. None once it is closed."""
+        """Returns the underlying session, or None after it is closed.
+
+        A run of the underlying session calls no hooks. Savers need it.
+        """
         return self._raw
 
 
 class _Default:
-    """Stands for an argument that was not given, where None means something."""
+    """Default of a parameter for which None has a meaning."""
 
     def __repr__(self) -> str:
         return "USE_DEFAULT"
@@ -403,31 +425,35 @@ def MonitoredTrainingSession(
     recovery: Recovery | None = None,
     stop_on_signal: bool = False,
 ) -> MonitoredSession:
-    """A `MonitoredSession` that saves checkpoints and summaries, counts steps a second, and begins where the newest
-    checkpoint left off.
+    """Returns a `MonitoredSession` that restores and saves checkpoints and writes summaries.
+
+    It continues from the newest checkpoint, and logs the number of steps per second.
 
     Args:
       master: "" (this process).
-      is_chief: whether it initializes, restores and saves; else it waits for who does.
-      checkpoint_dir: the folder of the checkpoints; None: nothing is saved.
-      scaffold: None: one of its own.
-      hooks: are told what happens.
-      chief_only_hooks: the same if it `is_chief`; they come first.
-      save_checkpoint_secs, save_checkpoint_steps: how often to save; None: never. Neither given: every 600 seconds.
-      save_summaries_steps, save_summaries_secs: the same of summaries. Neither given: every 100 steps.
-      config: of the session.
-      stop_grace_period_secs: how long threads may take to end.
-      log_step_count_steps: how often to count steps a second; None or 0: never.
-      max_wait_secs: how long to wait, if it is not chief.
-      summary_dir: the folder of the event file; None: `checkpoint_dir`.
+      is_chief: whether this session initializes, restores and saves the variables. Otherwise it waits until another
+        session has initialized them.
+      checkpoint_dir: folder of the checkpoints. None: nothing is saved.
+      scaffold: the scaffold. None: a new one.
+      hooks: the hooks.
+      chief_only_hooks: further hooks if `is_chief`; they are called first.
+      save_checkpoint_secs, save_checkpoint_steps: period of the checkpoints in seconds or steps. None: never. If
+        neither is given: 600 seconds.
+      save_summaries_steps, save_summaries_secs: period of the summaries. None: never. If neither is given: 100 steps.
+      config: configuration of the session.
+      stop_grace_period_secs: longest wait in seconds for the threads to end.
+      log_step_count_steps: period in steps of logging the steps per second. None or 0: never.
+      max_wait_secs: longest wait in seconds, if not `is_chief`. None: two hours.
+      summary_dir: folder of the event file. None: `checkpoint_dir`.
       save_graph_def: whether to save the graph as well.
-      graph: what is trained; None: the graph entered.
-      recovery: how often to try again after a step that failed; None: `Recovery()`.
-      stop_on_signal: whether Ctrl-C and SIGTERM end the training well, with a last checkpoint (`StopOnSignalHook`).
+      graph: the graph. None: the current graph.
+      recovery: policy of recovery. None: `Recovery()`.
+      stop_on_signal: whether Ctrl-C and SIGTERM end the training normally, with a last checkpoint (`StopOnSignalHook`).
 
     Raises:
-      ValueError: seconds and steps are given. RuntimeError: files are to be written, and the graph has no global step.
-      What making the session raises.
+      ValueError: both seconds and steps are given for checkpoints or for summaries.
+      RuntimeError: checkpoints or summaries are to be written, and the graph has no global step.
+      Exception: the error of creating the session.
 
     Source: TensorFlow's `tf.train.MonitoredTrainingSession`.
 
@@ -480,7 +506,17 @@ def training_session_of(
     summary_dir: Any,
     save_graph_def: bool,
 ) -> Any:
-    """`MonitoredTrainingSession` by the classes of `headrace`, or by those of `headrace.v1`."""
+    """Implements `MonitoredTrainingSession` for the classes of `headrace` or `headrace.v1`.
+
+    Args:
+      session_class: class of the result.
+      chief_class: class of the session creator if `is_chief`.
+      worker_class: class of the session creator otherwise.
+      graph, recovery, stop_on_signal, master, is_chief, checkpoint_dir, scaffold, hooks, chief_only_hooks,
+        save_checkpoint_secs, save_summaries_steps, save_summaries_secs, config, stop_grace_period_secs,
+        log_step_count_steps, max_wait_secs, save_checkpoint_steps, summary_dir, save_graph_def: see
+        `MonitoredTrainingSession`.
+    """
     save_secs, save_steps = _how_often(save_checkpoint_secs, save_checkpoint_steps, (600, None))
     summary_secs, summary_steps = _how_often(save_summaries_secs, save_summaries_steps, (None, 100))
     scaffold = scaffold if scaffold is not None else chief_class.scaffold_class()
@@ -507,7 +543,7 @@ def training_session_of(
 
 
 def _how_often(secs: Any, steps: Any, default: tuple[int | None, int | None]) -> tuple[Any, Any]:
-    """Seconds and steps, where what was not given is None, and if neither was, the default counts."""
+    """Returns the period in seconds and in steps; the default if neither is given."""
     if secs is USE_DEFAULT and steps is USE_DEFAULT:
         return default
     return (None if secs is USE_DEFAULT else secs), (None if steps is USE_DEFAULT else steps)

@@ -22,13 +22,18 @@ from headrace.train.session_manager import MOST_WAIT, SessionManager
 
 _FILL_TABLES = frozenset({"InitializeTable", "InitializeTableV2", "InitializeTableFromTextFile",
                           "InitializeTableFromTextFileV2", "LookupTableImport", "LookupTableImportV2"})  # fmt: skip
-_STATIC_TABLES = frozenset({"HashTable", "HashTableV2"})  # which are filled once; others are the model's to fill
+_STATIC_TABLES = frozenset({"HashTable", "HashTableV2"})  # filled once by their initializers, unlike other tables
 _SUMMARIES = frozenset({"ScalarSummary", "HistogramSummary", "ImageSummary", "AudioSummary", "AudioSummaryV2",
                         "TensorSummary", "TensorSummaryV2"})  # fmt: skip
 
 
 def report_uninitialized(variables: Sequence[Any], name: str = "report_uninitialized_variables") -> Tensor:
-    """The names of those of `variables` that have no value: a vector of strings, made in the graph entered."""
+    """Returns a string vector with the names of the uninitialized variables.
+
+    Args:
+      variables: the variables.
+      name: name of the scope of the operations, in the current graph.
+    """
     with scopes.name_scope(name):
         b = scopes.graph_builder("report_uninitialized")
         names: Tensor = b.const(np.array([v.op.name.encode() for v in variables], object), dtypes.string)
@@ -40,14 +45,14 @@ def report_uninitialized(variables: Sequence[Any], name: str = "report_uninitial
 
 
 class _Made:
-    """What scaffolds have made in a graph that has no collections, for the next scaffold: by what it is made of."""
+    """Operations that scaffolds have added to a graph without collections, for reuse."""
 
     def __init__(self) -> None:
         self.pieces: dict[tuple[Any, ...], Any] = {}
 
     @staticmethod
     def of(graph: scopes.Graph) -> _Made:
-        """That of a graph, which keeps it."""
+        """Returns the object of a graph, which keeps it."""
         for thing in graph.kept:
             if isinstance(thing, _Made):
                 return thing
@@ -57,22 +62,24 @@ class _Made:
 
 
 class Scaffold:
-    """The pieces that training needs; what is not given is found or made by `finalize`.
+    """Operations, functions and saver that training needs apart from the model.
+
+    `finalize` finds or creates those that are not given.
 
     Args:
-      init_op: gives the variables their first values; not run if they are restored from a checkpoint.
-      init_feed_dict: what to feed for it.
-      init_fn: is called as `init_fn(scaffold, session)` after it.
-      ready_op: gives the names of what has no value yet: a vector of strings.
-      ready_for_local_init_op: the same before `local_init_op` may be run.
-      local_init_op: is run in every session: fills tables, initializes local variables.
-      summary_op: the summaries of the graph, as one string tensor.
+      init_op: operation that initializes the variables. It is not run if they are restored from a checkpoint.
+      init_feed_dict: feeds of `init_op`.
+      init_fn: function that is called as `init_fn(scaffold, session)` after `init_op`.
+      ready_op: string vector with the names of uninitialized variables.
+      ready_for_local_init_op: a vector like `ready_op`, evaluated before `local_init_op` is run.
+      local_init_op: operation that is run in every session. It fills tables and initializes local variables.
+      summary_op: the summaries of the graph, a string tensor.
       saver: a `Saver`.
-      copy_from_scaffold: where to take from what is not given here.
-      local_init_feed_dict: what to feed for `local_init_op`.
+      copy_from_scaffold: a scaffold from which arguments that are None are taken.
+      local_init_feed_dict: feeds of `local_init_op`.
 
     Raises:
-      TypeError: `copy_from_scaffold` is none.
+      TypeError: `copy_from_scaffold` is not a `Scaffold`.
 
     Source: TensorFlow's `tf.train.Scaffold`.
 
@@ -109,12 +116,18 @@ class Scaffold:
         if copy_from_scaffold is not None:
             if not isinstance(copy_from_scaffold, Scaffold):
                 raise TypeError(f"copy_from_scaffold is not a Scaffold instance: {copy_from_scaffold!r}")
-            # of the other's, what it was given: what it made is of its graph
+            # operations that the other scaffold has created itself belong to its graph
             given = {k: copy_from_scaffold._pieces[k] if v is None else v for k, v in given.items()}
         self._pieces: dict[str, Any] = given
 
     def finalize(self) -> Scaffold:
-        """Finds or makes what was not given, in the graph entered; from then on nothing can be added to that."""
+        """Finds or creates the operations that were not given, and finalizes the current graph.
+
+        No operation can be added to a finalized graph.
+
+        Returns:
+          The scaffold.
+        """
         graph = root_of()
         with graph:
             self._piece("init_op", lambda: grouping.group(*(v.initializer for v in _global(graph)), name="init"))
@@ -135,24 +148,33 @@ class Scaffold:
             self._pieces[name] = self.get_or_default(name, key or name, make)
 
     def _make_saver(self) -> Any:
-        """The saver of a graph that has none. It saves where the random numbers stand, too: a run that is resumed draws
-        those that it would have drawn."""
+        """Returns a saver for a graph without one.
+
+        It also saves the states of random ops, so that a resumed run draws the same numbers as a run that was never
+        stopped.
+        """
         from headrace.train.saving.saver import Saver
 
         return Saver(allow_empty=True, random_state=True)
 
     @staticmethod
     def get_or_default(arg_name: str, collection_key: Any, default_constructor: Callable[[], Any]) -> Any:
-        """The one thing in a collection of the graph entered; if there is none, what `default_constructor` makes, which
-        is put there.
+        """Returns the only element of a collection of the current graph, or creates it.
+
+        A graph without collections has a cache instead.
+
+        Args:
+          arg_name: name of the parameter of `Scaffold`.
+          collection_key: name of the collection.
+          default_constructor: function that creates the element, which is then added to the collection.
 
         Raises:
-          RuntimeError: there are several.
+          RuntimeError: the collection has several elements.
         """
         graph: Any = root_of()
         if not hasattr(graph, "get_collection"):
             made = _Made.of(graph).pieces
-            # the same again if nothing that it could be made of has been added
+            # the cached object is valid until a variable, table initializer or summary is added
             others = [*_fill_tables(graph), *_of_types(graph, _SUMMARIES)]
             of = (arg_name, tuple(map(id, graph.variables)), tuple(map(id, others)))
             if of not in made:
@@ -173,7 +195,7 @@ class Scaffold:
 
     @staticmethod
     def default_local_init_op() -> Operation | None:
-        """An operation that fills the tables and initializes the local variables of the graph entered."""
+        """Returns an operation that fills the tables and initializes the local variables."""
         return grouping.group(*_local_initializers(root_of()), name="local_init")
 
     @property
@@ -188,7 +210,7 @@ class Scaffold:
 
     @property
     def init_fn(self) -> Callable[[Any], object] | None:
-        """A function of the session alone."""
+        """Function of the session that calls the given `init_fn`, or None."""
         given = self._pieces["init_fn"]
         return None if given is None else lambda session: given(self, session)
 
@@ -223,7 +245,7 @@ class Scaffold:
         return self._pieces["saver"]
 
 
-# *** what a graph has ***
+# *** variables, tables and summaries of a graph ***
 
 
 def _collection(graph: Any, key: str) -> list[Any]:
@@ -231,12 +253,12 @@ def _collection(graph: Any, key: str) -> list[Any]:
 
 
 def _global(graph: Any) -> list[Any]:
-    """The variables that are saved and restored."""
+    """Returns the variables that are saved and restored."""
     return _collection(graph, "variables") if hasattr(graph, "get_collection") else list(graph.variables)
 
 
 def _local(graph: Any) -> list[Any]:
-    """The variables that begin anew in each session."""
+    """Returns the variables that are initialized in each session."""
     return _collection(graph, "local_variables")
 
 
@@ -256,7 +278,7 @@ def _of_types(graph: Any, types: frozenset[str]) -> list[Operation]:
 
 
 def _merged(graph: Any) -> Tensor | None:
-    """All summaries as one tensor; None if there are none."""
+    """Returns all summaries merged into one tensor; None if there are none."""
     found = _collection(graph, "summaries")
     if not hasattr(graph, "get_collection"):
         found = [op.outputs[0] for op in _of_types(graph, _SUMMARIES)]
@@ -266,23 +288,23 @@ def _merged(graph: Any) -> Tensor | None:
     return merged
 
 
-# *** what makes sessions ***
+# *** session creators ***
 
 
 class SessionCreator(metaclass=abc.ABCMeta):
-    """Makes the sessions of a monitored session.
+    """Abstract base class of factories for the sessions of a monitored session.
 
     Source: TensorFlow's `tf.train.SessionCreator`.
     """
 
     @abc.abstractmethod
     def create_session(self) -> Any:
-        """A session, ready to train in. Its graph has been entered."""
+        """Returns a session that is ready for training. The graph has been entered."""
         raise NotImplementedError(f"create_session is not implemented for {self}.")
 
 
 class _Creator(SessionCreator):
-    """What both creators share."""
+    """Base class of the two creators."""
 
     scaffold_class: ClassVar[type[Scaffold]] = Scaffold
     manager_class: ClassVar[type[SessionManager]] = SessionManager
@@ -306,14 +328,14 @@ class _Creator(SessionCreator):
 
 
 class ChiefSessionCreator(_Creator):
-    """Makes sessions in which the variables are restored from the newest checkpoint, or initialized.
+    """Creates sessions, and restores their variables from the newest checkpoint or initializes them.
 
     Args:
-      scaffold: None: one of its own.
+      scaffold: the scaffold. None: a new one.
       master: "" (this process).
-      config: of the sessions.
-      checkpoint_dir: the folder of the checkpoints.
-      checkpoint_filename_with_path: one checkpoint, in place of `checkpoint_dir`.
+      config: configuration of the sessions.
+      checkpoint_dir: folder of the checkpoints.
+      checkpoint_filename_with_path: prefix of one checkpoint, in place of `checkpoint_dir`.
 
     Source: TensorFlow's `tf.train.ChiefSessionCreator`.
     """
@@ -346,11 +368,11 @@ class ChiefSessionCreator(_Creator):
 
 
 class WorkerSessionCreator(_Creator):
-    """Makes sessions that somebody else initializes, and waits for that.
+    """Creates sessions whose variables another session initializes, and waits for this.
 
     Args:
       scaffold, master, config: see `ChiefSessionCreator`.
-      max_wait_secs: how long to wait.
+      max_wait_secs: longest wait in seconds. None: two hours.
 
     Source: TensorFlow's `tf.train.WorkerSessionCreator`.
     """

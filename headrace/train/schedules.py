@@ -19,11 +19,15 @@ from headrace.ir.builder import Builder
 
 
 class Schedule:
-    """A learning rate that depends on the step. Subclasses have `rate`.
+    """Base class of learning rates that depend on the step. Subclasses define `rate`.
 
     Args:
-      learning_rate: the rate at the beginning: a floating point number, a scalar tensor or a variable.
-      name: name of the scope of the operations; that of the class if None.
+      learning_rate: initial learning rate: a floating point number, a scalar tensor or a variable.
+      name: name of the scope of the operations. None: the name of the class.
+
+    Attributes:
+      learning_rate: initial learning rate.
+      name: name of the scope, or None.
 
     Source: TensorFlow's `tf.keras.optimizers.schedules.LearningRateSchedule`.
     """
@@ -33,7 +37,7 @@ class Schedule:
         self.name = name
 
     def __call__(self, step: Any) -> Any:
-        """The learning rate after `step` steps, a scalar tensor.
+        """Returns the learning rate after `step` steps, a scalar tensor.
 
         Args:
           step: a number, a scalar tensor or a variable.
@@ -60,24 +64,24 @@ class Schedule:
         return self.rate(first, b.tensor(like(step)), like)
 
     def rate(self, first: Any, step: Any, like: Callable[[Any], Any]) -> Any:
-        """The learning rate.
+        """Computes the learning rate.
 
         Args:
-          first: the rate at the beginning, a tensor.
-          step: how many steps there were, a tensor of its dtype.
-          like: gives other numbers, tensors and variables in its dtype.
+          first: initial learning rate, a scalar tensor.
+          step: number of steps so far, a scalar tensor of the dtype of `first`.
+          like: function that casts numbers, tensors and variables to this dtype.
         """
         raise NotImplementedError
 
 
 class ExponentialDecay(Schedule):
-    """`learning_rate * decay_rate ** (step / decay_steps)`.
+    """Exponential decay: `learning_rate * decay_rate ** (step / decay_steps)`.
 
     Args:
-      learning_rate: the rate at the beginning.
-      decay_steps: after how many steps it has been multiplied by `decay_rate`.
-      decay_rate: by what it is multiplied.
-      staircase: whether it changes every `decay_steps` steps only, all at once.
+      learning_rate: initial learning rate.
+      decay_steps: number of steps in which the rate is multiplied by `decay_rate` once.
+      decay_rate: the factor.
+      staircase: whether `step / decay_steps` is rounded down to an integer.
       name: see `Schedule`.
 
     Source: TensorFlow's `tf.keras.optimizers.schedules.ExponentialDecay`.
@@ -99,12 +103,18 @@ class ExponentialDecay(Schedule):
         return first * math.pow(self.base(like), _part(step, like(self.decay_steps), self.staircase))
 
     def base(self, like: Callable[[Any], Any]) -> Any:
-        """What it is multiplied by every `decay_steps` steps."""
+        """Returns the factor of `decay_steps` steps.
+
+        Args:
+          like: see `Schedule.rate`.
+        """
         return like(self.decay_rate)
 
 
 class NaturalExponentialDecay(ExponentialDecay):
-    """`learning_rate * exp(-decay_rate * step / decay_steps)`. See `ExponentialDecay`.
+    """Natural exponential decay: `learning_rate * exp(-decay_rate * step / decay_steps)`.
+
+    The parameters are those of `ExponentialDecay`.
 
     Source: TensorFlow's `tf.train.natural_exp_decay`.
 
@@ -120,10 +130,12 @@ class NaturalExponentialDecay(ExponentialDecay):
 
 
 class InverseTimeDecay(Schedule):
-    """`learning_rate / (1 + decay_rate * step / decay_steps)`.
+    """Inverse time decay: `learning_rate / (1 + decay_rate * step / decay_steps)`.
 
     Args:
-      learning_rate, decay_steps, decay_rate, staircase, name: see `ExponentialDecay`.
+      learning_rate, decay_steps, name: see `ExponentialDecay`.
+      decay_rate: growth of the divisor in `decay_steps` steps.
+      staircase: whether `step / decay_steps` is rounded down to an integer.
 
     Source: TensorFlow's `tf.keras.optimizers.schedules.InverseTimeDecay`.
 
@@ -145,14 +157,18 @@ class InverseTimeDecay(Schedule):
 
 
 class PolynomialDecay(Schedule):
-    """From `learning_rate` to `end_learning_rate` in `decay_steps` steps, along a power of what is left of the way.
+    """Polynomial decay from `learning_rate` to `end_learning_rate` in `decay_steps` steps.
+
+    `(learning_rate - end_learning_rate) * (1 - step / decay_steps) ** power + end_learning_rate`, where `step` is at
+    most `decay_steps`.
 
     Args:
-      learning_rate: the rate at the beginning.
-      decay_steps: how many steps it takes.
-      end_learning_rate: the rate from then on.
-      power: 1 for a straight line.
-      cycle: whether it begins anew, from further up and for longer, each time it has got to the end.
+      learning_rate: initial learning rate.
+      decay_steps: number of steps of the decay.
+      end_learning_rate: final learning rate.
+      power: exponent; 1 for linear decay.
+      cycle: whether, in place of limiting `step`, `decay_steps` is replaced by its smallest multiple that is not less
+        than `step`. The rate then rises again after each period.
       name: see `Schedule`.
 
     Source: TensorFlow's `tf.keras.optimizers.schedules.PolynomialDecay`.
@@ -187,15 +203,15 @@ class PolynomialDecay(Schedule):
 
 
 class PiecewiseConstantDecay(Schedule):
-    """A rate for each stretch of steps.
+    """Piecewise constant learning rate.
 
     Args:
-      boundaries: the steps after which the next rate holds, in increasing order; not empty.
+      boundaries: steps after which the next rate applies, in increasing order; not empty.
       values: the rates, one more than boundaries.
       name: see `Schedule`.
 
     Raises:
-      ValueError: there are not as many of both.
+      ValueError: the numbers of boundaries and values do not match.
 
     Source: TensorFlow's `tf.keras.optimizers.schedules.PiecewiseConstantDecay`.
 
@@ -235,12 +251,12 @@ class PiecewiseConstantDecay(Schedule):
 
 
 class CosineDecay(Schedule):
-    """From `learning_rate` to `alpha` of it in `decay_steps` steps, along half a wave of the cosine.
+    """Cosine decay from `learning_rate` to `alpha * learning_rate` in `decay_steps` steps.
 
     Args:
-      learning_rate: the rate at the beginning.
-      decay_steps: how many steps it takes.
-      alpha: the rate from then on, as a fraction of that at the beginning.
+      learning_rate: initial learning rate.
+      decay_steps: number of steps of the decay.
+      alpha: final learning rate, as a fraction of the initial one.
       name: see `Schedule`.
 
     Source: TensorFlow's `tf.keras.optimizers.schedules.CosineDecay`; Loshchilov and Hutter 2016.
@@ -263,14 +279,14 @@ class CosineDecay(Schedule):
 
 
 class CosineDecayRestarts(Schedule):
-    """`CosineDecay` that begins anew each time it is at the end: warm restarts.
+    """Cosine decay with warm restarts: the decay is repeated.
 
     Args:
-      learning_rate: the rate at the beginning.
-      first_decay_steps: how many steps the first wave takes.
-      t_mul: by what factor each wave takes longer than the one before, at least 1.
-      m_mul: by what factor it begins at a smaller rate.
-      alpha: where each ends, as a fraction of `learning_rate`.
+      learning_rate: initial learning rate.
+      first_decay_steps: number of steps of the first period.
+      t_mul: factor between the lengths of successive periods, at least 1.
+      m_mul: factor between the initial rates of successive periods.
+      alpha: final learning rate of each period, as a fraction of `learning_rate`.
       name: see `Schedule`.
 
     Source: TensorFlow's `tf.keras.optimizers.schedules.CosineDecayRestarts`; Loshchilov and Hutter 2016.
@@ -298,7 +314,7 @@ class CosineDecayRestarts(Schedule):
         """See `Schedule.rate`."""
         alpha, t_mul, m_mul = like(self.alpha), like(self.t_mul), like(self.m_mul)
         waves = step / like(self.first_decay_steps)
-        # both ways are computed: with t_mul = 1 the second is not a number, and is not taken
+        # both formulas are computed: for t_mul = 1 the second is NaN, and `where` selects the first
         even = math.floor(waves)
         turn = math.floor(math.log(1 - waves * (1 - t_mul)) / math.log(t_mul))
         longer = math.pow(t_mul, turn)
@@ -311,14 +327,17 @@ class CosineDecayRestarts(Schedule):
 
 
 class LinearCosineDecay(Schedule):
-    """A cosine wave whose height goes down in a straight line.
+    """Linear cosine decay: a cosine wave whose amplitude decreases linearly.
+
+    `learning_rate * ((alpha + linear) * cosine + beta)`, where `linear` decreases from 1 to 0 in `decay_steps` steps
+    and `cosine = 0.5 * (1 + cos(2 * pi * num_periods * step / decay_steps))`.
 
     Args:
-      learning_rate: the rate at the beginning.
-      decay_steps: how many steps it takes.
-      num_periods: how many waves there are.
-      alpha: added to the height.
-      beta: added in the end, times the rate at the beginning.
+      learning_rate: initial learning rate.
+      decay_steps: number of steps of the decay.
+      num_periods: number of periods of the cosine.
+      alpha: see above.
+      beta: see above.
       name: see `Schedule`.
 
     Source: TensorFlow's `tf.train.linear_cosine_decay`; Bello and others 2017.
@@ -350,18 +369,25 @@ class LinearCosineDecay(Schedule):
         return first * (height * wave + like(self.beta))
 
     def line(self, step: Any, steps: Any, like: Callable[[Any], Any]) -> Any:
-        """From 1 to 0 in `steps` steps."""
+        """Returns the linear factor, which decreases from 1 to 0 in `steps` steps.
+
+        Args:
+          step: number of steps so far.
+          steps: number of steps of the decay.
+          like: see `Schedule.rate`.
+        """
         return (steps - step) / steps
 
 
 class NoisyLinearCosineDecay(LinearCosineDecay):
-    """`LinearCosineDecay` with noise, which becomes less.
+    """Linear cosine decay with decreasing noise, which is added to the linear factor.
 
     Args:
-      learning_rate, decay_steps, num_periods, alpha, beta, name: as there.
-      initial_variance: the variance of the noise at the beginning.
-      variance_decay: it is divided by `(1 + step) ** variance_decay`.
-      seed: of the noise.
+      learning_rate, decay_steps, num_periods, alpha, beta, name: see `LinearCosineDecay`.
+      initial_variance: initial variance of the noise. After `step` steps it is divided by `(1 + step) **
+        variance_decay`.
+      variance_decay: exponent of the decay of the variance.
+      seed: seed of the noise.
 
     Source: TensorFlow's `tf.train.noisy_linear_cosine_decay`; Bello and others 2017.
 
@@ -388,18 +414,18 @@ class NoisyLinearCosineDecay(LinearCosineDecay):
         self.initial_variance, self.variance_decay, self.seed = initial_variance, variance_decay, seed
 
     def line(self, step: Any, steps: Any, like: Callable[[Any], Any]) -> Any:
-        """See `LinearCosineDecay.line`; here with noise."""
+        """See `LinearCosineDecay.line`. Noise is added."""
         deviation = math.sqrt(like(self.initial_variance) / math.pow(1 + step, like(self.variance_decay)))
         noise = random.normal((), dtype=step.dtype.base, seed=self.seed)
         return super().line(step, steps, like) + noise * deviation
 
 
 def _part(step: Any, steps: Any, whole: bool) -> Any:
-    """How many times `steps` steps have been made."""
+    """Returns the number of periods of `steps` steps, rounded down if `whole`."""
     part = step / steps
     return math.floor(part) if whole else part
 
 
 def _wave(done: Any, like: Callable[[Any], Any]) -> Any:
-    """Half a wave of the cosine: from 1 to 0 while `done` goes from 0 to 1."""
+    """Returns half a cosine wave, which falls from 1 to 0."""
     return 0.5 * (1 + math.cos(like(python_math.pi) * done))

@@ -30,12 +30,13 @@ log = logging.getLogger("headrace.train")
 
 
 class SessionRunArgs(NamedTuple):
-    """What to run: by a hook's `before_run`, what it wants besides.
+    """Arguments of a step: the fetches, feeds and options that a hook adds.
 
     Attributes:
-      fetches: a tensor, operation, name, or a structure of them; None: nothing.
-      feed_dict: values to feed; each tensor may be fed by one hook, and not by the user.
-      options: a `RunOptions`; those of all hooks and the user are put together, the larger number wins.
+      fetches: a tensor, operation or name, or a structure of them. None: nothing.
+      feed_dict: values to feed. Two hooks, or a hook and the caller, must not feed the same tensor.
+      options: a `RunOptions`. The options of all hooks and the caller are merged; of limits and levels the larger
+        counts.
 
     Source: TensorFlow's `tf.train.SessionRunArgs`.
     """
@@ -46,12 +47,12 @@ class SessionRunArgs(NamedTuple):
 
 
 class SessionRunValues(NamedTuple):
-    """What came of a step, for a hook's `after_run`.
+    """Results of a step, for the `after_run` of a hook.
 
     Attributes:
-      results: the values of what the hook wanted, in its structure; None if it wanted nothing.
+      results: values of the hook's fetches, in their structure. None: it had no fetches.
       options: the `RunOptions` of the step.
-      run_metadata: the `RunMetadata` of the step; filled if the user gave one, or if a trace was asked for.
+      run_metadata: the `RunMetadata` of the step. It is filled if the caller passed one or requested a trace.
 
     Source: TensorFlow's `tf.train.SessionRunValues`.
     """
@@ -62,7 +63,11 @@ class SessionRunValues(NamedTuple):
 
 
 class SessionRunContext:
-    """What a hook is told of the step that it is asked about.
+    """Description of a step for the hooks.
+
+    Args:
+      original_args: the fetches and feeds of the caller.
+      session: the session that runs the step.
 
     Source: TensorFlow's `tf.train.SessionRunContext`.
     """
@@ -74,26 +79,28 @@ class SessionRunContext:
 
     @property
     def original_args(self) -> SessionRunArgs:
-        """What the user wants to run."""
+        """Fetches and feeds of the caller."""
         return self._original_args
 
     @property
     def session(self) -> Any:
-        """The session itself; what is run in it is seen by no hook."""
+        """Session that runs the step. A run of it calls no hooks."""
         return self._session
 
     @property
     def stop_requested(self) -> bool:
-        """Whether a hook has asked to stop."""
+        """Whether a hook has requested a stop."""
         return self._stop_requested
 
     def request_stop(self) -> None:
-        """Asks that the training stops after this step: `should_stop()` is true from then on."""
+        """Requests a stop of the training after this step. Then `should_stop()` returns True."""
         self._stop_requested = True
 
 
 class SessionRunHook:
-    """What other hooks are made of: it does nothing. See the module's text for when each method is called.
+    """Base class of hooks. Its methods do nothing.
+
+    A subclass overrides some of the methods, which a monitored session calls in the order of their definition.
 
     Source: TensorFlow's `tf.train.SessionRunHook`.
 
@@ -117,36 +124,56 @@ class SessionRunHook:
     """
 
     def begin(self) -> None:
-        """Called before the session is made. The graph has been entered, and operations may be made."""
+        """Called once before the first session is created.
+
+        The graph has been entered, and operations can be added to it.
+        """
 
     def after_create_session(self, session: Any, coord: Coordinator) -> None:
-        """Called when a session has been made and initialized, or restored from a checkpoint.
+        """Called when a session has been created, and its variables initialized or restored.
 
         Args:
-          session: the session itself.
-          coord: its coordinator, which stops its threads.
+          session: the session.
+          coord: coordinator of the session's threads.
         """
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs | None:
-        """Called before a step; returns what to run besides, or None."""
+        """Called before each step. Returns additional fetches and feeds, or None.
+
+        Args:
+          run_context: description of the step.
+        """
         return None
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
-        """Called after a step that did not fail."""
+        """Called after each successful step.
+
+        Args:
+          run_context: description of the step.
+          run_values: results of the step.
+        """
 
     def end(self, session: Any) -> None:
-        """Called at the end, if it did not come by an error. The session still works."""
+        """Called at the end of the training, unless an error ended it.
+
+        Args:
+          session: the session, which is still open.
+        """
 
     def session_lost(self, error: BaseException) -> None:
-        """Called when a session is given up because of `error` and another one will be made."""
+        """Called when a session is closed after an error, before a new one is created.
+
+        Args:
+          error: the error.
+        """
 
     def release(self) -> None:
-        """Called last of all, also after an error: gives back what the hook took (handlers, files, a terminal)."""
+        """Called last, also after an error, to release resources such as files or signal handlers."""
 
 
 @contextlib.contextmanager
 def blaming(hook: Any, method: str) -> Iterator[None]:
-    """An error in the block, which calls `method` of `hook`, gets a note that says so."""
+    """Adds a note with the hook and its method to an error of the block."""
     try:
         yield
     except BaseException as e:
@@ -155,20 +182,20 @@ def blaming(hook: Any, method: str) -> Iterator[None]:
 
 
 def blame(error: BaseException, hook: Any, method: str) -> None:
-    """Gives an error a note that says that `method` of `hook` has raised it."""
+    """Adds a note to an error: `method` of `hook` has raised it."""
     error.add_note(f"(raised by the hook {name_of(hook)}, in {method}())")
 
 
 def name_of(hook: Any) -> str:
-    """What a hook is called in messages."""
+    """Returns the name of a hook for messages."""
     return type(hook).__qualname__
 
 
 def needed_global_step(hook: Any) -> Any:
-    """The global step of the graph entered.
+    """Returns the global step of the current graph.
 
     Raises:
-      RuntimeError: there is none, and `hook` needs it.
+      RuntimeError: there is none; the text names `hook`.
     """
     step = get_global_step()
     if step is None:
@@ -180,11 +207,12 @@ def needed_global_step(hook: Any) -> Any:
 
 
 class SecondOrStepTimer:
-    """Says when something is due that is done every so many seconds, or every so many steps.
+    """Timer for a periodic action, with a period in seconds or in steps.
 
     Args:
-      every_secs, every_steps: one of them.
-      clock: gives the time in seconds.
+      every_secs: period in seconds.
+      every_steps: period in steps. One of the two is given.
+      clock: function that returns the time in seconds.
 
     Raises:
       ValueError: neither or both are given.
@@ -194,7 +222,7 @@ class SecondOrStepTimer:
     Example:
       >>> import headrace as hr
       >>> timer = hr.train.SecondOrStepTimer(every_steps=10)
-      >>> timer.should_trigger_for_step(3)  # the first time it is always due
+      >>> timer.should_trigger_for_step(3)  # the first time the action is always due
       True
       >>> timer.update_last_triggered_step(3)
       (None, None)
@@ -219,12 +247,16 @@ class SecondOrStepTimer:
         self.reset()
 
     def reset(self) -> None:
-        """Makes it as new."""
+        """Returns the timer to its initial state."""
         self._last_step: int | None = None
         self._last_time = 0.0
 
     def should_trigger_for_step(self, step: int) -> bool:
-        """Whether it is due at `step`."""
+        """Whether the action is due at `step`.
+
+        Args:
+          step: the global step.
+        """
         if self._last_step is None:
             return True
         if step == self._last_step:
@@ -235,10 +267,13 @@ class SecondOrStepTimer:
         return step >= self._last_step + self._every_steps
 
     def update_last_triggered_step(self, step: int) -> tuple[float | None, int | None]:
-        """Notes that it was done at `step`.
+        """Records that the action was done at `step`.
+
+        Args:
+          step: the global step.
 
         Returns:
-          The seconds and the steps since the time before; (None, None) the first time.
+          The seconds and the steps since the previous time; (None, None) the first time.
         """
         now = self._clock()
         since = (None, None) if self._last_step is None else (now - self._last_time, step - self._last_step)
@@ -246,24 +281,24 @@ class SecondOrStepTimer:
         return since
 
     def last_triggered_step(self) -> int | None:
-        """The step at which it was done last; None if never."""
+        """Returns the step of the last action; None if there was none."""
         return self._last_step
 
 
 class Never:
-    """A timer that is never due."""
+    """Timer whose action is never due."""
 
     def reset(self) -> None:
-        """Nothing to do."""
+        """Does nothing."""
 
     def should_trigger_for_step(self, step: int) -> bool:
-        """False."""
+        """Returns False."""
         return False
 
     def update_last_triggered_step(self, step: int) -> tuple[float | None, int | None]:
-        """(None, None)."""
+        """Returns (None, None)."""
         return None, None
 
     def last_triggered_step(self) -> int | None:
-        """None."""
+        """Returns None."""
         return None

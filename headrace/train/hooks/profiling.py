@@ -20,20 +20,21 @@ from headrace.train.hooks.base import (
 )
 from headrace.train.hooks.writing import writer_of
 
-_MOST_TAGS = 100  # of one step
+_MOST_TAGS = 100  # largest number of traces of one step
 
 
 class ProfilerHook(SessionRunHook):
-    """Writes a trace of a step to "timeline-<global step>.json" every so many steps or seconds.
+    """Writes a trace of a step to "timeline-<global step>.json" periodically.
 
-    The files open in chrome://tracing and in Perfetto; and the event file of the folder gets what each operation took,
-    which TensorBoard shows in the graph. A step that is traced is interpreted operation by operation, so it takes
-    longer than others; its results are the same.
+    The files open in chrome://tracing and in Perfetto. The run metadata, with times of operations, goes to the event
+    file of the folder, from which TensorBoard shows them in the graph. A traced step is interpreted, so it takes longer
+    than other steps; its results are the same.
 
     Args:
-      save_steps, save_secs: how often; one of them. The first trace is of the step that comes so much later.
-      output_dir: the folder, which is made if it is not there.
-      show_dataflow, show_memory: not used; the trace of a step over several devices has arrows in any case.
+      save_steps: period in steps.
+      save_secs: period in seconds. One of the two is given. The first trace is at the end of the first period.
+      output_dir: the folder. It is created if necessary.
+      show_dataflow, show_memory: accepted as in TensorFlow, without effect.
 
     Raises:
       ValueError: not exactly one of `save_steps` and `save_secs` is given.
@@ -60,7 +61,7 @@ class ProfilerHook(SessionRunHook):
         self._next: int | None = None
 
     def session_lost(self, error: BaseException) -> None:
-        """See `SessionRunHook.session_lost`: the steps go on from an older one."""
+        """See `SessionRunHook.session_lost`. The new session continues from an older step."""
         self._next = None
         self._timer.reset()
 
@@ -84,7 +85,7 @@ class ProfilerHook(SessionRunHook):
             self._timer.update_last_triggered_step(step)
             path = os.path.join(self._folder, f"timeline-{step}.json")
             log.info("Saving timeline for %d into '%s'.", step, path)
-            with replacing(path) as file:  # who is killed meanwhile leaves no half of a trace
+            with replacing(path) as file:  # a killed process leaves no partial file
                 text = io.TextIOWrapper(file, encoding="utf-8")
                 trace.write_chrome(self._events, text)
                 text.flush()
@@ -94,8 +95,10 @@ class ProfilerHook(SessionRunHook):
         self._next = step + 1
 
     def _add(self, metadata: Any, step: int) -> None:
-        """Writes `metadata` to the event file, where each run has a tag of its own: a step that is done again, after an
-        error, needs another one than the first time."""
+        """Writes `metadata` to the event file, under a tag for the step.
+
+        After a recovery, a step may be traced again. Then the tag has a suffix, because each tag can be used only once.
+        """
         for n in range(_MOST_TAGS):
             try:
                 self._writer.add_run_metadata(metadata, f"step_{step}" + (f"_{n}" if n else ""), step)

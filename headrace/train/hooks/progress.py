@@ -28,24 +28,25 @@ if TYPE_CHECKING:
     from headrace.train.coordinator import Coordinator
 
 EVERY: Final = 0.2  # seconds between two updates of a bar
-EVERY_LINE: Final = 10.0  # the same of lines
+EVERY_LINE: Final = 10.0  # seconds between two lines
 
 
 class ProgressHook(SessionRunHook):
-    """Shows how far the training is; see the module's text.
+    """Shows the progress of the training, as a progress bar or as lines of text.
 
     Args:
-      last_step: the global step at which the training will stop, as in `StopAtStepHook`; None: it is not known, and
-        nothing is said of the time that is left.
-      tensors: what to show beside, from its name to a tensor, or the name of one: {"loss": loss}. Scalars. They are
-        fetched only in steps whose values are shown.
-      every_secs: seconds between two updates; None: 0.2 on a terminal, else 10.
-      out: where to; None: standard error.
-      name: stands before the bar.
-      clock: gives the time in seconds.
+      last_step: global step at which the training will stop, as in `StopAtStepHook`. None: it is not known, and the
+        remaining time is not shown.
+      tensors: scalars to show as well: a mapping from labels to tensors or names of tensors, such as {"loss": loss}.
+        They are fetched only in steps whose values are shown.
+      every_secs: seconds between two updates. None: 0.2 for a bar, 10 for lines.
+      out: stream for the output. None: standard error.
+      name: label of the bar or the lines.
+      clock: function that returns the time in seconds.
 
     Raises:
-      RuntimeError: in `begin`: the graph has no global step. ValueError, KeyError: there: there is no such tensor.
+      RuntimeError: in `begin`: the graph has no global step.
+      ValueError, KeyError: in `begin`: a tensor does not exist, or belongs to another graph.
     """
 
     def __init__(
@@ -127,7 +128,7 @@ def _texts(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 class _Bar:
-    """A bar by tqdm."""
+    """Progress bar of tqdm."""
 
     def __init__(self, out: TextIO, name: str, step: int, last: int | None) -> None:
         from tqdm import tqdm
@@ -143,7 +144,7 @@ class _Bar:
         self._bar.refresh()
 
     def back(self, step: int) -> None:
-        """A new session begins at an older step: the rate is counted from there."""
+        """Restarts the rate at the step of a new session."""
         self._bar.reset(total=self._bar.total)
         self._bar.initial = self._bar.n = self._bar.last_print_n = step
         self._bar.refresh()
@@ -153,7 +154,7 @@ class _Bar:
 
 
 class _Lines:
-    """Plain lines."""
+    """Progress as lines of text."""
 
     def __init__(
         self, out: TextIO, name: str, step: int, last: int | None, clock: Callable[[], float], lacks: str
@@ -189,7 +190,7 @@ class _Lines:
 
 
 def _duration(seconds: float) -> str:
-    """A time as tqdm writes it: "03:20", "1:02:03"."""
+    """Returns a time in tqdm's format: "03:20", "1:02:03"."""
     minutes, s = divmod(int(seconds + 0.5), 60)
     hours, m = divmod(minutes, 60)
     return f"{hours}:{m:02d}:{s:02d}" if hours else f"{m:02d}:{s:02d}"

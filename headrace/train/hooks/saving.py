@@ -28,42 +28,58 @@ if TYPE_CHECKING:
 
 
 class CheckpointSaverListener:
-    """Is told when a `CheckpointSaverHook` saves. What a listener is made of: it does nothing.
+    """Base class of listeners to a `CheckpointSaverHook`. Its methods do nothing.
 
     Source: TensorFlow's `tf.train.CheckpointSaverListener`.
     """
 
     def begin(self) -> None:
-        """Called before the session is made; operations may be made."""
+        """Called before the session is created. Operations can be added to the graph."""
 
     def before_save(self, session: Any, global_step_value: int) -> None:
-        """Called before a checkpoint is written."""
+        """Called before a checkpoint is written.
+
+        Args:
+          session: the session.
+          global_step_value: the global step.
+        """
 
     def after_save(self, session: Any, global_step_value: int) -> bool | None:
-        """Called when a checkpoint has been written; True: the training is to stop."""
+        """Called after a checkpoint has been written. Returns True to stop the training.
+
+        Args:
+          session: the session.
+          global_step_value: the global step.
+        """
         return None
 
     def end(self, session: Any, global_step_value: int) -> None:
-        """Called at the end, after the last checkpoint."""
+        """Called at the end of the training, after the last checkpoint.
+
+        Args:
+          session: the session.
+          global_step_value: the global step.
+        """
 
 
 class CheckpointSaverHook(SessionRunHook):
-    """Writes a checkpoint at the beginning, every so many steps or seconds, and at the end.
+    """Writes checkpoints at the start of a session, periodically, and at the end.
 
     Args:
       checkpoint_dir: the folder.
-      save_secs, save_steps: how often; one of them.
+      save_secs: period in seconds.
+      save_steps: period in steps. One of the two is given.
       saver: the `Saver`.
-      scaffold: the `Scaffold` that has it, in place of `saver`. None of the two: the only one in the graph's
-        collection SAVERS.
-      checkpoint_basename: the files are called by it, "-" and the global step.
-      listeners: are told of each checkpoint.
-      save_graph_def: whether to write the graph too: to "graph.pbtxt", to the event file, and a MetaGraph with each
-        checkpoint.
+      checkpoint_basename: file names are this text, "-" and the global step.
+      scaffold: the `Scaffold` with the saver, in place of `saver`. If neither is given, the saver is the only element
+        of the graph's collection SAVERS.
+      listeners: listeners that are called before and after each checkpoint.
+      save_graph_def: whether to write the graph as well: to "graph.pbtxt", to the event file, and as a MetaGraph with
+        each checkpoint.
 
     Raises:
-      ValueError: both or none of `save_secs` and `save_steps` are given; or saver and scaffold.
-      RuntimeError: in `begin`: the graph has no global step. Later: there is no saver.
+      ValueError: not exactly one of `save_secs` and `save_steps` is given; or both saver and scaffold are given.
+      RuntimeError: the graph has no global step (in `begin`), or no saver is found (later).
 
     Source: TensorFlow's `tf.train.CheckpointSaverHook`.
     """
@@ -115,7 +131,7 @@ class CheckpointSaverHook(SessionRunHook):
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
         """See `SessionRunHook.after_run`."""
-        # what was fetched may be from before the step was counted, so it is read again when it matters
+        # the fetched value may be older than the increment of the step, so a due step is read again
         if not self._timer.should_trigger_for_step(int(run_values.results) + 1):
             return
         step = int(run_context.session.run(self._step))
@@ -136,14 +152,14 @@ class CheckpointSaverHook(SessionRunHook):
         self._writer.flush()
 
     def _save(self, session: Any, step: int) -> bool:
-        """Writes a checkpoint; whether a listener wants to stop."""
+        """Writes a checkpoint. Returns whether a listener requests a stop."""
         for listener in self._listeners:
             with blaming(listener, "before_save"):
                 listener.before_save(session, step)
         log.info("Saving checkpoints for %d into %s.", step, self._path)
         self._find_saver().save(session, self._path, global_step=step, write_meta_graph=self._writes_graph)
         self._writer.add_session_log(session_log(CHECKPOINT, self._path), step)
-        self._writer.flush()  # a run that is killed and goes on from here has its events up to here
+        self._writer.flush()  # so that a run resumed from this checkpoint has all earlier events
         stops = False
         for listener in self._listeners:
             with blaming(listener, "after_save"):
@@ -167,8 +183,11 @@ class CheckpointSaverHook(SessionRunHook):
 
 
 def _graph_def(graph: scopes.Graph) -> Any:
-    """The graph as a message that TensorFlow reads; or if it has operations that only headrace has (those that save in
-    its own format, for one), as one that headrace reads."""
+    """Returns the graph as a GraphDef.
+
+    TensorFlow can read it, unless the graph contains operations that only headrace has, such as those that save in its
+    own format.
+    """
     try:
         return graph.as_graph_def(add_shapes=True)
     except GraphError as e:
@@ -177,14 +196,15 @@ def _graph_def(graph: scopes.Graph) -> Any:
 
 
 class SummarySaverHook(SessionRunHook):
-    """Writes summaries every so many steps or seconds; the first time with the first step.
+    """Writes summaries at the first step and periodically.
 
     Args:
-      save_steps, save_secs: how often; one of them.
-      output_dir: the folder of the event file.
+      save_steps: period in steps.
+      save_secs: period in seconds. One of the two is given.
+      output_dir: folder of the event file.
       summary_writer: a `FileWriter`, in place of `output_dir`.
-      scaffold: the `Scaffold` whose `summary_op` to run.
-      summary_op: a tensor of serialized summaries, or a list of such, in place of `scaffold`.
+      scaffold: the `Scaffold` whose `summary_op` is run.
+      summary_op: a tensor of serialized summaries, or a list of them, in place of `scaffold`.
 
     Raises:
       ValueError: not exactly one of `save_steps` and `save_secs`, or of `scaffold` and `summary_op`, is given.
@@ -218,7 +238,7 @@ class SummarySaverHook(SessionRunHook):
             self._writer = writer_of(self._folder)
 
     def session_lost(self, error: BaseException) -> None:
-        """See `SessionRunHook.session_lost`: the steps go on from an older one."""
+        """See `SessionRunHook.session_lost`. The new session continues from an older step."""
         self._next = None
         self._timer.reset()
 

@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 
 
 class StopOnSignalHook(SessionRunHook):
-    """Makes the training stop after the step that is under way when a signal comes, as if it were over: hooks are told
-    of the end, so a `CheckpointSaverHook` writes a last checkpoint, and the program goes on behind the `with` block.
+    """Stops the training after the current step when a signal arrives.
 
-    Queue runners are stopped, too: a step that waits for data ends with `OutOfRangeError`, which also counts as the
-    end. A second signal of the same kind does what it did before: Ctrl-C is a KeyboardInterrupt then.
+    The training ends as if it were complete: the `end` of all hooks is called, so that a `CheckpointSaverHook` writes a
+    last checkpoint, and the program continues after the `with` block. Queue runners stop, too: a step that waits for
+    data fails with `OutOfRangeError`, which also counts as the end. A second signal of the same kind has its previous
+    effect: Ctrl-C raises KeyboardInterrupt.
 
     Args:
-      signals: which; numbers of the module `signal`.
+      signals: numbers of the signals, from the module `signal`.
 
     Attributes:
-      received: the number of the signal that came; None if none did. A program may end with
-        `sys.exit(128 + hook.received)`.
+      received: number of the signal that arrived, or None. A program may end with `sys.exit(128 + hook.received)`.
 
     Raises:
-      ValueError: in `begin`: this is not the main thread, which alone can have signal handlers.
+      ValueError: in `begin`: this is not the main thread. Only the main thread can have signal handlers.
 
     Example:
       >>> import os, signal
@@ -43,7 +43,7 @@ class StopOnSignalHook(SessionRunHook):
       >>> hook = hr.train.StopOnSignalHook()
       >>> with hr.train.MonitoredSession(graph=g, hooks=[hook]) as session:
       ...     while not session.should_stop():
-      ...         os.kill(os.getpid(), signal.SIGTERM)  # as somebody else might
+      ...         os.kill(os.getpid(), signal.SIGTERM)  # as another process might
       ...         _ = session.run(one)
       >>> hook.received == signal.SIGTERM
       True
@@ -80,7 +80,7 @@ class StopOnSignalHook(SessionRunHook):
     def after_create_session(self, session: Any, coord: Coordinator) -> None:
         """See `SessionRunHook.after_create_session`."""
         self._coord = coord
-        if self.received is not None:  # it came while the session was made
+        if self.received is not None:  # the signal arrived while the session was being created
             coord.request_stop()
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
@@ -89,7 +89,7 @@ class StopOnSignalHook(SessionRunHook):
             run_context.request_stop()
 
     def release(self) -> None:
-        """See `SessionRunHook.release`: the handlers are what they were before."""
+        """See `SessionRunHook.release`. Restores the previous handlers."""
         self._coord = None
         while self._before:
             number, handler = self._before.popitem()
@@ -98,5 +98,8 @@ class StopOnSignalHook(SessionRunHook):
 
 
 def _or_default(handler: Any) -> Any:
-    """A handler that Python can set: one that was not set from Python (None) cannot be set again."""
+    """Returns the handler, or the default one in place of None.
+
+    None stands for a handler that was not set from Python, which Python cannot set again.
+    """
     return signal.SIG_DFL if handler is None else handler

@@ -26,8 +26,8 @@ class StopAtStepHook(SessionRunHook):
     """Stops the training at a step.
 
     Args:
-      num_steps: how many steps to do from where the session begins.
-      last_step: the global step after which to stop, in place of `num_steps`. One of the two.
+      num_steps: number of steps from the start of the first session.
+      last_step: global step after which to stop, in place of `num_steps`. One of the two is given.
 
     Raises:
       ValueError: neither or both are given.
@@ -50,7 +50,7 @@ class StopAtStepHook(SessionRunHook):
 
     def after_create_session(self, session: Any, coord: Coordinator) -> None:
         """See `SessionRunHook.after_create_session`."""
-        if self._last_step is None:  # of a session made again it stays what it was
+        if self._last_step is None:  # a new session after an error keeps the last step of the first one
             assert self._num_steps is not None
             self._last_step = int(session.run(self._step)) + self._num_steps
 
@@ -60,22 +60,23 @@ class StopAtStepHook(SessionRunHook):
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
         """See `SessionRunHook.after_run`."""
-        # what the step fetched may be from before it was counted
+        # the fetched value may be older than the increment of the step
         assert self._last_step is not None
         if run_values.results + 1 >= self._last_step and run_context.session.run(self._step) >= self._last_step:
             run_context.request_stop()
 
 
 class StepCounterHook(SessionRunHook):
-    """Logs how many steps were done a second, and writes that as a summary "global_step/sec".
+    """Logs the number of steps per second, and writes it as the summary "global_step/sec".
 
     Args:
-      every_n_steps, every_n_secs: how often; one of them, the other must be None.
-      output_dir: the folder of the event file.
-      summary_writer: a `FileWriter`, in place of `output_dir`. None of the two: it is only logged.
+      every_n_steps: period in steps.
+      every_n_secs: period in seconds. One of the two is given, the other is None.
+      output_dir: folder of the event file.
+      summary_writer: a `FileWriter`, in place of `output_dir`. If neither is given, the number is only logged.
 
     Raises:
-      ValueError: neither or both of the first two are given.
+      ValueError: not exactly one of `every_n_steps` and `every_n_secs` is given.
 
     Source: TensorFlow's `tf.train.StepCounterHook`.
     """
@@ -104,7 +105,7 @@ class StepCounterHook(SessionRunHook):
 
     def after_create_session(self, session: Any, coord: Coordinator) -> None:
         """See `SessionRunHook.after_create_session`."""
-        self._timer.reset()  # a session that was restored counts from an older step
+        self._timer.reset()  # a restored session may continue from an older step
         self._before = None
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
@@ -142,18 +143,18 @@ class StepCounterHook(SessionRunHook):
 
 
 class GlobalStepWaiterHook(SessionRunHook):
-    """Holds the first step back until the global step, which others count, has reached a value.
+    """Delays the first step until the global step, which another session increments, has a value.
 
     Args:
-      wait_until_step: that value; 0: do not wait.
-      max_wait_secs: how long to wait at most.
-      poll_secs: how often to look.
-      sleep: what waits.
+      wait_until_step: the value to wait for. 0: no wait.
+      max_wait_secs: longest wait in seconds.
+      poll_secs: seconds between two reads of the global step.
+      sleep: function that waits a number of seconds.
 
     Raises:
-      DeadlineExceededError: in the first step: it did not come to that within `max_wait_secs`.
+      DeadlineExceededError: in the first step: the value was not reached in `max_wait_secs`.
 
-    Source: TensorFlow's `tf.train.GlobalStepWaiterHook`, which waits without end.
+    Source: TensorFlow's `tf.train.GlobalStepWaiterHook`, which has no limit of the wait.
     """
 
     def __init__(

@@ -22,11 +22,14 @@ from headrace.train.hooks.base import (
 
 
 def element(given: Any) -> Any:
-    """What `given` stands for in the graph entered: a tensor, variable or operation, or the name of a tensor, which may
-    be that of an operation with one output.
+    """Returns the tensor, variable or operation of the current graph that `given` denotes.
+
+    Args:
+      given: a tensor, variable or operation; or the name of a tensor, or of an operation with one output.
 
     Raises:
-      ValueError: it is of another graph, or the operation has several outputs. KeyError: there is no such name.
+      ValueError: the object belongs to another graph, or the operation has several outputs.
+      KeyError: the name does not exist.
     """
     graph = root_of()
     if isinstance(given, str):
@@ -43,19 +46,20 @@ def element(given: Any) -> Any:
 
 
 class LoggingTensorHook(SessionRunHook):
-    """Logs tensors now and then, at level INFO of the logger "headrace.train".
+    """Logs tensors periodically, at level INFO of the logger "headrace.train".
 
     To see them: `logging.basicConfig(level="INFO")`, or `tf.logging.set_verbosity(tf.logging.INFO)`.
 
     Args:
-      tensors: a dict from what they are called to tensors or names of tensors; or a list of these.
-      every_n_iter: log every so many steps of this session.
-      every_n_secs: every so many seconds, in place of `every_n_iter`.
-      at_end: whether to log at the end, in a step of its own, too. With neither of the two, only then.
-      formatter: makes the text from the dict of values; None: "name = value, ...".
+      tensors: a dict from labels to tensors or names of tensors, or a list of tensors or names.
+      every_n_iter: period in steps of this session.
+      every_n_secs: period in seconds, in place of `every_n_iter`.
+      at_end: whether to log at the end of the training as well, by a separate run. If no period is given, only then.
+      formatter: function from the dict of values to the text. None: "name = value, ...".
 
     Raises:
-      ValueError: how often is said twice or not at all; `every_n_iter` is not positive. In `begin`: see `element`.
+      ValueError: both periods are given, or neither and not `at_end`; `every_n_iter` is not positive.
+      ValueError, KeyError: in `begin`: see `element`.
 
     Source: TensorFlow's `tf.train.LoggingTensorHook`.
     """
@@ -114,12 +118,12 @@ class LoggingTensorHook(SessionRunHook):
 
 
 def _tag(given: Any) -> Any:
-    """What a tensor that was given without a name is called: what was given, as TensorFlow has it."""
+    """Returns the label of a tensor without one, as in TensorFlow."""
     return given if isinstance(given, str | Tensor | Operation) else given.name
 
 
 class NanLossDuringTrainingError(RuntimeError):
-    """The loss is not a number.
+    """Error of a loss that is NaN.
 
     Source: TensorFlow's `tf.train.NanLossDuringTrainingError`.
     """
@@ -132,11 +136,11 @@ class NanTensorHook(SessionRunHook):
     """Stops the training when the loss is NaN.
 
     Args:
-      loss_tensor: the loss; of any shape: one element that is NaN suffices.
-      fail_on_nan_loss: whether that is an error; else the training ends as if it were over.
+      loss_tensor: the loss, of any shape. One element that is NaN suffices.
+      fail_on_nan_loss: whether to raise an error. Otherwise the training ends as if it were complete.
 
     Raises:
-      NanLossDuringTrainingError: after the step with that loss.
+      NanLossDuringTrainingError: after a step with such a loss, if `fail_on_nan_loss`.
 
     Source: TensorFlow's `tf.train.NanTensorHook`.
     """
@@ -162,14 +166,14 @@ class NanTensorHook(SessionRunHook):
 
 
 class FinalOpsHook(SessionRunHook):
-    """Computes something at the end of the training.
+    """Runs operations at the end of the training.
 
     Args:
-      final_ops: what to run: a tensor, operation or name, or a structure of them.
-      final_ops_feed_dict: what to feed for it.
+      final_ops: a tensor, operation or name, or a structure of them.
+      final_ops_feed_dict: feeds of this run.
 
     Attributes:
-      final_ops_values: what came of it; None before the end.
+      final_ops_values: results of the run, in the structure of `final_ops`. None before the end.
 
     Source: TensorFlow's `tf.train.FinalOpsHook`.
     """
@@ -194,10 +198,13 @@ class FinalOpsHook(SessionRunHook):
 
 
 class FeedFnHook(SessionRunHook):
-    """Feeds each step what a function gives.
+    """Feeds each step with the result of a function.
 
     Args:
-      feed_fn: takes nothing, and returns a dict of tensors (or names) and values.
+      feed_fn: function without arguments that returns a dict from tensors or names to values.
+
+    Attributes:
+      feed_fn: the function.
 
     Source: TensorFlow's `tf.train.FeedFnHook`.
     """

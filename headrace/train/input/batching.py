@@ -21,7 +21,7 @@ from headrace.shapes import Shape
 from headrace.train.input.elements import Elements, as_lists, as_tensors, like
 from headrace.train.input.running import fill, keeper_of
 
-MakeQueue = Callable[[list[Any], list[Shape]], QueueBase]  # from the dtypes and shapes of an element's components
+MakeQueue = Callable[[list[Any], list[Shape]], QueueBase]  # arguments: dtypes and shapes of an element's components
 
 
 def batch(
@@ -36,32 +36,31 @@ def batch(
     shared_name: str | None = None,
     name: str | None = None,
 ) -> Any:
-    """Batches of what some tensors give in one step after the other.
+    """Collects the values of tensors in successive steps into batches.
 
-    A queue collects them, and a queue runner fills it. When the tensors are an OutOfRangeError, which is the end of the
-    data, so is the batch once the queue is empty; what is left and makes no whole batch is given only if
-    `allow_smaller_final_batch` says so.
+    A queue collects the values, and a queue runner fills it. When the evaluation of the tensors raises OutOfRangeError
+    (the end of the data), the queue is closed. Then the batch raises OutOfRangeError when the queue has too few
+    elements. The remaining elements form a last batch if `allow_smaller_final_batch`, and are dropped otherwise.
 
     Args:
-      tensors: a tensor, a list or a dict of them: one example, or with `enqueue_many` several, along the first
-        dimension. `SparseTensor`s may be among them.
-      batch_size: how many make a batch; an int, or an int32 scalar.
-      num_threads: how many threads fill the queue; with more than one the order is left to chance.
-      capacity: how many examples the queue holds.
-      enqueue_many: whether `tensors` are several examples.
-      shapes: of an example's tensors; None: as they are known. Those of sparse tensors do not matter.
-      dynamic_pad: whether the examples of a batch may differ in dimensions that are unknown; they are filled up with
-        zeros.
-      allow_smaller_final_batch: whether the last batch may be smaller; the first dimension is unknown then.
-      shared_name: queues of one name are one queue in a session.
-      name: of the operation; "batch" if None.
+      tensors: a tensor, or a list or dict of tensors: one example, or with `enqueue_many` several examples along the
+        first dimension. They may include `SparseTensor`s.
+      batch_size: number of examples in a batch: an int, or an int32 scalar tensor.
+      num_threads: number of threads that fill the queue. With more than one the order of examples is not deterministic.
+      capacity: largest number of examples in the queue.
+      enqueue_many: whether `tensors` contain several examples.
+      shapes: shapes of the tensors of an example. None: their static shapes. Entries of sparse tensors are ignored.
+      dynamic_pad: whether the examples of a batch may differ in their unknown dimensions. They are padded with zeros.
+      allow_smaller_final_batch: whether the last batch may be smaller. The first dimension is then unknown.
+      shared_name: queues with the same name are one queue in a session. None: not shared.
+      name: name of the operation. None: "batch".
 
     Returns:
-      The batches: as `tensors`, with one dimension more. That of a sparse tensor is sparse, and in the other dimensions
-      as large as the largest of its examples.
+      The batch, in the structure of `tensors`, with an additional first dimension `batch_size`. The batch of a sparse
+      tensor is sparse; each other dimension is the largest of its examples.
 
     Raises:
-      ValueError: there is nothing to batch; a shape is not known.
+      ValueError: there are no tensors; or a shape is not known.
 
     Source: TensorFlow's `tf.train.batch`.
 
@@ -98,10 +97,15 @@ def maybe_batch(
     shared_name: str | None = None,
     name: str | None = None,
 ) -> Any:
-    """Batches of what is to be kept. See `batch`.
+    """Collects examples into batches, and drops those that are not to be kept.
 
     Args:
-      keep_input: whether an example is kept: a bool scalar, or with `enqueue_many` a vector with one for each.
+      tensors: see `batch`.
+      keep_input: whether the example is kept: a bool scalar, or with `enqueue_many` a bool vector with an element for
+        each example.
+      batch_size, num_threads, capacity, enqueue_many, shapes, dynamic_pad, allow_smaller_final_batch, shared_name: see
+        `batch`.
+      name: name of the operation. None: "batch".
 
     Source: TensorFlow's `tf.train.maybe_batch`.
     """
@@ -123,10 +127,12 @@ def batch_join(
     shared_name: str | None = None,
     name: str | None = None,
 ) -> Any:
-    """Batches of what several sources give, each with a thread of its own. See `batch`.
+    """Collects the examples of several sources into batches, with a thread for each source.
 
     Args:
-      tensors_list: for each source what `batch` is given.
+      tensors_list: for each source, the tensors as `batch` takes them.
+      batch_size, capacity, enqueue_many, shapes, dynamic_pad, allow_smaller_final_batch, shared_name: see `batch`.
+      name: name of the operation. None: "batch_join".
 
     Source: TensorFlow's `tf.train.batch_join`.
     """
@@ -148,7 +154,13 @@ def maybe_batch_join(
     shared_name: str | None = None,
     name: str | None = None,
 ) -> Any:
-    """Batches of what several sources give and is to be kept. See `batch_join` and `maybe_batch`.
+    """Collects the kept examples of several sources into batches.
+
+    Args:
+      tensors_list: see `batch_join`.
+      keep_input: see `maybe_batch`.
+      batch_size, capacity, enqueue_many, shapes, dynamic_pad, allow_smaller_final_batch, shared_name: see `batch`.
+      name: name of the operation. None: "batch_join".
 
     Source: TensorFlow's `tf.train.maybe_batch_join`.
     """
@@ -172,15 +184,17 @@ def shuffle_batch(
     shared_name: str | None = None,
     name: str | None = None,
 ) -> Any:
-    """Batches of examples in random order. See `batch`.
+    """Collects examples into batches in random order.
 
     Args:
-      capacity: how many examples the queue holds.
-      min_after_dequeue: so many examples at least are there to choose from, until the data ends.
-      seed: what the order follows from; None: another order each time (but see `hr.random.set_seed`).
+      tensors, batch_size, num_threads, enqueue_many, shapes, allow_smaller_final_batch, shared_name: see `batch`.
+      capacity: largest number of examples in the queue, larger than `min_after_dequeue`.
+      min_after_dequeue: smallest number of examples that a batch is drawn from, until the data ends.
+      seed: seed of the order. None: the order differs between runs (but see `hr.random.set_seed`).
+      name: name of the operation. None: "shuffle_batch".
 
     Raises:
-      ValueError: `capacity` is not larger than `min_after_dequeue`.
+      ValueError: `capacity` is not larger than `min_after_dequeue`; or see `batch`.
 
     Source: TensorFlow's `tf.train.shuffle_batch`.
     """
@@ -204,7 +218,13 @@ def maybe_shuffle_batch(
     shared_name: str | None = None,
     name: str | None = None,
 ) -> Any:
-    """Batches of examples that are to be kept, in random order. See `shuffle_batch` and `maybe_batch`.
+    """Collects the kept examples into batches in random order.
+
+    Args:
+      tensors, batch_size, num_threads, enqueue_many, shapes, allow_smaller_final_batch, shared_name: see `batch`.
+      capacity, min_after_dequeue, seed: see `shuffle_batch`.
+      keep_input: see `maybe_batch`.
+      name: name of the operation. None: "shuffle_batch".
 
     Source: TensorFlow's `tf.train.maybe_shuffle_batch`.
     """
@@ -227,7 +247,13 @@ def shuffle_batch_join(
     shared_name: str | None = None,
     name: str | None = None,
 ) -> Any:
-    """Batches of what several sources give, in random order. See `shuffle_batch` and `batch_join`.
+    """Collects the examples of several sources into batches in random order.
+
+    Args:
+      tensors_list: see `batch_join`.
+      batch_size, enqueue_many, shapes, allow_smaller_final_batch, shared_name: see `batch`.
+      capacity, min_after_dequeue, seed: see `shuffle_batch`.
+      name: name of the operation. None: "shuffle_batch_join".
 
     Source: TensorFlow's `tf.train.shuffle_batch_join`.
     """
@@ -250,9 +276,16 @@ def maybe_shuffle_batch_join(
     shared_name: str | None = None,
     name: str | None = None,
 ) -> Any:
-    """Batches of what several sources give and is to be kept, in random order.
+    """Collects the kept examples of several sources into batches in random order.
 
-    Source: TensorFlow's `tf.train.maybe_shuffle_batch_join`. See `shuffle_batch_join` and `maybe_batch`.
+    Args:
+      tensors_list: see `batch_join`.
+      batch_size, enqueue_many, shapes, allow_smaller_final_batch, shared_name: see `batch`.
+      capacity, min_after_dequeue, seed: see `shuffle_batch`.
+      keep_input: see `maybe_batch`.
+      name: name of the operation. None: "shuffle_batch_join".
+
+    Source: TensorFlow's `tf.train.maybe_shuffle_batch_join`.
     """
     queue = _shuffling(capacity, min_after_dequeue, seed, shared_name)
     return _batched(
@@ -264,17 +297,17 @@ def maybe_shuffle_batch_join(
 def prefetch(
     tensors: Any, capacity: int = 2, num_threads: int = 1, shared_name: str | None = None, name: str | None = None
 ) -> Any:
-    """What some tensors give, made ahead: while one step uses it, the next is being made.
+    """Computes the values of tensors ahead of the steps that use them.
 
     Args:
-      tensors: a tensor, or a nested structure of them.
-      capacity: how many values are kept ready.
-      num_threads: how many threads make them; with more than one the order is left to chance.
-      shared_name: queues of one name are one queue in a session.
-      name: of the scope; "prefetch" if None.
+      tensors: a tensor, or a structure of tensors.
+      capacity: largest number of values that are ready.
+      num_threads: number of threads that compute. With more than one the order is not deterministic.
+      shared_name: queues with the same name are one queue in a session. None: not shared.
+      name: name of the scope. None: "prefetch".
 
     Returns:
-      As `tensors`.
+      Tensors in the structure of `tensors`, dequeued from a queue of computed values.
     """
     flat = nest.flatten(tensors)
     with scopes.name_scope(name, "prefetch", flat):
@@ -286,7 +319,7 @@ def prefetch(
         return nest.pack(tensors, taken_from(queue, known))
 
 
-# *** what they share ***
+# *** shared implementation ***
 
 
 def _fifo(capacity: int, pads: bool, shared_name: str | None) -> MakeQueue:
@@ -318,7 +351,7 @@ def _batched(
     capacity: int,
     least: int = 0,
 ) -> Any:
-    """See `batch` for the arguments; `least` examples stay in the queue."""
+    """Builds the queue, its runner and the batch. `least` examples stay in the queue."""
     lists = as_lists(sources)
     graph = scopes.graph_builder(f"hr.train.{default_name}").graph
     with scopes.name_scope(name, default_name, [t for some in lists for t in some]) as scope:
@@ -333,7 +366,7 @@ def _batched(
 
 
 def _show(graph: Any, queue: QueueBase, capacity: int, least: int) -> None:
-    """Lets graphs that have summaries show how full the queue is."""
+    """Adds a summary of the fraction of the queue that is filled."""
     name = f"fraction_over_{least}_of_{capacity - least}_full" if least else f"fraction_of_{capacity}_full"
 
     def fraction() -> Any:
@@ -344,7 +377,7 @@ def _show(graph: Any, queue: QueueBase, capacity: int, least: int) -> None:
 
 
 def taken_from(queue: QueueBase, known: Sequence[Shape]) -> list[Any]:
-    """The components of an element, of which more is known than the queue knows."""
+    """Dequeues an element, and refines the static shapes of its components."""
     got = queue.dequeue()
     parts = nest.as_list(got)
     for t, shape in zip(parts, known, strict=True):
@@ -353,7 +386,7 @@ def taken_from(queue: QueueBase, known: Sequence[Shape]) -> list[Any]:
 
 
 def _checked_keep(keep_input: Any, enqueue_many: bool) -> Any:
-    """`keep_input` as a tensor; True itself stays, so that no conditional is made."""
+    """Returns `keep_input` as a tensor. True is unchanged, so that no conditional is built."""
     if keep_input is True:
         return True
     keep = convert_to_tensor(keep_input, dtypes.bool_)

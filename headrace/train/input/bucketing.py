@@ -42,32 +42,32 @@ def bucket(
     shared_name: str | None = None,
     name: str | None = None,
 ) -> tuple[Any, Any]:
-    """Batches of examples of the same bucket.
+    """Collects examples into batches whose examples are from the same bucket.
 
     Args:
-      tensors: of an example: a tensor, a list or a dict of them. `SparseTensor`s may be among them.
-      which_bucket: its bucket: an int32 scalar from 0 to `num_buckets` - 1.
-      batch_size: how many make a batch; or a list with that of each bucket.
-      num_buckets: how many buckets there are.
-      num_threads: how many threads fill the buckets; with more than one the order is left to chance.
-      capacity: how many batches are kept ready, and, if nothing else is said, how many examples a bucket holds (at
-        least a batch).
-      bucket_capacities: how many examples each bucket holds.
-      shapes: of an example's tensors; None: as they are known.
-      dynamic_pad: whether the examples of a batch may differ in dimensions that are unknown; they are filled up with
-        zeros.
-      allow_smaller_final_batch: whether what is left in the buckets at the end of the data is given; otherwise it is
-        dropped.
-      keep_input: whether an example is kept: a bool scalar.
-      shared_name: queues of names that begin with it are one queue in a session.
-      name: of the scope; "bucket" if None.
+      tensors: an example: a tensor, or a list or dict of tensors. They may include `SparseTensor`s.
+      which_bucket: bucket of the example: an int32 scalar from 0 to `num_buckets` - 1.
+      batch_size: number of examples in a batch, or a list with a number for each bucket.
+      num_buckets: number of buckets.
+      num_threads: number of threads that fill the buckets. With more than one the order is not deterministic.
+      capacity: largest number of batches that are ready; and by default the largest number of examples in a bucket, but
+        at least a batch.
+      bucket_capacities: largest number of examples in each bucket.
+      shapes: shapes of the tensors of an example. None: their static shapes.
+      dynamic_pad: whether the examples of a batch may differ in their unknown dimensions. They are padded with zeros.
+      allow_smaller_final_batch: whether the examples that remain in the buckets at the end of the data form smaller
+        batches. Otherwise they are dropped.
+      keep_input: whether the example is kept: a bool scalar.
+      shared_name: prefix of the shared names of the queues. Queues with the same name are one queue in a session.
+      name: name of the scope. None: "bucket".
 
     Returns:
-      The bucket of a batch, an int32 scalar, and the batch: as `tensors`, with one dimension more.
+      A pair: the bucket of the batch, an int32 scalar; and the batch, in the structure of `tensors`, with an additional
+      first dimension.
 
     Raises:
-      ValueError: lists are not as long as there are buckets; a bucket cannot hold a batch.
-      InvalidArgumentError: when it runs, and there is no such bucket.
+      ValueError: a list does not have `num_buckets` elements; or a bucket's capacity is less than its batch size.
+      InvalidArgumentError: in a run: `which_bucket` is out of range.
 
     Source: TensorFlow's `tf.contrib.training.bucket`.
     """
@@ -93,7 +93,7 @@ def bucket(
         ]
         same = sizes[0] if len(set(sizes)) == 1 and not allow_smaller_final_batch else None
         batches = stacked(same, known)
-        # batches differ in what is unknown, so nothing is said of their shapes: they are taken one at a time
+        # batches differ in unknown dimensions, so the queue has no shapes, and a dequeue takes one batch
         top_shared = f"{shared_name}_top" if shared_name else None
         top = FIFOQueue(capacity, [dtypes.int32, *types], shared_name=top_shared, name="top_queue")
 
@@ -132,22 +132,26 @@ def bucket_by_sequence_length(
     shared_name: str | None = None,
     name: str | None = None,
 ) -> tuple[Any, Any]:
-    """Batches of sequences of similar lengths.
+    """Collects sequences into batches of sequences with similar lengths.
 
     Args:
-      input_length: the length of a sequence: an int32 scalar.
-      tensors: of an example: a tensor, a list or a dict of them.
-      batch_size: how many make a batch; or a list with that of each of the `len(bucket_boundaries) + 1` buckets.
-      bucket_boundaries: ascending. The first bucket has the lengths below the first, the last those from the last on.
+      input_length: length of the sequence, an int32 scalar.
+      tensors: an example: a tensor, or a list or dict of tensors.
+      batch_size: number of examples in a batch, or a list with a number for each of the `len(bucket_boundaries) + 1`
+        buckets.
+      bucket_boundaries: lengths in ascending order. The first bucket has the lengths below the first boundary. Each
+        other bucket starts at a boundary, which it includes.
       num_threads, capacity, bucket_capacities, shapes, dynamic_pad, allow_smaller_final_batch, keep_input, shared_name:
         see `bucket`.
-      name: of the scope; "bucket_by_sequence_length" if None.
+      name: name of the scope. None: "bucket_by_sequence_length".
 
     Returns:
-      The lengths of the sequences of a batch, a vector of int32, and the batch: as `tensors`, with one dimension more.
+      A pair: the lengths of the sequences of the batch, an int32 vector; and the batch, in the structure of `tensors`,
+        with
+      an additional first dimension.
 
     Raises:
-      ValueError: there are no boundaries, or they are not ascending; see also `bucket`.
+      ValueError: there are no boundaries, or they are not ascending ints; or see `bucket`.
 
     Source: TensorFlow's `tf.contrib.training.bucket_by_sequence_length`.
     """
@@ -182,7 +186,7 @@ def _for_each(given: int | Sequence[int], n: int, what: str) -> list[int]:
 
 
 def _put(buckets: Sequence[Any], elements: Elements, some: list[Any], which: Any, keep_input: Any) -> Any:
-    """The operation that puts an example into its bucket."""
+    """Returns the operation that puts an example into its bucket."""
     exists = logical_and(greater_equal(which, 0), less(which, len(buckets)))
     with scopes.control_dependencies([Assert(exists, ["there is no such bucket:", which])]):
 
@@ -201,6 +205,6 @@ def _op(made: Any) -> Any:
 
 
 def _move(queue: Any, top: Any, number: int, size: int, may_be_smaller: bool) -> Any:
-    """The operation that makes a batch of what a bucket has."""
+    """Returns the operation that moves a batch from a bucket to the queue of batches."""
     taken = queue.dequeue_up_to(size) if may_be_smaller else queue.dequeue_many(size)
     return top.enqueue([constant(number, dtypes.int32), *nest.as_list(taken)])

@@ -23,12 +23,12 @@ from headrace.shapes import Shape
 
 @dataclasses.dataclass(frozen=True)
 class SparseComponent:
-    """A component of examples that is a sparse tensor.
+    """Sparse tensor as a component of examples.
 
     Attributes:
-      dtype: of its values.
-      shape: of an example, as far as it is known.
-      place: the attributes `container` and `shared_name`, which say what map keeps it.
+      dtype: dtype of its values.
+      shape: static shape of one example.
+      place: the attributes `container` and `shared_name` of its map.
     """
 
     dtype: Any
@@ -36,13 +36,22 @@ class SparseComponent:
     place: dict[str, str]
 
     def stored(self, sp: SparseTensor, many: bool) -> Any:
-        """Puts a sparse tensor into the map, or with `many` its rows, and gives its number, or theirs."""
+        """Adds a sparse tensor to the map, and returns its key.
+
+        Args:
+          sp: the sparse tensor.
+          many: whether each row of `sp` is an element of its own. Then the result is a vector of keys.
+        """
         type = "AddManySparseToTensorsMap" if many else "AddSparseToTensorsMap"
         parts = [sp.indices, sp.values, sp.dense_shape]
         return scopes.builder(*parts).make(type, parts, self.place)
 
     def taken(self, numbers: Any) -> SparseTensor:
-        """Takes the sparse tensors of some numbers out of the map: one with a first dimension more."""
+        """Removes sparse tensors from the map, stacked along a new first dimension.
+
+        Args:
+          numbers: an int64 vector of keys.
+        """
         attrs = {"dtype": self.dtype, **self.place}
         made = scopes.builder(numbers).make("TakeManySparseFromTensorsMap", (numbers,), attrs)
         indices, values, whole = made
@@ -55,20 +64,21 @@ class SparseComponent:
 
 
 class Elements:
-    """The examples that some sources give, as elements of a queue.
+    """Examples of one or more sources, as elements of a queue.
 
     Args:
-      sources: for each source what it gives: tensors, and `SparseTensor`s, of one example or of several.
-      given: shapes of an example's tensors; None: as they are known. Those of sparse tensors do not matter.
-      many: whether they give several examples, along the first dimension.
-      name: prefix of the maps' names: examples under one name are kept in the same maps.
+      sources: for each source its tensors and `SparseTensor`s, of one or several examples.
+      given: shapes of the tensors of an example. None: their static shapes. Entries of sparse tensors are ignored.
+      many: whether the tensors contain several examples along the first dimension.
+      name: prefix of the names of the maps. Elements with the same prefix share their maps.
 
     Attributes:
-      types, shapes: of what is in the queue.
+      types: dtypes of the queue's components.
+      shapes: static shapes of the queue's components.
 
     Raises:
       TypeError: the sources differ in dtypes.
-      ValueError: they differ in what is sparse; ranks are not known; or shapes do not go together.
+      ValueError: the sources differ in their sparse components; a rank is not known; or shapes are incompatible.
     """
 
     def __init__(self, sources: Sequence[Sequence[Any]], given: Any, many: bool, name: str) -> None:
@@ -90,8 +100,12 @@ class Elements:
                 self.types[i], self.shapes[i] = dtypes.int64, ()
 
     def stored(self, some: Sequence[Any], keep: Any = None) -> list[Any]:
-        """What goes into the queue for what a source gives; of several only those for which `keep`, a bool vector,
-        holds."""
+        """Returns the components to enqueue for the tensors of a source.
+
+        Args:
+          some: tensors and `SparseTensor`s of the source.
+          keep: bool vector that selects examples, or None for all.
+        """
         if keep is not None:
             which = cast(keep, dtypes.int32)
             some = [
@@ -101,7 +115,13 @@ class Elements:
         return [self._sparse[i].stored(t, self._many) if is_sparse(t) else t for i, t in enumerate(some)]
 
     def taken(self, got: Any) -> list[Any]:
-        """The batch for what a queue gives. Whatever of it is used, all sparse tensors leave their maps."""
+        """Returns the tensors of a batch from dequeued components.
+
+        Every use of the batch first removes all of its sparse tensors from their maps.
+
+        Args:
+          got: the dequeued component, or the list of components.
+        """
         parts = nest.as_list(got)
         out = [self._sparse[i].taken(t) if i in self._sparse else t for i, t in enumerate(parts)]
         if not self._sparse:
@@ -119,7 +139,7 @@ def _again(t: Any) -> Any:
 
 
 def _kept_rows(sp: SparseTensor, keep: Any, which: Any) -> SparseTensor:
-    """The rows of a sparse tensor for which `keep` holds; `which` is that as int32."""
+    """Returns the rows of a sparse tensor that `keep` selects; `which` is `keep` as int32."""
     rows = gathering.dynamic_partition(reductions.range(sp.dense_shape[0]), which, 2)[1]
     new_row = reductions.cumsum(cast(keep, dtypes.int64), exclusive=True)
     left = sparse.retain(sp, gathering.gather(keep, sp.indices[:, 0]))
@@ -131,10 +151,12 @@ def _kept_rows(sp: SparseTensor, keep: Any, which: Any) -> SparseTensor:
 
 
 def as_lists(sources: Sequence[Any]) -> list[list[Any]]:
-    """For each source the list of its tensors; those of dicts in the order of their keys.
+    """Returns the tensors of each source as a list.
+
+    The tensors of a dict are in the order of its keys.
 
     Raises:
-      ValueError: there are none, or their keys differ.
+      ValueError: there are no sources, or their keys differ.
     """
     if not sources:
         raise ValueError("Expected at least one set of tensors")
@@ -146,17 +168,17 @@ def as_lists(sources: Sequence[Any]) -> list[list[Any]]:
 
 
 def like(source: Any, parts: list[Any]) -> Any:
-    """The tensors of a batch, in the form in which those of an example were given."""
+    """Returns the tensors of a batch in the structure of an example."""
     if isinstance(source, dict):
         return dict(zip(sorted(source, key=str), parts, strict=True))
     return parts[0] if len(parts) == 1 else parts
 
 
 def as_tensors(some: Sequence[Any]) -> list[Any]:
-    """What a source gives, as tensors and sparse tensors.
+    """Converts the values of a source to tensors and sparse tensors.
 
     Raises:
-      ValueError: it gives nothing.
+      ValueError: there are no values.
     """
     if not some:
         raise ValueError("Expected at least one tensor in batch().")
@@ -164,10 +186,10 @@ def as_tensors(some: Sequence[Any]) -> list[Any]:
 
 
 def _common_types(lists: Sequence[Sequence[Any]]) -> list[Any]:
-    """The dtypes of each source's tensors.
+    """Returns the dtypes of the tensors, which are equal in all sources.
 
     Raises:
-      TypeError: they differ.
+      TypeError: the dtypes differ.
     """
     all_types = [[t.dtype.base for t in some] for some in lists]
     for types in all_types[1:]:
@@ -178,10 +200,10 @@ def _common_types(lists: Sequence[Sequence[Any]]) -> list[Any]:
 
 
 def _common_shapes(lists: Sequence[Sequence[Any]], given: Any, many: bool) -> list[Shape]:
-    """The shapes of an example's tensors, as far as all sources agree.
+    """Returns the static shapes of the tensors of an example that fit all sources.
 
     Raises:
-      ValueError: a rank is not known, or they do not go together.
+      ValueError: a rank is not known, or the shapes are incompatible.
     """
     if given is not None and len(given) != len(lists[0]):
         raise ValueError(f"shapes has {len(given)} entries, and an example has {len(lists[0])} tensors")
@@ -213,5 +235,5 @@ def _common_shape(column: Sequence[Any], many: bool) -> Shape:
 
 
 def stacked(leading: int | None, known: Sequence[Shape]) -> list[Shape]:
-    """The shapes of batches of `leading` examples."""
+    """Returns the static shapes of batches of `leading` examples."""
     return [shapes.concatenate((leading,), s) for s in known]

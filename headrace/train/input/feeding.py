@@ -29,7 +29,7 @@ from headrace.train.queue_runner import QueueRunner
 
 
 class DataSet(Protocol):
-    """What has examples by number."""
+    """Source with random access to its examples."""
 
     def __len__(self) -> int: ...
 
@@ -51,31 +51,33 @@ def feed(
     skip: int | Callable[[Any], int] = 0,
     name: str | None = None,
 ) -> Any:
-    """The next example of an iterator or a data set, in each step another.
+    """Returns the next example of an iterator or a data set in each step.
 
-    A queue is filled by threads that `start_queue_runners` starts (or a `MonitoredSession`). When the data ends, so
-    does the queue: taking more is an OutOfRangeError. What the source raises is raised by the coordinator.
+    A queue holds the examples. Its threads are started by `start_queue_runners` or a `MonitoredSession`. When the data
+    ends, the queue is closed, and a further step raises OutOfRangeError. The coordinator raises the errors of the
+    source.
 
     Args:
-      source: what gives examples: something with `__len__` and `__getitem__`; something that can be iterated over; or a
-        function without arguments that returns one of these. An example is an array, or what a tensor can be made of;
-        a list or tuple of them; or a dict.
-      dtypes: of an example's parts: one dtype, a list, or a dict.
-      shapes: of the parts, as `dtypes`; None stands for a dimension that differs.
-      shuffle: whether a data set is gone through in another random order each time.
-      seed: what the orders follow from; None: other ones each time.
-      epochs: how often it is gone through; None: without end.
-      threads: how many threads read; with more than one the order of examples is left to chance.
-      capacity: how many examples the queue holds.
-      skip: so many examples are left out at first: where a run goes on that was stopped. A function is given the
-        session, when its threads start.
-      name: of the scope; "feed" if None.
+      source: source of examples: an object with `__len__` and `__getitem__` (a data set), an iterable, or a function
+        without arguments that returns one of these. An example is an array or a value that converts to a tensor; a list
+        or tuple of them; or a dict of them.
+      dtypes: dtypes of the parts of an example: one dtype, a list, or a dict.
+      shapes: shapes of the parts, in the structure of `dtypes`. A dimension that varies is None.
+      shuffle: whether a data set is read in a new random order in each epoch.
+      seed: seed of the orders. None: they differ between runs.
+      epochs: number of passes over the source. None: no limit.
+      threads: number of threads that read. With more than one the order of examples is not deterministic.
+      capacity: largest number of examples in the queue.
+      skip: number of examples to skip at first, to resume a run. Or a function of the session that returns the number;
+        it is called when the threads start.
+      name: name of the scope. None: "feed".
 
     Returns:
-      Tensors: as `dtypes`.
+      Tensors, in the structure of `dtypes`.
 
     Raises:
-      ValueError: `shuffle` of what has no `__len__`, or `epochs` of what can be iterated over only once.
+      ValueError: `shuffle` is given for a source without `__len__`; or `epochs` for an iterator, which can be read only
+        once.
 
     Example:
       >>> import headrace as hr
@@ -113,14 +115,14 @@ def feed_queue(
     skip: int | Callable[[Any], int] = 0,
     is_single: bool = False,
 ) -> FeedingRunner:
-    """Lets an iterator or a data set fill a queue. See `feed`.
+    """Adds a runner that fills a queue from an iterator or a data set.
 
     Args:
       source, shuffle, seed, epochs, threads, skip: see `feed`.
-      queue: what is filled.
-      keys: of examples that are dicts, in the order of the queue's components.
-      shapes: of the components; None: the queue's.
-      is_single: whether an example is its only part, with no list around it.
+      queue: the queue.
+      keys: keys of examples that are dicts, in the order of the queue's components.
+      shapes: shapes of the components. None: those of the queue.
+      is_single: whether an example is its only component, and not a list with one element.
 
     Returns:
       The runner, which `start_queue_runners` starts with the others of the graph.
@@ -137,7 +139,7 @@ def feed_queue(
 
 
 class Examples:
-    """The examples of a source, from the first epoch to the last.
+    """Examples of a source, from the first epoch to the last.
 
     Args:
       source, shuffle, seed, epochs: see `feed`.
@@ -168,7 +170,11 @@ class Examples:
             )
 
     def taken(self, skip: int = 0) -> Iterator[Callable[[], Any]]:
-        """For each example but the first `skip` a function that gets it; the functions may be called in any thread."""
+        """Yields a function for each example, which reads it in any thread.
+
+        Args:
+          skip: number of examples to skip.
+        """
         seed = self._seed if self._seed is not None else int(np.random.SeedSequence().entropy) & 0xFFFFFFFF  # type: ignore[arg-type]
         for epoch in itertools.count() if self._epochs is None else range(self._epochs):
             source = self._source
@@ -190,17 +196,20 @@ class Examples:
 
 
 class FeedingRunner(QueueRunner):
-    """A queue runner whose threads take examples from Python, and put them into a queue by feeding.
+    """Queue runner whose threads read examples in Python and feed them to an enqueue operation.
 
     Args:
-      queue: what is filled.
-      enqueue_op: what puts an example in.
-      threads: how many threads do so.
-      examples: where they come from.
-      placeholders: what is fed: a placeholder for each component.
-      keys: of examples that are dicts.
+      queue: the queue.
+      enqueue_op: operation that enqueues an example.
+      threads: number of threads.
+      examples: source of the examples.
+      placeholders: placeholders that are fed, one for each component.
+      keys: keys of examples that are dicts, in the order of the placeholders.
       skip: see `feed`.
-      is_single: whether an example is its only part, with no list around it.
+      is_single: whether an example is its only component, and not a list with one element.
+
+    Attributes:
+      placeholders: the placeholders.
     """
 
     def __init__(
@@ -225,7 +234,7 @@ class FeedingRunner(QueueRunner):
     def create_threads(
         self, sess: Any, coord: Coordinator | None = None, daemon: bool = False, start: bool = False
     ) -> list[threading.Thread]:
-        """See `QueueRunner.create_threads`. In each session the examples begin anew."""
+        """See `QueueRunner.create_threads`. Each session reads the source from its start."""
         feeding = self._feedings.get(sess)
         if feeding is None:
             skip = self._skip(sess) if callable(self._skip) else self._skip
@@ -233,10 +242,13 @@ class FeedingRunner(QueueRunner):
         return super().create_threads(feeding, coord, daemon, start)
 
     def values(self, example: Any) -> list[Any]:
-        """What is fed for an example, in the order of the placeholders.
+        """Returns the values to feed for an example, in the order of the placeholders.
+
+        Args:
+          example: the example.
 
         Raises:
-          FeedError: it has other parts than the queue, or parts of other shapes or dtypes.
+          FeedError: the example does not have the components of the queue.
         """
         if self._keys is not None:
             if not isinstance(example, Mapping):
@@ -259,7 +271,10 @@ class FeedingRunner(QueueRunner):
 
 
 class _Feeding:
-    """A session as the threads of a `FeedingRunner` see it: running the enqueue operation takes the next example."""
+    """Session of a `FeedingRunner`'s threads.
+
+    Each call of the function that `make_callable` returns feeds the next example.
+    """
 
     def __init__(self, runner: FeedingRunner, session: Any, examples: Iterator[Callable[[], Any]]) -> None:
         self._runner = runner
@@ -268,11 +283,11 @@ class _Feeding:
         self._lock = threading.Lock()
 
     def run(self, op: Any) -> None:
-        """Runs an operation; for one that enqueues see `make_callable`."""
+        """Runs an operation without feeds."""
         self._live().run(op)
 
     def make_callable(self, op: Any) -> Callable[[], None]:
-        """A function that puts the next example into the queue."""
+        """Returns a function that enqueues the next example."""
         enqueue = self._live().make_callable(op, self._runner.placeholders)
         return lambda: enqueue(*self._next())
 
@@ -291,7 +306,7 @@ class _Feeding:
 
 
 def _parts(types: Any, given_shapes: Any) -> tuple[list[Any] | None, list[dtypes.DType], list[Shape]]:
-    """Keys (None where there are none), dtypes and shapes of an example's parts."""
+    """Returns the keys (or None), dtypes and shapes of the parts of an example."""
     if isinstance(types, Mapping):
         if not isinstance(given_shapes, Mapping) or set(given_shapes) != set(types):
             raise ValueError(f"shapes must be a dict with the keys {list(types)}, got {given_shapes!r}")

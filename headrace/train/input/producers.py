@@ -19,11 +19,11 @@ from headrace.train.input.running import fill, keeper_of
 
 
 def match_filenames_once(pattern: Any, name: str | None = None) -> Variable:
-    """A variable with the paths that patterns stand for, looked up when it is initialized.
+    """Returns a variable with the paths that match patterns. Its initializer reads the folders.
 
     Args:
-      pattern: a pattern such as "data/*.csv", or a vector of them.
-      name: of the variable; "matching_filenames" if None.
+      pattern: a pattern such as "data/*.csv", or a string vector of patterns.
+      name: name of the variable. None: "matching_filenames".
 
     Source: TensorFlow's `tf.train.match_filenames_once`.
     """
@@ -33,14 +33,14 @@ def match_filenames_once(pattern: Any, name: str | None = None) -> Variable:
 
 
 def limit_epochs(tensor: Any, num_epochs: int | None = None, name: str | None = None) -> Any:
-    """The tensor, which can be had so often, and then is an OutOfRangeError.
+    """Returns a tensor that can be evaluated a limited number of times.
 
-    A variable `epochs` counts; it needs to be initialized.
+    After that its evaluation raises OutOfRangeError. A local variable `epochs` holds the count; it must be initialized.
 
     Args:
-      tensor: any.
-      num_epochs: how often; None: without end.
-      name: of the operation; "limit_epochs" if None.
+      tensor: the tensor.
+      num_epochs: the number of times. None: no limit.
+      name: name of the operation. None: "limit_epochs".
 
     Raises:
       ValueError: `num_epochs` is not positive.
@@ -71,19 +71,20 @@ def input_producer(
     name: str | None = None,
     cancel_op: Any = None,
 ) -> FIFOQueue:
-    """A queue of the rows of a tensor, and a runner that fills it.
+    """Returns a queue of the rows of a tensor, and adds its queue runner.
 
     Args:
-      input_tensor: the rows, along its first dimension.
-      element_shape: of a row; None if it is known anyway.
-      num_epochs: how often each row is given, before the queue is closed; None: without end.
-      shuffle: whether the rows are in another random order each time.
-      seed: what the orders follow from.
-      capacity: how many rows the queue holds.
-      shared_name: queues of one name are one queue in a session.
-      summary_name: of a summary of how full the queue is, where graphs have such.
-      name: of the queue; "input_producer" if None.
-      cancel_op: what gives up filling it; None: closes the queue.
+      input_tensor: tensor whose first dimension is that of the rows.
+      element_shape: shape of a row. None: its static shape.
+      num_epochs: number of times that each row is produced before the queue is closed. None: no limit.
+      shuffle: whether each epoch has a new random order.
+      seed: seed of the orders.
+      capacity: largest number of rows in the queue.
+      shared_name: queues with the same name are one queue in a session. None: not shared.
+      summary_name: name of a summary of the fraction of the queue that is filled, in graphs with summaries. None: no
+        summary.
+      name: name of the queue. None: "fifo_queue".
+      cancel_op: operation that cancels pending enqueue operations. None: closes the queue.
 
     Raises:
       ValueError: the shape of a row is not known, or `num_epochs` is not positive.
@@ -103,7 +104,7 @@ def input_producer(
         if shuffle:
             rows = random.shuffle(rows, seed=seed)
         rows = limit_epochs(rows, num_epochs)
-        # as in TensorFlow the name, below the scope that is made of it, is that of the queue
+        # as in TensorFlow, `name` is the name of both the scope and the queue in it
         queue = FIFOQueue(capacity, [rows.dtype.base], [row], shared_name=shared_name, name=name or "fifo_queue")
         fill(queue, [queue.enqueue_many([rows])], cancel_op=cancel_op)
         if summary_name is not None:
@@ -123,13 +124,14 @@ def string_input_producer(
     name: str | None = None,
     cancel_op: Any = None,
 ) -> FIFOQueue:
-    """A queue of strings, mostly names of files for a reader. See `input_producer`.
+    """Returns a queue of strings, such as file names for a reader.
 
     Args:
       string_tensor: a vector of strings, not empty.
+      num_epochs, shuffle, seed, capacity, shared_name, name, cancel_op: see `input_producer`.
 
     Raises:
-      ValueError: there are none.
+      ValueError: `string_tensor` is an empty list.
 
     Source: TensorFlow's `tf.train.string_input_producer`.
 
@@ -169,10 +171,11 @@ def range_input_producer(
     shared_name: str | None = None,
     name: str | None = None,
 ) -> FIFOQueue:
-    """A queue of the numbers from 0 to `limit` - 1. See `input_producer`.
+    """Returns a queue of the numbers from 0 to `limit` - 1.
 
     Args:
       limit: an int32 scalar.
+      num_epochs, shuffle, seed, capacity, shared_name, name: see `input_producer`.
 
     Source: TensorFlow's `tf.train.range_input_producer`.
     """
@@ -192,13 +195,14 @@ def slice_input_producer(
     shared_name: str | None = None,
     name: str | None = None,
 ) -> list[Any]:
-    """One row of each of some tensors, the same one of all. See `input_producer`.
+    """Returns one row of each tensor, at the same index, in each step.
 
     Args:
       tensor_list: tensors with the same first dimension.
+      num_epochs, shuffle, seed, capacity, shared_name, name: see `input_producer`.
 
     Returns:
-      A tensor for each.
+      A list with the row of each tensor.
 
     Raises:
       ValueError: there are no tensors.

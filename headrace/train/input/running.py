@@ -19,23 +19,38 @@ COLLECTION = "queue_runners"  # in graphs that have collections
 
 
 class Keeper:
-    """What a graph does with what pipelines make. This is what an `hr.Graph` does; `headrace.v1` has another one."""
+    """Conventions of a graph for the variables and summaries of input pipelines.
+
+    This class has those of an `hr.Graph`. `headrace.v1` has a subclass for its graphs.
+    """
 
     def local_variable(self, initial_value: Any, name: str, validate_shape: bool = True) -> Variable:
-        """A variable that counts, and is not learned."""
+        """Creates a variable that is not trainable.
+
+        Args:
+          initial_value, name, validate_shape: see `Variable`.
+        """
         return Variable(initial_value, trainable=False, name=name, validate_shape=validate_shape)
 
     def add_scalar(self, name: str, value: Callable[[], Any]) -> None:
-        """Makes `value()`, a number, part of what is shown of the training; here nothing is."""
+        """Adds a scalar summary. An `hr.Graph` ignores it.
+
+        Args:
+          name: name of the summary.
+          value: function without arguments that returns the scalar tensor.
+        """
 
 
 def keeper_of(graph: Any) -> Keeper:
-    """The graph's."""
+    """Returns the keeper of a graph."""
     return next((k for k in getattr(graph, "kept", ()) if isinstance(k, Keeper)), Keeper())
 
 
 def add_queue_runner(qr: QueueRunner) -> None:
-    """Adds a queue runner to those of the graph entered, which `start_queue_runners` starts.
+    """Adds a queue runner to the current graph, for `start_queue_runners`.
+
+    Args:
+      qr: the queue runner.
 
     Raises:
       GraphError: no graph has been entered.
@@ -50,7 +65,7 @@ def add_queue_runner(qr: QueueRunner) -> None:
 
 
 def queue_runners(graph: Any) -> list[QueueRunner]:
-    """The queue runners of a graph, in the order in which they were made."""
+    """Returns the queue runners of a graph, in the order of their creation."""
     if hasattr(graph, "get_collection"):
         return list(graph.get_collection(COLLECTION))
     return [thing for thing in getattr(graph, "kept", ()) if isinstance(thing, QueueRunner)]
@@ -59,13 +74,15 @@ def queue_runners(graph: Any) -> list[QueueRunner]:
 def start_queue_runners(
     sess: Any, coord: Coordinator | None = None, daemon: bool = True, start: bool = True
 ) -> list[threading.Thread]:
-    """Starts the threads of all queue runners of the session's graph. (A `MonitoredSession` does it by itself.)
+    """Starts the threads of all queue runners of the session's graph.
+
+    A `MonitoredSession` does this itself.
 
     Args:
       sess: the session.
-      coord: what the threads listen to, and tell their errors; it registers them.
-      daemon: whether the program may end before they do.
-      start: whether to start them now.
+      coord: coordinator that registers the threads, stops them and receives their errors, or None.
+      daemon: whether the threads are daemon threads, which do not keep the program alive.
+      start: whether to start the threads.
 
     Returns:
       The threads.
@@ -93,7 +110,7 @@ def start_queue_runners(
 
 
 def fill(queue: Any, enqueue_ops: Sequence[Any], **options: Any) -> None:
-    """Makes and adds the runner of a queue."""
+    """Creates and adds the runner of a queue."""
     add_queue_runner(QueueRunner(queue, list(enqueue_ops), **options))
 
 
