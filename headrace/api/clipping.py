@@ -9,10 +9,10 @@ from headrace.errors import ShapeError
 
 
 def not_larger(t: Any, clipped: Any) -> Any:
-    """`clipped`, of which the static shape must fit that of `t`.
+    """Returns `clipped`, whose static shape must fit that of `t`.
 
     Raises:
-      ShapeError (a ValueError): the bounds make it larger.
+      ShapeError (a ValueError): the bounds broadcast it to a larger shape.
     """
     if not shapes.compatible(t.shape, clipped.shape):
         raise ShapeError(

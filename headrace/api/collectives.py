@@ -23,20 +23,21 @@ from headrace.ir.device import DeviceSpec
 
 
 def all_sum(tensors: Sequence[Any], devices: Sequence[str] | None = None, name: str | None = None) -> list[Any]:
-    """To each participant the sum of the tensors of all.
+    """Returns to each participant the sum of all tensors.
 
     Args:
-      tensors: numbers of one dtype and shape, one tensor for each participant.
-      devices: where the participants are, a name for each; None: each where its tensor is.
-      name: name of the operation; "AllReduce" if None.
+      tensors: one tensor of numbers for each participant, of one dtype and shape.
+      devices: the device name of each participant; None: the device of its tensor.
+      name: the name of the operation; "AllReduce" if None.
 
     Returns:
-      A list of tensors like `tensors`; all participants get the same, bit for bit.
+      A list of tensors like `tensors`, equal bit for bit.
 
     Raises:
       GraphError (a ValueError): there is no tensor, or another number of devices.
       SignatureError (a TypeError): the dtypes differ.
-      ShapeError (a ValueError): the shapes differ; InvalidArgumentError, if that shows only when it runs.
+      ShapeError (a ValueError): the static shapes differ.
+      InvalidArgumentError: the shapes differ at run time.
 
     Source: TensorFlow's `nccl_ops.all_sum`.
 
@@ -56,7 +57,7 @@ def all_sum(tensors: Sequence[Any], devices: Sequence[str] | None = None, name: 
 
 
 def all_prod(tensors: Sequence[Any], devices: Sequence[str] | None = None, name: str | None = None) -> list[Any]:
-    """To each participant the product of the tensors of all, element by element. For the rest see `all_sum`.
+    """Returns to each participant the elementwise product of all tensors; see `all_sum`.
 
     Source: TensorFlow's `nccl_ops.all_prod`.
 
@@ -68,9 +69,9 @@ def all_prod(tensors: Sequence[Any], devices: Sequence[str] | None = None, name:
 
 
 def all_max(tensors: Sequence[Any], devices: Sequence[str] | None = None, name: str | None = None) -> list[Any]:
-    """To each participant the largest of the tensors of all, element by element. For the rest see `all_sum`.
+    """Returns to each participant the elementwise maximum of all tensors; see `all_sum`.
 
-    The tensors are real. Where several are the largest, the gradient is shared evenly between them.
+    The tensors are real. If several elements are maximal, they share the gradient evenly.
 
     Source: TensorFlow's `nccl_ops.all_max`.
 
@@ -82,7 +83,7 @@ def all_max(tensors: Sequence[Any], devices: Sequence[str] | None = None, name: 
 
 
 def all_min(tensors: Sequence[Any], devices: Sequence[str] | None = None, name: str | None = None) -> list[Any]:
-    """To each participant the smallest of the tensors of all, element by element. For the rest see `all_max`.
+    """Returns to each participant the elementwise minimum of all tensors; see `all_max`.
 
     Source: TensorFlow's `nccl_ops.all_min`.
 
@@ -94,18 +95,20 @@ def all_min(tensors: Sequence[Any], devices: Sequence[str] | None = None, name: 
 
 
 def broadcast(tensor: Any, devices: Sequence[str] | int, name: str | None = None) -> list[Any]:
-    """To each participant the same tensor. (`broadcast_to` is something else: it repeats a tensor along axes.)
+    """Returns the same tensor to each participant.
+
+    (`broadcast_to` is a different function: it repeats a tensor along axes.)
 
     Args:
-      tensor: of numbers, bools or strings. The root is where it is.
-      devices: where the participants are, a name for each; or how many they are, if it may be left open where.
-      name: name of the operation; "Broadcast" if None.
+      tensor: a tensor of numbers, bools or strings, on the device of the root.
+      devices: the device name of each participant; or their number, without names.
+      name: the name of the operation; "Broadcast" if None.
 
     Returns:
       A list with a tensor for each participant.
 
     Raises:
-      GraphError (a ValueError): there is no participant, or a name is no device name.
+      GraphError (a ValueError): there is no participant, or a name is not a device name.
 
     Source: TensorFlow's `nccl_ops.broadcast`.
 
@@ -122,12 +125,12 @@ def broadcast(tensor: Any, devices: Sequence[str] | int, name: str | None = None
 
 
 def all_gather(tensors: Sequence[Any], devices: Sequence[str] | None = None, name: str | None = None) -> list[Any]:
-    """To each participant the tensors of all, one after the other along the first axis.
+    """Returns to each participant all tensors, concatenated along the first axis.
 
     Args:
-      tensors: of numbers, bools or strings, of one dtype and shape [n, ...], one for each participant.
-      devices: where the participants are, a name for each; None: each where its tensor is.
-      name: name of the operation; "AllGather" if None.
+      tensors: one tensor of numbers, bools or strings for each participant, of one dtype and shape [n, ...].
+      devices: the device name of each participant; None: the device of its tensor.
+      name: the name of the operation; "AllGather" if None.
 
     Returns:
       A list of tensors of shape [n * the number of participants, ...].
@@ -145,13 +148,15 @@ def all_gather(tensors: Sequence[Any], devices: Sequence[str] | None = None, nam
 
 
 def reduce_scatter(tensors: Sequence[Any], devices: Sequence[str] | None = None, name: str | None = None) -> list[Any]:
-    """To each participant its part of the sum of the tensors of all: participant i gets the i-th of as many equal parts
-    along the first axis as there are participants.
+    """Returns to each participant its part of the sum of all tensors.
+
+    The sum is divided into equal parts along the first axis, and participant i gets part i.
 
     Args:
-      tensors: numbers of one dtype and shape [n, ...], one tensor for each participant; n is divisible by their number.
-      devices: where the participants are, a name for each; None: each where its tensor is.
-      name: name of the operation; "ReduceScatter" if None.
+      tensors: one tensor of numbers for each participant, of one dtype and shape [n, ...]; n is divisible by the number
+        of participants.
+      devices: the device name of each participant; None: the device of its tensor.
+      name: the name of the operation; "ReduceScatter" if None.
 
     Returns:
       A list of tensors of shape [n / the number of participants, ...].
@@ -177,7 +182,7 @@ def _all_reduced(
 def _grouped(
     what: str, type: str, tensors: Sequence[Any], devices: Sequence[str] | None, name: str | None, **attrs: Any
 ) -> list[Any]:
-    """The outputs of a collective to which each participant hands in a tensor."""
+    """Creates a collective with one input of each participant; returns its outputs."""
     if is_tensor(tensors):
         raise GraphError(
             f"{what} takes a list with a tensor for each participant, got {tensors!r}; hr.unstack gives one"
@@ -196,7 +201,7 @@ def _grouped(
 
 
 def _named(b: Any, devices: Sequence[str]) -> tuple[str, ...]:
-    """Full names where `devices` have them, completed from the device scope entered."""
+    """Returns `devices` as full names where possible, completed by the current device scope."""
     if isinstance(devices, str):
         raise GraphError(f"'devices' must be a list with a device name for each participant, got {devices!r}")
     around = DeviceSpec.from_string(b.device)

@@ -23,26 +23,26 @@ def import_graph_def(
     graph: Graph | None = None,
     producer_op_list: Any = None,
 ) -> list[Tensor | Operation] | None:
-    """Adds the nodes of a `GraphDef` to a graph, under their own names or below the scope `name`.
+    """Adds the nodes of a `GraphDef` to a graph, optionally with a prefix.
 
     Args:
       graph_def: a serialized `GraphDef` (`bytes`), its text form (`str`), or a `GraphDef` message, headrace's or
         TensorFlow's.
-      name: prefix for the nodes' names; "" for none.
-      input_map: tensor name in the GraphDef → what takes its place: a tensor of the graph, a variable, or a value that
-        becomes a constant. The result of a conditional or loop may be called as in TensorFlow 1's primitive form
+      name: the prefix of the nodes' names; "" for none.
+      input_map: tensor name in the GraphDef → its replacement: a tensor of the graph, a variable, or a value that
+        becomes a constant. The result of a conditional or loop may have its name in TensorFlow 1's primitive form
         ("cond/Merge:0", "while/Exit_1:0"), here and in `return_elements`.
-      return_elements: names of tensors and operations of the GraphDef to return.
-      graph: the graph to add to; None: the one entered (`with hr.Graph()`).
-      producer_op_list: the op definitions of what wrote the GraphDef (an `OpList` message or its bytes). Attributes
-        that headrace's ops do not have are left out if they have their default value there; others are an error.
-        Without it they are an error, too, unless the GraphDef's producer is newer than headrace: a warning then.
+      return_elements: the names of tensors and operations of the GraphDef to return.
+      graph: the graph to add to; None: the current graph (`with hr.Graph()`).
+      producer_op_list: the op definitions of the GraphDef's producer (an `OpList` message or its bytes). Attributes
+        that headrace's ops do not have are dropped if they have the producer's default value; others are an error.
+        Without it, such attributes have no effect, and a warning names them.
 
     Returns:
       The `return_elements`, or None.
 
     Raises:
-      GraphError (a ValueError): the GraphDef is malformed; nothing is added then.
+      GraphError (a ValueError): the GraphDef is malformed; the graph is unchanged.
       NotFoundError: it has an op type that headrace does not know.
 
     Source: TensorFlow's `tf.import_graph_def`.
@@ -77,10 +77,11 @@ def import_graph_def(
 
 
 def _tensors(b: Builder, input_map: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The values of an input map as tensors; operations stay, as control inputs.
+    """Returns the values of an input map as tensors, and operations unchanged (control inputs).
 
     Raises:
-      TypeError: it is no mapping. ValueError: a value is None.
+      TypeError: `input_map` is not a mapping.
+      ValueError: a value is None.
     """
     if input_map is None:
         return {}
@@ -94,7 +95,10 @@ def _tensors(b: Builder, input_map: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _separate(ops: Sequence[Operation]) -> None:
-    """Gives imported variables that are kept under their own names those that they have now."""
+    """Gives imported variables under a prefix separate resources.
+
+    A variable whose shared name is its name without the prefix gets its full name as shared name.
+    """
     for op in ops:
         name = op.attrs.get("shared_name") if op.type == "VarHandleOp" else None
         if name and op.name != name and op.name.endswith(f"/{name}"):
@@ -102,10 +106,10 @@ def _separate(ops: Sequence[Operation]) -> None:
 
 
 def _settle(b: Builder, ops: Sequence[Operation]) -> None:
-    """Gives imported operations the control inputs, devices and colocation of the place that they are imported into.
+    """Adds the control inputs, devices and colocation of the current scope to imported operations.
 
-    What an operation asks for itself counts more than the device of the place. One that is colocated with another
-    requests the other's device.
+    The device of an operation overrides that of the scope. An operation that is colocated with another one requests the
+    device of that operation.
     """
     controls = [c for c in map(b.graph.capture_control, b.control_inputs) if c is not None]
     outer = DeviceSpec.from_string(b.device)

@@ -19,16 +19,16 @@ from headrace.errors import ShapeError
 
 
 def getitem(x: Any, index: Any) -> Any:
-    """`x[index]`.
+    """Returns `x[index]`.
 
     Args:
       x: a tensor.
-      index: an int, an int scalar tensor, a slice of such, `...`, None, or a tuple of these; or bools of the shape of
+      index: an int, an int scalar tensor, a slice of them, `...`, None, or a tuple of these; or bools of the shape of
         the first axes of `x`.
 
     Raises:
-      TypeError: an index is of no such kind (a float, a list).
-      IndexError: a tensor that is a scalar cannot be indexed.
+      TypeError: an index has another type (a float, a list).
+      IndexError: `x` is a scalar.
       ShapeError (a ValueError): there are more entries than axes, a number is out of range, or a step is 0.
 
     Source: TensorFlow's `tf.Tensor.__getitem__`.
@@ -58,19 +58,19 @@ def getitem(x: Any, index: Any) -> Any:
 
 
 def boolean_mask(tensor: Any, mask: Any, axis: int | None = None, name: str = "boolean_mask") -> Any:
-    """What stands in a tensor where a mask holds, one after the other.
+    """Returns the elements of a tensor where a mask is true, in order.
 
     Args:
       tensor: a tensor.
       mask: bools, of known rank of at least 1, in the shape of the axes of `tensor` from `axis` on.
-      axis: where the mask begins; None: 0.
-      name: name of the scope.
+      axis: the first axis of the mask; None: 0.
+      name: the name of the scope.
 
     Returns:
-      A tensor in which one axis has taken the place of those of the mask.
+      A tensor in which one axis replaces those of the mask.
 
     Raises:
-      ValueError: the mask is a scalar, its rank is not known, or its shape does not fit.
+      ValueError: the mask is a scalar, its rank is unknown, or its shape does not fit.
 
     Source: TensorFlow's `tf.boolean_mask`.
 
@@ -132,7 +132,7 @@ def _vectors(b: Any, x: Any, entries: list[Any]) -> tuple[list[Any], list[Any], 
         elif isinstance(entry, slice):
             parts = [_number(e, x, entry) for e in (entry.start, entry.stop, entry.step)]
             kind = next((p.dtype.base for p in parts if is_tensor(p)), None)
-            if kind is not None:  # TensorFlow makes tensors of what is left out, too
+            if kind is not None:  # TensorFlow creates tensors for omitted bounds too
                 parts = [b.const(i == 2, kind) if p is None else p for i, p in enumerate(parts)]
             masks["begin_mask"] |= (entry.start is None) << k
             masks["end_mask"] |= (entry.stop is None) << k
@@ -152,7 +152,7 @@ def _vectors(b: Any, x: Any, entries: list[Any]) -> tuple[list[Any], list[Any], 
 
 
 def _number(e: Any, x: Any, entry: Any) -> Any:
-    """A bound of a slice, or a whole entry: None, an int, or an int scalar tensor."""
+    """Returns a bound or a whole entry: None, an int, or an int scalar tensor."""
     if e is None:
         return None
     if isinstance(e, (bool, np.bool_)):

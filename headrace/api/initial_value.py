@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def guarded(value: Tensor, b: Builder) -> Tensor:
-    """`value`, or a copy that reads no uninitialized variable; what is new is made by `b`."""
+    """Returns `value`, or a copy by builder `b` that reads no uninitialized variable."""
     graph = b.graph
     if not value.op.inputs or not isinstance(graph, scopes.Graph):
         return value
@@ -30,7 +30,7 @@ def guarded(value: Tensor, b: Builder) -> Tensor:
         if op.type == "ReadVariableOp" and op.inputs[0] in variables:
             with scopes.entered(b):
                 instead[op.outputs[0]] = variables[op.inputs[0]].initialized_value()
-        # what owns graphs has them to itself, and a loop's nodes belong together: they stay as they are
+        # operations that own graphs, and the operations of a loop, are not copied
         elif any(t in instead for t in op.inputs) and not op.opdef.structured and not op.opdef.primitive:
             name = graph.unique_name(b.scope + op.name.rpartition("/")[2])
             copy = graph.copy_op(op, [instead.get(t, t) for t in op.inputs], op.control_inputs, name)

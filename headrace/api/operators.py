@@ -19,23 +19,23 @@ from headrace.shapes import Shape
 
 
 def install(cls: type, compares: bool = False) -> None:
-    """Gives `cls`, whose objects are tensors or stand for one, the operators and indexing.
+    """Adds the operators and indexing to `cls`, whose objects represent tensors.
 
     Args:
-      cls: a class whose objects builders take for tensors (`as_tensor`), with attributes `dtype` and `shape`.
-      compares: whether `==` and `!=` compare element by element too. If not, they are left as they are (identity), so
-        that objects can be keys.
+      cls: a class whose objects builders accept as tensors (`as_tensor`), with attributes `dtype` and `shape`.
+      compares: whether `==` and `!=` compare element by element too. If not, they compare identities, so that objects
+        can be keys.
     """
     for name, function in _OPERATORS.items():
         setattr(cls, name, function)
     if compares:
         cls.__eq__ = _equal  # type: ignore[assignment]
         cls.__ne__ = _not_equal  # type: ignore[assignment]
-        cls.__hash__ = None  # type: ignore[assignment]  # what compares element by element is no key
+        cls.__hash__ = None  # type: ignore[assignment]  # objects with elementwise comparison cannot be keys
 
 
 def _is_operand(x: Any) -> bool:
-    """Whether `x` may be the other side of an operator; else its own class is asked."""
+    """Whether `x` may be the other operand; otherwise Python asks the class of `x`."""
     return isinstance(x, _OPERANDS) or is_tensor(x)
 
 
@@ -43,7 +43,7 @@ _OPERANDS = (Tensor, bool, int, float, complex, str, bytes, list, tuple, np.ndar
 
 
 def _binary(type: str, name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """The operator of an op, and its reversed form."""
+    """Returns the operator of an op, and its reversed form."""
 
     def forward(x: Any, y: Any) -> Any:
         if not _is_operand(y):
@@ -59,7 +59,7 @@ def _binary(type: str, name: str) -> tuple[Callable[..., Any], Callable[..., Any
 
 
 def _function(f: Callable[[Any, Any], Any]) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """The operator of a function, and its reversed form."""
+    """Returns the operator of a function, and its reversed form."""
 
     def forward(x: Any, y: Any) -> Any:
         return f(x, y) if _is_operand(y) else NotImplemented
@@ -71,7 +71,7 @@ def _function(f: Callable[[Any, Any], Any]) -> tuple[Callable[..., Any], Callabl
 
 
 def _bits(name: str, logical: Callable[..., Any], bitwise: str) -> Callable[[Any, Any], Any]:
-    """`&`, `|` and `^`: of bools, logical; of integers, bit by bit."""
+    """Returns `&`, `|` or `^`: logical for bools, bitwise for integers."""
 
     def f(x: Any, y: Any) -> Any:
         with scopes.name_scope(None, name, [x, y]) as scope:
@@ -116,19 +116,19 @@ def _compared(type: str, x: Any, y: Any, otherwise: bool) -> Any:
     b = scopes.builder(x, y)
     try:
         x, y = pair(b, x, y)
-    except TypeError:  # None, text: what is no such element is equal to none
+    except TypeError:  # None, text: a value that cannot be an element equals no element
         return otherwise
     return b.make(type, (x, y), {"incompatible_shape_error": False})
 
 
 def _set_shape(self: Tensor, shape: Any) -> None:
-    """Adds to what is known of the static shape.
+    """Refines the static shape.
 
     Args:
-      shape: numbers, None for what is not known.
+      shape: the shape, with None for unknown dimensions.
 
     Raises:
-      ShapeError (a ValueError): it contradicts what is known.
+      ShapeError (a ValueError): it contradicts the present static shape.
 
     Source: TensorFlow's `tf.Tensor.set_shape`.
     """

@@ -19,44 +19,44 @@ from headrace.ir.graph import Graph, Tensor
 from headrace.ir.symbolic import seen
 from headrace.shapes import as_shape
 
-SLICE: Final = "save_slice_info"  # the attribute of a part that says which part it is: a `SaveSliceInfoDef`
+SLICE: Final = "save_slice_info"  # attribute of a part that describes its place in the whole: a `SaveSliceInfoDef`
 
 
 def mark_part(
     variable: Variable, name: str, shape: Sequence[int], offset: Sequence[int], part_shape: Sequence[int]
 ) -> None:
-    """Notes which part of which whole a variable is, for savers.
+    """Records the place of a part in the whole variable, for savers.
 
     Args:
       variable: the part.
-      name, shape: of the whole.
-      offset: where in the whole the part begins.
-      part_shape: of the part.
+      name, shape: the name and shape of the whole.
+      offset: the start of the part in the whole.
+      part_shape: the shape of the part.
     """
     info = pb.SaveSliceInfoDef(full_name=name, full_shape=shape, var_offset=offset, var_shape=part_shape)
     vars(variable)[SLICE] = info
 
 
 class PartitionedVariable:
-    """A variable in several parts, cut along one axis.
+    """Variable in several parts along one axis.
 
-    It is iterated over and counted as a list of its parts, and can be used where a tensor can: then it is the whole.
+    Iteration and `len` treat it as the list of its parts. In place of a tensor it represents the whole.
 
     Args:
-      name: of the whole.
-      shape: of the whole, fully known.
-      dtype: of the whole.
-      variable_list: its parts (at least one), which know where in the whole they lie.
-      partitions: into how many parts each axis is cut.
+      name: the name of the whole.
+      shape: the shape of the whole, fully known.
+      dtype: the dtype of the whole.
+      variable_list: the parts (at least one), which record their places in the whole.
+      partitions: the number of parts along each axis.
 
     Attributes:
-      name, dtype: as given.
-      shape: of the whole.
-      graph: where the parts are.
+      name, dtype: the arguments.
+      shape: the shape of the whole.
+      graph: the graph of the parts.
 
     Raises:
-      TypeError: `variable_list` is no list of variables, or `partitions` no list.
-      ValueError: these do not make up a whole of that shape.
+      TypeError: `variable_list` is not a list of variables, or `partitions` not a list.
+      ValueError: the parts do not form a whole of that shape.
 
     Source: TensorFlow's `PartitionedVariable`.
 
@@ -87,12 +87,12 @@ class PartitionedVariable:
 
     @property
     def shape(self) -> Any:
-        """The shape of the whole."""
+        """Shape of the whole."""
         return seen(self._shape, self._variables[0].handle)
 
     @property
     def graph(self) -> Graph | None:
-        """Where the parts are."""
+        """Graph of the parts."""
         graph: Graph | None = self._variables[0].graph
         return graph
 
@@ -106,15 +106,15 @@ class PartitionedVariable:
         return self._variables
 
     def _get_partitions(self) -> list[int]:
-        """Into how many parts each axis is cut."""
+        """Returns the number of parts along each axis."""
         return self._partitions
 
     @property
     def axis(self) -> int:
-        """The axis that is cut; the first if there is one part.
+        """Axis along which the variable is divided; the first axis if there is one part.
 
         Raises:
-          NotImplementedError: several are.
+          NotImplementedError: the variable is divided along several axes.
         """
         cut = [d for d, n in enumerate(self._partitions) if n > 1] or [0]
         if len(cut) > 1:
@@ -122,10 +122,10 @@ class PartitionedVariable:
         return cut[0]
 
     def as_tensor(self, b: Any = None) -> Tensor:
-        """The whole: the values of the parts, read here, one after the other along the axis that is cut.
+        """Returns the whole: the concatenation of the parts' values, read at this point.
 
         Args:
-          b: makes the operations; None: the builder of the graph entered.
+          b: the builder; None: that of the current graph.
         """
         b = scopes.builder(self) if b is None else b
         axis, inside = self.axis, b
@@ -143,20 +143,21 @@ class PartitionedVariable:
     def assign(
         self, value: Any, use_locking: bool | None = None, name: str | None = None, read_value: bool = True
     ) -> list[Any]:
-        """Gives each part its part of `value`.
+        """Assigns to each part its part of `value`.
 
         Args:
-          value: what a tensor of the whole's shape can be made of; or a list with a value for each part, or another
-            variable in as many parts.
-          use_locking: not used; changes never overlap.
-          name: of each part's operation.
-          read_value: if False, only the operations are given.
+          value: a value that can be converted to a tensor of the whole's shape; or a list with a value for each part,
+            or another variable with equal parts.
+          use_locking: ignored; changes never overlap.
+          name: the name of each part's operation.
+          read_value: if False, the results are the operations alone.
 
         Returns:
-          What `Variable.assign` gives, for each part.
+          The result of `Variable.assign` for each part.
 
         Raises:
-          ValueError: a list has another length. ShapeError (a ValueError): another shape.
+          ValueError: a list has another length.
+          ShapeError (a ValueError): the value has another shape.
         """
         return self._changed("assign", value, name, read_value)
 
@@ -190,5 +191,5 @@ class PartitionedVariable:
 
 
 def parts_of(x: Any) -> list[Any]:
-    """The parts of a table or variable that comes in several (a list, or a `PartitionedVariable`); else it alone."""
+    """Returns the parts of a list or `PartitionedVariable`, or `x` alone."""
     return list(x) if isinstance(x, PartitionedVariable) else nest.as_list(x)

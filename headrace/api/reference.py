@@ -18,10 +18,10 @@ _TYPES = ("Variable", "VariableV2")
 
 
 class ReferenceVariable(Variable):
-    """A variable whose handle is a reference to its value. `import_meta_graph` makes them; see `Variable`.
+    """Variable whose handle is a reference to its value; see `Variable`.
 
-    What changes it gives the reference. In an `hr.Graph` its changes keep their order, as those of others do; a read
-    waits for none of them but by control dependencies, as in TensorFlow 1.
+    `import_meta_graph` creates them. The result of a change is the reference. In an `hr.Graph` changes of the variable
+    keep their order, like those of others. A read waits for changes only by control dependencies, as in TensorFlow 1.
 
     Source: TensorFlow 1's `tf.Variable(..., use_resource=False)`.
     """
@@ -31,33 +31,37 @@ class ReferenceVariable(Variable):
         return (handle.dtype.base, handle.shape) if handle.dtype.is_ref and handle.op.type in _TYPES else None
 
     def value(self) -> Any:
-        """Its value, as the graph it came with reads it: once in a step, at any time."""
+        """Returns the value, which the imported graph reads once a step, at any time."""
         return self._element
 
     def as_tensor(self, b: Any) -> Any:
-        """What stands for it in other operations; see `value`."""
+        """Returns the tensor that represents the variable in other operations; see `value`."""
         return self._element
 
     def read_value(self) -> Any:
-        """A tensor with its value, read by an operation of its own, which can wait for others."""
+        """Returns a tensor with the value, read by a new operation that can wait."""
         return self._builder().within("Read").Identity(self.handle)
 
     def sparse_read(self, indices: Any, name: str | None = None) -> Any:
-        """The rows at `indices` of its value."""
+        """Returns the rows of the value at `indices`."""
         return self._builder(indices).make("Gather", (self.handle, indices), {}, name)
 
     def is_initialized(self, name: str | None = None) -> Any:
-        """Whether it has a value: a bool scalar."""
+        """Returns whether the variable has a value, as a bool scalar."""
         return self._builder().make("IsVariableInitialized", (self.handle,), {}, name)
 
     def assign(
         self, value: Any, use_locking: bool | None = None, name: str | None = None, read_value: bool = True
     ) -> Any:
-        """Makes `value` its value; gives the reference, or the operation. See `Variable.assign`."""
+        """Assigns `value`; returns the reference, or the operation. See `Variable.assign`."""
         return self._changing("Assign", (value,), name, read_value)
 
     def count_up_to(self, limit: int) -> Any:
-        """Adds one, and gives what it was before; an `OutOfRangeError` once it is `limit`."""
+        """Increments the variable and returns its old value.
+
+        Raises (when it runs):
+          OutOfRangeError: the value has reached `limit`.
+        """
         return self._builder().make("CountUpTo", (self.handle,), {"limit": limit})
 
     def _update(self, type: str, delta: Any, name: str | None, read_value: bool) -> Any:
