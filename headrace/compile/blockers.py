@@ -54,8 +54,8 @@ def blockers(ops: Iterable[Operation], is_ordered: bool = False) -> list[str]:
     pair = concurrent(todo, is_ordered) if is_blocking and not out else None
     if pair is not None:
         one, other = pair
-        which = f"that of {place(other)}" if other is not one else "its own of the next iteration"
-        out.append(f"{place(one)} calls a Python function, which may wait for {which}: no edge orders them")
+        which = f"that of {place(other)}" if other is not one else "its own call in the next iteration"
+        out.append(f"{place(one)} calls a Python function that may wait for {which}: no edge orders the two calls")
     return out
 
 
@@ -67,12 +67,12 @@ def too_large(ops: Iterable[Operation]) -> list[str]:
     found = graph_size(ops, reads=True)
     if found.levels > recursion.MOST:
         return [
-            f"its structures and calls are nested {found.levels:,} deep, and at most {recursion.MOST:,} are compiled"
+            f"its structured operations and calls are nested {found.levels:,} deep; the limit is {recursion.MOST:,}"
         ]
     if found.repeated > thresholds.EXPANDED_OPERATIONS:
         return [
-            f"its functions come to {found.size:,} operations where they are called; code has at most "
-            f"{thresholds.EXPANDED_OPERATIONS:,} more than the graph"
+            f"expanding its calls gives {found.size:,} operations; a compiled step may have at most "
+            f"{thresholds.EXPANDED_OPERATIONS:,} more than its graph"
         ]
     return []
 
@@ -98,7 +98,7 @@ def _recursive(ops: Iterable[Operation]) -> list[str]:
     while ends := [name for name, others in left.items() if not others & left.keys()]:
         for name in ends:
             del left[name]
-    return [f"{name!r} stands in itself, as a branch or a part of a loop" for name in left if name]
+    return [f"{name!r} contains itself as a branch, a loop condition or a loop body" for name in left if name]
 
 
 def _why(op: Operation) -> str:
@@ -106,10 +106,10 @@ def _why(op: Operation) -> str:
         return ""
     primitive = op.opdef.primitive
     if primitive:
-        return "" if primitive in _HARMLESS else "is one of the primitives of control flow, not recovered"
+        return "" if primitive in _HARMLESS else "is a control-flow primitive that recovery left in the graph"
     kernel = find_kernel(op)
     if kernel is None:
         return "has no kernel for this device"
     if kernel.form == "async":
-        return "may wait for something else"
+        return "may block"
     return ""

@@ -25,7 +25,7 @@ class Failure:
 
     def __str__(self) -> str:
         text = f"{type(self.error).__name__}: {self.error}"
-        return f"headrace failed at the stage {self.stage!r}: {text.splitlines()[0]}"
+        return f"compilation failed at stage {self.stage!r}: {text.splitlines()[0]}"
 
     @property
     def details(self) -> str:
@@ -42,11 +42,11 @@ class Failure:
     def warn(self) -> None:
         """Warns at the user's line, with the exception in the text."""
         notices.warn(
-            f"{self}. The token machine runs this instead: the results are the same, and take longer. This is a bug in "
-            "headrace; please report it, with what hr.explain says",
+            f"{self}. The executor interprets the step instead: the results are the same, but slower. This is a bug in "
+            "headrace; please report it with the output of hr.explain",
             CompileWarning,
         )
 
     def as_error(self) -> HeadraceInternalError:
         """Error for steps that must not be interpreted; raise it from `error`."""
-        return HeadraceInternalError(f'{self}; engine="auto" runs this by the token machine')
+        return HeadraceInternalError(f'{self}; with engine="auto" the executor interprets the step')

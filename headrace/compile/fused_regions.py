@@ -66,7 +66,7 @@ def fuse_regions(
 
     Args:
       ops: The operations of a primitive graph that run. All other operations of the graph are removed.
-      is_heavy: Whether an operation with a pure kernel may be worth a thread of its own.
+      is_heavy: Whether an operation with a pure kernel may be large enough for its own thread.
       prepare: Runs the passes over the graph of a region with loops or conditionals.
 
     Returns:
@@ -161,17 +161,17 @@ def apart(ops: Iterable[Operation], is_heavy: Callable[[Operation], bool]) -> di
 
     Args:
       ops: The operations that `fuse_regions` returned.
-      is_heavy: Whether an operation with a pure kernel may be worth a thread of its own.
+      is_heavy: Whether an operation with a pure kernel may be large enough for its own thread.
 
     Returns:
       The operations, by reason.
     """
-    few = f"fewer than {thresholds.FUSED_REGION_OPS} that compute something wait for the same and die together"
+    few = f"fewer than {thresholds.FUSED_REGION_OPS} computing operations with equal dependencies and deadness"
     out: dict[str, list[Operation]] = {}
     for op in ops:
         is_region = op.type in ("_FusedRegion", "_FusedRegionOfStep")
         if not is_region and not op.opdef.facts.graph_end and constant(op) is None:
-            why = _why_not(op) or ("may be worth a thread of its own" if is_heavy(op) else few)
+            why = _why_not(op) or ("may be large enough for its own thread" if is_heavy(op) else few)
             out.setdefault(why, []).append(op)
     return out
 
@@ -185,12 +185,12 @@ def _why_not(op: Operation) -> str:
     if op.opdef.primitive:
         return "a primitive of control flow"
     if op.opdef.structured:
-        return "" if is_outlined(op) else "calls a function in a frame of its own"
+        return "" if is_outlined(op) else "calls a function that runs in its own frame"
     kernel = find_kernel(op)
     if kernel is None or may_wait(op):
-        return "may wait for something else"
+        return "may block"
     if not op.opdef.is_pure or kernel.form != "pure":
-        return "has effects, or sees those of others"
+        return "has effects, or depends on effects of other operations"
     if any(t.dtype.is_ref for t in (*op.inputs, *op.outputs)):
         return "works on a reference"
     return ""

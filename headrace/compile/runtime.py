@@ -400,8 +400,8 @@ def _bytes(items: list[Any]) -> int:
 def _too_much(items: list[Any], before: int, limit: int, what: str) -> ResourceExhaustedError:
     return ResourceExhaustedError(
         f"the gradient of a loop keeps more than {limit:,} bytes of {what}: "
-        f"{len(items) - 1} values of {before:,} bytes so far. Let the loop keep less "
-        "(while_loop(..., save=hr.recompute('sqrt'))), or raise the limit (HEADRACE_ACCUMULATOR_LIMIT)"
+        f"{len(items) - 1} values of {before:,} bytes so far. Keep fewer residuals "
+        "(while_loop(..., save=hr.recompute('sqrt'))), or raise HEADRACE_ACCUMULATOR_LIMIT"
     )
 
 
@@ -409,8 +409,8 @@ def too_deep(op: Operation, limit: int, name: str) -> ResourceExhaustedError:
     """The error of a call of `name` that is nested more than `limit` deep."""
     made = f", made at {op.source}" if op.source is not None else ""
     return ResourceExhaustedError(
-        f"calls are nested deeper than {limit}: '{op.name}' ({op.type}){made}, calls '{name}' once more. "
-        "Does the recursion end? If it does, raise the limit by HEADRACE_CALL_DEPTH",
+        f"calls are nested deeper than {limit}: '{op.name}' ({op.type}){made}, calls '{name}' again. "
+        "Check that the recursion ends; if it does, raise HEADRACE_CALL_DEPTH",
         op.name,
         op,
     )

@@ -325,8 +325,8 @@ class Executor:
         if it.frame.depth >= limit:
             assert node.child is not None
             raise ResourceExhaustedError(
-                f"calls are nested deeper than {limit}: {place(node.op)}, calls '{node.child.name}' once more. "
-                "Does the recursion end? If it does, raise the limit by HEADRACE_CALL_DEPTH",
+                f"calls are nested deeper than {limit}: {place(node.op)}, calls '{node.child.name}' again. "
+                "Check that the recursion ends; if it does, raise HEADRACE_CALL_DEPTH",
                 node.op.name,
                 node.op,
             )

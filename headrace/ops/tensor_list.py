@@ -119,8 +119,8 @@ def _push(xp: Any, attrs: Attrs) -> Callable[[Any, Any], TensorList]:
         if after is None:
             raise ResourceExhaustedError(
                 f"the gradient of a loop keeps more than {limit:,} bytes of {attrs['_accumulates']}: "
-                f"{before.length()} values of {before.nbytes:,} bytes so far. Let the loop keep less "
-                "(while_loop(..., save=hr.recompute('sqrt'))), or raise the limit (HEADRACE_ACCUMULATOR_LIMIT)"
+                f"{before.length()} values of {before.nbytes:,} bytes so far. Keep fewer residuals "
+                "(while_loop(..., save=hr.recompute('sqrt'))), or raise HEADRACE_ACCUMULATOR_LIMIT"
             )
         return after
 

@@ -67,7 +67,7 @@ class SimplifyAlgebra(Pass):
                     walking.move(op.outputs[0], x)  # `op` stays, for the operations that wait for `x` alone
                 else:
                     continue
-                context.fired("identities", op, f"{op.type} gives '{x.name}' as it is")
+                context.fired("identities", op, f"{op.type} returns '{x.name}' unchanged")
             elif op.type == "Reshape":
                 changed |= _reshape_once(op, walking)
         return walking.finish() or changed
@@ -79,13 +79,13 @@ def _may_go(op: Operation, x: Tensor, walking: Rewriter) -> bool:
     if op in walking.preserved or x.dtype is not y.dtype:
         return False
     if op.control_inputs:
-        walking.context.refused("identities", op, f"it waits for '{op.control_inputs[0].name}'")
+        walking.context.refused("identities", op, f"it has the control input '{op.control_inputs[0].name}'")
         return False
     if op.device and op.device != x.op.device:
-        walking.context.refused("identities", op, f"it asks for {op.device!r}, and '{x.op.name}' does not")
+        walking.context.refused("identities", op, f"it requests device {op.device!r}, and '{x.op.name}' does not")
         return False
     if x.op.type == "_Arg" and not shapes.covers(y.shape, x.shape):
-        walking.context.refused("identities", op, "more is known of its shape than of its input's")
+        walking.context.refused("identities", op, "its static shape is more specific than that of its input")
         return False
     return True
 
@@ -203,7 +203,7 @@ def _reshape_once(op: Operation, walking: Rewriter) -> bool:
     if first.type != op.type or not _is_beside(first, op) or not is_speculatable(first):
         return False
     walking.edit.set_input(op, 0, first.inputs[0])
-    walking.context.fired("identities", op, f"reshapes '{op.inputs[0].name}' at once, not by way of '{first.name}'")
+    walking.context.fired("identities", op, f"reads the input of '{first.name}' directly, which is a reshape too")
     return True
 
 
@@ -249,7 +249,7 @@ def _bypass_results(op: Operation, walking: Rewriter) -> None:
         return
     for t in read:
         walking.move(t, found[t])
-    walking.context.fired("identities", op, f"gives {len(read)} of its inputs back as they are")
+    walking.context.fired("identities", op, f"returns {len(read)} of its inputs unchanged")
 
 
 def _handed_on(op: Operation, graphs: list[FuncGraph], k: int) -> int | None:

@@ -60,21 +60,21 @@ class DropMarks(Pass):
         histories = {t: flow.history(t) for t in flow.tracked}
         seen = {op for h in histories.values() if h is not None for op in (*h.reads, *h.writes)}
         if not seen.issuperset(flow.marks):
-            why = "a list whose way is not understood is marked, too"
+            why = "another list of the graph has checks, and its uses cannot be analyzed"
             for t in flow.tracked:
                 context.refused(self.name, t.op, why)
             return False
         changed = False
         for t, history in histories.items():
             if history is None:
-                context.refused(self.name, t.op, "its list goes somewhere that is not understood")
+                context.refused(self.name, t.op, "its list has a use that cannot be analyzed")
                 continue
             why = _conflict(history, flow) or _lost(history, flow, context)
             if why:
                 context.refused(self.name, t.op, why)
                 continue
             n = len(history.reads) + len(history.writes)
-            context.fired(self.name, t.op, f"no element is written or read twice: {n} checks go")
+            context.fired(self.name, t.op, f"no element is written or read twice: {n} checks removed")
             flow.drop(history, context)
             changed = True
         return changed
@@ -240,14 +240,14 @@ def _lost(history: _History, flow: _Flow, context: PassContext) -> str:
     for op in (history.track, *history.reads, *history.writes):
         must = op.graph.control_results if isinstance(op.graph, FuncGraph) else context.preserved
         if op in must:
-            return f"'{op.name}' must run"
+            return f"'{op.name}' is a target or a control result"
         if op.type in MARKS:
             wanted = {t for t in op.inputs if t.op.type != "Const"}
             more = [reader for reader in flow.waiting(op) if not wanted.issubset(reader.inputs)]
             if more:
                 return f"'{more[0].name}' waits for '{op.name}'"
         elif not set(op.control_inputs).issubset(op.inputs[0].op.control_inputs):
-            return f"'{op.name}' waits for more than its list does"
+            return f"'{op.name}' has control inputs that its list does not have"
     return ""
 
 
@@ -323,7 +323,7 @@ def _late(reads: Sequence[_Access], writes: Sequence[_Access], written: Mapping[
             in_one_loop = not loops.isdisjoint(_loops(write.way))
             is_after = written[read.op.inputs[0]] >> k & 1 and not in_one_loop
             if not is_after and not _is_before(read.places, write.places):
-                return f"'{write.op.name}' may write what '{read.op.name}' has read"
+                return f"'{write.op.name}' may write an element after '{read.op.name}' has read it"
     return ""
 
 

@@ -177,7 +177,7 @@ def _run_one(p: Pass, graph: Graph, context: PassContext, check: Callable[[Graph
         for g in [graph] if p.whole else inside_out(graph):
             why = p.requires(g)
             if why:
-                context.ran.append((f"{p.name} (not: {why})", _title(g), False))
+                context.ran.append((f"{p.name} (skipped: {why})", _title(g), False))
                 continue
             mine = p.call(g, context)
             context.ran.append((p.name, _title(g), mine))

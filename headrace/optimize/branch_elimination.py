@@ -49,7 +49,7 @@ class EliminateBranches(Pass):
                 taken = _taken(op)
                 if taken is not None:
                     name, branch = taken
-                    context.fired("branches", op, f"always does {name}")
+                    context.fired("branches", op, f"its predicate is constant: {name} replaces it")
                     walking.edit.add_controls(op, op.inputs[0].op.control_inputs)
                     splice(walking, op, branch, op.inputs[1:], name)
                 elif op.opdef.structured == "If":
@@ -96,7 +96,7 @@ def _tell_predicate(op: Operation, context: PassContext) -> bool:
                 forget(r)
             changed = True
     if changed:
-        context.fired("branches", op, "its branches know the predicate")
+        context.fired("branches", op, "its predicate is a constant inside each branch")
     return changed
 
 
@@ -106,13 +106,13 @@ def _skip(op: Operation, walking: Rewriter) -> None:
     if _value(cond, op.inputs) is not False:
         return
     if has_effects([cond]):
-        walking.context.refused("branches", op, "it does not go round, but its condition does something")
+        walking.context.refused("branches", op, "its trip count is 0, but its condition has effects")
         return
     if op.control_inputs or op in walking.preserved or walking.edit.is_waited_for(op):
-        walking.context.refused("branches", op, "it does not go round, but there is waiting for it, or by it")
+        walking.context.refused("branches", op, "its trip count is 0, but it has control edges")
         return
     walking.replace(op, list(op.inputs), ())
-    walking.context.fired("branches", op, "its condition is false at the first look")
+    walking.context.fired("branches", op, "its condition is initially false: trip count 0")
 
 
 def _value(cond: FuncGraph, inputs: list[Tensor]) -> bool | None:

@@ -87,23 +87,23 @@ class _Folding:
         for t in op.outputs:
             n = shapes.size(t.shape)
             if n is None:
-                return "" if read <= thresholds.GROWN_BYTES else "how large its result is cannot be told"
+                return "" if read <= thresholds.GROWN_BYTES else "the size of its result is unknown"
             made += n * t.dtype.size
         return self._is_worth(made, read)
 
     def _is_worth(self, made: int, read: int) -> str:
         limit = self.walking.context.options.fold_bytes
         if made > limit:
-            return f"its result has {made} bytes, and constants of more than {limit} are not made"
+            return f"its result has {made} bytes; the limit for constants is {limit}"
         if made > thresholds.GROWN_BYTES and made > thresholds.GROWTH * read:
-            return f"its result has {made} bytes, {thresholds.GROWTH} times more than what it is made of"
+            return f"its result has {made} bytes, {thresholds.GROWTH} times more than its inputs"
         return ""
 
     def _misfit(self, op: Operation, values: list[np.ndarray]) -> str:
         for t, v in zip(op.outputs, values, strict=True):
             if v.dtype != t.dtype.base.numpy or not shapes.fits(v.shape, t.shape):
                 return (
-                    f"its result {v.dtype}{list(v.shape)} is not what the graph says, {t.dtype}{shapes.show(t.shape)}"
+                    f"its result is {v.dtype}{list(v.shape)}, expected {t.dtype}{shapes.show(t.shape)} from the graph"
                 )
         return self._is_worth(sum(v.nbytes for v in values), thresholds.GROWN_BYTES)
 
@@ -150,7 +150,7 @@ def _evaluate(op: Operation, given: list[Any]) -> list[np.ndarray] | str:
     """Returns the output values of `op`, or the reason why there are none."""
     kernel = constant_kernel(op)
     if kernel is None:
-        return "its kernel has been replaced by one that is made for each step"
+        return "its kernel was replaced by one that is created for each step"
     try:
         with np.errstate(all="ignore"):
             out = kernel(*given)

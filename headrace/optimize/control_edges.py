@@ -70,7 +70,9 @@ class _Cleaning:
                 after = self.reduced(op)
                 if after != before:
                     self.edit.set_controls(op, after)
-                    left = f"waits for {', '.join(c.name for c in after)}" if after else "waits for nothing"
+                    left = (
+                        f"has control inputs {', '.join(c.name for c in after)}" if after else "has no control inputs"
+                    )
                     self.context.fired("controls", op, f"{left} instead of {', '.join(c.name for c in before)}")
                     changed = True
         return changed
@@ -99,7 +101,7 @@ class _Cleaning:
                 continue
             for r in mine:
                 self.edit.add_controls(r, c.control_inputs)
-            self.context.fired("controls", c, "does not wait; what reads it does")
+            self.context.fired("controls", c, "its control inputs were moved to its consumers")
             self.edit.set_controls(c, ())
             found.update(dict.fromkeys(mine))
         return list(found)

@@ -55,13 +55,11 @@ class MergeCommon(Pass):
             if twin is op:
                 other = devices.setdefault(what, op)
                 if other is not op and op.inputs:
-                    context.refused(
-                        "cse", op, f"'{other.name}' is the same but asks for {other.device or 'no device'!r}"
-                    )
+                    context.refused("cse", op, f"'{other.name}' is equal but requests {other.device or 'no device'!r}")
             elif op not in walking.preserved:
                 walking.replace(op, twin.outputs, (twin,))
                 if op.inputs:
-                    context.fired("cse", op, f"the same as '{twin.name}'")
+                    context.fired("cse", op, f"equal to '{twin.name}'")
         return walking.finish() or changed
 
 
@@ -123,7 +121,7 @@ def _merge_params(op: Operation, context: PassContext) -> bool:
                 pairs.append((k, j))
     merged = [_read_instead(g, pairs, is_loop) for g in graphs] if pairs else []
     if any(merged):
-        context.fired("cse", op, f"reads {sum(map(len, merged))} parameters that were others under another name")
+        context.fired("cse", op, f"merged {sum(map(len, merged))} parameters that receive the same tensor")
     return any(merged)
 
 

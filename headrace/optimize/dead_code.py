@@ -69,12 +69,12 @@ def _tell(op: Operation, inputs: set[int], outputs: set[int], context: PassConte
     if op.opdef.structured == "While":
         names = [op.attrs["body"].params[k].op.name for k in unused]
         some = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
-        context.fired("prune", op, f"{_some(len(names), 'variable')} that nothing needs: {some}")
+        context.fired("prune", op, f"{_some(len(names), 'variable')} without live uses: {some}")
         return
     if unread:
-        context.fired("prune", op, f"{_some(len(unread), 'result')} that nothing reads")
+        context.fired("prune", op, f"{_some(len(unread), 'result')} without consumers")
     if unused:
-        context.fired("prune", op, f"{_some(len(unused), 'input')} that nothing in it reads")
+        context.fired("prune", op, f"{_some(len(unused), 'input')} that its graphs do not read")
 
 
 def _missing(n: int, there: Iterable[int]) -> list[int]:

@@ -77,12 +77,12 @@ def _join(edit: Editor, cut: Operation, same: Sequence[Operation], context: Pass
         context.refused(
             "pieces",
             same[0],
-            f"the whole has {size * whole.dtype.base.size} bytes, more than {thresholds.CALL_BOUND_BYTES}",
+            f"the whole tensor has {size * whole.dtype.base.size} bytes; the limit is {thresholds.CALL_BOUND_BYTES}",
         )
         return False
     wanted = sum(shapes.size(op.outputs[0].shape) or 0 for op in same)
     if 2 * wanted < size:
-        context.refused("pieces", same[0], "less than half of the whole is known to be wanted")
+        context.refused("pieces", same[0], "less than half of the whole tensor is known to have consumers")
         return False
     first = same[0]
     b = Builder(edit.graph, device=first.device, source=first.source)
@@ -92,7 +92,7 @@ def _join(edit: Editor, cut: Operation, same: Sequence[Operation], context: Pass
     for op in same:
         piece: Tensor = pieces[op.inputs[0].index]
         edit.replace(op.outputs[0], piece)
-    context.fired("pieces", cut, f"{first.type} of {len(same)} of {len(cut.outputs)} pieces at once")
+    context.fired("pieces", cut, f"one {first.type} replaces those of {len(same)} of {len(cut.outputs)} pieces")
     return True
 
 

@@ -53,10 +53,10 @@ class Inline(Pass):
             if called_names(op):
                 add_values.own_graphs(op)
                 made += sum(map(_size, owned(op)))
-                context.fired("inline", op, "has graphs of its own instead of functions of the library")
+                context.fired("inline", op, "library functions became owned graphs")
                 changed = True
             if kind == "Call":
-                context.fired("inline", op, f"what it calls stands in its place: {owned(op)[0].name!r}")
+                context.fired("inline", op, f"replaced by the body of {owned(op)[0].name!r}")
                 splice(walking, op, owned(op)[0], op.inputs)
         return walking.finish() or changed
 
@@ -67,17 +67,20 @@ def _why_not(op: Operation, recursive: frozenset[str], made: int) -> str:
         if name in recursive:
             return f"{name!r} calls itself"
     if op.attrs.get("_recompute"):
-        return "it is to compute again what its gradient needs"
+        return "it is marked for rematerialization"
     try:
         graphs = [g for _, g in bodies(op)]
     except HeadraceError as e:
         return str(e)
     if made + sum(map(_size, graphs)) > thresholds.EXPANDED_OPERATIONS:
-        return f"more than {thresholds.EXPANDED_OPERATIONS} operations would come out of functions"
+        return f"inlining would add more than {thresholds.EXPANDED_OPERATIONS} operations"
     if op.opdef.structured == "Call":
         (graph,) = graphs
         if (len(graph.params), len(graph.results)) != (len(op.inputs), len(op.outputs)):
-            return f"{graph.name!r} does not fit it"
+            return (
+                f"{graph.name!r} has {len(graph.params)} parameters and {len(graph.results)} results, "
+                f"expected {len(op.inputs)} and {len(op.outputs)}"
+            )
         if reason := primitives(graph):
             return reason
     return ""

@@ -56,7 +56,7 @@ def _push_into(op: Operation, context: PassContext) -> bool:
         if any(cloned):
             pushed.append(t.op.name)
     if pushed:
-        context.fired("push_constants", op, f"known inside: {', '.join(pushed)}")
+        context.fired("push_constants", op, f"constant parameters: {', '.join(pushed)}")
     return bool(pushed)
 
 

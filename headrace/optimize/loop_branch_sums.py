@@ -57,7 +57,7 @@ def _move(loop: LoopEditor, k: int, context: PassContext) -> bool:
     if not any(empty):
         return False
     if not _begins_with_zeros(loop, k):
-        context.refused(_RULE, add, "it is not known that the sum begins with 0")
+        context.refused(_RULE, add, "the initial value of the sum is not known to be 0")
         return False
     total = loop.body.params[k]
     for g, p, is_nothing in zip(branches, _params(loop, choice, total), empty, strict=True):

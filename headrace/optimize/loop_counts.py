@@ -40,7 +40,7 @@ class CountLoops(Pass):
                 b = loop.before(op)
                 number = b.const(np.asarray(int(first) + n, last.dtype.base.numpy), last.dtype.base, f"{op.name}/count")
                 loop.outer.replace(last, number)
-                context.fired("loop_counts", op, f"it goes round {n} times, which is used behind it")
+                context.fired("loop_counts", op, f"its trip count is {n}: its counter is a constant after the loop")
                 changed = True
         if changed:
             _look_again(graph)

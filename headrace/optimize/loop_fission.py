@@ -68,19 +68,19 @@ def _move(op: Operation, context: PassContext) -> bool:
         return False
     n = loop.trip_count.most if loop.trip_count is not None else None
     if n is not None and n < 2:
-        context.refused("loop_fission", op, "it goes round once at most")
+        context.refused("loop_fission", op, "its trip count is at most 1")
         return False
     moved = []
     for t in ends:
         size = element_bytes(t)
         if size is not None and n is not None and n * size > context.options.stack_bytes:
             limit = context.options.stack_bytes
-            context.refused("loop_fission", t.op, f"{n} rows of {size} bytes are more than {limit}")
+            context.refused("loop_fission", t.op, f"{n} rows of {size} bytes exceed the limit of {limit} bytes")
             continue
         assert t.shape is not None  # a row has a known rank
         # The first dimension is mostly the batch. If it is unknown here, it is unknown in the rows that the loop reads.
         if n is None and not isinstance(rows[t], Popped) and None in t.shape[1:]:
-            context.refused("loop_fission", t.op, "neither how many rows nor how large they are is known")
+            context.refused("loop_fission", t.op, "the number and the size of its rows are unknown")
             continue
         _read_instead(loop, rows, t)
         moved.append(t.op)

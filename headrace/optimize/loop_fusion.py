@@ -46,11 +46,15 @@ def _merge_two(graph: Graph, context: PassContext) -> bool:
                 continue
             size = len(first.attrs["body"]) + len(second.attrs["body"])
             if size > thresholds.FUSED_LOOP_OPS:
-                context.refused("loop_merging", second, f"with '{first.name}' it has {size} operations, which is many")
+                context.refused(
+                    "loop_merging",
+                    second,
+                    f"fused with '{first.name}' it has {size} operations; the limit is {thresholds.FUSED_LOOP_OPS}",
+                )
             elif second in context.preserved or any(second in op.control_inputs for op in graph.operations):
-                context.refused("loop_merging", second, "something waits for it")
+                context.refused("loop_merging", second, "it is a target or has outgoing control edges")
             elif first in walk.reachable([second]) or second in walk.reachable([first]):
-                context.refused("loop_merging", second, f"one of it and '{first.name}' needs the other")
+                context.refused("loop_merging", second, f"it and '{first.name}' depend on one another")
             else:
                 _merge(first, second, context)
                 return True
@@ -102,4 +106,4 @@ def _merge(first: Operation, second: Operation, context: PassContext) -> None:
         first.outputs[k].copy_static(out)
         loop.outer.replace(out, first.outputs[k])
     loop.outer.remove([second])
-    context.fired("loop_merging", first, f"goes round for '{second.name}' too")
+    context.fired("loop_merging", first, f"fused with '{second.name}'")

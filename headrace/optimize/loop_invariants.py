@@ -62,13 +62,13 @@ def _hoist_body(op: Operation, context: PassContext) -> bool:
             if is_entered or is_speculatable(each):
                 found[each] = None
             else:
-                context.refused("loop_invariants", each, "it may fail, and the loop may not go round at all")
+                context.refused("loop_invariants", each, "it may fail, and the trip count may be 0")
     for each in reversed(list(found)):  # a large result that the rest of the loop needs is computed in the loop
         readers = [r for t in each.outputs for r, _ in loop.inner.uses.get(t, ())]
         is_end = any(t in loop.body.results for t in each.outputs) or any(r not in found for r in readers)
         if is_end and _is_stretched(each):
             del found[each]
-            context.refused("loop_invariants", each, "its result is much larger than what it is made of")
+            context.refused("loop_invariants", each, "its result is much larger than its inputs")
     if not found:
         return False
     moved = {t: loop.outside(t) for each in found for t in each.inputs if t.op not in found}
@@ -81,7 +81,7 @@ def _hoist_body(op: Operation, context: PassContext) -> bool:
             if any(r not in found for r, _ in loop.inner.uses.get(t, ())) or t in loop.body.results:
                 loop.inner.replace(t, loop.constant(moved[t], base_name(t)))
     loop.sweep()
-    context.fired("loop_invariants", op, f"computed once, before the loop: {names(list(found))}")
+    context.fired("loop_invariants", op, f"loop-invariant, hoisted: {names(list(found))}")
     return True
 
 
@@ -132,7 +132,7 @@ def _hoist_condition(op: Operation, context: PassContext) -> bool:
             edit.set_input(r, i, twin)
         cond.set_results([twin if x is t else x for x in cond.results])
     edit.sweep()
-    context.fired("loop_invariants", op, f"of the condition, computed once: {names(list(found))}")
+    context.fired("loop_invariants", op, f"loop-invariant in the condition, hoisted: {names(list(found))}")
     return True
 
 

@@ -102,12 +102,14 @@ class _Products:
             return False
         known = [t in self.rows or self.loop.is_invariant(t) for t in parts]
         if all(known) or not any(known):
-            return self._refused(op, "all its parts are carried" if not any(known) else "no part of it is carried")
+            return self._refused(
+                op, "all its parts are loop-carried" if not any(known) else "none of its parts is loop-carried"
+            )
         inner = 1 if op.attrs["transpose_b"] else 0
         sizes = [None if t.shape is None else t.shape[1] for t in parts]
         assert w.shape is not None
         if None in (*sizes, w.shape[inner]):
-            return self._refused(op, "how wide its parts are is not known")
+            return self._refused(op, "the widths of its parts are unknown")
         b = self.loop.within(op)
         products, at = [], 0
         for (first, last), same in _runs(known):
@@ -123,7 +125,7 @@ class _Products:
         assert total is not None
         self.loop.inner.replace(op.outputs[0], total)
         many = f"{len(products)} products of the parts of '{joined.name}'"
-        self.context.fired("loop_products", op, f"split into {many}, of which some are known before the loop")
+        self.context.fired("loop_products", op, f"split into {many}, some of which are known before the loop")
         return True
 
     def _narrow(self, op: Operation) -> bool:
@@ -152,7 +154,11 @@ class _Products:
         for old, new in made:
             loop.inner.replace(old, new)
         gone = len(pieces) - len(wanted)
-        what = f"{gone} of {len(pieces)} pieces wanted by nobody" if gone else "one piece apart, which is collected"
+        what = (
+            f"{gone} of {len(pieces)} pieces without consumers, removed"
+            if gone
+            else "the columns that are only collected have a separate product"
+        )
         self.context.fired("loop_products", op, what)
         return True
 

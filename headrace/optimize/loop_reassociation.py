@@ -137,7 +137,7 @@ class RegroupFactors(_Regroup):
             b = loop.within(op)
             product = b.Mul(dy, slope(b, y), name=op.name)
             loop.inner.replace(op.outputs[0], product)
-            context.fired(self.name, op, f"a product with the slope of {op.type.removesuffix('Grad')}")
+            context.fired(self.name, op, f"multiplied by the derivative of {op.type.removesuffix('Grad')}")
             changed = True
         if changed:
             loop.sweep()

@@ -97,7 +97,7 @@ def _move(op: Operation, context: PassContext) -> bool:
         return False
     loop.sweep()
     moved = [t.op for s in sums for t in s.terms]
-    context.fired(_RULE, op, f"added up behind the loop, for all iterations at once: {names(moved)}")
+    context.fired(_RULE, op, f"summed after the loop, for all iterations at once: {names(moved)}")
     return True
 
 
@@ -142,26 +142,26 @@ def _why_not(residuals: Residuals, t: Tensor, context: PassContext) -> str:
     operands = _operands(op)
     pushed = list(dict.fromkeys(x for o in operands for x in residuals.pushed(o)))
     if not all(shapes.is_full(o.shape) for o in operands) and not _joins(op, operands):
-        return "the shape of what would have to be kept is not known"
+        return "the shapes of the residuals are unknown"
     if any(shapes.size(o.shape) == 0 for o in operands):
-        return "there is nothing to add"
+        return "its operands have no elements"
     n = residuals.count
     if n is None:
         if not any(x.attrs.get("_accumulated") for x in loop.body.operations):
-            return "it is not known how often the loop goes round, nor is as much kept already"
+            return "the trip count is unknown, and the loop keeps no residuals of this size yet"
     elif n < 2:
-        return "it goes round once at most"
+        return "its trip count is at most 1"
     else:
         for x in operands:
             size = element_bytes(x)
             if size is not None and n * size > context.options.stack_bytes:
-                return f"{n} values of {size} bytes are more than {context.options.stack_bytes}"
+                return f"{n} values of {size} bytes exceed the limit of {context.options.stack_bytes} bytes"
     others = {x for each in residuals.leaving if each is not op for o in _operands(each) for x in residuals.pushed(o)}
     total = sum(size for x in pushed if x not in others and (size := element_bytes(x)) is not None)
     made = element_bytes(t)
     assert made is not None
     if total > max(thresholds.CALL_BOUND_BYTES, thresholds.GROWTH * made):
-        return f"{total} bytes would be kept in each iteration, to add up {made}"
+        return f"each iteration would keep {total} bytes for a sum of {made} bytes"
     return ""
 
 

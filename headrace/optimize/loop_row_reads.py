@@ -84,7 +84,7 @@ class RowReads:
         self._work: dict[Tensor, float] = {}  # floating-point operations an element; moving elements is none
         self._products: set[Tensor] = set()  # rows whose computation contains a matrix product
         if loop.trip_count is not None and not loop.trip_count.is_exact:
-            self.why = "the loop may end before its counter does"
+            self.why = "the loop may end before its counter reaches the bound"
         for p, r in zip(loop.body.params, loop.body.results, strict=True):
             if popped_from(loop, r) is not None and shapes.is_full(r.shape) and p.shape == r.shape:
                 self._found[p] = Popped()
@@ -197,14 +197,14 @@ class RowReads:
         """Whether at most about as many rows are computed in vain as are read."""
         first = constant_value(at.bound.first)
         if first is None:
-            self.why = "it is not known which row is read first"
+            self.why = "the index of the first row is unknown"
             return False
         n = at.bound.count
         if at.is_upward and first > 0 and (n is None or first > n):
-            self.why = "many rows lie before the first that is read"
+            self.why = "most rows precede the first that the loop reads"
             return False
         if first < 0:
-            self.why = "it reads rows that are not there"
+            self.why = "its first row index is negative"
             return False
         return True
 

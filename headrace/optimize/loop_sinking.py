@@ -99,8 +99,8 @@ def _move(loop: LoopEditor, k: int, context: PassContext) -> bool:
         _unstack(loop, before, tensor)
     loop.outer.replace(before, made)
     loop.sweep()
-    what = ", ".join(f"'{each.name}'" for each in computed) or f"what '{found.put.name}' collects"
-    context.fired(_RULE, op, f"done behind the loop, for all iterations at once: {what}")
+    what = ", ".join(f"'{each.name}'" for each in computed) or f"the values that '{found.put.name}' collects"
+    context.fired(_RULE, op, f"computed after the loop, for all iterations at once: {what}")
     return True
 
 
@@ -153,7 +153,7 @@ def _why_not(residuals: Residuals, found: _List, k: int, context: PassContext) -
     loop, value = residuals.loop, found.value
     first = loop.op.inputs[k].op
     if not shapes.is_full(value.shape) or loop.is_invariant(value):
-        return "the shape of what is collected is not known, or it is the same in all iterations"
+        return "the collected value is loop-invariant, or its shape is unknown"
     if found.index is None and first.opdef.list_kind != "empty":
         return "the list has elements before the loop"
     n = residuals.count
@@ -161,17 +161,17 @@ def _why_not(residuals: Residuals, found: _List, k: int, context: PassContext) -
         size = constant_value(first.inputs[1]) if first.opdef.list_kind == "reserve" else None
         low = constant_value(found.index.bound.first)
         if n is None or size != n or low != 0:
-            return "it is not known that every element of the list is set"
+            return "the loop is not known to set every element of the list"
     leaves = [t for op in residuals.computed for t in op.inputs if not loop.is_invariant(t)]
     pushed = dict.fromkeys(x for t in leaves for x in residuals.pushed(t))
     sizes = [n_bytes for t in pushed if (n_bytes := element_bytes(t)) is not None]
     made = element_bytes(value)
     assert made is not None
     if sum(sizes) > thresholds.GROWTH * made:
-        return f"{sum(sizes)} bytes would be kept in each iteration, to make {made} of them"
+        return f"each iteration would keep {sum(sizes)} bytes for a result of {made} bytes"
     most = max([made, *sizes])
     if n is not None and n * most > context.options.stack_bytes:
-        return f"{n} values of {most} bytes are more than {context.options.stack_bytes}"
+        return f"{n} values of {most} bytes exceed the limit of {context.options.stack_bytes} bytes"
     return ""
 
 

@@ -56,7 +56,7 @@ def _turn(loop: LoopEditor, context: PassContext) -> bool:
         if w.shape is None or {None, 1} & set(w.shape):  # both layouts of a vector are the same
             continue
         if n is not None and n <= _few(shapes.size(w.shape) or 0):
-            context.refused("loop_transposes", op, f"it goes round {n} times at most")
+            context.refused("loop_transposes", op, f"its trip count is at most {n}, too few to pay for the transpose")
             continue
         if w not in made:
             name = f"{base_name(w)}_turned"
@@ -72,7 +72,7 @@ def _turn(loop: LoopEditor, context: PassContext) -> bool:
     if not turned:
         return False
     loop.sweep()
-    context.fired("loop_transposes", loop.op, f"a constant factor turned around before the loop: {names(turned)}")
+    context.fired("loop_transposes", loop.op, f"loop-invariant factors transposed before the loop: {names(turned)}")
     return True
 
 

@@ -34,7 +34,7 @@ def primitives(graph: Graph) -> str:
     """Reason why passes without rules for primitives skip `graph`, or ""."""
     for op in graph.operations:
         if op.opdef.primitive not in ("", "ControlTrigger"):
-            return f"'{op.name}' is a {op.type}: its loops and conditionals are primitives"
+            return f"the graph has control-flow primitives, such as '{op.name}' ({op.type})"
     return ""
 
 

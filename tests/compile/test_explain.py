@@ -11,8 +11,8 @@ from headrace import thresholds
 from headrace.explain import SHOWN
 from headrace.ir.text import from_text
 
-FEW = f"fewer than {thresholds.FUSED_REGION_OPS} that compute something wait for the same and die together"
-EFFECTS, WAITS = "has effects, or sees those of others", "may wait for something else"
+FEW = f"fewer than {thresholds.FUSED_REGION_OPS} computing operations with equal dependencies and deadness"
+EFFECTS, WAITS = "has effects, or depends on effects of other operations", "may block"
 
 
 def told(graph: hr.Graph, fetches: Any, feeds: Any = (), engine: str = "auto") -> Any:
@@ -73,7 +73,7 @@ def test_each_reason_to_stay_alone() -> None:
         product = hr.matmul(v.read_value(), v.read_value(), name="product")
         n = hr.cond(taken > 0.0, lambda: hr.negative(q.dequeue(), name="n"), lambda: taken)
     apart = dict(told(g, [product, n]).apart)
-    assert "product" in apart["may be worth a thread of its own"]
+    assert "product" in apart["may be large enough for its own thread"]
     assert "cond/Merge" in apart["a primitive of control flow"]
     assert {"cond/n", "Greater"} <= set(apart[FEW])
     assert "v" in apart[EFFECTS]
@@ -88,7 +88,7 @@ def test_references_and_calls_in_frames_of_their_own() -> None:
         f = hr.Function(lambda n: hr.cond(n < 1, lambda: n, lambda: f(n - 1) + n), [spec], spec, name="total")
         y = f(q.dequeue(name="taken"))
     apart = dict(told(g, y).apart)
-    assert "total" in apart["calls a function in a frame of its own"]
+    assert "total" in apart["calls a function that runs in its own frame"]
     g = from_text("""
         v = VariableV2[dtype=float32, shape=[]]
         q = FIFOQueueV2[component_types=(float32)]

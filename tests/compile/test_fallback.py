@@ -47,7 +47,7 @@ def test_a_step_that_fails_to_compile_is_interpreted_with_a_warning(
             assert session.run(y, feeds).tolist() == [1.0, 1.0]
         told = session.explain(y, list(feeds))
     assert told.engine == "interpret"
-    assert told.reasons == (f"headrace failed at the stage '{stage}': TypeError: a bug of ours",)
+    assert told.reasons == (f"compilation failed at stage '{stage}': TypeError: a bug of ours",)
     assert 'raise TypeError("a bug of ours")' in str(told)
 
 

@@ -596,7 +596,7 @@ def test_endless_recursion_ends_at_the_limit(width: int) -> None:
         with flags.override(CALL_DEPTH=1000), pytest.raises(ResourceExhaustedError) as e:
             p.execute(seed)
         assert "calls are nested deeper than 1000" in str(e.value)
-        assert "model.py:12 in f, calls 'f' once more" in str(e.value)
+        assert "model.py:12 in f, calls 'f' again" in str(e.value)
         assert "HEADRACE_CALL_DEPTH" in str(e.value)
         assert e.value.node == "f/call"
         notes = "\n".join(e.value.__notes__)

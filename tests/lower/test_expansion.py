@@ -64,7 +64,7 @@ def test_40_levels_behind_a_condition_that_does_not_hold_run(engine: str) -> Non
         assert session.run(y, feeds) == 1.0
         if engine == "auto":
             (why,) = session.explain(y, list(feeds)).reasons
-            assert "operations where they are called; code has at most 100,000 more" in why
+            assert "operations; a compiled step may have at most 100,000 more" in why
 
 
 def test_a_branch_that_does_hold_runs_its_calls_alone() -> None:

@@ -21,7 +21,7 @@ def const(name, dtype, value, shape=""):
 def test_what_hands_on_its_input(type):
     after, context = apply(SimplifyAlgebra(), f"{X}y = {type}(x)\nz = Tanh(y)\nn = NoOp ^y")
     same(after, f"{X}z = Tanh(x)\nn = NoOp ^x")
-    assert [n.text for n in context.notes] == [f"{type} gives 'x:0' as it is"]
+    assert [n.text for n in context.notes] == [f"{type} returns 'x:0' unchanged"]
 
 
 @pytest.mark.parametrize("type", ["PlaceholderWithDefault[shape=[8,3]]", 'CheckNumerics[message="m"]'])
@@ -119,12 +119,12 @@ def test_what_changes_something(before, op):
 
 def test_what_waits_is_left_alone():
     context = unchanged(SimplifyAlgebra(), f"{X}w = NoOp\ny = Identity(x) ^w\nz = Tanh(y)")
-    assert [n.text for n in context.notes] == ["it waits for 'w'"]
+    assert [n.text for n in context.notes] == ["it has the control input 'w'"]
 
 
 def test_a_device_of_its_own_is_what_it_may_be_there_for():
     context = unchanged(SimplifyAlgebra(), f'{X}y = Identity(x) @"/device:CPU:1"\nz = Tanh(y)')
-    assert "asks for '/device:CPU:1'" in context.notes[0].text
+    assert "requests device '/device:CPU:1'" in context.notes[0].text
     on = X.replace("]]", ']] @"/device:CPU:1"')
     after, _ = apply(SimplifyAlgebra(), f'{on}y = Identity(x) @"/device:CPU:1"\nz = Tanh(y)')
     same(after, f"{on}z = Tanh(x)")
@@ -144,14 +144,14 @@ def test_a_shape_that_is_known_better_behind():
     assert "x = Tanh[T=float32](a) : float32[3]" in after
     arg = "x = _Arg[T=float32, index=0, shape=[?]] : float32[?]\n"
     context = unchanged(SimplifyAlgebra(), f"{arg}y = Identity(x) : float32[3]\nz = Neg(y)")
-    assert "more is known of its shape" in context.notes[0].text
+    assert "its static shape is more specific" in context.notes[0].text
 
 
 def test_one_reshape_of_two():
     shapes = const("s", "int32", "24", "1") + const("t", "int32", "4, 6", "2")
     after, context = apply(SimplifyAlgebra(), f"{X}{shapes}y = Reshape(x, s)\nz = Reshape(y, t)")
     same(after, f"{X}{shapes}y = Reshape(x, s)\nz = Reshape(x, t)")
-    assert "not by way of 'y'" in context.notes[0].text
+    assert "reads the input of 'y' directly" in context.notes[0].text
 
 
 @pytest.mark.parametrize("first", ["BroadcastTo(x, s)", "Reshape(x, s) ^x", 'Reshape(x, s) @"/device:CPU:1"'])
@@ -185,7 +185,7 @@ BRANCHES = """
 def test_a_result_that_is_the_same_input_in_all_branches():
     after, context = apply(SimplifyAlgebra(), BRANCHES)
     same(after, BRANCHES.replace("Neg(c:0)", "Neg(u)"))
-    assert [(n.op, n.text) for n in context.notes] == [("c", "gives 1 of its inputs back as they are")]
+    assert [(n.op, n.text) for n in context.notes] == [("c", "returns 1 of its inputs unchanged")]
 
 
 def test_a_conditional_with_an_effect_goes_on_having_it():

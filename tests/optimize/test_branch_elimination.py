@@ -28,7 +28,7 @@ HEAD = IF.partition("    c = ")[0]
 def test_a_known_predicate():
     after, context = apply(EliminateBranches(), IF)
     same(after, HEAD + "    s = Tanh(x)\n    y = Neg(s)\n    z = Neg(x)\n    k = NoOp ^s ^x")
-    assert [n.text for n in context.notes] == ["always does then_branch"]
+    assert [n.text for n in context.notes] == ["its predicate is constant: then_branch replaces it"]
     after, _ = apply(EliminateBranches(), IF.replace("{true}", "{false}"))
     same(after, HEAD.replace("true", "false") + "    t = Sin(x)\n    y = Neg(x)\n    z = Neg(t)\n    k = NoOp ^x ^t")
 
@@ -170,7 +170,7 @@ def test_the_same_predicate_inside():
     after, context = apply([EliminateBranches(), EliminateBranches()], INNER)
     assert "t = Tanh[T=float32](a)" in after
     assert "q_1 = Const[value=bool[]{false}, dtype=bool]" in after
-    assert context.notes[0].text == "its branches know the predicate"
+    assert context.notes[0].text == "its predicate is a constant inside each branch"
     unchanged(
         EliminateBranches(),
         INNER.replace("(p, p, x)", "(p, o, x)").replace("    c = If", "    o = LogicalNot(p)\n    c = If"),
@@ -204,7 +204,7 @@ def test_a_loop_that_does_not_go_round(step):
     text = LOOP.replace("{STEP}", f"{{{step}}}")
     after, context = apply(EliminateBranches(), text.replace("{I}", "{4}"))
     same(after, text.partition("    w = ")[0].replace("{I}", "{4}") + "    y = Neg(i)\n    z = Neg(x)")
-    assert context.notes[0].text == "its condition is false at the first look"
+    assert context.notes[0].text == "its condition is initially false: trip count 0"
     unchanged(EliminateBranches(), text.replace("{I}", "{3}"))
 
 
@@ -236,7 +236,7 @@ def test_a_loop_that_is_waited_for_or_waits_stays():
     text = LOOP.replace("{STEP}", "{1}").replace("{I}", "{4}")
     for other in (text + "    k = NoOp ^w", text.replace("](i, x)", "](i, x) ^x")):
         context = unchanged(EliminateBranches(), other)
-        assert "there is waiting for it, or by it" in context.notes[0].text
+        assert "it has control edges" in context.notes[0].text
     unchanged(EliminateBranches(), text, preserved=["w"])
 
 
@@ -244,7 +244,7 @@ def test_a_condition_that_does_something_stays():
     text = LOOP.replace("{STEP}", "{1}").replace("{I}", "{4}")
     text = text.replace("go = Less(i, n)", SAY + "\n      go = Less(i, n)")
     context = unchanged(EliminateBranches(), text)
-    assert "its condition does something" in context.notes[0].text
+    assert "its condition has effects" in context.notes[0].text
 
 
 def test_a_predicate_that_waits():

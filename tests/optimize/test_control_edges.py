@@ -55,10 +55,10 @@ def test_what_says_something(text):
 
 
 def test_the_report():
-    assert check("y = Neg(x) ^n ^a ^b", "y = Neg(x) ^b") == ["waits for b instead of n, a, b"]
-    assert check("y = Neg(x) ^n", "y = Neg(x)") == ["waits for nothing instead of n"]
+    assert check("y = Neg(x) ^n ^a ^b", "y = Neg(x) ^b") == ["has control inputs b instead of n, a, b"]
+    assert check("y = Neg(x) ^n", "y = Neg(x)") == ["has no control inputs instead of n"]
     c = "c = Const[value=float32[]{1.0}, dtype=float32]"
-    assert check(f"{c} ^b\ny = Neg(c)", f"{c}\ny = Neg(c) ^b") == ["does not wait; what reads it does"]
+    assert check(f"{c} ^b\ny = Neg(c)", f"{c}\ny = Neg(c) ^b") == ["its control inputs were moved to its consumers"]
 
 
 def test_a_constant_that_is_read_and_waited_for():

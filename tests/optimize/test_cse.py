@@ -14,7 +14,7 @@ def test_the_same_is_computed_once():
         MergeCommon(), f"{XY}a = Sub(x, y)\nb = Sub(x, y)\nc = Tanh(a)\nd = Tanh(b)\ne = Mul(c, d)\nf = NoOp ^d"
     )
     same(after, f"{XY}a = Sub(x, y)\nc = Tanh(a)\ne = Mul(c, c)\nf = NoOp ^c")
-    assert [(n.op, n.text) for n in context.notes] == [("b", "the same as 'a'"), ("d", "the same as 'c'")]
+    assert [(n.op, n.text) for n in context.notes] == [("b", "equal to 'a'"), ("d", "equal to 'c'")]
 
 
 def test_either_order_of_a_commutative_operation():
@@ -96,9 +96,9 @@ def test_what_is_not_the_same(a, b):
 def test_another_device():
     context = unchanged(MergeCommon(), f'{XY}a = Tanh(x)\nb = Tanh(x) @"/device:CPU:1"')
     assert [(n.op, n.fired) for n in context.notes] == [("b", False)]
-    assert context.notes[0].text == "'a' is the same but asks for 'no device'"
+    assert context.notes[0].text == "'a' is equal but requests 'no device'"
     context = unchanged(MergeCommon(), f'{XY}a = Tanh(x) @"/device:CPU:1"\nb = Tanh(x)')
-    assert context.notes[0].text == "'a' is the same but asks for '/device:CPU:1'"
+    assert context.notes[0].text == "'a' is equal but requests '/device:CPU:1'"
     one = "Const[value=float32[]{1.0}, dtype=float32]"  # a constant on each device is nothing to speak of
     assert unchanged(MergeCommon(), f'a = {one}\nb = {one} @"/device:CPU:1"').notes == []
 
@@ -140,7 +140,7 @@ TWICE = """
 
 def test_what_is_given_twice_is_read_by_one_parameter():
     after, context = apply(MergeCommon(), TWICE)
-    assert [n.text for n in context.notes] == ["reads 2 parameters that were others under another name"]
+    assert [n.text for n in context.notes] == ["merged 2 parameters that receive the same tensor"]
     same(after, TWICE.replace("Sub(a, b)", "Sub(a, a)").replace("-> (b)", "-> (a)"))
     after, _ = apply((MergeCommon(), EliminateDeadCode()), TWICE)
     assert "If[Tcond=bool, Tin=(float32), Tout=(float32), " in after

@@ -62,7 +62,7 @@ def test_an_unread_result_goes_with_its_inputs():
     y = _Retval[index=0](c)
         """,
     )
-    assert [n.text for n in context.notes] == ["1 result that nothing reads", "2 inputs that nothing in it reads"]
+    assert [n.text for n in context.notes] == ["1 result without consumers", "2 inputs that its graphs do not read"]
 
 
 def test_the_other_result():
@@ -157,7 +157,7 @@ LOOP = """
 def test_dead_loop_variables_go(read, left):
     after, context = apply(EliminateDeadCode(), LOOP.replace(":R", f":{read}"))
     assert left in after
-    assert "that nothing needs" in context.notes[0].text
+    assert "without live uses" in context.notes[0].text
 
 
 def test_loop_variables_in_full():
@@ -179,7 +179,7 @@ def test_loop_variables_in_full():
     y = _Retval[index=0](w)
         """,
     )
-    assert [n.text for n in context.notes] == ["4 variables that nothing needs: f, g, h, k"]
+    assert [n.text for n in context.notes] == ["4 variables without live uses: f, g, h, k"]
 
 
 def test_what_must_run_keeps_what_it_reads():

@@ -39,7 +39,7 @@ def ends(*names: str) -> str:
 def test_gates() -> None:
     text = SPLIT + "i = Sigmoid(s)\nj = Tanh(s:1)\nf = Sigmoid(s:2)\no = Sigmoid(s:3)\n"
     lines, notes = joined(text + ends("i", "j", "f", "o"))
-    assert notes == ["s: Sigmoid of 3 of 4 pieces at once"]
+    assert notes == ["s: one Sigmoid replaces those of 3 of 4 pieces"]
     assert [line.partition(" : ")[0] for line in lines if "_Retval" not in line] == [
         "s = Split[num_split=4, T=float32](axis, x)",
         "j = Tanh[T=float32](s:1)",
@@ -58,7 +58,7 @@ s = SplitV[num_split=3](x, sizes, axis)
 a = Exp(s)
 b = Exp(s:2)
 """
-    assert joined(text + ends("a", "b", "s:1"))[1] == ["s: Exp of 2 of 3 pieces at once"]
+    assert joined(text + ends("a", "b", "s:1"))[1] == ["s: one Exp replaces those of 2 of 3 pieces"]
     agree(text, [FuseHorizontally()], {"x": range(8)}, ["a", "b"])
 
 
@@ -107,7 +107,7 @@ def test_all_that_is_done_to_each_element(type: str) -> None:
             from_text(text)
         except GraphError:
             continue  # not of that type
-        assert joined(text + ends("a", "b"))[1] == [f"s: {name} of 2 of 4 pieces at once"]
+        assert joined(text + ends("a", "b"))[1] == [f"s: one {name} replaces those of 2 of 4 pieces"]
         with np.errstate(all="ignore"):
             agree(text, [FuseHorizontally()], {"x": x}, ["a", "b"])
         done += 1
@@ -123,16 +123,18 @@ def test_large_ones_are_done_one_by_one() -> None:
         text = SPLIT.replace("[2,8]", f"[1,{size}]") + "a = Exp(s)\nb = Exp(s:1)\n" + ends("a", "b")
         notes = joined(text)[1]
         assert notes == (
-            ["s: Exp of 2 of 4 pieces at once"]
+            ["s: one Exp replaces those of 2 of 4 pieces"]
             if fits
-            else [f"a: the whole has {4 * size} bytes, more than {thresholds.CALL_BOUND_BYTES}"]
+            else [f"a: the whole tensor has {4 * size} bytes; the limit is {thresholds.CALL_BOUND_BYTES}"]
         )
 
 
 def test_most_of_it_must_be_wanted() -> None:
     text = SPLIT.replace("=4]", "=8]") + "a = Exp(s)\nb = Exp(s:1)\nc = Exp(s:2)\n"
-    assert joined(text + ends("a", "b", "c"))[1] == ["a: less than half of the whole is known to be wanted"]
-    assert joined(text + "d = Exp(s:3)\n" + ends("a", "b", "c", "d"))[1] == ["s: Exp of 4 of 8 pieces at once"]
+    assert joined(text + ends("a", "b", "c"))[1] == ["a: less than half of the whole tensor is known to have consumers"]
+    assert joined(text + "d = Exp(s:3)\n" + ends("a", "b", "c", "d"))[1] == [
+        "s: one Exp replaces those of 4 of 8 pieces"
+    ]
 
 
 def test_of_a_shape_that_is_not_known() -> None:
@@ -151,4 +153,4 @@ s = {cut}
 a = Exp(s)
 b = Exp(s:1)
 """
-    assert joined(text + ends("a", "b"))[1] == ["a: less than half of the whole is known to be wanted"]
+    assert joined(text + ends("a", "b"))[1] == ["a: less than half of the whole tensor is known to have consumers"]

@@ -35,8 +35,8 @@ def test_calls_of_a_function():
         """,
     )
     assert [n.text for n in context.notes[:2]] == [
-        "has graphs of its own instead of functions of the library",
-        "what it calls stands in its place: 'square'",
+        "library functions became owned graphs",
+        "replaced by the body of 'square'",
     ]
 
 
@@ -87,7 +87,7 @@ def test_what_computes_again_stays():
     }
     """
     context = unchanged(Inline(), text)
-    assert "compute again" in context.notes[0].text
+    assert "rematerialization" in context.notes[0].text
     after, _ = apply(Inline(), text.replace(", _recompute=true", ", _recompute=false"))
     assert "a/c = Tanh[T=float32](x)" in after
 
@@ -108,7 +108,7 @@ def test_branches_that_are_functions_of_the_library():
 def test_what_does_not_fit_is_left_to_fail():
     text = CALL.replace("v: float32[]) -> (y)", "v: float32[2], w: float32[]) -> (y)")
     context = unchanged(Inline(), text)
-    assert "does not fit it" in context.notes[0].text
+    assert ", expected " in context.notes[0].text
 
 
 def test_functions_of_primitives_stay():
@@ -116,7 +116,7 @@ def test_functions_of_primitives_stay():
         "y = Mul(v, v)", "p = Const[value=bool[]{true}, dtype=bool]\n      s = Switch(v, p)\n      y = Neg(s:1)"
     )
     context = unchanged(Inline(), text)
-    assert "are primitives" in context.notes[0].text
+    assert "control-flow primitives" in context.notes[0].text
 
 
 def test_what_must_run_when_it_is_called_does():

@@ -23,7 +23,7 @@ def test_into_branches_and_their_results():
         "-> (a) {\n", "-> (two) {\n" + clone
     )
     same(after, want)
-    assert [n.text for n in context.notes] == ["known inside: two"]
+    assert [n.text for n in context.notes] == ["constant parameters: two"]
 
 
 def test_what_nothing_reads_is_not_cloned():

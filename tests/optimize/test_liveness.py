@@ -131,4 +131,4 @@ def test_what_must_run_in_a_nested_conditional_reaches_a_variable():
     y = _Retval[index=0](w:1)
     """
     _, context = apply(EliminateDeadCode(), text)
-    assert [n.text for n in context.notes] == ["1 variable that nothing needs: g"]
+    assert [n.text for n in context.notes] == ["1 variable without live uses: g"]

@@ -143,7 +143,7 @@ def test_a_sum_that_may_be_minus_zero_stays(none: str) -> None:
     text = branching(none=none)
     if "Identity" in none:
         text = text.replace("none = Identity(h)", "").replace(", none, h)", ", h, h)")
-    untouched(_RULE, text, "it is not known that the sum begins with 0")
+    untouched(_RULE, text, "the initial value of the sum is not known to be 0")
 
 
 @pytest.mark.parametrize("role", ["then_branch", "else_branch"])

@@ -31,7 +31,7 @@ def test_a_counter_whose_beginning_is_not_known_stays() -> None:
     cond = "a = Less(i, zero)\nb = Less(j, five)\nboth = LogicalAnd(a, b)"
     got, context = transformed(_two_counters(cond, "x = Neg(loop)\ny = Neg(loop:1)"), [PASSES["loop_counts"]])
     assert "x = Neg(loop/count)\ny = Neg(loop:1)\n" in got
-    assert [n.text for n in context.notes] == ["it goes round 0 times, which is used behind it"]
+    assert [n.text for n in context.notes] == ["its trip count is 0: its counter is a constant after the loop"]
 
 
 @pytest.mark.parametrize(

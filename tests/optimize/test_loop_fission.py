@@ -128,7 +128,7 @@ def test_what_nobody_needs_is_not_looked_at() -> None:
 
 def test_no_more_than_is_allowed() -> None:
     text = loop(_X + _STEP, "", "less = Less(i, five)")
-    untouched(_RULE, text, "5 rows of 24 bytes are more than 119", stack_bytes=119)
+    untouched(_RULE, text, "5 rows of 24 bytes exceed the limit of 119 bytes", stack_bytes=119)
     assert same(text, stack_bytes=120).fired()
     assert same(loop(_X + _STEP), stack_bytes=1).fired()
     text = loop(
@@ -139,7 +139,7 @@ def test_no_more_than_is_allowed() -> None:
     )
     got = same(text, stack_bytes=119)
     assert got.fired() == fired("s2")
-    assert got.refused() == ["uw: 5 rows of 24 bytes are more than 119"]
+    assert got.refused() == ["uw: 5 rows of 24 bytes exceed the limit of 119 bytes"]
 
 
 _WIDE_BEFORE = """ms = Placeholder[dtype=float32, shape=[5,2,?]]
@@ -155,12 +155,12 @@ strange = TensorListFromTensor(strange_xs, shape)
 @pytest.mark.parametrize(
     ("step", "more", "cond", "why"),
     [
-        (_X + _STEP, "", "less = Less(i, one)", "it goes round once at most"),
-        (_X + _STEP, "", "a = Less(i, n) | s = Size(h) | b = Less(s, n) | less = LogicalAnd(a, b)", "the loop may end before its counter does"),
-        (_X + _STEP, "i: int32[] -> i1", _N, "it is not known which row is read first"),
-        (_X + _STEP, "i: int32[] = one -> i1", _N, "many rows lie before the first that is read"),
-        (_X + _STEP, "i: int32[] = two -> i1", "four = Const[value=int32[]{3}, dtype=int32] | less = Less(i, four)", "many rows lie before the first that is read"),
-        (_X + _STEP, "i: int32[] = minus -> i1", _N, "it reads rows that are not there"),
+        (_X + _STEP, "", "less = Less(i, one)", "its trip count is at most 1"),
+        (_X + _STEP, "", "a = Less(i, n) | s = Size(h) | b = Less(s, n) | less = LogicalAnd(a, b)", "the loop may end before its counter reaches the bound"),
+        (_X + _STEP, "i: int32[] -> i1", _N, "the index of the first row is unknown"),
+        (_X + _STEP, "i: int32[] = one -> i1", _N, "most rows precede the first that the loop reads"),
+        (_X + _STEP, "i: int32[] = two -> i1", "four = Const[value=int32[]{3}, dtype=int32] | less = Less(i, four)", "most rows precede the first that the loop reads"),
+        (_X + _STEP, "i: int32[] = minus -> i1", _N, "its first row index is negative"),
     ],
 )  # fmt: skip
 def test_why_not(step: str, more: str, cond: str, why: str) -> None:
@@ -176,7 +176,7 @@ def test_rows_of_which_little_is_known() -> None:
     more = "items: variant[] holds float32[2,?] = more|k: float32[] -> k1|t: float32[2,?] = t -> v"
     before = _WIDE_BEFORE + "t = Placeholder[dtype=float32, shape=[2,?]]"
     text = loop("k1 = Neg(k) | " + step, more, _N, before)
-    untouched(_RULE, text, "neither how many rows nor how large they are is known")
+    untouched(_RULE, text, "the number and the size of its rows are unknown")
     assert same(loop("k1 = Neg(k) | " + step, more, "less = Less(i, five)", before)).fired() == fired("u")
 
 

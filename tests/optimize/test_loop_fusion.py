@@ -44,7 +44,7 @@ def _two(between: str = "", behind: str = "z = AddV2(a:2, b:2)", **more: str) ->
 )
 def test_loops_of_as_many_rounds(more: dict[str, str]) -> None:
     got = agree(_two(**more), [PASSES["loop_merging"]], {"n": 3, "x": [0.1, 0.2], "y": [0.3, 0.4]}, ["z"])
-    assert got.fired() == ["a: goes round for 'b' too"]
+    assert got.fired() == ["a: fused with 'b'"]
 
 
 def test_a_number_of_rounds_that_is_written_in_two_ways() -> None:
@@ -56,7 +56,7 @@ def test_a_number_of_rounds_that_is_written_in_two_ways() -> None:
         between="start = Const[value=int64[]{0}, dtype=int64]",
     ).replace("less = Less(i, n)", "four = Const[value=int32[]{5}, dtype=int32]\nless = Less(i, four)")
     got = agree(text, [PASSES["loop_merging"]], {"n": 3, "x": [0.1, 0.2], "y": [0.3, 0.4]}, ["z", "b"])
-    assert got.fired() == ["a: goes round for 'b' too"]
+    assert got.fired() == ["a: fused with 'b'"]
 
 
 @pytest.mark.parametrize(
@@ -113,27 +113,27 @@ def test_both_with_an_effect() -> None:
 @pytest.mark.parametrize("preserved", [(), ("b",)])
 def test_something_waits_for_the_second(preserved: tuple[str, ...]) -> None:
     text = _two(behind="z = Neg(a:2)" + ("" if preserved else "^b"))
-    untouched("loop_merging", text, "something waits for it", preserved=preserved)
+    untouched("loop_merging", text, "it is a target or has outgoing control edges", preserved=preserved)
 
 
 def test_the_second_needs_the_first() -> None:
     text = _two(inputs="zero, n, y1", between="y1 = Neg(a:2)")
-    untouched("loop_merging", text, "one of it and 'a' needs the other")
+    untouched("loop_merging", text, "it and 'a' depend on one another")
 
 
 def test_the_first_needs_the_second() -> None:
     text = f"{_BEFORE}\nlate = Neg(x) ^d\n{_one('a', inputs='zero, n, late')}\n{_one('b')}\nd = Neg(b:2)"
-    untouched("loop_merging", text, "one of it and 'a' needs the other")
+    untouched("loop_merging", text, "it and 'a' depend on one another")
 
 
 def test_large_bodies() -> None:
     more = "\n".join(f"x{k + 1} = Sin(x{k})" for k in range(1, 54))
     text = _two(body=f"i1 = AddV2(i, one)\nx1 = Tanh(x)\n{more}", results="i1, n, x54")
-    untouched("loop_merging", text, "with 'a' it has 65 operations, which is many")
+    untouched("loop_merging", text, "fused with 'a' it has 65 operations; the limit is 64")
 
 
 def test_of_three_loops_the_next_best() -> None:
     text = f"{_BEFORE}\n{_one('a')}\n{_one('b', inputs='zero, m, x')}\n{_one('c')}\nz = AddN(a:2, b:2, c:2)"
     got, context = transformed(text, [PASSES["loop_merging"]])
-    assert [f"{n.op}: {n.text}" for n in context.notes] == ["a: goes round for 'c' too"]
+    assert [f"{n.op}: {n.text}" for n in context.notes] == ["a: fused with 'c'"]
     assert "z = AddN(a:2, b:2, a:5)" in got

@@ -101,7 +101,7 @@ def test_what_is_small_enough(body: str, more: str, names: str) -> None:
 
 
 _CONSTANTS = "size = Const[value=int32[2]{20, 20}, dtype=int32] | large = Const[value=int32[2]{300, 300}, dtype=int32] | both = Const[value=int32[2]{0, 1}, dtype=int32] | "
-_STRETCHED = "its result is much larger than what it is made of"
+_STRETCHED = "its result is much larger than its inputs"
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def reading(body: str, more: str = _V, before: str = _VAR, **rest: str) -> str:
 def test_a_variable_is_read_once() -> None:
     text = reading(_READ).replace("var)", "var) ^c")
     got, context = transformed(text, [PASSES[_RULE]])
-    assert [n.text for n in context.notes] == ["computed once, before the loop: x"]
+    assert [n.text for n in context.notes] == ["loop-invariant, hoisted: x"]
     assert "x = ReadVariableOp(var) ^c" in got
     more = text.replace("h1 = AddV2(h, x)", "a = Neg(w)\nah = AddV2(h, a)\nh1 = AddV2(ah, x)")
     got, _ = transformed(more, [PASSES[_RULE]])

@@ -81,7 +81,7 @@ def changed(step: str, w: tuple[int, int], *more: str) -> tuple[list[str], int, 
 def test_joined(step: str, w: tuple[int, int], made: int) -> None:
     fired, left, _ = changed(step, w)
     assert len(fired) == step.count("MatMul")
-    assert all("products of the parts of 'xh', of which some are known before the loop" in each for each in fired)
+    assert all("products of the parts of 'xh', some of which are known before the loop" in each for each in fired)
     assert left == made
 
 
@@ -91,11 +91,11 @@ _JOINED = "uh = ConcatV2(u, h, one) | uhw = MatMul(uh, w) | h1 = Tanh(uhw)"
 @pytest.mark.parametrize(
     ("step", "more", "why"),
     [
-        ("xu = ConcatV2(x, u, one) | xuw = MatMul(xu, w) | z = AddV2(xuw, h) | h1 = Tanh(z)", "w: float32[8,3]", "no part of it is carried"),
-        ("hh = ConcatV2(h, h, one) | z = MatMul(hh, w) | h1 = Tanh(z)", "w: float32[6,3]", "all its parts are carried"),
-        (_JOINED, "w: float32[?,3]", "how wide its parts are is not known"),
-        (_JOINED, "u: float32[2,?]", "how wide its parts are is not known"),
-        (_JOINED, "u: float32<unknown>", "how wide its parts are is not known"),
+        ("xu = ConcatV2(x, u, one) | xuw = MatMul(xu, w) | z = AddV2(xuw, h) | h1 = Tanh(z)", "w: float32[8,3]", "none of its parts is loop-carried"),
+        ("hh = ConcatV2(h, h, one) | z = MatMul(hh, w) | h1 = Tanh(z)", "w: float32[6,3]", "all its parts are loop-carried"),
+        (_JOINED, "w: float32[?,3]", "the widths of its parts are unknown"),
+        (_JOINED, "u: float32[2,?]", "the widths of its parts are unknown"),
+        (_JOINED, "u: float32<unknown>", "the widths of its parts are unknown"),
         # not joined so, or not a loop constant
         (_JOINED.replace("(uh, w)", "(uh, w) ^i1"), "", ""),
         ("w1 = Neg(w) | " + _JOINED.replace("(uh, w)", "(uh, w1)"), "", ""),
@@ -135,13 +135,13 @@ _YS = "ys: variant[] holds float32[2,2] = list -> push"
 )
 def test_what_nobody_wants_is_not_computed(step: str, w: tuple[int, int]) -> None:
     fired, left, cuts = changed(step, w)
-    assert fired == ["hw: 1 of 2 pieces wanted by nobody"]
+    assert fired == ["hw: 1 of 2 pieces without consumers, removed"]
     assert (left, cuts) == (1, 0)
 
 
 def test_what_is_only_collected_is_computed_apart() -> None:
     fired, left, cuts = changed(_CUT + _PUSH + _A, (3, 4), _YS)
-    assert fired == ["hw: one piece apart, which is collected"]
+    assert fired == ["hw: the columns that are only collected have a separate product"]
     assert (left, cuts) == (2, 0)
 
 

@@ -22,7 +22,7 @@ def regrouped(text: str) -> list[str]:
 def test_the_slope_of_a_gate_goes_first() -> None:
     text = popping("s = Sigmoid(y:1)\ndc = Mul(d, y:1)\ndy = SigmoidGrad(s, dc)")
     assert regrouped(text) == [
-        "dy: a product with the slope of Sigmoid",
+        "dy: multiplied by the derivative of Sigmoid",
         "dy_1: 3 of 4 factors are known before the loop, and multiplied first",
     ]
     got, _ = transformed(text, [PASSES[_RULE], PASSES["loop_fission"]])
@@ -35,7 +35,7 @@ def test_the_slope_of_a_gate_goes_first() -> None:
 @pytest.mark.parametrize("type", ["Tanh", "Sigmoid"])
 def test_a_slope_alone(type: str) -> None:
     text = popping(f"dy = {type}Grad(y:1, d)")
-    assert regrouped(text) == [f"dy: a product with the slope of {type}"]
+    assert regrouped(text) == [f"dy: multiplied by the derivative of {type}"]
     agree(text, [PASSES[_RULE]], {"n": 4, "d": YS[0], "ys": YS}, ["loop:2"])
 
 

@@ -28,7 +28,7 @@ both = Const[value=int32[2]{0, 1}, dtype=int32]
 """
 _FIVE = "less = Less(i, five)"
 _ADD = "more = AddV2(total, p)"
-_FIRED = "added up behind the loop, for all iterations at once: "
+_FIRED = "summed after the loop, for all iterations at once: "
 
 
 def loop(step: str, more: str = "", cond: str = _FIVE, before: str = "", body: str = _BODY) -> str:
@@ -126,7 +126,7 @@ def test_what_is_kept_for_another_costs_nothing() -> None:
     wide, more = "d: float32[1200,4] -> e", "|sum: float32[] -> sum1"
     got = same(loop(small + big, wide + "|total: float32[1200,1200] -> more" + more))
     assert got.fired() == [f"loop: {_FIRED}p, s"]
-    why = "19200 bytes would be kept in each iteration, to add up 4"
+    why = "each iteration would keep 19200 bytes for a sum of 4 bytes"
     untouched(_RULE, loop(small + "more = Neg(total)", wide + more), why)
 
 
@@ -155,7 +155,7 @@ def test_what_is_no_such_sum(step: str, more: str, cond: str) -> None:
     untouched(_RULE, loop(step, more, cond))
 
 
-_SHAPE = "the shape of what would have to be kept is not known"
+_SHAPE = "the shapes of the residuals are unknown"
 
 
 @pytest.mark.parametrize(
@@ -167,9 +167,9 @@ _SHAPE = "the shape of what would have to be kept is not known"
         ("p = MatMul[transpose_a=true](r, e) | r1 = Sin(r) | " + _ADD, "total: float32[?,4] -> more|r: float32<unknown> -> r1", _FIVE, _SHAPE),
         ("p = Sum(e, last) | " + _ADD, _U + "|total: float32[?] -> more", _FIVE, _SHAPE),
         ("p = Sum(r, first) | r1 = Sin(r) | " + _ADD, "total: float32[?] -> more|r: float32[?,?] -> r1", _FIVE, _SHAPE),
-        ("p = MatMul[transpose_a=true](d, e) | " + _ADD, "d: float32[2,0] -> e|total: float32[0,0] -> more", _FIVE, "there is nothing to add"),
-        (_P + _ADD, "", "less = Less(i, n)", "it is not known how often the loop goes round, nor is as much kept already"),
-        (_P + _ADD, "", "less = Less(i, one)", "it goes round once at most"),
+        ("p = MatMul[transpose_a=true](d, e) | " + _ADD, "d: float32[2,0] -> e|total: float32[0,0] -> more", _FIVE, "its operands have no elements"),
+        (_P + _ADD, "", "less = Less(i, n)", "the trip count is unknown, and the loop keeps no residuals of this size yet"),
+        (_P + _ADD, "", "less = Less(i, one)", "its trip count is at most 1"),
     ],
 )  # fmt: skip
 def test_what_stays_in_the_loop(step: str, more: str, cond: str, why: str) -> None:
@@ -177,6 +177,6 @@ def test_what_stays_in_the_loop(step: str, more: str, cond: str, why: str) -> No
 
 
 def test_no_more_than_is_allowed() -> None:
-    untouched(_RULE, loop(_P + _ADD), "5 values of 32 bytes are more than 159", stack_bytes=159)
+    untouched(_RULE, loop(_P + _ADD), "5 values of 32 bytes exceed the limit of 159 bytes", stack_bytes=159)
     assert same(loop(_P + _ADD), stack_bytes=160).fired()
     assert same(loop(_P + _ADD, _U), stack_bytes=1).fired()

@@ -89,7 +89,7 @@ def collected(body: str, more: str, cond: str = _FIVE, behind: str = _STACK) -> 
 )  # fmt: skip
 def test_what_is_computed_for_a_list_alone(body: str, more: str, cond: str, what: str) -> None:
     got = same(collected(body, more, cond))
-    assert got.fired() == [f"loop: done behind the loop, for all iterations at once: {what}"]
+    assert got.fired() == [f"loop: computed after the loop, for all iterations at once: {what}"]
     assert got.count("loop", "MatMul") == 0
     (end,) = (op for op in got.graph.operations if op.type == "_Retval")
     assert end.inputs[0].op.type != "TensorListStack"  # who stacks the values, has the rows
@@ -156,7 +156,7 @@ def test_what_is_not_done_behind_the_loop(body: str, more: str) -> None:
     untouched(_RULE, collected(body, more))
 
 
-_SURE = "it is not known that every element of the list is set"
+_SURE = "the loop is not known to set every element of the list"
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ _SURE = "it is not known that every element of the list is set"
         (collected(_Y + _PUT, _SET + "|i: int32[] = one -> i1", "s = Const[value=int32[]{6}, dtype=int32]\nless = Less(i, s)"), _SURE),
         (collected(_Y + _PUT, _SET + "|i: int32[] -> i1"), _SURE),
         (collected(_Y + _PUSH, _PUSHED.replace("2,4", "2,1") + "|h: float32[2,100] -> h1|v: float32[100,1]").replace("{2, 4}", "{2, 1}").replace("2,4", "2,1"),
-         "800 bytes would be kept in each iteration, to make 8 of them"),
+         "each iteration would keep 800 bytes for a result of 8 bytes"),
     ],
 )  # fmt: skip
 def test_why_it_is_not_done_behind_the_loop(text: str, why: str) -> None:
@@ -179,9 +179,11 @@ def test_why_it_is_not_done_behind_the_loop(text: str, why: str) -> None:
 
 
 def test_no_more_than_is_allowed() -> None:
-    untouched(_RULE, collected(_Y + _PUSH, _PUSHED), "5 values of 32 bytes are more than 159", stack_bytes=159)
+    untouched(
+        _RULE, collected(_Y + _PUSH, _PUSHED), "5 values of 32 bytes exceed the limit of 159 bytes", stack_bytes=159
+    )
     wide = collected(_Y + _PUSH, _PUSHED + "|h: float32[2,9] -> h1|v: float32[9,4]")
-    untouched(_RULE, wide, "5 values of 72 bytes are more than 359", stack_bytes=359)
+    untouched(_RULE, wide, "5 values of 72 bytes exceed the limit of 359 bytes", stack_bytes=359)
     assert same(wide, stack_bytes=360).fired()
 
 
@@ -229,7 +231,7 @@ _LONG = "zs: variant[] holds float32[2,4] = zl|acc: variant[] holds float32[2,4]
 )  # fmt: skip
 def test_what_is_added_up(body: str, more: str, cond: str, before: str, made: str) -> None:
     got = same(added(body, more, cond, before))
-    assert got.fired() == ["loop: done behind the loop, for all iterations at once: what 'set' collects"]
+    assert got.fired() == ["loop: computed after the loop, for all iterations at once: the values that 'set' collects"]
     assert [op.type for op in got.graph.operations if op.name == "loop/set_collected"] == [made]
     assert got.count("loop", "AddN") == got.count("loop", "TensorListSetItem") == 0
     assert not any(op.type == "AddN" for op in got.graph.operations)
@@ -284,7 +286,7 @@ def test_what_is_not_added_up(body: str, more: str) -> None:
     ],
 )
 def test_what_need_not_or_cannot_be_kept(body: str, more: str) -> None:
-    why = "the shape of what is collected is not known, or it is the same in all iterations"
+    why = "the collected value is loop-invariant, or its shape is unknown"
     untouched(_RULE, added(body, more), why)
 
 

@@ -40,7 +40,7 @@ body of loop (i, n, h, w, w_turned) -> (next, n, h1_1, w, w_turned) {
   h1_1 = MatMul(h, w_turned)
 }
 """,
-        ["loop: a constant factor turned around before the loop: h1"],
+        ["loop: loop-invariant factors transposed before the loop: h1"],
     )
     feeds = {"n": 3, "h": np.eye(2, 3), "w": np.arange(9.0).reshape(3, 3)}
     agree(text, [PASSES[_RULE]], feeds, ["loop:2"])
@@ -50,7 +50,7 @@ def test_two_products_share_it() -> None:
     work = "a = MatMul[transpose_b=true](h, w)\nb = Tanh(h)\nc = MatMul[transpose_b=true](b, w)\nh1 = AddV2(a, c)"
     done = agree(loop(work), [PASSES[_RULE]], {"n": 3, "h": np.eye(2, 3), "w": np.eye(3)}, ["loop:2"])
     assert sum(op.type == "Transpose" for op in done.graph.operations) == 1
-    assert done.fired() == ["loop: a constant factor turned around before the loop: a, c"]
+    assert done.fired() == ["loop: loop-invariant factors transposed before the loop: a, c"]
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_what_stays(work: str, w: str, more: str) -> None:
 
 @pytest.mark.parametrize(("n", "size"), [(2, 3), (6, 3), (16, 256), (64, 1024)])
 def test_few_iterations_do_not_pay(n: int, size: int) -> None:
-    untouched(_RULE, counted(n, size), f"it goes round {n} times at most")
+    untouched(_RULE, counted(n, size), f"its trip count is at most {n}, too few to pay for the transpose")
 
 
 @pytest.mark.parametrize(("n", "size"), [(7, 3), (17, 256), (65, 1024)])

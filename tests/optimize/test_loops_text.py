@@ -76,8 +76,8 @@ body of loop (i, h, n, w, s, u_1, most) -> (next, tanh, n, w, s, u_1, most) {
   tanh = Tanh(more)
 }
 """,
-        ["loop: computed once, before the loop: v, u", "loop: of the condition, computed once: most"],
-        ["odd: it may fail, and the loop may not go round at all"],
+        ["loop: loop-invariant, hoisted: v, u", "loop: loop-invariant in the condition, hoisted: most"],
+        ["odd: it may fail, and the trip count may be 0"],
     )
 
 
@@ -105,7 +105,7 @@ body of loop (i) -> (next) {
 }
 last = Sub(loop/count, one)
 """,
-        ["loop: it goes round 5 times, which is used behind it"],
+        ["loop: its trip count is 5: its counter is a constant after the loop"],
     )
 
 
@@ -135,7 +135,7 @@ body of loop (i, h, n, w, b, items, w_part, w_part_1) -> (next, tanh, n, w, b, i
   tanh = Tanh(z)
 }
 """,
-        ["xhw: split into 2 products of the parts of 'xh', of which some are known before the loop"],
+        ["xhw: split into 2 products of the parts of 'xh', some of which are known before the loop"],
     )
 
 
@@ -248,7 +248,7 @@ out = Identity(p)
 s = Sum(loop/e_values, s/reduction_indices)
 loop/db = AddN(b, s)
 """,
-        ["loop: added up behind the loop, for all iterations at once: p, s"],
+        ["loop: summed after the loop, for all iterations at once: p, s"],
     )
 
 
@@ -292,7 +292,7 @@ y/rows = Reshape(y, y/rows/shape)
 loop/push_collected = TensorListFromTensor(y/rows, loop/push_collected/element_shape)
 all = TensorListStack(loop/push_collected, shape)
 """,
-        ["loop: done behind the loop, for all iterations at once: 'y'"],
+        ["loop: computed after the loop, for all iterations at once: 'y'"],
     )
 
 
@@ -334,7 +334,7 @@ body of a (i, x, n, y, n_1, j) -> (next, tanh, n, sin, n_1, next_1) {
 }
 ends = ConcatV2(a:1, a:3, zero)
 """,
-        ["a: goes round for 'b' too"],
+        ["a: fused with 'b'"],
     )
 
 
@@ -390,18 +390,18 @@ def test_a_loop_that_may_end_early_computes_nothing_in_advance() -> None:
         "below = Less(i, n)\n  n3 = Const[value=int32[]{3}, dtype=int32]\n  zero = Sub(n3, n3)\n"
         "  size = Size(h)\n  other = Greater(size, zero)\n  less = LogicalAnd(below, other)",
     )
-    untouched("loop_fission", text, "the loop may end before its counter does")
+    untouched("loop_fission", text, "the loop may end before its counter reaches the bound")
 
 
 def test_no_more_is_kept_than_is_allowed() -> None:
     text = _rows("  xw = MatMul(x, w)\n  z = AddV2(xw, h)", 4)
     text = text.replace("less = Less(i, n)", "five = Const[value=int32[]{5}, dtype=int32]\n  less = Less(i, five)")
-    untouched("loop_fission", text, "5 rows of 24 bytes are more than 100", stack_bytes=100)
+    untouched("loop_fission", text, "5 rows of 24 bytes exceed the limit of 100 bytes", stack_bytes=100)
 
 
 def test_a_product_of_carried_parts_stays() -> None:
     step = "  axis = Const[value=int32[]{1}, dtype=int32]\n  hh = ConcatV2(h, h, axis)\n  z = MatMul(hh, w)"
-    untouched("loop_products", _rows(step, 6), "all its parts are carried")
+    untouched("loop_products", _rows(step, 6), "all its parts are loop-carried")
 
 
 def test_what_is_stretched_stays() -> None:
@@ -424,7 +424,7 @@ def test_what_is_stretched_stays() -> None:
           sum = AddV2(h, wide)
         }
         """,
-        "its result is much larger than what it is made of",
+        "its result is much larger than its inputs",
     )
 
 
@@ -448,7 +448,9 @@ graph "body" of loop, body (k: int32[], d: float32[2,4], dw: float32[4,4], n: in
 
 
 def test_a_loop_of_any_length_keeps_nothing_new() -> None:
-    untouched("loop_accumulations", _ADDS, "it is not known how often the loop goes round, nor is as much kept already")
+    untouched(
+        "loop_accumulations", _ADDS, "the trip count is unknown, and the loop keeps no residuals of this size yet"
+    )
 
 
 def test_sums_of_a_known_number_of_values() -> None:
@@ -456,7 +458,7 @@ def test_sums_of_a_known_number_of_values() -> None:
     got, _ = transformed(counted, [PASSES["loop_accumulations"]])
     assert "p = MatMul[transpose_a=true](loop/d_values/flat, loop/e_values/flat)" in got
     assert "loop/dw = AddN(w, p)" in got
-    untouched("loop_accumulations", counted, "9 values of 32 bytes are more than 200", stack_bytes=200)
+    untouched("loop_accumulations", counted, "9 values of 32 bytes exceed the limit of 200 bytes", stack_bytes=200)
 
 
 def test_a_sum_that_is_read_stays() -> None:
@@ -469,4 +471,4 @@ def test_a_sum_that_is_read_stays() -> None:
 
 def test_a_loop_of_one_round_is_left_alone() -> None:
     once = _ADDS.replace("less = Less(k, n)", "m = Const[value=int32[]{1}, dtype=int32]\n  less = Less(k, m)")
-    untouched("loop_accumulations", once, "it goes round once at most")
+    untouched("loop_accumulations", once, "its trip count is at most 1")
