@@ -18,6 +18,7 @@ from headrace.eager.recorder import active
 from headrace.eager.tensor import EagerTensor
 from headrace.errors import DeadlineExceededError, GraphError, NotFoundError, UnimplementedError
 from headrace.ir import source
+from headrace.ir.attr_values import attr_key
 from headrace.ir.binding import OpCalls, complete_attrs
 from headrace.ir.conversion import as_array
 from headrace.ir.graph import Operation, Tensor
@@ -227,7 +228,7 @@ class EagerBuilder(OpCalls[EagerTensor]):
                     out = prepared.run(*values)
                 else:
                     op = EagerOp(name or type, prepared.record, prepared.attrs)
-                    out = self._run(op, prepared, key, values)
+                    out = self._run(op, prepared, values)
         except Exception as e:
             out = _blamed(e, op or EagerOp(name or type, prepared.record, prepared.attrs), values)
             if out is e:
@@ -250,13 +251,13 @@ class EagerBuilder(OpCalls[EagerTensor]):
 
         rewind(self.session)
 
-    def _run(self, op: EagerOp, prepared: _Prepared, key: Any, values: list[Any]) -> Any:
+    def _run(self, op: EagerOp, prepared: _Prepared, values: list[Any]) -> Any:
         """Runs a kernel with effects, or one that may wait."""
         session = self.session
         if prepared.attrs.get("shared_name") == "":
             session = ResourceManager()  # no other op may find its resource
         elif op.opdef.facts.effect == "random":
-            op.name = repr(key)
+            op.name = repr((op.type, *sorted(prepared.attrs.items())))
         ctx = KernelContext(EagerStepState(session), op)  # type: ignore[arg-type]  # it has what kernels ask for
         kernel = prepared.run(ctx, prepared.attrs)
         return _waited_for(op, kernel, values) if prepared.form == "async" else kernel(*values)
@@ -315,8 +316,8 @@ def _key_of(type: str, args: Sequence[Any], attrs: Mapping[str, Any]) -> tuple[t
     """Returns the key of a call and the values of its arguments, flat.
 
     The key is the one of the memo of prepared ops. It is None if an argument is neither an eager tensor nor a list of
-    eager tensors. Dtypes and nesting of the arguments are parts of the key. Arguments whose key is in the memo
-    therefore fit the record.
+    eager tensors. Dtypes and nesting of the arguments and the classes of the attributes are parts of the key. A call
+    whose key is in the memo therefore fits the record.
     """
     key: list[Any] = [type]
     values = []
@@ -332,7 +333,7 @@ def _key_of(type: str, args: Sequence[Any], attrs: Mapping[str, Any]) -> tuple[t
             key.append(tuple([x.dtype for x in arg]))
         else:
             return None, values
-    return (*key, *attrs.items()), values
+    return (*key, *attrs, *map(attr_key, attrs.values())), values
 
 
 def _prepared(record: OpDef, groups: Sequence[Sequence[EagerTensor]], attrs: dict[str, Any]) -> _Prepared:

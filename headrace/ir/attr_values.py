@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -202,6 +202,30 @@ def equal(a: Any, b: Any) -> bool:
     if isinstance(a, Func):
         return a.name == b.name and equal(a.attrs, b.attrs)
     return bool(a == b)
+
+
+_COMPARABLE: Final = frozenset((DType, bool, int, str))  # values of one of these classes are equal if `==` holds
+
+
+def attr_key(value: Any) -> Hashable:
+    """Returns a key for an attribute value; keys are equal where the values are `equal`.
+
+    The key of an array cannot be hashed.
+
+    Example:
+      >>> attr_key(0.0) == attr_key(-0.0), attr_key(1) == attr_key(True), attr_key((1, 2.0)) == attr_key((1, 2.0))
+      (False, False, True)
+    """
+    kind = value.__class__
+    if kind in _COMPARABLE:
+        return kind, value
+    if kind is tuple:
+        return tuple(map(attr_key, value))
+    if kind is Func:
+        return kind, value.name, attr_key(value.attrs)
+    if kind is float:  # 0.0 == -0.0, and NaN does not equal itself
+        return kind, value if value and value == value else value.hex()
+    return kind, value.tobytes() if isinstance(value, np.generic) else value
 
 
 def _same_array(a: Array, b: Array) -> bool:

@@ -14,11 +14,12 @@ call, so the values inside have no equal operation in their graph.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from headrace import dtypes, thresholds
+from headrace.ir.attr_values import attr_key
 from headrace.ir.edit.editor import Editor
 from headrace.ir.function import owned, param_offset
 from headrace.ir.order import is_constant
@@ -81,9 +82,7 @@ def _what(op: Operation) -> Hashable | None:
     if value is not None:
         more = tuple(sorted((k, v) for k, v in op.attrs.items() if k not in ("value", "dtype")))
         return ("Const", op.outputs[0].dtype, value.shape, _contents(value), more, controls)
-    attrs: tuple[Any, ...] = tuple(op.attrs.items())
-    if len(attrs) > 1:
-        attrs = tuple([(k, v if type(v) not in (float, tuple) else _exact(v)) for k, v in sorted(attrs)])
+    attrs = tuple([(name, attr_key(v)) for name, v in sorted(op.attrs.items())])
     key = (op.type, attrs, inputs, controls)
     try:
         hash(key)
@@ -96,13 +95,6 @@ def _contents(value: np.ndarray) -> Hashable:
     if value.dtype == object:
         return tuple(value.ravel().tolist()) if value.size <= 64 else id(value)
     return value.tobytes() if value.nbytes <= thresholds.COMPARED_CONSTANT_BYTES else id(value)
-
-
-def _exact(value: Any) -> Any:
-    """Replaces floats by hexadecimal text, so only bitwise equal ones compare equal."""
-    if type(value) is float:
-        return value.hex()
-    return tuple(map(_exact, value)) if type(value) is tuple else value
 
 
 def _merge_params(op: Operation, context: PassContext) -> bool:

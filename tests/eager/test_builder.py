@@ -247,3 +247,28 @@ def test_prepared_ops_are_bounded(b: EagerBuilder) -> None:
         assert b.Squeeze(b.Reshape(x, [1, 1, i + 2]), squeeze_dims=(i % 2,)).shape == (1, i + 2)
         assert b.LeakyRelu(-1.0, alpha=float(i)).numpy() == -i
     assert len(b._prepared) <= 8
+
+
+def test_attributes_that_are_equal_but_differ_have_prepared_ops_of_their_own(b: EagerBuilder) -> None:
+    for alpha in (0.0, -0.0, np.float32(0.0), np.float32(-0.0), 0.0):
+        out = b.LeakyRelu(-1.0, alpha=alpha).numpy()
+        assert np.signbit(out) != np.signbit(alpha), alpha
+    x = b.const([[1.0]])
+    assert b.MatMul(x, x, transpose_a=False).shape == (1, 1)
+    with pytest.raises(GraphError, match="'transpose_a' of MatMul must be bool, got 0"):
+        b.MatMul(x, x, transpose_a=0)
+    b.Unpack(x, num=1, axis=0)
+    for wrong in (True, 1.0):
+        with pytest.raises(GraphError, match="'num' of Unpack must be int"):
+            b.Unpack(x, num=wrong, axis=0)
+
+
+def test_a_stream_belongs_to_the_attributes_and_not_to_their_order(b: EagerBuilder) -> None:
+    other = EagerBuilder()
+    first = [b.RandomUniform([2], dtype=hr.float32, seed=1, seed2=2).numpy().tolist() for _ in range(2)]
+    got = [
+        other.RandomUniform([2], dtype=hr.float32, seed=1, seed2=2).numpy().tolist(),
+        other.RandomUniform([2], seed2=2, seed=1, dtype=hr.float32).numpy().tolist(),
+    ]
+    assert got == first
+    assert first[0] != first[1]
