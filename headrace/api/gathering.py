@@ -21,14 +21,15 @@ def gather(
     batch_dims: int = 0,
     name: str | None = None,
 ) -> Any:
-    """The slices of `params` along an axis that `indices` name.
+    """Gathers the slices of `params` along an axis at given indices.
 
     Args:
       params: a tensor.
-      indices: int32 or int64, from 0 to the length of the axis; of any shape, which takes the place of the axis.
-      validate_indices: accepted for TensorFlow's sake; indices are always checked.
+      indices: int32 or int64, from 0 to the length of the axis minus 1, of any shape; the result has this shape in
+        place of the axis.
+      validate_indices: ignored; indices are always checked.
       axis: an int scalar, not below `batch_dims`; None: `batch_dims`.
-      batch_dims: how many first axes both have in common.
+      batch_dims: number of batch axes, the first axes of both tensors.
       name: name of the operation; "GatherV2" if None.
 
     Raises:
@@ -48,12 +49,12 @@ def gather(
 
 
 def gather_nd(params: Any, indices: Any, batch_dims: int = 0, name: str | None = None) -> Any:
-    """The elements or slices of `params` that the rows of `indices` name.
+    """Gathers the elements or slices of `params` at the indices in the rows of `indices`.
 
     Args:
       params: a tensor.
       indices: int32 or int64; the last axis holds the indices along the first axes of `params` (after the batch).
-      batch_dims: how many first axes both have in common; they must be known to be equal.
+      batch_dims: number of batch axes, the first axes of both tensors, which must have equal static lengths.
       name: name of the operation; "GatherNd" if None.
 
     Source: TensorFlow's `tf.gather_nd`.
@@ -82,12 +83,12 @@ def gather_nd(params: Any, indices: Any, batch_dims: int = 0, name: str | None =
 
 
 def repeat(input: Any, repeats: Any, axis: int | None = None, name: str | None = None) -> Any:
-    """A tensor, each element along an axis repeated.
+    """Repeats each element along an axis.
 
     Args:
       input: a tensor.
-      repeats: how often, an int scalar; or an int vector, for each element of the axis.
-      axis: which; None: the tensor is made a vector first.
+      repeats: number of repetitions, an int scalar; or an int vector with one number for each element of the axis.
+      axis: index of the axis; None: the tensor is flattened first.
       name: name of the scope; "Repeat" if None.
 
     Source: TensorFlow's `tf.repeat`.
@@ -117,7 +118,13 @@ def repeat(input: Any, repeats: Any, axis: int | None = None, name: str | None =
 
 
 def scatter_nd(indices: Any, updates: Any, shape: Any, name: str | None = None) -> Any:
-    """Zeros of a shape, with `updates` added at the places that the rows of `indices` name.
+    """Adds `updates` to a tensor of zeros at given indices.
+
+    Args:
+      indices: int32 or int64; the last axis holds the indices along the first axes of the result.
+      updates: the elements or slices, one for each row of indices; those of equal indices are added.
+      shape: the shape of the result, an int vector.
+      name: name of the operation; "ScatterNd" if None.
 
     Source: TensorFlow's `tf.scatter_nd`.
 
@@ -157,7 +164,13 @@ tensor_scatter_nd_min = _tensor_scatter("tensor_scatter_nd_min", "TensorScatterM
 
 
 def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Any:
-    """The part of a tensor that starts at `begin` and has the shape `size`; -1 in it: up to the end.
+    """Extracts the part of a tensor that starts at `begin` and has the shape `size`.
+
+    Args:
+      input_: a tensor.
+      begin: an int vector: the first index along each axis.
+      size: an int vector: the length along each axis; -1: up to the end.
+      name: name of the operation; "Slice" if None.
 
     Source: TensorFlow's `tf.slice`.
 
@@ -181,15 +194,15 @@ def strided_slice(
     shrink_axis_mask: int = 0,
     name: str | None = None,
 ) -> Any:
-    """What `input_[begin:end:strides]` is, axis by axis; the plain way is to write it so.
+    """Computes `input_[begin:end:strides]`; the indexing expression is the usual form.
 
     Args:
       input_: a tensor.
       begin, end, strides: int vectors of the same length; strides of 1 if None.
-      begin_mask, end_mask: bit i: `begin[i]`, `end[i]` does not count; it starts, ends where the axis does.
-      ellipsis_mask: the one bit set: as many whole axes as there are besides.
-      new_axis_mask: bit i: a new axis of length 1.
-      shrink_axis_mask: bit i: the element `begin[i]` alone, without the axis.
+      begin_mask, end_mask: bit i: `begin[i]` or `end[i]` is ignored, and the range starts or ends with the axis.
+      ellipsis_mask: bit i: position i stands for all axes that the other positions do not index.
+      new_axis_mask: bit i: position i inserts an axis of length 1.
+      shrink_axis_mask: bit i: position i selects the element `begin[i]` and removes the axis.
       name: name of the operation; "StridedSlice" if None.
 
     Source: TensorFlow's `tf.strided_slice`.
@@ -212,16 +225,15 @@ def strided_slice(
 
 
 def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Any:
-    """Elements of `x` where a condition holds, of `y` where it does not; without these, where it holds.
+    """Selects elements of `x` or `y` by a condition; without them, finds true elements.
 
     Args:
-      condition: bools (alone: also numbers, which hold if they are not 0).
+      condition: bools; without `x` and `y` also numbers, which are true if they are not 0.
       x, y: tensors of the same dtype; all three broadcast together.
       name: name of the operation; "SelectV2", or "Where", if None.
 
     Returns:
-      A tensor of the shape that all broadcast to; or an int64 matrix with the indices of the elements that hold in its
-      rows.
+      A tensor of the broadcast shape; without `x` and `y` an int64 matrix whose rows are the indices of true elements.
 
     Raises:
       ValueError: `x` is given without `y`, or `y` without `x`.
@@ -245,14 +257,14 @@ def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None)
 
 
 class Unique(NamedTuple):
-    """What `unique` gives."""
+    """Result of `unique`."""
 
     y: Any
     idx: Any
 
 
 class UniqueWithCounts(NamedTuple):
-    """What `unique_with_counts` gives."""
+    """Result of `unique_with_counts`."""
 
     y: Any
     idx: Any
@@ -260,14 +272,22 @@ class UniqueWithCounts(NamedTuple):
 
 
 class ListDiff(NamedTuple):
-    """What `setdiff1d` gives."""
+    """Result of `setdiff1d`."""
 
     out: Any
     idx: Any
 
 
 def unique(x: Any, out_idx: Any = dtypes.int32, name: str | None = None) -> Unique:
-    """The different elements of a vector in the order of their first appearance, and for each element which it is.
+    """Finds the different elements of a vector, in the order of their first occurrence.
+
+    Args:
+      x: a vector.
+      out_idx: dtype of the indices: int32 or int64.
+      name: name of the operation; "Unique" if None.
+
+    Returns:
+      The different elements `y`, and for each element of `x` its index in `y`.
 
     Source: TensorFlow's `tf.unique`.
     """
@@ -275,7 +295,12 @@ def unique(x: Any, out_idx: Any = dtypes.int32, name: str | None = None) -> Uniq
 
 
 def unique_with_counts(x: Any, out_idx: Any = dtypes.int32, name: str | None = None) -> UniqueWithCounts:
-    """`unique`, and how often each element appears.
+    """Finds the different elements of a vector and counts them; see `unique`.
+
+    Args:
+      x: a vector.
+      out_idx: dtype of the indices and counts: int32 or int64.
+      name: name of the operation; "UniqueWithCounts" if None.
 
     Source: TensorFlow's `tf.unique_with_counts`.
 
@@ -289,7 +314,12 @@ def unique_with_counts(x: Any, out_idx: Any = dtypes.int32, name: str | None = N
 
 
 def setdiff1d(x: Any, y: Any, index_dtype: Any = dtypes.int32, name: str | None = None) -> ListDiff:
-    """The elements of the vector `x` that are not in `y`, and their indices.
+    """Finds the elements of vector `x` that are not in vector `y`.
+
+    Args:
+      x, y: vectors of the same dtype.
+      index_dtype: dtype of the indices: int32 or int64.
+      name: name of the operation; "ListDiff" if None.
 
     Source: TensorFlow's `tf.compat.v1.setdiff1d`.
 
@@ -303,7 +333,16 @@ def setdiff1d(x: Any, y: Any, index_dtype: Any = dtypes.int32, name: str | None 
 
 
 def dynamic_partition(data: Any, partitions: Any, num_partitions: int, name: str | None = None) -> list[Any]:
-    """`data` in `num_partitions` parts: its rows with partition 0, with partition 1, ...
+    """Partitions the rows of a tensor by partition numbers.
+
+    Args:
+      data: a tensor.
+      partitions: int32: the partition of each row, below `num_partitions`.
+      num_partitions: number of partitions, an int.
+      name: name of the operation; "DynamicPartition" if None.
+
+    Returns:
+      A list of tensors with the rows of partition 0, 1, ...
 
     Source: TensorFlow's `tf.dynamic_partition`.
     """
@@ -312,7 +351,12 @@ def dynamic_partition(data: Any, partitions: Any, num_partitions: int, name: str
 
 
 def dynamic_stitch(indices: Any, data: Any, name: str | None = None) -> Any:
-    """The rows of several tensors in one, each at the place that the tensor of `indices` that goes with it says.
+    """Merges the rows of several tensors into one tensor at given positions.
+
+    Args:
+      indices: a list of int32 tensors: the positions of the rows of each tensor of `data`.
+      data: a list of tensors.
+      name: name of the operation; "DynamicStitch" if None.
 
     Source: TensorFlow's `tf.dynamic_stitch`.
 
