@@ -24,20 +24,20 @@ def bincount(
     axis: int | None = None,
     binary_output: bool = False,
 ) -> Any:
-    """How often each number occurs: element i of the result counts the i's.
+    """Counts the occurrences of each integer: element i of the result counts the value i.
 
     Args:
-      arr: ints of 0 or more: a tensor of any shape, or a sparse tensor (whose zeros are not counted).
-      weights: what each counts for, of the shape of `arr`; None: 1.
-      minlength: the least length of the result; its length is the greatest number + 1 else.
-      maxlength: the greatest length: numbers from it on are not counted.
-      dtype: of the counts, where there are no weights.
+      arr: ints, at least 0: a tensor of any shape, or a sparse tensor, of which only stored values are counted.
+      weights: the weight of each value, of the shape of `arr`; None: 1.
+      minlength: the least length of the result; None: 0. The length is otherwise the greatest value + 1.
+      maxlength: the greatest length of the result; values from it on are ignored.
+      dtype: dtype of the counts if there are no weights.
       name: name of the scope; "bincount" if None.
-      axis: None or 0: all are counted together; -1: row by row, of a matrix.
-      binary_output: 1 for what occurs at all, however often.
+      axis: None or 0: all values are counted together; -1: each row of a matrix is counted.
+      binary_output: whether the result is 1 for each value that occurs, in place of its count.
 
     Raises:
-      ValueError: `weights` and `binary_output` are both given, or another axis.
+      ValueError: both `weights` and `binary_output` are given, or the axis is unsupported.
       InvalidArgumentError: in a run, if a number is negative.
 
     Source: TensorFlow's `tf.math.bincount`.
@@ -69,7 +69,7 @@ def bincount(
 
 
 def _lengths(b: Any, x: Any, greatest: Any, minlength: Any, maxlength: Any) -> Any:
-    """How long the counts of `x` are: the greatest number + 1, within the bounds."""
+    """Returns the length of the counts: the greatest value + 1, within the bounds."""
     is_something = math.greater(arrays.size(x), 0)
     if greatest is None:
         greatest = reductions.reduce_max(x)
@@ -83,10 +83,10 @@ def _lengths(b: Any, x: Any, greatest: Any, minlength: Any, maxlength: Any) -> A
 
 
 def dense_weights(values: Any, weights: Any, dtype: Any) -> Any:
-    """The weights of the elements of a tensor; an empty vector if there are none.
+    """Returns the weights of the elements of a tensor; an empty vector for None.
 
     Raises:
-      ValueError: they are not a tensor.
+      ValueError: `weights` is not a tensor.
     """
     if weights is None:
         wanted = dtype or values.dtype.base
@@ -100,10 +100,10 @@ def dense_weights(values: Any, weights: Any, dtype: Any) -> Any:
 
 
 def sparse_weights(values: SparseTensor, weights: Any, dtype: Any) -> Any:
-    """The weights of the elements of a sparse tensor, an empty vector without any.
+    """Returns the weights of the values of a sparse tensor; an empty vector for None.
 
     Raises:
-      ValueError: they are not a sparse tensor.
+      ValueError: `weights` is not a sparse tensor.
     """
     b = scopes.builder(*nest.flatten(values))
     if weights is None:
@@ -127,10 +127,10 @@ def sparse_weights(values: SparseTensor, weights: Any, dtype: Any) -> Any:
 def _sparse_counts(
     arr: SparseTensor, weights: Any, minlength: Any, maxlength: Any, dtype: Any, axis: int | None, binary_output: bool
 ) -> Any:
-    """`bincount` of a sparse tensor."""
+    """Computes `bincount` of a sparse tensor."""
     sp = arr if arr.dtype.is_integer else arr.with_values(math.cast(arr.values, dtypes.int32))
     b = scopes.builder(*nest.flatten(sp), weights, minlength, maxlength)
-    # how many numbers there are to count; the greatest of none is the least of all, of which 1 more must be 0
+    # for an empty tensor the maximum is the least int, and must become -1
     greatest = math.maximum(reductions.reduce_max(sp.values), b.const(-1, sp.dtype.base))
     size = _lengths(b, sp.values, greatest, minlength, maxlength)
     attrs = {"binary_output": binary_output}
@@ -144,17 +144,19 @@ def _sparse_counts(
 def histogram_fixed_width(
     values: Any, value_range: Any, nbins: Any = 100, dtype: Any = dtypes.int32, name: str | None = None
 ) -> Any:
-    """How many of the values are in each of `nbins` equal parts of a range; what is outside counts for the ends.
+    """Counts the values in each of `nbins` equal bins of a range.
+
+    Values outside of the range are counted in the first or last bin.
 
     Args:
       values: a tensor of numbers.
-      value_range: the two ends of the range, of the same dtype, the lower one first.
-      nbins: how many parts, an int scalar above 0.
+      value_range: the lower and the upper end of the range, of the same dtype.
+      nbins: number of bins, a positive int scalar.
       dtype: int32 or int64.
       name: name of the operation; "histogram_fixed_width" if None.
 
     Raises:
-      InvalidArgumentError: in a run, if the range or `nbins` is none.
+      InvalidArgumentError: in a run, if the range or `nbins` is invalid.
 
     Source: TensorFlow's `tf.histogram_fixed_width`.
 
@@ -172,13 +174,15 @@ def histogram_fixed_width(
 def histogram_fixed_width_bins(
     values: Any, value_range: Any, nbins: Any = 100, dtype: Any = dtypes.int32, name: str | None = None
 ) -> Any:
-    """In which of `nbins` equal parts of a range each value is, an int32 from 0; what is outside is in the outer ones.
+    """Finds the bin of each value among `nbins` equal bins of a range: an int32.
+
+    Values outside of the range are in the first or last bin.
 
     Args:
       values: a tensor of floats.
-      value_range: the two ends of the range, of the same dtype, the lower one first.
-      nbins: how many parts, an int scalar above 0.
-      dtype: accepted for TensorFlow's sake, where it changes nothing either.
+      value_range: the lower and the upper end of the range, of the same dtype.
+      nbins: number of bins, a positive int scalar.
+      dtype: ignored, as in TensorFlow.
       name: name of the scope; "histogram_fixed_width_bins" if None.
 
     Raises:
@@ -205,7 +209,7 @@ def histogram_fixed_width_bins(
 
 
 def bucketize(input: Any, boundaries: Sequence[float], name: str | None = None) -> Any:
-    """In which bucket each number is: how many of the boundaries it is not below, an int32.
+    """Finds the bucket of each number: the int32 count of boundaries not above it.
 
     Args:
       input: a tensor of numbers.
@@ -224,12 +228,12 @@ def bucketize(input: Any, boundaries: Sequence[float], name: str | None = None) 
 
 
 def nth_element(input: Any, n: Any, reverse: bool = False, name: str | None = None) -> Any:
-    """The element of each row of the last axis that would be at place `n` if the row were sorted.
+    """Finds the element at position `n` of each row in sorted order.
 
     Args:
       input: a tensor of numbers.
-      n: an int scalar, from 0 to below the length of the last axis.
-      reverse: whether the row would be in descending order.
+      n: an int scalar, less than the length of the last axis.
+      reverse: whether the order is descending.
       name: name of the operation; "NthElement" if None.
 
     Source: TensorFlow's `tf.raw_ops.NthElement`.
@@ -243,18 +247,18 @@ def nth_element(input: Any, n: Any, reverse: bool = False, name: str | None = No
 
 
 def unravel_index(indices: Any, dims: Any, name: str | None = None) -> Any:
-    """The indices in a tensor of the shape `dims` of the elements that have these numbers when all are counted through.
+    """Converts flat indices to indices along each axis.
 
     Args:
-      indices: ints: a scalar or vector.
-      dims: the shape, an int vector.
+      indices: ints: a scalar or vector of flat indices in row-major order.
+      dims: the shape of the tensor, an int vector.
       name: name of the operation; "UnravelIndex" if None.
 
     Returns:
-      Ints: of each axis a row.
+      A tensor with a row of indices for each axis.
 
     Raises:
-      InvalidArgumentError: in a run, if there is no such element.
+      InvalidArgumentError: in a run, if an index is out of range.
 
     Source: TensorFlow's `tf.unravel_index`.
 
@@ -275,18 +279,18 @@ def confusion_matrix(
     dtype: Any = dtypes.int32,
     name: str | None = None,
 ) -> Any:
-    """How often each class was taken for each: row i, column j counts the examples of class i that were said to be j.
+    """Computes the confusion matrix: element [i, j] counts examples of class i predicted as j.
 
     Args:
-      labels: what examples are: a vector of ints of 0 or more.
-      predictions: what they were said to be. One of the two may have a second axis of length 1.
-      num_classes: how many classes there are; as many as occur if None.
-      weights: for each example what it counts; 1 if None.
-      dtype: of the result.
+      labels: the true classes: a vector of ints, at least 0.
+      predictions: the predicted classes. One of the two may have a second axis of length 1.
+      num_classes: number of classes; None: the greatest class + 1.
+      weights: the weight of each example; None: 1.
+      dtype: dtype of the result.
       name: name of the scope; "confusion_matrix" if None.
 
     Raises:
-      InvalidArgumentError: a class is negative, or not below `num_classes`.
+      InvalidArgumentError: in a run, if a class is negative, or not below `num_classes`.
 
     Source: TensorFlow's `tf.math.confusion_matrix`.
 

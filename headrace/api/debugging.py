@@ -27,14 +27,14 @@ def Print(
     summarize: int | None = None,
     name: str | None = None,
 ) -> Any:
-    """`input_`; when it runs, `data` are written to standard error.
+    """Returns `input_`; in a run, `data` are written to standard error.
 
     Args:
       input_: a tensor.
       data: tensors.
-      message: what is written before them.
-      first_n: how often it writes; negative: always.
-      summarize: how many elements of each are written; 3 if None.
+      message: a text that is written first.
+      first_n: number of times that it writes; negative: always.
+      summarize: number of elements of each tensor to write; 3 if None.
       name: name of the operation; "Print" if None.
 
     Source: TensorFlow's `tf.compat.v1.Print`.
@@ -51,7 +51,7 @@ def print(
     end: str = "\n",
     name: str | None = None,
 ) -> Any:
-    """When it runs, writes tensors and Python values.
+    """Adds an operation that writes tensors and Python values.
 
     Args:
       *inputs: tensors, sparse tensors, texts, other Python values, and nested structures of these. A text is written as
@@ -59,12 +59,12 @@ def print(
         dictionaries are in order. A sparse tensor is written as 'SparseTensor(indices=..., values=..., shape=...)',
         with quotes, as TensorFlow writes it.
       output_stream: `sys.stderr` (also if None) or `sys.stdout`, or "file://" and a path.
-      summarize: how many elements at each end of an axis are shown (3 if None); -1: all.
-      sep, end: what stands between them, and after the last.
+      summarize: number of elements at each end of an axis to write; 3 if None; -1: all.
+      sep, end: the texts between the values, and after the last one.
       name: name of the operation; "PrintV2" if None.
 
     Returns:
-      The operation. Outside an ordered graph (`hr.Graph`), something has to depend on it, or it does not run.
+      The operation. Outside of an ordered graph (`hr.Graph`), it runs only if an operation of the step depends on it.
 
     Source: TensorFlow's `tf.print`.
 
@@ -96,14 +96,15 @@ def print(
 
 
 def _printed(x: Any) -> list[Any]:
-    """The tensors whose values are shown for a leaf."""
+    """Returns the tensors whose values are written for a leaf."""
     return nest.flatten(x) if isinstance(x, SparseTensor) else [x] if is_tensor(x) else []
 
 
 def _template(inputs: Sequence[Any], sep: str) -> tuple[str, str]:
-    """The text with a placeholder for each tensor, and the placeholder: TensorFlow's, to the letter.
+    """Returns the text with a placeholder for each tensor, and the placeholder.
 
-    Where lines are broken depends on the placeholder, which `pprint` formats as a text in the tensor's place.
+    Both are exactly TensorFlow's. The line breaks depend on the placeholder, which `pprint` formats as a text in the
+    tensor's place.
     """
 
     def formatted(x: Any, holder: str) -> str:
@@ -124,7 +125,10 @@ def _template(inputs: Sequence[Any], sep: str) -> tuple[str, str]:
 
 @nest.bounded
 def _sorted(x: Any) -> Any:
-    """`x`, its `OrderedDict`s in the order of their keys: `nest` sorts all dictionaries, `pprint` all but these."""
+    """Sorts each `OrderedDict` in `x` by its keys.
+
+    `nest` sorts all dictionaries, but `pprint` does not sort these.
+    """
     node = nest.nodes[type(x)]
     if node is None or node.is_composite:
         return x
@@ -135,12 +139,12 @@ def _sorted(x: Any) -> Any:
 
 
 def Assert(condition: Any, data: Sequence[Any], summarize: int | None = None, name: str | None = None) -> Any:
-    """When it runs, fails unless `condition` holds.
+    """Adds an operation that fails unless `condition` is True.
 
     Args:
       condition: a boolean scalar.
-      data: what the error shows: tensors and strings.
-      summarize: how many elements of each; 3 if None.
+      data: tensors and strings that the error shows.
+      summarize: number of elements of each tensor to show; 3 if None.
       name: name of the operation; "Assert" if None.
 
     Returns:
@@ -156,7 +160,7 @@ def Assert(condition: Any, data: Sequence[Any], summarize: int | None = None, na
 
 
 def _assert_now(condition: Any, data: Sequence[Any], summarize: int | None = None) -> Any:
-    """An `Assert`; an error at once if the condition is known not to hold."""
+    """Adds an `Assert`; fails immediately if the condition is known to be False."""
     known = constant_value(condition) if isinstance(scopes.builder(condition, list(data)), Builder) else None
     if known is not None and known.shape == () and not known:
         values = [v if (v := constant_value(x)) is not None else x for x in data]
@@ -165,7 +169,12 @@ def _assert_now(condition: Any, data: Sequence[Any], summarize: int | None = Non
 
 
 def check_numerics(tensor: Any, message: str, name: str | None = None) -> Any:
-    """`tensor`; when it runs, fails with `message` if there is an infinity or a NaN in it.
+    """Returns `tensor`; in a run, fails if it contains an infinity or a NaN.
+
+    Args:
+      tensor: a tensor of floats.
+      message: the start of the error text.
+      name: name of the operation; "CheckNumerics" if None.
 
     Source: TensorFlow's `tf.debugging.check_numerics`.
     """
@@ -173,7 +182,12 @@ def check_numerics(tensor: Any, message: str, name: str | None = None) -> Any:
 
 
 def assert_all_finite(x: Any, message: str, name: str | None = None) -> Any:
-    """`x`, once it is known that there is neither an infinity nor a NaN in it.
+    """Returns `x` after a check that all its elements are finite.
+
+    Args:
+      x: a tensor of floats.
+      message: the start of the error text.
+      name: name of the scope; "VerifyFinite" if None.
 
     Source: TensorFlow's `tf.debugging.assert_all_finite`.
     """
@@ -277,11 +291,11 @@ def assert_near(
     summarize: int | None = None,
     name: str | None = None,
 ) -> Any:
-    """When it runs, fails unless |x - y| <= atol + rtol * |y| holds for all elements.
+    """Adds a check that |x - y| <= atol + rtol * |y| for all elements.
 
     Args:
       x, y: tensors of floats of the same dtype; their shapes broadcast.
-      rtol, atol: the tolerances; 10 times the precision of the dtype if None.
+      rtol, atol: the tolerances; None: 10 times the machine epsilon of the dtype.
       message, summarize, name: see `assert_equal`.
 
     Source: TensorFlow's `tf.debugging.assert_near`.

@@ -21,9 +21,12 @@ from headrace.dtypes import DType, as_dtype
 
 
 class Initializer:
-    """Makes a variable's first value. Subclasses define `__call__(shape, dtype=None, partition_info=None)`, and keep
-    their arguments as attributes of the same names. `partition_info` says of which whole (`full_shape`) a part is made,
-    and where in it that one begins (`var_offset`); None: the whole is made."""
+    """Base of the initializers of variables.
+
+    Subclasses define `__call__(shape, dtype=None, partition_info=None)`, and keep their arguments as attributes of the
+    same names. `partition_info` describes the part of a partitioned variable: `full_shape` of the whole, and
+    `var_offset` of the part; None: the variable is not partitioned.
+    """
 
     dtype: DType = dtypes.float32
 
@@ -31,12 +34,12 @@ class Initializer:
         raise NotImplementedError
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments that make an equal initializer."""
+        """Returns the arguments with which an equal initializer is created."""
         return {k: v.name if isinstance(v, DType) else v for k, v in vars(self).items()}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Initializer:
-        """The initializer that `get_config` described."""
+        """Creates the initializer that `get_config` describes."""
         return cls(**config)
 
     def _dtype(self, dtype: Any) -> DType:
@@ -57,7 +60,7 @@ class _Filled(Initializer):
         self.dtype = as_dtype(dtype)
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Any:
-        """A tensor of `shape` (fully known) that holds the one value."""
+        """Creates a tensor of a fully known shape with the value."""
         dtype = self._dtype(dtype)
         value = b"" if dtype is dtypes.string and self.value == 0 else self.value
         return scopes.builder().const(np.full(_known(shape), value, dtype.numpy), dtype)
@@ -76,12 +79,12 @@ class Ones(_Filled):
 
 
 class Constant(Initializer):
-    """A value, or values that are spread in the order of rows; the last one fills what is left over.
+    """Initializer with given values, in row-major order; the last one is repeated.
 
     Args:
-      value: a number, or a list or array of them.
-      dtype: where the variable does not say.
-      verify_shape: whether the value must have the variable's shape.
+      value: a number, or a list or array of numbers.
+      dtype: dtype of the tensor if a call gives none.
+      verify_shape: whether the value must have the shape of the variable.
 
     Source: TensorFlow's `tf.constant_initializer`.
     """
@@ -92,7 +95,7 @@ class Constant(Initializer):
         self.value, self.dtype, self.verify_shape = value, as_dtype(dtype), verify_shape
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None, verify_shape: Any = None) -> Any:
-        """A tensor of `shape` (fully known)."""
+        """Creates a tensor of a fully known shape."""
         dtype = self._dtype(dtype)
         dims = _known(shape)
         values = np.asarray(self.value, dtype.numpy)
@@ -118,7 +121,7 @@ class RandomNormal(Initializer):
         self.mean, self.stddev, self.seed, self.dtype = mean, stddev, seed, _floating(dtype)
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Any:
-        """A tensor of `shape`."""
+        """Creates a tensor of `shape`."""
         return self.draw(shape, self.mean, self.stddev, self._dtype(dtype), self.seed)
 
 
@@ -137,12 +140,12 @@ class RandomUniform(Initializer):
         self.minval, self.maxval, self.seed, self.dtype = minval, maxval, seed, as_dtype(dtype)
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Any:
-        """A tensor of `shape`."""
+        """Creates a tensor of `shape`."""
         return random.uniform(shape, self.minval, self.maxval, self._dtype(dtype), seed=self.seed)
 
 
 class UniformUnitScaling(Initializer):
-    """Evenly distributed numbers that keep the scale of what they are multiplied with.
+    """Uniformly distributed numbers that keep the scale of the inputs of a product.
 
     Source: TensorFlow's `tf.uniform_unit_scaling_initializer`.
     """
@@ -151,7 +154,7 @@ class UniformUnitScaling(Initializer):
         self.factor, self.seed, self.dtype = factor, seed, _floating(dtype)
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Any:
-        """A tensor of `shape` (fully known); of a part of a variable, scaled as the whole is."""
+        """Creates a tensor of a known shape; a part is scaled as the whole."""
         inputs = max(math.prod(_whole(shape, partition_info)[:-1]), 1)
         limit = math.sqrt(3 / inputs) * self.factor
         return random.uniform(shape, -limit, limit, self._dtype(dtype), seed=self.seed)
@@ -162,12 +165,14 @@ _TRUNCATED = 0.87962566103423978
 
 
 class VarianceScaling(Initializer):
-    """Numbers whose variance is `scale` divided by the number of inputs (or outputs) of a weight matrix.
+    """Initializer of weights with variance `scale` / n, for n inputs or outputs.
 
     Args:
-      scale: positive.
-      mode: what divides it: "fan_in", "fan_out" or "fan_avg" (the mean of the two).
-      distribution: "truncated_normal" ("normal" is the same), "untruncated_normal" or "uniform".
+      scale: a positive number.
+      mode: the number n: "fan_in" (inputs), "fan_out" (outputs) or "fan_avg" (their mean).
+      distribution: "truncated_normal" (or "normal"), "untruncated_normal" or "uniform".
+      seed: seed of the random numbers; see `hr.random`.
+      dtype: dtype of the tensor if a call gives none.
 
     Source: TensorFlow's `tf.variance_scaling_initializer`.
     """
@@ -192,7 +197,7 @@ class VarianceScaling(Initializer):
         self.dtype = _floating(dtype)
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Any:
-        """A tensor of `shape` (fully known); of a part of a variable, scaled as the whole is."""
+        """Creates a tensor of a known shape; a part is scaled as the whole."""
         dtype = self._dtype(dtype)
         fan_in, fan_out = _fans(_whole(shape, partition_info))
         fan = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2.0}[self.mode]
@@ -206,7 +211,7 @@ class VarianceScaling(Initializer):
 
 
 def _known(shape: Any) -> tuple[int, ...]:
-    """`shape` as numbers."""
+    """Returns a fully known shape as a tuple of ints."""
     dims = shapes.as_shape(shape) or ()
     if None in dims:
         raise ValueError(f"this initializer needs a shape that is fully known, got {list(dims)}")
@@ -218,12 +223,12 @@ def _dims(shape: Any) -> list[int]:
 
 
 def _whole(shape: Any, partition_info: Any) -> list[int]:
-    """The shape of the variable of which something of `shape` is a part, or all."""
+    """Returns the shape of the whole variable."""
     return _dims(shape if partition_info is None else partition_info.full_shape)
 
 
 def _fans(dims: list[int]) -> tuple[float, float]:
-    """How many numbers flow into and out of a unit with weights of this shape (the last two are inputs and outputs)."""
+    """Returns the numbers of inputs and outputs for a weight shape [..., inputs, outputs]."""
     if len(dims) < 2:
         n = dims[0] if dims else 1
         return n, n
@@ -238,7 +243,7 @@ class GlorotUniform(VarianceScaling):
         super().__init__(1.0, "fan_avg", "uniform", seed, dtype)
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments that make an equal initializer."""
+        """Returns the arguments with which an equal initializer is created."""
         return {"seed": self.seed, "dtype": self.dtype.name}
 
 
@@ -276,7 +281,7 @@ class Identity(Initializer):
         self.gain, self.dtype = gain, _floating(dtype)
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Any:
-        """A tensor of `shape`, which has two dimensions, or that part of one."""
+        """Creates a matrix of `shape`, or that part of one."""
         dtype = self._dtype(dtype)
         dims = _whole(shape, partition_info)
         if len(dims) != 2:
@@ -299,7 +304,7 @@ class Orthogonal(Initializer):
         self.gain, self.seed, self.dtype = gain, seed, _floating(dtype)
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Any:
-        """A tensor of `shape`, which has two dimensions at least; all but the last are taken together."""
+        """Creates a tensor of rank 2 or more, orthogonal as a matrix."""
         dtype = self._dtype(dtype)
         dims = _dims(shape)
         if len(dims) < 2:
@@ -308,13 +313,13 @@ class Orthogonal(Initializer):
         drawn = random.normal((max(rows, columns), min(rows, columns)), dtype=dtype, seed=self.seed)
         b = scopes.builder(drawn)
         q, r = b.make("Qr", (drawn,), {"full_matrices": False})
-        q = q * b.Sign(b.make("DiagPart", (r,), {}))  # else the signs would not be evenly distributed
+        q = q * b.Sign(b.make("DiagPart", (r,), {}))  # makes the distribution uniform
         if rows < columns:
             q = linalg.matrix_transpose(q)
         return self.gain * arrays.reshape(q, dims)
 
 
-# the names that are in use for them
+# public names
 zeros, ones, constant, identity = Zeros, Ones, Constant, Identity
 random_normal, truncated_normal, random_uniform = RandomNormal, TruncatedNormal, RandomUniform
 orthogonal = Orthogonal
@@ -337,15 +342,15 @@ _NAMED: dict[str, Callable[[], Initializer]] = {
 
 
 def get(initializer: Any, dtype: Any = dtypes.float32) -> Callable[..., Any]:
-    """The function of shape and dtype that `initializer` means.
+    """Returns an initializer, a function of shape and dtype.
 
     Args:
-      initializer: such a function; a class of this module; the name of one, as "he_normal"; a value (number, array or
-        tensor) of the shape that is asked for; None: what is usual for `dtype`.
-      dtype: of the variable; only matters for None.
+      initializer: an initializer; a class of this module; the name of one, such as "he_normal"; a value (number, array
+        or tensor) of the requested shape; None: the default for `dtype`.
+      dtype: dtype of the variable; used only for None.
 
     Raises:
-      ValueError: there is no initializer of that name, or none is usual for the dtype.
+      ValueError: the name is unknown, or the dtype has no default.
 
     Example:
       >>> import headrace as hr

@@ -14,7 +14,7 @@ from headrace.errors import ShapeError
 
 
 def axes_of(b: Any, x: Any, axis: Any) -> Any:
-    """`axis`, or all axes of `x` if it is None: a constant where the rank is known."""
+    """Returns `axis`; for None all axes of `x`, constant if known."""
     if axis is not None:
         return axis
     if x.shape is not None:
@@ -71,7 +71,7 @@ reduce_euclidean_norm = _reduction(
 
 
 def reduce_logsumexp(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Any:
-    """log(sum(exp(x))) along axes, without overflow.
+    """Computes log(sum(exp(x))) along axes without overflow.
 
     Args:
       input_tensor: a tensor of floats.
@@ -98,7 +98,12 @@ def reduce_logsumexp(input_tensor: Any, axis: Any = None, keepdims: bool = False
 
 
 def reduce_variance(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Any:
-    """The variance along axes: the mean of the squared distances from the mean.
+    """Computes the variance along axes: the mean of the squared distances from the mean.
+
+    Args:
+      input_tensor: a tensor of floats or complex numbers.
+      axis, keepdims: see `reduce_sum`.
+      name: name of the scope; "reduce_variance" if None.
 
     Source: TensorFlow's `tf.math.reduce_variance`.
 
@@ -118,7 +123,12 @@ def reduce_variance(input_tensor: Any, axis: Any = None, keepdims: bool = False,
 
 
 def reduce_std(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Any:
-    """The standard deviation along axes.
+    """Computes the standard deviation along axes.
+
+    Args:
+      input_tensor: a tensor of floats or complex numbers.
+      axis, keepdims: see `reduce_sum`.
+      name: name of the scope; "reduce_std" if None.
 
     Source: TensorFlow's `tf.math.reduce_std`.
 
@@ -134,7 +144,13 @@ def reduce_std(input_tensor: Any, axis: Any = None, keepdims: bool = False, name
 def count_nonzero(
     input: Any, axis: Any = None, keepdims: bool = False, dtype: Any = dtypes.int64, name: str | None = None
 ) -> Any:
-    """How many elements differ from zero (of strings: from the empty one), along axes.
+    """Counts the elements along axes that are not zero (of strings: not empty).
+
+    Args:
+      input: a tensor.
+      axis, keepdims: see `reduce_sum`.
+      dtype: dtype of the counts.
+      name: name of the scope; "count_nonzero" if None.
 
     Source: TensorFlow's `tf.math.count_nonzero`.
 
@@ -254,9 +270,9 @@ unsorted_segment_prod = _unsorted("unsorted_segment_prod", "UnsortedSegmentProd"
 
 
 def unsorted_segment_mean(data: Any, segment_ids: Any, num_segments: Any, name: str | None = None) -> Any:
-    """The mean of the elements of each segment, in whatever order they come; 0 where there are none.
+    """Computes the mean of the elements of each segment; 0 for empty segments.
 
-    Args: see `unsorted_segment_sum`; `name` is "UnsortedSegmentMean" if None.
+    The arguments are those of `unsorted_segment_sum`; the default name is "UnsortedSegmentMean".
 
     Source: TensorFlow's `tf.math.unsorted_segment_mean`.
     """
@@ -266,9 +282,11 @@ def unsorted_segment_mean(data: Any, segment_ids: Any, num_segments: Any, name: 
 
 
 def unsorted_segment_sqrt_n(data: Any, segment_ids: Any, num_segments: Any, name: str | None = None) -> Any:
-    """The sum of the elements of each segment, divided by the root of their number; 0 where there are none.
+    """Computes the sum of each segment divided by the square root of its size.
 
-    Args: see `unsorted_segment_sum`; `name` is "UnsortedSegmentSqrtN" if None.
+    The result is 0 for empty segments.
+
+    The arguments are those of `unsorted_segment_sum`; the default name is "UnsortedSegmentSqrtN".
 
     Source: TensorFlow's `tf.math.unsorted_segment_sqrt_n`.
     """
@@ -278,7 +296,7 @@ def unsorted_segment_sqrt_n(data: Any, segment_ids: Any, num_segments: Any, name
 
 
 def _totals(data: Any, segment_ids: Any, num_segments: Any) -> tuple[Any, Any]:
-    """The sum of each segment, and how many elements (at least 1) went into each of its own elements."""
+    """Returns the sums of segments, and their numbers of addends (at least 1)."""
     b = scopes.builder(data, segment_ids, num_segments)
     x = b.tensor(data, None, "data")
     ones = b.make("OnesLike", (x,), {})
@@ -290,14 +308,21 @@ def _totals(data: Any, segment_ids: Any, num_segments: Any) -> tuple[Any, Any]:
 
 
 class TopK(NamedTuple):
-    """What `top_k` gives."""
+    """Result of `top_k`."""
 
     values: Any
     indices: Any
 
 
 def top_k(input: Any, k: Any = 1, sorted: bool = True, index_type: Any = dtypes.int32, name: str | None = None) -> TopK:
-    """The `k` greatest elements of the last axis, and their indices.
+    """Finds the `k` greatest elements of each row of the last axis, and their indices.
+
+    Args:
+      input: a tensor of real numbers.
+      k: number of elements, an int scalar.
+      sorted: whether the elements are in descending order.
+      index_type: dtype of the indices: int32, int64 or int16.
+      name: name of the operation; "TopKV2" if None.
 
     Source: TensorFlow's `tf.math.top_k`.
 
@@ -311,7 +336,11 @@ def top_k(input: Any, k: Any = 1, sorted: bool = True, index_type: Any = dtypes.
 
 
 def invert_permutation(x: Any, name: str | None = None) -> Any:
-    """The permutation that undoes `x`, a vector of the numbers from 0 in any order.
+    """Computes the inverse of a permutation.
+
+    Args:
+      x: an int vector: a permutation of 0 to n - 1.
+      name: name of the operation; "InvertPermutation" if None.
 
     Source: TensorFlow's `tf.math.invert_permutation`.
 
@@ -326,11 +355,17 @@ def invert_permutation(x: Any, name: str | None = None) -> Any:
 def searchsorted(
     sorted_sequence: Any, values: Any, side: str = "left", out_type: Any = dtypes.int32, name: str | None = None
 ) -> Any:
-    """Where in the sorted last axis of `sorted_sequence` each of `values` would go: before equal ones, or (side
-    "right") behind them.
+    """Finds the insertion positions of values in sorted rows.
+
+    Args:
+      sorted_sequence: a tensor that is sorted along its last axis.
+      values: a tensor of the same dtype; the other axes are those of `sorted_sequence`.
+      side: "left": positions before equal elements; "right": positions after them.
+      out_type: int32 or int64.
+      name: name of the operation.
 
     Raises:
-      ValueError: `side` is something else.
+      ValueError: `side` is neither "left" nor "right".
 
     Source: TensorFlow's `tf.searchsorted`.
 
@@ -358,17 +393,17 @@ def searchsorted(
 
 # *** sequences ***
 
-_WIDTH = (dtypes.int32, dtypes.int64, dtypes.float32, dtypes.float64)  # each holds those before it
+_WIDTH = (dtypes.int32, dtypes.int64, dtypes.float32, dtypes.float64)  # in ascending width
 
 
 def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name: str = "range") -> Any:
-    """The numbers start, start + delta, ... before `limit`, a vector.
+    """Creates the vector start, start + delta, ... up to but excluding `limit`.
 
     Args:
-      start: the first; if it is alone, the limit, and the first is 0.
-      limit: where they end; it does not belong to them.
+      start: the first number; if `limit` is None, the limit, and the first number is 0.
+      limit: the end of the range, which is excluded.
       delta: the step, not 0.
-      dtype: of the result; if None, the widest of the arguments'.
+      dtype: dtype of the result; None: the widest dtype of the arguments.
       name: name of the operation.
 
     Source: TensorFlow's `tf.range`.
@@ -397,13 +432,13 @@ def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name
 
 
 def linspace(start: Any, stop: Any, num: Any, name: str | None = None, axis: int = 0) -> Any:
-    """`num` floats from `start` to `stop`, both among them, at equal distances.
+    """Creates `num` evenly spaced floats from `start` to `stop`, inclusive.
 
     Args:
-      start, stop: float scalars; or tensors of one shape, for numbers along a new axis.
-      num: how many, at least 1.
+      start, stop: float scalars; or tensors of one shape, for sequences along a new axis.
+      num: number of elements, at least 1.
       name: name of the operation; "linspace" if None.
-      axis: where the new axis goes.
+      axis: index of the new axis.
 
     Source: TensorFlow's `tf.linspace`.
 
