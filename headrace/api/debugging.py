@@ -291,7 +291,7 @@ def assert_near(
     summarize: int | None = None,
     name: str | None = None,
 ) -> Any:
-    """Adds a check that |x - y| <= atol + rtol * |y| for all elements.
+    """Adds a check that |x - y| <= atol + rtol * |y| everywhere.
 
     Args:
       x, y: tensors of floats of the same dtype; their shapes broadcast.
