@@ -81,7 +81,7 @@ GRADIENT_REPEATED_OPS: Final = 2_000
 
 # Levels of functions that call each other before the gradient of a call is a function of its own. The work on graphs
 # inside graphs is quadratic in the levels (0.4 s for 100), that on functions is linear.
-# Unit: levels. Measured (docs/reference/benchmarks.md "What must stay linear").
+# Unit: levels. Measured (docs/reference/benchmarks.md "Costs that must stay linear").
 GRADIENT_CALL_LEVELS: Final = 100
 
 # Cheap operations in a chain that a backward graph recomputes. The value at the start of a longer chain is kept.
@@ -115,7 +115,7 @@ GROWTH: Final = 4
 
 # Size of an array up to which the call of a kernel costs more than the work on its elements. Passes that replace many
 # calls by one at the price of more work apply up to it.
-# Unit: bytes. Measured (docs/internals/fusion.md "Pieces").
+# Unit: bytes. Measured (docs/internals/fusion.md "Horizontal fusion").
 CALL_BOUND_BYTES: Final = 1 << 14
 
 # Size of constants that common subexpression elimination compares by value.
@@ -227,7 +227,7 @@ SHAPE_VARIANTS: Final = 32
 
 # Rows of one number in place of a scalar operand of `minimum` and `maximum`: the fewest elements that pay, a sufficient
 # number and the largest.
-# Unit: elements. Measured (docs/internals/fusion.md "What an operation costs").
+# Unit: elements. Measured (docs/internals/fusion.md "Cost of an operation").
 SCALAR_ROW_FEWEST: Final = 64
 SCALAR_ROW_ENOUGH: Final = 4096
 SCALAR_ROW_MOST: Final = 1 << 16

@@ -10,6 +10,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import numpy as np
+
 from headrace.errors import DeadlineExceededError, InvalidArgumentError
 from headrace.ir.kernel_errors import endless, with_inputs_named
 
@@ -72,7 +74,7 @@ def culprit(error: Exception, file: str, marks: Sequence[Mark]) -> Culprit | Non
     op = mark.op
     assert op is not None
     inputs = _inputs(mark, frame)
-    if isinstance(error, IndexError) and op.opdef.list_kind is not None:
+    if isinstance(error, IndexError) and op.opdef.list_kind is not None and isinstance(inputs[0], (list, np.ndarray)):
         error = _of_list(op.opdef.list_kind, inputs, error)
     where, inner = _where(at), ""
     if isinstance(error, DeadlineExceededError) and op.opdef.structured:

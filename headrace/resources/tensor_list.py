@@ -354,8 +354,15 @@ class TensorList:
         """The list with uninitialized elements at `indices`.
 
         Elements of a list of lists become None instead, because the pattern would yield the zeros of another list.
+
+        Raises:
+          InvalidArgumentError: The list has no element of an index.
         """
         nothing = None if self.element_dtype is dtypes.variant else UNINITIALIZED
+        indices, n = list(indices), len(self._items)
+        for i in indices:
+            if not 0 <= i < n:
+                raise InvalidArgumentError(f"Trying to modify element {i} in a list with {n} elements.")
         return self._with_each((i, nothing) for i in indices)
 
     def resized(self, n: int) -> TensorList:

@@ -73,7 +73,7 @@ def test_what_is_said(how, error, says):
     ("name", "value", "says"),
     [
         ("ENGINE", "fast", "HEADRACE_ENGINE='fast' is not valid: .*interpret, compiled, or auto"),
-        ("WAIT_LIMIT", "long", "HEADRACE_WAIT_LIMIT='long' is not valid: .*Seconds a step may wait"),
+        ("WAIT_LIMIT", "long", "HEADRACE_WAIT_LIMIT='long' is not valid: .*Seconds that a step may wait"),
     ],
 )
 def test_an_environment_variable(monkeypatch, name, value, says):
