@@ -25,14 +25,15 @@ Binary: TypeAlias = Callable[..., Any]
 def unary(
     name: str, type: str, what: str, takes: str, tf: str, scope: str = "", op_name: str = "", sparse: bool = False
 ) -> Unary:
-    """The function that makes one op with one argument.
+    """Creates the function that adds an op with one argument.
 
     Args:
-      name, type: of the function and of the op.
-      what, takes, tf: for its docstring: what it gives, which dtypes it takes, TensorFlow's name.
-      scope: the name scope that TensorFlow puts around it.
-      op_name: what the op is called; its type if empty.
-      sparse: whether it takes a `SparseTensor`, whose values it maps: it gives 0 for 0, and TensorFlow's does.
+      name, type: names of the function and of the op type.
+      what, takes, tf: parts of its docstring: the result, the accepted dtypes, and TensorFlow's name.
+      scope: the name scope that TensorFlow opens for the function; "": none.
+      op_name: name of the operation; "": its type.
+      sparse: whether a `SparseTensor` is accepted and its values are mapped, as in TensorFlow; the function maps 0 to
+        0.
     """
     default = op_name or type
 
@@ -64,7 +65,7 @@ def unary(
 
 
 def _binary(name: str, type: str, what: str, takes: str, tf: str, op_name: str = "", scope: str = "") -> Binary:
-    """The function that makes one op with two arguments; see `unary`."""
+    """Creates the function that adds an op with two arguments; see `unary`."""
     default = op_name or type
 
     def function(x: Any, y: Any, name: str | None = None) -> Any:
@@ -191,11 +192,15 @@ xlogy = _binary("xlogy", "Xlogy", "x * log(y), and 0 where x is 0", _FLOATS, "tf
 xlog1py = _binary("xlog1py", "Xlog1py", "x * log1p(y), and 0 where x is 0", _FLOATS, "tf.math.xlog1py", "", "xlog1py")
 
 
-# *** those with more to them ***
+# *** functions of several ops ***
 
 
 def abs(x: Any, name: str | None = None) -> Any:
-    """The absolute value, element by element; of complex numbers a float. Of a `SparseTensor` one like it.
+    """Computes the absolute value, element by element.
+
+    Args:
+      x: a tensor of numbers, or a `SparseTensor`. For complex numbers the result is of floats.
+      name: name of the operation; "Abs" if None.
 
     Source: TensorFlow's `tf.abs`.
     """
@@ -216,7 +221,7 @@ def real_dtype(dtype: dtypes.DType) -> dtypes.DType:
     return dtypes.float64 if dtype.base is dtypes.complex128 else dtypes.float32
 
 
-# What the division of integers is computed in.
+# The dtype in which integers are divided.
 _DIVIDED_IN = {
     **dict.fromkeys((dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint16), dtypes.float32),
     **dict.fromkeys((dtypes.int32, dtypes.uint32, dtypes.int64, dtypes.uint64), dtypes.float64),
@@ -224,10 +229,12 @@ _DIVIDED_IN = {
 
 
 def truediv(x: Any, y: Any, name: str | None = None) -> Any:
-    """x / y, element by element. Integers are divided as floats: float32 up to 16 bits, float64 above.
+    """Computes x / y, element by element; integers are divided as floats.
+
+    The floats are float32 for integers of up to 16 bits, and float64 for wider ones.
 
     Args:
-      x, y: tensors of numbers of the same dtype, or what can be made one.
+      x, y: tensors of numbers of the same dtype, or values convertible to them.
       name: name of the operation; "truediv" if None.
 
     Raises:
@@ -261,7 +268,12 @@ def truediv(x: Any, y: Any, name: str | None = None) -> Any:
 
 
 def divide(x: Any, y: Any, name: str | None = None) -> Any:
-    """x / y as Python 3 divides; `truediv`. `x` may be a `SparseTensor`, and then the result is one.
+    """Computes x / y as Python 3 does; see `truediv`.
+
+    Args:
+      x: a tensor of numbers, or a `SparseTensor`, for which the result is sparse, too.
+      y: a tensor of numbers.
+      name: name of the operation; "truediv" if None.
 
     Source: TensorFlow's `tf.divide`.
     """
@@ -282,7 +294,11 @@ def logical_xor(x: Any, y: Any, name: str = "LogicalXor") -> Any:
 
 
 def round(x: Any, name: str | None = None) -> Any:
-    """The nearest integer, the even one of two, element by element; integers stay as they are.
+    """Rounds to the nearest integer, ties to the even one; integers are unchanged.
+
+    Args:
+      x: a tensor of numbers.
+      name: name of the operation; "Round" if None.
 
     Source: TensorFlow's `tf.round`.
     """
@@ -415,7 +431,12 @@ def cast(x: Any, dtype: Any, name: str | None = None) -> Any:
 
 
 def saturate_cast(value: Any, dtype: Any, name: str | None = None) -> Any:
-    """`value` with elements of another dtype; what would not fit becomes the greatest or least that does.
+    """Casts a tensor, clipping its elements to the range of the dtype.
+
+    Args:
+      value: a tensor of numbers.
+      dtype: the new dtype.
+      name: name of the operation; "saturate_cast" if None.
 
     Source: TensorFlow's `tf.saturate_cast`.
 

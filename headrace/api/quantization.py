@@ -14,7 +14,7 @@ from headrace.api import scopes
 
 
 class Quantized(NamedTuple):
-    """What `quantize` gives: the numbers, and the range that they stand for."""
+    """Result of `quantize`: the quantized tensor and its range."""
 
     output: Any
     output_min: Any
@@ -33,21 +33,22 @@ def quantize(
     axis: int | None = None,
     ensure_minimum_range: float = 0.01,
 ) -> Quantized:
-    """Floats as numbers of few bits.
+    """Quantizes floats.
 
     Args:
       input: float32.
-      min_range, max_range: what the least and greatest number stand for: scalars, or with `axis` vectors of its length.
+      min_range, max_range: the floats that the least and the greatest quantized number represent: scalars, or vectors
+        of the length of `axis`.
       T: the dtype: qint8, quint8, qint16, quint16 or qint32.
-      mode: "MIN_COMBINED", "MIN_FIRST" or "SCALED" (0 stays 0).
+      mode: "MIN_COMBINED", "MIN_FIRST" or "SCALED" (0 is represented exactly).
       round_mode: "HALF_AWAY_FROM_ZERO" or, with "SCALED", "HALF_TO_EVEN".
       name: name of the operation; "QuantizeV2" if None.
-      narrow_range: with "SCALED": whether the least number is not used.
-      axis: the axis whose slices have ranges of their own; None: there is one range.
-      ensure_minimum_range: a range that is smaller is widened to that.
+      narrow_range: with "SCALED": whether the least quantized number is unused.
+      axis: the axis whose slices have separate ranges; None: one range.
+      ensure_minimum_range: the least width of the range; a narrower one is widened.
 
     Returns:
-      `Quantized`: the numbers and the range.
+      `Quantized`: the quantized tensor and its range.
 
     Raises:
       InvalidArgumentError: in a run, if `max_range` is less than `min_range`.
@@ -82,10 +83,10 @@ def dequantize(
     narrow_range: bool = False,
     dtype: Any = dtypes.float32,
 ) -> Any:
-    """The floats that numbers of few bits stand for.
+    """Converts quantized numbers to floats.
 
     Args:
-      input: of a quantized dtype.
+      input: a tensor of a quantized dtype.
       min_range, max_range, mode, axis, narrow_range: as for `quantize`.
       name: name of the operation; "Dequantize" if None.
       dtype: float32 or (with "MIN_COMBINED") bfloat16.
@@ -105,7 +106,7 @@ def dequantize(
 def _through(
     op: str, input: Any, input_min: Any, input_max: Any, attrs: dict[str, Any], axis: int | None, name: str | None
 ) -> Any:
-    """An op that quantizes and takes back at once."""
+    """Adds an op that quantizes and dequantizes."""
     b = scopes.builder(input, input_min, input_max)
     x = b.tensor(input, None, "input")
     if axis is not None and axis < 0 and x.shape is not None:
@@ -126,9 +127,9 @@ def quantize_and_dequantize(
     narrow_range: bool = False,
     axis: int | None = None,
 ) -> Any:
-    """Floats, rounded to what `num_bits` bits can tell apart. The gradient is handed on wherever it comes from.
+    """Rounds floats to values that `num_bits` bits represent; the gradient is passed through.
 
-    Args: see `quantize_and_dequantize_v2`; `name` is "QuantizeAndDequantizeV2" if None.
+    The arguments are those of `quantize_and_dequantize_v2`; the default name is "QuantizeAndDequantizeV2".
 
     Source: TensorFlow's `tf.quantization.quantize_and_dequantize`.
     """
@@ -154,18 +155,20 @@ def quantize_and_dequantize_v2(
     narrow_range: bool = False,
     axis: int | None = None,
 ) -> Any:
-    """Floats, rounded to what `num_bits` bits can tell apart. The gradient is 0 where they are out of the range.
+    """Rounds floats to values that `num_bits` bits represent.
+
+    The gradient is 0 for inputs outside of the range.
 
     Args:
       input: floats.
-      input_min, input_max: the range, if `range_given`: scalars, or with `axis` vectors of its length.
-      signed_input: whether there are negative numbers.
-      num_bits: how many bits.
-      range_given: whether the range is given, or that of `input` is taken.
+      input_min, input_max: the range if `range_given`: scalars, or vectors of the length of `axis`.
+      signed_input: whether the quantized numbers are signed.
+      num_bits: number of bits.
+      range_given: whether the range is given; otherwise it is that of `input`.
       round_mode: "HALF_TO_EVEN" or "HALF_UP".
       name: name of the operation; "QuantizeAndDequantizeV4" if None.
-      narrow_range: whether the least number is not used.
-      axis: the axis whose slices have ranges of their own; None: there is one range.
+      narrow_range: whether the least quantized number is unused.
+      axis: the axis whose slices have separate ranges; None: one range.
 
     Source: TensorFlow's `tf.quantization.quantize_and_dequantize_v2`.
 
@@ -187,11 +190,11 @@ def quantize_and_dequantize_v2(
 def fake_quant_with_min_max_args(
     inputs: Any, min: float = -6, max: float = 6, num_bits: int = 8, narrow_range: bool = False, name: str | None = None
 ) -> Any:
-    """Floats, rounded to the levels that `num_bits` bits have over a range, and cut off at its ends.
+    """Clips floats to a range and rounds them to its quantization levels.
 
     Args:
       inputs: float32.
-      min, max: the range, which must contain a number below `max`; it is moved a little so that 0 is a level.
+      min, max: the range, with min < max; it is shifted slightly so that 0 is a level.
       num_bits: 2 to 16.
       narrow_range: whether there is one level less.
       name: name of the operation.
@@ -216,7 +219,14 @@ def fake_quant_with_min_max_args_gradient(
     narrow_range: bool = False,
     name: str | None = None,
 ) -> Any:
-    """The gradient of `fake_quant_with_min_max_args`: that of its result where `inputs` are in the range, else 0.
+    """Computes the gradient of `fake_quant_with_min_max_args`.
+
+    It is `gradients` where `inputs` are in the range, else 0.
+
+    Args:
+      gradients: the gradient with respect to the result.
+      inputs, min, max, num_bits, narrow_range: see `fake_quant_with_min_max_args`.
+      name: name of the operation.
 
     Source: TensorFlow's `tf.quantization.fake_quant_with_min_max_args_gradient`.
     """
@@ -232,7 +242,13 @@ def _fake(op: str, args: tuple[Any, ...], num_bits: int, narrow_range: bool, nam
 def fake_quant_with_min_max_vars(
     inputs: Any, min: Any, max: Any, num_bits: int = 8, narrow_range: bool = False, name: str | None = None
 ) -> Any:
-    """`fake_quant_with_min_max_args` with a range of two float32 scalars, which have gradients.
+    """Computes `fake_quant_with_min_max_args` with a range of two float32 scalars.
+
+    The range has gradients.
+
+    Args:
+      min, max: float32 scalars: the range.
+      Others: see `fake_quant_with_min_max_args`.
 
     Source: TensorFlow's `tf.quantization.fake_quant_with_min_max_vars`.
     """
@@ -242,7 +258,7 @@ def fake_quant_with_min_max_vars(
 def fake_quant_with_min_max_vars_gradient(
     gradients: Any, inputs: Any, min: Any, max: Any, num_bits: int = 8, narrow_range: bool = False, name: Any = None
 ) -> Any:
-    """The gradients of `fake_quant_with_min_max_vars` by its inputs and the two ends of the range.
+    """Computes the gradients of `fake_quant_with_min_max_vars` for its inputs and its range.
 
     Source: TensorFlow's `tf.quantization.fake_quant_with_min_max_vars_gradient`.
     """
@@ -253,7 +269,11 @@ def fake_quant_with_min_max_vars_gradient(
 def fake_quant_with_min_max_vars_per_channel(
     inputs: Any, min: Any, max: Any, num_bits: int = 8, narrow_range: bool = False, name: str | None = None
 ) -> Any:
-    """`fake_quant_with_min_max_vars` with a range for each element of the last axis: `min` and `max` are vectors.
+    """Computes `fake_quant_with_min_max_vars` with a range for each channel.
+
+    Args:
+      min, max: float32 vectors: a range for each element of the last axis.
+      Others: see `fake_quant_with_min_max_args`.
 
     Source: TensorFlow's `tf.quantization.fake_quant_with_min_max_vars_per_channel`.
     """
@@ -263,7 +283,7 @@ def fake_quant_with_min_max_vars_per_channel(
 def fake_quant_with_min_max_vars_per_channel_gradient(
     gradients: Any, inputs: Any, min: Any, max: Any, num_bits: int = 8, narrow_range: bool = False, name: Any = None
 ) -> Any:
-    """The gradients of `fake_quant_with_min_max_vars_per_channel` by its inputs and the ends of the ranges.
+    """Computes the gradients of `fake_quant_with_min_max_vars_per_channel` for its inputs and ranges.
 
     Source: TensorFlow's `tf.quantization.fake_quant_with_min_max_vars_per_channel_gradient`.
     """
