@@ -204,7 +204,7 @@ def _mapping(kind: Any) -> Node:
         keys=_sorted_keys,
         as_given=dict.values if kind is dict else lambda x: [x[k] for k in x],
         path=_in_brackets,
-        form=lambda x: (kind, x.default_factory if has_factory else None, *x),
+        form=lambda x: (kind, x.default_factory if has_factory else None, *x, *map(type, x)),  # 1 == True
         rebuilder=rebuilder,
         outline=lambda x: (dict, tuple(map(repr, _sorted_keys(x)))),
         describe=lambda x: f"a {kind.__name__} with the keys {_sorted_keys(x)}",
@@ -526,15 +526,22 @@ def _flatten_up_to(structure: Any, other: Any, expand: bool) -> list[Any]:
     parts = found.parts(structure)
     if found.is_composite:
         return [other] * len(parts)
-    same = nodes[type(other)]
-    others = None if same is None else same.parts(other)
-    if others is None or len(others) != len(parts) or not _has_keys_of(structure, other):
+    others = _parts_as_in(structure, found, other)
+    if others is None or len(others) != len(parts):
         raise ValueError(f"{describe(other)} where {describe(structure)} was expected")
     return [leaf for x, y in zip(parts, others, strict=True) for leaf in _flatten_up_to(x, y, expand)]
 
 
-def _has_keys_of(structure: Any, other: Any) -> bool:
-    return not isinstance(structure, Mapping) or (isinstance(other, Mapping) and structure.keys() == other.keys())
+def _parts_as_in(structure: Any, found: Node, other: Any) -> Sequence[Any] | None:
+    """Parts of `other` in the order of those of `structure`; None for a leaf or a mapping with other keys.
+
+    Keys without an order (numbers and texts together, objects) have the order of insertion, which may differ.
+    """
+    if isinstance(structure, Mapping):
+        is_alike = isinstance(other, Mapping) and structure.keys() == other.keys()
+        return [other[k] for k in found.keys(structure)] if is_alike else None
+    same = nodes[type(other)]
+    return None if same is None else same.parts(other)
 
 
 # *** comparison and texts ***

@@ -341,6 +341,14 @@ def test_keys_that_equal_only_themselves_are_not_compared():
         assert len(g.operations) == n
 
 
+def test_flatten_up_to_pairs_the_parts_of_mappings_by_key():
+    a, b = object(), object()
+    assert nest.flatten_up_to({1: 0, "b": 0}, {"b": "of b", 1: "of 1"}) == ["of 1", "of b"]
+    assert nest.flatten_up_to({a: 0, b: (0, 0)}, {b: ("b0", "b1"), a: "of a"}) == ["of a", "b0", "b1"]
+    with pytest.raises(ValueError, match="was expected"):
+        nest.flatten_up_to({1: 0, "b": 0}, {1: 0, "c": 0})
+
+
 def test_the_table_of_classes_is_bounded(monkeypatch):
     monkeypatch.setattr(type(nest.nodes), "MOST", 10)
     for i in range(30):

@@ -77,6 +77,12 @@ def test_the_order_and_type_of_a_mapping_are_kept(s: hr.Session) -> None:
     assert list(got.items()) == [("z", 1), ("b", 3)]
 
 
+def test_keys_of_a_mapping_that_are_equal_keep_their_classes(s: hr.Session) -> None:
+    for key in (1, True, 1.0):
+        ((got, value),) = s.run({key: "a:0"}).items()
+        assert (type(got), value) == (type(key), 1)
+
+
 def test_a_defaultdict_keeps_its_factory(s: hr.Session) -> None:
     got = s.run(collections.defaultdict(list, {"z": "a:0", "b": ["switch:1"]}))
     assert (list(got.items()), got.default_factory) == ([("z", 1), ("b", [3])], list)
