@@ -16,10 +16,11 @@ from headrace.v1.graph import GraphKeys, get_collection, get_default_graph, in_d
 
 
 class Reduction:
-    """How the weighted losses of elements become one number.
+    """Methods of reducing the weighted losses of elements to a scalar.
 
-    NONE: they stay. SUM: their sum. SUM_OVER_BATCH_SIZE: that over their number. MEAN: over the sum of the weights.
-    SUM_BY_NONZERO_WEIGHTS (also SUM_OVER_NONZERO_WEIGHTS): over the number of those with a weight that is not 0.
+    NONE: no reduction. SUM: the sum. SUM_OVER_BATCH_SIZE: the sum divided by the number of elements. MEAN: the sum
+    divided by the sum of the weights. SUM_BY_NONZERO_WEIGHTS (also SUM_OVER_NONZERO_WEIGHTS): the sum divided by the
+    number of elements whose weight is not 0.
 
     Source: TensorFlow's `tf.losses.Reduction`.
     """
@@ -33,13 +34,20 @@ class Reduction:
 
     @classmethod
     def all(cls) -> tuple[str, ...]:
-        """All of them."""
+        """Returns all reductions."""
         by_weights = (cls.SUM_OVER_NONZERO_WEIGHTS, cls.SUM_BY_NONZERO_WEIGHTS)
         return cls.NONE, cls.SUM, cls.MEAN, cls.SUM_OVER_BATCH_SIZE, *by_weights
 
     @classmethod
     def validate(cls, key: Any) -> None:
-        """Raises a ValueError if `key` is none of them."""
+        """Checks that `key` is a reduction.
+
+        Args:
+          key: the value to check.
+
+        Raises:
+          ValueError: `key` is not a reduction.
+        """
         if key not in cls.all():
             raise ValueError(f"{key!r} is no Reduction; there are {', '.join(dict.fromkeys(cls.all()))}")
 
@@ -51,7 +59,11 @@ _BY_WEIGHTS = Reduction.SUM_BY_NONZERO_WEIGHTS
 
 
 def add_loss(loss: Any, loss_collection: Any = GraphKeys.LOSSES) -> None:
-    """Puts a loss into a collection (into none, if that is None).
+    """Adds a loss to a collection.
+
+    Args:
+      loss: the loss.
+      loss_collection: the collection. None: the loss is not added.
 
     Source: TensorFlow's `tf.losses.add_loss`.
     """
@@ -60,7 +72,11 @@ def add_loss(loss: Any, loss_collection: Any = GraphKeys.LOSSES) -> None:
 
 
 def get_losses(scope: str | None = None, loss_collection: Any = GraphKeys.LOSSES) -> list[Any]:
-    """The losses of a collection; with `scope`, those whose name this regular expression matches.
+    """Returns the losses of a collection.
+
+    Args:
+      scope: a regular expression. Only losses whose names match it are returned. None: all losses.
+      loss_collection: the collection.
 
     Source: TensorFlow's `tf.losses.get_losses`.
     """
@@ -68,7 +84,10 @@ def get_losses(scope: str | None = None, loss_collection: Any = GraphKeys.LOSSES
 
 
 def get_regularization_losses(scope: str | None = None) -> list[Any]:
-    """What regularizers gave; with `scope`, what has a name that this regular expression matches.
+    """Returns the losses of regularizers.
+
+    Args:
+      scope: a regular expression. Only losses whose names match it are returned. None: all losses.
 
     Source: TensorFlow's `tf.losses.get_regularization_losses`.
     """
@@ -77,7 +96,11 @@ def get_regularization_losses(scope: str | None = None) -> list[Any]:
 
 @in_default_graph
 def get_regularization_loss(scope: str | None = None, name: str = "total_regularization_loss") -> Any:
-    """The sum of `get_regularization_losses`; 0 if there are none.
+    """Returns the sum of the losses of regularizers, a scalar; 0 if there are none.
+
+    Args:
+      scope: see `get_regularization_losses`.
+      name: name of the operation.
 
     Source: TensorFlow's `tf.losses.get_regularization_loss`.
     """
@@ -87,10 +110,15 @@ def get_regularization_loss(scope: str | None = None, name: str = "total_regular
 
 @in_default_graph
 def get_total_loss(add_regularization_losses: bool = True, name: str = "total_loss", scope: str | None = None) -> Any:
-    """The sum of all losses, with those of regularizers unless said otherwise.
+    """Returns the sum of all losses of the graph, a scalar.
+
+    Args:
+      add_regularization_losses: whether the losses of regularizers are included.
+      name: name of the operation.
+      scope: see `get_losses`.
 
     Raises:
-      ValueError: there are none.
+      ValueError: there are no losses.
 
     Source: TensorFlow's `tf.losses.get_total_loss`.
     """
@@ -106,10 +134,16 @@ def get_total_loss(add_regularization_losses: bool = True, name: str = "total_lo
 
 
 def check_weights(weights: Any, values: Any) -> None:
-    """Checks that weights are one number, or have as many axes as `values`, each of the same size or 1.
+    """Checks that weights are a scalar, or can be broadcast to `values`.
+
+    The weights must have the rank of `values`, and each dimension must be equal or 1.
+
+    Args:
+      weights: the weights, a tensor.
+      values: the values, a tensor.
 
     Raises:
-      ShapeError (a ValueError): they are not.
+      ShapeError (a ValueError): the static shapes do not fit.
     """
     if weights.shape is None or values.shape is None or len(weights.shape) == 0:
         return
@@ -124,9 +158,13 @@ def check_weights(weights: Any, values: Any) -> None:
 
 
 def weighted(values: Any, weights: Any) -> Any:
-    """`values` times `weights`, broadcast by the rule of `check_weights`.
+    """Multiplies `values` by `weights`, with the broadcast of `check_weights`.
 
-    Dimensions that are not known statically are checked when the step runs (InvalidArgumentError).
+    Dimensions that are not known statically are checked in the run, which fails with InvalidArgumentError.
+
+    Args:
+      values: the values, a tensor.
+      weights: the weights, a tensor.
     """
     check_weights(weights, values)
     known = shapes.is_full(values.shape) and shapes.is_full(weights.shape)
@@ -135,7 +173,7 @@ def weighted(values: Any, weights: Any) -> Any:
     of_values, of_weights = arrays.shape(values), arrays.shape(weights)
 
     def fits() -> Any:
-        # as many axes, or none: what is compared has one length either way
+        # weights have the rank of the values or rank 0, so the compared vectors have equal lengths
         return reductions.reduce_all(math.logical_or(math.equal(of_weights, 1), math.equal(of_weights, of_values)))
 
     same_rank = _rank_exceeds(values, weights, 0)
@@ -151,34 +189,46 @@ def weighted(values: Any, weights: Any) -> Any:
 
 
 def spread(weights: Any, values: Any) -> Any:
-    """`weights` in the shape of `values`."""
+    """Broadcasts `weights` to the shape of `values`.
+
+    Args:
+      weights: the weights, a tensor.
+      values: the values, a tensor.
+    """
     return weighted(arrays.ones_like(values), weights)
 
 
 def _rank_exceeds(x: Any, y: Any, number: int) -> Any:
-    """Whether `x` has exactly `number` axes more than `y`: a bool, or a tensor where a rank is unknown."""
+    """Whether the rank of `x` is that of `y` plus `number`.
+
+    The result is a bool scalar tensor if a rank is not known statically.
+    """
     if x.shape is not None and y.shape is not None:
         return len(x.shape) - len(y.shape) == number
     return math.equal(arrays.rank(x) - arrays.rank(y), number)
 
 
 def _squeezed_if(condition: Any, x: Any) -> Any:
-    """`x`, without its last axis if `condition` holds and the axis may have size 1."""
+    """Returns `x` without its last dimension if `condition` holds and the dimension may be 1."""
     if x.shape is not None and (not x.shape or x.shape[-1] not in (1, None)):
         return x
     return cond(condition, lambda: arrays.squeeze(x, [-1]), lambda: x)
 
 
 def without_last_axis(labels: Any, predictions: Any, weights: Any, more: int = 0) -> tuple[Any, Any, Any]:
-    """Labels, predictions and weights without a last axis of size 1 that the others do not have.
+    """Removes a last dimension of size 1 that the other tensors do not have.
 
-    Ranks that are unknown statically are compared when the step runs.
+    Ranks that are not known statically are compared in the run.
 
     Args:
-      labels: or None.
-      weights: or None.
-      more: how many axes predictions are to have more than labels. With 0, weights that have an axis less than the
-        predictions get a last one of size 1.
+      labels: the labels, or None.
+      predictions: the predictions.
+      weights: the weights, or None.
+      more: the difference that remains between the ranks of predictions and labels. With 0, weights whose rank is one
+        less than that of the predictions get a last dimension of size 1.
+
+    Returns:
+      The three tensors.
     """
     if labels is not None:
         excess, lack = _rank_exceeds(predictions, labels, more + 1), _rank_exceeds(predictions, labels, more - 1)
@@ -196,7 +246,7 @@ def without_last_axis(labels: Any, predictions: Any, weights: Any, more: int = 0
 
 
 def _present(values: Any, weights: Any, for_each: bool = False) -> Any:
-    """How many of `values` have a weight that is not 0; with `for_each`, for each example of the batch."""
+    """Returns the number of `values` with a nonzero weight, in all or for each example."""
     counted = math.cast(math.not_equal(weights, 0.0), dtypes.float32)
     whole = spread(counted, values)
     if not for_each:
@@ -205,7 +255,10 @@ def _present(values: Any, weights: Any, for_each: bool = False) -> Any:
 
 
 def _all_but_first(x: Any) -> Any:
-    """The axes of `x` other than the first: a list, or a tensor if the rank is unknown."""
+    """Returns the axes of `x` except the first.
+
+    The result is a list, or a tensor if the rank is not known statically.
+    """
     return reductions.range(1, arrays.rank(x)) if x.shape is None else list(range(1, len(x.shape)))
 
 
@@ -217,17 +270,20 @@ def compute_weighted_loss(
     loss_collection: Any = GraphKeys.LOSSES,
     reduction: str = _BY_WEIGHTS,
 ) -> Any:
-    """Losses of elements times weights, made one number.
+    """Multiplies losses by weights, and reduces them to a scalar.
 
     Args:
-      losses: of numbers.
-      weights: a number, or of as many axes as the losses, each of the same size or 1.
-      scope: name of the scope; "weighted_loss" if None.
-      loss_collection: the collection that the loss is put into; None: none.
+      losses: a numeric tensor.
+      weights: a scalar, or a tensor with the rank of `losses`, whose dimensions are equal or 1.
+      scope: name of the scope of the operations. None: "weighted_loss".
+      loss_collection: collection to which the loss is added. None: it is not added.
       reduction: see `Reduction`.
 
+    Returns:
+      The loss: a scalar, or with `Reduction.NONE` a tensor of the shape of `losses`.
+
     Raises:
-      ValueError: the weights do not fit, or there is no such reduction.
+      ValueError: the weights do not fit, or `reduction` is not a reduction.
 
     Source: TensorFlow's `tf.losses.compute_weighted_loss`.
 
@@ -260,7 +316,7 @@ def compute_weighted_loss(
 
 
 def _pair(labels: Any, predictions: Any, what: str = "predictions") -> tuple[Any, Any]:
-    """Both as float32, of shapes that agree."""
+    """Returns labels and predictions as float32 tensors with compatible shapes."""
     for name, value in (("labels", labels), (what, predictions)):
         if value is None:
             raise ValueError(f"{name} must not be None")
@@ -287,7 +343,11 @@ def absolute_difference(
     loss_collection: Any = GraphKeys.LOSSES,
     reduction: str = _BY_WEIGHTS,
 ) -> Any:
-    """The loss |predictions - labels|. For the other arguments see `compute_weighted_loss`.
+    """Computes the loss |predictions - labels|.
+
+    Args:
+      labels, predictions: numeric tensors of the same shape.
+      weights, scope, loss_collection, reduction: see `compute_weighted_loss`.
 
     Source: TensorFlow's `tf.losses.absolute_difference`.
     """
@@ -305,7 +365,11 @@ def mean_squared_error(
     loss_collection: Any = GraphKeys.LOSSES,
     reduction: str = _BY_WEIGHTS,
 ) -> Any:
-    """The loss (predictions - labels) squared. For the other arguments see `compute_weighted_loss`.
+    """Computes the loss (predictions - labels) squared.
+
+    Args:
+      labels, predictions: numeric tensors of the same shape.
+      weights, scope, loss_collection, reduction: see `compute_weighted_loss`.
 
     Source: TensorFlow's `tf.losses.mean_squared_error`.
 
@@ -331,14 +395,16 @@ def cosine_distance(
     reduction: str = _BY_WEIGHTS,
     dim: int | None = None,
 ) -> Any:
-    """The loss 1 - sum(labels * predictions) along an axis, of vectors of length 1. For the other arguments see
-    `compute_weighted_loss`.
+    """Computes the loss 1 - sum(labels * predictions) along an axis, for unit vectors.
 
     Args:
-      axis: of the vectors; also called `dim`. It stays, with size 1.
+      labels, predictions: numeric tensors of the same shape.
+      axis: axis of the vectors. It remains in the result, with size 1.
+      weights, scope, loss_collection, reduction: see `compute_weighted_loss`.
+      dim: older name of `axis`.
 
     Raises:
-      ValueError: there is no axis, or two.
+      ValueError: not exactly one of `axis` and `dim` is given.
 
     Source: TensorFlow's `tf.losses.cosine_distance`.
     """
@@ -359,8 +425,14 @@ def hinge_loss(
     loss_collection: Any = GraphKeys.LOSSES,
     reduction: str = _BY_WEIGHTS,
 ) -> Any:
-    """The loss max(0, 1 - s * logits), where s is 1 for labels of 1 and -1 for labels of 0. For the other arguments see
-    `compute_weighted_loss`.
+    """Computes the hinge loss max(0, 1 - s * logits).
+
+    The sign s is 1 for labels of 1, and -1 for labels of 0.
+
+    Args:
+      labels: tensor of zeros and ones.
+      logits: numeric tensor of the same shape.
+      weights, scope, loss_collection, reduction: see `compute_weighted_loss`.
 
     Source: TensorFlow's `tf.losses.hinge_loss`.
     """
@@ -380,8 +452,14 @@ def huber_loss(
     loss_collection: Any = GraphKeys.LOSSES,
     reduction: str = _BY_WEIGHTS,
 ) -> Any:
-    """The loss d * d / 2 for differences d up to `delta`, and delta * (|d| - delta / 2) for greater ones. For the other
-    arguments see `compute_weighted_loss`.
+    """Computes the Huber loss of the differences d between predictions and labels.
+
+    The loss is d * d / 2 where |d| <= `delta`, and delta * (|d| - delta / 2) elsewhere.
+
+    Args:
+      labels, predictions: numeric tensors of the same shape.
+      weights, scope, loss_collection, reduction: see `compute_weighted_loss`.
+      delta: the difference from which the loss is linear.
 
     Source: TensorFlow's `tf.losses.huber_loss`.
     """
@@ -403,8 +481,12 @@ def log_loss(
     loss_collection: Any = GraphKeys.LOSSES,
     reduction: str = _BY_WEIGHTS,
 ) -> Any:
-    """The loss -labels * log(predictions) - (1 - labels) * log(1 - predictions), of probabilities, to which `epsilon`
-    is added. For the other arguments see `compute_weighted_loss`.
+    """Computes the loss -labels * log(predictions) - (1 - labels) * log(1 - predictions).
+
+    Args:
+      labels, predictions: tensors of probabilities, of the same shape.
+      weights, scope, loss_collection, reduction: see `compute_weighted_loss`.
+      epsilon: number that is added to the argument of each logarithm.
 
     Source: TensorFlow's `tf.losses.log_loss`.
     """
@@ -422,12 +504,15 @@ def mean_pairwise_squared_error(
     scope: str | None = None,
     loss_collection: Any = GraphKeys.LOSSES,
 ) -> Any:
-    """How much the differences between the elements of an example differ from those between its labels, squared: the
-    mean over all pairs, summed over the examples.
+    """Computes the mean squared error of the differences between pairs of elements.
+
+    For each example, the differences between its predictions are compared with those between its labels. The squared
+    errors are averaged over all pairs of the example, and summed over the examples.
 
     Args:
-      labels, predictions: [batch, ...].
-      weights: a number, or one for each example.
+      labels, predictions: numeric tensors [batch, ...] of the same shape.
+      weights: a scalar, or a weight for each example.
+      scope, loss_collection: see `compute_weighted_loss`.
 
     Source: TensorFlow's `tf.losses.mean_pairwise_squared_error`.
     """
@@ -458,12 +543,13 @@ def sigmoid_cross_entropy(
     loss_collection: Any = GraphKeys.LOSSES,
     reduction: str = _BY_WEIGHTS,
 ) -> Any:
-    """The loss of `tf.nn.sigmoid_cross_entropy_with_logits`. For the other arguments see `compute_weighted_loss`.
+    """Computes the loss of `tf.nn.sigmoid_cross_entropy_with_logits`.
 
     Args:
-      multi_class_labels: of the shape of the logits, from 0 to 1.
-      logits: [batch, classes].
-      label_smoothing: how far labels are moved towards 0.5: from 0 (not) to 1 (all the way).
+      multi_class_labels: tensor of the shape of `logits`, with values from 0 to 1.
+      logits: numeric tensor [batch, classes].
+      weights, scope, loss_collection, reduction: see `compute_weighted_loss`.
+      label_smoothing: fraction from 0 to 1 by which labels are moved towards 0.5.
 
     Source: TensorFlow's `tf.losses.sigmoid_cross_entropy`.
     """
@@ -499,14 +585,16 @@ def softmax_cross_entropy(
     loss_collection: Any = GraphKeys.LOSSES,
     reduction: str = _BY_WEIGHTS,
 ) -> Any:
-    """The loss of `tf.nn.softmax_cross_entropy_with_logits`; no gradient goes to the labels. For the other arguments
-    see `compute_weighted_loss`.
+    """Computes the loss of `tf.nn.softmax_cross_entropy_with_logits`.
+
+    The labels receive no gradient.
 
     Args:
-      onehot_labels: [batch, classes]: probabilities.
-      logits: [batch, classes].
-      weights: a number, or [batch].
-      label_smoothing: how far labels are moved towards 1 / classes: from 0 (not) to 1 (all the way).
+      onehot_labels: tensor of probabilities [batch, classes].
+      logits: numeric tensor [batch, classes].
+      weights: a scalar, or a tensor [batch].
+      label_smoothing: fraction from 0 to 1 by which labels are moved towards 1 / classes.
+      scope, loss_collection, reduction: see `compute_weighted_loss`.
 
     Source: TensorFlow's `tf.losses.softmax_cross_entropy`.
     """
@@ -529,13 +617,13 @@ def sparse_softmax_cross_entropy(
     loss_collection: Any = GraphKeys.LOSSES,
     reduction: str = _BY_WEIGHTS,
 ) -> Any:
-    """The loss of `tf.nn.sparse_softmax_cross_entropy_with_logits`. For the other arguments see
-    `compute_weighted_loss`.
+    """Computes the loss of `tf.nn.sparse_softmax_cross_entropy_with_logits`.
 
     Args:
-      labels: [batch] or [batch, 1]: numbers of classes.
-      logits: [batch, classes].
-      weights: a number, or of the shape of the labels.
+      labels: integer tensor [batch] or [batch, 1], the classes.
+      logits: numeric tensor [batch, classes].
+      weights: a scalar, or a tensor of the shape of `labels`.
+      scope, loss_collection, reduction: see `compute_weighted_loss`.
 
     Source: TensorFlow's `tf.losses.sparse_softmax_cross_entropy`.
     """

@@ -43,19 +43,20 @@ def mean(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> tuple[Any, Any]:
-    """The mean of all values seen.
+    """Computes the weighted mean of all values since the initialization of local variables.
 
     Args:
-      values: numbers of any shape.
-      weights: how much each counts: a number, or of as many axes as the values, each of the same size or 1.
-      metrics_collections, updates_collections: lists of collections for the two results.
-      name: of the variable scope; "mean" if None.
+      values: a numeric tensor of any shape.
+      weights: a scalar, or a tensor with the rank of `values`, whose dimensions are equal or 1. None: 1.
+      metrics_collections: lists of collections to which the mean is added, or None.
+      updates_collections: lists of collections to which the update is added, or None.
+      name: name of the variable scope. None: "mean".
 
     Returns:
-      The mean, a float32 scalar, and the operation that takes `values` into account and gives the new mean.
+      A pair: the mean, a float32 scalar; and the update, a tensor that adds `values` to the mean and has its new value.
 
     Raises:
-      ValueError: the weights do not fit.
+      ValueError: the shape of the weights does not fit.
 
     Source: TensorFlow's `tf.metrics.mean`.
 
@@ -99,10 +100,15 @@ def accuracy(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> tuple[Any, Any]:
-    """How often predictions have been equal to labels: a part of 1. For the other arguments and results see `mean`.
+    """Computes the fraction of predictions that are equal to their labels.
 
     Args:
-      labels, predictions: of the same shape (one of them may have a last axis of size 1 more).
+      labels, predictions: tensors of the same shape. One of them may have an additional last dimension of size 1.
+      weights, metrics_collections, updates_collections: see `mean`.
+      name: name of the variable scope. None: "accuracy".
+
+    Returns:
+      A pair: the fraction, a float32 scalar; and the update, which has its new value.
 
     Source: TensorFlow's `tf.metrics.accuracy`.
     """
@@ -152,7 +158,15 @@ def root_mean_squared_error(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> tuple[Any, Any]:
-    """The root of `mean_squared_error`. For the arguments and results see there.
+    """Computes the root of `mean_squared_error`.
+
+    Args:
+      labels, predictions: numeric tensors of the same shape.
+      weights, metrics_collections, updates_collections: see `mean`.
+      name: name of the variable scope. None: "root_mean_squared_error".
+
+    Returns:
+      A pair: the root, a float32 scalar; and the update, which has its new value.
 
     Source: TensorFlow's `tf.metrics.root_mean_squared_error`.
     """
@@ -170,11 +184,17 @@ def mean_relative_error(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> tuple[Any, Any]:
-    """The mean of |labels - predictions| / normalizer, where that is not 0 (else 0). For the other arguments and
-    results see `mean`.
+    """Computes the mean of |labels - predictions| / normalizer.
+
+    An element whose normalizer is 0 counts as 0.
 
     Args:
-      labels, predictions, normalizer: numbers of the same shape.
+      labels, predictions, normalizer: numeric tensors of the same shape.
+      weights, metrics_collections, updates_collections: see `mean`.
+      name: name of the variable scope. None: "mean_relative_error".
+
+    Returns:
+      A pair: the mean, a float32 scalar; and the update, which has its new value.
 
     Source: TensorFlow's `tf.metrics.mean_relative_error`.
     """
@@ -194,8 +214,16 @@ def mean_cosine_distance(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> tuple[Any, Any]:
-    """The mean of 1 - sum(labels * predictions) along the axis `dim`, of vectors of length 1. For the other arguments
-    and results see `mean`.
+    """Computes the mean of 1 - sum(labels * predictions) along an axis, for unit vectors.
+
+    Args:
+      labels, predictions: numeric tensors of the same shape.
+      dim: axis of the vectors.
+      weights, metrics_collections, updates_collections: see `mean`.
+      name: name of the variable scope. None: "mean_cosine_distance".
+
+    Returns:
+      A pair: the mean, a float32 scalar; and the update, which has its new value.
 
     Source: TensorFlow's `tf.metrics.mean_cosine_distance`.
     """
@@ -212,13 +240,17 @@ def mean_tensor(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> tuple[Any, Any]:
-    """The mean of all tensors seen, element by element. For the other arguments and results see `mean`.
+    """Computes the elementwise mean of all tensors since the initialization of local variables.
 
     Args:
-      values: of the same, known shape in each step.
+      values: a numeric tensor with a fully known static shape.
+      weights, metrics_collections, updates_collections, name: see `mean`.
+
+    Returns:
+      A pair: the mean, a float32 tensor of the shape of `values`; and the update, which has its new value.
 
     Raises:
-      ShapeError (a ValueError): the shape is not known.
+      ShapeError (a ValueError): the static shape is not fully known.
 
     Source: TensorFlow's `tf.metrics.mean_tensor`.
     """
@@ -250,7 +282,16 @@ def percentage_below(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> tuple[Any, Any]:
-    """How often values have been less than `threshold`: a part of 1. For the arguments and results see `mean`.
+    """Computes the fraction of values that are less than a threshold.
+
+    Args:
+      values: a numeric tensor of any shape.
+      threshold: the threshold, a scalar.
+      weights, metrics_collections, updates_collections: see `mean`.
+      name: name of the variable scope. None: "percentage_below_threshold".
+
+    Returns:
+      A pair: the fraction, a float32 scalar; and the update, which has its new value.
 
     Source: TensorFlow's `tf.metrics.percentage_below`.
     """
@@ -343,15 +384,16 @@ def mean_per_class_accuracy(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> tuple[Any, Any]:
-    """The mean over all classes of how many of the examples of a class were predicted to be of it. For the other
-    arguments and results see `mean`.
+    """Computes the mean over classes of the fraction of examples that are predicted correctly.
 
     Args:
-      labels, predictions: numbers of classes, of the same shape.
-      num_classes: how many classes there are.
+      labels, predictions: integer tensors of classes, of the same shape.
+      num_classes: number of classes.
+      weights, metrics_collections, updates_collections: see `mean`.
+      name: name of the variable scope. None: "mean_accuracy".
 
     Returns:
-      The mean, and the operation that takes new ones into account and gives the accuracy of each class.
+      A pair: the mean, a scalar; and the update, a vector with the new accuracy of each class.
 
     Source: TensorFlow's `tf.metrics.mean_per_class_accuracy`.
     """
@@ -380,15 +422,19 @@ def mean_iou(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> tuple[Any, Any]:
-    """The mean over all classes that there were of: how many examples were of a class and predicted to be, over how
-    many were of it or predicted to be. For the other arguments see `mean`.
+    """Computes the mean intersection over union of labels and predictions.
+
+    For each class, it is the number of examples with this label and prediction, divided by the number of examples with
+    this label or prediction. The mean is over the classes that have occurred.
 
     Args:
-      labels, predictions: numbers of classes, of the same shape.
-      num_classes: how many classes there are.
+      labels, predictions: integer tensors of classes, of the same shape.
+      num_classes: number of classes.
+      weights, metrics_collections, updates_collections: see `mean`.
+      name: name of the variable scope. None: "mean_iou".
 
     Returns:
-      The mean, and the operation that takes new ones into account and gives the confusion matrix.
+      A pair: the mean, a scalar; and the update, the new confusion matrix [num_classes, num_classes].
 
     Source: TensorFlow's `tf.metrics.mean_iou`.
     """

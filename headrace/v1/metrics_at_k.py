@@ -33,25 +33,28 @@ def recall_at_k(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> tuple[Any, Any]:
-    """How many of the labels are among the `k` classes of the greatest predictions: a part of 1.
+    """Computes the fraction of labels that are among the `k` classes with the greatest predictions.
 
     Args:
-      labels: int64, the classes that are right: [..., number of labels], a tensor or a sparse one with its indices in
-        order; or without the last axis, if there is one for each example. What is no class (-1, say) is never found.
-      predictions: numbers, [..., classes].
-      k: how many count.
-      class_id: only this class counts; None: all do.
-      weights: how much each example counts: a number, or of the shape of the examples, [...], where sizes may be 1.
-      metrics_collections, updates_collections: lists of collections for the two results.
-      name: of the scope, and by this of the variables; "recall_at_<k>" if None, with a class "recall_at_<k>_class<id>".
+      labels: the correct classes, int64 [..., number of labels], a tensor or a `SparseTensor` with sorted indices. With
+        one label for each example, the last dimension may be absent. Numbers that are not a class, such as -1, count
+        as labels that are never predicted.
+      predictions: a numeric tensor [..., classes].
+      k: number of predicted classes of each example.
+      class_id: a class to which the metric is restricted. None: all classes.
+      weights: a scalar, or a tensor of the shape of the examples, [...], whose dimensions may be 1. None: 1.
+      metrics_collections: lists of collections to which the fraction is added, or None.
+      updates_collections: lists of collections to which the update is added, or None.
+      name: name of the scope and prefix of the variables. None: "recall_at_<k>", or with a class
+        "recall_at_<k>_class<id>".
 
     Returns:
-      The part, a float64 scalar (nan if there have been no labels), and the operation that takes `labels` and
-      `predictions` into account and gives the new part.
+      A pair: the fraction, a float64 scalar (nan without labels); and the update, a tensor that adds `labels` and
+      `predictions` and has the new fraction.
 
     Raises:
       TypeError: the labels are not int64.
-      ValueError: they do not fit the predictions, or the weights do not.
+      ValueError: the shape of the labels or weights does not fit the predictions.
 
     Source: TensorFlow's `tf.metrics.recall_at_k`.
 
@@ -80,12 +83,16 @@ def recall_at_top_k(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> tuple[Any, Any]:
-    """How many of the labels are among the classes that were predicted. For the other arguments and results see
-    `recall_at_k`.
+    """Computes the fraction of labels that are among the predicted classes.
 
     Args:
-      predictions_idx: ints, [..., k]: classes.
-      k: for the name alone; "k" if None.
+      labels, class_id, weights, metrics_collections, updates_collections: see `recall_at_k`.
+      predictions_idx: the predicted classes, an integer tensor [..., k].
+      k: number for the default of `name`. None: "k".
+      name: see `recall_at_k`.
+
+    Returns:
+      The results of `recall_at_k`.
 
     Source: TensorFlow's `tf.metrics.recall_at_top_k`.
     """
@@ -106,8 +113,14 @@ def precision_at_k(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> tuple[Any, Any]:
-    """How many of the `k` classes of the greatest predictions are among the labels: a part of 1, nan if there have been
-    none. For the arguments and results see `recall_at_k`; the name is "precision_at_<k>".
+    """Computes the fraction of the `k` classes with the greatest predictions that are labels.
+
+    Args:
+      labels, predictions, k, class_id, weights, metrics_collections, updates_collections: see `recall_at_k`.
+      name: name of the scope. None: "precision_at_<k>", or with a class "precision_at_<k>_class<id>".
+
+    Returns:
+      A pair: the fraction, a float64 scalar (nan without predicted classes); and the update, which has its new value.
 
     Source: TensorFlow's `tf.metrics.precision_at_k`.
     """
@@ -127,8 +140,14 @@ def precision_at_top_k(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> tuple[Any, Any]:
-    """How many of the classes that were predicted are among the labels. For the arguments and results see
-    `recall_at_top_k`.
+    """Computes the fraction of the predicted classes that are labels.
+
+    Args:
+      labels, predictions_idx, k, class_id, weights, metrics_collections, updates_collections: see `recall_at_top_k`.
+      name: see `precision_at_k`.
+
+    Returns:
+      The results of `precision_at_k`.
 
     Source: TensorFlow's `tf.metrics.precision_at_top_k`.
     """
@@ -149,7 +168,7 @@ def sparse_precision_at_k(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> tuple[Any, Any]:
-    """The older name of `precision_at_k`.
+    """Older name of `precision_at_k`.
 
     Source: TensorFlow's `tf.metrics.sparse_precision_at_k`.
     """
@@ -166,20 +185,24 @@ def average_precision_at_k(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> tuple[Any, Any]:
-    """The mean over examples of their average precision: the sum of the precisions among the 1, 2, ... `k` classes of
-    the greatest predictions, at each that is right, over how many of `k` could be right. For the other arguments and
-    results see `recall_at_k`.
+    """Computes the mean over examples of their average precision at `k`.
+
+    The predicted classes of an example are those with the `k` greatest predictions, in descending order. The average
+    precision is the sum of the precisions among the first i of them, over all i where class i is correct, divided by
+    the largest possible number of correct classes.
 
     Args:
-      labels: of dense ones those below 0 do not count; sparse ones all do, each once.
-      k: at least 1.
-      name: of the scope; "average_precision_at_<k>" if None.
+      labels: see `recall_at_k`. In a dense tensor, numbers below 0 do not count. In a sparse tensor all count, each
+        once.
+      predictions, weights, metrics_collections, updates_collections: see `recall_at_k`.
+      k: number of predicted classes, at least 1.
+      name: name of the scope. None: "average_precision_at_<k>".
 
     Returns:
-      The mean, a float64 scalar (nan once an example has no labels), and the operation that updates it.
+      A pair: the mean, a float64 scalar (nan if an example has no labels); and the update, which has its new value.
 
     Raises:
-      ValueError: `k` is less than 1; see also `recall_at_k`.
+      ValueError: `k` is less than 1; or see `recall_at_k`.
 
     Source: TensorFlow's `tf.metrics.average_precision_at_k`.
     """
@@ -211,24 +234,24 @@ def sparse_average_precision_at_k(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> tuple[Any, Any]:
-    """The older name of `average_precision_at_k`.
+    """Older name of `average_precision_at_k`.
 
     Source: TensorFlow's `tf.metrics.sparse_average_precision_at_k`.
     """
     return average_precision_at_k(labels, predictions, k, weights, metrics_collections, updates_collections, name)
 
 
-# *** what they share ***
+# *** shared implementation ***
 
 
 def _at(what: str, k: int | None, class_id: int | None = None) -> str:
-    """The name of a measure, as TensorFlow has it."""
+    """Returns TensorFlow's default name of a metric."""
     name = f"{what}_at_{'k' if k is None else int(k)}"
     return name if class_id is None else f"{name}_class{int(class_id)}"
 
 
 def _best(predictions: Any, k: int) -> Any:
-    """The classes of the `k` greatest predictions, int64, [..., k]."""
+    """Returns the classes of the `k` greatest predictions, int64 [..., k]."""
     return math.cast(reductions.top_k(predictions, k)[1], dtypes.int64)
 
 
@@ -252,7 +275,10 @@ def _share(
     updates_collections: Any,
     name: str | None,
 ) -> tuple[Any, Any]:
-    """How many are right of those that are right or `wrong`, of which there is the name and what gives these sets."""
+    """Returns the fraction of correct classes among the correct and `wrong` ones.
+
+    `wrong` is a pair: a name, and the function that computes the sets of wrong classes.
+    """
     with scopes.name_scope(name, _at(what, k, class_id), [predictions_idx, labels, weights]) as scope:
         found = math.cast(predictions_idx, dtypes.int64)
         right = _with_last_axis(labels, found)
@@ -272,14 +298,14 @@ def _share(
 
 
 def _added(name: str, more: Any) -> tuple[Any, Any]:
-    """The sum of all that has been seen, and the same with `more`; in a variable of this name."""
+    """Returns the sum in the variable `name`, and its update by `more`."""
     with scopes.name_scope(name, name) as scope:
         seen = state(scope, dtype=dtypes.float64)
         return seen.value(), seen.assign_add(more, name="update")
 
 
 def _with_last_axis(labels: Any, found: Any) -> Any:
-    """Labels with an axis for several of an example, if there is none."""
+    """Returns labels with a last dimension for several labels per example."""
     given = convert_to_tensor_or_sparse_tensor(labels, name="labels")
     is_sparse = isinstance(given, SparseTensor)
     rank = _known_rank(given)
@@ -307,7 +333,7 @@ def _known_rank(x: Any) -> int | None:
 
 
 def _only(classes: Any, class_id: int) -> Any:
-    """Sets of classes without all but one."""
+    """Restricts sets of classes to the class `class_id`."""
     if isinstance(classes, SparseTensor):
         return sparse.retain(classes, math.equal(classes.values, class_id))
     groups = arrays.shape(classes)[:-1]
@@ -316,7 +342,7 @@ def _only(classes: Any, class_id: int) -> Any:
 
 
 def _within(labels: Any, predictions: Any) -> Any:
-    """Labels with -1 for those that are larger than any class."""
+    """Replaces labels that are not less than the number of classes by -1."""
     given = convert_to_tensor_or_sparse_tensor(labels, name="labels")
     classes = math.cast(arrays.shape(predictions)[-1], dtypes.int64)
 
@@ -327,7 +353,7 @@ def _within(labels: Any, predictions: Any) -> Any:
 
 
 def _average_precision(labels: Any, found: Any, k: int) -> Any:
-    """The average precision of each example."""
+    """Returns the average precision of each example."""
     right = _with_last_axis(labels, found)
     each = arrays.expand_dims(found, -1)
     if isinstance(right, SparseTensor):

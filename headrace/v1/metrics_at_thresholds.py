@@ -35,21 +35,27 @@ def auc(
     summation_method: str = "trapezoidal",
     thresholds: Sequence[float] | None = None,
 ) -> tuple[Any, Any]:
-    """The area under a curve that shows what a threshold for predictions makes of them. For the other arguments and
-    results see `mean`.
+    """Computes the area under the ROC or precision-recall curve.
+
+    The curve has a point for each threshold of the predictions.
 
     Args:
-      labels: cast to bool.
-      predictions: of the same shape, from 0 to 1.
-      num_thresholds: how many, evenly spread, if no `thresholds` are given.
-      curve: "ROC": recall by the part of false labels that were predicted; "PR": precision by recall.
-      summation_method: how the area between two points is taken: "trapezoidal", "minoring" (of the lower one),
-        "majoring", or "careful_interpolation", which for "PR" has the counts and not the precision run in straight
-        lines between them (Davis and Goadrich 2006, "The Relationship Between Precision-Recall and ROC Curves").
-      thresholds: from 0 to 1; 0 and 1 are added.
+      labels: a tensor that is cast to bool.
+      predictions: a tensor of the same shape, with values from 0 to 1.
+      weights, metrics_collections, updates_collections: see `mean`.
+      num_thresholds: number of evenly spaced thresholds, if `thresholds` is None.
+      curve: "ROC": true positive rate over false positive rate; "PR": precision over recall.
+      name: name of the variable scope. None: "auc".
+      summation_method: area between two points: "trapezoidal"; "minoring", with the lower point; "majoring", with the
+        upper point; or "careful_interpolation", which for "PR" interpolates the counts and not the precision (Davis and
+        Goadrich 2006, "The Relationship Between Precision-Recall and ROC Curves").
+      thresholds: thresholds from 0 to 1, to which 0 and 1 are added. None: `num_thresholds` even ones.
+
+    Returns:
+      A pair: the area, a float32 scalar; and the update, which has its new value.
 
     Raises:
-      ValueError: an argument is not as described above.
+      ValueError: an argument has a wrong value.
 
     Source: TensorFlow's `tf.metrics.auc`.
     """
@@ -80,10 +86,10 @@ def auc(
 
 
 def _between(tp: Any, fn: Any, fp: Any) -> Any:
-    """The area below precision by recall, between each threshold and the next.
+    """Returns the area below the precision-recall curve between successive thresholds.
 
-    What was predicted, p, goes in a straight line from one point to the next, and tp with it: tp = at_0 + slope * p.
-    The area is the integral of tp / p by tp, over all that there was to predict.
+    Between two points, the number p of predictions changes linearly, and tp with it: tp = at_0 + slope * p. The area is
+    the integral of tp / p over tp, divided by the number of true labels.
     """
     p = tp + fp
     rise = tp[:-1] - tp[1:]
@@ -96,7 +102,7 @@ def _between(tp: Any, fn: Any, fp: Any) -> Any:
 
 
 def _spread_out(num_thresholds: int, above: float = _EDGE) -> list[float]:
-    """Thresholds from a little below 0 to `above` 1."""
+    """Returns thresholds from slightly below 0 to 1 + `above`."""
     if num_thresholds < 2:
         raise ValueError(f"num_thresholds must be 2 at least, got {num_thresholds}")
     return [-_EDGE, *(i / (num_thresholds - 1) for i in range(1, num_thresholds - 1)), 1.0 + above]
@@ -115,7 +121,7 @@ def _measured(
 def _at_thresholds(
     labels: Any, predictions: Any, thresholds: Sequence[float], weights: Any, names: Sequence[str]
 ) -> list[tuple[Any, Any]]:
-    """For each threshold, how often predictions above it (below it) have been right (wrong), and the updates."""
+    """Returns the counts of true or false positives or negatives at each threshold, and updates."""
     b = scopes.builder(predictions, labels)
     edges = np.asarray(thresholds, np.float32)
     states = [(v, v.value()) for v in (state(name, edges.shape) for name in names)]  # read before any check
@@ -153,18 +159,22 @@ def sensitivity_at_specificity(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> tuple[Any, Any]:
-    """How many of the labels that held were predicted, by the threshold at which a wanted part of those that did not
-    hold were not. For the other arguments and results see `mean`.
+    """Computes the sensitivity (true positive rate) at the threshold with a given specificity.
 
     Args:
-      labels: cast to bool.
-      predictions: of the same shape, from 0 to 1.
-      specificity: the wanted part, from 0 to 1. Of the thresholds the one that comes nearest is taken, of several the
-        lowest.
-      num_thresholds: how many are tried, evenly spread from 0 to 1.
+      labels: a tensor that is cast to bool.
+      predictions: a tensor of the same shape, with values from 0 to 1.
+      specificity: the specificity (true negative rate), from 0 to 1. The threshold with the nearest one is used; if
+        several are equally near, the lowest.
+      weights, metrics_collections, updates_collections: see `mean`.
+      num_thresholds: number of thresholds, evenly spaced from 0 to 1.
+      name: name of the variable scope. None: "sensitivity_at_specificity".
+
+    Returns:
+      A pair: the sensitivity, a float32 scalar; and the update, which has its new value.
 
     Raises:
-      ValueError: `specificity` is not from 0 to 1; there are less than 2 thresholds.
+      ValueError: `specificity` is not from 0 to 1, or `num_thresholds` is less than 2.
 
     Source: TensorFlow's `tf.metrics.sensitivity_at_specificity`.
     """
@@ -191,18 +201,22 @@ def specificity_at_sensitivity(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> tuple[Any, Any]:
-    """How many of the labels that did not hold were not predicted, by the threshold at which a wanted part of those
-    that held were. For the other arguments and results see `mean`.
+    """Computes the specificity (true negative rate) at the threshold with a given sensitivity.
 
     Args:
-      labels: cast to bool.
-      predictions: of the same shape, from 0 to 1.
-      sensitivity: the wanted part, from 0 to 1. Of the thresholds the one that comes nearest is taken, of several the
-        highest.
-      num_thresholds: how many are tried, evenly spread from 0 to 1; at the last a prediction of 1 still holds.
+      labels: a tensor that is cast to bool.
+      predictions: a tensor of the same shape, with values from 0 to 1.
+      sensitivity: the sensitivity (true positive rate), from 0 to 1. The threshold with the nearest one is used; if
+        several are equally near, the highest.
+      weights, metrics_collections, updates_collections: see `mean`.
+      num_thresholds: number of thresholds, evenly spaced from 0 to 1. A prediction of 1 is above the last threshold.
+      name: name of the variable scope. None: "specificity_at_sensitivity".
+
+    Returns:
+      A pair: the specificity, a float32 scalar; and the update, which has its new value.
 
     Raises:
-      ValueError: `sensitivity` is not from 0 to 1; there are less than 2 thresholds.
+      ValueError: `sensitivity` is not from 0 to 1, or `num_thresholds` is less than 2.
 
     Source: TensorFlow's `tf.metrics.specificity_at_sensitivity`.
     """
@@ -211,7 +225,7 @@ def specificity_at_sensitivity(
 
     def measure(counts: Sequence[Any], name: str) -> Any:
         tp, fn, tn, fp = counts
-        far = arrays.reverse(math.abs(_part(tp, fn) - sensitivity), [0])  # so that the last of the nearest is found
+        far = arrays.reverse(math.abs(_part(tp, fn) - sensitivity), [0])  # argmin then finds the last minimum
         at = len(edges) - 1 - reductions.argmin(far, 0)
         return _part(tn[at], fp[at], name)
 

@@ -35,10 +35,12 @@ def dynamic_rnn(
     time_major: bool = False,
     scope: Any = None,
 ) -> tuple[Any, Any]:
-    """Runs a cell over time, by a loop. See `headrace.nn.dynamic_rnn`.
+    """Runs a cell over time in a loop.
 
     Args:
-      scope: a variable scope or its name; "rnn" if None.
+      cell, inputs, sequence_length, initial_state, dtype, parallel_iterations, swap_memory, time_major: see
+        `headrace.nn.dynamic_rnn`.
+      scope: a variable scope or its name. None: "rnn".
 
     Source: TensorFlow's `tf.nn.dynamic_rnn`.
 
@@ -78,10 +80,12 @@ def bidirectional_dynamic_rnn(
     time_major: bool = False,
     scope: Any = None,
 ) -> tuple[Any, Any]:
-    """Runs one cell over time, and another from the end. See `headrace.nn.bidirectional_dynamic_rnn`.
+    """Runs one cell forward in time and another cell backward, in loops.
 
     Args:
-      scope: a variable scope or its name; "bidirectional_rnn" if None.
+      cell_fw, cell_bw, inputs, sequence_length, initial_state_fw, initial_state_bw, dtype, parallel_iterations,
+        swap_memory, time_major: see `headrace.nn.bidirectional_dynamic_rnn`.
+      scope: a variable scope or its name. None: "bidirectional_rnn".
 
     Source: TensorFlow's `tf.nn.bidirectional_dynamic_rnn`.
     """
@@ -95,10 +99,13 @@ def bidirectional_dynamic_rnn(
 def raw_rnn(
     cell: Any, loop_fn: Any, parallel_iterations: int | None = None, swap_memory: bool = False, scope: Any = None
 ) -> tuple[Any, Any, Any]:
-    """Runs a cell until all examples have finished, with a function between the steps. See `headrace.nn.raw_rnn`.
+    """Runs a cell in a loop, with a function between steps.
+
+    The loop ends when the function reports that all examples are finished.
 
     Args:
-      scope: a variable scope or its name; "rnn" if None.
+      cell, loop_fn, parallel_iterations, swap_memory: see `headrace.nn.raw_rnn`.
+      scope: a variable scope or its name. None: "rnn".
 
     Source: TensorFlow's `tf.nn.raw_rnn`.
     """
@@ -109,10 +116,11 @@ def raw_rnn(
 def static_rnn(
     cell: Any, inputs: Any, initial_state: Any = None, dtype: Any = None, sequence_length: Any = None, scope: Any = None
 ) -> tuple[list[Any], Any]:
-    """Calls a cell once for each step. See `headrace.nn.static_rnn`.
+    """Calls a cell once for each time step, without a loop.
 
     Args:
-      scope: a variable scope or its name; "rnn" if None.
+      cell, inputs, initial_state, dtype, sequence_length: see `headrace.nn.static_rnn`.
+      scope: a variable scope or its name. None: "rnn".
 
     Source: TensorFlow's `tf.nn.static_rnn`.
     """
@@ -130,10 +138,12 @@ def static_bidirectional_rnn(
     sequence_length: Any = None,
     scope: Any = None,
 ) -> tuple[list[Any], Any, Any]:
-    """`static_rnn` from both ends. See `headrace.nn.static_bidirectional_rnn`.
+    """Calls one cell forward in time and another cell backward, without a loop.
 
     Args:
-      scope: a variable scope or its name; "bidirectional_rnn" if None.
+      cell_fw, cell_bw, inputs, initial_state_fw, initial_state_bw, dtype, sequence_length: see
+        `headrace.nn.static_bidirectional_rnn`.
+      scope: a variable scope or its name. None: "bidirectional_rnn".
 
     Source: TensorFlow's `tf.nn.static_bidirectional_rnn`.
     """
@@ -146,10 +156,11 @@ def static_bidirectional_rnn(
 def static_state_saving_rnn(
     cell: Any, inputs: Any, state_saver: Any, state_name: Any, sequence_length: Any = None, scope: Any = None
 ) -> tuple[list[Any], Any]:
-    """`static_rnn` that starts with a state that something keeps. See `headrace.nn.static_state_saving_rnn`.
+    """Calls a cell once for each time step, with a state that persists.
 
     Args:
-      scope: a variable scope or its name; "rnn" if None.
+      cell, inputs, state_saver, state_name, sequence_length: see `headrace.nn.static_state_saving_rnn`.
+      scope: a variable scope or its name. None: "rnn".
 
     Source: TensorFlow's `tf.nn.static_state_saving_rnn`.
     """

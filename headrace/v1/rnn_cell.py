@@ -22,8 +22,10 @@ from headrace.v1.variable_scopes import get_variable_scope, variable_scope
 
 
 class RNNCell(Scoped, cells.RNNCell):
-    """What all cells have in common. A cell overrides `state_size`, `output_size` and `call`, which may make its
-    variables by `get_variable`, or make them in `build` by `add_variable`. See `headrace.layers.RNNCell`.
+    """Base class of recurrent cells.
+
+    A subclass overrides `state_size`, `output_size` and `call`. It creates its variables in `call` by `get_variable`,
+    or in `build` by `add_variable`. See `headrace.layers.RNNCell`.
 
     Source: TensorFlow's `tf.nn.rnn_cell.RNNCell`.
     """
@@ -34,26 +36,28 @@ class RNNCell(Scoped, cells.RNNCell):
 
     @in_default_graph
     def __call__(self, inputs: Any, *args: Any, scope: Any = None, **kwargs: Any) -> Any:
-        """A step.
+        """Computes a time step.
 
         Args:
-          inputs: [batch, ...]; the state that the step before left follows them.
-          scope: at the first call, the variable scope to be in, or its name.
+          inputs: a tensor [batch, ...].
+          *args: the state of the previous step, and optionally the scope.
+          scope: variable scope of the cell or its name, for the first call.
+          **kwargs: further arguments of `call`.
 
         Returns:
-          The output and the new state.
+          A pair: the output and the new state.
         """
         state, *given = args
         return super().__call__(inputs, state, scope=given[0] if given else scope, **kwargs)
 
     @in_default_graph
     def zero_state(self, batch_size: Any, dtype: Any) -> Any:
-        """A state of zeros. See `headrace.layers.RNNCell.zero_state`."""
+        """Returns a state of zeros. See `headrace.layers.RNNCell.zero_state`."""
         return super().zero_state(batch_size, dtype)
 
     @in_default_graph
     def get_initial_state(self, inputs: Any = None, batch_size: Any = None, dtype: Any = None) -> Any:
-        """The state that a network starts with, where none is given. See `headrace.layers.RNNCell`."""
+        """Returns the default initial state. See `headrace.layers.RNNCell`."""
         return super().get_initial_state(inputs, batch_size, dtype)
 
     @contextlib.contextmanager
@@ -74,7 +78,7 @@ class RNNCell(Scoped, cells.RNNCell):
             return super()._run(inputs, args, kwargs)
 
     def _kept(self, getter: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Gets a variable that `call` asks for, and notes it."""
+        """Calls `getter`, and records the variable that it returns as one of the cell."""
         got = getter(*args, **kwargs)
         for part in parts_of(got):
             if not any(part is v for v in self.variables):
@@ -83,7 +87,7 @@ class RNNCell(Scoped, cells.RNNCell):
 
 
 class BasicRNNCell(RNNCell, cells.BasicRNNCell, only_computes=True):
-    """A cell without gates. See `headrace.layers.BasicRNNCell`.
+    """Recurrent cell without gates. See `headrace.layers.BasicRNNCell`.
 
     Source: TensorFlow's `tf.nn.rnn_cell.BasicRNNCell`.
     """
@@ -97,7 +101,7 @@ class BasicRNNCell(RNNCell, cells.BasicRNNCell, only_computes=True):
 
 
 class GRUCell(RNNCell, cells.GRUCell, only_computes=True):
-    """A gated recurrent unit. See `headrace.layers.GRUCell`.
+    """Gated recurrent unit. See `headrace.layers.GRUCell`.
 
     Source: TensorFlow's `tf.nn.rnn_cell.GRUCell`.
     """
@@ -113,7 +117,7 @@ class GRUCell(RNNCell, cells.GRUCell, only_computes=True):
 
 
 class BasicLSTMCell(RNNCell, cells.BasicLSTMCell, only_computes=True):
-    """An LSTM without peepholes, clipping and projection. See `headrace.layers.BasicLSTMCell`.
+    """LSTM cell without peepholes, clipping and projection. See `headrace.layers.BasicLSTMCell`.
 
     Source: TensorFlow's `tf.nn.rnn_cell.BasicLSTMCell`.
     """
@@ -127,10 +131,12 @@ class BasicLSTMCell(RNNCell, cells.BasicLSTMCell, only_computes=True):
 
 
 class LSTMCell(RNNCell, cells.LSTMCell, only_computes=True):
-    """An LSTM with peepholes, clipping and a projection, if wanted. See `headrace.layers.LSTMCell`.
+    """LSTM cell with optional peepholes, clipping and projection. See `headrace.layers.LSTMCell`.
 
     Args:
-      num_unit_shards, num_proj_shards: into how many parts the kernel, and that of the projection, are cut; None: not.
+      num_unit_shards, num_proj_shards: numbers of parts of the kernel and of the projection. None: one part.
+      num_units, use_peepholes, cell_clip, initializer, num_proj, proj_clip: see `headrace.layers.LSTMCell`.
+      forget_bias, state_is_tuple, activation, reuse, name, dtype, trainable: see `headrace.layers.LSTMCell`.
 
     Source: TensorFlow's `tf.nn.rnn_cell.LSTMCell`.
     """
@@ -155,7 +161,9 @@ class LSTMCell(RNNCell, cells.LSTMCell, only_computes=True):
 
 
 class MultiRNNCell(RNNCell, wrappers.MultiRNNCell, only_computes=True):
-    """Cells one above the other. See `headrace.layers.MultiRNNCell`.
+    """Stack of cells: the output of each is the input of the next.
+
+    See `headrace.layers.MultiRNNCell`.
 
     Source: TensorFlow's `tf.nn.rnn_cell.MultiRNNCell`.
     """
@@ -170,15 +178,17 @@ class MultiRNNCell(RNNCell, wrappers.MultiRNNCell, only_computes=True):
 
 
 class _Wrapper(RNNCell):
-    """A cell with something around it, and no scope of its own."""
+    """Base class of cells that wrap a cell. A wrapper has no variable scope."""
 
     @in_default_graph
     def __call__(self, inputs: Any, *args: Any, scope: Any = None, **kwargs: Any) -> Any:
-        """A step of the cell, with what is around it.
+        """Computes a time step of the wrapped cell and of the wrapper.
 
         Args:
-          inputs: of the step; the state follows them.
-          scope: at its first call, the variable scope of the cell, or its name.
+          inputs: inputs of the step.
+          *args: the state of the previous step, and optionally the scope.
+          scope: variable scope of the wrapped cell or its name, for the first call.
+          **kwargs: further arguments of `call`.
         """
         state, *given = args
         scope = given[0] if given else scope
@@ -186,7 +196,7 @@ class _Wrapper(RNNCell):
 
 
 class DropoutWrapper(_Wrapper, wrappers.DropoutWrapper, only_computes=True):
-    """A cell with dropout. See `headrace.layers.DropoutWrapper`.
+    """Cell with dropout. See `headrace.layers.DropoutWrapper`.
 
     Source: TensorFlow's `tf.nn.rnn_cell.DropoutWrapper`.
     """
@@ -204,7 +214,7 @@ class DropoutWrapper(_Wrapper, wrappers.DropoutWrapper, only_computes=True):
 
 
 class ResidualWrapper(_Wrapper, wrappers.ResidualWrapper):
-    """A cell whose inputs are added to its outputs. See `headrace.layers.ResidualWrapper`.
+    """Cell whose inputs are added to its outputs. See `headrace.layers.ResidualWrapper`.
 
     Source: TensorFlow's `tf.nn.rnn_cell.ResidualWrapper`.
     """
@@ -214,7 +224,7 @@ class ResidualWrapper(_Wrapper, wrappers.ResidualWrapper):
 
 
 class DeviceWrapper(_Wrapper, wrappers.DeviceWrapper, only_computes=True):
-    """A cell whose operations request a device. See `headrace.layers.DeviceWrapper`.
+    """Cell whose operations request a device. See `headrace.layers.DeviceWrapper`.
 
     Source: TensorFlow's `tf.nn.rnn_cell.DeviceWrapper`.
     """

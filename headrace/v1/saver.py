@@ -20,18 +20,17 @@ V1, V2 = 1, 2  # SaverDef.CheckpointFormatVersion
 
 
 class Saver(saver.Saver):
-    """Writes variables to checkpoints and reads them back, in TensorFlow's files. See `headrace.train.Saver`.
+    """Saves variables to checkpoints in TensorFlow's format, and restores them.
 
     Args:
-      var_list: what to save; None: GraphKeys.GLOBAL_VARIABLES and GraphKeys.SAVEABLE_OBJECTS.
+      var_list: the variables and tables. None: GraphKeys.GLOBAL_VARIABLES and GraphKeys.SAVEABLE_OBJECTS.
+      reshape, sharded, max_to_keep, keep_checkpoint_every_n_hours, name, restore_sequentially, saver_def, defer_build,
+        allow_empty, pad_step_number, filename, random_state: see `headrace.train.Saver`.
       builder: not supported.
-      write_version: `tf.train.SaverDef.V2`, or `tf.train.SaverDef.V1`: the files that TensorFlow wrote first.
-      save_relative_paths: whether the state file has paths relative to its folder.
-      graph: where the variables are; None: the default graph.
-      format: "tensorflow", as `write_version` says; "native": see `headrace.train.Saver`.
-      random_state: see `headrace.train.Saver`.
-
-    The other arguments are those of `headrace.train.Saver`.
+      write_version: `tf.train.SaverDef.V2`, or `tf.train.SaverDef.V1` for TensorFlow's first format.
+      save_relative_paths: whether the state file contains paths relative to its folder.
+      graph: the graph of the variables. None: the default graph.
+      format: "tensorflow": the format of `write_version`; "native": see `headrace.train.Saver`.
 
     Source: TensorFlow's `tf.train.Saver`.
 
@@ -95,11 +94,11 @@ class Saver(saver.Saver):
             random_state=random_state,
         )
 
-    _builds_itself = False  # when it is first used, if nobody has built it
+    _builds_itself = False  # whether the first use builds the saver
 
     @classmethod
     def on_demand(cls, graph: Graph) -> Saver:
-        """A saver for all variables of a graph that adds its operations when it is first used."""
+        """Returns a saver for all variables of a graph, built on first use."""
         made = cls(graph=graph, defer_build=True)
         made._builds_itself = True
         return made
@@ -113,7 +112,12 @@ class Saver(saver.Saver):
 
     @classmethod
     def of_names(cls, saver_def: Any, find: Callable[[str], Tensor | Operation]) -> Saver:
-        """The saver of a `SaverDef`, or of its bytes; `find` gives a tensor or operation by its name."""
+        """Returns the saver of a `SaverDef` message or its bytes.
+
+        Args:
+          saver_def: the message.
+          find: function from a name to the tensor or operation.
+        """
         found = savers.read_saver_def(saver_def)
         graph: Any = None
         for field in ("filename_tensor_name", "save_tensor_name", "restore_op_name"):
@@ -133,13 +137,13 @@ class Saver(saver.Saver):
         strip_default_attrs: bool = False,
         save_debug_info: bool = False,
     ) -> Any:
-        """The graph with its collections and with what says how it is saved, also written to a file.
+        """Returns a MetaGraph with this saver, and can write it to a file.
 
         Args:
           filename, collection_list, as_text, clear_devices, strip_default_attrs: see `tf.train.export_meta_graph`.
           export_scope: not supported.
           clear_extraneous_savers: whether to leave out the collection of savers.
-          save_debug_info: not used.
+          save_debug_info: accepted as in TensorFlow, without effect.
 
         Source: TensorFlow's `tf.train.Saver.export_meta_graph`.
         """

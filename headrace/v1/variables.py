@@ -22,7 +22,10 @@ from headrace.v1.tensor_shape import TensorShape
 
 
 class VariableSynchronization(enum.Enum):
-    """When copies of a variable are brought together. There are no copies; ON_READ makes a variable not trainable."""
+    """Time at which copies of a variable are synchronized. headrace makes no copies.
+
+    ON_READ makes a variable not trainable; the other values have no effect.
+    """
 
     AUTO = 0
     NONE = 1
@@ -31,7 +34,10 @@ class VariableSynchronization(enum.Enum):
 
 
 class VariableAggregation(enum.Enum):
-    """How copies of a variable are brought together. Not used: there are no copies."""
+    """Method of aggregating copies of a variable.
+
+    It has no effect, because headrace makes no copies.
+    """
 
     NONE = 0
     SUM = 1
@@ -43,10 +49,16 @@ class VariableAggregation(enum.Enum):
 def synchronized(
     synchronization: Any, aggregation: Any, trainable: bool | None, name: str | None
 ) -> tuple[VariableSynchronization, VariableAggregation, bool]:
-    """Resolves arguments of a variable: None is AUTO or NONE; `trainable=None` is False for ON_READ.
+    """Resolves the synchronization, aggregation and trainability of a variable.
+
+    Args:
+      synchronization: a `VariableSynchronization`. None: AUTO.
+      aggregation: a `VariableAggregation`. None: NONE.
+      trainable: a bool. None: False for ON_READ, else True.
+      name: name of the variable, for messages.
 
     Raises:
-      ValueError: there is no such synchronization or aggregation.
+      ValueError: the synchronization or aggregation does not exist.
     """
     try:
         how = VariableAggregation(VariableAggregation.NONE if aggregation is None else aggregation)
@@ -60,22 +72,24 @@ def synchronized(
 
 
 class Variable(variable.Variable):
-    """A tensor that keeps its value from one step to the next. See `headrace.Variable`.
+    """Variable: a tensor that keeps its value between steps. See `headrace.Variable`.
 
     Args:
-      initial_value: what a tensor can be made of, or a function without arguments that returns it.
-      trainable: whether it goes into GraphKeys.TRAINABLE_VARIABLES; None: unless it is synchronized ON_READ.
-      collections: where it goes besides; None: GraphKeys.GLOBAL_VARIABLES.
+      initial_value: a value that converts to a tensor, or a function without arguments that returns such a value.
+      trainable: whether the variable is added to GraphKeys.TRAINABLE_VARIABLES. None: yes, unless `synchronization` is
+        ON_READ.
+      collections: further collections to which the variable is added. None: GraphKeys.GLOBAL_VARIABLES.
       validate_shape: if False, values of any shape can be assigned.
-      caching_device: not used; a value is read where it is.
-      name: below the name scope; "Variable" if None.
-      variable_def: a `VariableDef` message; the variable is the one that it describes, and nothing is made.
-      import_scope: put before its names.
-      dtype: None: that of `initial_value`.
-      expected_shape, shape: what the value must fit.
-      constraint: a function, kept for optimizers.
-      use_resource: not used: all variables are resource variables.
-      synchronization, aggregation: kept; there are no copies to bring together.
+      caching_device: accepted as in TensorFlow, without effect.
+      name: name of the variable in the current name scope. None: "Variable".
+      variable_def: a `VariableDef` message. The variable is the one that it describes, and no operations are added.
+      import_scope: name scope that is put before the names in `variable_def`.
+      dtype: dtype of the variable. None: that of `initial_value`.
+      expected_shape, shape: static shape that each value must fit.
+      constraint: function that optimizers apply to each new value, or None.
+      use_resource: accepted as in TensorFlow, without effect: all variables are resource variables.
+      synchronization: a `VariableSynchronization`; see there.
+      aggregation: a `VariableAggregation`; see there.
 
     Source: TensorFlow's `tf.Variable`.
 
@@ -127,34 +141,39 @@ class Variable(variable.Variable):
         self._synchronization, self._aggregation = when.value, how.value
         get_default_graph().add_to_collections(keys, self)
 
-    # what a `VariableDef` has of a variable that is none of this API
+    # attributes that are read from the `VariableDef` of another API's variable
     _synchronization = VariableSynchronization.AUTO.value
     _aggregation = VariableAggregation.NONE.value
 
     @property
     def synchronization(self) -> VariableSynchronization:
-        """When copies of it are brought together."""
+        """Synchronization that was given."""
         return VariableSynchronization(self._synchronization)
 
     @property
     def aggregation(self) -> VariableAggregation:
-        """How copies of it are brought together."""
+        """Aggregation that was given."""
         return VariableAggregation(self._aggregation)
 
     _enter_and_make = in_default_graph(variable.Variable.__init__)
 
     def to_proto(self) -> Any:
-        """The names of the operations that it is: a `VariableDef` message."""
+        """Returns a `VariableDef` message with the names of the variable's operations."""
         from headrace.interchange.variables import encode_variable
 
         return encode_variable(self)
 
     @staticmethod
     def from_proto(variable_def: Any, import_scope: str | None = None) -> Any:
-        """The variable that a `VariableDef` message, headrace's or TensorFlow's, describes, in the default graph.
+        """Returns the variable that a `VariableDef` message describes, in the default graph.
+
+        Args:
+          variable_def: a message of headrace or TensorFlow.
+          import_scope: name scope that is put before the names in the message.
 
         Raises:
-          GraphError: it describes no variable. KeyError: the graph has no such operation.
+          GraphError: the message does not describe a variable.
+          KeyError: the graph does not contain an operation.
         """
         from headrace.interchange.variables import decode_variable
 
@@ -169,16 +188,25 @@ class Variable(variable.Variable):
         return decode_variable(variable_def, find, KINDS)
 
     def get_shape(self) -> TensorShape:
-        """What is known of the shape of its values."""
+        """Returns the static shape, a `TensorShape`."""
         return TensorShape(self.shape)
 
     def eval(self, session: Any = None) -> Any:
-        """Its value in `session`, or in the default one."""
+        """Returns the value of the variable in a session.
+
+        Args:
+          session: the session. None: the default session.
+        """
         return self._in(session, "eval").run(self)
 
     def load(self, value: Any, session: Any = None) -> None:
-        """Gives it `value` in `session`, or in the default one, without adding to the graph."""
-        # the initializer assigns what its second input has, and any tensor can be fed
+        """Assigns a value in a session, without adding operations to the graph.
+
+        Args:
+          value: the value.
+          session: the session. None: the default session.
+        """
+        # the initializer assigns its second input, which is fed here
         self._in(session, "load").run(self.initializer, {self.initializer.inputs[1]: value})
 
     def _in(self, session: Any, method: str) -> Any:
@@ -187,10 +215,10 @@ class Variable(variable.Variable):
 
 
 class ReferenceVariable(reference.ReferenceVariable, Variable):
-    """A variable of an imported graph that is a reference. See `headrace.api.reference.ReferenceVariable`."""
+    """Reference variable of an imported graph. See `headrace.api.reference.ReferenceVariable`."""
 
 
-KINDS = (Variable, ReferenceVariable)  # what `VariableDef`s are read as
+KINDS = (Variable, ReferenceVariable)  # classes of the variables that `VariableDef`s describe
 
 
 # *** collections of variables ***
@@ -218,7 +246,7 @@ moving_average_variables = _listing(
 
 
 def all_variables() -> list[Any]:
-    """`global_variables` under its older name.
+    """Older name of `global_variables`.
 
     Source: TensorFlow's `tf.all_variables`.
     """
@@ -230,7 +258,11 @@ def all_variables() -> list[Any]:
 
 @in_default_graph
 def variables_initializer(var_list: Iterable[Any], name: str = "init") -> Operation:
-    """An operation that gives the variables of a list their initial values.
+    """Returns an operation that initializes the variables of a list.
+
+    Args:
+      var_list: the variables.
+      name: name of the operation.
 
     Source: TensorFlow's `tf.variables_initializer`.
     """
@@ -240,7 +272,7 @@ def variables_initializer(var_list: Iterable[Any], name: str = "init") -> Operat
 
 
 def global_variables_initializer() -> Operation:
-    """An operation that gives all global variables there are now their initial values.
+    """Returns an operation that initializes all global variables that exist now.
 
     Source: TensorFlow's `tf.global_variables_initializer`.
     """
@@ -248,7 +280,7 @@ def global_variables_initializer() -> Operation:
 
 
 def local_variables_initializer() -> Operation:
-    """An operation that gives all local variables there are now their initial values.
+    """Returns an operation that initializes all local variables that exist now.
 
     Source: TensorFlow's `tf.local_variables_initializer`.
     """
@@ -262,7 +294,11 @@ initialize_local_variables = local_variables_initializer
 
 @in_default_graph
 def is_variable_initialized(variable: Any, name: str | None = None) -> Any:
-    """Whether a variable has a value: a bool scalar.
+    """Returns whether a variable is initialized, a bool scalar tensor.
+
+    Args:
+      variable: the variable.
+      name: name of the operation.
 
     Source: TensorFlow's `tf.is_variable_initialized`.
     """
@@ -275,11 +311,11 @@ def is_variable_initialized(variable: Any, name: str | None = None) -> Any:
 def report_uninitialized_variables(
     var_list: Iterable[Any] | None = None, name: str = "report_uninitialized_variables"
 ) -> Tensor:
-    """The names of the variables that have no value: a vector of strings.
+    """Returns the names of the uninitialized variables, a string vector.
 
     Args:
-      var_list: None: all global and local variables there are now.
-      name: name of the scope.
+      var_list: the variables. None: all global and local variables that exist now.
+      name: name of the scope of the operations.
 
     Source: TensorFlow's `tf.report_uninitialized_variables`.
     """
@@ -296,7 +332,13 @@ def report_uninitialized_variables(
 
 @in_default_graph
 def assert_variables_initialized(var_list: Iterable[Any] | None = None) -> Operation | None:
-    """An operation that fails with `FailedPreconditionError` unless all variables have a value; None if there are none.
+    """Returns an operation that fails with `FailedPreconditionError` if a variable is uninitialized.
+
+    Args:
+      var_list: the variables. None: all global and local variables that exist now.
+
+    Returns:
+      The operation. None: there are no variables.
 
     Source: TensorFlow's `tf.assert_variables_initialized`.
     """
@@ -315,17 +357,18 @@ def _is_reference(ref: Any) -> bool:
 def assign(
     ref: Any, value: Any, validate_shape: bool | None = None, use_locking: bool | None = None, name: str | None = None
 ) -> Any:
-    """Makes `value` the value of a variable.
+    """Assigns a value to a variable.
 
     Args:
-      ref: the variable (or, in imported graphs, a reference to one).
-      value: of its dtype and shape.
-      validate_shape: not used: a variable made with `validate_shape=False` takes values of any shape, others do not.
-      use_locking: not used; changes never overlap.
-      name: of the operation.
+      ref: the variable, or in an imported graph a reference to a variable.
+      value: the value, of the variable's dtype and shape.
+      validate_shape: for a reference: whether the shape must fit. Without effect for other variables: those created
+        with `validate_shape=False` accept values of any shape.
+      use_locking: accepted as in TensorFlow, without effect: assignments are atomic.
+      name: name of the operation.
 
     Returns:
-      What can be run and used as a tensor: the value after the change.
+      The new value, which can be run and used as a tensor.
 
     Source: TensorFlow's `tf.assign`.
     """
@@ -337,7 +380,10 @@ def assign(
 
 @in_default_graph
 def assign_add(ref: Any, value: Any, use_locking: bool | None = None, name: str | None = None) -> Any:
-    """Adds `value` to a variable; see `assign`.
+    """Adds a value to a variable.
+
+    Args:
+      ref, value, use_locking, name: see `assign`.
 
     Source: TensorFlow's `tf.assign_add`.
     """
@@ -348,7 +394,10 @@ def assign_add(ref: Any, value: Any, use_locking: bool | None = None, name: str 
 
 @in_default_graph
 def assign_sub(ref: Any, value: Any, use_locking: bool | None = None, name: str | None = None) -> Any:
-    """Subtracts `value` from a variable; see `assign`.
+    """Subtracts a value from a variable.
+
+    Args:
+      ref, value, use_locking, name: see `assign`.
 
     Source: TensorFlow's `tf.assign_sub`.
     """
@@ -359,7 +408,12 @@ def assign_sub(ref: Any, value: Any, use_locking: bool | None = None, name: str 
 
 @in_default_graph
 def count_up_to(ref: Any, limit: int, name: str | None = None) -> Any:
-    """Adds one to a variable, and gives what it was before; `OutOfRangeError` once it is `limit`.
+    """Increments a variable up to a limit, and returns its previous value.
+
+    Args:
+      ref: an integer scalar variable.
+      limit: the limit. A step fails with `OutOfRangeError` if the variable has this value.
+      name: name of the scope of the operations.
 
     Source: TensorFlow's `tf.count_up_to`.
     """
@@ -368,7 +422,7 @@ def count_up_to(ref: Any, limit: int, name: str | None = None) -> Any:
 
 
 def _variable(ref: Any, who: str) -> Any:
-    is_whole = isinstance(ref, PartitionedVariable) and hasattr(ref, who)  # some are for parts alone
+    is_whole = isinstance(ref, PartitionedVariable) and hasattr(ref, who)  # a partitioned variable lacks some methods
     if not is_whole and not isinstance(ref, variable.Variable):
         raise TypeError(f"{who} takes a variable, got {ref!r} ({type(ref).__name__})")
     return ref
@@ -409,7 +463,7 @@ scatter_min = _scatter("min", "Puts the smaller of two values into")
 scatter_max = _scatter("max", "Puts the larger of two values into")
 
 
-# *** what kind of variables are made ***
+# *** resource variables ***
 
 
 def enable_resource_variables() -> None:
@@ -420,14 +474,14 @@ def enable_resource_variables() -> None:
 
 
 def disable_resource_variables() -> None:
-    """Does nothing: all variables stay resource variables.
+    """Does nothing: all variables remain resource variables.
 
     Source: TensorFlow's `tf.disable_resource_variables`.
     """
 
 
 def resource_variables_enabled() -> bool:
-    """True.
+    """Returns True.
 
     Source: TensorFlow's `tf.resource_variables_enabled`.
     """
