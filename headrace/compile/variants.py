@@ -47,7 +47,7 @@ class Variants(Generic[T]):
         forking.register_at_fork(self)
 
     def _forked(self) -> None:
-        """See `forking`."""
+        """Replaces the lock after a fork; see `forking`."""
         self._lock = threading.Lock()
 
     def find(self, given: Sequence[Any]) -> T | None:
