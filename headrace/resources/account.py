@@ -44,7 +44,7 @@ class Account:
         forking.register_at_fork(self)
 
     def _forked(self) -> None:
-        """See `forking`."""
+        """Replaces the lock after a fork; see `forking`."""
         self._lock = threading.Lock()
 
     def add(self, n: int) -> None:

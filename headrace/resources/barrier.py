@@ -72,7 +72,7 @@ class Barrier:
         forking.register_at_fork(self)
 
     def _forked(self) -> None:
-        """See `forking`."""
+        """Replaces the lock after a fork; see `forking`."""
         self._lock = threading.Lock()
 
     def ready_size(self) -> int:

@@ -39,7 +39,7 @@ class ResourceManager:
         self._closed = False
 
     def _forked(self) -> None:
-        """See `forking`; an owner of a long-lived manager registers it there."""
+        """Replaces the lock after a fork; owners of long-lived managers register this (`forking`)."""
         self._lock = threading.RLock()
 
     def create(self, container: str, kind: type[R], name: str, resource: R) -> R:

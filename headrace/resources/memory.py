@@ -239,7 +239,7 @@ class Memory:
         forking.register_at_fork(self)
 
     def _forked(self) -> None:
-        """See `forking`. Pending copies are dropped, because they belong to steps of the parent."""
+        """Replaces the lock after a fork and drops pending copies of the parent; see `forking`."""
         self._changed = threading.Condition(threading.Lock())
         self._to_read.clear()
         self._to_write.clear()

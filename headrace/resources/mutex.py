@@ -60,7 +60,7 @@ class Mutex:
         forking.register_at_fork(self)
 
     def _forked(self) -> None:
-        """See `forking`. Waiting requests belong to the parent."""
+        """Replaces the locks after a fork and drops requests of the parent; see `forking`."""
         self._lock = threading.RLock()
         self._waiting.clear()
 

@@ -63,7 +63,7 @@ class Philox:
         forking.register_at_fork(self)
 
     def _forked(self) -> None:
-        """See `forking`."""
+        """Replaces the lock after a fork; see `forking`."""
         self._lock = threading.Lock()
 
     def reserve(self, blocks: int) -> Stream:

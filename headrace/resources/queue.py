@@ -203,7 +203,7 @@ class Queue(abc.ABC):
         forking.register_at_fork(self)
 
     def _forked(self) -> None:
-        """See `forking`. Waiting requests belong to the parent."""
+        """Replaces the locks after a fork and drops requests of the parent; see `forking`."""
         self._lock = threading.Lock()
         self._enqueues.clear()
         self._dequeues.clear()

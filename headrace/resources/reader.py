@@ -86,7 +86,7 @@ class Reader:
         forking.register_at_fork(self)
 
     def _forked(self) -> None:
-        """See `forking`. Waiting requests belong to the parent."""
+        """Replaces the locks after a fork and drops requests of the parent; see `forking`."""
         self._lock = threading.Lock()  # protects the line
         self._files = threading.RLock()  # protects the files and counters
         self._line: deque[_Request] = deque()

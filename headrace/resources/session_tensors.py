@@ -23,7 +23,7 @@ class SessionTensors:
         forking.register_at_fork(self)
 
     def _forked(self) -> None:
-        """See `forking`."""
+        """Replaces the lock after a fork; see `forking`."""
         self._lock = threading.Lock()
 
     def put(self, name: str, device: str, value: Value) -> str:

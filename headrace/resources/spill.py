@@ -121,7 +121,7 @@ class SpillFile:
         self._is_parents = False
 
     def _forked(self) -> None:
-        """See `forking`. Writes of the child must not go to the parent's file."""
+        """Detaches a forked child from the file of its parent; see `forking`."""
         self._is_parents = True
 
     @property
