@@ -57,7 +57,7 @@ class Explanation:
         out = [f"engine: {self.engine}"]
         out += [f"  not compiled: {r}" for r in self.reasons]
         if self.engine == "interpret" and not self.reasons:
-            out.append("  not compiled: the session is to interpret")
+            out.append('  not compiled: the session has engine="interpret"')
         out += self.failures
         out += [f"  for {fed}" for fed in self.shapes]
         out += [f"{device}: {_brief(names)}" for device, names in self.devices]
@@ -66,8 +66,8 @@ class Explanation:
             out.append(f"fused regions: {len(self.fused_regions) or 'none'}")
             out += [f"  {_brief(names)}" for names in self.fused_regions]
             out += [f"  alone: {why}: {_brief(names)}" for why, names in self.apart]
-        out.append(f"passes that changed something: {', '.join(self.passes) or 'none'}")
-        for verb, fired in (("did", True), ("left alone", False)):
+        out.append(f"passes that changed the graph: {', '.join(self.passes) or 'none'}")
+        for verb, fired in (("applied", True), ("rejected", False)):
             out += [f"  {verb}: {n.rule}: {n.op}: {n.text}" for n in self.notes if n.fired is fired]
         if self.source:
             out += ["source:", self.source]
@@ -98,7 +98,7 @@ def explanation(step: CompiledStep) -> Explanation:
             *_placed(step),
             failures=failures,
         )
-    assert report is not None, "who compiles, optimizes"
+    assert report is not None, "a compiled step has a report of its passes"
     return Explanation(
         "compiled",
         (),

@@ -74,7 +74,7 @@ class Progress:
                 self._last = describe(it)
                 text = self._last
             else:
-                text = "nothing is ready: it waits, or a long operation runs"
+                text = "no operation is ready: the step waits, or a long operation runs"
                 text += f"; last seen {self._last}" if self._last else ""
             self._write(f"{time.monotonic() - self._start:.0f} s: {text}")
 

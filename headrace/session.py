@@ -135,7 +135,7 @@ class Session:
         if memory_limit is not None and memory_limit < 1:
             raise ValueError(f"memory_limit must be at least 1 byte, got {memory_limit}")
         if devices is not None and not isinstance(devices, Mapping):
-            raise TypeError(f"devices={devices!r}: expected how many there are to be of each type, as {{'CPU': 2}}")
+            raise TypeError(f"devices={devices!r}: expected the number of devices of each type, as {{'CPU': 2}}")
         self._local = make_devices({**(config.get("device_count") or {}), **(devices or {})}, memory_limit)
         self._memories = {
             d.name: Memory(d.name, d.memory_limit, d.stream("copy").submit)

@@ -450,7 +450,7 @@ def test_progress_says_when_nothing_is_ready() -> None:
     out = io.StringIO()
     with Progress(out, first=0.01, every=0.01):
         time.sleep(0.3)
-    assert "nothing is ready" in out.getvalue()
+    assert "no operation is ready" in out.getvalue()
 
 
 def test_progress_counts_no_more_than_fires() -> None:
@@ -499,8 +499,8 @@ def test_inspect_shows_the_ends_of_a_step(loop: str, capsys: pytest.CaptureFixtu
     assert "the step holds 12 of the graph's 21 operations" in out
     assert "Arg (fed):\n  n:0  int32 []  -> n_in" in out
     assert "Retval (fetched):\n  i_out:0  int32 []" in out
-    assert "Source -> (what waits for nothing):\n  1 constant" in out
-    assert "-> Sink (what nobody waits for):\n  nothing" in out
+    assert "Source -> (operations without inputs):\n  1 constant" in out
+    assert "-> Sink (operations without consumers):\n  nothing" in out
     assert "y_mul" not in out
 
 

@@ -167,7 +167,7 @@ def branch(value: Any, n: int) -> int:
     if getattr(value, "ndim", 0):
         raise InvalidArgumentError(
             f"The second input must be a scalar, but it has shape {shapes.show(value.shape)}: "
-            "an index decides for one output"
+            "a SwitchN needs one output_index"
         )
     i = int(value)
     return i if 0 <= i < n else n - 1

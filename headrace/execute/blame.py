@@ -120,7 +120,7 @@ def tell(
     lines += [_event("waited for", n.op, where(it, BRIEFLY)) for n, it in list(waiting)[:EVENTS]]
     ready = p.ready if isinstance(p.ready, deque) else ()
     coming = [(n, it) for n, it, _ in list(ready)[: 8 * EVENTS] if n is n.live and _is_told(n.op)]
-    lines += [_event("was to come", n.op, where(it, BRIEFLY)) for n, it in coming[:EVENTS]]
+    lines += [_event("was ready", n.op, where(it, BRIEFLY)) for n, it in coming[:EVENTS]]
     if len(lines) > 1:  # a single line would only repeat the error
         error.add_note("\n".join(["the last events of the step:", *lines]))
 
@@ -156,9 +156,7 @@ def dead_fetch(name: str, position: int, origin: Origin | None) -> InvalidArgume
     switch, it, value = origin
     op = switch.op
     if op.opdef.primitive not in ("Switch", "SwitchN"):
-        return InvalidArgumentError(
-            text + f": {place(op)} never fired, for its loop ended without a token for it", name
-        )
+        return InvalidArgumentError(text + f": {place(op)} never fired: its loop ended before a token arrived", name)
     selector = known_as(op.inputs[1])
     if op.opdef.primitive == "Switch":
         side = "true" if value else "false"

@@ -111,7 +111,7 @@ def submit(step: StepState, work: Callable[[], object]) -> None:
     except RuntimeError as e:
         if step.cancelled is not None:
             raise step.cancelled from e
-        raise ResourceExhaustedError(f"step {step.id} gets no thread for a Python function: {e}") from e
+        raise ResourceExhaustedError(f"step {step.id} cannot start a thread for a Python function: {e}") from e
 
 
 def _too_late(step: StepState) -> DeadlineExceededError:

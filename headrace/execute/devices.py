@@ -226,7 +226,7 @@ def check_type(type: str) -> None:
     if found is None or found != type:
         hint = f"; write {found!r}" if found else ""
         raise InvalidArgumentError(
-            f"{type!r} is no type of devices: expected letters, digits and '_', no digit first, as in "
+            f"{type!r} is not a device type: expected letters, digits and '_', not beginning with a digit, as in "
             f"'/device:DLP:0'{hint}"
         )
 
@@ -249,12 +249,12 @@ def make_devices(counts: Mapping[str, int], memory_limit: int | None = None) -> 
         factory = device_types.find(type)
         if factory is None:
             known = ", ".join(sorted(device_types))
-            why = plugins.sentence(failures) or "Is the package that brings it installed (hr.register_device)?"
-            raise InvalidArgumentError(f"no devices of type {type!r} exist: there are {known}. {why}") from (
-                failures[0].error if failures else None
-            )
+            why = plugins.sentence(failures) or "Install the package that registers it (hr.register_device)"
+            raise InvalidArgumentError(
+                f"no device type {type!r} is registered; the registered types are {known}. {why}"
+            ) from (failures[0].error if failures else None)
         if isinstance(n, bool) or not isinstance(n, int) or n < (type == "CPU"):
-            raise InvalidArgumentError(f"devices={{{type!r}: {n!r}}}: expected how many there are to be, as an int")
+            raise InvalidArgumentError(f"devices={{{type!r}: {n!r}}}: expected the number of devices, an int")
         for i in range(n):
             d = factory(DeviceSpec(HERE.job, HERE.replica, HERE.task, type, i), memory_limit)
             if not isinstance(d, LocalDevice):

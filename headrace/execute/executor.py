@@ -290,7 +290,7 @@ class Executor:
                 self._dead.setdefault(node.live.position, x)
             p.dead(node, it, x)
         else:
-            raise InternalError(f"{node!r} is of a kind that never becomes ready", node.op.name, node.op)
+            raise InternalError(f"{node!r} has a node kind that never becomes ready", node.op.name, node.op)
         return (x,)
 
     def _predicate(self, value: Any) -> bool:
@@ -523,7 +523,8 @@ class Executor:
     def _waited_too_long(self, limit: float) -> DeadlineExceededError:
         return DeadlineExceededError(
             f"step {self.step.id} has waited {limit:g} s without any progress for {self._waits()}. Nothing in this "
-            "step can wake it; give the run a timeout, close the queue, or raise HEADRACE_WAIT_LIMIT if this is meant"
+            "step can wake it; give the run a timeout, close the queue, or raise HEADRACE_WAIT_LIMIT if the wait is "
+            "intended"
         )
 
     def half_fed(self) -> list[str]:
@@ -532,10 +533,10 @@ class Executor:
         return [f"  {place(node.op)}" + (f" in {where(it)}" if where(it) else "") for node, it in found]
 
     def _stuck(self) -> InternalError:
-        text = "\n".join(self.half_fed()) or "  (no node is half-fed)"
+        text = "\n".join(self.half_fed()) or "  (no node has received a part of its inputs)"
         return InternalError(
-            f"step {self.step.id} cannot go on: nothing is ready or running, and these operations have got only some "
-            f"of their inputs:\n{text}\nIn a loop every NextIteration must fire alive in the same iterations."
+            f"step {self.step.id} cannot continue: no node is ready or running, and these operations have received "
+            f"only some of their inputs:\n{text}\nIn a loop every NextIteration must fire alive in the same iterations."
         )
 
 
@@ -544,7 +545,7 @@ def predicate(value: Any) -> bool:
     if getattr(value, "ndim", 0):
         raise InvalidArgumentError(
             f"The second input must be a scalar, but it has shape {shapes.show(value.shape)}: "
-            "a predicate decides one way"
+            "a Switch needs one predicate"
         )
     return bool(value)
 
@@ -554,7 +555,7 @@ def branch(value: Any) -> int:
     if getattr(value, "ndim", 0):
         raise InvalidArgumentError(
             f"The second input must be a scalar, but it has shape {shapes.show(value.shape)}: "
-            "an index decides for one output"
+            "a SwitchN needs one output_index"
         )
     return int(value)
 

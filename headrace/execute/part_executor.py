@@ -97,7 +97,7 @@ class PartExecutor(Executor):
     def end_half_fed(self) -> None:
         """Ends an iteration that no device can complete, see `Propagator.release`."""
         frame = self.propagator.releasable()
-        assert frame is not None, "who asks for it has looked"
+        assert frame is not None, "the caller checked for a releasable frame"
         for node, it in list(self._waiting):
             if it is frame.oldest:
                 self.rendezvous.forget((node.edge, it.frame.path, it.index))

@@ -303,17 +303,17 @@ class Parts:
                 DeadlineExceededError(
                     f"step {self.step.id} has waited {flags.WAIT_LIMIT.value:g} s without any progress"
                     f"{self._waits()}. Nothing in this step can wake it; give the run a timeout, close the queue, or "
-                    "raise HEADRACE_WAIT_LIMIT if this is meant"
+                    "raise HEADRACE_WAIT_LIMIT if the wait is intended"
                 )
             )
 
     def _waits(self) -> str:
         lines = [f"{name}:\n" + "\n".join(e.half_fed()) for name, e in self.executors.items() if e.half_fed()]
-        return "; it waits at\n" + "\n".join(lines) if lines else ""
+        return "; it waits for\n" + "\n".join(lines) if lines else ""
 
     def _stuck(self) -> InternalError:
         text = "\n".join(self.rendezvous.table())
         return InternalError(
-            f"step {self.step.id} cannot go on: every device waits for another{self._waits()}\n{text}\n"
+            f"step {self.step.id} cannot continue: every device waits for another{self._waits()}\n{text}\n"
             "In a loop every NextIteration must fire alive in the same iterations."
         )

@@ -102,10 +102,10 @@ class Rendezvous(abc.ABC):
         if not there.wait(timeout):
             self.forget(key)
             if not got:
-                raise DeadlineExceededError(f"{show(key)} did not come within {timeout:g} s")
+                raise DeadlineExceededError(f"{show(key)} was not received within {timeout:g} s")
         token, error = got[0]
         if token is None:
-            assert error is not None, "it is one of the two"
+            assert error is not None, "a receiver gets a token or an error"
             raise error
         return token
 
@@ -139,7 +139,7 @@ class LocalRendezvous(Rendezvous):
             token, error = self._arrived.pop(key, None), self._error
             if token is None and error is None:
                 if key in self._waiting:
-                    raise InternalError(f"{show(key)} is waited for twice")
+                    raise InternalError(f"{show(key)} has two receivers")
                 self._waiting[key] = receiver
                 return
         receiver(token, error)
@@ -165,9 +165,9 @@ class LocalRendezvous(Rendezvous):
 
     def table(self) -> list[str]:
         with self._lock:
-            lines = [f"{show(k)}: waited for, not sent" for k in self._waiting]
+            lines = [f"{show(k)}: awaited, not sent" for k in self._waiting]
             lines += [
-                f"{show(k)}: sent{'' if origin is None else ' dead'}, not asked for"
+                f"{show(k)}: sent{'' if origin is None else ' dead'}, not received"
                 for k, (_, origin) in self._arrived.items()
             ]
         return lines if len(lines) <= SHOWN else [*lines[:SHOWN], f"and {len(lines) - SHOWN} more"]

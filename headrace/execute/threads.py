@@ -85,7 +85,7 @@ class Pool:
         shared = self._shared
         with shared.lock:
             if shared.is_closed:
-                raise RuntimeError(f"the threads {self._name!r} take no more work: their session was closed")
+                raise RuntimeError(f"the threads {self._name!r} accept no work: their session was closed")
             if shared.open >= shared.threads < self._most:
                 name = f"{self._name}_{shared.threads}"
                 threading.Thread(target=_serve, args=(shared,), name=name, daemon=True).start()

@@ -223,7 +223,7 @@ def _facts(d: Description) -> Iterator[str]:
         "tensors": _most([*d.dtypes.items()]),
         "constants": f"{len(d.constants):,}, {size_text(known)}" if d.constants else "",
         "state": f"{len(d.resources):,}, {size_text(state)} where the shape is known" if d.resources else "",
-        "devices asked for": _most([*d.devices.items()]),
+        "requested devices": _most([*d.devices.items()]),
     }
     yield "<table>"
     for name, told in lines.items():

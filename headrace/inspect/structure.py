@@ -124,7 +124,7 @@ class _Drawing:
             into.append(op)
         params = graph.params if isinstance(graph, FuncGraph) else ()
         results = graph.results if isinstance(graph, FuncGraph) else ()
-        note = f"not all loops and conditionals can be told: {places.problem}" if places.problem else ""
+        note = f"not all loops and conditionals were recognized: {places.problem}" if places.problem else ""
         box = self._box(top, places, depth, label, name, note)
         return dataclasses.replace(box, ops=len(ops) - len(params), results=tuple(self._reference(t) for t in results))
 

@@ -26,7 +26,7 @@ def render(d: Description, limit: int | None = 20) -> str:
     """
     out = [_head(d)]
     _section(out, "inputs (placeholders)", d.inputs, limit)
-    _section(out, "outputs (nobody uses them)", d.outputs, limit)
+    _section(out, "outputs (tensors without consumers)", d.outputs, limit)
     _add_inside(out, d, limit)
     return "\n".join(out)
 
@@ -35,12 +35,12 @@ def render(d: Description, limit: int | None = 20) -> str:
 def render_step(s: StepDescription, limit: int | None = 20) -> str:
     """Formats the description of a step: its ends, then the operations between them."""
     out = [f"the step holds {sum(s.graph.ops.values())} of the graph's {plural(s.of, 'operation')}"]
-    fed = [f"{v}  -> {_names(readers, limit) or 'nobody'}" for v, readers in s.args]
+    fed = [f"{v}  -> {_names(readers, limit) or 'no consumer'}" for v, readers in s.args]
     constants = [plural(s.constants, "constant")] if s.constants else []
     _section(out, "Arg (fed)", fed or ["nothing"], limit)
     _section(out, "Retval (fetched)", s.retvals or ["nothing"], limit)
-    _section(out, "Source -> (what waits for nothing)", [*constants, *s.source] or ["nothing"], limit)
-    _section(out, "-> Sink (what nobody waits for)", s.sink or ["nothing"], limit)
+    _section(out, "Source -> (operations without inputs)", [*constants, *s.source] or ["nothing"], limit)
+    _section(out, "-> Sink (operations without consumers)", s.sink or ["nothing"], limit)
     _section(out, "placeholders that are not fed", s.graph.inputs, limit)
     _add_inside(out, s.graph, limit)
     return "\n".join(out)
@@ -83,7 +83,7 @@ def _add_inside(out: list[str], d: Description, limit: int | None) -> None:
     _section(out, "other operations with effects", [f"{n} {t}" for t, n in d.effects.items()], limit)
     _section(out, "loops, conditionals and calls", list(_whole(d.box, limit)), None)
     _section(out, "functions", d.functions, limit)
-    _section(out, "devices asked for", [f"{n} on {visible(name)}" for name, n in d.devices.items()], limit)
+    _section(out, "requested devices", [f"{n} on {visible(name)}" for name, n in d.devices.items()], limit)
 
 
 def _constants(constants: Sequence[Value]) -> list[str]:

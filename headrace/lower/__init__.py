@@ -38,7 +38,7 @@ _RULES: Final[Mapping[str, Rule]] = {
     "SymbolicGradient": lower_symbolic_gradient,
 }
 
-_TOO_DEEP: Final = "conditionals, loops and gradients are nested too deeply in one another to be lowered"
+_TOO_DEEP: Final = "conditionals, loops and gradients are nested too deeply to be lowered"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -26,13 +26,13 @@ def colocation(ops: Sequence[Operation], of: Mapping[Operation, str]) -> None:
     """
     for op in ops:
         if op not in of:
-            raise HeadraceInternalError(f"{_show(op)} was given no device")
+            raise HeadraceInternalError(f"{_show(op)} has no device")
         if op.opdef.primitive == "Merge":
             for p in (t.op for t in op.inputs):
                 if _enters_iteration(p) and of.get(p) != of[op]:
                     raise HeadraceInternalError(
                         f"{_show(p)} was placed on {of.get(p)}, but the Merge that it feeds, {_show(op)}, on {of[op]}; "
-                        "they must stand together"
+                        "they must be on one device"
                     )
 
 
@@ -63,7 +63,7 @@ def _cannot_be_sent(t: Tensor, home: str, reader: Operation, device: str) -> Inv
     return InvalidArgumentError(
         f"{_show(reader)} was placed on {device}, but it uses '{t.name}', {what}, which {_show(t.op)} makes on {home}. "
         "A resource cannot be used from another device: request one device for both (a device scope, or "
-        "colocate_with), or read it where it is and use the value",
+        "colocate_with), or read it on its own device and use the value",
         reader.name,
         reader,
     )
@@ -84,8 +84,8 @@ def loop_conds(spread: Mapping[Frame, Sequence[str]], where: Where) -> None:
         has = "several: " + ", ".join(map(_show, found)) if found else "none"
         op = (found or frame.enters)[0]
         raise InvalidArgumentError(
-            f"the loop '{frame.name}' stands on several devices ({at}). That takes one LoopCond, which tells each of "
-            f"them whether there is a next iteration, and it has {has}. Request one device for all that is in it",
+            f"the loop '{frame.name}' is on several devices ({at}). Such a loop needs exactly one LoopCond, and it has "
+            f"{has}. Request one device for all operations of the loop",
             op.name,
             op,
         )

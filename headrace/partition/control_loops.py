@@ -135,7 +135,7 @@ class ControlLoops:
             return None
         merge = self._merges.get((frame, device))
         if merge is None:
-            raise HeadraceInternalError(f"{device} receives in the loop '{frame.name}', which it is said not to be in")
+            raise HeadraceInternalError(f"{device} receives in the loop '{frame.name}', which has no iterations there")
         return merge.op
 
     def predicates(self) -> list[tuple[Tensor, str]]:

@@ -80,7 +80,7 @@ class Cluster:
         if not names:
             raise InvalidArgumentError("a cluster needs at least one device")
         if len(set(names)) < len(names):
-            raise InvalidArgumentError(f"two devices of a cluster have one name: {', '.join(names)}")
+            raise InvalidArgumentError(f"two devices of a cluster have the same name: {', '.join(names)}")
         for name in names:
             if not DeviceSpec.from_string(name).is_full:
                 raise InvalidArgumentError(

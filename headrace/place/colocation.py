@@ -91,7 +91,7 @@ def _back_edges(out: ColocationConstraints, ops: Sequence[Operation]) -> None:
         if op.opdef.primitive == "Merge" and any(walk.is_back_edge(t.op, op) for t in op.inputs):
             for t in op.inputs:
                 if t.op.opdef.primitive in ("Enter", "NextIteration"):
-                    out.tie(t.op, op, "{a} and {b} are one variable of a loop")
+                    out.tie(t.op, op, "{a} and {b} belong to one loop variable")
 
 
 def _whole(out: ColocationConstraints, frame: Frame, tree: FrameTree) -> None:
@@ -103,7 +103,11 @@ def _whole(out: ColocationConstraints, frame: Frame, tree: FrameTree) -> None:
             around = around.parent
         if around is frame:
             inside += [*f.enters, *f.ops]
-    out.tie_all(inside, f"{{a}} and {{b}} are in the loop '{frame.name}', which cannot be cut: it has not one LoopCond")
+    out.tie_all(
+        inside,
+        f"{{a}} and {{b}} are in the loop '{frame.name}', which cannot be partitioned: "
+        "it does not have exactly one LoopCond",
+    )
 
 
 def _called(out: ColocationConstraints, ops: Sequence[Operation], functions: Mapping[str, Sequence[Operation]]) -> None:
@@ -116,4 +120,4 @@ def _called(out: ColocationConstraints, ops: Sequence[Operation], functions: Map
         if body is None:
             raise NotFoundError(f"'{op.name}' ({op.type}) calls function {name!r}, which is not defined", op.name, op)
         if body:
-            out.tie(op, body[0], f"{{a}} calls the function '{name}', in whose body {{b}} is")
+            out.tie(op, body[0], f"{{a}} calls the function '{name}', whose body contains {{b}}")

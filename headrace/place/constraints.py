@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from headrace.place.groups import ColocationConstraints, Group, Groups
 
 _LISTED: Final = 20  # operations of a group that an error lists
-_SOFTEN: Final = "Set allow_soft_placement to run it on a device that is there."
+_SOFTEN: Final = "Set allow_soft_placement to run it on an available device."
 
 
 class Constraints:
@@ -129,14 +129,16 @@ class Constraints:
                 continue
             if place not in self._devices:
                 raise InvalidArgumentError(
-                    f"Cannot assign a device for operation {op.name}: it has been on {place!r}, which is not there; "
-                    f"there is {', '.join(self._devices)}",
+                    f"Cannot assign a device for operation {op.name}: it was placed on {place!r} before, "
+                    f"which this session does not have; available: {', '.join(self._devices)}",
                     op.name,
                     op,
                 )
             if place not in devices:
-                why = f"'{op.name}' has been on {place!r}" + (
-                    f", '{who.name}' on another device" if who is not None else ", which has no kernels for all of them"
+                why = f"'{op.name}' was placed on {place!r} before" + (
+                    f", '{who.name}' on another device"
+                    if who is not None
+                    else ", which does not have kernels for all of them"
                 )
                 raise self._impossible(group, op, why, who)
             devices, who = frozenset((place,)), op
@@ -155,7 +157,7 @@ class Constraints:
         able = there & self._able(op)
         if who is not None and able and _yields(op):
             self.reasons[op] = (
-                f"it asks for {op.device!r}, but stands with '{who.name}' ({self._wanted(who)}): "
+                f"it requests {op.device!r}, but is colocated with '{who.name}' ({self._wanted(who)}): "
                 + "; ".join(self._colocation.reasons(op, who))
             )
             return devices
@@ -164,7 +166,7 @@ class Constraints:
         if not self._soft:
             if not there:
                 raise InvalidArgumentError(
-                    f"Cannot assign a device for operation {op.name}: it asks for {op.device!r}{_made(op)}, and this "
+                    f"Cannot assign a device for operation {op.name}: it requests {op.device!r}{_made(op)}, and this "
                     f"session has {self._there()}. {_SOFTEN}",
                     op.name,
                     op,
@@ -172,25 +174,31 @@ class Constraints:
             if not able:
                 lack = self._lack(op, self._types_of(there))
                 raise InvalidArgumentError(
-                    f"Cannot assign a device for operation {op.name}: it asks for {op.device!r}{_made(op)}, where no "
+                    f"Cannot assign a device for operation {op.name}: it requests {op.device!r}{_made(op)}, where no "
                     f"kernel computes '{op.type}'{lack}; it can run on {', '.join(sorted(self._able(op)))}. {_SOFTEN}",
                     op.name,
                     op,
                 )
             if who is not None:
                 raise self._conflict(group, op, who)
-            raise self._impossible(group, op, f"'{op.name}' asks for a device that has no kernels for all of them")
+            raise self._impossible(
+                group, op, f"'{op.name}' requests a device that does not have kernels for all of them"
+            )
         lack = self._lack(op, self._types_of(there))
         lack = f"has no kernel for '{op.type}'{lack}, while {self._have_one(op)} has one"
-        why = "is not there" if not there else lack if not able else ""
-        why = why or (f"does not suit '{who.name}'" if who is not None else "does not suit all that it stands with")
+        why = "this session does not have" if not there else lack if not able else ""
+        why = why or (
+            f"conflicts with '{who.name}'" if who is not None else "does not have kernels for all colocated operations"
+        )
         of_type = DeviceSpec(asked.job, asked.replica, asked.task, asked.type)
         for kept in (of_type, DeviceSpec(type=asked.type), DeviceSpec(asked.job, asked.replica, asked.task)):
             met = self._matching(kept) & devices
             if met and kept != DeviceSpec():
-                self.reasons[op] = f"it asks for {op.device!r}, which {why}; of that, {str(kept)!r} could be had"
+                self.reasons[op] = (
+                    f"it requests {op.device!r}, which {why}; the part {str(kept)!r} of the request is met"
+                )
                 return met
-        self.reasons[op] = f"it asks for {op.device!r}, which {why}; nothing of that could be had"
+        self.reasons[op] = f"it requests {op.device!r}, which {why}; no part of the request is met"
         return devices
 
     def _matching(self, asked: DeviceSpec) -> frozenset[str]:
@@ -217,18 +225,18 @@ class Constraints:
         """Describes the request of `op` in words."""
         place = self._first.get(op)
         return (
-            f"has been on {place!r}"
+            f"was placed on {place!r} before"
             if place is not None
-            else f"asks for {op.device!r}"
+            else f"requests {op.device!r}"
             if op.device
-            else "asks for none"
+            else "requests no device"
         )
 
     def _conflict(self, group: Group, op: Operation, who: Operation) -> InvalidArgumentError:
         if op in self._bodies and who in self._bodies:
-            why = f"the body of the function '{self._bodies[op]}' stands on one device, and requests several"
+            why = f"the body of the function '{self._bodies[op]}' must be on one device, and requests several"
             return self._impossible(group, op, why, who)
-        why = f"'{who.name}' {self._wanted(who)}, '{op.name}' for {op.device!r}"
+        why = f"'{who.name}' {self._wanted(who)}, '{op.name}' requests {op.device!r}"
         return self._impossible(group, op, why, who)
 
     def _impossible(
@@ -247,10 +255,10 @@ class Constraints:
             lines.append(f"  and {len(group.ops) - len(lines)} more")
         together = self._colocation.reasons(op, other) if other is not None else []
         if together:
-            lines.append("They stand together because " + "; ".join(together) + ".")
+            lines.append("They are colocated because " + "; ".join(together) + ".")
         return InvalidArgumentError(
-            f"Cannot assign a device for operation {op.name}: {len(group.ops)} operations must stand on one device, "
-            f"and none suits them all: {why}.\n" + "\n".join(lines),
+            f"Cannot assign a device for operation {op.name}: {len(group.ops)} operations must be on one device, "
+            f"and no device meets all requirements: {why}.\n" + "\n".join(lines),
             op.name,
             op,
         )

@@ -51,8 +51,8 @@ def check_devices(ops: Sequence[Operation], names: Sequence[str], soft: bool) ->
             if not any(spec.matches(DeviceSpec.from_string(d)) for d in names):
                 there = ", ".join(names)
                 raise InvalidArgumentError(
-                    f"Cannot assign a device for operation {op.name}: it asks for {op.device!r}, and this session has "
-                    f"{there}. Set allow_soft_placement to run it on a device that is there.",
+                    f"Cannot assign a device for operation {op.name}: it requests {op.device!r}, and this session has "
+                    f"{there}. Set allow_soft_placement to run it on an available device.",
                     op.name,
                     op,
                 )

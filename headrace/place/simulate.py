@@ -76,7 +76,7 @@ class Simulation:
             totals[s.op] = totals.get(s.op, 0.0) + s.end - s.start
         named = sorted((op for op in totals if totals[op] >= self.makespan / 100), key=lambda op: -totals[op])
         letters = dict(zip(named, _LETTERS, strict=False))
-        lines = [f"{_seconds(self.makespan)} in all; a column is {_seconds(self.makespan / _COLUMNS)}"]
+        lines = [f"{_seconds(self.makespan)} in total; a column is {_seconds(self.makespan / _COLUMNS)}"]
         for device, busy in self.busy.items():
             cells: list[dict[str, float]] = [{} for _ in range(_COLUMNS)]
             for s in self.timeline:
@@ -84,7 +84,7 @@ class Simulation:
                     _fill(cells, letters.get(s.op, "+"), s.start, s.end, self.makespan / _COLUMNS)
             row = "".join(max(c, key=lambda k: c[k]) if c else "." for c in cells)
             share = busy / self.makespan if self.makespan else 0.0
-            lines.append(f"{row}  {device}, at work {share:.0%}")
+            lines.append(f"{row}  {device}, busy {share:.0%}")
         lines += [f"{letter}  {_seconds(totals[op])}  {op}" for op, letter in letters.items()]
         lines += [f"{n} tokens from {a} to {b}" for (a, b), n in self.sent.items()]
         return "\n".join(lines)

@@ -299,9 +299,9 @@ def test_the_whole_step_is_one_function() -> None:
     with hr.Session(graph=g, engine="auto") as session:
         text = str(session.explain(found, [x, n]))
     assert "engine: compiled" in text
-    assert "did: loop_products" in text
-    assert "did: loop_fission" in text
-    assert "did: loop_accumulations" in text
+    assert "applied: loop_products" in text
+    assert "applied: loop_fission" in text
+    assert "applied: loop_accumulations" in text
 
 
 # *** other networks ***

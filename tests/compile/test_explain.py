@@ -58,7 +58,7 @@ def test_there_are_none_where_the_session_is_to_interpret_or_the_step_is_compile
     g, done = a_chain()
     found = told(g, done, engine="interpret")
     assert (found.fused_regions, found.apart) == ((), ())
-    assert "not compiled: the session is to interpret" in str(found)
+    assert 'not compiled: the session has engine="interpret"' in str(found)
     assert "fused regions" not in str(found)
     found = told(g, "c:0", ["x:0"])
     assert (found.engine, found.fused_regions, found.apart) == ("compiled", (), ())

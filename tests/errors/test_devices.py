@@ -27,7 +27,7 @@ ROWS = [
     (
         lambda: hr.Cluster([hr.DeviceModel(CPU + "0"), hr.DeviceModel(CPU + "0")]),
         InvalidArgumentError,
-        f"two devices of a cluster have one name: {CPU}0, {CPU}0",
+        f"two devices of a cluster have the same name: {CPU}0, {CPU}0",
     ),
     (
         lambda: hr.Cluster([hr.DeviceModel("/cpu:0")]),

@@ -139,7 +139,7 @@ RUNS = [
     (set_past_the_end, "Trying to modify element 3 in a list with 3 elements"),
     (lambda: reserved(hidden(-2)), "The num_elements to reserve must be a non negative number, but got -2"),
     (stacked_as_five, "Operation expected a list with 5 elements but got a list with 4 elements"),
-    (case_of_a_vector, r"The second input must be a scalar, but it has shape \[1\]: an index decides for one output"),
+    (case_of_a_vector, r"The second input must be a scalar, but it has shape \[1\]: a SwitchN needs one output_index"),
 ]
 
 

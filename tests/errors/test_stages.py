@@ -117,7 +117,7 @@ def test_what_is_nested_too_deeply(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recursion, "FRAMES", 0)  # no room is made
     g, text = deep(60), from_text(conditionals(60))
     step = prune([], [g.get_tensor_by_name("c:0")], []).graph
-    lowered = "^conditionals, loops and gradients are nested too deeply in one another to be lowered$"
+    lowered = "^conditionals, loops and gradients are nested too deeply to be lowered$"
     check(lambda: within(120, lambda: g.as_graph_def("primitive")), GraphError, lowered)
     check(lambda: within(120, lambda: lower(step)), GraphError, lowered)
     recovered = "^conditionals and loops are nested too deeply in one another to be recovered$"
@@ -135,9 +135,10 @@ def test_no_device_for_all_that_stands_together() -> None:
             b = hr.sin(a, name="b")
     cluster = hr.Cluster(tuple(hr.DeviceModel(TASK + f"{type}:0") for type in ("ONLY_NEG", "ONLY_SIN")))
     says = (
-        "Cannot assign a device for operation [ab]: 2 operations must stand on one device, and none suits them all: "
+        "Cannot assign a device for operation [ab]: 2 operations must be on one device, "
+        "and no device meets all requirements: "
         r"no device has a kernel for each of them\.\n"
-        r".*'b' \(Sin, made at .*test_stages\.py:\d+ .*asks for none; it can run on \S*ONLY_SIN:0(\n|$)"
+        r".*'b' \(Sin, made at .*test_stages\.py:\d+ .*requests no device; it can run on \S*ONLY_SIN:0(\n|$)"
     )
     check(lambda: hr.simulate(b, cluster, [x]), InvalidArgumentError, says)
 

@@ -68,7 +68,7 @@ def test_a_name_is_used_once() -> None:
         r.send(key(3), 2)
     r = LocalRendezvous()
     r.recv_async(key(3), print)
-    with pytest.raises(InternalError, match="'x:0 -> CPU_1' in while#3 is waited for twice"):
+    with pytest.raises(InternalError, match="'x:0 -> CPU_1' in while#3 has two receivers"):
         r.recv_async(key(3), print)
 
 
@@ -93,7 +93,7 @@ def test_receiving_blocks() -> None:
     r = LocalRendezvous()
     threading.Timer(0.02, r.send, (EDGE, 7)).start()
     assert r.recv(EDGE, 10) == (7, None)
-    with pytest.raises(DeadlineExceededError, match=r"'x:0 -> CPU_1' did not come within 0.01 s"):
+    with pytest.raises(DeadlineExceededError, match=r"'x:0 -> CPU_1' was not received within 0.01 s"):
         r.recv(EDGE, 0.01)
     assert len(r) == 0
     threading.Timer(0.02, r.abort, (AbortedError("gone"),)).start()
@@ -117,9 +117,9 @@ def test_the_table_tells_who_waits_for_what() -> None:
     r.send(EDGE, 1)
     r.send(key(4), None, ORIGIN)
     assert r.table() == [
-        "'x:0 -> CPU_1' in while#2: waited for, not sent",
-        "'x:0 -> CPU_1': sent, not asked for",
-        "'x:0 -> CPU_1' in while#4: sent dead, not asked for",
+        "'x:0 -> CPU_1' in while#2: awaited, not sent",
+        "'x:0 -> CPU_1': sent, not received",
+        "'x:0 -> CPU_1' in while#4: sent dead, not received",
     ]
     for i in range(10, 40):
         r.send(key(i), 1)

@@ -191,7 +191,7 @@ def test_another_dtype_is_placed_softly() -> None:
         (moved,) = session.explain(z, [x]).moved
     assert moved[0] == "pool"
     assert moved[1].startswith(
-        "it asks for '/device:DLP:0', which has no kernel for 'MaxPool' with T=float64, data_format=NHWC, padding=SAME "
+        "it requests '/device:DLP:0', which has no kernel for 'MaxPool' with T=float64, data_format=NHWC, padding=SAME "
         "(on DLP there are kernels for T in {float16, float32} and data_format in {NHWC} and padding in "
         "{SAME, VALID}), while CPU has one; "
     )
@@ -203,7 +203,7 @@ def test_another_dtype_is_an_error_if_placement_is_hard() -> None:
     with hr.Session(graph=g, devices={"DLP": 1}, config=config) as session, pytest.raises(InvalidArgumentError) as e:
         session.run(y, {x: IMAGE})
     text = str(e.value)
-    assert "operation pool: it asks for '/device:DLP:0', made at" in text
+    assert "operation pool: it requests '/device:DLP:0', made at" in text
     assert "test_device.py" in text
     assert "no kernel computes 'MaxPool' with T=float64, " in text
     assert "there are kernels for T in {float16, float32}" in text
@@ -228,7 +228,7 @@ def test_a_session_without_such_a_device() -> None:
     hr.Session(graph=g).run(y, {x: IMAGE})  # softly
     with (
         hr.Session(graph=g, config={"allow_soft_placement": False}) as session,
-        pytest.raises(InvalidArgumentError, match=r"asks for '/device:DLP:0', and this session has .*CPU:0"),
+        pytest.raises(InvalidArgumentError, match=r"requests '/device:DLP:0', and this session has .*CPU:0"),
     ):
         session.run(y, {x: IMAGE})
 

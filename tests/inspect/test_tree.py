@@ -152,7 +152,7 @@ def test_a_graph_whose_loops_do_not_fit_is_still_described() -> None:
     assert not d.box.structures
     assert len(d.box.parts) == 3
     assert "frame" in d.box.note
-    assert "not all loops and conditionals can be told" in inspect.render(d)
+    assert "not all loops and conditionals were recognized" in inspect.render(d)
 
 
 def test_what_is_not_well_structured_hides_nothing_else() -> None:

@@ -152,7 +152,7 @@ def test_a_pool_has_no_more_threads_than_it_needs() -> None:
     pool.close()
     pool.close()
     until(lambda: threading.active_count() == before)
-    with pytest.raises(RuntimeError, match="'test' take no more work"):
+    with pytest.raises(RuntimeError, match="'test' accept no work"):
         pool.submit(done.set)
 
 

@@ -101,10 +101,10 @@ def test_devices_are_listed() -> None:
 @pytest.mark.parametrize(
     ("devices", "why"),
     [
-        ({"CPU": 0}, "'CPU': 0.*expected how many"),
+        ({"CPU": 0}, "'CPU': 0.*expected the number"),
         ({"CPU": "two"}, "'CPU': 'two'"),
         ({"CPU": True}, "'CPU': True"),
-        ({"TPU": 1}, "no devices of type 'TPU' exist: there are CPU"),
+        ({"TPU": 1}, "no device type 'TPU' is registered; the registered types are CPU"),
     ],
 )
 def test_devices_that_cannot_be(devices: Any, why: str) -> None:
@@ -382,7 +382,7 @@ def test_no_device_can_go_on() -> None:
         parts.rendezvous.send = lambda *args: None  # type: ignore[method-assign]
         with pytest.raises(InternalError, match="every device waits for another") as e:
             parts.run()
-        assert "'Sin:0 -> CPU_1': waited for, not sent" in str(e.value)
+        assert "'Sin:0 -> CPU_1': awaited, not sent" in str(e.value)
         assert "'Sin/from_CPU_0' (_Recv)" in str(e.value)
 
 

@@ -1,4 +1,4 @@
-"""Where operations may stand: kernels, requests, what must stand together, and the errors."""
+"""Where operations may stand: kernels, requests, what must be on one device, and the errors."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_no_kernel_where_it_is_asked_for() -> None:
     text = 'a = Placeholder[dtype=float32, shape=[]]\nn = Neg(a) @"/device:SLIM:0"'
     both = cluster("CPU:0", "SLIM:0")
     with pytest.raises(
-        InvalidArgumentError, match=r"operation n: it asks for '/device:SLIM:0'.*no kernel computes 'Neg'"
+        InvalidArgumentError, match=r"operation n: it requests '/device:SLIM:0'.*no kernel computes 'Neg'"
     ):
         placed(text, both, soft=False)
     g = from_text(text)
@@ -82,7 +82,7 @@ def test_a_device_that_is_not_there() -> None:
     text = 'a = Const[value=float32[]{1.0}, dtype=float32]\nfar = Neg(a) @"/cpu:7"'
     with pytest.raises(
         InvalidArgumentError,
-        match=r"^Cannot assign a device for operation far: it asks for '/cpu:7'.*has 2 x CPU.*allow_soft_placement",
+        match=r"^Cannot assign a device for operation far: it requests '/cpu:7'.*has 2 x CPU.*allow_soft_placement",
     ) as e:
         placed(text, soft=False)
     assert e.value.node == "far"
@@ -92,10 +92,14 @@ def test_a_device_that_is_not_there() -> None:
 @pytest.mark.parametrize(
     ("asked", "got", "why"),
     [
-        ("/cpu:7", "CPU:0", "is not there; of that, '/device:CPU:*' could be had"),  # the type is kept
-        ("/device:SLIM:3", "SLIM:0", "of that, '/device:SLIM:*' could be had"),
-        ("/device:GPU:0", "CPU:0", "nothing of that could be had"),
-        ("/job:other/device:SLIM:0", "SLIM:0", "of that, '/device:SLIM:*' could be had"),
+        (
+            "/cpu:7",
+            "CPU:0",
+            "this session does not have; the part '/device:CPU:*' of the request is met",
+        ),  # the type is kept
+        ("/device:SLIM:3", "SLIM:0", "the part '/device:SLIM:*' of the request is met"),
+        ("/device:GPU:0", "CPU:0", "no part of the request is met"),
+        ("/job:other/device:SLIM:0", "SLIM:0", "the part '/device:SLIM:*' of the request is met"),
     ],
 )
 def test_soft_placement_relaxes_in_steps(asked: str, got: str, why: str) -> None:
@@ -137,11 +141,11 @@ def test_a_colocation_conflict_names_both() -> None:
     with pytest.raises(InvalidArgumentError) as e:
         placed(CONFLICT, soft=False)
     text = str(e.value)
-    assert text.startswith("Cannot assign a device for operation c: 3 operations must stand on one device")
+    assert text.startswith("Cannot assign a device for operation c: 3 operations must be on one device")
     assert "'a' (Const" in text
-    assert "asks for '/cpu:0'" in text
+    assert "requests '/cpu:0'" in text
     assert "'c' (Neg" in text
-    assert "asks for '/cpu:1'" in text
+    assert "requests '/cpu:1'" in text
     assert f"it can run on {TASK}CPU:0, {TASK}CPU:1" in text
     assert "'c' is colocated with 'b' ('loc:@b')" in text
     assert "'b' is colocated with 'a' ('loc:@a')" in text
@@ -164,7 +168,7 @@ def test_a_colocation_conflict_is_relaxed_softly() -> None:
     g = from_text(CONFLICT)
     found = place(g.operations, cluster())
     assert {short(d) for d in found.of.values()} == {"CPU:0"}
-    assert "does not suit 'a'" in found.reasons[g.get_operation_by_name("c")]
+    assert "conflicts with 'a'" in found.reasons[g.get_operation_by_name("c")]
 
 
 def test_no_device_has_all_the_kernels() -> None:
@@ -173,9 +177,11 @@ def test_no_device_has_all_the_kernels() -> None:
     m = MatMul(a, a) @"/device:SLIM:0"
     n = Neg[_class=("loc:@m")](a)
     """
-    with pytest.raises(InvalidArgumentError, match="'m' asks for a device that has no kernels for all of them") as e:
+    with pytest.raises(
+        InvalidArgumentError, match="'m' requests a device that does not have kernels for all of them"
+    ) as e:
         placed(text, cluster("SLIM:0", "CPU:0"), soft=False)
-    assert re.search(r"'n' \(Neg.*\) asks for none; it can run on [^,]*CPU:0$", str(e.value), re.M)
+    assert re.search(r"'n' \(Neg.*\) requests no device; it can run on [^,]*CPU:0$", str(e.value), re.M)
     assert placed(text, cluster("SLIM:0", "CPU:0"))["m"] == "CPU:0"
 
 
@@ -193,7 +199,7 @@ def test_who_touches_state_follows_its_handle() -> None:
         r = g.get_operation_by_name("r")
         assert named(g.operations, found.of) == {"v": "CPU:1", "r": "CPU:1", "y": "CPU:0"}
         assert found.reasons[r] == (
-            "it asks for '/cpu:0', but stands with 'v' (asks for '/cpu:1'): 'r' uses the resource 'v:0' of 'v'"
+            "it requests '/cpu:0', but is colocated with 'v' (requests '/cpu:1'): 'r' uses the resource 'v:0' of 'v'"
         )
 
 
@@ -211,11 +217,13 @@ def test_the_first_placement_holds() -> None:
 def test_first_placements_that_cannot_be_kept() -> None:
     g = from_text('v = VarHandleOp[dtype=float32, shape=[], shared_name="v"]')
     (v,) = g.operations
-    with pytest.raises(InvalidArgumentError, match=r"operation v: it has been on '.*CPU:5', which is not there"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"operation v: it was placed on '.*CPU:5' before, which this session does not have"
+    ):
         place(g.operations, cluster(), first={v: TASK + "CPU:5"})
     g = from_text(CONFLICT.replace(' @"/cpu:1"', "").replace(' @"/cpu:0"', ""))
     a, _, c = g.operations
-    with pytest.raises(InvalidArgumentError, match=r"'c' has been on '.*CPU:1', 'a' on another device"):
+    with pytest.raises(InvalidArgumentError, match=r"'c' was placed on '.*CPU:1' before, 'a' on another device"):
         place(g.operations, cluster(), first={a: TASK + "CPU:0", c: TASK + "CPU:1"})
 
 
@@ -317,7 +325,7 @@ def test_a_loop_without_one_predicate_is_not_cut(conds: int) -> None:
         text = text.replace("go = LoopCond(less)", "go = LoopCond(less)\nLoopCounter = LoopCond(less)")
     got = placed(text, soft=False)
     assert {device for name, device in got.items() if name not in ("zero", "x", "ten", "one")} == {"CPU:1"}
-    with pytest.raises(InvalidArgumentError, match="are in the loop 'loop', which cannot be cut"):
+    with pytest.raises(InvalidArgumentError, match="are in the loop 'loop', which cannot be partitioned"):
         placed(text.replace('neg = Neg(s2:1) @""', 'neg = Neg(s2:1) @"/cpu:0"'), soft=False)
 
 
@@ -352,7 +360,7 @@ def test_calls_stand_with_what_they_call() -> None:
 @pytest.mark.parametrize("soft", [False, True])
 def test_a_body_that_asks_for_several_devices_is_refused_by_name(soft: bool) -> None:
     low = recursive("/cpu:1", "/cpu:0")
-    with pytest.raises(InvalidArgumentError, match="the body of the function 'halve' stands on one device"):
+    with pytest.raises(InvalidArgumentError, match="the body of the function 'halve' must be on one device"):
         place(low.ops, cluster(), soft=soft, functions=low.functions)
     if soft:  # where only one of them is there, there is no choice to make
         assert place(low.ops, cluster("CPU:0"), functions=low.functions).reasons
@@ -368,7 +376,7 @@ def test_clusters_that_make_no_sense() -> None:
         Cluster(())
     with pytest.raises(InvalidArgumentError, match="not the full name"):
         Cluster.local(["/cpu:0"])
-    with pytest.raises(InvalidArgumentError, match="one name"):
+    with pytest.raises(InvalidArgumentError, match="the same name"):
         Cluster.local([TASK + "CPU:0"] * 2)
     with pytest.raises(InvalidArgumentError, match="a link joins"):
         Cluster(cluster().devices, links={(TASK + "CPU:0", TASK + "CPU:9"): cluster().link})

@@ -206,11 +206,11 @@ def test_a_conditional_counts_both_sides() -> None:
 def test_a_picture() -> None:
     text = str(run(FORK, "c", a=0.001, b=0.002, c=0.003, d=0.004))
     lines = text.splitlines()
-    assert lines[0].startswith("4.01 s in all; a column is 55.7 ms")
+    assert lines[0].startswith("4.01 s in total; a column is 55.7 ms")
     picture = str(run(FORK, "c", NEAR, a=1, b=2, c=3, d=4)).splitlines()
     assert picture[1].startswith("D" * 9 + "C" * 18 + "." * 9 + "A" * 36 + "  " + A)
     assert picture[2].startswith("." * 9 + "B" * 27 + "." * 36 + "  " + B)
-    assert picture[1].endswith("at work 88%")
+    assert picture[1].endswith("busy 88%")
     assert picture[3:7] == ["A  4 s  d", "B  3 s  c", "C  2 s  b", "D  1 s  a"]
     assert picture[-1] == f"1 tokens from {B} to {A}"
 
@@ -230,7 +230,7 @@ def test_simulating_a_graph_that_is_not_run() -> None:
     y, x = model()
     assert simulate(y, cluster(), [x]).makespan < 0.6 * simulate([y], cluster("CPU:0"), ["x:0"]).makespan
     workers = Cluster.local([f"/job:worker/replica:0/task:{i}/device:CPU:0" for i in range(2)])
-    assert "at work" in str(simulate({"y": y.op}, workers))
+    assert "busy" in str(simulate({"y": y.op}, workers))
 
 
 def test_a_placement_that_is_given() -> None:

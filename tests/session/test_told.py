@@ -72,7 +72,7 @@ def test_loop_variables_and_captures_have_their_names(engine: str, devices: int)
 def test_the_last_events_as_the_state_of_the_machine_tells_them() -> None:
     told = events(fails("interpret"))
     assert told[:2] == ["fired: 'while/sub' (Sub)", "failed: 'while/floordiv' (FloorDiv)"]
-    assert told[2:] in ([], ["was to come: 'while/Less' (Less)"])
+    assert told[2:] in ([], ["was ready: 'while/Less' (Less)"])
 
 
 @pytest.mark.parametrize("engine", ["interpret", "auto"])
@@ -86,7 +86,7 @@ def test_a_listener_hears_what_really_fired() -> None:
     heard: list[Any] = []
     error = fails("interpret", options=hr.RunOptions(listener=heard.append))
     told = events(error)
-    assert told[-1].startswith(("failed: 'while/floordiv'", "was to come"))
+    assert told[-1].startswith(("failed: 'while/floordiv'", "was ready"))
     started = [e.node for e in heard if isinstance(e, hr.trace.NodeStart)]
     fired = [line.split("'")[1] for line in told if line.startswith("fired: ")]
     assert fired
