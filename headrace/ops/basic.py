@@ -51,7 +51,7 @@ def _const_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
             raise InvalidArgumentError(str(value))
 
         return fail
-    if value.nbytes > arrays.max_bytes:  # one element that stands for many; whoever reads them would write them out
+    if value.nbytes > arrays.max_bytes:  # a broadcast view of one element, whose copies would exceed the limit
 
         def too_large() -> Any:
             arrays.check_size(value.shape, attrs["dtype"])

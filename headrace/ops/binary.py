@@ -58,7 +58,10 @@ def _binary(
     sum_sign: Literal[-1, 0, 1] = 0,
     args: str = "x: T, y: T",
 ) -> None:
-    """Registers one function of two arguments; `oracle` is one of two Python numbers, or a pair: real, complex."""
+    """Registers an elementwise op with two arguments.
+
+    `oracle` is a function of two Python numbers, or a pair of them: for real and for complex numbers.
+    """
     op(
         type,
         args,
@@ -98,7 +101,7 @@ def _add(xp: Any, attrs: Mapping[str, Any]) -> Any:
 
 
 def _checked(f: Any, error: type[OpError] = InvalidArgumentError) -> Any:
-    """Integer division `f`, which refuses a zero divisor (those that truncate with the error of TensorFlow's)."""
+    """Integer division `f` with a check for zero divisors, which raise `error`."""
 
     def divide(x: Any, y: Any) -> Any:
         if not (y.all() if y.ndim else y) and x.size:
@@ -150,7 +153,7 @@ def _shift(name: str) -> Any:
 
 
 def _zero_if(which: int, formula: Any) -> Any:
-    """The factory of `formula(xp, x, y)`, but 0 wherever argument `which` is 0."""
+    """The kernel factory of `formula(xp, x, y)`, with 0 for elements whose argument `which` is 0."""
 
     def f(xp: Any, *xy: Any) -> Any:
         out = formula(xp, *xy)
@@ -192,7 +195,10 @@ def _if_else(b: Any, mask: Any, dy: Any, other: bool = False) -> Any:
 
 
 def _larger(name: str) -> Any:
-    """The gradient of Maximum or Minimum: all of it to `x` where `name(x, y)` holds, so to one of two equal ones."""
+    """The gradient of Maximum or Minimum.
+
+    Each element of `dy` goes to `x` where the comparison `name(x, y)` holds, and to `y` elsewhere.
+    """
 
     def grad(b: Any, n: Any, dy: Any) -> list[Any]:
         mask = getattr(b, name)(n.x, n.y)
@@ -254,7 +260,10 @@ def _nonzero(b: Any, x: Any) -> Any:
 
 
 def _x_by(name: str, inner: Any) -> Any:
-    """The gradient of Xdivy, Xlogy or Xlog1py: their own value at x = 1, and Xdivy(x, inner)."""
+    """The gradient of Xdivy, Xlogy or Xlog1py.
+
+    The derivative by `x` is the op's value at x = 1 (0 where x is 0); `inner` builds the derivative by `y`.
+    """
 
     def grad(b: Any, n: Any, dy: Any) -> list[Any]:
         x, y = conj(b, n.x), conj(b, n.y)
@@ -264,7 +273,7 @@ def _x_by(name: str, inner: Any) -> Any:
     return grad
 
 
-# *** Oracles: the same in Python numbers ***
+# *** Oracles: the same functions on Python numbers ***
 
 
 def _toward_zero(x: int, y: int) -> int:
@@ -526,7 +535,7 @@ def _two_vectors(c: Inference) -> Sequence[Shape]:
 
 
 def _stretched_oracle(s0: np.ndarray, s1: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """For each shape the dimensions of the result in which it has size 1; none if the shapes are equal."""
+    """For each shape its dimensions of size 1 in the broadcast shape; none if equal."""
     out = np.broadcast_shapes(tuple(s0), tuple(s1))
     if s0.tolist() == s1.tolist():
         return s0[:0], s1[:0]

@@ -30,7 +30,7 @@ _MANTISSA = {dtypes.float64: 52, dtypes.float32: 23, dtypes.float16: 10, dtypes.
 
 
 def _lowest_for_overflow() -> bool:
-    """Whether this machine's casts from float give the lowest integer for what does not fit, as x86's do."""
+    """Whether casts of unrepresentable floats give the lowest integer, as x86 instructions do."""
     with np.errstate(all="ignore"):
         strange = np.array([np.nan, np.inf, 1e20] * 8)
         return all(

@@ -45,7 +45,7 @@ _DEVICES = list_attr("string", ())
 
 
 def _total(ins: Sequence[Shape], outs: Sequence[Shape]) -> float | None:
-    """Every element that comes in is computed with, and every one that goes out is written."""
+    """The cost: one operation for each element of the inputs and outputs."""
     n = add_dims(map(shapes.size, (*ins, *outs)))
     return None if n is None else float(n)
 
@@ -60,7 +60,11 @@ def _check_devices(c: Inference) -> None:
 
 
 def _require_alike(arrays: Sequence[Any], what: str, rank: int = 0) -> None:
-    """Raises `InvalidArgumentError` unless all arrays have the shape of the first, and at least `rank` dimensions."""
+    """Checks that all arrays have one shape, with at least `rank` dimensions.
+
+    Raises:
+      InvalidArgumentError: a shape differs from the first one, or its rank is too small.
+    """
     first = arrays[0].shape
     if len(first) < rank:
         raise InvalidArgumentError(f"{what} needs tensors of rank {rank} or more, got the shape {show(first)}")
@@ -266,7 +270,7 @@ def _reduce_scatter_shape(c: Inference) -> Sequence[Shape]:
 
 
 def _parts(x: Any, n: int) -> tuple[Any, ...]:
-    """`x` in `n` parts along the first axis, as equal as may be, the larger ones last; views."""
+    """Views of `n` nearly equal parts of `x` along the first axis, larger ones last."""
     ends = [len(x) * i // n for i in range(n + 1)]
     return tuple(x[a:b] for a, b in itertools.pairwise(ends))
 
@@ -298,9 +302,9 @@ op(
 )
 
 
-# *** what collectives become between devices ***
+# *** operations that replace collectives in a partitioned step ***
 
-_MADE_LATE = missing("it stands in what is to be run, which is made after gradients")
+_MADE_LATE = missing("lowering makes it, after gradients are built")
 
 
 def _cut_shape(c: Inference) -> Sequence[Shape]:

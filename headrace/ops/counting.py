@@ -46,7 +46,10 @@ _WEIGHTED = missing(
 
 
 def _dense(values: Any) -> tuple[Any, Any, int | None]:
-    """The integers of a vector or matrix, the row of each, and how many rows there are (None: it is a vector)."""
+    """Integers of a vector or matrix, their row numbers, and the number of rows.
+
+    The number of rows is None for a vector.
+    """
     if values.ndim > 2:
         raise InvalidArgumentError(f"Shape must be at most rank 2 but is rank {values.ndim}")
     if values.ndim < 2:
@@ -56,7 +59,10 @@ def _dense(values: Any) -> tuple[Any, Any, int | None]:
 
 
 def _sparse(indices: Any, values: Any, dense_shape: Any) -> tuple[Any, Any, int | None]:
-    """The same of a sparse vector or matrix; of more dimensions, the first one numbers the rows."""
+    """Integers of a sparse tensor, their row numbers, and the number of rows.
+
+    The first of several dimensions numbers the rows. The number of rows is None for a vector.
+    """
     if (
         indices.ndim != 2
         or values.ndim != 1
@@ -124,7 +130,10 @@ def _size(size: Any, rows: int | None, dtype: DType) -> tuple[int, ...]:
 
 
 def _binned(values: Any, rows: Any, shape: tuple[int, ...], weights: Any, binary: bool, dtype: DType) -> Any:
-    """The counts (or sums of weights) of each row, an array of `shape`; its last dimension is that of the integers."""
+    """Counts, or sums of weights, of the integers of each row.
+
+    The result has the shape `shape`; its last dimension is indexed by the integers, and larger integers are dropped.
+    """
     out = np.zeros(shape, dtype.numpy)
     inside = values < shape[-1]
     flat = (rows * shape[-1] + values)[inside]
@@ -188,7 +197,7 @@ def _bincount_shape(rows: Any, size_at: int) -> Any:
     return rule
 
 
-# how the cases below are told to an oracle: rows of pairs of an integer and its weight
+# The oracles' form of the inputs: for each row a list of pairs of an integer and its weight.
 
 
 def _pairs_dense(values: Any, weights: Any) -> list[list[Any]]:
@@ -233,7 +242,7 @@ def _bincount_model(pairs: Any) -> Any:
 
 
 def _some(form: str, rng: np.random.Generator, t: np.dtype) -> list[tuple[Any, ...]]:
-    """Integers of dtype `t` in one of the three forms; the values are the last but one input where it is sparse."""
+    """Sample inputs of dtype `t` in one of the three forms: dense, sparse or ragged."""
     values = rng.integers(0, 6, 6).astype(t)
     if form == "Dense":
         return [(values,), (values.reshape(2, 3),), (values[:0].reshape(2, 0),)]
@@ -245,7 +254,7 @@ def _some(form: str, rng: np.random.Generator, t: np.dtype) -> list[tuple[Any, .
 
 def _bincounts(form: str, with_binary: bool) -> Any:
     def sample(rng: np.random.Generator, dtype: DType) -> list[Any]:
-        """The first type attribute is that of the integers, if it is one of `INDEX` only."""
+        """Sample calls; `dtype` is that of the integers, or without `form` of the weights."""
         kinds = [float32, int32] if form else [dtype]
         out = []
         for inputs in _some(form or "Dense", rng, (dtype if form else int32).numpy):
@@ -302,11 +311,11 @@ for _form, _rows, _pairs in (
     )
 
 
-# *** what occurs ***
+# *** counts of the distinct integers ***
 
 
 def _listed(values: Any, rows: Any, weights: Any, binary: bool, dtype: DType) -> tuple[Any, Any, Any]:
-    """The integers of each row in order, their rows, and the counts or sums of weights."""
+    """Sorted distinct integers of each row, their row numbers, and their counts or weights."""
     order = np.lexsort((values, rows))
     values, rows = values[order], rows[order]
     new = np.ones(len(values), bool)
@@ -504,7 +513,7 @@ def _histogram_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
         if values.dtype.kind == "f" and np.isnan(values).any():
             raise InvalidArgumentError("Histogram values must not contain NaN")
         step = (float(high) - float(low)) / n
-        # clipped first, so that nothing overflows; what is at the upper end (∞/∞ too) is in the last interval
+        # clipping first avoids overflow; a value at the upper end is in the last interval, also where ∞/∞ makes it NaN
         offset = np.clip(values.reshape(-1), low, high).astype(np.float64) - float(low)
         return np.bincount(np.fmin(offset / step, n - 1).astype(np.int64), minlength=n).astype(dtype.numpy)
 

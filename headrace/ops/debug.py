@@ -64,7 +64,10 @@ def _element(x: Any, quote: str) -> str:
 
 
 def summary(x: Any, limit: int) -> str:
-    """The first `limit` elements (-1: all) in a line, rows of matrices in brackets; "..." marks what is left out."""
+    """The text of the first `limit` elements (-1: all) in one line.
+
+    Rows of matrices are in brackets; "..." stands for omitted elements.
+    """
     shape = shape_of(x)
     array = np.asarray(x, None if hasattr(x, "dtype") else object)
     n = array.size if limit < 0 else min(limit, array.size)
@@ -81,7 +84,10 @@ def summary(x: Any, limit: int) -> str:
 
 
 def pretty(x: Any, ends: int) -> str:
-    """The first and last `ends` elements of each dimension (-1: all of them), a line for each row of a matrix."""
+    """The text of the first and last `ends` elements (-1: all) of each dimension.
+
+    Each row of a matrix is a line.
+    """
     array = np.asarray(x, None if hasattr(x, "dtype") else object)
     ends = array.size if ends < 0 else min(ends, array.size)
 
@@ -137,7 +143,7 @@ op(
 
 
 class _Count:
-    """How often a Print may still show something."""
+    """The number of messages that a Print may still write."""
 
     def __init__(self, left: int) -> None:
         self._left = left

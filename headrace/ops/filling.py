@@ -37,7 +37,7 @@ _INDEX = type_attr(INDEX, dtypes.int32)
 
 
 def _full(xp: Any, shape: tuple[int, ...], value: Any, dtype: DType) -> Any:
-    """An array of one value throughout; large ones are views of a single element, and take no memory."""
+    """An array filled with one value; if large, a view of one element."""
     check_size(shape, dtype)
     if dtype in dtypes.OBJECT or math.prod(shape) > thresholds.WRITTEN_FILL_ELEMENTS:
         return xp.broadcast_to(value, shape)
@@ -48,7 +48,7 @@ def _fill_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     dtype = attrs["T"]
 
     def kernel(shape: Any, value: Any) -> Any:
-        if shape.ndim == 0:  # as old graphs have it
+        if shape.ndim == 0:  # the form in old graphs
             shape = shape.reshape(1)
         return _full(xp, dims(shape), scalar(value, "value"), dtype)
 
@@ -162,7 +162,10 @@ op(
 
 
 def _range_size(start: Any, limit: Any, delta: Any) -> int:
-    """How many elements a Range has, from Python ints or, as the count is made in their dtype, numpy floats."""
+    """Number of elements of a Range.
+
+    The arguments are Python ints, or numpy floats, in whose dtype the count is computed as in TensorFlow.
+    """
     if delta == 0:
         raise ValueError(f"Requires delta != 0: {delta}")
     if delta > 0 and start > limit:

@@ -72,7 +72,7 @@ op(
 
 
 def _hashable(x: Any) -> list[Any]:
-    """The rows of `x` along its first dimension as keys of a dict; like numpy's, its NaNs all differ."""
+    """Rows of `x` as keys of a dict; NaNs are distinct keys."""
     if x.ndim == 1:
         keys: list[Any] = x.tolist()
         return keys
@@ -80,7 +80,10 @@ def _hashable(x: Any) -> list[Any]:
 
 
 def _unique(x: Any, index: np.dtype) -> tuple[Any, Any, Any]:
-    """The distinct rows of `x` in order of appearance, which of them each row is, and how often each occurs."""
+    """Distinct rows of `x` in order of first appearance, with indices and counts.
+
+    Returns the distinct rows, for each row of `x` the index of its distinct row, and the number of occurrences of each.
+    """
     numbers: dict[Any, int] = {}
     which = [numbers.setdefault(key, len(numbers)) for key in _hashable(x)]
     first = np.full(len(numbers), len(x), np.int64)

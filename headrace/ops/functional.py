@@ -36,20 +36,20 @@ from headrace.opkit.arrays import zeros
 from headrace.shapes import Shape, show
 
 # the rules of these are `grad.conditionals`, `grad.loops` and `grad.calls`: they make operations that own graphs, too
-_OF_ITS_GRAPHS = missing("its gradient is made of those of its graphs; ask for it by hr.gradients")
+_OF_ITS_GRAPHS = missing("hr.gradients builds its gradient from those of its graphs")
 _TYPES = list_attr("type")
 _OUTPUT_SHAPES = list_attr("shape", ())
 
 
 def _results(c: Inference, f: Any) -> FuncGraph | None:
-    """The graph that `f` means, if it is there and complete; functions of a file are not decoded for this."""
+    """The graph of `f`, or None if it is incomplete or not yet decoded."""
     if isinstance(f, FuncGraph):
         return f
     return known_function(c.op.graph, f.name) if isinstance(f, Func) else None
 
 
 def _joined(c: Inference, fs: Sequence[Any], loop: bool = False) -> Sequence[Shape]:
-    """Shapes (and handles) that cover what each of `fs` gives back, as far as that is known."""
+    """Shapes (and handles) that are compatible with the results of all functions `fs`."""
     n = len(c.op.outputs)
     stated = c.attrs.get("output_shapes", ())
     graphs = [_results(c, f) for f in fs]
@@ -136,15 +136,15 @@ op(
 
 
 def _call_grad(b: Any, n: Any, *dys: Any) -> list[Any]:
-    """A call of the function's gradient, whatever that is."""
+    """The gradient of a call: a SymbolicGradient of the function."""
     grads = b.SymbolicGradient([*n.args, *dys], Tout=n.attrs["Tin"], f=n.attrs["f"])
     return nest.as_list(grads)
 
 
 _CALL = {"Tin": _TYPES, "Tout": _TYPES, "f": func_attr(), "config": "", "config_proto": "", "executor_type": ""}
 for _name, _is_stateless, _doc in (
-    ("PartitionedCall", True, "What the function `f` makes of `args`."),
-    ("StatefulPartitionedCall", False, "What the function `f` makes of `args`; it may change something outside."),
+    ("PartitionedCall", True, "Calls the function `f` with `args`."),
+    ("StatefulPartitionedCall", False, "Calls the function `f` with `args`; the function may be stateful."),
 ):
     op(
         _name,
@@ -180,7 +180,7 @@ op(
 )
 
 
-# *** what conditionals and loops are lowered to, beside the primitives ***
+# *** operations other than primitives that lowering makes of conditionals and loops ***
 
 
 def _to_bool(xp: Any, attrs: Mapping[str, Any]) -> Any:
@@ -204,7 +204,7 @@ def _to_bool_sample(rng: Any, dtype: DType) -> list[Any]:
 
 
 def _nothing(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    """Zeros of some shape that take the memory of one: nobody reads them, but loops keep them."""
+    """A broadcast view of one zero: a placeholder that loops store and no kernel reads."""
     shape = tuple(d or 0 for d in attrs["shape"] or ())
     if math.prod(shape) >= 2**63:
         raise InvalidArgumentError(f"Shape {show(shape)} would have more than 2**63 - 1 elements")

@@ -146,7 +146,7 @@ def _gather_value(c: Inference) -> Shape:
 
 
 def _span(b: Any, start: Any, stop: Any) -> Any:
-    """The axes from `start` up to `stop`: a list if both are known while building, else a tensor."""
+    """Axes from `start` up to `stop`: a list if both are known, else a tensor."""
     if isinstance(start, int) and isinstance(stop, int):
         return list(range(start, stop))
     return b.Range(start, stop, 1)
@@ -178,7 +178,10 @@ def _gather_grad(b: Any, n: Any, dy: Any) -> list[Any]:
 
 
 def _gather_v2_grad(b: Any, n: Any, dy: Any) -> list[Any]:
-    """dy, with the indexed dimension in front, summed into rows of the indices; then everything back in its place."""
+    """The gradient of GatherV2.
+
+    It moves the indexed dimension of `dy` to the front, sums the rows with equal indices and moves the dimension back.
+    """
     params, indices = n.params, _wide(b, n.indices)
     index = indices.dtype.base
     axis = constant_value(n.axis)

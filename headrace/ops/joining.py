@@ -359,7 +359,7 @@ def _split_axis(split_dim: Any, x: Any) -> int:
 
 
 def _known_axis(c: Inference, i: int, x: Shape) -> int | None:
-    """The axis along which an array of shape `x` is split, if input `i` or the rank tells it."""
+    """The axis of a split of shape `x`, or None if it is unknown."""
     axis = c.scalar(i)
     if x is None:
         return None
@@ -438,7 +438,11 @@ def _piece_value(c: Inference, value: int) -> Shape:
 
 
 def _split_sizes(sizes: Sequence[int | None], total: Dim) -> list[Dim]:
-    """The size of each part, the one that is -1 being what is left of `total`; `ValueError` if they do not add up."""
+    """Sizes of the parts; a size of -1 becomes the rest of `total`.
+
+    Raises:
+      ValueError: the sizes do not add up to `total`, one is below -1, or several are -1.
+    """
     free = [i for i, n in enumerate(sizes) if n == -1]
     if len(free) > 1:
         raise ValueError(f"There can only be one -1 in the input, got {list(sizes)}")

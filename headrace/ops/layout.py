@@ -323,7 +323,7 @@ def _unpadded(b: Any, n: Any, dy: Any) -> Any:
 
 
 def _pad_v2_grad(b: Any, n: Any, dy: Any) -> list[Any]:
-    """What falls on the padding is the gradient of the padded value."""
+    """The gradient of PadV2; `constant_values` receives the sum of `dy` over the padding."""
     dx = _unpadded(b, n, dy)
     return [dx, None, b.Sub(_total(b, dy), _total(b, dx))]
 
@@ -391,7 +391,13 @@ _MODE = {"T": type_attr(VALUE), "Tpaddings": _INDEX, "mode": string_attr(allowed
 
 
 def _check_mirror(n: int, before: int, after: int, edge: int) -> None:
-    """Nothing can be mirrored that is not there; `edge` is 1 if the edge itself is not repeated."""
+    """Checks that a dimension of size `n` is large enough for its mirrored padding.
+
+    `edge` is 1 in mode REFLECT, which does not repeat the element at the edge, and 0 in mode SYMMETRIC.
+
+    Raises:
+      InvalidArgumentError: a padding is too large.
+    """
     if max(before, after) > n - edge and (before or after):
         least = "less than" if edge else "no greater than"
         raise InvalidArgumentError(f"paddings must be {least} the dimension size: {before}, {after} for {n}")

@@ -23,7 +23,10 @@ from headrace.shapes import Shape, broadcast, merge, merge_dim, show, with_rank,
 
 
 def _product_cost(ins: Sequence[Shape], outs: Sequence[Shape]) -> float | None:
-    """2·m·k·n for each product; from the sizes m·k, k·n and m·n, so whichever way the matrices lie."""
+    """The cost of 2·m·k·n for each product of the batch.
+
+    m·k·n is the root of the product of the sizes m·k, k·n and m·n, which are the same for transposed matrices.
+    """
     x, y, out = ins[0], ins[1], outs[0]
     if x is None or y is None or out is None:
         return None
@@ -38,7 +41,11 @@ _FACTS = Facts(cost=_product_cost, blas=True, total=())
 
 
 def _product_dims(x: Sequence[Any], y: Sequence[Any], turn_x: bool, turn_y: bool) -> tuple[Any, Any]:
-    """Rows and columns of the product of matrices of these shapes; `ValueError` if they do not fit."""
+    """Numbers of rows and columns of a matrix product.
+
+    Raises:
+      ValueError: the inner dimensions differ.
+    """
     rows, inner = (x[-1], x[-2]) if turn_x else (x[-2], x[-1])
     inner2, columns = (y[-1], y[-2]) if turn_y else (y[-2], y[-1])
     merge_dim(inner, inner2)
@@ -46,7 +53,10 @@ def _product_dims(x: Sequence[Any], y: Sequence[Any], turn_x: bool, turn_y: bool
 
 
 def _gradients(product: Callable[..., Any], x: Any, y: Any, dy: Any, turn_x: bool, turn_y: bool) -> tuple[Any, Any]:
-    """The gradients by both factors; `product(x, y, turn_x, turn_y)` multiplies, transposing first if asked."""
+    """Gradients of both factors.
+
+    `product(x, y, turn_x, turn_y)` builds a product; a `turn_` flag transposes its factor first.
+    """
     by_x = product(y, dy, turn_y, True) if turn_x else product(dy, y, False, not turn_y)
     by_y = product(dy, x, True, turn_x) if turn_y else product(x, dy, not turn_x, False)
     return by_x, by_y

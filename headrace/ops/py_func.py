@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from headrace.dtypes import DType
     from headrace.ir.kernel import KernelContext
 
-# What a function raises, as the error of a step; the first that fits.
+# The step's error for an exception of the Python function: the first class that matches.
 _CLASSES: Sequence[tuple[type[Exception], type[OpError]]] = (
     (ValueError, InvalidArgumentError),
     (TypeError, InvalidArgumentError),
@@ -45,7 +45,7 @@ _CLASSES: Sequence[tuple[type[Exception], type[OpError]]] = (
 
 
 def _argument(x: Any) -> Any:
-    """A value as the function gets it: an array that it may write into, or a scalar."""
+    """The argument passed to the function: a writable copy of an array, or a scalar."""
     if not isinstance(x, np.ndarray):
         return x
     return x.copy() if x.ndim else x[()]
@@ -128,7 +128,10 @@ def _pure(xp: Any, attrs: Mapping[str, Any]) -> Callable[..., Any]:
 
 
 def _grad(b: Any, n: GradNode, *dys: Any) -> list[Any]:
-    """An operation that calls the Python function of the gradient: of the inputs, the outputs and their gradients."""
+    """The gradient of a py_function: an operation that calls the callback's backward function.
+
+    Its arguments are the inputs, the outputs and the gradients of the outputs.
+    """
     found = callback.find(n.attrs["token"])
     back = found.back()
     if back is None:

@@ -62,7 +62,10 @@ def _shared(ctx: KernelContext, attrs: Mapping[str, Any], make: Callable[[str], 
 
 
 def _declared(kind: Callable[..., Queue], *more: str) -> Kind:
-    """What makes a queue as the attributes of an op declare it; `more` are attributes that only this kind has."""
+    """The factory of queues of one kind from the attributes of an op.
+
+    `more` names the attributes that only this kind has.
+    """
 
     def declare(attrs: Mapping[str, Any]) -> Callable[[str], Queue]:
         capacity = attrs["capacity"] if attrs["capacity"] >= 0 else None
@@ -127,7 +130,7 @@ def _enqueue(find: Find, many: bool) -> Any:
 
 
 def _single(done: Done, n: int) -> Done:
-    """`done` for a tuple of `n` components: what an op with `n` outputs gives."""
+    """`done` for elements of `n` components; it unpacks a tuple of one component."""
     if n != 1:
         return done
     return lambda got: done(got[0] if isinstance(got, tuple) else got)
@@ -172,7 +175,7 @@ def _close(find: Find) -> Any:
 
 
 def _element(c: Inference) -> list[Shape]:
-    """The shapes of a dequeued element's components, where there is one and its shape is known."""
+    """Shapes of a dequeued element's components, as far as they are known."""
     known = c.handle(0)
     return [None if known is None else known[1]] if len(c.op.outputs) == 1 else [None] * len(c.op.outputs)
 

@@ -368,7 +368,10 @@ def _matrix(x: Any) -> Any:
 
 
 def _made_unique(x: Any) -> Any:
-    """`x` with the number of its column in the lowest bits of each element, and the least normal number for 0."""
+    """Makes the elements of each row of `x` distinct.
+
+    The lowest bits of each element become its column number; 0 is first replaced by the least normal number.
+    """
     columns = _matrix(x).shape[1]
     low = np.int32((1 << max(columns - 1, 0).bit_length()) - 1)
     bits = np.where(x == 0, np.copysign(np.finfo(np.float32).tiny, x), x).view(np.int32)

@@ -28,7 +28,7 @@ _AXES = type_attr(INDEX, int32)
 
 
 def axes_of(indices: np.ndarray, rank: int) -> tuple[int, ...]:
-    """Which dimensions `reduction_indices` means for an input of this rank.
+    """Dimensions that `indices` select in an input of rank `rank`, each in [0, rank).
 
     Raises:
       InvalidArgumentError: one is out of range, or named twice.
@@ -46,7 +46,7 @@ def axes_of(indices: np.ndarray, rank: int) -> tuple[int, ...]:
 
 
 def _over_axes(reduce: Callable[[Any, tuple[int, ...]], Any]) -> Callable[[Any, Any], Any]:
-    """The kernel of `reduce(x, axes)`, which remembers the axes it read last: they nearly always are a constant."""
+    """The kernel of `reduce(x, axes)`; it caches the last axes, which are mostly constant."""
     seen: tuple[Any, int, tuple[int, ...]] = (None, 0, ())
 
     def kernel(x: Any, indices: Any) -> Any:
@@ -148,13 +148,16 @@ def _reduced(c: Inference) -> Sequence[Shape]:
 
 
 def _known_axes(n: Any) -> list[int] | None:
-    """The reduced dimensions, in order, if they and the rank are known while the graph is built."""
+    """The reduced dimensions in ascending order, or None if they or the rank are unknown."""
     indices, x = constant_value(n.op.inputs[1]), n.op.inputs[0].shape
     return None if indices is None or x is None else sorted(axes_of(indices, len(x)))
 
 
 def _kept(b: Any, n: Any, y: Any) -> Any:
-    """`y`, of the output's shape, in one that broadcasts to the input's: the reduced dimensions are 1."""
+    """Reshapes `y` from the output's shape to one that broadcasts to the input's.
+
+    Each reduced dimension gets size 1.
+    """
     if n.attrs["keep_dims"] or y.shape == ():
         return y
     axes, x = _known_axes(n), n.op.inputs[0].shape
@@ -192,7 +195,10 @@ def _extreme_grad(b: Any, n: Any, dy: Any) -> list[Any]:
 
 
 def _prod_grad(b: Any, n: Any, dy: Any) -> list[Any]:
-    """For each element the product of all others: of those before it and those after it, so that zeros do no harm."""
+    """The gradient of Prod: for each element the product of all others.
+
+    It multiplies the products of the elements before and after each one; division would fail at zeros.
+    """
     x, axes = n.input, _known_axes(n)
     if n.op.outputs[0].shape == () and (axes is None or len(axes) > 1):
         return [b.Reshape(b.Mul(conj(b, _others(b, b.Reshape(x, [-1]), 0)), dy), b.Shape(x)), None]
@@ -212,7 +218,10 @@ def _others(b: Any, x: Any, axis: int) -> Any:
 
 
 def _others_along(b: Any, x: Any, indices: Any) -> Any:
-    """The same along dimensions that are known only when the graph runs: they are brought to the front, as one."""
+    """Products of all other elements along dimensions that only a run determines.
+
+    The reduced dimensions are transposed to the front and merged into one.
+    """
     shape, rank = b.Shape(x), b.Rank(x)
     axes = b.FloorMod(b.Cast(b.Reshape(indices, [-1]), DstT=dtypes.int32), rank)
     rest, _ = b.ListDiff(b.Range(0, rank, 1), axes)
@@ -365,7 +374,10 @@ op(
 
 
 def _arg(name: str, worst: Callable[[DType], Any]) -> Any:
-    """Which element is the greatest (or least): the first of several; NaN never is, unless all are."""
+    """The kernel factory of ArgMax (`argmax`) or ArgMin (`argmin`).
+
+    The result is the index of the first of equal elements. NaN counts as `worst(dtype)`.
+    """
 
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
         f, t, to = getattr(xp, name), attrs["T"], attrs["output_type"].numpy

@@ -45,7 +45,7 @@ def _reverse_shape(c: Inference) -> Sequence[Shape]:
 def _reverse_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     def kernel(x: Any, axis: Any) -> Any:
         if not x.ndim or not x.size:
-            return x  # whatever the axes say
+            return x  # for any axes, even invalid ones, as in TensorFlow
         axes = _flipped_axes(dims(axis), x.ndim)
         return xp.flip(x, axes) if axes else x
 
@@ -105,7 +105,7 @@ def _reverse_v1_shape(c: Inference) -> Sequence[Shape]:
 def _reverse_v1_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     def kernel(x: Any, flags: Any) -> Any:
         if not x.ndim:
-            return x  # whatever the flags say
+            return x  # for any flags, even invalid ones, as in TensorFlow
         if flags.ndim != 1:
             raise InvalidArgumentError(f"'dims' must be 1-dimension, not {flags.ndim}")
         axes = _chosen(flags.tolist(), x.ndim)

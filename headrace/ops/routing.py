@@ -24,7 +24,11 @@ from headrace.shapes import Dim, Shape
 
 
 def _split_prefix(whole: Shape, prefix: Shape) -> Shape:
-    """What follows in `whole` after the dimensions of `prefix`, with which it must begin."""
+    """Dimensions of `whole` after those of `prefix`.
+
+    Raises:
+      ValueError: `whole` does not begin with `prefix`.
+    """
     if whole is None or prefix is None:
         return None
     if len(whole) < len(prefix):
@@ -57,7 +61,10 @@ def _partition_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
 
 
 def _partition_grad(b: Any, n: Any, *dys: Any) -> list[Any]:
-    """The rows of the outputs are collected where a partition of the row numbers says they came from."""
+    """The gradient of DynamicPartition: stitches the rows of `dys` to their original positions.
+
+    Partitioning the row numbers in the same way gives these positions.
+    """
     numbers = b.Reshape(b.Range(0, b.Size(n.partitions), 1), b.Shape(n.partitions))
     where = b.DynamicPartition(numbers, n.partitions, num_partitions=len(dys))
     rows = b.DynamicStitch(list(where) if len(dys) > 1 else [where], list(dys))

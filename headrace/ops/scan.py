@@ -23,7 +23,7 @@ from headrace.shapes import Shape, show, with_rank
 
 
 def _scan(name: str, first: float) -> Any:
-    """The factory of a scan with the ufunc `name`; an exclusive one starts from `first`, its neutral element."""
+    """The kernel factory of a scan with the ufunc `name`, whose neutral element is `first`."""
 
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
         accumulate, t = getattr(xp, name).accumulate, attrs["T"]
@@ -84,7 +84,10 @@ def _cumprod_grad(b: Any, n: Any, dy: Any) -> list[Any]:
 
 
 def _cumulative_logsumexp_grad(b: Any, n: Any, dy: Any) -> list[Any]:
-    """exp(x_j) · Σ dy_i exp(-y_i), with the sum in logarithms: of the positive and of the negative dy apart."""
+    """The gradient exp(x_j) · Σ dy_i exp(-y_i).
+
+    The sum is computed in logarithms, separately for positive and negative `dy`.
+    """
     x, y = n.x, n.out
 
     def back(log: Any) -> Any:
@@ -94,13 +97,16 @@ def _cumulative_logsumexp_grad(b: Any, n: Any, dy: Any) -> list[Any]:
 
 
 def _cumulative_logsumexp_jvp(b: Any, n: Any, dx: Any, _: Any) -> list[Any]:
-    """Σ dx_j exp(x_j - y_i), with the sum in logarithms too."""
+    """The tangent Σ dx_j exp(x_j - y_i), with the sum in logarithms too."""
     y = b.Maximum(n.out, b.const(ml_dtypes.finfo(dx.dtype.numpy).min, dx.dtype.base))  # that of nothing is -inf
     return [_by_sign(b, dx, lambda log: b.Sub(_again(b, n, "CumulativeLogsumexp", b.AddV2(log, n.x)), y))]
 
 
 def _by_sign(b: Any, d: Any, log_of: Any) -> Any:
-    """What is linear in `d`, where of a positive `d` its logarithm is `log_of(log(d))`."""
+    """A linear function of `d`, computed in logarithms.
+
+    `log_of` maps the logarithm of a positive argument to that of the result; the negative part of `d` is subtracted.
+    """
     zero, one = b.ZerosLike(d), b.OnesLike(d)
     nothing = b.const(ml_dtypes.finfo(d.dtype.numpy).min, d.dtype.base)  # in place of log(0): -inf less -inf is NaN
 

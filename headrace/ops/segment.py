@@ -26,7 +26,7 @@ from headrace.shapes import Shape, compatible, merge, show, with_rank, with_rank
 
 
 def _reduce_runs(f: Any, rows: np.ndarray, ids: np.ndarray, out: np.ndarray) -> np.ndarray:
-    """Sets `out[i]` to the reduction by the ufunc `f` of the rows whose (sorted) id is `i`, where there are any."""
+    """Reduces the rows of each id by the ufunc `f`, into `out[id]`; ids are sorted."""
     if ids.size:
         starts = np.flatnonzero(np.concatenate(([True], ids[1:] != ids[:-1])))
         wide = rows.astype(out.dtype)
@@ -41,7 +41,10 @@ _BEFORE: dict[Any, Any] = {np.maximum: np.greater, np.minimum: np.less}
 
 
 def _extremes(before: Any, rows: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """The extremes of runs of rows with NaN: as in TensorFlow a row counts unless what is kept comes `before` it."""
+    """Extremes of runs of rows that contain NaN, as TensorFlow computes them.
+
+    A row replaces the current extreme unless `before(extreme, row)` holds.
+    """
     out = rows[starts]
     for i, (start, stop) in enumerate(zip(starts, [*starts[1:], len(rows)], strict=True)):
         for row in rows[start + 1 : stop]:
@@ -112,7 +115,7 @@ def _rows_of(b: Any, g: Any, ids: Any) -> Any:
 
 
 def _like_rows(b: Any, counts: Any, like: Any) -> Any:
-    """A vector or array of flags or counts with dimensions of 1 appended, to broadcast along the rows of `like`."""
+    """Appends dimensions of size 1 to `counts`, to broadcast along rows of `like`."""
     if counts.shape is not None and like.shape is not None:
         for _ in range(len(like.shape) - len(counts.shape)):
             counts = b.ExpandDims(counts, -1)
@@ -123,7 +126,7 @@ def _like_rows(b: Any, counts: Any, like: Any) -> Any:
 
 
 def _counts(b: Any, n: Any) -> Any:
-    """How many rows went into each segment, at least 1."""
+    """Number of rows of each segment, at least 1."""
     counts = b.SegmentSum(b.OnesLike(n.segment_ids), n.segment_ids)
     return b.Cast(b.Maximum(counts, 1), DstT=n.attrs["T"])
 
@@ -219,7 +222,10 @@ def _unsorted_shape(c: Inference) -> Sequence[Shape]:
 
 
 def _kept(b: Any, n: Any, g: Any) -> tuple[Any, Any]:
-    """For each row of data that of `g` with its segment's number, 0 for dropped ones; and which are not dropped."""
+    """The row of `g` for each row of data, and the mask of kept rows.
+
+    The op drops rows with a negative id: their row of `g` is 0 and their mask is false.
+    """
     ids = n.segment_ids
     kept = b.GreaterEqual(ids, 0)
     rows = _rows_of(b, g, b.Maximum(ids, 0))
@@ -239,10 +245,10 @@ def _unsorted_extreme_grad(b: Any, n: Any, dy: Any) -> list[Any]:
 
 
 def _product_grad(b: Any, n: Any, dy: Any, segments: Any, ids: Any) -> Any:
-    """For each element the product of the others of its segment, computed so that zeros do no harm.
+    """For each element the product of the others of its segment, without division by zero.
 
-    With no zero among them it is the whole product over the element; an element that is the only zero gets the product
-    of the nonzero ones; with other zeros it is 0.
+    In a segment without zeros it is the product of the segment divided by the element. In a segment with one zero, the
+    zero gets the product of the others, and the others get 0. In a segment with several zeros all elements get 0.
     """
     x, t = n.data, n.attrs["T"]
     zero = b.ZerosLike(x)

@@ -47,7 +47,11 @@ _INDEX = type_attr(INDEX, dtypes.int32)
 
 
 def _fits(numbers: Any, dtype: DType) -> np.ndarray:
-    """The integers as `dtype`; an error that names the problem where they are too large for it."""
+    """The integers as an array of `dtype`.
+
+    Raises:
+      InvalidArgumentError: an integer is too large for `dtype`.
+    """
     try:
         return np.array(numbers, dtype.numpy)
     except OverflowError:
@@ -144,7 +148,10 @@ def _back_to_input(b: Any, n: Any, dy: Any) -> list[Any]:
 
 
 def _same_elements(c: Inference) -> Shape:
-    """`shape_value` of an op that keeps the elements in order, where both sides have rank 0 or 1."""
+    """The `shape_value` of an op that keeps the elements in order.
+
+    It is known if the input and the output have rank 0 or 1.
+    """
     shape = c.op.outputs[0].shape
     if c.shapes[0] is not None and len(c.shapes[0]) <= 1 and shape is not None and len(shape) <= 1:
         return c.shape_value(0)

@@ -123,7 +123,7 @@ _RANGE, _AT, _NEW, _REST = "range", "at", "new axis", "ellipsis"
 
 
 def _parts(attrs: Mapping[str, Any], n: int) -> list[tuple[str, bool, bool]]:
-    """What each of `n` entries of a slice is: its kind, and whether begin and end are masked."""
+    """Kind, begin mask and end mask of each of `n` entries of a slice."""
     begin, end, ellipsis, new, shrink = (attrs[m] for m in _MASKS)
     if n >= 32:
         raise ValueError(f"the masks are of 32 bits, so a slice has fewer than 32 entries, got {n}")
@@ -180,7 +180,7 @@ def _indexer(attrs: Mapping[str, Any]) -> Callable[[Any, Any, Any], tuple[Any, .
 
 
 def _out_of_range(x: Any, index: tuple[Any, ...]) -> InvalidArgumentError:
-    """What is wrong with an index that numpy refused."""
+    """The error for an index that numpy rejects."""
     used = [i for i in index if i is not None and i is not ...]
     if len(used) > x.ndim:
         if x.ndim == 0:
@@ -205,7 +205,10 @@ def _view(x: Any, index: tuple[Any, ...]) -> Any:
 
 
 def _sliced_dim(dim: Dim, start: int | None, stop: int | None, step: int | None, known: bool) -> Dim:
-    """The size of one sliced dimension; `known` says whether start and stop are (None then means masked)."""
+    """The size of one sliced dimension, or None if it is unknown.
+
+    If `known`, a start or stop of None means masked; otherwise start and stop are unknown.
+    """
     if dim == 0:
         return 0
     if dim is None or step is None or not known:
@@ -214,7 +217,10 @@ def _sliced_dim(dim: Dim, start: int | None, stop: int | None, step: int | None,
 
 
 def _strided_shape(c: Inference, x: Shape, at: int) -> Shape:
-    """The shape of a strided slice of an array of shape `x`; begin, end and strides are the inputs from `at` on."""
+    """The shape of a strided slice of shape `x`.
+
+    Begin, end and strides are the inputs `at`, `at + 1` and `at + 2`.
+    """
     lengths = shapes.with_rank(c.shapes[at], 1)
     for other in c.shapes[at + 1 : at + 3]:
         lengths = shapes.with_rank(shapes.merge(lengths, shapes.with_rank(other, 1)), 1)

@@ -61,7 +61,10 @@ def _polygamma(s: Any, n: Any, x: Any) -> Any:
 
 
 def _both_infinite(a: Any, x: Any) -> Any:
-    """Where both are inf: TensorFlow's incomplete gamma functions, and their derivatives by `a`, are 0 there."""
+    """The mask of the elements with `a` and `x` infinite.
+
+    TensorFlow's incomplete gamma functions and their derivatives by `a` are 0 there.
+    """
     return np.isposinf(a) & np.isposinf(x)
 
 
@@ -76,14 +79,17 @@ def _igammac(s: Any, a: Any, x: Any) -> Any:
 
 
 def _igamma_by_a(s: Any, a: Any, x: Any) -> Any:
-    """The derivative by `a`, which has no closed form: a central difference of order 8, in double precision."""
+    """The derivative of igamma by `a`.
+
+    It has no closed form; this is a central difference of order 8 in double precision.
+    """
     wide = np.asarray(a, np.float64)
     # near 0 and far out the function changes as fast as x**a does
     h = 0.02 * np.minimum(wide, 1.0) / np.clip(np.abs(np.log(np.asarray(x, np.float64))) / 5, 1, 150)
     weights = ((1, 4 / 5), (2, -1 / 5), (3, 4 / 105), (4, -1 / 280))
 
     def at(a: Any) -> Any:
-        return np.where(x > wide, -s.gammaincc(a, x), s.gammainc(a, x))  # the one that is not near 1
+        return np.where(x > wide, -s.gammaincc(a, x), s.gammainc(a, x))  # the one that is not near 1: more digits
 
     d = sum(w * (at(wide + k * h) - at(wide - k * h)) for k, w in weights) / h
     found = np.where(wide > 0, d, np.nan)
@@ -236,7 +242,10 @@ def _expint_of(x: float) -> float:
 
 
 def _less_by_x(b: Any, y0: Any, y1: Any, x: Any) -> Any:
-    """y0 - y1 / x, by which Bessel functions of order 1 are derived; 1/2 at 0, where those that are finite have it."""
+    """The derivative y0 - y1 / x of a Bessel function of order 1.
+
+    It is 1/2 at x = 0, the limit for the functions that are finite there.
+    """
     zero = b.ZerosLike(x)
     return b.SelectV2(b.Equal(x, zero), b.AddV2(zero, 0.5), b.Sub(y0, b.DivNoNan(y1, x)))
 
@@ -251,7 +260,10 @@ def _by_pi(b: Any, x: Any) -> Any:
 
 
 def _bessel(name: str) -> Any:
-    """The kernel of a Bessel function; below zero those of the second kind are what they are at zero."""
+    """The kernel of a Bessel function.
+
+    For negative `x`, functions of the second kind have their limit at zero.
+    """
     limit = {"y": -np.inf, "k": np.inf}.get(name[0])
     if limit is None:
         return _scipy(lambda s, x: getattr(s, name)(x))

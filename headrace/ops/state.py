@@ -50,7 +50,7 @@ _WRITES = Facts(effect="resource", writes=True)
 
 
 def _full(shape: Shape) -> tuple[int, ...]:
-    """The shape of a reference variable; an unknown rank is written as a scalar's, as TensorFlow 1 did."""
+    """The shape of a reference variable; a scalar's for an unknown rank, as in TensorFlow."""
     if not shapes.is_full(shape) and shape is not None:
         raise InvalidArgumentError(f"Shape {shapes.show(shape)} is not fully defined")
     return tuple(d for d in shape or () if d is not None)
@@ -224,7 +224,11 @@ op(
 
 
 def _held(c: Inference, dtype: str = "dtype") -> Shape:
-    """The static shape of the variable behind input 0, which must be of the dtype the attribute `dtype` says."""
+    """The static shape of the variable of the handle at input 0.
+
+    Raises:
+      ValueError: the variable's dtype is not the value of the attribute that `dtype` names.
+    """
     known = c.handle(0)
     if known is None:
         return None
@@ -258,7 +262,11 @@ def _variable_for(handle: Any, dtype: dtypes.DType) -> Variable:
 
 
 def _initialized(handle: Any, dtype: dtypes.DType | None = None) -> Variable:
-    """The variable, which must have a value: where TensorFlow says that it does not exist before that."""
+    """The initialized variable of `handle`.
+
+    Raises:
+      NotFoundError: it is uninitialized; TensorFlow reports that it does not exist.
+    """
     variable = resource_of(handle, Variable) if dtype is None else _variable_for(handle, dtype)
     if not variable.is_initialized:
         raise NotFoundError(
@@ -495,7 +503,7 @@ for _name, _f, _verb in (("Add", np.add, "Adds to"), ("Sub", np.subtract, "Subtr
 
 
 def _counter(limit: int, variable: Variable) -> Any:
-    """Adds one to the variable and returns what it was before."""
+    """Adds one to the variable and returns its previous value."""
     before = None
 
     def next_value(value: Any) -> Any:

@@ -48,7 +48,11 @@ def _variable(handle: Any, dtype: DType) -> Variable:
 
 
 def _held(c: Inference, dtype: str) -> Shape:
-    """The static shape of the variable behind input 0, which must be of the dtype the attribute `dtype` says."""
+    """The static shape of the variable of the handle at input 0.
+
+    Raises:
+      ValueError: the variable's dtype is not the value of the attribute that `dtype` names.
+    """
     known = c.handle(0)
     if known is None:
         return None

@@ -66,7 +66,7 @@ def _add_lists(first: Any, *rest: Any) -> Any:
 
 
 def _add_variants(x: Any, y: Any) -> Any:
-    if x is None or y is None:  # what a list of lists holds where it has no element yet: zeros of any kind
+    if x is None or y is None:  # an uninitialized element of a list of lists, which is zero
         return y if x is None else x
     return x.add(y)
 
@@ -146,7 +146,10 @@ def _channel_axis(attrs: Mapping[str, Any]) -> int:
 
 
 def _least_rank(attrs: Mapping[str, Any]) -> int:
-    """As TensorFlow has it while a graph is built; its kernels take matrices under NCHW too."""
+    """The least rank of the input that TensorFlow's shape function accepts.
+
+    TensorFlow's kernels accept matrices with NCHW too.
+    """
     return 3 if attrs.get("data_format") == "NCHW" else 2
 
 

@@ -87,7 +87,7 @@ def _new(ctx: KernelContext, attrs: Mapping[str, Any], size: Any) -> TensorArray
 
 
 def _handed_on(array: TensorArray) -> tuple[Handle, Any]:
-    """The outputs of the ops that give an array, as V3 has them: its handle and a flow."""
+    """Outputs of a V3 op that returns an array: its handle and a flow."""
     return Handle(_CONTAINER, array.name, array, array.dtype, array.element_shape), np.float32(0)
 
 
@@ -235,13 +235,16 @@ def _split(find: Find) -> Any:
 
 
 def _element(c: Inference) -> Shape:
-    """What is known of the shape of the elements."""
+    """The static shape of the elements."""
     known = c.handle(0)
     return None if known is None else known[1]
 
 
 def _merged(element: Shape, given: Shape) -> Shape:
-    """What both say; `element` where they contradict, as that is an error only when the elements are read."""
+    """The merged static shapes; `element` if they are incompatible.
+
+    Incompatible shapes are an error only when the elements are read.
+    """
     return shapes.merge(element, given) if shapes.compatible(element, given) else element
 
 
@@ -285,20 +288,20 @@ def _split_shape(c: Inference) -> Sequence[Shape]:
 
 
 _NO_TANGENT = missing(
-    "it changes an array in place, and tangents would need an array beside that. Make it with hr.TensorArray, whose "
-    "arrays are values"
+    "it changes an array in place, and its tangents would need a second array. Use hr.TensorArray, whose arrays are "
+    "values"
 )
 
-# *** gradients: what was read is written to the gradient array, and the other way round ***
+# *** gradients: a read becomes a write to the gradient array, and a write becomes a read ***
 
 
 def _grad_array(b: Builder, n: GradNode, flow: Tensor) -> tuple[Tensor, Tensor]:
-    """The gradient array of `n.handle` for this gradient computation, and the flow to go on with.
+    """The gradient array of `n.handle` for this gradient computation, and its flow.
 
-    `flow` must come after everything that makes the forward array longer.
+    `flow` must depend on all operations that grow the forward array.
 
     Raises:
-      LookupError: it is a gradient array itself, which has none.
+      LookupError: `n.handle` is a gradient array, which has no gradient array.
     """
     if n.handle.op.type.startswith("TensorArrayGrad"):
         made = f", made at {n.op.source}" if n.op.source is not None else ""
@@ -312,13 +315,13 @@ def _grad_array(b: Builder, n: GradNode, flow: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _of_version(b: Builder, n: GradNode, what: str) -> Any:
-    """What builds a TensorArray op of the same version as `n`."""
+    """The builder's method of the TensorArray op `what` in the version of `n`."""
     kind = n.op.type
     return getattr(b, f"TensorArray{what}{kind[-2:] if kind[-2:] in ('V2', 'V3') else ''}")
 
 
 def _source(b: Builder) -> str:
-    """A name that differs between gradient computations: that of the scope in which this one builds."""
+    """The attribute `source`, which identifies a gradient computation: the scope in which it builds."""
     parts = b.scope.rstrip("/").split("/")
     for i, part in enumerate(parts):
         if part.startswith("gradients"):

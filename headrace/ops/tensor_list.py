@@ -426,7 +426,7 @@ op(
 )
 
 
-# *** our own: what gradients need ***
+# *** ops of headrace, for gradients ***
 
 op(
     "_TensorListUnset",

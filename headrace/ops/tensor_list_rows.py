@@ -163,7 +163,10 @@ def _scatter_into_grad(b: Builder, n: GradNode, dlist: Tensor) -> list[Tensor | 
 
 
 def _gathered(b: Builder, n: GradNode, dlist: Tensor) -> Tensor:
-    """What came to the rows that were scattered; of several with one index only the last is in the list."""
+    """The gradient of the scattered rows.
+
+    Of several rows with one index only the last is in the list; the others get 0.
+    """
     where, dtype, shape = n.indices, n.attrs["element_dtype"], row_shape(b, n.tensor)
     out: Tensor
     if _are_distinct(where):

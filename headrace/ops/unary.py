@@ -304,7 +304,7 @@ _PARTS = {"T": type_attr(COMPLEX, complex64), "Tout": type_attr({float32, float6
 
 
 def _part(formula: Any) -> Any:
-    """The factory of a real function of complex numbers, whose output dtype is the attribute Tout."""
+    """The kernel factory of a real function of complex numbers, with output dtype `Tout`."""
 
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
         dtype = attrs["Tout"].numpy
