@@ -533,8 +533,9 @@ def _flatten_up_to(structure: Any, other: Any, expand: bool) -> list[Any]:
 
 
 def _parts_as_in(structure: Any, found: Node, other: Any) -> Sequence[Any] | None:
-    """Parts of `other` in the order of those of `structure`; None for a leaf or a mapping with other keys.
+    """Parts of `other` in the order of those of `structure`; None if the two differ.
 
+    The result is None for a leaf and for a mapping with other keys.
     Keys without an order (numbers and texts together, objects) have the order of insertion, which may differ.
     """
     if isinstance(structure, Mapping):

@@ -66,17 +66,17 @@ def numpy_function(
 
 
 def py_function(func: Callable[..., Any], inp: Sequence[Any], Tout: Any, name: str | None = None) -> Any:
-    """Like `py_func`, of a function that takes and returns eager tensors, and has a gradient.
+    """Calls a Python function of eager tensors in a step, with a gradient.
 
-    The function runs ops at once, as outside of graphs, and may use `.numpy()` and Python's `if` and `while`. What it
-    returns is converted to `Tout`; it may return None if `Tout` is an empty list.
+    The function runs its ops eagerly, and may use `.numpy()` and Python's `if` and `while`. Its results are converted
+    to `Tout`; it may return None if `Tout` is an empty list.
 
-    The gradient is that of the ops that ran (`eager.recording`), of first order. What the function computes by other
-    means (numpy, variables that it reads, its own calls of `hr.grad`) counts as a constant. If the gradient is wanted
-    of a call that lies more than 64 calls back, the function runs once more, and must return the same.
+    The gradient is the first-order gradient of the ops that ran (`eager.recording`). Values that the function computes
+    by other means (numpy, variables that it reads, its own calls of `hr.grad`) are constants. The records of the last
+    64 calls are kept. For the gradient of an earlier call, the function runs again and must return the same values.
 
-    Args, Raises: see `py_func`. Of its gradient when it runs:
-      InvalidArgumentError: the function ran once more, and returned other values.
+    Args, Raises: see `py_func`. The gradient raises, when it runs:
+      InvalidArgumentError: the function ran again and returned other values.
 
     Source: TensorFlow's `tf.py_function`.
 
@@ -143,7 +143,10 @@ class _OnTensors:
         return record, xs, ys
 
     def differentiated(self) -> Callable[..., Any]:
-        """The function that takes inputs, outputs and the gradients of these, and returns the gradients of inputs."""
+        """Returns the gradient function.
+
+        It takes the inputs, the outputs and the gradients of the outputs, and returns the gradients of the inputs.
+        """
         self._is_recorded = True
         func = functools.partial(self._gradient)
         func.__qualname__ = f"{self.__qualname__} (its gradient)"  # type: ignore[attr-defined]
@@ -174,7 +177,7 @@ def _carries(x: dtypes.DType) -> bool:
 
 
 def _content(arrays: Sequence[Any]) -> tuple[Any, ...]:
-    """What is equal for equal arrays."""
+    """Returns a hashable key that is equal for equal arrays."""
     return tuple(
         (x.shape, x.dtype.str, repr(x.tolist()) if x.dtype == object else x.tobytes()) for x in map(np.asarray, arrays)
     )

@@ -49,27 +49,29 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Recompute:
-    """Keep the loop variables at the beginning of stretches, and compute the rest again; made by `recompute`.
+    """Strategy of `recompute`: checkpoints of the loop variables, and rematerialization between them.
 
     Attributes:
-      every: how many iterations are a stretch; None: one more each time.
+      every: number of iterations between two checkpoints; None: one more for each checkpoint.
     """
 
     every: int | None
 
 
 def recompute(every: int | str = "sqrt") -> Recompute:
-    """For `while_loop(save=...)`: the gradient keeps the loop variables only now and then, and computes the rest again.
+    """Returns a strategy for `while_loop(save=...)` that rematerializes residuals from checkpoints.
+
+    The gradient keeps the loop variables of some iterations only (checkpoints), and computes the others again.
 
     Args:
-      every: the number of iterations from one time to the next, 1 or more; or "sqrt", which keeps about √(2N) of N
-        without knowing N beforehand.
+      every: the number of iterations between two checkpoints, 1 or more; or "sqrt", with about √(2N) checkpoints in N
+        iterations, for any N.
 
     Returns:
       The strategy.
 
     Raises:
-      ValueError: `every` is something else.
+      ValueError: `every` is neither a positive integer nor "sqrt".
 
     Example:
       >>> import headrace as hr
@@ -88,17 +90,17 @@ def recompute(every: int | str = "sqrt") -> Recompute:
 
 
 def strategy(save: Any, body: FuncGraph, limit: Tensor | None, loop: str) -> Recompute | None:
-    """What `save` means for a loop: None for keeping all.
+    """Returns the strategy that `save` selects for a loop; None if the gradient keeps all residuals.
 
     Args:
       save: "all", "auto" or a `Recompute`.
-      body: the loop's body.
-      limit: the most iterations it may do, if the user said.
-      loop: its name.
+      body: the body of the loop.
+      limit: the user's limit of the trip count, or None.
+      loop: the name of the loop.
 
     Raises:
-      ValueError: `save` is none of these.
-      InvalidArgumentError: the loop cannot be run again.
+      ValueError: `save` has another value.
+      InvalidArgumentError: the body may compute other values when it runs again.
     """
     if isinstance(save, Recompute):
         op = unrepeatable(body)
@@ -122,8 +124,11 @@ def strategy(save: Any, body: FuncGraph, limit: Tensor | None, loop: str) -> Rec
 
 
 def _bytes_an_iteration(body: FuncGraph) -> int:
-    """About how much the gradient of one iteration keeps, as far as shapes are known: all that is not cheap. (What is
-    done in a loop or a recursive function in the body counts once.)"""
+    """Estimates the bytes of the residuals of one iteration.
+
+    These are the outputs that are not cheap and have a known shape. Operations of a loop or of a recursive function in
+    the body count once.
+    """
     out = 0
     changing = {p.op for p in body.params if p not in body.results}
     for op in nested_operations(body.operations, calls=True):
@@ -153,15 +158,16 @@ def segmented(
     attrs: dict[str, Any],
     how: Recompute,
 ) -> Operation:
-    """The loop over stretches that stands for the loop of `cond` and `body`; see the module's text.
+    """Makes the loop over checkpoints that replaces the loop of `cond` and `body`.
 
     Args:
-      b: makes operations where the loop stands.
-      scope: the loop's scope.
-      cond, body: its graphs, just traced.
-      variables: the first values of its variables.
-      attrs: of the loop.
-      how: the length of the stretches.
+      b: the builder at the place of the loop.
+      scope: the scope of the loop.
+      cond: the condition, just traced.
+      body: the body, just traced.
+      variables: the initial values of the loop variables.
+      attrs: the attributes of the loop.
+      how: the distance of the checkpoints.
 
     Returns:
       The operation; its outputs begin with the variables' last values.
@@ -216,7 +222,7 @@ def _graph(outer: Graph, name: str, role: str, source: Source | None) -> FuncGra
 
 
 def _recomputed(b: Builder, graph: FuncGraph, args: list[Tensor]) -> Operation:
-    """A call of `graph`, which takes `args` and what it captured, that keeps nothing for its gradient."""
+    """Makes a call of `graph` with `args` and its captures, whose gradient keeps no residuals."""
     inputs = [*args, *unify([graph], len(args))]
     attrs = {"f": graph, "Tout": tuple(t.dtype.base for t in graph.results), "_recompute": True}
     type = "StatefulPartitionedCall" if tracing.is_stateful(graph) else "PartitionedCall"

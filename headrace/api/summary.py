@@ -54,7 +54,7 @@ def scalar(name: str, tensor: Any, family: str | None = None) -> Any:
     Args:
       name: name of the operation and, with the scopes around, the tag.
       tensor: the number, of any real dtype; the summary keeps a float32.
-      family: what the tag begins with.
+      family: the first part of the tag.
 
     Returns:
       A scalar string.
@@ -84,7 +84,7 @@ def histogram(name: str, values: Any, family: str | None = None) -> Any:
     Args:
       name: name of the operation and, with the scopes around, the tag.
       values: a tensor of any shape and real dtype.
-      family: what the tag begins with.
+      family: the first part of the tag.
 
     Returns:
       A scalar string.
@@ -120,7 +120,7 @@ def image(
       name: name of the operation; the tags are that with the scopes, and "/image" or "/image/0", "/image/1", ...
       tensor: [batch, height, width, channels], of uint8, float16, float32 or float64, with 1, 3 or 4 channels.
       max_outputs: how many pictures of the batch, at most.
-      family: what the tags begin with.
+      family: the first part of the tags.
       bad_color: the color of pixels that are not finite: a number from 0 to 255 for each channel.
 
     Returns:
@@ -150,7 +150,7 @@ def audio(name: str, tensor: Any, sample_rate: Any, max_outputs: int = 3, family
       tensor: float32 [batch, frames, channels] or [batch, frames], from -1 to 1.
       sample_rate: frames a second, a float32 scalar.
       max_outputs: how many sounds of the batch, at most.
-      family: what the tags begin with.
+      family: the first part of the tags.
 
     Returns:
       A scalar string.
@@ -214,8 +214,8 @@ def tensor_summary(
       tensor: of any shape and dtype but handles.
       summary_description: what TensorBoard says of it.
       summary_metadata: a `SummaryMetadata` message, or its bytes: which of TensorBoard's pages shows it.
-      family: what the tag begins with.
-      display_name: what TensorBoard calls it instead of its tag.
+      family: the first part of the tag.
+      display_name: the title in TensorBoard; None: the tag.
 
     Returns:
       A scalar string.
