@@ -24,14 +24,18 @@ class _Record:
         object.__setattr__(self, name, value)
 
     def CopyFrom(self, other: Any) -> None:
-        """Takes over all fields of `other`."""
+        """Copies all fields of another message.
+
+        Args:
+          other: a message of the same class.
+        """
         for f in dataclasses.fields(self):
             setattr(self, f.name, getattr(other, f.name))
 
 
 @dataclasses.dataclass
 class GPUOptions(_Record):
-    """Settings of graphics processors. None has a meaning here.
+    """Settings of GPUs. No field has an effect.
 
     Source: TensorFlow's `tf.GPUOptions`.
     """
@@ -49,7 +53,7 @@ class GPUOptions(_Record):
 
 @dataclasses.dataclass
 class OptimizerOptions(_Record):
-    """How graphs are optimized. Nothing here has a meaning yet.
+    """Settings of graph optimization. No field has an effect.
 
     Source: TensorFlow's `tf.OptimizerOptions`.
     """
@@ -72,7 +76,7 @@ class OptimizerOptions(_Record):
 
 @dataclasses.dataclass
 class GraphOptions(_Record):
-    """How graphs are treated. `enable_recv_scheduling` and `enable_bfloat16_sendrecv` have TensorFlow's meaning.
+    """Settings of graphs. `enable_recv_scheduling` and `enable_bfloat16_sendrecv` have TensorFlow's meaning.
 
     Source: TensorFlow's `tf.GraphOptions`.
     """
@@ -90,8 +94,10 @@ class GraphOptions(_Record):
 
 @dataclasses.dataclass
 class ConfigProto(_Record):
-    """How a session is made. `device_count`, `allow_soft_placement`, `log_device_placement`, `operation_timeout_in_ms`,
-    the two numbers of threads and what `graph_options` says of sending have TensorFlow's meaning; the rest has none.
+    """Settings of a session.
+
+    `device_count`, `allow_soft_placement`, `log_device_placement`, `operation_timeout_in_ms`, the two numbers of
+    threads and two fields of `graph_options` (see there) have TensorFlow's meaning. Other fields have no effect.
 
     Source: TensorFlow's `tf.ConfigProto`.
 
@@ -123,8 +129,9 @@ class ConfigProto(_Record):
 
 @dataclasses.dataclass
 class RunOptions(metadata.RunOptions):
-    """How one run is done. Of TensorFlow's fields `timeout_in_ms` and `trace_level` have a meaning; `listener` and
-    `ready` are headrace's.
+    """Options of a run.
+
+    Of TensorFlow's fields, `timeout_in_ms` and `trace_level` have an effect. `listener` and `ready` are headrace's.
 
     Source: TensorFlow's `tf.RunOptions`.
     """

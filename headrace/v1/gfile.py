@@ -18,12 +18,12 @@ Path = local.Path
 
 
 class FileStatistics(NamedTuple):
-    """What `Stat` gives.
+    """Result of `Stat`.
 
     Args:
-      length: bytes.
-      mtime_nsec: when it was last changed, in nanoseconds.
-      is_directory: whether it is a folder.
+      length: size in bytes.
+      mtime_nsec: time of the last modification, in nanoseconds since 1970.
+      is_directory: whether the path is a folder.
     """
 
     length: int
@@ -48,7 +48,10 @@ def IsDirectory(dirname: Path) -> bool:
 
 
 def Glob(filename: Any) -> list[str]:
-    """The paths that a pattern stands for, or each of a list of patterns.
+    """Returns the paths that match a pattern, or each of several patterns.
+
+    Args:
+      filename: a pattern, or a list of patterns.
 
     Source: TensorFlow's `tf.gfile.Glob`.
     """
@@ -151,10 +154,13 @@ def Copy(oldpath: Path, newpath: Path, overwrite: bool = False) -> None:
 
 
 def Stat(filename: Path) -> FileStatistics:
-    """What is known about a file or folder.
+    """Returns the size, modification time and kind of a file or folder.
+
+    Args:
+      filename: the path.
 
     Raises:
-      NotFoundError: there is none.
+      NotFoundError: the path does not exist.
 
     Source: TensorFlow's `tf.gfile.Stat`.
     """
@@ -165,10 +171,10 @@ def Stat(filename: Path) -> FileStatistics:
 
 
 def Walk(top: Path, in_order: bool = True) -> Iterator[tuple[str, list[str], list[str]]]:
-    """For a folder and each below it: its path, the folders in it, the files in it.
+    """Yields (path, names of folders, names of files) for a folder and all folders below.
 
     Args:
-      top: the folder; there need be none.
+      top: the folder. If it does not exist, nothing is yielded.
       in_order: whether a folder comes before those in it.
 
     Source: TensorFlow's `tf.gfile.Walk`.
@@ -214,30 +220,34 @@ class GFile:
 
     @property
     def name(self) -> Path:
-        """As given."""
+        """Path of the file."""
         return self._name
 
     @property
     def mode(self) -> str:
-        """As given."""
+        """Mode of the file."""
         return self._mode
 
     def size(self) -> int:
-        """Bytes in it."""
+        """Returns the size in bytes."""
         return Stat(self._name).length
 
     def read(self, n: int = -1) -> Any:
-        """The rest of it, or at most `n` bytes or characters."""
+        """Reads the rest of the file, or at most `n` bytes or characters.
+
+        Args:
+          n: largest number of bytes or characters. -1: no limit.
+        """
         with local.as_ours(self._name):
             return self._open().read(n)
 
     def readline(self) -> Any:
-        """The next line, with its end; empty behind the last."""
+        """Reads the next line with its line end, or an empty one at the end."""
         with local.as_ours(self._name):
             return self._open().readline()
 
     def readlines(self) -> list[Any]:
-        """The lines that are left."""
+        """Reads the remaining lines."""
         return list(self)
 
     def write(self, file_content: Any) -> None:
@@ -251,7 +261,7 @@ class GFile:
             self._open().seek(offset, whence)
 
     def tell(self) -> int:
-        """Where it stands."""
+        """Returns the position in the file."""
         return self._open().tell()
 
     def flush(self) -> None:
@@ -260,7 +270,7 @@ class GFile:
             self._file.flush()
 
     def close(self) -> None:
-        """Lets the file go. May be called again."""
+        """Closes the file. May be called again."""
         file, self._file = self._file, None
         if file is not None:
             file.close()

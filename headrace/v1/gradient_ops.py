@@ -18,7 +18,9 @@ from headrace.v1.graph import in_default_graph
 
 
 class UnconnectedGradients(enum.Enum):
-    """What `gradients` gives for an x that no y depends on: None, or zeros of its shape.
+    """Result of `gradients` for an x without a path to the ys.
+
+    NONE stands for None, ZERO for zeros of the shape of x.
 
     Source: TensorFlow's `tf.UnconnectedGradients`.
     """
@@ -28,7 +30,7 @@ class UnconnectedGradients(enum.Enum):
 
 
 class AggregationMethod:
-    """How gradients of one tensor are added up. There is one way here, an AddN of all; these are accepted.
+    """Methods of summing the gradients of a tensor. All have the same effect, one AddN.
 
     Source: TensorFlow's `tf.AggregationMethod`.
     """
@@ -50,21 +52,21 @@ def gradients(
     stop_gradients: Any = None,
     unconnected_gradients: Any = UnconnectedGradients.NONE,
 ) -> list[Any]:
-    """The derivatives of the sum of all `ys` with respect to each of `xs`. See `headrace.gradients`.
+    """Computes the derivatives of the sum of all `ys` with respect to each of `xs`.
 
     Args:
-      ys, xs, grad_ys, name, stop_gradients: as there. An integer among ys or xs counts as one without a path.
-      colocate_gradients_with_ops, gate_gradients, aggregation_method: accepted, without effect.
-      unconnected_gradients: one of `UnconnectedGradients`, or its value.
+      ys, xs, grad_ys, name, stop_gradients: see `headrace.gradients`. An integer tensor has no gradient.
+      colocate_gradients_with_ops, gate_gradients, aggregation_method: accepted as in TensorFlow, without effect.
+      unconnected_gradients: an `UnconnectedGradients`, or its value.
 
     Returns:
       A list with an entry for each of `xs`: a tensor, an `IndexedSlices`, or None.
 
     Raises:
-      ValueError: the tensors are of different graphs; `grad_ys` are not as many as `ys`; `unconnected_gradients` is
-        something else.
-      LookupError: an operation on the way has no gradient.
-      TypeError: a complex y has no gradient given.
+      ValueError: the tensors belong to different graphs; the lengths of `ys` and `grad_ys` differ; or
+        `unconnected_gradients` has another value.
+      LookupError: an operation on a path has no gradient.
+      TypeError: a y is complex and has no entry in `grad_ys`.
 
     Source: TensorFlow's `tf.gradients`.
 
@@ -95,18 +97,18 @@ def hessians(
     gate_gradients: bool = False,
     aggregation_method: int | None = None,
 ) -> list[Any]:
-    """The second derivatives of the sum of all `ys` with respect to each of `xs`, by itself.
+    """Computes the second derivatives of the sum of `ys` by each of `xs`.
 
     Args:
       ys, xs: see `gradients`.
       name: name of the scope.
-      colocate_gradients_with_ops, gate_gradients, aggregation_method: accepted, without effect.
+      colocate_gradients_with_ops, gate_gradients, aggregation_method: accepted as in TensorFlow, without effect.
 
     Returns:
       A list with a tensor of the shape `x.shape + x.shape` for each of `xs`.
 
     Raises:
-      ValueError: no y depends on an x. Others: see `gradients`.
+      ValueError: no y depends on an x. Other errors: see `gradients`.
 
     Source: TensorFlow's `tf.hessians`.
     """
@@ -121,8 +123,10 @@ def hessians(
 
 
 def custom_gradient(f: Any = None) -> Any:
-    """A function like `f`, which returns a pair (y, grad_fn), with the gradient that `grad_fn` gives. See
-    `headrace.custom_gradient`.
+    """Returns a function with a custom gradient. See `headrace.custom_gradient`.
+
+    Args:
+      f: a function that returns a pair (y, grad_fn).
 
     Source: TensorFlow's `tf.custom_gradient`.
     """
@@ -137,10 +141,10 @@ class _InDefaultGraph(custom.custom_gradient):
 
 
 def grad_pass_through(f: Callable[..., Any]) -> Callable[..., Any]:
-    """A function like `f` whose gradient is that of the identity: what comes for its result goes to its argument.
+    """Returns a function like `f` whose gradient is that of the identity.
 
     Args:
-      f: its result is of the shape of its argument.
+      f: a function whose result has the shape of its argument.
 
     Source: TensorFlow's `tf.grad_pass_through`.
     """
@@ -156,7 +160,10 @@ def grad_pass_through(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:
-    """`f`, which keeps nothing for its gradient but its arguments. See `headrace.recompute_grad`.
+    """Returns a function like `f` that is computed again for its gradient. See `headrace.recompute_grad`.
+
+    Args:
+      f: the function. Of its values only the arguments are kept for the gradient.
 
     Source: TensorFlow's `tf.recompute_grad`.
     """

@@ -24,7 +24,7 @@ R = TypeVar("R")
 
 
 class GraphKeys:
-    """Names of the collections that `headrace.v1` itself puts things into, and of others that programs agree on.
+    """Names of the standard collections of a graph.
 
     Source: TensorFlow's `tf.GraphKeys`.
     """
@@ -63,8 +63,10 @@ class GraphKeys:
 
 
 class Graph(scopes.Graph):
-    """A graph as TensorFlow 1 has it: with collections and a seed, and without an order among stateful operations (only
-    what control dependencies say). The results of conditionals and loops are called "cond/Merge:0" and "while/Exit:0".
+    """Graph with TensorFlow 1's semantics, with collections and a seed.
+
+    Stateful operations are ordered by control dependencies only, and not automatically. The results of conditionals and
+    loops have TensorFlow 1's names, "cond/Merge:0" and "while/Exit:0".
 
     Attributes:
       seed: the graph-level seed (`set_random_seed`), or None.
@@ -87,18 +89,24 @@ class Graph(scopes.Graph):
         self._op_seeds = 0
         self.current_container = ""
         self._collections: dict[Any, list[Any]] = {}
-        # of `get_variable`: the variables by name (also those in several parts); of `variable_scope`: what it keeps
+        # state of `get_variable` (variables by name, also partitioned ones) and of `variable_scope`
         self.variable_store: dict[str, Any] = {}
         self.partitioned_store: dict[str, Any] = {}
         self.variable_scopes: Any = None
 
     def take_op_seed(self) -> int:
-        """The seed of the next random op that is given none: they are numbered."""
+        """Returns the op seed of the next random op that has no seed."""
         self._op_seeds += 1
         return self._op_seeds - 1
 
     def get_tensor_by_name(self, name: str) -> Tensor:
-        """The tensor `"op:index"`. Of a variable ("v:0") its value, which has this name in TensorFlow 1."""
+        """Returns the tensor "op:index".
+
+        The name of a variable ("v:0") is that of its value, as in TensorFlow 1.
+
+        Args:
+          name: the name.
+        """
         found = super().get_tensor_by_name(name)
         if found.op.type == "VarHandleOp":
             for v in self.variables:
@@ -108,7 +116,13 @@ class Graph(scopes.Graph):
         return found
 
     def as_fed_element(self, obj: object) -> Tensor:
-        """The tensor that a feed replaces. The tensor that "v:0" names means all reads of the variable `v`."""
+        """Returns the tensor that a feed replaces.
+
+        A feed of "v:0" replaces all reads of the variable `v`.
+
+        Args:
+          obj: a tensor, a variable or a name.
+        """
         found = super().as_fed_element(obj)
         if found.op.type == "ReadVariableOp":
             for v in self.variables:
@@ -120,16 +134,31 @@ class Graph(scopes.Graph):
     # *** collections ***
 
     def add_to_collection(self, name: Any, value: Any) -> None:
-        """Appends `value` to the collection `name`."""
+        """Appends a value to a collection.
+
+        Args:
+          name: name of the collection.
+          value: the value.
+        """
         self._collections.setdefault(name, []).append(value)
 
     def add_to_collections(self, names: Any, value: Any) -> None:
-        """Appends `value` to each collection in `names` (to one of that name, if it is a string)."""
+        """Appends a value to several collections.
+
+        Args:
+          names: names of the collections, or the name of one.
+          value: the value.
+        """
         for name in dict.fromkeys((names,) if isinstance(names, str) else names):
             self.add_to_collection(name, value)
 
     def get_collection(self, name: Any, scope: str | None = None) -> list[Any]:
-        """A copy of the collection `name`; with `scope`, of what has a name that this regular expression matches."""
+        """Returns a copy of a collection.
+
+        Args:
+          name: name of the collection.
+          scope: a regular expression. Only elements whose names match it are returned. None: all elements.
+        """
         found = self._collections.get(name, [])
         if scope is None:
             return list(found)
@@ -137,20 +166,28 @@ class Graph(scopes.Graph):
         return [x for x in found if hasattr(x, "name") and pattern.match(x.name)]
 
     def get_collection_ref(self, name: Any) -> list[Any]:
-        """The collection `name` itself: what is appended to it is in it."""
+        """Returns a collection itself, so that changes of the list change the collection.
+
+        Args:
+          name: name of the collection.
+        """
         return self._collections.setdefault(name, [])
 
     def get_all_collection_keys(self) -> list[Any]:
-        """The names of the collections that are not empty."""
+        """Returns the names of the collections that are not empty."""
         return [k for k, v in self._collections.items() if v]
 
     @property
     def collections(self) -> list[Any]:
-        """The names of all collections."""
+        """Names of all collections."""
         return list(self._collections)
 
     def clear_collection(self, name: Any) -> None:
-        """Empties the collection `name`."""
+        """Removes all elements of a collection.
+
+        Args:
+          name: name of the collection.
+        """
         self._collections.pop(name, None)
 
     # *** methods for what `headrace.v1` also has as functions ***
@@ -172,12 +209,20 @@ class Graph(scopes.Graph):
         return self._within(lambda: scopes.colocate_with(op, ignore_existing))
 
     def gradient_override_map(self, op_type_map: dict[str, str]) -> Any:
-        """New ops of the given types have the registered gradients of these names (`RegisterGradient`)."""
+        """Assigns registered gradients (`RegisterGradient`) to op types, for operations in the context.
+
+        Args:
+          op_type_map: a dict from op types to names of gradients.
+        """
         return self._within(lambda: scopes.gradient_override_map(op_type_map))
 
     @contextlib.contextmanager
     def container(self, container_name: str) -> Iterator[str]:
-        """New variables and queues are kept in the container of that name."""
+        """Sets the resource container of variables and queues that are created in the context.
+
+        Args:
+          container_name: name of the container.
+        """
         before, self.current_container = self.current_container, container_name
         try:
             yield container_name
@@ -195,7 +240,7 @@ class Graph(scopes.Graph):
         return enter()
 
     def get_name_scope(self) -> str:
-        """The current name scope, without a slash at its end."""
+        """Returns the current name scope, without a final slash."""
         if root_graph() is not self:
             return ""
         return str(scopes.builder().scope).removesuffix("/")
@@ -205,7 +250,11 @@ class Graph(scopes.Graph):
         return True
 
     def is_fetchable(self, tensor_or_op: Tensor | Operation) -> bool:
-        """Whether it may be fetched."""
+        """Whether a tensor or operation may be fetched.
+
+        Args:
+          tensor_or_op: the tensor or operation.
+        """
         return True
 
 
@@ -213,7 +262,7 @@ class Graph(scopes.Graph):
 
 
 class _Default:
-    """The graph that is used where none has been entered: one for all threads, as in TensorFlow 1."""
+    """Holder of the implicit default graph, which all threads share, as in TensorFlow 1."""
 
     graph: Graph | None = None
 
@@ -225,7 +274,7 @@ def _implicit() -> Graph:
 
 
 def root_graph() -> ir_graph.Graph | None:
-    """The graph entered last; inside a branch or body, the one that all of it stands in."""
+    """Returns the graph entered last, outside of branches and loop bodies, or None."""
     top = scopes.current_graph()
     while top is not None and top.outer is not None:
         top = top.outer
@@ -233,12 +282,14 @@ def root_graph() -> ir_graph.Graph | None:
 
 
 def get_default_graph() -> Graph:
-    """The graph that new operations go into: the one entered last in this thread, or the implicit one.
+    """Returns the graph to which new operations are added.
+
+    This is the graph that this thread entered last, or the implicit default graph.
 
     Source: TensorFlow's `tf.get_default_graph`.
 
     Raises:
-      GraphError: the graph entered last is not one of `headrace.v1`.
+      GraphError: the graph entered last is not a graph of `headrace.v1`.
     """
     top = root_graph()
     if top is None:
@@ -249,7 +300,7 @@ def get_default_graph() -> Graph:
 
 
 def reset_default_graph() -> None:
-    """Puts a new, empty graph in the place of the implicit default graph.
+    """Replaces the implicit default graph by a new, empty graph.
 
     Source: TensorFlow's `tf.reset_default_graph`.
 
@@ -265,7 +316,14 @@ def reset_default_graph() -> None:
 
 
 def in_default_graph(f: Callable[P, R]) -> Callable[P, R]:
-    """`f`, called with the default graph entered, if no graph is; in the function of a `py_function`, with none."""
+    """Returns a function that calls `f` in the default graph.
+
+    It enters the implicit default graph, unless a graph has been entered or the caller is the function of a
+    `py_function`.
+
+    Args:
+      f: the function.
+    """
 
     @functools.wraps(f)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -278,7 +336,13 @@ def in_default_graph(f: Callable[P, R]) -> Callable[P, R]:
 
 
 def scope_in_default_graph(f: Callable[P, contextlib.AbstractContextManager[R]]) -> Any:
-    """`f`, which gives a context manager, as one that is entered with the default graph entered, if no graph is."""
+    """Returns a function like `f`, whose context manager also enters the default graph.
+
+    See `in_default_graph`.
+
+    Args:
+      f: a function that returns a context manager.
+    """
 
     @functools.wraps(f)
     @contextlib.contextmanager
@@ -294,7 +358,7 @@ def scope_in_default_graph(f: Callable[P, contextlib.AbstractContextManager[R]])
 
 
 def executing_eagerly() -> bool:
-    """False: operations go into the default graph; True in the function of a `py_function`.
+    """Returns False, or True in the function of a `py_function`.
 
     Source: TensorFlow's `tf.executing_eagerly`.
     """
@@ -305,7 +369,11 @@ def executing_eagerly() -> bool:
 
 
 def add_to_collection(name: Any, value: Any) -> None:
-    """Appends `value` to the collection `name` of the default graph.
+    """Appends a value to a collection of the default graph.
+
+    Args:
+      name: name of the collection.
+      value: the value.
 
     Source: TensorFlow's `tf.add_to_collection`.
     """
@@ -313,7 +381,11 @@ def add_to_collection(name: Any, value: Any) -> None:
 
 
 def add_to_collections(names: Iterable[Any], value: Any) -> None:
-    """Appends `value` to several collections of the default graph.
+    """Appends a value to several collections of the default graph.
+
+    Args:
+      names: names of the collections, or the name of one.
+      value: the value.
 
     Source: TensorFlow's `tf.add_to_collections`.
     """
@@ -321,7 +393,11 @@ def add_to_collections(names: Iterable[Any], value: Any) -> None:
 
 
 def get_collection(key: Any, scope: str | None = None) -> list[Any]:
-    """A copy of a collection of the default graph; with `scope`, of what has a name that this expression matches.
+    """Returns a copy of a collection of the default graph.
+
+    Args:
+      key: name of the collection.
+      scope: a regular expression. Only elements whose names match it are returned. None: all elements.
 
     Source: TensorFlow's `tf.get_collection`.
     """
@@ -329,7 +405,10 @@ def get_collection(key: Any, scope: str | None = None) -> list[Any]:
 
 
 def get_collection_ref(key: Any) -> list[Any]:
-    """A collection of the default graph itself.
+    """Returns a collection of the default graph itself, so that it can be changed.
+
+    Args:
+      key: name of the collection.
 
     Source: TensorFlow's `tf.get_collection_ref`.
     """
@@ -340,7 +419,12 @@ def get_collection_ref(key: Any) -> list[Any]:
 
 
 def set_random_seed(seed: int | None) -> None:
-    """Sets the graph-level seed: random ops made from now on draw the same numbers in each session.
+    """Sets the graph-level seed of the default graph.
+
+    Random ops that are created later draw the same numbers in each session.
+
+    Args:
+      seed: an int, or None.
 
     Source: TensorFlow's `tf.set_random_seed`.
     """
@@ -349,8 +433,14 @@ def set_random_seed(seed: int | None) -> None:
 
 @in_default_graph
 def get_seed(op_seed: int | None) -> tuple[int | None, int | None]:
-    """The two seeds of a random op, from the graph's seed and its own. Neither given: (None, None), which means other
-    numbers in each session. With the graph's alone, the op's is its number among those of which that is true.
+    """Returns the two seeds of a random op.
+
+    If neither the graph-level seed nor the op seed is given, both results are None, and the numbers differ between
+    sessions. If only the graph-level seed is given, the op seed is the number of random ops without a seed that were
+    created before.
+
+    Args:
+      op_seed: seed of the op, or None.
 
     Source: TensorFlow's `tf.get_seed`.
     """

@@ -15,7 +15,7 @@ TextFileIndex = lookup.TextFileIndex
 
 
 class KeyValueTensorInitializer(lookup.KeyValueTensorInitializer):
-    """Keys and their values as tensors. See `headrace.lookup.KeyValueTensorInitializer`.
+    """Table initializer from tensors. See `headrace.lookup.KeyValueTensorInitializer`.
 
     Source: TensorFlow's `tf.lookup.KeyValueTensorInitializer`.
     """
@@ -23,18 +23,26 @@ class KeyValueTensorInitializer(lookup.KeyValueTensorInitializer):
     __init__ = in_default_graph(lookup.KeyValueTensorInitializer.__init__)
 
     def initialize(self, table: Any) -> Any:
-        """The operation that fills a table; it goes into GraphKeys.TABLE_INITIALIZERS."""
+        """Returns the operation that fills a table, and adds it to GraphKeys.TABLE_INITIALIZERS.
+
+        Args:
+          table: the table.
+        """
         return _collected(super().initialize, table)
 
 
 class TextFileInitializer(lookup.TextFileInitializer):
-    """The lines of a text file. See `headrace.lookup.TextFileInitializer`.
+    """Table initializer from a text file. See `headrace.lookup.TextFileInitializer`.
 
     Source: TensorFlow's `tf.lookup.TextFileInitializer`.
     """
 
     def initialize(self, table: Any) -> Any:
-        """The operation that fills a table; it goes into GraphKeys.TABLE_INITIALIZERS."""
+        """Returns the operation that fills a table, and adds it to GraphKeys.TABLE_INITIALIZERS.
+
+        Args:
+          table: the table.
+        """
         made = _collected(super().initialize, table)
         add_to_collection(GraphKeys.ASSET_FILEPATHS, made.inputs[1])
         return made
@@ -48,7 +56,7 @@ def _collected(initialize: Any, table: Any) -> Any:
 
 
 class StaticHashTable(lookup.StaticHashTable):
-    """A table that an initializer fills, once. See `headrace.lookup.StaticHashTable`.
+    """Immutable table, filled by an initializer. See `headrace.lookup.StaticHashTable`.
 
     Source: TensorFlow's `tf.lookup.StaticHashTable`.
 
@@ -66,7 +74,7 @@ class StaticHashTable(lookup.StaticHashTable):
 
 
 class StaticVocabularyTable(lookup.StaticVocabularyTable):
-    """Ids of words. See `headrace.lookup.StaticVocabularyTable`.
+    """Table from words to ids. See `headrace.lookup.StaticVocabularyTable`.
 
     Source: TensorFlow's `tf.lookup.StaticVocabularyTable`.
     """
@@ -75,10 +83,11 @@ class StaticVocabularyTable(lookup.StaticVocabularyTable):
 
 
 class MutableHashTable(lookup.MutableHashTable):
-    """A table that takes what is inserted. See `headrace.lookup.experimental.MutableHashTable`.
+    """Table with insertions. See `headrace.lookup.experimental.MutableHashTable`.
 
     Args:
-      checkpoint: whether savers save what is in it: then it goes into GraphKeys.SAVEABLE_OBJECTS.
+      key_dtype, value_dtype, default_value, name: see `headrace.lookup.experimental.MutableHashTable`.
+      checkpoint: whether savers save the contents. Then the table is added to GraphKeys.SAVEABLE_OBJECTS.
 
     Source: TensorFlow's `tf.lookup.experimental.MutableHashTable`.
     """
@@ -99,10 +108,12 @@ class MutableHashTable(lookup.MutableHashTable):
 
 
 class DenseHashTable(lookup.DenseHashTable):
-    """A table that takes what is inserted. See `headrace.lookup.experimental.DenseHashTable`.
+    """Table with insertions. See `headrace.lookup.experimental.DenseHashTable`.
 
     Args:
-      checkpoint: whether savers save what is in it: then it goes into GraphKeys.SAVEABLE_OBJECTS.
+      key_dtype, value_dtype, default_value, empty_key, deleted_key, initial_num_buckets, name: see
+        `headrace.lookup.experimental.DenseHashTable`.
+      checkpoint: whether savers save the contents. Then the table is added to GraphKeys.SAVEABLE_OBJECTS.
 
     Source: TensorFlow's `tf.lookup.experimental.DenseHashTable`.
     """
@@ -133,7 +144,10 @@ class experimental:
 
 
 def tables_initializer(name: str = "init_all_tables") -> Any:
-    """An operation that fills all tables of the default graph.
+    """Returns an operation that initializes all tables of the default graph.
+
+    Args:
+      name: name of the operation.
 
     Source: TensorFlow's `tf.tables_initializer`.
     """

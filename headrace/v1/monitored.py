@@ -20,8 +20,10 @@ SessionCreator = scaffold.SessionCreator
 
 
 class Scaffold(scaffold.Scaffold):
-    """The pieces that training needs. What is not given is taken from the collections of the default graph (INIT_OP,
-    READY_OP, READY_FOR_LOCAL_INIT_OP, LOCAL_INIT_OP, SUMMARY_OP, SAVERS) or made and put there. See
+    """Operations, functions and saver that training needs apart from the model.
+
+    Those that are not given are elements of collections of the default graph (INIT_OP, READY_OP,
+    READY_FOR_LOCAL_INIT_OP, LOCAL_INIT_OP, SUMMARY_OP, SAVERS), or are created and added to them. See
     `headrace.train.Scaffold`.
 
     Source: TensorFlow's `tf.train.Scaffold`.
@@ -36,7 +38,7 @@ class Scaffold(scaffold.Scaffold):
 
 
 class SessionManager(session_manager.SessionManager):
-    """Makes sessions that are ready for training. See `headrace.train.SessionManager`.
+    """Creates sessions that are ready for training. See `headrace.train.SessionManager`.
 
     Source: TensorFlow's `tf.train.SessionManager`.
     """
@@ -48,8 +50,9 @@ class SessionManager(session_manager.SessionManager):
 
 
 class ChiefSessionCreator(scaffold.ChiefSessionCreator):
-    """Makes sessions in which the variables are restored from the newest checkpoint, or initialized. See
-    `headrace.train.ChiefSessionCreator`.
+    """Creates sessions, and restores their variables from the newest checkpoint or initializes them.
+
+    See `headrace.train.ChiefSessionCreator`.
 
     Source: TensorFlow's `tf.train.ChiefSessionCreator`.
     """
@@ -64,7 +67,9 @@ class ChiefSessionCreator(scaffold.ChiefSessionCreator):
 
 
 class WorkerSessionCreator(scaffold.WorkerSessionCreator):
-    """Makes sessions that somebody else initializes, and waits for that. See `headrace.train.WorkerSessionCreator`.
+    """Creates sessions whose variables another session initializes, and waits for this.
+
+    See `headrace.train.WorkerSessionCreator`.
 
     Source: TensorFlow's `tf.train.WorkerSessionCreator`.
     """
@@ -79,7 +84,7 @@ class WorkerSessionCreator(scaffold.WorkerSessionCreator):
 
 
 class MonitoredSession(monitored.MonitoredSession):
-    """A session for training, of the default graph. See `headrace.train.MonitoredSession`.
+    """Session for training the default graph. See `headrace.train.MonitoredSession`.
 
     Source: TensorFlow's `tf.train.MonitoredSession`.
 
@@ -108,8 +113,9 @@ class MonitoredSession(monitored.MonitoredSession):
 
 
 class SingularMonitoredSession(monitored.SingularMonitoredSession):
-    """A session for training, of the default graph, that does not recover from steps that fail, and whose session
-    itself can be had. See `headrace.train.SingularMonitoredSession`.
+    """Session for training the default graph, without recovery, that gives access to its session.
+
+    See `headrace.train.SingularMonitoredSession`.
 
     Source: TensorFlow's `tf.train.SingularMonitoredSession`.
     """
@@ -153,8 +159,9 @@ def MonitoredTrainingSession(
     recovery: Recovery | None = None,
     stop_on_signal: bool = False,
 ) -> MonitoredSession:
-    """A `MonitoredSession` of the default graph that saves checkpoints and summaries, and begins where the newest
-    checkpoint left off. See `headrace.train.MonitoredTrainingSession`, which explains the arguments.
+    """Returns a `MonitoredSession` that restores and saves checkpoints and writes summaries.
+
+    See `headrace.train.MonitoredTrainingSession`, which describes the parameters. The graph is the default graph.
 
     Source: TensorFlow's `tf.train.MonitoredTrainingSession`.
     """

@@ -16,23 +16,23 @@ from headrace.v1.tensor_shape import TensorShape
 
 
 class PartitionedVariable(partitioned.PartitionedVariable):
-    """A variable in several parts. See `headrace.api.partitioned.PartitionedVariable`.
+    """Variable in several parts. See `headrace.api.partitioned.PartitionedVariable`.
 
     Source: TensorFlow's `PartitionedVariable`.
     """
 
     def get_shape(self) -> TensorShape:
-        """The shape of the whole."""
+        """Returns the static shape of the whole variable."""
         return TensorShape(self.shape)
 
 
 @dataclasses.dataclass(frozen=True)
 class PartitionInfo:
-    """What an initializer that takes `partition_info` is told of the part that it makes.
+    """Description of a part of a variable, for initializers with a parameter `partition_info`.
 
     Attributes:
-      full_shape: of the whole.
-      var_offset: where in the whole the part begins.
+      full_shape: shape of the whole variable.
+      var_offset: offset of the part in the whole, along each axis.
 
     Source: TensorFlow's `_PartitionInfo`.
     """
@@ -41,10 +41,16 @@ class PartitionInfo:
     var_offset: list[int]
 
     def single_slice_dim(self, shape: Sequence[int]) -> int | None:
-        """The axis along which a part of `shape` is cut out of the whole; None if it is the whole.
+        """Returns the axis along which the variable is partitioned, or None.
+
+        Args:
+          shape: shape of the part.
+
+        Returns:
+          The axis. None: the part is the whole.
 
         Raises:
-          ValueError: the whole has no such part, or it is cut along several axes.
+          ValueError: the part does not fit into the whole, or the whole is partitioned along several axes.
         """
         if len(shape) != len(self.full_shape):
             raise ValueError(f"a part of shape {list(shape)} is none of a whole of shape {self.full_shape}")
@@ -57,16 +63,25 @@ class PartitionInfo:
         return cut[0] if cut else None
 
     def single_offset(self, shape: Sequence[int]) -> int:
-        """Where a part of `shape` begins along the axis that is cut; 0 if none is."""
+        """Returns the offset along the partitioned axis; 0 if the part is the whole.
+
+        Args:
+          shape: shape of the part.
+        """
         axis = self.single_slice_dim(shape)
         return 0 if axis is None else self.var_offset[axis]
 
 
 def ask(partitioner: Any, shape: TensorShape, dtype: DType) -> list[int]:
-    """Into how many parts `partitioner` cuts each axis of a variable.
+    """Returns the number of parts along each axis, as the partitioner decides.
+
+    Args:
+      partitioner: a function of shape and dtype.
+      shape: shape of the variable.
+      dtype: dtype of the variable.
 
     Raises:
-      ValueError: it is no function, the variable cannot be cut, or the answer is none.
+      ValueError: the partitioner is not callable, the variable cannot be partitioned, or the result is wrong.
     """
     if not callable(partitioner):
         raise ValueError(f"Partitioner must be callable, but received: {partitioner!r}")
@@ -89,7 +104,11 @@ def ask(partitioner: Any, shape: TensorShape, dtype: DType) -> list[int]:
 
 
 def cut(shape: Sequence[int], partitions: Sequence[int]) -> Iterator[tuple[list[int], list[int]]]:
-    """Where each part begins in the whole, and its shape.
+    """Yields the offset and the shape of each part.
+
+    Args:
+      shape: shape of the whole variable.
+      partitions: number of parts along each axis.
 
     Example:
       >>> list(cut([5, 2], [2, 1]))

@@ -28,7 +28,7 @@ def _settings(config: ConfigProto | None) -> dict[str, Any]:
 
 
 class BaseSession(session.Session):
-    """What `Session` and `InteractiveSession` share. Feeds are converted as TensorFlow 1 converts them."""
+    """Base class of sessions. It converts feeds as TensorFlow 1 does."""
 
     _convert = staticmethod(converting)
 
@@ -38,14 +38,17 @@ class BaseSession(session.Session):
 
     @property
     def graph_def(self) -> Any:
-        """The session's graph as a `GraphDef` message."""
+        """Graph of the session as a `GraphDef` message."""
         from headrace.ir.serial import graphdef
 
         return graphdef.export_graph_def(self.graph)
 
     @contextlib.contextmanager
     def as_default(self) -> Iterator[BaseSession]:
-        """Makes this the session that `eval` and `run` use; it stays open afterwards."""
+        """Makes this the default session of `eval` and `run` in the context.
+
+        The session stays open afterwards.
+        """
         before = _sessions.get()
         _sessions.set((*before, self))
         try:
@@ -55,13 +58,15 @@ class BaseSession(session.Session):
 
 
 class Session(BaseSession):
-    """Runs a graph. In its `with` block it is the default session and its graph the default graph; it is closed at the
-    end.
+    """Runs a graph.
+
+    In the `with` block of a session, it is the default session, and its graph is the default graph. The end of the
+    block closes the session.
 
     Args:
       target: "" (this process).
-      graph: None: the default graph.
-      config: a `ConfigProto`. As in TensorFlow 1, an op that asks for a device that is not there is an error unless
+      graph: the graph to run. None: the default graph.
+      config: a `ConfigProto`. As in TensorFlow 1, an operation that requests a missing device is an error, unless
         `allow_soft_placement` is set.
 
     Source: TensorFlow's `tf.Session`. See `headrace.Session` for `run`, `make_callable` and `partial_run`.
@@ -84,21 +89,21 @@ class Session(BaseSession):
 
 
 class InteractiveSession(BaseSession):
-    """A session that is the default one from when it is made until it is closed: for shells and notebooks.
+    """Session that is the default session until it is closed, for shells and notebooks.
 
     Source: TensorFlow's `tf.InteractiveSession`.
     """
 
     def __init__(self, target: str = "", graph: Graph | None = None, config: ConfigProto | None = None) -> None:
         super().__init__(target, graph, config)
-        # not a `with`: it may be closed when others have become the default since
+        # not a `with` statement: other sessions may have become the default when it is closed
         _sessions.set((*_sessions.get(), self))
         self._leave = contextlib.ExitStack()
         if graph is not None:
             self._leave.enter_context(graph)  # type: ignore[arg-type]  # one that users made
 
     def close(self) -> None:
-        """Ends the session; it is no longer the default one."""
+        """Closes the session, which is then no longer the default session."""
         super().close()
         if self in _sessions.get():
             _sessions.set(tuple(s for s in _sessions.get() if s is not self))
@@ -106,7 +111,7 @@ class InteractiveSession(BaseSession):
 
 
 def get_default_session() -> session.Session | None:
-    """The session whose `with` block this is, or an `InteractiveSession`; None if there is none.
+    """Returns the default session, or None if there is none.
 
     Source: TensorFlow's `tf.get_default_session`.
     """
@@ -115,10 +120,16 @@ def get_default_session() -> session.Session | None:
 
 
 def session_for(what: Any, graph: Graph, given: session.Session | None, method: str) -> session.Session:
-    """The session to run `what` in: `given`, else the default one.
+    """Returns the session to run a tensor or operation: `given`, or the default session.
+
+    Args:
+      what: the tensor or operation.
+      graph: its graph.
+      given: the session, or None.
+      method: name of the caller's method, for messages.
 
     Raises:
-      ValueError: there is none, or it is of another graph.
+      ValueError: there is no session, or it belongs to another graph.
     """
     found = given or get_default_session()
     if found is None:
@@ -151,17 +162,17 @@ def _run(self: Operation, feed_dict: Any = None, session: Any = None) -> None:
 
 
 def _get_shape(self: Tensor) -> TensorShape:
-    """What is known of the tensor's shape."""
+    """Returns the static shape."""
     return TensorShape(self.shape)
 
 
 def _consumers(self: Tensor) -> list[Operation]:
-    """The operations of the tensor's graph that have it as an input."""
+    """Returns the operations of the tensor's graph of which it is an input."""
     return [op for op in self.graph.operations if self in op.inputs]
 
 
 def _values(self: Operation) -> tuple[Tensor, ...]:
-    """The operation's outputs."""
+    """Returns the outputs of the operation."""
     return self.outputs
 
 

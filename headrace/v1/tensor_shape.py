@@ -16,13 +16,16 @@ from headrace.shapes import Dim, Shape
 
 
 class Dimension:
-    """One dimension: a number, or unknown. Arithmetic and comparison with an unknown one give an unknown one (None).
+    """Dimension of a static shape: a number, or unknown.
+
+    Arithmetic with an unknown dimension has an unknown result; a comparison has the result None.
 
     Args:
-      value: a number, None for unknown, or a dimension.
+      value: a number, None for unknown, or a `Dimension`.
 
     Raises:
-      ValueError, TypeError: it is negative, or no whole number.
+      ValueError: `value` is negative.
+      TypeError: `value` is not an integer.
 
     Source: TensorFlow's `tf.Dimension`.
 
@@ -68,17 +71,35 @@ class Dimension:
         return np.array(self.value, dtype or np.int32)
 
     def is_compatible_with(self, other: Any) -> bool:
-        """Whether both can be the same number."""
+        """Whether both dimensions can be the same number.
+
+        Args:
+          other: a dimension.
+        """
         mine, its = self.value, Dimension(other).value
         return mine is None or its is None or mine == its
 
     def assert_is_compatible_with(self, other: Any) -> None:
-        """Raises a ValueError if the two cannot be the same number."""
+        """Checks that both dimensions can be the same number.
+
+        Args:
+          other: a dimension.
+
+        Raises:
+          ValueError: the numbers differ.
+        """
         if not self.is_compatible_with(other):
             raise ValueError(f"Dimensions {self} and {other} are not compatible")
 
     def merge_with(self, other: Any) -> Dimension:
-        """What is known from both together; ValueError if they differ."""
+        """Returns the dimension that combines the information of both.
+
+        Args:
+          other: a dimension.
+
+        Raises:
+          ValueError: the numbers differ.
+        """
         self.assert_is_compatible_with(other)
         return Dimension(other) if self.value is None else Dimension(self.value)
 
@@ -145,10 +166,10 @@ def _plain(x: Any) -> Any:
 
 
 class TensorShape:
-    """What is known of a tensor's shape: its dimensions, or not even how many.
+    """Static shape of a tensor. Dimensions or the rank may be unknown.
 
     Args:
-      dims: dimensions (numbers, None or `Dimension`s), one number for a vector's, a shape, or None for an unknown rank.
+      dims: a sequence of numbers, None or `Dimension`s; a number, for a vector; a shape; or None for an unknown rank.
 
     Source: TensorFlow's `tf.TensorShape`.
 
@@ -169,18 +190,22 @@ class TensorShape:
 
     @property
     def dims(self) -> list[Dimension] | None:
-        """The dimensions; None if their number is not known."""
+        """Dimensions; None for an unknown rank."""
         return None if self._shape is None else [Dimension(d) for d in self._shape]
 
     @property
     def ndims(self) -> int | None:
-        """How many dimensions there are; None if that is not known."""
+        """Rank, or None if it is unknown."""
         return None if self._shape is None else len(self._shape)
 
     rank = ndims
 
     def as_list(self) -> list[Dim]:
-        """The dimensions as numbers and Nones; ValueError if their number is not known."""
+        """Returns the dimensions as a list of numbers and None.
+
+        Raises:
+          ValueError: the rank is unknown.
+        """
         return list(self._known("as_list() is not defined on an unknown TensorShape."))
 
     def _known(self, otherwise: str) -> tuple[Dim, ...]:
@@ -189,20 +214,28 @@ class TensorShape:
         return self._shape
 
     def num_elements(self) -> Dim:
-        """The number of elements, or None if it is not known."""
+        """Returns the number of elements, or None if it is unknown."""
         return None if self._shape is None else shapes.size(self._shape)
 
     def is_fully_defined(self) -> bool:
-        """Whether all is known."""
+        """Whether the rank and all dimensions are known."""
         return shapes.is_full(self._shape)
 
     def assert_is_fully_defined(self) -> None:
-        """ValueError if something is not known."""
+        """Checks that the rank and all dimensions are known.
+
+        Raises:
+          ValueError: the rank or a dimension is unknown.
+        """
         if not self.is_fully_defined():
             raise ValueError(f"Shape {self} is not fully defined")
 
     def is_compatible_with(self, other: Any) -> bool:
-        """Whether one tensor can have both shapes."""
+        """Whether a tensor can have both shapes.
+
+        Args:
+          other: a shape.
+        """
         try:
             self.merge_with(other)
         except ValueError:
@@ -210,12 +243,26 @@ class TensorShape:
         return True
 
     def assert_is_compatible_with(self, other: Any) -> None:
-        """ValueError if no tensor can have both shapes."""
+        """Checks that a tensor can have both shapes.
+
+        Args:
+          other: a shape.
+
+        Raises:
+          ValueError: the shapes are incompatible.
+        """
         if not self.is_compatible_with(other):
             raise ValueError(f"Shapes {self} and {TensorShape(other)} are incompatible")
 
     def merge_with(self, other: Any) -> TensorShape:
-        """What is known from both together; ValueError if no tensor can have both shapes."""
+        """Returns the shape that combines the information of both.
+
+        Args:
+          other: a shape.
+
+        Raises:
+          ValueError: the shapes are incompatible.
+        """
         its = TensorShape(other)
         try:
             return TensorShape(shapes.merge(self._shape, its._shape))
@@ -223,23 +270,52 @@ class TensorShape:
             raise ValueError(f"Shapes {self} and {its} are not compatible") from None
 
     def most_specific_compatible_shape(self, other: Any) -> TensorShape:
-        """What both have in common; the rest is unknown."""
+        """Returns the shape with the dimensions in which both agree; others are unknown.
+
+        Args:
+          other: a shape.
+        """
         return TensorShape(shapes.join(self._shape, TensorShape(other)._shape))
 
     def concatenate(self, other: Any) -> TensorShape:
-        """The dimensions of this one followed by those of the other."""
+        """Returns the dimensions of this shape followed by those of another.
+
+        Args:
+          other: a shape.
+        """
         return TensorShape(shapes.concatenate(self._shape, TensorShape(other)._shape))
 
     def with_rank(self, rank: int) -> TensorShape:
-        """This shape, which must be of that many dimensions (or of an unknown number)."""
+        """Returns this shape with a given rank.
+
+        Args:
+          rank: the rank.
+
+        Raises:
+          ValueError: the shape has another rank.
+        """
         return TensorShape(self._ranked(shapes.with_rank, rank, ""))
 
     def with_rank_at_least(self, rank: int) -> TensorShape:
-        """This shape, which must have so many dimensions or more."""
+        """Returns this shape after a check of its rank. An unknown rank passes.
+
+        Args:
+          rank: smallest rank.
+
+        Raises:
+          ValueError: the rank is smaller.
+        """
         return TensorShape(self._ranked(shapes.with_rank_at_least, rank, "at least"))
 
     def with_rank_at_most(self, rank: int) -> TensorShape:
-        """This shape, which must have so many dimensions or fewer."""
+        """Returns this shape after a check of its rank. An unknown rank passes.
+
+        Args:
+          rank: largest rank.
+
+        Raises:
+          ValueError: the rank is larger.
+        """
         return TensorShape(self._ranked(shapes.with_rank_at_most, rank, "at most"))
 
     def _ranked(self, check: Callable[[Shape, int], Shape], rank: int, how: str) -> Shape:
@@ -249,18 +325,32 @@ class TensorShape:
             raise ValueError(f"Shape {self} must have rank {how} {rank}".replace("  ", " ")) from None
 
     def assert_has_rank(self, rank: int) -> None:
-        """ValueError if the shape cannot be of that many dimensions."""
+        """Checks the rank of this shape. An unknown rank passes.
+
+        Args:
+          rank: the rank.
+
+        Raises:
+          ValueError: the shape has another rank.
+        """
         if self._shape is not None and len(self._shape) != rank:
             raise ValueError(f"Shape {self} must have rank {rank}")
 
     def assert_same_rank(self, other: Any) -> None:
-        """ValueError if the two cannot have the same number of dimensions."""
+        """Checks that two shapes have the same rank. An unknown rank passes.
+
+        Args:
+          other: a shape.
+
+        Raises:
+          ValueError: the ranks differ.
+        """
         its = TensorShape(other)
         if None not in (self.ndims, its.ndims) and self.ndims != its.ndims:
             raise ValueError(f"Shapes {self} and {its} must have the same rank")
 
     def as_proto(self) -> Any:
-        """A `TensorShapeProto` message."""
+        """Returns a `TensorShapeProto` message."""
         from headrace import pb  # protobuf takes long to import
 
         if self._shape is None:
@@ -324,27 +414,33 @@ class TensorShape:
 
 
 def unknown_shape(rank: int | None = None) -> TensorShape:
-    """A shape of which nothing is known but perhaps the rank."""
+    """Returns a shape with unknown dimensions, and an unknown rank unless `rank` is given."""
     return TensorShape(None if rank is None else [None] * rank)
 
 
 def dimension_value(dimension: Any) -> Dim:
-    """The number in a `Dimension` (a number is taken as it is): what works in TensorFlow 1 and 2."""
+    """Returns the number in a `Dimension`, or a number or None unchanged.
+
+    It works in programs for TensorFlow 1 and for TensorFlow 2.
+    """
     return dimension.value if isinstance(dimension, Dimension) else dimension
 
 
 def dimension_at_index(shape: Any, index: int) -> Dimension:
-    """Dimension `index` of a shape, whose rank need not be known."""
+    """Returns a dimension of a shape, which is unknown if the rank is."""
     found = TensorShape(shape)[index]
     assert isinstance(found, Dimension)
     return found
 
 
 def broadcast_static_shape(shape_x: Any, shape_y: Any) -> TensorShape:
-    """The shape to which tensors of two static shapes broadcast.
+    """Returns the static shape to which tensors of two static shapes broadcast.
+
+    Args:
+      shape_x, shape_y: the shapes.
 
     Raises:
-      ValueError: they do not.
+      ValueError: the shapes cannot be broadcast.
 
     Source: TensorFlow's `tf.broadcast_static_shape`.
     """
@@ -352,5 +448,5 @@ def broadcast_static_shape(shape_x: Any, shape_y: Any) -> TensorShape:
 
 
 def as_sequence(shape: Any) -> Sequence[Any] | None:
-    """A shape as what the rest of headrace takes: numbers and Nones in a list."""
+    """Returns a shape as a list of numbers and None, or None for no shape."""
     return None if shape is None else TensorShape(shape).as_list()

@@ -22,7 +22,7 @@ from headrace.v1.graph import Graph, GraphKeys, get_default_graph
 
 
 class Reuse(enum.Enum):
-    """How a variable scope treats variables that exist already."""
+    """Values of `reuse`: treatment of existing variables by a variable scope."""
 
     AUTO_REUSE = 1
 
@@ -42,12 +42,13 @@ _entered: contextvars.ContextVar[tuple[tuple[Graph, VariableScope], ...]] = cont
 
 
 class VariableScope:
-    """The prefix of new variables' names, and what they are made with unless `get_variable` is told otherwise.
+    """Variable scope: a prefix of variable names, and defaults of `get_variable`.
 
     Attributes:
       name: prefix ("" for the outermost scope).
       original_name_scope: the name scope that was opened when this scope was first entered.
-      reuse: None or False (variables are made), True (they are found), or AUTO_REUSE (found, else made).
+      reuse: None or False: `get_variable` creates variables. True: it returns existing ones. AUTO_REUSE: it returns
+        existing ones and creates others.
       initializer, regularizer, caching_device, partitioner, custom_getter, dtype, constraint: defaults of
         `get_variable`.
 
@@ -76,7 +77,7 @@ class VariableScope:
         self.use_resource = use_resource
 
     def reuse_variables(self) -> None:
-        """From now on, in this scope variables are found, not made."""
+        """Sets `reuse` to True."""
         self.reuse = True
 
     def set_initializer(self, initializer: Any) -> None:
@@ -92,15 +93,27 @@ class VariableScope:
         self.caching_device = caching_device
 
     def set_partitioner(self, partitioner: Any) -> None:
-        """Sets the default function that says into how many parts variables are cut."""
+        """Sets the default partitioner.
+
+        Args:
+          partitioner: a function from shape and dtype to the number of parts along each axis, or None.
+        """
         self.partitioner = partitioner
 
     def set_custom_getter(self, custom_getter: Getter | None) -> None:
-        """Sets the function through which variables are got."""
+        """Sets the function that wraps `get_variable`.
+
+        Args:
+          custom_getter: the function, or None.
+        """
         self.custom_getter = custom_getter
 
     def set_use_resource(self, use_resource: bool | None) -> None:
-        """Sets the default of `use_resource`, which is not used: all variables are resource variables."""
+        """Sets `use_resource`, which has no effect: all variables are resource variables.
+
+        Args:
+          use_resource: a bool.
+        """
         self.use_resource = use_resource
 
     def set_dtype(self, dtype: Any) -> None:
@@ -108,19 +121,23 @@ class VariableScope:
         self.dtype = as_dtype(dtype)
 
     def get_collection(self, name: Any) -> list[Any]:
-        """What a collection of the graph has below this scope."""
+        """Returns the elements of a collection whose names are in this scope.
+
+        Args:
+          name: name of the collection.
+        """
         return get_default_graph().get_collection(name, self.name + "/" if self.name else None)
 
     def global_variables(self) -> list[Any]:
-        """The global variables below this scope."""
+        """Returns the global variables in this scope."""
         return self.get_collection(GraphKeys.GLOBAL_VARIABLES)
 
     def local_variables(self) -> list[Any]:
-        """The local variables below this scope."""
+        """Returns the local variables in this scope."""
         return self.get_collection(GraphKeys.LOCAL_VARIABLES)
 
     def trainable_variables(self) -> list[Any]:
-        """The trainable variables below this scope."""
+        """Returns the trainable variables in this scope."""
         return self.get_collection(GraphKeys.TRAINABLE_VARIABLES)
 
     def __repr__(self) -> str:
@@ -128,10 +145,10 @@ class VariableScope:
 
 
 class _Scopes(threading.local):
-    """What a thread knows of a graph's variable scopes: the outermost one, and how often each has been entered."""
+    """Variable scopes of a graph in one thread: root and entry counts."""
 
     def __init__(self) -> None:
-        self.root = VariableScope(False)  # may be told to reuse, too
+        self.root = VariableScope(False)  # `reuse_variables` may change the root, too
         self.counts: dict[str, int] = {}
 
 
@@ -143,7 +160,7 @@ def _scopes_of(graph: Graph) -> _Scopes:
 
 
 def get_variable_scope() -> VariableScope:
-    """The variable scope one is in.
+    """Returns the current variable scope.
 
     Source: TensorFlow's `tf.get_variable_scope`.
     """
@@ -158,13 +175,15 @@ def get_variable_scope() -> VariableScope:
 
 
 class pure_scope:
-    """Enters a variable scope without a name scope. Default names below it are counted anew afterwards.
+    """Enters a variable scope without a name scope.
+
+    On exit, the counts of default names in the scope are reset.
 
     Args:
-      name_or_scope: a name below the current scope, or a scope entered again.
+      name_or_scope: a name in the current scope, or a scope to enter again.
       name_scope: the original name scope of a new scope.
       reuse: see `variable_scope`.
-      **settings: attributes of the scope; None: those of the scope around, or of the one entered again.
+      **settings: attributes of the scope. None: those of the outer scope, or of the scope that is entered again.
     """
 
     def __init__(
@@ -196,7 +215,7 @@ class pure_scope:
         """Leaves the scope.
 
         Raises:
-          RuntimeError: another scope, entered later, has not been left before this one.
+          RuntimeError: a scope that was entered later has not been left.
         """
         name = self._here[1].name
         if _entered.get()[-1:] != (self._here,):
@@ -210,7 +229,7 @@ class pure_scope:
 
 
 def unique_scope_name(prefix: str) -> str:
-    """`prefix`, with a number appended if such a scope has been entered below the current one."""
+    """Returns `prefix`, with a number appended if the current scope already has such a scope."""
     graph, outer = get_default_graph(), get_variable_scope().name
     full = f"{outer}/{prefix}" if outer else prefix
     counts, i, name = _scopes_of(graph).counts, 0, prefix
@@ -221,27 +240,26 @@ def unique_scope_name(prefix: str) -> str:
 
 
 class variable_scope:
-    """Puts a name before those of variables, sets defaults for `get_variable`, and opens a name scope.
+    """Enters a variable scope, with a prefix of variable names and defaults of `get_variable`.
 
-    The object is a context manager, which can be entered again: the same variable scope, in a new name scope.
+    The object is a context manager that yields the `VariableScope`. It also enters a name scope. If it is entered
+    again, the variable scope is the same, and the name scope is new.
 
     Args:
-      name_or_scope: a name below the current scope; or a scope, which is entered again wherever one is.
-      default_name: the name if `name_or_scope` is None, made unique.
-      values: tensors; new operations go into the graph that they are in.
-      initializer, regularizer, caching_device, partitioner, custom_getter, dtype: defaults of `get_variable`; None: as
-        in the scope around. Custom getters of scopes around are called by those inside.
-      reuse: True: variables are found, and an error if they are not there. AUTO_REUSE: found, or made. None, False: as
-        in the scope around.
-      use_resource: not used: all variables are resource variables.
-      constraint: default of `get_variable` in this scope, not in those inside.
-      auxiliary_name_scope: whether a name scope of the same name is opened for ops.
-
-    `with` gives the `VariableScope`.
+      name_or_scope: a name in the current scope, or a scope to enter again.
+      default_name: name that is used if `name_or_scope` is None. It is made unique.
+      values: tensors whose graph is entered.
+      initializer, regularizer, caching_device, partitioner, custom_getter, dtype: defaults of `get_variable`. None:
+        those of the outer scope. A custom getter calls those of the outer scopes.
+      reuse: True: `get_variable` returns existing variables, and fails for others. AUTO_REUSE: it returns existing
+        variables and creates others. None or False: the value of the outer scope.
+      use_resource: accepted as in TensorFlow, without effect: all variables are resource variables.
+      constraint: default of `get_variable` in this scope, but not in inner scopes.
+      auxiliary_name_scope: whether to enter a name scope with the same name.
 
     Raises:
-      TypeError: neither name nor default name, or one of another type.
-      ValueError: `reuse=True` with a default name.
+      TypeError: neither name is given, or a name has another type.
+      ValueError: `reuse=True` is given with a default name.
 
     Source: TensorFlow's `tf.variable_scope`.
 
@@ -308,7 +326,7 @@ class variable_scope:
         self._open.pop().__exit__(*error)
 
     def _enter_name_scope(self, stack: contextlib.ExitStack) -> str:
-        """The prefix of new operations within; a default name gets its own number, not that of the variable scope."""
+        """Enters the name scope. A default name is made unique separately from the variable scope."""
         given = self._name_or_scope
         if given is not None and not isinstance(given, (str, VariableScope)):
             raise TypeError(f"name_or_scope must be a string or a VariableScope, got {given!r}")
@@ -322,7 +340,7 @@ class variable_scope:
 
 
 def _graph_of(values: Any) -> Graph | None:
-    """The graph of `values`, or the default graph; None: it has been entered already."""
+    """Returns the graph to enter, of `values` or the default one, or None."""
     for t in values or ():
         if isinstance(t, Tensor) and isinstance(t.graph, Graph):
             if t.graph is not get_default_graph():
@@ -332,7 +350,7 @@ def _graph_of(values: Any) -> Graph | None:
 
 
 def _nested(outer: Getter | None, inner: Getter | None) -> Getter | None:
-    """A custom getter that gives the inner one the outer one to get variables by."""
+    """Returns a custom getter that calls the inner getter, which calls the outer one."""
     if outer is None or inner is None:
         return inner or outer
 
@@ -345,7 +363,7 @@ def _nested(outer: Getter | None, inner: Getter | None) -> Getter | None:
 def variable_op_scope(
     values: Any, name_or_scope: Any, default_name: str | None = None, *args: Any, **kwargs: Any
 ) -> Any:
-    """`variable_scope` with its arguments in an older order.
+    """Older name of `variable_scope`, with another order of arguments.
 
     Source: TensorFlow's `tf.variable_op_scope`.
     """

@@ -78,7 +78,7 @@ class Variable(variable.Variable):
       initial_value: a value that converts to a tensor, or a function without arguments that returns such a value.
       trainable: whether the variable is added to GraphKeys.TRAINABLE_VARIABLES. None: yes, unless `synchronization` is
         ON_READ.
-      collections: further collections to which the variable is added. None: GraphKeys.GLOBAL_VARIABLES.
+      collections: collections to which the variable is added. None: GraphKeys.GLOBAL_VARIABLES.
       validate_shape: if False, values of any shape can be assigned.
       caching_device: accepted as in TensorFlow, without effect.
       name: name of the variable in the current name scope. None: "Variable".
@@ -141,7 +141,7 @@ class Variable(variable.Variable):
         self._synchronization, self._aggregation = when.value, how.value
         get_default_graph().add_to_collections(keys, self)
 
-    # attributes that are read from the `VariableDef` of another API's variable
+    # defaults for variables that are read from a `VariableDef`, without the constructor
     _synchronization = VariableSynchronization.AUTO.value
     _aggregation = VariableAggregation.NONE.value
 
