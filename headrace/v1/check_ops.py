@@ -56,7 +56,18 @@ def assert_rank_in(
     message: str | None = None,
     name: str | None = None,
 ) -> Operation:
-    """Checks that the rank of `x` is one of `ranks`: now if it is known (ValueError), else when it runs.
+    """Checks that the rank of `x` is one of `ranks`.
+
+    Args:
+      x: a tensor.
+      ranks: the ranks, ints.
+      data: accepted as in TensorFlow, without effect.
+      summarize: largest number of elements of each tensor in the message.
+      message: prefix of the error message.
+      name: name of the scope.
+
+    Raises:
+      ValueError: the static rank is known, and is another one. An unknown rank is checked in the run.
 
     Source: TensorFlow's `tf.assert_rank_in`.
     """
@@ -85,7 +96,15 @@ def _checked(condition: bool, message: str | None, text: str, name: str | None) 
 
 @in_default_graph
 def assert_integer(x: Any, message: str | None = None, name: str | None = None) -> Operation:
-    """Checks now that `x` has an integer dtype; TypeError if not.
+    """Checks that `x` has an integer dtype.
+
+    Args:
+      x: a tensor.
+      message: prefix of the error message.
+      name: name of the operation.
+
+    Raises:
+      TypeError: `x` has another dtype.
 
     Source: TensorFlow's `tf.assert_integer`.
     """
@@ -95,7 +114,16 @@ def assert_integer(x: Any, message: str | None = None, name: str | None = None) 
 
 @in_default_graph
 def assert_type(tensor: Any, tf_type: Any, message: str | None = None, name: str | None = None) -> Operation:
-    """Checks now that `tensor` has the dtype `tf_type`; TypeError if not.
+    """Checks that a tensor has a dtype.
+
+    Args:
+      tensor: a tensor or `SparseTensor`.
+      tf_type: the dtype.
+      message: prefix of the error message.
+      name: name of the operation.
+
+    Raises:
+      TypeError: the tensor has another dtype.
 
     Source: TensorFlow's `tf.assert_type`.
     """
@@ -106,7 +134,15 @@ def assert_type(tensor: Any, tf_type: Any, message: str | None = None, name: str
 
 @in_default_graph
 def assert_scalar(tensor: Any, name: str | None = None, message: str | None = None) -> Tensor:
-    """`tensor`, checked now to be able to be a scalar; ValueError if it cannot.
+    """Returns `tensor` after a check that its static shape can be that of a scalar.
+
+    Args:
+      tensor: the tensor.
+      name: accepted as in TensorFlow, without effect.
+      message: prefix of the error message.
+
+    Raises:
+      ValueError: the static shape is not that of a scalar.
 
     Source: TensorFlow's `tf.assert_scalar`.
     """
@@ -117,7 +153,13 @@ def assert_scalar(tensor: Any, name: str | None = None, message: str | None = No
 
 
 def assert_proper_iterable(values: Any) -> None:
-    """Checks now that `values` is a list or the like: no tensor, array or text, which can be gone through by mistake.
+    """Checks that `values` is an iterable, and not a tensor, array or text.
+
+    Args:
+      values: the values.
+
+    Raises:
+      TypeError: `values` is a tensor, an array, text, or not an iterable.
 
     Source: TensorFlow's `tf.assert_proper_iterable`.
     """
@@ -128,10 +170,14 @@ def assert_proper_iterable(values: Any) -> None:
 
 
 def assert_same_float_dtype(tensors: Any = None, dtype: Any = None) -> DType:
-    """The dtype of all `tensors` (float32 if there are none), checked now to be one and the same float dtype.
+    """Returns the common floating point dtype of tensors; float32 without tensors.
+
+    Args:
+      tensors: the tensors; None elements are ignored.
+      dtype: the expected dtype, or None.
 
     Raises:
-      ValueError: they differ, or are no floats.
+      ValueError: the dtypes differ, or are not floating point dtypes.
 
     Source: TensorFlow's `tf.assert_same_float_dtype`.
     """
@@ -150,7 +196,7 @@ def assert_same_float_dtype(tensors: Any = None, dtype: Any = None) -> DType:
 
 
 def is_numeric_tensor(tensor: Any) -> bool:
-    """Whether `tensor` is a tensor of numbers.
+    """Whether `tensor` is a tensor with a numeric dtype.
 
     Source: TensorFlow's `tf.is_numeric_tensor`.
     """

@@ -17,7 +17,7 @@ Branch = Callable[[], Any]
 
 
 def _single(value: Any, strict: bool) -> Any:
-    """What TensorFlow 1 does to a branch's list or tuple of one."""
+    """Returns the only element of a list or tuple, as TensorFlow 1 does unless `strict`."""
     if not strict and isinstance(value, (list, tuple)) and len(value) == 1 and not hasattr(value, "_fields"):
         return value[0]
     return value
@@ -33,12 +33,12 @@ def cond(
     fn1: Branch | None = None,
     fn2: Branch | None = None,
 ) -> Any:
-    """What `true_fn()` returns if `pred` holds when the graph runs, else what `false_fn()` does. See `headrace.cond`.
+    """Returns `true_fn()` if `pred` is true in the run, else `false_fn()`. See `headrace.cond`.
 
     Args:
       pred: a boolean scalar tensor.
       true_fn, false_fn: functions without arguments that return tensors, or structures of them, alike in both.
-      strict: whether a list or tuple of one result stays one; else it is given as the tensor.
+      strict: whether a list or tuple with one element is returned as such. Otherwise its element is returned.
       name: name of the scope.
       fn1, fn2: older names of `true_fn` and `false_fn`.
 
@@ -70,7 +70,7 @@ def cond(
 
 
 def _with_results(fn: Branch, which: str) -> Branch:
-    """`fn`, which has to return something: TensorFlow 1's conditionals refuse None, alone or in a structure."""
+    """Returns a function like `fn` that refuses a result of None, as TensorFlow 1 does."""
     if not callable(fn):
         return fn  # `cond` says so
 
@@ -96,7 +96,7 @@ def _holds_none(x: Any) -> bool:
 
 
 def _renamed(who: str, **both: tuple[Any, Any]) -> list[Any]:
-    """The values of arguments that have an older name too."""
+    """Returns the values of arguments that also have an older name."""
     out = []
     for name, (new, old) in both.items():
         if new is not None and old is not None:
@@ -115,12 +115,14 @@ def case(
     strict: bool = False,
     name: str = "case",
 ) -> Any:
-    """What the function returns that belongs to the first predicate that holds. See `headrace.case`.
+    """Returns the result of the function whose predicate is the first true one.
+
+    See `headrace.case`.
 
     Args:
-      pred_fn_pairs: a list of (predicate, function) pairs, or a dict.
-      default: the function for when none holds.
-      exclusive: whether it is an error if several hold.
+      pred_fn_pairs: a list of pairs (predicate, function), or a dict.
+      default: function that is called if no predicate is true, or None.
+      exclusive: whether it is an error if several predicates are true.
       strict: see `cond`.
       name: name of the scope.
 
@@ -142,17 +144,19 @@ def while_loop(
     maximum_iterations: Any = None,
     return_same_structure: bool = False,
 ) -> Any:
-    """`loop_vars`, replaced by what `body(*loop_vars)` returns as long as `cond(*loop_vars)` holds. See
-    `headrace.while_loop`, whose arguments come in another order.
+    """Repeats `body` as long as `cond` is true.
+
+    See `headrace.while_loop`, whose parameters have another order.
 
     Args:
-      cond, body, loop_vars, shape_invariants, parallel_iterations, back_prop, swap_memory, name, maximum_iterations: as
-        there; shapes may be `TensorShape`s.
-      return_same_structure: whether a loop with a single tensor gives a list of one; else it gives the tensor.
+      cond, body, loop_vars, shape_invariants, parallel_iterations, back_prop, swap_memory, name, maximum_iterations:
+        see `headrace.while_loop`. Shapes may be `TensorShape`s.
+      return_same_structure: whether a loop with one tensor returns a list with one element. Otherwise it returns the
+        tensor.
 
     Returns:
-      The last values, in the structure of `loop_vars`, a list or tuple as `body` returns one; the tensor itself if
-      there is only one. Its name is TensorFlow 1's, "while/Exit:0".
+      The final values, in the structure of `loop_vars`, as a list or tuple like the result of `body`. The names are
+      TensorFlow 1's, such as "while/Exit:0".
 
     Source: TensorFlow's `tf.while_loop`.
 

@@ -19,10 +19,10 @@ from headrace.v1.variables import Variable
 
 
 class Optimizer(base.Optimizer):
-    """What TensorFlow 1's optimizers have in common. See `headrace.train.Optimizer`.
+    """Base class of TensorFlow 1's optimizers. See `headrace.train.Optimizer`.
 
-    Own optimizers are written as subclasses of `headrace.train.Optimizer` (see docs/how-to/optimizers.md), not by
-    TensorFlow's methods `_apply_dense` and the like.
+    New optimizers are written as subclasses of `headrace.train.Optimizer` (see docs/how-to/optimizers.md). TensorFlow's
+    methods `_apply_dense` and others are not called.
 
     Source: TensorFlow's `tf.train.Optimizer`.
     """
@@ -35,12 +35,14 @@ class Optimizer(base.Optimizer):
     def apply_gradients(
         self, grads_and_vars: Iterable[tuple[Any, Any]], global_step: Any = None, name: str | None = None
     ) -> Any:
-        """What changes variables by gradients. See `headrace.train.Optimizer`. It goes into GraphKeys.TRAIN_OP, unless
-        it is made in a branch or a loop's body, where nobody can run it."""
+        """Applies gradients to variables. See `headrace.train.Optimizer.apply_gradients`.
+
+        The operation is added to GraphKeys.TRAIN_OP, unless it is created in a branch or a loop body.
+        """
         return kept(super().apply_gradients(grads_and_vars, global_step, name))
 
     def rounded(self, x: Any) -> Any:
-        """See `headrace.train.optimizers.rule.Rule.rounded`: Python's numbers become float32."""
+        """See `headrace.train.optimizers.rule.Rule.rounded`. Numbers of Python become float32."""
         return np.float32(x) if isinstance(x, (int, float)) and not isinstance(x, np.generic) else x
 
     def _trainable(self, graph: Graph) -> list[Any]:
@@ -57,7 +59,10 @@ class Optimizer(base.Optimizer):
 
 
 def kept(train_op: Any) -> Any:
-    """`train_op`, which is then in GraphKeys.TRAIN_OP of its graph."""
+    """Adds `train_op` to GraphKeys.TRAIN_OP of the default graph, and returns it.
+
+    An operation of another graph is not added.
+    """
     graph = get_default_graph()
     if train_op.graph is graph and train_op not in graph.get_collection_ref(GraphKeys.TRAIN_OP):
         graph.add_to_collection(GraphKeys.TRAIN_OP, train_op)
@@ -68,9 +73,9 @@ class GradientDescentOptimizer(Optimizer, descent.SGD):
     """Gradient descent. See `headrace.train.SGD`.
 
     Args:
-      learning_rate: a number, a tensor, or a function without arguments that gives one.
-      use_locking: not used; changes never overlap.
-      name: of the operations.
+      learning_rate: a number, a scalar tensor, or a function without arguments that returns one of them.
+      use_locking: accepted as in TensorFlow, without effect: updates are atomic.
+      name: name of the operations.
 
     Source: TensorFlow's `tf.train.GradientDescentOptimizer`.
 
@@ -91,12 +96,12 @@ class GradientDescentOptimizer(Optimizer, descent.SGD):
 
 
 class MomentumOptimizer(Optimizer, descent.Momentum):
-    """Gradient descent along a running sum of gradients. See `headrace.train.Momentum`.
+    """Gradient descent with momentum. See `headrace.train.Momentum`.
 
     Args:
       learning_rate, use_locking, name: see `GradientDescentOptimizer`.
-      momentum: how much of the sum is kept at each step.
-      use_nesterov: whether steps go from where the momentum will lead.
+      momentum: decay rate of the sum of gradients.
+      use_nesterov: whether to use Nesterov momentum.
 
     Source: TensorFlow's `tf.train.MomentumOptimizer`.
     """
@@ -117,7 +122,7 @@ class AdagradOptimizer(Optimizer, adagrad.Adagrad):
 
     Args:
       learning_rate, use_locking, name: see `GradientDescentOptimizer`.
-      initial_accumulator_value: what the sums of squares begin with, positive.
+      initial_accumulator_value: initial value of the sums of squares, positive.
 
     Source: TensorFlow's `tf.train.AdagradOptimizer`.
     """
@@ -137,9 +142,9 @@ class AdagradDAOptimizer(Optimizer, adagrad.AdagradDA):
 
     Args:
       learning_rate, use_locking, name: see `GradientDescentOptimizer`.
-      global_step: how many steps there were, an int64 tensor or variable.
-      initial_gradient_squared_accumulator_value: what the sums of squares begin with, positive.
-      l1_regularization_strength, l2_regularization_strength: penalties, not negative.
+      global_step: number of steps so far, an int64 tensor or variable.
+      initial_gradient_squared_accumulator_value: initial value of the sums of squares, positive.
+      l1_regularization_strength, l2_regularization_strength: strengths of the penalties, not negative.
 
     Source: TensorFlow's `tf.train.AdagradDAOptimizer`.
     """
@@ -169,8 +174,8 @@ class AdadeltaOptimizer(Optimizer, adagrad.Adadelta):
 
     Args:
       learning_rate, use_locking, name: see `GradientDescentOptimizer`.
-      rho: how much of the averages is kept at each step.
-      epsilon: added to them before roots are taken.
+      rho: decay rate of the running averages.
+      epsilon: number added to the averages before their roots are taken.
 
     Source: TensorFlow's `tf.train.AdadeltaOptimizer`.
     """
@@ -187,11 +192,11 @@ class AdadeltaOptimizer(Optimizer, adagrad.Adadelta):
 
 
 class ProximalGradientDescentOptimizer(Optimizer, descent.ProximalGradientDescent):
-    """Gradient descent that pulls weights to zero. See `headrace.train.ProximalGradientDescent`.
+    """Proximal gradient descent. See `headrace.train.ProximalGradientDescent`.
 
     Args:
       learning_rate, use_locking, name: see `GradientDescentOptimizer`.
-      l1_regularization_strength, l2_regularization_strength: how strongly, not negative.
+      l1_regularization_strength, l2_regularization_strength: strengths of the penalties, not negative.
 
     Source: TensorFlow's `tf.train.ProximalGradientDescentOptimizer`.
     """
@@ -208,12 +213,12 @@ class ProximalGradientDescentOptimizer(Optimizer, descent.ProximalGradientDescen
 
 
 class ProximalAdagradOptimizer(Optimizer, adagrad.ProximalAdagrad):
-    """Adagrad that pulls weights to zero. See `headrace.train.ProximalAdagrad`.
+    """Adagrad with proximal steps. See `headrace.train.ProximalAdagrad`.
 
     Args:
       learning_rate, use_locking, name: see `GradientDescentOptimizer`.
-      initial_accumulator_value: what the sums of squares begin with, positive.
-      l1_regularization_strength, l2_regularization_strength: how strongly, not negative.
+      initial_accumulator_value: initial value of the sums of squares, positive.
+      l1_regularization_strength, l2_regularization_strength: strengths of the penalties, not negative.
 
     Source: TensorFlow's `tf.train.ProximalAdagradOptimizer`.
     """
@@ -237,8 +242,8 @@ class AdamOptimizer(Optimizer, adam.Adam):
 
     Args:
       learning_rate, use_locking, name: see `GradientDescentOptimizer`.
-      beta1, beta2: how much of the averages of gradients and of their squares is kept at each step.
-      epsilon: added to the root.
+      beta1, beta2: decay rates of the averages of gradients and of squared gradients.
+      epsilon: number added to the root.
 
     Source: TensorFlow's `tf.train.AdamOptimizer`.
 
@@ -269,10 +274,10 @@ class RMSPropOptimizer(Optimizer, rmsprop.RMSProp):
 
     Args:
       learning_rate, use_locking, name: see `GradientDescentOptimizer`.
-      decay: how much of the average of squares is kept at each step.
-      momentum: how much of the sum of steps is kept.
-      epsilon: added to the average before the root is taken.
-      centered: whether the square of the gradients' average is subtracted.
+      decay: decay rate of the average of squared gradients.
+      momentum: decay rate of the sum of steps.
+      epsilon: number added to the average before its root is taken.
+      centered: whether the squared average of gradients is subtracted from the average.
 
     Source: TensorFlow's `tf.train.RMSPropOptimizer`.
     """
@@ -291,12 +296,12 @@ class RMSPropOptimizer(Optimizer, rmsprop.RMSProp):
 
 
 class FtrlOptimizer(Optimizer, ftrl.Ftrl):
-    """Follow the regularized leader. See `headrace.train.Ftrl`.
+    """FTRL-Proximal. See `headrace.train.Ftrl`.
 
     Args:
       learning_rate, use_locking, name: see `GradientDescentOptimizer`.
       learning_rate_power, initial_accumulator_value, l1_regularization_strength, l2_regularization_strength,
-        accum_name, linear_name, l2_shrinkage_regularization_strength, beta: as there.
+        accum_name, linear_name, l2_shrinkage_regularization_strength, beta: see `headrace.train.Ftrl`.
 
     Source: TensorFlow's `tf.train.FtrlOptimizer`.
     """
