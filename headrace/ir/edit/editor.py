@@ -192,6 +192,7 @@ class Editor:
 
     def set_input(self, op: Operation, i: int, t: Tensor) -> None:
         """Replaces input `i` of `op` by `t`."""
+        self._own(op)
         self._own(t.op)
         if self._is_noted(op):
             self._uses[op.inputs[i]].remove((op, i))
@@ -201,6 +202,7 @@ class Editor:
 
     def set_inputs(self, op: Operation, inputs: Sequence[Tensor]) -> None:
         """Replaces all inputs of `op` by `inputs`."""
+        self._own(op)
         for t in inputs:
             self._own(t.op)
         if self._is_noted(op):
@@ -214,7 +216,7 @@ class Editor:
     def set_controls(self, op: Operation, before: Iterable[Operation]) -> None:
         """Replaces the control inputs of `op` by `before`, without duplicates."""
         controls = list(dict.fromkeys(before))
-        for c in controls:
+        for c in (op, *controls):
             self._own(c)
         if self._is_noted(op):
             for c in op.control_inputs:
@@ -261,14 +263,18 @@ class Editor:
           before: all control inputs.
 
         Raises:
-          GraphError: the outputs have other dtypes, or the inputs do not fit.
+          GraphError: the outputs have other dtypes, the inputs do not fit, or an operation is in another graph. Then
+            `op` is unchanged.
         """
+        before = list(before)
         record = op_registry.get(type)
         complete = record.complete_attrs(attrs)
         record.check_inputs(complete, [t.dtype for t in inputs])
         made = record.output_dtypes(complete)
         if made != [t.dtype for t in op.outputs]:
             raise GraphError(f"{op!r} cannot become {type}, which makes {[d.name for d in made]}")
+        for other in (op, *(t.op for t in inputs), *before):
+            self._own(other)
         self.set_inputs(op, inputs)
         self.set_controls(op, before)
         op.opdef, op.type, op.attrs = record, record.type, complete
@@ -299,8 +305,14 @@ class Editor:
         self.graph._grew()
 
     def arrange(self, order: Sequence[Operation]) -> None:
-        """Makes `order`, a permutation of the graph's operations, their creation order."""
+        """Makes `order`, a permutation of the graph's operations, their creation order.
+
+        Raises:
+          GraphError: `order` has fewer or more operations than the graph.
+        """
         graph = self.graph
+        if len(order) != len(graph):
+            raise GraphError(f"the order of {graph.title} has {len(order)} operations of {len(graph)}")
         if self._noted >= 0:
             self._look()
         with graph._lock:

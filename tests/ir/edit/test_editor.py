@@ -146,15 +146,20 @@ def test_a_graph_without_ends_has_no_results():
         lambda e, op, t: e.set_device(t.op, "/device:CPU:0"),
         lambda e, op, t: e.set_attr(t.op, "_mark", True),
         lambda e, op, t: e.become(op, "Tanh", [t], {"T": dtypes.float32}, ()),
+        lambda e, op, t: e.become(op, "Tanh", [op.graph.get_tensor_by_name("y:0")], {"T": dtypes.float32}, [t.op]),
+        lambda e, op, t: e.set_input(t.op, 0, op.inputs[0]),
+        lambda e, op, t: e.set_inputs(t.op, op.inputs),
+        lambda e, op, t: e.set_controls(t.op, ()),
     ],
 )
 def test_operations_of_another_graph_are_refused(change):
     g, edit, ops = graph_of()
     foreign = graph_of()[2]["a"].outputs[0]
-    before = to_text(g)
+    assert len(edit.uses) > 0  # the index exists
+    before, elsewhere = to_text(g), to_text(foreign.graph)
     with pytest.raises(GraphError, match="belongs to another graph"):
         change(edit, ops["a"], foreign)
-    assert to_text(g) == before
+    assert (to_text(g), to_text(foreign.graph)) == (before, elsewhere)
     edit.check()
 
 
@@ -167,6 +172,14 @@ def test_remove_refuses_what_is_needed():
     f = function()
     with pytest.raises(GraphError, match=r"'r' .* cannot be removed: .* returns it"):
         Editor(f).remove([f.get_operation_by_name("r")])
+
+
+def test_an_order_has_all_operations_of_the_graph():
+    g, edit, ops = graph_of()
+    before = to_text(g)
+    with pytest.raises(GraphError, match=r"the order of the graph has 5 operations of 6"):
+        edit.arrange([op for op in g.operations if op is not ops["d"]])
+    assert to_text(g) == before
 
 
 def test_remove_and_let_go():
