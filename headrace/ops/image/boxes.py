@@ -63,7 +63,11 @@ def _selected(overlap: Overlaps, scores: Array, most: int, threshold: Any, least
 def _softly_selected(
     overlap: Overlaps, scores: Array, most: int, least: Any, sigma: Any
 ) -> tuple[list[int], list[Any]]:
-    """Boxes and their scores, lowered by each box taken before; a box is looked at again when its turn comes."""
+    """Selects boxes by soft non-maximum suppression.
+
+    Each selected box lowers the scores of the boxes that overlap it. A score is updated when its box reaches the front
+    of the queue. The box is selected if the score is unchanged; otherwise it goes back into the queue.
+    """
     t = scores.dtype.type
     scale = t(-0.5) / sigma
     queue = [(-float(scores[i]), int(i), 0) for i in _by_score(scores, least)]

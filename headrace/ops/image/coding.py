@@ -36,7 +36,9 @@ def _bytes(contents: Any) -> bytes:
 
 
 def _decoded(data: bytes, asked: str, channels: int, bits: int, ratio: int = 1) -> np.ndarray:
-    """The pixels of an image whose format shows: uint8 or, of PNG, of so many bits; of an animation with an axis more.
+    """Decodes an image whose format is detected from its first bytes.
+
+    The pixels are uint8 or, of a PNG file, of `bits` bits. Those of an animation have a leading axis of frames.
 
     Args:
       asked: the op.
@@ -96,7 +98,11 @@ def _simple(type: str, allowed: Sequence[int]) -> Any:
 
 
 def _converted(pixels: np.ndarray, dtype: Any) -> np.ndarray:
-    """Pixels of 8 or 16 bits as `dtype`; as floats white is 1. (Only PNG has white as 65535: see `png`.)"""
+    """Converts pixels of 8 or 16 bits to `dtype`.
+
+    White becomes 1 in floating types. uint16 keeps the eight bits in the upper byte; `png` scales its own, so that
+    white is 65535.
+    """
     if dtype is float32:
         return pixels.astype(np.float32) * (np.float32(1) / np.float32(np.iinfo(pixels.dtype).max))
     if dtype is uint16 and pixels.dtype == np.uint8:

@@ -35,7 +35,7 @@ def _hue(xp: Any, x: Array, top: Array, span: Array) -> Array:
 
 
 def _wheel(xp: Any, hue: Array) -> Array:
-    """How much of red, green and blue is in a hue, given in sixths."""
+    """Shares of red, green and blue in a hue given in sixths of the circle."""
     shares = (xp.abs(hue - 3) - 1, 2 - xp.abs(hue - 2), 2 - xp.abs(hue - 4))
     return xp.clip(xp.stack(shares, -1), 0, 1)
 
@@ -156,7 +156,9 @@ def _total(b: Any, terms: Sequence[Any]) -> Any:
 
 
 def _back_to_rgb(b: Any, rgb: Sequence[Any], dh: Any, ds: Any, dv: Any, dlow: Any = None) -> Any:
-    """What the gradients by hue (of the whole circle), saturation, greatest and least channel come to by the channels.
+    """Gradient of the channels from those of hue, saturation, and the greatest and least channel.
+
+    The hue is in units of the whole circle.
 
     Args:
       ds, dlow: None where there is none.
@@ -193,7 +195,7 @@ def _back_to_rgb(b: Any, rgb: Sequence[Any], dh: Any, ds: Any, dv: Any, dlow: An
 
 
 def _shares(b: Any, hue: Any) -> list[tuple[Any, Any]]:
-    """For each channel how much of it is in a hue, given in sixths, and the derivative of that."""
+    """Share of each channel in a hue given in sixths, and its derivative."""
     found = []
     for centre, sign in ((3.0, 1.0), (2.0, -1.0), (4.0, -1.0)):
         away = b.Sub(hue, centre)

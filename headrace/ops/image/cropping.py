@@ -38,7 +38,7 @@ F32 = np.float32
 
 
 def _places(low: Any, high: Any, length: int, count: int) -> tuple[Array, Array]:
-    """The pixels of the crop whose place is inside, along one axis, and their places in the image."""
+    """Pixels of a crop inside the image along one axis, and their positions."""
     if count > 1:
         step = (high - low) * F32(length - 1) / F32(count - 1)
         at = low * F32(length - 1) + np.arange(count, dtype=F32) * step
@@ -165,7 +165,7 @@ def _by_boxes(xp: Any, attrs: Mapping[str, Any]) -> Any:
 
 
 def _moved(image: Array, grads: Array, axes: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
-    """What the gradient is by the place of each row, and of each column."""
+    """Gradients by the position of each row and of each column."""
     (rows, y), (columns, x) = axes
     top, left = np.floor(y).astype(np.int64), np.floor(x).astype(np.int64)
     bottom, right = np.ceil(y).astype(np.int64), np.ceil(x).astype(np.int64)
@@ -214,7 +214,10 @@ def _crop_rule(b: Any, n: Any, dy: Any) -> list[Any]:
 
 
 def _by_image_rule(b: Any, n: Any, g: Any) -> list[Any]:
-    """Linear in `grads`; and what it is against `g` is what the crops of `g` are against `grads`."""
+    """Gradient rule of the gradient by the image, which is linear in `grads`.
+
+    That op is the transpose of cropping, so the gradient by `grads` is the crops of `g`.
+    """
     size = b.StridedSlice(b.Shape(n.grads), [1], [3], [1])
     crops = b.CropAndResize(g, n.boxes, n.box_ind, size, method=n.attrs["method"])
     return [crops, b.CropAndResizeGradBoxes(n.grads, g, n.boxes, n.box_ind), None, None]
@@ -278,7 +281,10 @@ def _glimpse(version: int) -> Any:
 
 
 def _noise(image: Array, shape: tuple[int, ...], kind: str) -> Array:
-    """Noise as the image has it: evenly between its extremes, or by mean and deviation of each channel."""
+    """Draws noise with the statistics of the image.
+
+    It is uniform between the extremes of the image, or normal with the mean and deviation of each channel.
+    """
     rng = np.random.default_rng()
     if kind == "uniform":
         low, high = image.min(), image.max()
@@ -311,7 +317,10 @@ def _around(at: float, method: str) -> list[tuple[int, float]]:
 
 
 def _pixels(boxes: Array, which: Array, shape: Sequence[int], counts: Sequence[int], method: str) -> Iterator[Any]:
-    """For each pixel of each crop, its number and the pixels of the image that it is made of; None: it is outside."""
+    """Yields each pixel of each crop, with the pixels of the image that it interpolates.
+
+    The second element of a pair is None for a pixel outside the image.
+    """
     for i, j, k in np.ndindex(len(boxes), *counts):
         y1, x1, y2, x2 = map(float, boxes[i])
         y, x = _place_of(y1, y2, shape[1], counts[0], j), _place_of(x1, x2, shape[2], counts[1], k)
@@ -342,7 +351,10 @@ def _by_image_oracle(
 
 
 def _by_boxes_oracle(grads: Array, image: Array, boxes: Array, which: Array) -> Array:
-    """By differences: crops are linear in the boxes, as long as no pixel goes past another."""
+    """Gradient by the boxes, from finite differences.
+
+    Crops are linear in the boxes as long as no sampling position crosses a pixel.
+    """
     step, out = 1e-4, np.zeros(boxes.shape)
     size = np.array(grads.shape[1:3])
     for i in np.ndindex(boxes.shape):

@@ -44,7 +44,7 @@ def kind_of(data: bytes) -> str:
 
 
 def check_pixels(width: int, height: int, kind: str, frames: int = 1) -> None:
-    """Refuses sizes that nobody can mean, and those that are too much.
+    """Raises if a size is not positive or too large.
 
     Raises:
       InvalidArgumentError: a side is not positive.
@@ -79,7 +79,7 @@ def opened(data: bytes, kind: str) -> Any:
 
 
 class asking:
-    """What a library raises about a file in the block is an InvalidArgumentError."""
+    """Context manager that raises errors of a library as InvalidArgumentError."""
 
     def __init__(self, kind: str) -> None:
         self._kind = kind
@@ -184,7 +184,7 @@ def encoded_jpeg(pixels: np.ndarray, quality: int, mode: str = "", **options: An
 
 
 def _gif_frames(data: bytes) -> Iterator[tuple[int, int, int, int]]:
-    """Where each frame of an animation lies: left, top, width, height."""
+    """Yields the rectangle of each frame of an animation: left, top, width, height."""
     at = 13 + (3 << (data[10] & 7) + 1 if data[10] & 128 else 0)
     while at < len(data) and data[at] != 0x3B:
         if data[at] == 0x2C:
@@ -201,7 +201,9 @@ def _gif_frames(data: bytes) -> Iterator[tuple[int, int, int, int]]:
 
 
 def gif(data: bytes) -> np.ndarray:
-    """The frames of an animation: [frames, height, width, 3], uint8. Each is drawn over the one before.
+    """Decodes the frames of a GIF animation: [frames, height, width, 3], uint8.
+
+    Each frame is drawn over the one before.
 
     Raises:
       InvalidArgumentError: it is damaged or cut off. ResourceExhaustedError: it is too large.
@@ -229,9 +231,9 @@ def gif(data: bytes) -> np.ndarray:
 
 
 def bmp(data: bytes, channels: int = 0) -> np.ndarray:
-    """The pixels of an uncompressed bitmap of 8, 24 or 32 bits: [height, width, channels], uint8.
+    """Decodes an uncompressed bitmap of 8, 24 or 32 bits: [height, width, channels], uint8.
 
-    With 8 bits they are taken for grey values, whatever the palette says, as TensorFlow does.
+    Pixels of 8 bits are read as grey values and the palette is ignored, as in TensorFlow.
 
     Raises:
       InvalidArgumentError: it is damaged, cut off or another kind of bitmap. ResourceExhaustedError: it is too large.
@@ -259,7 +261,7 @@ def bmp(data: bytes, channels: int = 0) -> np.ndarray:
     return np.ascontiguousarray(with_channels(pixels if is_upright else pixels[::-1], channels))
 
 
-# *** what they share ***
+# *** Shared by the formats ***
 
 
 def grey(pixels: np.ndarray) -> np.ndarray:
@@ -271,7 +273,10 @@ def grey(pixels: np.ndarray) -> np.ndarray:
 
 
 def with_channels(pixels: np.ndarray, channels: int) -> np.ndarray:
-    """Pixels of grey or colours, with alpha or without, as 1, 3 or 4 channels; 0 for as they are."""
+    """Converts pixels to 1, 3 or 4 channels; 0 keeps their number.
+
+    The pixels are grey or RGB, with or without an alpha channel.
+    """
     own = pixels.shape[-1]
     if channels in (0, own):
         return pixels

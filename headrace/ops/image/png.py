@@ -128,7 +128,7 @@ def _row(filter: int, row: np.ndarray, above: np.ndarray, step: int) -> np.ndarr
 
 
 def _paeth(a: int, b: int, c: int) -> int:
-    """That of the three which is nearest to a + b - c."""
+    """Element nearest to a + b - c of the three: the Paeth predictor."""
     at_a, at_b, at_c = abs(b - c), abs(a - c), abs(a + b - 2 * c)
     if at_a <= at_b and at_a <= at_c:
         return a

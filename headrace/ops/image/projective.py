@@ -47,7 +47,7 @@ def _reflected(at: Array, length: int) -> Array:
 
 
 def _wrapped(at: Array, length: int) -> Array:
-    """[abcd|abcd|abcd]"""
+    """Positions wrapped around, as in [abcd|abcd|abcd]."""
     if length <= 1:
         return np.zeros_like(at)
     period, last = F32(length), F32(length - 1)
@@ -65,7 +65,7 @@ _MODES: dict[str, Callable[[Array, int], Array] | None] = {
 
 
 def _mapped(at: Array, length: int, mode: str) -> Array:
-    """Where to read instead of `at`."""
+    """Positions to read in place of `at`, by the fill mode."""
     f = _MODES[mode]
     return at if f is None else np.clip(f(at, length), F32(0), F32(length - 1))
 
@@ -135,7 +135,7 @@ def _transform(xp: Any, attrs: Mapping[str, Any]) -> Any:
 
 
 def _fill(out: Array, image: Array, matrix: Array, rows: Array, bilinear: bool, mode: str, fill: Any) -> None:
-    """Sets rows of the result, wherever they have a position."""
+    """Writes the rows of the result that map to a position of the image."""
     x, y = np.arange(out.shape[1], dtype=F32)[None, :], rows[:, None]
     a0, a1, a2, b0, b1, b2, c0, c1 = matrix
     depth = c0 * x + c1 * y + F32(1)
@@ -172,7 +172,10 @@ def _rule(b: Any, n: Any, dy: Any) -> list[Any]:
 
 
 def _beyond(at: float, length: int, mode: str) -> float:
-    """Where to read, by definition; positions between two copies of the image are read at the nearer edge."""
+    """Position to read, by definition of the fill mode.
+
+    A position between two copies of the image is read at the nearer edge.
+    """
     if mode == "REFLECT":
         at = (at + 0.5) % (2 * length)
         at = (2 * length - at if at > length else at) - 0.5

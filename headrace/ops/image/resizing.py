@@ -99,7 +99,10 @@ def _sum_type(t: DType) -> Any:
 
 
 def _resize_grad(axis: Callable[..., taps.Taps]) -> Any:
-    """Of the ops whose gradients are given the original image, of which they take the size."""
+    """Kernel factory of gradient ops whose second input is the original image.
+
+    Only the size of the original image is read.
+    """
 
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
         flags, t = _flags(attrs), attrs["T"]
@@ -226,7 +229,10 @@ _KERNEL = ("kernel_type", "antialias")
 
 
 def _by_original(type: str, types: frozenset[DType], *attrs: str) -> Any:
-    """The rule of an op whose gradient op `type` takes the images, of `types`, and hands their gradient back."""
+    """Gradient rule of an op whose gradient op `type` takes the original images.
+
+    Images of a dtype that is not in `types` are cast to float32 first.
+    """
 
     def rule(b: Any, n: Any, dy: Any) -> list[Any]:
         t = n.attrs["T"]
@@ -261,7 +267,10 @@ def _nearest_rule(b: Any, n: Any, dy: Any) -> list[Any]:
 
 
 def _area_rule(b: Any, n: Any, dy: Any) -> list[Any]:
-    """The weights of both axes are what the op makes of images with a one in each row; the rest is two products."""
+    """Gradient rule of ResizeArea: two products with the weights of the axes.
+
+    The op yields the weights of an axis when it resizes images that have a single one in each row.
+    """
     if n.attrs["T"] not in FLOATING:
         return [None, None]
     before, after = _spatial(b, n.images), _spatial(b, dy)
@@ -279,7 +288,10 @@ def _area_rule(b: Any, n: Any, dy: Any) -> list[Any]:
 
 
 def _weights(places: Callable[..., Any]) -> Any:
-    """The matrix of an axis, by definition: `places(i, length, out, attrs)` gives pairs of an element and a weight."""
+    """Function of the weight matrix of an axis, by definition.
+
+    `places(i, length, out, attrs)` gives pairs of an element and its weight.
+    """
 
     def matrix(length: int, out: int, attrs: Mapping[str, Any]) -> Array:
         w = np.zeros((out, length))
@@ -384,7 +396,7 @@ def _moved_back_oracle(grads: Array, like: Array, scale: Array, translation: Arr
     return np.einsum("yh,nyxc,xw->nhwc", rows, grads.astype(float), columns).astype(np.float32)
 
 
-# Sizes before and after; what is between two elements lies at fractions that float32 has exactly.
+# Sizes before and after. Positions between two elements are fractions that float32 represents exactly.
 _SIZES: tuple[Any, ...] = (
     ((2, 3), (4, 6), {}),
     ((4, 5), (2, 3), {"align_corners": True}),
@@ -393,7 +405,7 @@ _SIZES: tuple[Any, ...] = (
 
 
 def _resize_samples(grad: str = "", area: bool = False) -> Any:
-    """Cases of an op, or of its gradient that is given a "size" or an "image"."""
+    """Test cases of an op, or of its gradient that takes a "size" or "image"."""
 
     def sample(rng: np.random.Generator, dtype: DType) -> list[Case]:
         out = []

@@ -80,7 +80,7 @@ def resampled(images: Array, rows: Taps, columns: Taps, height: int, width: int,
 
 
 def back(grads: Array, rows: Taps, columns: Taps, height: int, width: int, dtype: Any) -> Array:
-    """The gradient of `resampled` by its images, which are of this height and width, summed in `dtype`.
+    """Gradient of `resampled` by images of this height and width, summed in `dtype`.
 
     Double precision sums the products that float32 makes of an element and the weights of its row and column, as
     TensorFlow does.
@@ -107,7 +107,7 @@ def back(grads: Array, rows: Taps, columns: Taps, height: int, width: int, dtype
 
 
 def _dense(tap: Tap, out: int) -> Array:
-    """The weight of the tap for each element of the result, 0 where there is none."""
+    """Weight of a tap for each element of the result; 0 where it has none."""
     weights = np.zeros(out, F32)
     weights[tap.into] = 1 if tap.weight is None else tap.weight
     return weights
@@ -123,7 +123,7 @@ def _scale(length: int, out: int, align_corners: bool) -> Any:
 
 
 def _places(length: int, out: int, align_corners: bool, half_pixel_centers: bool) -> Array:
-    """Where the elements of the result lie in the source."""
+    """Positions of the elements of the result in the source."""
     scale, i = _scale(length, out, align_corners), np.arange(out, dtype=F32)
     return (i + F32(0.5)) * scale - F32(0.5) if half_pixel_centers else i * scale
 
@@ -157,7 +157,7 @@ _STEPS = 1024  # of the table between two elements
 
 
 def _cubic(a: float) -> tuple[Array, Array]:
-    """The weights of an element so far away, in steps: up to one element, and from one to two."""
+    """Weights of elements by distance: up to one element, and from one to two."""
     x = np.arange(_STEPS + 1) / _STEPS
     near = ((a + 2) * x - (a + 3)) * x * x + 1
     x = x + 1
@@ -166,7 +166,10 @@ def _cubic(a: float) -> tuple[Array, Array]:
 
 @cached(256, "image taps")
 def bicubic(length: int, out: int, align_corners: bool, half_pixel_centers: bool) -> Taps:
-    """Two elements on each side. With half pixels, those beyond the edge count nothing, otherwise the last one's."""
+    """Taps of bicubic interpolation: two elements on each side.
+
+    Elements beyond the edge have the weight 0 with half-pixel centers; otherwise the last element stands for them.
+    """
     at = _places(length, out, align_corners, half_pixel_centers)
     below = np.floor(at)
     step = np.rint((at - below) * _STEPS).astype(np.int64)
@@ -248,7 +251,10 @@ KERNELS: dict[str, tuple[float, Callable[[Array], Array]]] = {
 
 @cached(64, "image taps")
 def kernel_taps(kind: str, length: int, out: int, scale: float, translation: float, antialias: bool) -> Taps:
-    """The elements around the place in the source, weighed by a kernel; nothing where that is outside the source."""
+    """Taps of the elements around each position in the source, weighed by a kernel.
+
+    A position outside the source has no taps.
+    """
     radius, kernel = KERNELS[kind]
     inverse = F32(1.0 / scale)
     shift = -inverse * F32(translation)

@@ -31,7 +31,10 @@ _READS = dataclasses.replace(_FILES, dynamic_shape=True)
 
 
 def _text(value: Any, what: str) -> str:
-    """A scalar string as text. Bytes that are no UTF-8 are kept as Python keeps them in paths."""
+    """Scalar string as text.
+
+    Bytes that are not UTF-8 become surrogate escapes, as in Python's paths.
+    """
     if np.ndim(value):
         raise InvalidArgumentError(f"{what} should be a scalar, got the shape {shapes.show(np.shape(value))}")
     got = value.item() if isinstance(value, np.ndarray) else value
@@ -120,7 +123,7 @@ op(
 
 
 def _restored(reader: checkpoints.Reader, name: str, spec: str, dtype: DType) -> Callable[[], np.ndarray]:
-    """What reads one tensor, once it is clear that it can be."""
+    """Returns a function that reads one tensor, after a check that it can be read."""
     entry = reader.entries.get(name)
     if entry is None:
         reader.read(name)  # which may know more of why

@@ -32,7 +32,10 @@ class Histogram(NamedTuple):
 
 @functools.cache
 def limits() -> np.ndarray:
-    """The upper ends of all buckets, in order. A number that is one of them is in the bucket behind."""
+    """Upper ends of all buckets, in ascending order.
+
+    A number equal to a limit is counted in the next bucket.
+    """
     positive = []
     v = 1.0e-12
     while v < 1.0e20:

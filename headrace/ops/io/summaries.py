@@ -108,7 +108,7 @@ def _bad_color(given: Any) -> np.ndarray:
 def _as_bytes(x: np.ndarray, bad_color: np.ndarray) -> np.ndarray:
     """A picture of floats, of any range, as one of bytes: [h, w, depth].
 
-    What is negative somewhere is scaled by the greatest magnitude, with 0 in the middle (128); else the greatest value
+    A picture with negative values is scaled by the greatest magnitude, with 0 at 128. Otherwise the greatest value
     becomes 255. Pixels that are not finite neither count for that nor are scaled: they get `bad_color`.
     """
     t = x.dtype.type
@@ -166,7 +166,10 @@ def _image_kernel(xp: Any, attrs: Mapping[str, Any]) -> Callable[..., Any]:
 
 
 def _wav(x: np.ndarray, rate: int) -> bytes:
-    """A sound [frames, channels] as a WAV file of 16 bits; from -1 to 1 is what fits."""
+    """Encodes a sound [frames, channels] as a WAV file of 16 bits.
+
+    Values outside of -1 to 1 are clipped.
+    """
     frames, channels = x.shape
     if not frames or not 0 < channels < 2**16:
         raise InvalidArgumentError(

@@ -46,7 +46,7 @@ def band_of(k: Any) -> tuple[int, int]:
 
 
 def places(rows: int, cols: int, low: int, high: int, align: str) -> tuple[Any, ...]:
-    """Four index vectors: rows and columns in the matrix, rows and columns in the packed band."""
+    """Index vectors of the band: rows and columns in the matrix and in packed form."""
     above, _, below = align.partition("_")
     longest = _longest(rows, cols, low, high)
     parts = []
@@ -120,7 +120,7 @@ def band_shape(x: Shape, band: tuple[int, int] | None) -> Shape:
 
 
 def matrix_sides(longest: int, low: int, high: int, rows: int, cols: int) -> tuple[int, int]:
-    """The number of rows and columns of a matrix with these diagonals, where -1 asks for the least that is enough."""
+    """Rows and columns of a matrix with these diagonals; -1 asks for the minimum."""
     least_rows, least_cols = longest - min(high, 0), longest + max(low, 0)
     if rows == cols == -1:
         rows = cols = max(least_rows, least_cols)
@@ -142,7 +142,10 @@ def matrix_sides(longest: int, low: int, high: int, rows: int, cols: int) -> tup
 
 
 def _model_places(shape: Sequence[int], k: Any, align: str) -> list[tuple[int, int, int, int]]:
-    """(row, column, row in the band, column in the band) of each element of the band, found element by element."""
+    """Positions of each element of the band, found element by element.
+
+    An entry is (row, column, row in the band, column in the band).
+    """
     low, high = int(np.ravel(k)[0]), int(np.ravel(k)[-1])
     rows, cols = shape
     diagonals = {d: [(r, r + d) for r in range(rows) if 0 <= r + d < cols] for d in range(low, high + 1)}

@@ -42,7 +42,11 @@ _SMALL = 32  # rows up to which TensorFlow computes column by column
 
 
 def _factor(x: Any) -> Any:
-    """The factors, with the roundings of TensorFlow's while they are small: of nearly singular matrices they show."""
+    """Cholesky factors.
+
+    Small matrices are factored in TensorFlow's order of operations, because its roundings are visible in the factors of
+    nearly singular matrices.
+    """
     if x.shape[-1] > _SMALL:
         try:
             return np.linalg.cholesky(x)
@@ -74,7 +78,10 @@ def _kernel(xp: Any, attrs: Any) -> Any:
 
 
 def _pulled_back(b: Any, factor: Any, dy: Any) -> Any:
-    """L⁻ᴴ·P·L⁻¹ with P the halved lower part of Lᴴ·dy, of which the symmetric part is the gradient."""
+    """L⁻ᴴ·P·L⁻¹ with P the halved lower part of Lᴴ·dy.
+
+    The gradient is its symmetric part.
+    """
     p = halved_lower(b, mul(b, factor, dy, adj_x=True))
     left = b.MatrixTriangularSolve(factor, p, adjoint=True)
     return adjoint(b, b.MatrixTriangularSolve(factor, adjoint(b, left), adjoint=True))
@@ -117,8 +124,11 @@ def _grad_shape(c: Inference) -> list[Shape]:
 
 
 def _grad_grad(b: Any, n: Any, dy: Any) -> list[Any]:
-    """With D the symmetric part of dy, K the halved lower part of L⁻¹·D·L⁻ᵀ and G the output: L·K is the gradient by
-    `grad`, and the lower part of grad·Kᵀ - 2·G·D·L⁻ᵀ that by L."""
+    """Gradient rule of CholeskyGrad.
+
+    With D the symmetric part of dy, K the halved lower part of L⁻¹·D·L⁻ᵀ and G the output, the gradient by `grad` is
+    L·K. The gradient by L is the lower part of grad·Kᵀ - 2·G·D·L⁻ᵀ.
+    """
     factor, d = lower_part(b, n.l), _symmetric(b, dy)
     right = adjoint(b, b.MatrixTriangularSolve(factor, d))  # D·L⁻ᵀ
     k = halved_lower(b, b.MatrixTriangularSolve(factor, right))
@@ -136,8 +146,11 @@ def _lower(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...]) -> np
 
 
 def _samples(rng: np.random.Generator, dtype: DType) -> list[Any]:
-    """Products L·Lᴴ, of which L is to be found. An element above the diagonal is 0, which nobody reads; with it no test
-    here moves single elements, for which the gradient is none."""
+    """Products L·Lᴴ, with L as the expected result.
+
+    An element above the diagonal, which the op does not read, is 0. It keeps the tests from perturbing single elements,
+    for which no gradient is defined.
+    """
     out = []
     for s in ((3, 3), (2, 2, 2), (0, 2, 2), (2, 0, 0)):
         factor = _lower(rng, dtype, s)
@@ -153,7 +166,10 @@ def _grad_samples(rng: np.random.Generator, dtype: DType) -> list[Any]:
 
 
 def _grad_oracle(factor: np.ndarray, dy: np.ndarray) -> np.ndarray:
-    """By the derivative of the factor, dL = L·P(L⁻¹·dA·L⁻ᵀ), in one symmetric direction after the other."""
+    """Gradient from the derivative of the factor, dL = L·P(L⁻¹·dA·L⁻ᵀ).
+
+    The derivative is evaluated in each symmetric direction.
+    """
     n = factor.shape[-1]
     inverse = np.linalg.inv(factor.astype(np.float64))
     half = np.tril(np.ones((n, n)), -1) + 0.5 * np.eye(n)

@@ -68,7 +68,10 @@ def _det_grad(b: Any, n: Any, dy: Any) -> list[Any]:
 
 
 def _log_det_grad(b: Any, n: Any, by_sign: Any, by_log: Any) -> list[Any]:
-    """The derivative of log(det(A)) is A⁻¹; its real part moves the logarithm, its imaginary part turns the sign."""
+    """Gradient rule of LogMatrixDeterminant: the derivative of log(det(A)) is A⁻¹.
+
+    Its real part changes the logarithm, and its imaginary part rotates the sign.
+    """
     inverse = b.MatrixInverse(n.input, adjoint=True)
     if n.attrs["T"] not in COMPLEX:  # the sign is constant
         return [b.Mul(_over_matrices(b, by_log), inverse)]

@@ -145,7 +145,7 @@ def _total(b: Any, x: Any) -> Any:
 
 
 def _version(n: Any) -> tuple[str, dict[str, Any]]:
-    """What the types of the ops of the version of `n` end in, and their attributes."""
+    """Suffix of the op types of the version of `n`, and their attributes."""
     return n.op.type[-2:], {"align": n.attrs["align"]} if "align" in n.attrs else {}
 
 

@@ -135,7 +135,10 @@ def _eig_kernel(xp: Any, attrs: Any) -> Any:
 
 
 def _eig_grad(b: Any, n: Any, by_e: Any, by_v: Any) -> list[Any]:
-    """V⁻ᴴ·(diag(de) + conj(F)∘(Vᴴ·dV - Vᴴ·V·diag(Re(Vᴴ·dV))))·Vᴴ: what would change the length of a vector is lost."""
+    """V⁻ᴴ·(diag(de) + conj(F)∘(Vᴴ·dV - Vᴴ·V·diag(Re(Vᴴ·dV))))·Vᴴ.
+
+    The component that would change the length of an eigenvector is removed.
+    """
     if n.attrs["compute_v"]:
         e, v = n.e, n.v
         along = mul(b, v, by_v, adj_x=True)

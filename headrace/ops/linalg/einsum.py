@@ -55,7 +55,7 @@ def _parse(equation: str) -> tuple[list[list[str]], list[str]]:
 
 
 def _dims(ins: list[list[str]], out: list[str], found: Sequence[Shape]) -> dict[str, Any]:
-    """What each label stands for: a dimension, and for `...` the shape that the inputs' broadcast to.
+    """Dimension of each label; for `...` the broadcast shape of the inputs.
 
     Raises:
       ValueError: ranks or dimensions do not fit the equation.
@@ -104,7 +104,10 @@ def _shape(c: Inference) -> Sequence[Shape]:
 
 
 def _cost(ins: Sequence[Shape], outs: Sequence[Shape]) -> float | None:
-    """As for a product of matrices: exact without labels in all three arrays, else too low."""
+    """Cost in operations, by the formula of a matrix product.
+
+    It is exact unless a label is in all three arrays; then it is too low.
+    """
     sizes = [shapes.size(s) for s in (*ins, *outs)]
     if len(sizes) < 3:
         return sizes[0]
@@ -158,7 +161,10 @@ def _kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
 
 
 def _grad(b: Any, n: Any, dy: Any) -> list[Any]:
-    """For each input the product of `dy` and the other one, summed over the labels that this input lacks."""
+    """Gradient rule: for each input the product of `dy` and the other input.
+
+    The product is summed over the labels that the input lacks.
+    """
     ins, out = _parse(n.attrs["equation"])
     tensors = [n.inputs[i] for i in range(len(ins))]
     free = [chr(i) for i in range(0x100, 0x200)]  # labels for the dimensions of `...`; no program names them
@@ -178,7 +184,7 @@ def _grad(b: Any, n: Any, dy: Any) -> list[Any]:
 
 
 def _spelled(labels: list[str], free: list[str], rank: int) -> list[str]:
-    """`labels` with `...` written out, for an array of this rank; the last of `free` stand for it."""
+    """Labels with `...` replaced by the last of `free`, for an array of this rank."""
     if _DOTS not in labels:
         return labels
     at, n = labels.index(_DOTS), rank - len(labels) + 1

@@ -36,7 +36,10 @@ def _exponential(x: Any) -> Any:
 
 
 def _triangular(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """The function of matrices by that of triangular ones; NaN where it is not real though the matrix is."""
+    """Extends a function of triangular matrices to all matrices by Schur decomposition.
+
+    The result is NaN if it is complex and the matrix is real.
+    """
 
     def of_one(x: Any) -> Any:
         from scipy.linalg import schur
@@ -61,7 +64,10 @@ def _root(t: Any) -> Any:
 
 
 def _logarithm(t: Any) -> Any:
-    """log(t) = 2ᵏ·log(1 + x) with 1 + x the 2ᵏth root; log(1 + x) is the integral of x/(1 + s·x) over s from 0 to 1."""
+    """Logarithm of a triangular matrix by inverse scaling and squaring.
+
+    log(t) = 2ᵏ·log(1 + x), with 1 + x the 2ᵏth root of t. log(1 + x) is the integral of x/(1 + s·x) over s from 0 to 1.
+    """
     if (np.diagonal(t) == 0).any():
         return np.full_like(t, np.nan)
     one = np.eye(len(t))
@@ -90,7 +96,10 @@ def _kernel(f: Callable[[Any], Any]) -> Any:
 
 
 def _along(b: Any, type: str, x: Any, direction: Any) -> Any:
-    """The derivative of f at x in a direction d: the upper right block of f([[x, d], [0, x]]) (Higham, theorem 3.6)."""
+    """Directional derivative of a matrix function f at x.
+
+    It is the upper right block of f([[x, d], [0, x]]) for the direction d (Higham, theorem 3.6).
+    """
     lower = b.ConcatV2([b.ZerosLike(x), x], -1)
     whole = b.make(type, [b.ConcatV2([b.ConcatV2([x, direction], -1), lower], -2)], {})
     size = b.StridedSlice(b.Shape(x), [-1], [0], [1], end_mask=1)

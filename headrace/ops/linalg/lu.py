@@ -39,7 +39,10 @@ def _shape(c: Inference) -> Sequence[Shape]:
 
 
 def _decompose(x: np.ndarray, rows: np.ndarray) -> None:
-    """Decomposes `x`, a matrix with at least as many rows as columns, in place, and permutes `rows` with its rows."""
+    """Decomposes the matrix `x` in place and permutes `rows` with its rows.
+
+    `x` has at least as many rows as columns.
+    """
     columns = x.shape[1]
     if columns == 1:
         pivot = int(np.argmax(np.abs(x[:, 0])))
@@ -114,7 +117,10 @@ def _grad(b: Any, n: Any, dy: Any, _: Any) -> list[Any]:
 
 
 def _samples(rng: np.random.Generator, dtype: DType) -> list[Any]:
-    """Products of factors in another order of rows, of which they are to be found: those of L are at most 1/2."""
+    """Products of factors with permuted rows; the factors are the expected results.
+
+    The elements of L below its diagonal are at most 1/2, which determines the pivots.
+    """
     out = []
     for s, index in (
         ((3, 3), dtypes.int32),

@@ -28,7 +28,10 @@ def adjoint_of(x: Any) -> Any:
 
 
 def check_matrices(*arrays: Any) -> None:
-    """Raises `InvalidArgumentError` unless all have one rank, of at least 2, and the same dimensions but the last 2."""
+    """Raises `InvalidArgumentError` unless all arrays have equal ranks and batch dimensions.
+
+    The rank is at least 2; the last two dimensions may differ.
+    """
     first = arrays[0]
     if first.ndim < 2:
         raise InvalidArgumentError(f"Input tensor 0 must have rank >= 2, got {first.ndim}")
@@ -51,7 +54,9 @@ def check_square(x: Any) -> None:
 
 
 def each_matrix(f: Callable[..., Any], *arrays: Any, to: tuple[int, int]) -> np.ndarray:
-    """`f` of each matrix (of each tuple of them, one of each array), for functions that take no stacks.
+    """Applies `f`, a function of single matrices, to each matrix of the stacks.
+
+    With several arrays, `f` takes one matrix of each.
 
     Args:
       f: returns a matrix of the shape `to`, or a vector where that has a dimension of -1: then the other one is left.
@@ -68,7 +73,9 @@ def each_matrix(f: Callable[..., Any], *arrays: Any, to: tuple[int, int]) -> np.
 
 
 def solve_triangular(a: Any, b: Any, lower: bool, adjoint: bool) -> np.ndarray:
-    """The solutions x of a·x = b, or of the adjoint of `a`, which is read on one side of its diagonal only.
+    """Solves a·x = b, or the adjoint system, for a triangular matrix `a`.
+
+    Only one side of the diagonal is read.
 
     As in TensorFlow a zero on the diagonal is divided by.
     """
@@ -88,8 +95,11 @@ def are_finite(x: Any) -> Any:
 
 
 def if_finite(f: Callable[[Any], Any], x: Any) -> Any:
-    """`f` of a stack of matrices, an array or a tuple of them; NaN for matrices that are not finite, which `f` does not
-    see: LAPACK calls them singular, or does not end."""
+    """Applies `f` to a stack of matrices, with NaN for matrices that are not finite.
+
+    LAPACK reports such matrices as singular or does not terminate, so `f` receives identity matrices in their place.
+    `f` returns an array or a tuple of arrays.
+    """
     finite = are_finite(x)
     if finite.all():
         return f(x)
@@ -103,9 +113,11 @@ def if_finite(f: Callable[[Any], Any], x: Any) -> Any:
 
 
 def phases(v: Any) -> Any:
-    """Numbers of absolute value 1 that make positive the first large element of each column of the matrices `v`.
+    """Factors of absolute value 1 that normalize the columns of the matrices `v`.
 
-    Eigenvectors and singular vectors are known up to such a factor. With it they do not depend on who computes them.
+    They make the first large element of each column positive.
+
+    Eigenvectors and singular vectors are known up to such a factor. With it they do not depend on the algorithm.
     """
     size = abs(v)
     if not size.size:
@@ -119,7 +131,7 @@ def phases(v: Any) -> Any:
 
 
 def square(s: Shape) -> Shape:
-    """`s`, of square matrices, as far as their two dimensions tell of each other."""
+    """Shape of square matrices, with the last two dimensions merged."""
     s = with_rank_at_least(s, 2)
     if s is None:
         return None
@@ -151,7 +163,7 @@ def solutions(c: Inference, is_square: bool = True) -> Sequence[Shape]:
 
 
 def matrix_cost(factor: float) -> Any:
-    """The cost of an op that makes about `factor`·m·n·min(m, n) operations of each m by n matrix of its first input."""
+    """Cost of about `factor`·m·n·min(m, n) operations for each m by n input matrix."""
 
     def cost(ins: Sequence[Shape], outs: Sequence[Shape]) -> float | None:
         n = shapes.size(ins[0])
@@ -166,7 +178,7 @@ def matrix_cost(factor: float) -> Any:
 
 
 def mul(b: Any, x: Any, y: Any, adj_x: bool = False, adj_y: bool = False) -> Any:
-    """The products of the matrices `x` and `y`, or of the adjoints of one or both."""
+    """Products of the matrices `x` and `y`, or of their adjoints."""
     return b.BatchMatMulV2(x, y, adj_x=adj_x, adj_y=adj_y)
 
 
@@ -206,12 +218,18 @@ def scale_columns(b: Any, x: Any, s: Any) -> Any:
 
 
 def safe_reciprocal(b: Any, x: Any) -> Any:
-    """1/x, and nearly 0 where `x` is nearly 0: what repeated eigenvalues make of a gradient stays finite."""
+    """1/x, and nearly 0 where `x` is nearly 0.
+
+    With it, gradients at repeated eigenvalues stay finite.
+    """
     return b.Mul(x, b.Reciprocal(b.Add(b.Square(x), b.const(1e-20, x.dtype.base))))
 
 
 def differences(b: Any, s: Any) -> Any:
-    """1 / (s[j] - s[i]) at row i and column j, with zeros on the diagonal."""
+    """Reciprocals of the differences of values: 1 / (s[j] - s[i]) in row i.
+
+    The diagonal is 0.
+    """
     f = safe_reciprocal(b, b.Sub(b.ExpandDims(s, -2), b.ExpandDims(s, -1)))
     return b.MatrixSetDiag(f, b.ZerosLike(s))
 
@@ -223,7 +241,7 @@ def real_part(b: Any, x: Any) -> Any:
 
 
 def columns(b: Any, x: Any, begin: Any, end: Any) -> Any:
-    """The columns `begin` to `end` of the matrices `x`; None for the first and the last."""
+    """Columns `begin` to `end` of the matrices `x`; None for the first and last."""
     ellipsis = b.const([0])
 
     def bound(at: Any) -> Any:
@@ -280,7 +298,7 @@ def well_conditioned(rng: np.random.Generator, dtype: DType, shape: Sequence[int
 
 
 def small_for(dtypes: frozenset[DType], sample: Callable[..., Any]) -> Any:
-    """The sampler with all cases of `sample` for `dtypes`, and one of them for each other dtype."""
+    """Sampler with all cases of `sample` for `dtypes`, and one for other dtypes."""
 
     @functools.wraps(sample)
     def some(rng: np.random.Generator, dtype: DType) -> list[Any]:

@@ -52,7 +52,7 @@ def _kernel(xp: Any, attrs: Any) -> Any:
 
 
 def _hermitian(b: Any, x: Any) -> Any:
-    """The Hermitian matrices with the lower parts of `x`, and the real part of their diagonals."""
+    """Hermitian matrices from the lower parts of `x` and real diagonals."""
     strict = lower_part(b, x)
     diagonal = real_part(b, b.MatrixDiagPart(x))
     strict = b.MatrixSetDiag(strict, b.ZerosLike(diagonal))
@@ -60,8 +60,11 @@ def _hermitian(b: Any, x: Any) -> Any:
 
 
 def _grad(b: Any, n: Any, by_q: Any, by_r: Any) -> list[Any]:
-    """The first min(m, n) columns X of the matrix are Q·U, and the others Y are Q·V, so V is Qᴴ·Y. With what V adds to
-    dQ, the gradient by X is (dQ + Q·hermitian(U·dUᴴ - dQᴴ·Q))·U⁻ᴴ."""
+    """Gradient rule of Qr.
+
+    The first min(m, n) columns X of the matrix are Q·U and the other columns Y are Q·V, so V is Qᴴ·Y. With the
+    contribution of V added to dQ, the gradient by X is (dQ + Q·hermitian(U·dUᴴ - dQᴴ·Q))·U⁻ᴴ.
+    """
     x, q, r = n.input, n.q, n.r
     m, count = (None, None) if x.shape is None else x.shape[-2:]
     if n.attrs["full_matrices"] and m != count and (m is None or count is None or m > count):

@@ -46,7 +46,7 @@ def _check_rows(a: Any, b: Any) -> None:
 
 
 def _solved(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The oracle: the method of Gauss and Jordan with pivots, of stacks, in a wide type."""
+    """Oracle: Gauss-Jordan elimination with pivots, of stacks, in double precision."""
     out = np.empty((*a.shape[:-1], b.shape[-1]), b.dtype)
     for at in np.ndindex(a.shape[:-2]):
         n = a.shape[-1]

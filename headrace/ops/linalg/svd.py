@@ -52,7 +52,10 @@ def _shape(c: Inference) -> Sequence[Shape]:
 
 
 def _turned(u: Any, v: Any) -> tuple[Any, Any]:
-    """`u` and `v` with the columns of both that belong together turned alike, and the others by themselves."""
+    """`u` and `v` with normalized phases.
+
+    The columns of a pair are multiplied by the same factor; columns without a partner have their own.
+    """
     by_v, by_u = phases(v), phases(u)
     k = min(by_u.shape[-1], by_v.shape[-1])
     by_u[..., :k] = by_v[..., :k]
@@ -78,7 +81,9 @@ def _kernel(xp: Any, attrs: Any) -> Any:
 
 
 def _grad(b: Any, n: Any, by_s: Any, by_u: Any, by_v: Any) -> list[Any]:
-    """With X = Uᴴ·dU, Y = Vᴴ·dV, S = diag(s) and F[i, j] = 1 / (s[j]² - s[i]²):
+    """Gradient rule of Svd.
+
+    With X = Uᴴ·dU, Y = Vᴴ·dV, S = diag(s) and F[i, j] = 1 / (s[j]² - s[i]²), the gradient is
 
     U·(diag(ds) + F∘(X - Xᴴ)·S + S·F∘(Y - Yᴴ) - S⁻¹·Im(diag(Y))·i)·Vᴴ + (dU - U·X)·S⁻¹·Vᴴ + U·S⁻¹·(dV - V·Y)ᴴ.
     """
@@ -105,8 +110,10 @@ def _grad(b: Any, n: Any, by_s: Any, by_u: Any, by_v: Any) -> list[Any]:
 
 
 def _thin(b: Any, x: Any, dx: Any, k: Any) -> tuple[Any, Any]:
-    """The first `k` columns of `x`, and the gradient by them. The others R span what is orthogonal to these Q, so they
-    move with them: dR = -Q·dQᴴ·R."""
+    """First `k` columns of `x`, and the gradient by them.
+
+    The other columns R span the orthogonal complement of the first ones Q, so they depend on them: dR = -Q·dQᴴ·R.
+    """
     first, others = columns(b, x, None, k), columns(b, x, k, None)
     turned = mul(b, others, mul(b, columns(b, dx, k, None), first, adj_x=True))
     return first, b.Sub(columns(b, dx, None, k), turned)

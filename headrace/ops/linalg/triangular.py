@@ -143,7 +143,7 @@ for _type, _types, _stacks in (
 
 
 def _elements(bands: Any, lower: bool) -> list[tuple[int, Any]]:
-    """Of each diagonal how far it is from the main one, and its elements in the row of the matrix that they are in."""
+    """Distance of each diagonal from the main one, and its elements by matrix row."""
     count = bands.shape[-2]
     return [(k, bands[..., k if lower else count - 1 - k, :]) for k in range(count)]
 

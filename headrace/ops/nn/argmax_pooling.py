@@ -41,7 +41,10 @@ def _axes(s: Sliding, x: tuple[int, ...], ksize: tuple[int, ...]) -> Axes:
 
 
 def _numbers(x: tuple[int, ...], elements: Sequence[slice], include_batch: bool) -> Any:
-    """The numbers of the elements that are in these slices of an array of the shape `x`; broadcasts to their shape."""
+    """Flat indices of the elements in these slices of an array of shape `x`.
+
+    The result broadcasts to the shape of the slices.
+    """
     parts = []
     for i in range(0 if include_batch else 1, len(x)):
         numbers = np.arange(x[i], dtype=np.int64)[elements[i]] * math.prod(x[i + 1 :])
@@ -86,7 +89,10 @@ def _flat(type: str, argmax: Array, x: tuple[int, ...], include_batch: bool) -> 
 
 
 def _grad_kernel(type: str, back: bool) -> Any:
-    """The kernel of the gradient (`back`) or of its gradient: sums at the places, or what is there."""
+    """Kernel of the gradient (`back`) or of its gradient.
+
+    The first adds up `grad` at the positions of `argmax`; the second reads the elements there.
+    """
 
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
         s, ksize, include_batch = sliding(type, attrs), tuple(attrs["ksize"]), attrs["include_batch_in_index"]
@@ -181,7 +187,7 @@ def _place(x: Array, argmax: Array, o: tuple[int, ...], attrs: Mapping[str, Any]
 
 
 def _samples(inputs: Any) -> Any:
-    """Cases as those of poolings, of images that are not empty and have the channels last."""
+    """Test cases of pooling ops for nonempty images with the channels last."""
     every = pool_samples(inputs)
 
     def sample(rng: np.random.Generator, dtype: DType) -> list[Any]:
@@ -198,7 +204,10 @@ def _images(x: Any, y: Any, attrs: Any, drawn: Any) -> list[Array]:
 
 
 def _with_grad(shape: int) -> Any:
-    """Images, a gradient of the shape of the input (0) or of the result (1), and places."""
+    """Inputs: images, a gradient and positions.
+
+    The gradient has the shape of the input (`shape` 0) or of the result (1).
+    """
 
     def inputs(x: Any, y: Any, attrs: Any, drawn: Any) -> list[Array]:
         return [drawn(x), drawn((x, y)[shape]), np.arange(math.prod(y)).reshape(y) * 3 % max(1, math.prod(x[1:]))]

@@ -42,7 +42,7 @@ def _flat(x: Array, channels: int) -> Array:
 
 
 def _total(*factors: Array) -> Array:
-    """For each channel the sum of the products of arrays [outer, channels, inner], as [channels, 1]."""
+    """Sums of products of arrays [outer, channels, inner] for each channel, [channels, 1]."""
     outer, channels, inner = factors[0].shape
     step = max(1, thresholds.CACHED_BYTES // max(1, channels * inner * factors[0].itemsize))
     total = np.zeros(channels, np.float64)
@@ -59,7 +59,10 @@ def _total(*factors: Array) -> Array:
 
 
 def _require(x: Array, layout: str, vectors: Mapping[str, Array]) -> int:
-    """The axis of the channels; `InvalidArgumentError` unless there is an element of each vector for each of them."""
+    """Axis of the channels, after a check of the shapes.
+
+    Raises `InvalidArgumentError` unless each vector has one element for each channel.
+    """
     if x.ndim not in (4, 5):
         raise InvalidArgumentError(f"input must be 4 or 5-dimensional, got {show(x.shape)}")
     axis = 1 if layout[1] == "C" else x.ndim - 1
@@ -152,7 +155,7 @@ def _norm_grad(xp: Any, attrs: Mapping[str, Any]) -> Any:
 
 
 def _channels(c: Inference, images: Sequence[int], vectors: Sequence[int]) -> tuple[Shape, Shape]:
-    """The shape of images, which is that of these inputs, and of vectors with an element for each channel."""
+    """Merged shape of the images among the inputs, and shape of the vectors of channels."""
     layout = c.attrs["data_format"]
     axis = layout.index("C")
     x: Shape = (None,) * len(layout)
@@ -302,7 +305,11 @@ def _global_rule(b: Any, n: Any, dy: Any) -> list[Any]:
 
 
 def _global_grad_rule(b: Any, n: Any, a: Any, cm: Any, cv: Any, cb: Any, cg: Any) -> list[Any]:
-    """All outputs are linear in `backprop`, so that what is given for them is a factor of it that is derived here."""
+    """Gradient rule of BatchNormWithGlobalNormalizationGrad.
+
+    All outputs are linear in `backprop`. The gradients of the outputs therefore combine to one factor of it, whose
+    derivative is taken here.
+    """
     scaled, g = n.attrs["scale_after_normalization"], n.backprop
     if not scaled:
         cg = b.ZerosLike(n.gamma)
@@ -333,7 +340,10 @@ def _global_grad_rule(b: Any, n: Any, a: Any, cm: Any, cv: Any, cb: Any, cg: Any
 def _each_channel(
     f: Callable[..., tuple[Any, ...]], layout: str, images: Sequence[Array], vectors: Sequence[Array]
 ) -> list[list[Any]]:
-    """`f` of the elements of one channel after the other, in double precision: its results, each a list of channels."""
+    """Applies `f` to the elements of each channel, in double precision.
+
+    The results are lists over the channels, one for each output of `f`.
+    """
     axis = layout.index("C")
     found = [
         f(*(np.moveaxis(x, axis, 0)[i].astype(float) for x in images), *(float(v[i]) for v in vectors))

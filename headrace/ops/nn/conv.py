@@ -46,7 +46,7 @@ class _Family:
 
     Attributes:
       conv, by_input, by_filter: the types of the convolution and of its gradients.
-      error: what windows that move along the batch or the channels are.
+      error: class of the error for windows that move along the batch or the channels.
     """
 
     conv: str
@@ -62,7 +62,10 @@ _VOLUMES = _Family("Conv3D", "Conv3DBackpropInputV2", "Conv3DBackpropFilterV2", 
 
 
 def _meant(sizes: Array, w: tuple[int, ...], dy: tuple[int, ...], s: Sliding, type: str) -> tuple[int, ...]:
-    """The shape of the input that `input_sizes` says: all of it or, of images, only the spatial axes."""
+    """Shape of the input that `input_sizes` gives.
+
+    It has all axes or, for images, only the spatial ones.
+    """
     given, rank = dims_of(sizes), len(s.strides)
     if len(given) == rank - 2 == 2:
         whole = list(dy)
@@ -237,8 +240,10 @@ def _by_filter_grad(f: _Family) -> Any:
 
 
 def _cost(image: int, filter: int) -> Any:
-    """Flops, from the shapes of the result of the convolution and of the filter, by their place among inputs and
-    outputs."""
+    """Cost function: the floating-point operations of a convolution.
+
+    `image` and `filter` are the indices of the result of the convolution and of the filter among inputs and outputs.
+    """
 
     def cost(ins: Sequence[Shape], outs: Sequence[Shape]) -> float | None:
         every = [*ins, *outs]

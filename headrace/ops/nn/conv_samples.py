@@ -46,8 +46,9 @@ _BOTH_LAYOUTS = {False: (0, 2, 4, 7), True: (1,)}  # the numbers of the cases, b
 
 
 def meetings(x: Sequence[int], w: Sequence[int], attrs: Mapping[str, Any]) -> tuple[list[int], list[Any]]:
-    """How many windows there are along each axis, and which place of the result, element of the window and place of the
-    input meet: three tuples each.
+    """Number of windows along each axis, and the index triples of all products.
+
+    A triple has the indices along the axes in the result, in the window and in the input.
 
     Args:
       x: the shape of the input.
@@ -73,7 +74,9 @@ def _is_first(attrs: Mapping[str, Any]) -> bool:
 
 
 def oracle(which: str, step: Callable[[Any, Any, Any, str], None], outputs: Callable[[Any], int]) -> Any:
-    """The oracle of an op that makes the array `which` of a convolution: "x", "w" or "y".
+    """Oracle of an op that computes the array `which` of a convolution.
+
+    `which` is "x", "w" or "y".
 
     Args:
       which: the array.
@@ -107,7 +110,10 @@ def oracle(which: str, step: Callable[[Any, Any, Any, str], None], outputs: Call
 
 
 def in_groups(x: Array, w: Array, y: Array, which: str) -> None:
-    """The step of a convolution whose filter may have fewer channels than the input; see `oracle`."""
+    """Adds one product of a convolution whose filter may have fewer channels.
+
+    The convolution is grouped if the filter has fewer channels than the input; see `oracle`.
+    """
     groups = max(1, x.shape[1] // w.shape[0])
     some = w.shape[1] // groups
     for g in range(groups):
@@ -150,12 +156,14 @@ def attributes(
 
 
 def channels_first(x: Sequence[int]) -> tuple[int, ...]:
-    """The shape `x`, whose last axis is that of the channels, with these behind the batch."""
+    """Shape with the last axis, the channels, moved behind the batch."""
     return (x[0], x[-1], *x[1:-1])
 
 
 def samples(which: str, volumes: bool = False, like: bool = False) -> Any:
-    """Cases of a convolution (`which` is "y") or of its gradient by input ("x") or filter ("w"), in both layouts.
+    """Test cases of a convolution or of its gradients, in both layouts.
+
+    `which` is "y" for the convolution, and "x" or "w" for its gradient by the input or filter.
 
     Args:
       which: the array that is made.
@@ -180,7 +188,7 @@ def samples(which: str, volumes: bool = False, like: bool = False) -> Any:
 
 
 def drawn(rng: np.random.Generator, dtype: DType, shape: Sequence[int]) -> Array:
-    """Random elements; in half precision whole numbers, whose sums are exact however they are rounded on the way."""
+    """Random elements; in half precision integers, whose sums are exact."""
     return draw(rng, int32, shape).astype(dtype.numpy) if dtype in HALF else draw(rng, dtype, shape)
 
 

@@ -30,7 +30,10 @@ Axes: TypeAlias = tuple[Axis, ...]
 
 
 def blocks(images: int, rows: int, row_bytes: int) -> Iterator[tuple[slice, slice]]:
-    """Images and rows of the output of which together at most `thresholds.CACHED_BYTES` bytes are made, or one row."""
+    """Yields blocks of images and rows of the output.
+
+    A block has at most `thresholds.CACHED_BYTES` bytes, or is one row.
+    """
     step = max(1, thresholds.CACHED_BYTES // max(1, row_bytes))
     if step >= rows:
         many = max(1, step // max(1, rows))
@@ -43,7 +46,7 @@ def blocks(images: int, rows: int, row_bytes: int) -> Iterator[tuple[slice, slic
 
 
 def _framed(x: Array, axes: Axes) -> Array:
-    """`x` from the first element of the first windows to the last of the last, with zeros where that is padding."""
+    """`x` cropped or padded with zeros to the extent of all windows."""
     pairs = [a.overlap() for a in axes]
     inner = x[:, *(elements for _, elements in pairs)]
     if all(a.is_inside for a in axes):
@@ -56,7 +59,10 @@ def _framed(x: Array, axes: Axes) -> Array:
 
 
 def _columns(x: Array, axes: Axes) -> Iterator[tuple[slice, slice, Array]]:
-    """The windows as rows of matrices: images, rows of the output, and the matrix, which is good until the next."""
+    """Yields images, rows of the output, and their windows as rows of a matrix.
+
+    The matrix is valid until the next iteration.
+    """
     channels = x.shape[-1]
     if all(a.is_plain for a in axes):
         yield slice(None), slice(None), x.reshape(-1, channels)
@@ -97,7 +103,9 @@ def convolved(x: Array, w: Array, axes: Axes) -> Array:
 
 
 def _convolved_in_steps(x: Array, w: Array, axes: Axes) -> Array:
-    """As `convolved`, of bfloat16 in float32: each sum is rounded to bfloat16, in the order of the filter's elements.
+    """Convolution of bfloat16 whose partial sums are rounded to bfloat16.
+
+    The sums are computed in float32, in the order of the filter's elements.
 
     This is what TensorFlow makes of volumes if there are less than eight outputs; of so few bits each counts.
     """
@@ -131,7 +139,7 @@ def by_input(w: Array, dy: Array, axes: Axes) -> Array:
     """The gradient by the input.
 
     Windows at every element: a convolution of `dy` with the filter turned round. Otherwise, or if that would copy much
-    more than there is to add: what each element of the windows gets, added up.
+    more than there is to add, the gradients of the windows' elements are added up.
     """
     channels, outputs = w.shape[-2:]
     if outputs <= 2 * channels and all(a.stride == 1 and a.reach > a.before for a in axes):
@@ -177,7 +185,10 @@ def refuse_others(s: Sliding, error: type[OpError] = InvalidArgumentError) -> No
 
 
 def groups_of(inputs: Dim, channels: Dim, outputs: Dim) -> int | None:
-    """Into how many groups a filter's `channels` part those of the input; `ValueError` if that cannot be."""
+    """Number of groups into which a filter's `channels` divide those of the input.
+
+    Raises `ValueError` if they do not divide them.
+    """
     if channels == 0:
         raise ValueError("Depth of filter must not be 0")
     if inputs is None or channels is None:
@@ -198,7 +209,7 @@ def groups_of(inputs: Dim, channels: Dim, outputs: Dim) -> int | None:
 
 @cached(1024, "convolution shapes")
 def geometry(s: Sliding, x: tuple[int, ...], w: tuple[int, ...]) -> tuple[Axes, int, tuple[int, ...]]:
-    """The axes and the number of groups of the convolution of arrays of the shapes `x` and `w`, and its result's shape.
+    """Axes and groups of the convolution of shapes `x` and `w`, and its result shape.
 
     Raises:
       InvalidArgumentError: there is no such convolution.
@@ -220,7 +231,7 @@ def geometry(s: Sliding, x: tuple[int, ...], w: tuple[int, ...]) -> tuple[Axes, 
 
 
 def shape_of(s: Sliding, batch: int, axes: Axes, channels: int) -> tuple[int, ...]:
-    """The shape of the array with so many images and channels and an element for each window."""
+    """Shape of an array with `batch` images, `channels` and an element for each window."""
     shape = [batch] * len(s.strides)
     shape[s.channels] = channels
     for i, a in zip(s.spatial, axes, strict=True):
@@ -250,5 +261,8 @@ def channels_last(x: Array, s: Sliding) -> Array:
 
 
 def laid_out(x: Array, s: Sliding) -> Array:
-    """`x`, channels last, in the layout of `s`; a view, so that a chain of convolutions moves nothing about."""
+    """`x`, channels last, in the layout of `s`.
+
+    The result is a view, so a chain of convolutions copies nothing.
+    """
     return x if s.channels == x.ndim - 1 else np.moveaxis(x, -1, s.channels)

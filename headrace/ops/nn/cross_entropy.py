@@ -24,19 +24,28 @@ from headrace.shapes import Shape, broadcast, merge_dim, show, with_rank
 
 
 def _parts(xp: Any, logits: Any) -> tuple[Any, Any, Any]:
-    """Of each row: the logits less the greatest, so that exp does not overflow, exp of that, and the sum of those."""
+    """Shifted logits of each row, their exponentials and the sums of these.
+
+    The greatest logit is subtracted so that exp does not overflow.
+    """
     shifted = logits - xp.max(logits, axis=-1, keepdims=True, initial=-np.inf)
     powers = xp.exp(shifted)
     return shifted, powers, xp.sum(powers, axis=-1, keepdims=True)
 
 
 def _centred(b: Any, p: Any, g: Any) -> Any:
-    """The derivative of Softmax, whose value is `p`, applied to `g`; it is its own transpose."""
+    """Applies the derivative of Softmax, whose value is `p`, to `g`.
+
+    The derivative is its own transpose.
+    """
     return b.Mul(b.Sub(g, b.Sum(b.Mul(g, p), [-1], keep_dims=True)), p)
 
 
 def _is_zero(g: Any) -> bool:
-    """Whether nothing comes to `backprop`: as nearly always, for only the loss is used."""
+    """Whether the gradient of `backprop` is zero.
+
+    It is zero in nearly all graphs, which use only the loss.
+    """
     return bool(g.op.type == "ZerosLike")
 
 

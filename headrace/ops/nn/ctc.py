@@ -62,7 +62,10 @@ def _rows_of_labels(indices: Array, values: Array, batch: int) -> list[list[int]
 
 
 def _said(row: int, labels: list[int], classes: int, blank: int, collapse: bool) -> list[int]:
-    """What must be said: the labels up to those that are no class, perhaps without repetitions."""
+    """Labels of a row up to the first null label.
+
+    Repetitions are merged if `collapse` is set. Later labels must be null too.
+    """
     if not labels:
         raise InvalidArgumentError(f"Labels length is zero in batch {row}")
     if collapse:
@@ -110,7 +113,10 @@ def _sum_of_logs(*terms: Array) -> Array:
 
 
 def _shifted(x: Array, by: int) -> Array:
-    """The elements of each row `by` places to the right (to the left, if negative), -inf where there are none."""
+    """Rows shifted `by` places to the right, with -inf in the free places.
+
+    A negative `by` shifts to the left.
+    """
     out = np.full_like(x, -np.inf)
     if by > 0:
         out[:, by:] = x[:, :-by]
@@ -120,7 +126,7 @@ def _shifted(x: Array, by: int) -> Array:
 
 
 class _Ways:
-    """The labels of all sequences with blanks between them, and from which to which one may go.
+    """Labels of all sequences with blanks between them, and the transitions allowed.
 
     Args:
       said: the labels of each sequence.
@@ -149,7 +155,10 @@ class _Ways:
 
 
 def _loss_and_gradient(x: Array, ways: _Ways, lengths: Array, counted: Array) -> tuple[Array, Array]:
-    """-log of the probability of each sequence that is counted, and its gradient by `x`; else zeros."""
+    """Negative log-likelihood of each counted sequence, and its gradient by `x`.
+
+    Both are zero for sequences that are not counted.
+    """
     steps, batch, _ = x.shape
     log_y = _log_softmax(x)
     rows = np.arange(batch)[:, np.newaxis]
@@ -232,7 +241,10 @@ def _shape(c: Inference) -> Sequence[Shape]:
 
 
 def _grad(b: Any, n: Any, dloss: Any, _: Any) -> list[Any]:
-    """The second output is the gradient; it is not a function of the input that could be differentiated."""
+    """Gradient rule: the second output is the gradient of the loss.
+
+    PreventGradient rejects a second derivative, because the kernel computes the gradient together with the loss.
+    """
     slope = b.PreventGradient(
         n.gradient, message=f"there is no second derivative of {n.op.type}: its gradient is computed beside the loss"
     )

@@ -131,11 +131,11 @@ class _Beam:
     """A label sequence: one label more than its parent.
 
     Attributes:
-      parent, label: what it consists of; None and -1 for the empty one.
-      blank, said: log of the probability that the steps so far said it, and ended with a blank, or with its label.
-      total: of both; -inf where it is none of those that are kept.
+      parent, label: the sequence before the last label, and that label; None and -1 for the empty sequence.
+      blank, said: log of the probability of the sequence after this step, ending in a blank or its label.
+      total: log of the sum of both probabilities; -inf if the sequence is not kept.
       old_blank, old_total: the same of the step before.
-      children: the sequences with a label more.
+      children: the sequences that extend it by one label.
     """
 
     __slots__ = ("blank", "children", "label", "old_blank", "old_total", "parent", "said", "total")
@@ -172,13 +172,19 @@ class _Search:
         self.kept = [root]  # the likeliest first
 
     def _keep(self, beam: _Beam) -> None:
-        """Puts one among those that are kept, after those as likely; the last goes if there are too many."""
+        """Inserts a sequence into the kept ones, and drops the last above the beam width.
+
+        The order is by descending probability; equal ones keep the order of insertion.
+        """
         bisect.insort_right(self.kept, beam, key=lambda k: -k.total)
         if len(self.kept) > self._width:
             self.kept.pop().drop()
 
     def step(self, log_y: Array) -> None:
-        """Goes on by a step, with the logarithms of the classes' probabilities; the last class is the blank."""
+        """Advances by one step, given the log probabilities of the classes.
+
+        The last class is the blank.
+        """
         before, self.kept = self.kept, []
         y = log_y.tolist()
         for k in before:
@@ -201,7 +207,7 @@ class _Search:
         return total > -math.inf and (len(self.kept) < self._width or total > self.kept[-1].total)
 
     def _grow(self, k: _Beam, log_y: Array) -> None:
-        """Tries the sequences with a label more; those that even now are too unlikely are not looked at."""
+        """Extends a sequence by one label, for labels that are likely enough to be kept."""
         totals = log_y[:-1] + k.old_total
         if 0 <= k.label < len(totals):
             totals[k.label] = log_y[k.label] + k.old_blank

@@ -33,14 +33,16 @@ Axes: TypeAlias = tuple[Axis, ...]
 
 
 def _parts(y: Array, axes: Axes) -> Any:
-    """Images and rows of the result that fit into the cache, and the windows of these rows."""
+    """Yields blocks of images and rows that fit into the cache, and their windows."""
     for images, rows in blocks(len(y), axes[0].count, y[0, 0].nbytes) if y.size else ():
         yield images, rows, (axes[0].part(rows), axes[1])
 
 
 def _products(w: Array, axes: Axes) -> Any:
-    """For each element of the window and each filter of the channels: windows, elements, the number of the filter and
-    its weights [channels]."""
+    """Yields the terms of the convolution: windows, elements, filter number and weights [channels].
+
+    There is one for each element of the window and each filter of the channels.
+    """
     for weights, (windows, elements) in zip(w.reshape(-1, *w.shape[2:]), taps(axes), strict=True):
         for m in range(w.shape[3]):
             yield windows, elements, m, weights[:, m]
@@ -93,7 +95,7 @@ def _geometry(s: Sliding, x: tuple[int, ...], w: tuple[int, ...], type: str) -> 
 
 
 def _parted(dy: Array, s: Sliding, x: tuple[int, ...], w: tuple[int, ...], axes: Axes, type: str) -> Array:
-    """`dy`, which must have the shape of the result, with an axis for the filters of each channel."""
+    """`dy`, checked to have the shape of the result, with an axis for the filters."""
     y = shape_of(s, x[0], axes, w[2] * w[3])
     if dy.shape != y:
         raise InvalidArgumentError(
@@ -212,8 +214,10 @@ def _by_filter_grad(b: Any, n: Any, g: Any) -> list[Any]:
 
 
 def _cost(images: int, filter: int) -> Any:
-    """Flops, from the shapes of the result of the convolution and of the filter, by their place among inputs and
-    outputs."""
+    """Cost function: the floating-point operations of a depthwise convolution.
+
+    `images` and `filter` are the indices of the result of the convolution and of the filter among inputs and outputs.
+    """
 
     def cost(ins: Sequence[Shape], outs: Sequence[Shape]) -> float | None:
         every = [*ins, *outs]

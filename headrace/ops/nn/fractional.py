@@ -53,7 +53,7 @@ def _sequence(stream: Stream, length: int, count: int, pseudo: bool) -> tuple[Ar
 
 
 def _counts(type: str, x: tuple[int, ...], ratios: Sequence[float]) -> tuple[int, int]:
-    """How many rows and columns there are in the result."""
+    """Number of rows and columns of the result."""
     if len(x) != 4:
         raise InvalidArgumentError(f"{type}: tensor_in must be 4-dimensional, got {show(x)}")
     for ratio in ratios:
@@ -96,7 +96,7 @@ def _given(name: str, sequence: Array, count: int, length: int, overlapping: boo
 
 
 def _steps(cuts: Cuts) -> Iterator[tuple[Array, Array]]:
-    """For the first elements of the windows, the second ones and so on: which windows have one, and where it is."""
+    """Yields, for each k, the windows with a k-th element and its positions."""
     first, behind = cuts
     for k in range(int((behind - first).max(initial=0))):
         windows = np.flatnonzero(first + k < behind)
@@ -104,7 +104,7 @@ def _steps(cuts: Cuts) -> Iterator[tuple[Array, Array]]:
 
 
 def _reduced(f: Any, x: Array, axis: int, cuts: Cuts) -> Array:
-    """The windows along an axis, which is the first or second behind the batch, reduced by the ufunc `f`."""
+    """Reduces the windows along `axis`, 1 or 2, by the ufunc `f`."""
     before: tuple[Any, ...] = (slice(None),) * axis
     out: Any = None
     for windows, elements in _steps(cuts):
@@ -136,13 +136,13 @@ def _dtype(x: Array) -> DType:
 
 
 def _sizes(rows: Cuts, columns: Cuts) -> Array:
-    """How many elements each window has; broadcasts to the shape of the result."""
+    """Number of elements of each window; broadcasts to the shape of the result."""
     across, along = (behind - first for first, behind in (rows, columns))
     return (across[:, None] * along).astype(np.float64)[:, :, None]
 
 
 def _means(x: Array, rows: Cuts, columns: Cuts) -> Array:
-    """Of integers, rounded towards zero."""
+    """Means of the windows, rounded towards zero for integers."""
     sums = _reduced(np.add, _reduced(np.add, x, 1, rows), 2, columns)
     return (
         np.trunc(sums / _sizes(rows, columns)).astype(x.dtype)
@@ -152,7 +152,7 @@ def _means(x: Array, rows: Cuts, columns: Cuts) -> Array:
 
 
 def _at_greatest(x: Array, y: Array, rows: Cuts, columns: Cuts) -> Iterator[tuple[Any, Any, Array]]:
-    """For each element of the windows: windows, elements, and where these are the first of the greatest."""
+    """Yields windows, their elements, and a mask of the first greatest elements."""
     is_open = np.ones(y.shape, np.bool_)
     steps = list(_steps(columns))
     for some_rows, at_rows in _steps(rows):
@@ -194,7 +194,7 @@ def _require_ratios(ratios: Sequence[float]) -> None:
 
 
 def _both(attrs: Mapping[str, Any], x: tuple[int, ...], y: tuple[int, ...], rows: Array, columns: Array) -> Any:
-    """The windows of rows and columns that two inputs say, for an input and a result of these shapes."""
+    """Windows of rows and columns from two inputs, for shapes of an input and result."""
     for what, shape in (("orig_input", x), ("out_backprop", y)):
         if len(shape) != 4:
             raise InvalidArgumentError(f"{what} must be 4-dimensional, got {show(shape)}")

@@ -30,7 +30,10 @@ Array: TypeAlias = np.ndarray
 
 
 def _margins(paddings: Array, x: tuple[int, ...], edge: int) -> list[tuple[int, int]]:
-    """The rows and columns to add, of which mirroring has as many as there are, less `edge`."""
+    """Checked paddings of each axis: the numbers of elements before and behind.
+
+    Mirroring adds at most the size of the axis less `edge`.
+    """
     if paddings.shape != (4, 2):
         raise InvalidArgumentError(
             f"paddings must be a matrix with 2 columns, the first dimension of which is the rank of inputs, 4: "
@@ -51,7 +54,7 @@ def _margins(paddings: Array, x: tuple[int, ...], edge: int) -> list[tuple[int, 
 
 
 def _between(length: int, out: int, align: bool, t: Any) -> tuple[Array, Array, Array]:
-    """For each of `out` places along an axis: the elements on both sides, and how far it is towards the second."""
+    """Neighbours of `out` positions along an axis, and the weight of the second one."""
     one_less = 1 if align and out > 1 else 0
     scale = np.float32(length - one_less) / np.float32(out - one_less)
     at = np.arange(out, dtype=np.float32) * scale
@@ -73,7 +76,9 @@ def _resized(x: Array, size: tuple[int, int], align: bool) -> Array:
 
 
 def _prepared(resize: bool, attrs: Mapping[str, Any]) -> Callable[..., Any]:
-    """`prepare(x, *rest)`: the shape of the images that are convolved, and what makes them of some of `x`.
+    """Returns `prepare(x, *rest)`, which pads and resizes the images for the convolution.
+
+    `prepare` returns the shape of the prepared images, and a function that prepares a block of `x`.
 
     Args:
       resize: whether `rest` is the size and the paddings, or the paddings alone.

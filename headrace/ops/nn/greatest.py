@@ -27,7 +27,10 @@ def lowest(t: DType) -> Any:
 
 
 def greatest(x: Array, axes: Axes, t: DType) -> Array:
-    """The greatest element of each window that is not NaN, and at least the lowest finite number of the dtype."""
+    """Greatest element of each window that is not NaN.
+
+    It is at least the lowest finite number of the dtype.
+    """
     if t in INTEGER:
         return reduced(np.maximum, x, axes, lowest(t))
     wide = x.astype(np.float32) if t in HALF else x
@@ -38,7 +41,9 @@ def greatest(x: Array, axes: Axes, t: DType) -> Array:
 
 
 def first_hits(x: Array, y: Array, axes: Axes, same: Any) -> Iterator[tuple[Any, Any, Array]]:
-    """For each element of the windows: windows, elements, and where these are the first that are the `same` as `y`.
+    """Yields windows, elements, and a mask of the first elements `same` as `y`.
+
+    A mask is valid until the next iteration.
 
     Each of the last is good until the next.
     """
@@ -66,7 +71,7 @@ def with_first_nans(x: Array, axes: Axes) -> Array:
 
 
 def to_greatest(x: Array, g: Array, axes: Axes) -> Array:
-    """The gradient by the input: each element of `g` goes to the first of the greatest elements of its window.
+    """Gradient by the input: `g` goes to the first greatest element of each window.
 
     Large batches are done in blocks, so that what a step reads is still in the cache from the step before.
     """
@@ -104,7 +109,10 @@ def _integers(shape: tuple[int, ...], x: Array) -> Array:
 
 
 def of_greatest(x: Array, y: Array, g: Array, axes: Axes) -> Array:
-    """The elements of `g` that lie where the first of the greatest elements of `x` do; 0 where none is equal to `y`."""
+    """Elements of `g` at the first greatest element of `x` in each window.
+
+    The result is 0 where no element equals `y`.
+    """
     out, buffer = np.zeros(y.shape, g.dtype), _integers(y.shape, g)
     for windows, elements, hit in first_hits(x, y, axes, np.equal):
         out[*windows] += kept(hit, g[*elements], buffer[*windows])

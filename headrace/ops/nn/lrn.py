@@ -89,7 +89,10 @@ def _same(n: Any) -> dict[str, Any]:
 
 
 def _band(b: Any, n: Any, x: Any) -> Any:
-    """The sum over the channels near each; in ops that have gradients, for those of a higher order."""
+    """Sum over the neighbouring channels of each channel.
+
+    It consists of ops with gradients, for derivatives of higher order.
+    """
     channels = b.StridedSlice(b.Shape(x), [3], [4], [1], shrink_axis_mask=1)
     ones = b.Fill(b.Pack([channels, channels]), b.const(np.ones((), n.attrs["T"].numpy)))
     radius = b.const(np.array(n.attrs["depth_radius"], np.int64))
@@ -108,7 +111,11 @@ def _grad(b: Any, n: Any, dy: Any) -> list[Any]:
 
 
 def _grad_grad(b: Any, n: Any, h: Any) -> list[Any]:
-    """With N the norm and c = 2 alpha beta, the op is `g N^-beta - c x near(g y / N)`, of three variables."""
+    """Gradient rule of LRNGrad.
+
+    With N the norm, c = 2 alpha beta and near the sum over neighbouring channels, the op is `g N^-beta - c x near(g y /
+    N)`, a function of three variables.
+    """
     t = n.attrs["T"].numpy
     g, x, y = n.inputs
     alpha, beta = n.attrs["alpha"], n.attrs["beta"]

@@ -37,7 +37,7 @@ _ORDER_V2: Final = (0, 2, 1, 3)
 
 
 def _sigmoid(x: Array) -> Array:
-    # in double precision: what is left of 1 - y near 1, which gradients take, is as exact as y
+    # in double precision, so that 1 - y, which gradients use, is exact near y = 1
     out: Array = 1 / (1 + np.exp(-x.astype(np.float64)))
     return out.astype(np.float32)
 
@@ -102,7 +102,7 @@ class _Cell:
         return by_before, gates, by_peepholes
 
 
-# *** What goes together ***
+# *** Checks of shapes ***
 
 
 def _expect(name: str, x: Any, want: tuple[int | None, ...]) -> None:
@@ -305,7 +305,7 @@ def _cell_rule(b: Any, n: Any, *dys: Any) -> list[Any]:
 
 
 def _layer_rule(grad: str) -> Any:
-    """The rule of a layer: the op `grad`, which takes the gradients by its states and outputs."""
+    """Gradient rule of a layer: the op `grad`, given the gradients of its outputs."""
 
     def rule(b: Any, n: Any, *dys: Any) -> list[Any]:
         for name, k in (("i", 0), ("f", 2), ("o", 3), ("ci", 4), ("co", 5)):

@@ -63,8 +63,10 @@ def _geometry(s: Sliding, x: tuple[int, ...], w: tuple[int, ...]) -> Axes:
 
 
 def _greatest(x: Array, w: Array, axes: Axes) -> tuple[Array, Array]:
-    """The greatest sum of each window, and the number of the element of the window that has it: the first, if none is
-    greater than the lowest finite number."""
+    """Greatest sum of each window, and the number of its element of the window.
+
+    The number is 0 if no sum is greater than the lowest finite number.
+    """
     t = x.dtype
     low = lowest(from_numpy(t))
     if from_numpy(t) in HALF:
@@ -184,7 +186,10 @@ def _jvp(b: Any, n: Any, dx: Any, dw: Any) -> list[Any]:
 
 
 def _grad_grad(which: int) -> Any:
-    """Of the gradient by the input (0) or by the filter (1), which is linear in the gradient of the result."""
+    """Gradient rule of the gradient by the input (0) or by the filter (1).
+
+    The op is linear in the gradient of the result.
+    """
 
     def rule(b: Any, n: Any, h: Any) -> list[Any]:
         moved = [h, b.ZerosLike(n.filter)] if which == 0 else [b.ZerosLike(n.input), h]
@@ -197,7 +202,10 @@ def _grad_grad(which: int) -> Any:
 
 
 def _first_greatest(x: Array, w: Array, **attrs: Any) -> Any:
-    """For each place of the result: the place of the input and of the filter whose sum is the greatest, and the sum."""
+    """Yields each position of the result, and the greatest sum there with its operands.
+
+    The second element is (sum, position in the input, position in the filter).
+    """
     along = [
         windows_of_axis(x.shape[i], w.shape[i - 1], attrs["strides"][i], attrs["rates"][i], attrs["padding"], ())
         for i in (1, 2)
@@ -244,7 +252,10 @@ _CASES: tuple[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]], ...] = (
 
 
 def _samples(more: str) -> Any:
-    """Cases of images and a filter and, by the letters of `more`, arrays as them (x, w) or as the result (y)."""
+    """Test cases of images, a filter and further arrays named by `more`.
+
+    The letters give their shapes: that of the images (x), filter (w) or result (y).
+    """
 
     def sample(rng: np.random.Generator, dtype: DType) -> list[Any]:
         out = []

@@ -93,7 +93,10 @@ def _shape(type: str, rank: int) -> Any:
 
 
 def _grad(type: str, rank: int) -> Any:
-    """To each element, the sum of what the patches have of it: patches of the elements' numbers say where that is."""
+    """Gradient rule: the sum of the gradients of all copies of each element.
+
+    Patches of the elements' numbers give the element of each copy.
+    """
 
     def rule(b: Any, n: Any, dy: Any) -> list[Any]:
         shape = b.Shape(n.inputs[0])

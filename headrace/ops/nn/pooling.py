@@ -181,7 +181,7 @@ def _max_pool_grad_grad_of_volumes(t: DType) -> Callable[..., Array]:
 
 
 class _Family(NamedTuple):
-    """The types of a pooling by greatest elements, of its gradient and of the gradient of that."""
+    """Types of a max pooling op, of its gradient and of its second gradient."""
 
     pool: str
     grad: str
@@ -199,7 +199,10 @@ def _sizes(n: Any) -> list[Any]:
 
 
 def _moved(f: _Family, b: Any, n: Any, x: Any, y: Any, dx: Any) -> Any:
-    """What moves in `y` if `dx` does in `x`. MaxPoolGradGrad has no explicit paddings, for which arrays are padded."""
+    """Tangent of `y` for the tangent `dx` of `x`.
+
+    MaxPoolGradGrad has no explicit paddings, so arrays are padded before it.
+    """
     attrs = windows_attrs(n)
     if attrs.pop("explicit_paddings", ()):
         attrs["padding"] = "VALID"
