@@ -99,7 +99,7 @@ class Activity:
             if more == bits:
                 return bits
             bits = more
-        raise AssertionError("a fixpoint over a loop's variables did not end")
+        raise AssertionError("the fixpoint iteration over the loop variables did not converge")
 
     def active(self, graph: FuncGraph, reached: Iterable[int], seeded: Iterable[int]) -> set[int]:
         """Variables of a loop that need a gradient.
@@ -119,7 +119,7 @@ class Activity:
             back |= {k for j in back for k in able if needs[j] >> k & 1}
             if len(forth) + len(back) == before:
                 return forth & back
-        raise AssertionError("a fixpoint over a loop's variables did not end")
+        raise AssertionError("the fixpoint iteration over the loop variables did not converge")
 
 
 def _together(needs: int, given: Sequence[int]) -> int:

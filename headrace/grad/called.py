@@ -190,8 +190,8 @@ def _again(b: Builder, xs: Sequence[Tensor], ys: Sequence[Tensor], what: str) ->
         bad = unrepeatable(graph)
     if bad is not None:
         raise UnimplementedError(
-            f"{what}: going forward for each element of the arguments would run '{bad.name}' ({bad.type}, made at "
-            f"{bad.source}) each time, which would not do the same; use mode='rev'",
+            f"{what}: forward mode for each element of the arguments would run '{bad.name}' ({bad.type}, made at "
+            f"{bad.source}) each time, with other results; use mode='rev'",
             bad.name,
             bad,
         )

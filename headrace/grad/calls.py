@@ -229,7 +229,7 @@ def _of_twin(
     if found is not None:
         raise UnimplementedError(
             f"'{op.name}' ({op.type}) has no gradient, because it would have to run twice, and {found.type} "
-            f"('{found.name}') in it would not do the same the second time. Write it with while_loop",
+            f"('{found.name}') in it would have another result the second time. Use a while_loop instead",
             op.name,
             op,
         )

@@ -78,8 +78,8 @@ class custom_gradient:
             return value
         if kwargs:
             raise ValueError(
-                f"{tracing.titled(f)} has a custom gradient, and is given keyword arguments ({', '.join(kwargs)}) in a "
-                "graph; give arguments by their place, or bind the others first (functools.partial)"
+                f"{tracing.titled(f)} has a custom gradient and was called in a graph with the keyword arguments "
+                f"{', '.join(kwargs)}; pass positional arguments, or bind the others first (functools.partial)"
             )
         with scopes.entered(b):
             return _CustomGradCall(f, b, args).value

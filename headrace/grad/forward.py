@@ -172,9 +172,9 @@ def _transposed(b: Builder, op: Operation, dxs: Sequence[Tensor | None]) -> list
     out = [None if u is None else next(found) for u in us]
     if _depend([t for t in out if t is not None], there):
         raise LookupError(
-            f"operation {registered.title(op)} has no tangent (forward mode): it would follow from its gradient, if "
-            "that were linear in the gradient of the result, which it is not. Use reverse mode (hr.gradients, hr.vjp), "
-            "or let derivatives stop there (hr.stop_gradient)"
+            f"operation {registered.title(op)} has no tangent (forward mode): its gradient is not linear "
+            "in the gradient of the result, so no tangent can be derived from it. Use reverse mode (hr.gradients, "
+            "hr.vjp), or let derivatives stop there (hr.stop_gradient)"
         )
     return out
 

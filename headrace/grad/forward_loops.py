@@ -257,7 +257,7 @@ def _check_repeatable(op: Operation, graph: FuncGraph) -> None:
     if found is not None:
         raise UnimplementedError(
             f"operation {title(op)} has no tangents (forward mode) here, because it would have to run twice, and "
-            f"{title(found)} in it would not do the same the second time. Take that out of it, or differentiate along "
+            f"{title(found)} in it would have another result the second time. Move it out, or differentiate along "
             "a direction that does not depend on its results",
             op.name,
             op,

@@ -88,7 +88,7 @@ def _gradient_function(graph: Graph, name: str) -> FuncGraph | None:
             try:
                 return around.function(gradient)
             except NotFoundError as e:
-                e.add_note(f"it is named as the gradient of {name!r}")
+                e.add_note(f"it is registered as the gradient of {name!r}")
                 raise
         around = around.outer
     return None

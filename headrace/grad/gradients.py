@@ -116,7 +116,7 @@ def make_gradients(
         b = scopes.builder(*near)
         if not isinstance(b, Builder):
             raise GraphError(
-                "gradients needs tensors of a graph, and these have values already; differentiate the function that "
+                "gradients needs symbolic tensors, and these are eager; differentiate the function that "
                 "computes them: hr.grad(f), hr.vjp(f, x)"
             )
         for what, given in (("x", xs), ("y", ys)):
@@ -188,7 +188,7 @@ class _Levels:
         for g in graphs:
             if g not in here:
                 y = f"{g.title}" if g.outer is not None else "another graph"
-                raise GraphError(f"gradients of what belongs to {y} cannot be taken here, in {self.b.graph.title}")
+                raise GraphError(f"gradients of {y} cannot be taken here, in {self.b.graph.title}")
         for x in self.xs:
             if graphs and x.op.graph not in here and not any(x.op.graph in _visible(g) for g in graphs):
                 raise GraphError(f"gradients with respect to {x.name!r}: {foreign(x, graphs[0])}")
@@ -251,7 +251,7 @@ def _source(x: Any, what: str) -> Tensor:
     if not isinstance(x, Tensor):
         raise TypeError(
             f"gradients: {what} must be a tensor of the graph or a variable of it, got {nest.describe(given)}; "
-            "differentiate with respect to the tensor that the graph computes with (hr.constant makes one of a value)"
+            "use the tensor that the graph computes with (hr.constant converts a value)"
         )
     return x
 
@@ -317,7 +317,7 @@ def _seed(b: Builder, y: Tensor, dy: Any, i: int) -> Gradient:
         if y.dtype.is_complex:
             raise TypeError(
                 f"Gradients of complex tensors must set grad_ys (y.dtype = {y.dtype.base.name}): {y!r} has no gradient "
-                "that goes without saying; give one, or differentiate its real part"
+                "by default; give one, or differentiate its real part"
             )
         if shapes.is_full(y.shape):
             size = b.const(y.shape, dtypes.int32, "Shape")
@@ -329,7 +329,7 @@ def _seed(b: Builder, y: Tensor, dy: Any, i: int) -> Gradient:
         return dy
     dtype, shape = gradient_dtype(y), gradient_shape(y)
     wanted = f"gradients: the gradient of y '{y.name}' must be a tensor of dtype {dtype.name} and shape "
-    wanted += f"{shapes.show(shape)} as it is, got {nest.describe(dy)}"
+    wanted += f"{shapes.show(shape)}, got {nest.describe(dy)}"
     try:
         t = b.tensor(dy, dtype, label)
     except GraphError:

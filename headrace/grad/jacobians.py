@@ -132,7 +132,7 @@ def _jacobian(made: DifferentiatedCall, mode: str, pack: Callable[[Sequence[Any]
         if not carries(y.dtype) or y.dtype.base is dtypes.variant:
             raise TypeError(
                 f"{made.what}: {made.title} returned '{y.name}'{path and ' at ' + path} of dtype {y.dtype.base.name}, "
-                "which has no gradients; leave it out of what it returns, or return it as aux (has_aux=True)"
+                "which has no gradients; leave it out of the returned value, or return it as aux (has_aux=True)"
             )
     with scopes.entered(made.b.within("jacobian")) as b:
         rows = _by_rows(b, made) if mode == "rev" else _by_columns(b, made)

@@ -93,8 +93,9 @@ def _register(name: str, f: Callable[..., Any] | None) -> None:
     record = op_registry.find(name)
     if record is not None and not isinstance(record.grad, Missing):
         raise DuplicateError(
-            f"gradient {name!r} is that of an op type, which has one, registered at {op_registry.where(name)}; to give "
-            "single operations another one, register it under a name of your own and use gradient_override_map"
+            f"gradient {name!r} is the name of an op type, whose gradient is registered at {op_registry.where(name)}; "
+            "to override the gradient of single operations, register it under another name and "
+            "use gradient_override_map"
         )
     gradient_registry.register(name, f, depth=3)
 
@@ -165,7 +166,7 @@ def _rule_of(op: Operation) -> GradRule:
     if op.type in gradient_registry:
         return _as_rule(gradient_registry.get(op.type))
     return Missing(
-        f"{rule.why}. Give it one (hr.RegisterGradient({op.type!r}), or hr.custom_gradient around it), or let "
+        f"{rule.why}. Register one (hr.RegisterGradient({op.type!r}), or hr.custom_gradient around it), or let "
         "gradients stop there (hr.stop_gradient)"
     )
 
@@ -173,11 +174,11 @@ def _rule_of(op: Operation) -> GradRule:
 def _unknown(name: str) -> Missing:
     if name.startswith(CUSTOM):
         return Missing(
-            f"what computes it ({name!r}, of a custom_gradient) is a function of the program that made the graph, and "
-            f"not in a file. Call that function here, or register one: hr.RegisterGradient({name!r})"
+            f"the function of its gradient ({name!r}, of a custom_gradient) belongs to the program that built the "
+            f"graph and is not saved in a file. Call it here, or register one: hr.RegisterGradient({name!r})"
         )
     return Missing(
-        f"its own is overridden by {name!r}, and no gradient of that name is registered. Register one: "
+        f"it is overridden by {name!r}, and no gradient of that name is registered. Register one: "
         f"hr.RegisterGradient({name!r})"
     )
 

@@ -99,11 +99,11 @@ def _value_and_grad(
         got = f"of shape {shapes.show(made.ys[0].shape)}" if len(made.ys) == 1 else nest.describe(made.value)
         raise SignatureError(
             f"{what} needs a function whose value is a scalar, and {made.title} returned a value {got}; reduce it "
-            "(hr.reduce_sum), say what each element counts by hr.vjp, or ask for all derivatives by hr.jacobian"
+            "(hr.reduce_sum), give the weight of each element to hr.vjp, or compute all derivatives by hr.jacobian"
         )
     y = made.ys[0]
     if not y.dtype.is_floating:
-        hint = "take its real part" if y.dtype.is_complex else "cast it (hr.cast) before anything is rounded"
+        hint = "take its real part" if y.dtype.is_complex else "cast it (hr.cast) before rounding"
         raise TypeError(
             f"{what} needs a function whose value is a floating point number, and {made.title} returned one of dtype "
             f"{y.dtype.base.name}; {hint}"
@@ -157,7 +157,8 @@ def vjp(f: Callable[..., Any], *args: Any, has_aux: bool = False) -> Any:
     def pull_back_now(dy: Any) -> Any:
         if not is_eager(dy):
             raise GraphError(
-                "what hr.vjp gave outside of graphs takes values; for the gradient in a graph, call hr.vjp in the graph"
+                "the function that hr.vjp returned outside of graphs takes values; "
+                "call hr.vjp inside the graph to differentiate there"
             )
         leaves = [scopes.outside.builder.tensor(d) for d in nest.flatten(dy)]
         key = (nest.outline(dy), *((d.dtype, d.shape) for d in leaves))

@@ -112,7 +112,7 @@ def _recover(graph: Graph, ops: Sequence[Operation], tensors: Sequence[Tensor], 
         with edit.all_or_nothing(ops), recursion.recursion_room_for_levels(recursion.MOST):
             made = _put(edit, ops, tensors, roots)
     except RecursionError as e:
-        raise GraphError("conditionals and loops are nested too deeply in one another to be recovered") from e
+        raise GraphError("conditionals and loops are nested too deeply to be recovered") from e
     edit.record_replaced(made)
     if isinstance(graph, FuncGraph):
         graph.set_results([resolved(t) for t in graph.results])
@@ -173,8 +173,8 @@ def _check_outside(reading: StructureAnalysis, t: Tensor) -> None:
     where = f"the loop {loop.name!r}" if loop is not reading.tree.root else shown(reading.path_of(t))
     made = f" (made at {op.source})" if op.source is not None else ""
     raise InvalidArgumentError(
-        f"'{t.name}'{made} stands in {where}, which is there as primitives: it has no one value to be fetched, "
-        "differentiated or differentiated by; take what comes out of the loop or conditional, or what goes in",
+        f"'{t.name}'{made} is in {where}, which consists of primitives: it has no single value to fetch, "
+        "differentiate or differentiate by; use an output or an input of the loop or conditional",
         op.name,
         op,
     )

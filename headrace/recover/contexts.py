@@ -183,7 +183,10 @@ def captured(t: Tensor, graph: Graph) -> Tensor:
         op = op.inputs[0].op
     if op.inputs or "shared_name" not in op.attrs:
         raise ill_structured(
-            op, "references into a loop or branch to be those of variables", "it makes one", "use a resource variable"
+            op,
+            "every reference in a loop or branch to be that of a variable",
+            "it creates another one",
+            "use a resource variable",
         )
     name = op.attrs["shared_name"] or op.name
     copy = graph.copy_op(op, (), (), graph.unique_name(op.name), {**op.attrs, "shared_name": name})

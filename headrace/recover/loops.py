@@ -96,9 +96,9 @@ class _While:
     def put(self) -> None:
         outer, context, frame, reading = self.outer, self.context, self.frame, self.reading
         for n in self.nexts.values():
-            self._check(n, self.body_path, "what goes on to the next iteration to come out of the loop's body")
+            self._check(n, self.body_path, "the value of the next iteration to come from the loop's body")
         for e in frame.exits:
-            self._check(e, self.exit_path, "what leaves a loop to come through a Switch on its predicate")
+            self._check(e, self.exit_path, "the input of an Exit to be the false side of a Switch on the predicate")
         references = [m for m in frame.merges if m.outputs[0].dtype.is_ref]
         merges = [m for m in frame.merges if m not in references]
         first = {m: outer.value(e.inputs[0], context) for m, e in self.enters.items()}
@@ -190,7 +190,7 @@ class _While:
             raise ill_structured(
                 op,
                 expected,
-                f"'{t.name}' does not" if got else f"'{t.name}' depends on none",
+                f"'{t.name}' comes from another path" if got else f"'{t.name}' depends on no Switch",
                 f"pass it through a Switch on '{self.cond.outputs[0].name}'",
             )
 
@@ -202,9 +202,9 @@ class _While:
             if op not in self.reading.ops or not op.inputs or not op.inputs[0].dtype.is_ref or op.control_inputs:
                 raise ill_structured(
                     merge,
-                    "a reference that goes round a loop to be the same all the time",
+                    "a reference that is a loop variable to be equal in all iterations",
                     f"it comes from '{op.name}' ({op.type})",
-                    "use a resource variable, or let the value go round",
+                    "use a resource variable, or make the value the loop variable",
                 )
             t = op.inputs[0]
 

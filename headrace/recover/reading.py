@@ -197,9 +197,9 @@ class StructureAnalysis:
             stuck = next(n for n in members if waiting[n])
             raise ill_structured(
                 _first(stuck),
-                "the results of a loop to be used after it only",
-                "one of them is used to compute what enters the same loop",
-                "make two loops of it",
+                "the results of a loop to be used only after it",
+                "an input of the same loop depends on one of them",
+                "split it into two loops",
             )
         return out
 
@@ -305,7 +305,10 @@ class StructureAnalysis:
             key, n = self.key(node), len(node.outputs)
             if self.sides.setdefault(key, n) != n:
                 raise ill_structured(
-                    node, "one kind of Switch for each predicate", f"'{key.name}' is that of two kinds", "copy it"
+                    node,
+                    "one kind of Switch for each predicate",
+                    f"'{key.name}' is the predicate of Switches with different numbers of outputs",
+                    "copy it",
                 )
 
     def _longest(self, op: Operation, several: Iterable[tuple[Path, Operation]]) -> Path:
@@ -322,7 +325,7 @@ class StructureAnalysis:
                 assert by is not None
                 raise ill_structured(
                     op,
-                    "all that it depends on to stand in one branch, or outside of it",
+                    "all its inputs to be in one branch or outside of it",
                     f"'{by.name}' is in {shown(longest)} and '{source.name}' in {shown(path)}",
                     "return one of them from its branch through a Merge",
                 )
@@ -349,9 +352,9 @@ class StructureAnalysis:
             got = ", ".join(f"'{t.name}' in {shown(p)}" for t, p in zip(inputs, paths, strict=True))
             raise ill_structured(
                 merge,
-                "inputs from the sides of one conditional, one from each",
+                "one input from each side of one conditional",
                 f"it has {got}",
-                "give each branch one value, and merge conditionals inside one another one after the other",
+                "give each branch one value, and merge nested conditionals innermost first",
             )
         self.joins[merge] = Join(first[:-1], first[-1][0], ends)
         return first[:-1]

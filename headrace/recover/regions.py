@@ -128,9 +128,9 @@ class FrameRegion:
             if self.base and self.is_head(n) and is_effectful_node(n):
                 raise ill_structured(
                     n if isinstance(n, Operation) else n.frame.enters[0],
-                    "what has effects to be in the condition of a loop or in its body",
-                    "it runs once for each time the predicate is computed, and its value is used beyond that",
-                    "hand the value on as a loop variable",
+                    "an operation with effects to be in the condition of a loop or in its body",
+                    "it runs at every evaluation of the predicate, and other operations use its value",
+                    "pass the value on as a loop variable",
                 )
             inputs = reading.inputs(n)
             if is_switch(n) and inputs[1].op is self.frame.loop_cond:
@@ -199,7 +199,7 @@ class FrameRegion:
                 break
             self._close(conditional)
         if count < len(nodes):
-            raise InvalidArgumentError("the conditionals of the graph depend on one another in a circle")
+            raise InvalidArgumentError("the conditionals of the graph form a cycle")
 
     def _release(self, node: Node, path: Path) -> None:
         """Notifies the successors of `node`; some of them wait until conditionals are closed."""
@@ -334,9 +334,9 @@ class FrameRegion:
         if op.opdef.is_effectful and op.name in self.reading.recovered:
             raise ill_structured(
                 op,
-                "what has effects to be recovered once",
-                "another call recovered a part of the graph in which it stands",
-                "recover the whole graph at once, or what reads it in one call",
+                "an operation with effects to be recovered once",
+                "another call recovered a part of the graph that contains it",
+                "recover the whole graph at once, or all its consumers in one call",
             )
         inputs = [self.value(t, context) for t in self.reading.inputs(op)]
         controls, arrived = self.waits(op, context)
@@ -487,7 +487,9 @@ class FrameRegion:
         if home is None:
             if self.outer is not None and self.reading.tree.outputs_of(op) is not self.frame:
                 return captured(self.outer[0].value(t, self.outer[1]), graph)  # a predicate from outside
-            raise ill_structured(op, "a value that is there where it is used", "it is not", "use it where it is made")
+            raise ill_structured(
+                op, "a value that is available where it is used", "it is not", "use it where it is computed"
+            )
         if home[0].encloses(context):
             return captured(home[1], graph)
         return self._from_elsewhere(t, *home, context)
@@ -497,8 +499,8 @@ class FrameRegion:
         if not enter.attrs["is_constant"] and self.given:
             raise ill_structured(
                 enter,
-                "what enters a loop to be a loop variable (by a Merge) or a constant (is_constant=True)",
-                "its value is used as it is, in the first iteration only",
+                "an Enter of a loop variable (read by a Merge) or of a loop constant (is_constant=True)",
+                "its value is used directly, in the first iteration only",
                 "make it a loop constant",
             )
         assert self.outer is not None
@@ -520,7 +522,10 @@ class FrameRegion:
             conditional = at.conditional
             if conditional is None or conditional.op is None or at.parent is None:
                 raise ill_structured(
-                    op, "a value that is there where it is used", "it is in another branch", "use it where it is made"
+                    op,
+                    "a value that is available where it is used",
+                    "it is in another branch",
+                    "use it where it is computed",
                 )
             value = conditional.export(at.side, value)
             at = at.parent

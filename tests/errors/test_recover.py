@@ -16,12 +16,12 @@ ODD = [
     (
         COUNT + 'e2 = Enter[frame_name="w"](out)\n m2 = Merge(e2, next2)\n s2 = Switch(m2, cond)\n'
         "next2 = NextIteration(s2:1)\n out2 = Exit(s2)",
-        "expected the results of a loop to be used after it only.*make two loops of it",
+        "expected the results of a loop to be used only after it.*split it into two loops",
     ),
     (
         "i = Placeholder[dtype=int32, shape=[]]\n x = Placeholder[dtype=float32, shape=[]]\n"
         "a = _SwitchN[num_outs=2](x, i)\n b = _SwitchN[num_outs=3](x, i)\n y = Merge(a, a:1)\n z = Merge(b, b:1, b:2)",
-        "'b' .*expected one kind of Switch for each predicate, but 'i:0' is that of two kinds; copy it",
+        "'b' .*expected one kind of Switch for each predicate, but 'i:0' is the predicate of Switches.*copy it",
     ),
     (
         CHOOSE + f"v = {VARIABLE}\n w = {VARIABLE}\n a = RefSwitch(v, p)\n b = RefSwitch(w, p)\n r = RefMerge(a, b:1)",
@@ -31,7 +31,7 @@ ODD = [
         COUNT + f'v = {VARIABLE}\n w = {VARIABLE}\n re = RefEnter[frame_name="w"](v)\n rm = RefMerge(re, rn)\n'
         'rs = RefSwitch(rm, cond)\n rw = RefEnter[frame_name="w", is_constant=true](w)\n'
         "ri = RefIdentity(rw) ^i\n rn = RefNextIteration(ri)\n rx = RefExit(rs)",
-        "'rm' .*expected a reference that goes round a loop to be the same all the time",
+        "'rm' .*expected a reference that is a loop variable to be equal in all iterations",
     ),
 ]
 

@@ -120,7 +120,7 @@ def test_what_is_nested_too_deeply(monkeypatch: pytest.MonkeyPatch) -> None:
     lowered = "^conditionals, loops and gradients are nested too deeply to be lowered$"
     check(lambda: within(120, lambda: g.as_graph_def("primitive")), GraphError, lowered)
     check(lambda: within(120, lambda: lower(step)), GraphError, lowered)
-    recovered = "^conditionals and loops are nested too deeply in one another to be recovered$"
+    recovered = "^conditionals and loops are nested too deeply to be recovered$"
     check(lambda: within(60, lambda: recover(text)), GraphError, recovered)
 
 
@@ -162,6 +162,6 @@ def test_a_reference_that_is_no_variable() -> None:
     text = f'{CHOOSE} v = TemporaryVariable[shape=[], dtype=float32, var_name="t"]\n a = RefSwitch(v, p)\n'
     text += "i = Identity(a:1)\n m = Merge(i, c/Neg/Switch)"
     says = (
-        r"'v' \(TemporaryVariable\) .*expected references into a loop or branch to be those of variables, .*use a res"
+        r"'v' \(TemporaryVariable\) .*expected every reference in a loop or branch to be that of a variable.*use a res"
     )
     check(lambda: recover(from_text(text)), InvalidArgumentError, says)

@@ -366,7 +366,7 @@ def test_a_graph_from_a_file_says_that_the_function_is_not_there(g):
     try:
         with hr.Graph() as other:
             hr.import_graph_def(message, name="")
-            with pytest.raises(LookupError, match=r"'IdentityN'.*CustomGradient-\d+.*not in a file"):
+            with pytest.raises(LookupError, match=r"'IdentityN'.*CustomGradient-\d+.*not saved in a file"):
                 hr.gradients(other.get_tensor_by_name("y:0"), other.get_tensor_by_name("x:0"))
     finally:
         registered._customs.update(kept)

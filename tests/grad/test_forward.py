@@ -475,7 +475,7 @@ def test_a_direction_that_depends_on_a_loop_with_effects() -> None:
 
         y = hr.while_loop(lambda i, h: i < 2, body, (0, x))[1]
         with pytest.raises(
-            UnimplementedError, match=r"no tangents .* would have to run twice, and .*Assign.*not do the same"
+            UnimplementedError, match=r"no tangents .* would have to run twice, and .*Assign.*another result"
         ):
             forward(Builder(g), [x], [y], [y])
 
@@ -504,7 +504,7 @@ def test_a_gradient_that_is_not_linear_gives_none() -> None:
     with hr.Graph() as g:
         x = hr.constant([0.5, 1.5])
         y = clipped(x)
-        with pytest.raises(LookupError, match=r"test_forward.py.* has no tangent .*which it is not\. Use reverse mode"):
+        with pytest.raises(LookupError, match=r"test_forward.py.* has no tangent .*not linear.*Use reverse mode"):
             forward(Builder(g), [x], [hr.ones_like(x)], [y])
 
 

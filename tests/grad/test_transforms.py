@@ -331,7 +331,7 @@ def test_gradients_and_tangents_that_do_not_fit():
 
 def test_values_and_graphs_do_not_mix():
     _, pull_back = hr.vjp(cube, 2.0)
-    with hr.Graph(), pytest.raises(GraphError, match=r"call hr\.vjp in the graph"):
+    with hr.Graph(), pytest.raises(GraphError, match=r"call hr\.vjp inside the graph"):
         pull_back(hr.placeholder(hr.float32, ()))
     with pytest.raises(ValueError, match="mode must be 'rev' or 'fwd', got 'both'"):
         hr.jacobian(cube, mode="both")

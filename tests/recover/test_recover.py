@@ -407,7 +407,7 @@ def test_what_is_wanted_is_recovered_though_something_else_cannot_be() -> None:
 @pytest.mark.parametrize(("text", "name", "where"), [(COUNT, "body:0", "the loop 'w'"), (CHOOSE, "c/Neg:0", "side 1")])
 def test_a_tensor_inside_has_no_one_value(text: str, name: str, where: str) -> None:
     g = from_text(text)
-    with pytest.raises(InvalidArgumentError, match=f"'{name}' .*stands in {where}"):
+    with pytest.raises(InvalidArgumentError, match=f"'{name}' .*is in {where}"):
         recover(g, [g.get_tensor_by_name(name)])
 
 
