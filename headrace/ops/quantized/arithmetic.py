@@ -41,7 +41,10 @@ _COST = Facts(cost=flops_per_element(10))
 
 
 def _only(type: str, attrs: Mapping[str, Any], *kernels: tuple[DType, ...]) -> tuple[DType, ...]:
-    """The quantised dtypes of an op, in the order of its attributes, if TensorFlow has a kernel for them."""
+    """Quantized dtypes of an op in attribute order, after a check for a kernel.
+
+    Raises `UnimplementedError` if TensorFlow has no kernel for them.
+    """
     given = tuple(v for v in attrs.values() if isinstance(v, DType) and v in QUANTIZED)
     if not any(given[: len(k)] == k for k in kernels):
         raise UnimplementedError(f"{type} is for {' or '.join(map(_named, kernels))}, not {_named(given)}")
@@ -65,7 +68,10 @@ def _ranges(ends: Sequence[Any], names: Sequence[str], strict: bool = False) -> 
 
 
 def _centred(q: Any, t: DType, low: Any, high: Any) -> Any:
-    """How many levels from 0 the numbers are, in double precision: in it products of 8 bits are exact, and fast."""
+    """Distances of the numbers from the level of 0, in double precision.
+
+    Products of 8 bits are exact in it, and its matrix product is fast.
+    """
     return q.astype(F64) - from_float(F64(0), t, low, high)
 
 
@@ -133,13 +139,13 @@ def _each_rescaled(q: Any, t: DType, ends: tuple[Any, Any], out: DType, high: An
 
 
 def _by_first_levels(q: Any, t: DType, ends: tuple[Any, Any], out: DType, high: Any) -> Any:
-    """The same, by the distance of the first two levels, rounded: so TensorFlow's kernel has it."""
+    """Rescales by the rounded distance of the first two levels, as TensorFlow's kernel does."""
     zero, one = _each_rescaled(np.array([0, 1]), t, ends, out, high)
     return zero + q.astype(F64) * (one - zero)
 
 
 def _sum(type: str, names: tuple[str, str], factor: int, bias: bool, *kernels: tuple[DType, ...]) -> Any:
-    """The factory of a sum, in a range `factor` times as wide as those of its terms."""
+    """Factory of a sum whose range is `factor` times that of its terms."""
 
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
         first, second, out = _only(type, attrs, *kernels)[:3]
@@ -239,7 +245,10 @@ def _reshape_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
 
 
 def _with_range(rule: Callable[[Inference], Shape], first: int) -> Any:
-    """The shape rule of an op whose inputs from `first` on are ends of ranges; `rule` is for its output 0."""
+    """Shape rule of an op whose inputs from `first` on are ends of ranges.
+
+    `rule` infers the shape of output 0.
+    """
 
     def shapes_of(c: Inference) -> Sequence[Shape]:
         for s in c.shapes[first:]:

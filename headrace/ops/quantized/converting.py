@@ -62,7 +62,10 @@ def _min_first(x: Any, low: Any, high: Any, t: DType) -> Any:
 
 
 def _to_integers(x: Any, t: DType) -> Any:
-    """By way of 64 bits: what is a little too large for 32 wraps around, as on common processors."""
+    """Converts to integers by way of 64 bits.
+
+    A value slightly too large for 32 bits wraps around, as on common processors.
+    """
     return np.nan_to_num(x, nan=0.0).astype(np.int64).astype(t.numpy)
 
 
@@ -292,7 +295,10 @@ def _dequantizations(rng: np.random.Generator, t: DType) -> list[Any]:
 
 
 def _min_first_value(q: Any, t: DType) -> np.ndarray:
-    """The first level is the multiple of the distance between levels that is nearest to the end of the range."""
+    """Values in the mode MIN_FIRST, by definition.
+
+    The first level is the multiple of the distance between levels that is nearest to the end of the range.
+    """
     least, greatest = limits(t)
     level = 3 / (greatest - least)
     return ((q.astype(F64) - least + round(-1 / level)) * level).astype(F32)

@@ -27,7 +27,10 @@ _LIMITS = {"min": -6.0, "max": 6.0}
 
 
 class _Range(NamedTuple):
-    """The numbers that there are: `low`, `low + scale`, ..., `high`, each a number or one a channel."""
+    """Representable numbers `low`, `low + scale`, ..., `high`.
+
+    Each field is a number, or an array with one element for each channel.
+    """
 
     low: Any
     high: Any
@@ -65,7 +68,10 @@ def _fake(x: Any, low: Any, high: Any, levels: tuple[int, int]) -> Any:
 
 
 def _passed(g: Any, x: Any, low: Any, high: Any, levels: tuple[int, int]) -> tuple[Any, Any, Any]:
-    """The parts of `g` where `x` is in the range, below it and above it: times 0 elsewhere, which of inf is NaN."""
+    """Parts of `g` where `x` is inside the range, below it and above it.
+
+    A part is `g` times 0 elsewhere, which is NaN where `g` is infinite.
+    """
     r, none = _nudged(low, high, levels), (low == 0) & (high == 0)
     below, above = (x < r.low) & ~none, (x > r.high) & ~none
     inside = ((x >= r.low) & (x <= r.high)) | none
@@ -189,7 +195,10 @@ def _vars_grad(type: str) -> Callable[..., list[Any]]:
 
 
 def _by_definition(x: Any, low: Any, high: Any, bits: int, narrow: bool) -> tuple[float, int]:
-    """The rounded number, and whether `x` is below (-1), in (0) or above (1) the range, in single precision."""
+    """Rounded number, and the side of the range where `x` is, in single precision.
+
+    The side is -1 below the range, 0 in it and 1 above it.
+    """
     if low == high == 0:
         return 0.0, 0
     least, greatest = int(narrow), 2**bits - 1

@@ -43,7 +43,7 @@ def _steps(t: DType) -> int:
 
 
 def to_float(q: Any, t: DType, low: Any, high: Any) -> Any:
-    """What numbers of `t` stand for in the range `low` to `high`: as single precision."""
+    """Values that the quantized numbers of `t` represent in a range, in single precision."""
     if low == high:
         return np.full(np.shape(q), low, F32)
     steps = _steps(t)
@@ -53,7 +53,10 @@ def to_float(q: Any, t: DType, low: Any, high: Any) -> Any:
 
 
 def from_float(x: Any, t: DType, low: Any, high: Any) -> Any:
-    """The numbers of `t`, as whole numbers of double precision, that stand for `x`, in the range or not."""
+    """Quantized numbers of `t` that represent `x`, as integers of double precision.
+
+    They may lie outside of the limits of `t`.
+    """
     if low == high:
         return np.zeros(np.shape(x))
     steps = _steps(t)
@@ -67,12 +70,12 @@ def clipped(q: Any, t: DType) -> Any:
 
 
 def one_level(t: DType, low: Any, high: Any) -> Any:
-    """How far apart two neighbouring numbers are."""
+    """Distance of two neighbouring levels."""
     least, greatest = limits(t)
     return (F32(high) - F32(low)) / F32(greatest - least)
 
 
 def range_of_products(a: Any, b: Any, t: DType) -> tuple[Any, Any]:
-    """The range of `t` in which products of numbers with the levels `a` and `b` are exact."""
+    """Range of `t` whose level is the product of the levels `a` and `b`."""
     least, greatest = limits(t)
     return F32(a * b * F32(least)), F32(a * b * F32(greatest))

@@ -69,7 +69,10 @@ def _quantized(x: Any, low: Any, high: Any, levels: tuple[float, float], clamp: 
 
 
 def _factory(read: Callable[[Mapping[str, Any], Sequence[Any]], tuple[Any, Any, int]]) -> Any:
-    """The kernel factory; `read` gives the range and the number of bits by attributes and inputs after the first."""
+    """Kernel factory of the rounding ops.
+
+    `read(attrs, rest)` returns the range and the number of bits; `rest` are the inputs after the first.
+    """
 
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
         signed, given, narrow = attrs["signed_input"], attrs["range_given"], attrs.get("narrow_range", False)
@@ -157,7 +160,10 @@ def _v4_grad(b: Any, n: Any, dy: Any) -> list[Any]:
 
 
 def _v4_gradient_grad(b: Any, n: Any, dx: Any, dlow: Any, dhigh: Any) -> list[Any]:
-    """What comes back of the gradient by the input; the others are always 0."""
+    """Gradient rule of QuantizeAndDequantizeV4Grad.
+
+    The op is linear in its first input; the gradients by the ends of the range are 0.
+    """
     type = "QuantizeAndDequantizeV4Grad"
     return [b.make(type, [dx, n.input, n.input_min, n.input_max], {"axis": n.attrs["axis"]})[0], None, None, None]
 
@@ -204,7 +210,10 @@ def _gradient_oracle(g: Any, x: Any, low: Any, high: Any, axis: int = -1) -> Any
 
 
 def _samples(*extra: Any, modes: bool) -> Any:
-    """Cases of the versions whose range is an input: with ways of rounding, or with a range for each channel."""
+    """Test cases of the versions whose range is an input.
+
+    They vary the rounding mode if `modes` is set, and otherwise have a range for each channel.
+    """
 
     def sample(rng: np.random.Generator, t: DType) -> list[Any]:
         x = draw(rng, t, (3, 2), -2, 2)

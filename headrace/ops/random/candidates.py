@@ -44,7 +44,10 @@ class _Words:
         return self._ready.pop()
 
     def below(self, n: int, bits: int) -> int:
-        """An integer in [0, n), all equally likely: words that would favour some are left out."""
+        """Draws an integer in [0, n) uniformly.
+
+        Words that would make some integers more likely are rejected.
+        """
         rest = (1 << bits) % n if n & (n - 1) else 0
         while True:
             found = self.word() if bits == 32 else self.word() | self.word() << 32
@@ -130,7 +133,10 @@ class _Fixed(_Uniform):
 
 
 def _weights(attrs: Mapping[str, Any]) -> np.ndarray:
-    """The weights of a shard: reserved classes have none; the others are given, or the last column of a file."""
+    """Weights of a shard; reserved classes have none.
+
+    The others are `unigrams` or the last column of `vocab_file`.
+    """
     file, unigrams = attrs["vocab_file"], attrs["unigrams"]
     if file and unigrams:
         raise InvalidArgumentError("Must only provide one of vocab_file and unigrams.")
@@ -153,7 +159,7 @@ def _weights(attrs: Mapping[str, Any]) -> np.ndarray:
 
 
 def _aliases(weights: np.ndarray) -> tuple[list[float], list[int]]:
-    """Of each class how much of an equal share it keeps, and which class gets the rest."""
+    """Tables of the alias method: the share that each class keeps, and its alias."""
     n = len(weights)
     share = (weights.astype(np.float64) * n / np.sum(weights, dtype=np.float64)).tolist()
     keep, other = [1.0] * n, list(range(n))
@@ -179,7 +185,10 @@ def _true_classes(x: Any, num_true: int) -> list[int]:
 
 
 def _expected(p: float, n: int, tries: int) -> float:
-    """How often a class of probability `p` is expected among `n` candidates, found in so many tries."""
+    """Expected count of a class of probability `p` among `n` candidates.
+
+    `tries` is the number of draws that it took to find them.
+    """
     if tries == n:
         return p * n
     return 1.0 if p >= 1 else -math.expm1(tries * math.log1p(-p))

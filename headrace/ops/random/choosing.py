@@ -58,7 +58,7 @@ def _choose(logits: Any, num_samples: Any, dtype: DType, stream: Callable[[int],
     Args:
       logits, num_samples: the op's inputs.
       dtype: of the result.
-      stream: what the numbers come from, given how many blocks to reserve.
+      stream: returns the stream of random numbers, with the given number of blocks reserved.
     """
     if len(shape_of(logits)) != 2:
         raise InvalidArgumentError(f"logits should be a matrix, got shape {shapes.show(shape_of(logits))}")
@@ -81,7 +81,10 @@ def _choose(logits: Any, num_samples: Any, dtype: DType, stream: Callable[[int],
 
 
 def _cumulative(logits: np.ndarray) -> np.ndarray:
-    """Running sums of the unnormalised probabilities of each row; what is not finite counts nothing."""
+    """Cumulative sums of the unnormalized probabilities of each row.
+
+    Logits that are not finite have the probability 0.
+    """
     wide = logits.astype(np.float64)
     finite = np.isfinite(wide)
     top = np.max(wide, axis=1, keepdims=True, where=finite, initial=np.finfo(np.float64).min)
@@ -164,7 +167,10 @@ op(
 
 
 def _shuffled(value: Any, stream: Callable[[int], Stream]) -> Any:
-    """The rows of `value` in another order; `stream` gives the numbers, told how many blocks to reserve."""
+    """Shuffles the rows of `value` by a stream of random numbers.
+
+    `stream(blocks)` returns the stream with that number of blocks reserved.
+    """
     shape = shape_of(value)
     if math.prod(shape) <= 1 or shape[0] <= 1:
         return value  # nothing to shuffle, and no number is drawn
@@ -225,7 +231,10 @@ op(
 
 
 def _stateless_shuffle_grad(b: Any, n: Any, dy: Any) -> list[Any]:
-    """The rows of `dy` go back where they came from: indices are shuffled as the value was."""
+    """Gradient rule: inverts the permutation of the rows.
+
+    The op shuffles the row numbers in the same way as the value.
+    """
     rows = b.StridedSlice(b.Shape(n.value), [0], [1], [1], shrink_axis_mask=1)
     order = b.StatelessShuffle(b.Range(0, rows, 1), n.key, n.counter, n.alg)
     return [b.GatherV2(dy, b.InvertPermutation(order), 0), None, None, None]
@@ -272,7 +281,10 @@ def _round_keys(seed: Sequence[int], rounds: int, bits: int) -> list[np.uint64]:
 
 
 def _enciphered(x: np.ndarray, keys: Sequence[np.uint64], bits: int) -> np.ndarray:
-    """Numbers of `2 * bits` bits, each in place of another: in each round one half changes by what the other is."""
+    """Applies a Feistel cipher, which permutes the numbers of `2 * bits` bits.
+
+    Each round changes one half by a function of the other half and the round's key.
+    """
     mask = np.uint64((1 << bits) - 1)
     halves = [x >> np.uint64(bits) & mask, x & mask]
     for i, key in enumerate(keys):
@@ -281,7 +293,10 @@ def _enciphered(x: np.ndarray, keys: Sequence[np.uint64], bits: int) -> np.ndarr
 
 
 def _relocated(index: np.ndarray, seed: Sequence[int], limit: int, rounds: int) -> np.ndarray:
-    """Where each index up to `limit` goes: on and on through the cipher until it is one of those."""
+    """Positions of the indices up to `limit` after the shuffle.
+
+    The cipher is applied to an index again until the result is at most `limit`.
+    """
     bits = max(_LEAST_BITS, math.ceil(math.log2(max(limit, 1))))
     bits = (bits + bits % 2) // 2
     keys = _round_keys(seed, rounds, bits)

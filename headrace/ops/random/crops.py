@@ -76,7 +76,10 @@ class _Box(NamedTuple):
 
 
 def _drawn_box(words: _Words, height: int, width: int, ratio: Any, areas: tuple[Any, Any]) -> _Box | None:
-    """A box of the aspect ratio within the limits of its area, which are parts of the image's; None: there is none."""
+    """Draws a box of the aspect ratio with an area within limits, or returns None.
+
+    The limits are fractions of the image's area. The result is None if no box fits.
+    """
     if height <= 0 or width <= 0 or areas[0] > areas[1]:
         return None
     least, most = (a * F32(width) * F32(height) for a in areas)
@@ -109,7 +112,10 @@ def _drawn_box(words: _Words, height: int, width: int, ratio: Any, areas: tuple[
 def _sampled(
     words: _Words, height: int, width: int, boxes: Sequence[_Box], covered: Any, attrs: Mapping[str, Any]
 ) -> _Box:
-    """A random box that covers enough of one of `boxes`; the whole image, if none is found."""
+    """Draws a box that covers enough of one of `boxes`.
+
+    It is the whole image if no attempt succeeds.
+    """
     low, high = (F32(v) for v in attrs["aspect_ratio_range"])
     areas = F32(attrs["area_range"][0]), F32(attrs["area_range"][1])
     there = [b for b in boxes if b.area >= 1]
@@ -239,7 +245,7 @@ def _cropped_shape(c: Inference) -> Sequence[Shape]:
 
 
 def _stateless_samples(rng: np.random.Generator, dtype: DType) -> list[Case]:
-    """What TensorFlow 2.21 gives."""
+    """Test cases with the results of TensorFlow 2.21."""
     size = np.array([40, 50, 3], dtype.numpy)
     boxes, covered = np.array([[[0.1, 0.2, 0.6, 0.7]]], F32), np.float32(0.1)
     return [

@@ -51,7 +51,7 @@ def words(stream: tuple[int, int]) -> Iterator[int]:
 
 
 def part(stream: tuple[int, int], i: int, blocks: int = _RESERVED) -> tuple[int, int]:
-    """The part of a stream that is reserved for output `i` of an op that rejects numbers."""
+    """Part of a stream that is reserved for output `i` of a rejection sampler."""
     return stream[0], stream[1] + i * blocks
 
 
@@ -67,7 +67,10 @@ def _normals(u: float, v: float) -> tuple[float, float]:
 
 
 class Doubles:
-    """Uniform and normal numbers from a stream, as the ops that reject some take them: pairs, the second first."""
+    """Uniform and normal numbers from a stream, for rejection samplers.
+
+    They are made in pairs, of which the second is taken first.
+    """
 
     def __init__(self, stream: tuple[int, int]) -> None:
         self._words = words(stream)
@@ -105,7 +108,10 @@ def normal(stream: tuple[int, int], n: int, dtype: DType) -> np.ndarray:
 
 
 def truncated_normal(stream: tuple[int, int], n: int, dtype: DType) -> np.ndarray:
-    """The first `n` normal numbers within two deviations, a group of them from each part of the stream."""
+    """First `n` normal numbers within two deviations.
+
+    Each part of the stream gives one group of them.
+    """
     group = 2 if dtype is float64 else 4
     out: list[Any] = []
     while len(out) < n:
@@ -166,7 +172,10 @@ def poisson(rate: float, source: Doubles) -> float:
 
 
 def binomial(count: float, p: float, source: Doubles) -> float:
-    """A number of the binomial distribution: gaps between successes or, where many are expected, Hörmann's method."""
+    """Draws a number from the binomial distribution.
+
+    It adds up the gaps between successes or, if many are expected, uses Hörmann's method.
+    """
     if p > 0.5:
         return count - binomial(count, 1 - p, source)
     if count <= 0 or p <= 0:
@@ -198,7 +207,7 @@ def binomial(count: float, p: float, source: Doubles) -> float:
 
 
 def binomial_blocks(count: float, p: float) -> int:
-    """How many blocks are reserved for a number of the binomial distribution."""
+    """Number of blocks reserved for a binomial number."""
     return 42 if count * min(p, 1 - p) < 10 else _RESERVED
 
 

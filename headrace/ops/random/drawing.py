@@ -33,7 +33,10 @@ _CONTAINER: Final = "_random"  # of its own: clearing a container of variables d
 
 
 def rewind(resources: ResourceManager) -> None:
-    """Forgets the random states in `resources`: the next draw of each op with seeds is its first."""
+    """Clears the random states in `resources`.
+
+    The next draw of each op with seeds is its first one again.
+    """
     resources.clear_container(_CONTAINER)
 
 
@@ -46,7 +49,7 @@ def state_of(ctx: KernelContext, attrs: Mapping[str, Any]) -> Philox:
 
 
 def dims_of(shape: Any, dtype: DType) -> tuple[int, ...]:
-    """The shape to draw, from a tensor; refused if nothing of that size could be made."""
+    """Shape to draw, from a tensor, after a check that the size is possible."""
     if len(shape_of(shape)) != 1:
         raise InvalidArgumentError(
             f"shape must be a vector of {{int32,int64}}, got shape {shapes.show(shape_of(shape))}"
@@ -96,7 +99,7 @@ def stream_of_key(key: Any, counter: Any, alg: Any) -> Stream:
 
 
 def require_philox(alg: Any, name: str) -> None:
-    """Raises unless the input called `name` asks for Philox, the one algorithm that TensorFlow has on the CPU."""
+    """Raises unless the input `name` selects Philox, TensorFlow's only algorithm on the CPU."""
     if shape_of(alg):
         raise InvalidArgumentError(f"{name} must be of shape [], not {shapes.show(shape_of(alg))}")
     if int(alg) not in (PHILOX, AUTO_SELECT):

@@ -49,8 +49,10 @@ def _check_algorithm(algorithm: Any) -> None:
 
 
 def _added(low: int, high: int, blocks: int) -> tuple[int, int]:
-    """A counter so many blocks later, as TensorFlow adds them: words of 32 bits, and a carry that makes the upper word
-    of `blocks` overflow is lost (as it is where a skip is negative)."""
+    """Counter advanced by `blocks`, with TensorFlow's arithmetic in words of 32 bits.
+
+    A carry that overflows the upper word of `blocks` is lost, as it also is for a negative skip.
+    """
     word = (1 << 32) - 1
     first = (low & word) + (blocks & word)
     second = (low >> 32) + ((blocks >> 32) + (first >> 32) & word)
@@ -58,7 +60,7 @@ def _added(low: int, high: int, blocks: int) -> tuple[int, int]:
 
 
 def _advanced(handle: Any, blocks: int) -> tuple[Stream, np.ndarray]:
-    """The stream of a generator and its state, after which it goes on `blocks` blocks later."""
+    """Stream of a generator and its state, which then advances by `blocks` blocks."""
     variable = resource_of(handle, Variable)
     if not variable.is_initialized:
         raise NotFoundError(

@@ -30,7 +30,7 @@ Array = np.ndarray
 
 
 class Lanes:
-    """Uniform and normal doubles for many numbers at once, each from a part of the stream of its own.
+    """Uniform and normal doubles for many numbers, each from its own part of the stream.
 
     They are made in pairs, of which the second is taken first.
 
@@ -47,7 +47,7 @@ class Lanes:
         self._normals = np.empty((n, 2)), np.zeros(n, np.intp)
 
     def reserve(self, which: Array, blocks: int) -> None:
-        """Gives these lanes, of which nothing was taken yet, parts of so many blocks of the stream."""
+        """Assigns parts of `blocks` blocks of the stream to these unused lanes."""
         self._next[which] = self._numbers[which] * np.uint64(blocks)
 
     def uniform(self, which: Array) -> Array:
@@ -240,7 +240,10 @@ def _tail(k: Array) -> Array:
 
 
 def binomials(lanes: Lanes, counts: Array, probs: Array) -> Array:
-    """How many of `counts` trials succeed with probability `probs`; the types of the two are as given, for rounding."""
+    """Draws the numbers of successes in `counts` trials with probability `probs`.
+
+    Both arrays have the dtypes of the op's inputs, because the rounding depends on them.
+    """
     if not np.isfinite(counts).all():
         raise InvalidArgumentError(f"counts must be finite, got {counts[~np.isfinite(counts)][0]}")
     n, is_certain = counts.astype(np.float64), probs >= 1

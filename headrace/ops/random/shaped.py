@@ -113,8 +113,11 @@ for _name, _rate, _types, _out in (
 
 
 def _by_alpha(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    """-dP(alpha, x)/dalpha / p(x), with P the distribution function and p the density: differences of P, in double
-    precision, and far out in the tails of log P, whose relative error stays small."""
+    """Kernel factory of a gamma number's derivative by alpha: -dP(alpha, x)/dalpha / p(x).
+
+    P is the distribution function and p the density. The derivative is a finite difference, in double precision, of the
+    smaller of P and 1 - P. Where x is tiny it is the first term of a series.
+    """
     from scipy import special
 
     dtype = attrs["T"]
@@ -217,7 +220,10 @@ def _stateless_shape(check: Callable[[Inference, int], None]) -> Any:
 
 
 def _stateless_cases(key: bool, values: Sequence[Sequence[float]], other: str = "") -> Any:
-    """Cases; `other` is the attribute that the parameters' type does not say, or the one that comes before it."""
+    """Test cases of the stateless ops.
+
+    `other` is the attribute that the dtype of the parameters does not determine, or the attribute before it.
+    """
 
     def sample(rng: np.random.Generator, dtype: DType) -> list[Any]:
         seeds = [np.array([2, 11], np.int64)]

@@ -34,12 +34,12 @@ _CLOSE: Final = 1.3  # deviations from the mean, within which a bound does not m
 _TOGETHER: Final = 100  # numbers of a row, if all rows have the same parameters
 _NARROW: Final = frozenset({dtypes.float16, dtypes.float32, dtypes.float64})
 
-# What a proposal gives: numbers, which of them are good, and how many blocks a group of them takes.
+# Proposal(stream, groups) returns numbers and a mask of those that are accepted.
 Proposal = Callable[[Stream, int], tuple[np.ndarray, np.ndarray]]
 
 
 def _proposals(low: Any, high: Any, dtype: DType) -> tuple[Proposal, int, int]:
-    """How to draw within normalised bounds: the proposals of so many groups, proposals a group, blocks a group."""
+    """Proposal for normalized bounds, with its proposals and blocks for each group."""
     t = dtype.numpy.type
     per_block = 2 if dtype is dtypes.float64 else 4
     root = np.sqrt(low * low + t(4))
@@ -73,7 +73,10 @@ def _proposals(low: Any, high: Any, dtype: DType) -> tuple[Proposal, int, int]:
 
 
 def _row(stream: Stream, n: int, parameters: Iterable[Any], dtype: DType) -> tuple[Any, Stream]:
-    """The `n` numbers of a row with a mean, a deviation and two bounds, and the stream after them."""
+    """Draws the `n` numbers of a row, and returns the stream behind them.
+
+    `parameters` are the mean, the deviation and the two bounds.
+    """
     mean, deviation, low, high = map(dtype.numpy.type, parameters)
     if not (deviation > 0 and low < high and (np.isfinite(low) or np.isfinite(high))):
         raise InvalidArgumentError(
@@ -194,8 +197,11 @@ def _stateless_shape(c: Inference) -> Sequence[Shape]:
 
 
 def _stateless_grad(b: Any, n: Any, dy: Any) -> list[Any]:
-    """By holding the value of the distribution function, u = (F(z) - F(low)) / (F(high) - F(low)), F that of the normal
-    distribution. Mean and deviation are taken, as TensorFlow does, to move the bounds along."""
+    """Gradient rule that holds the value u of the distribution function constant.
+
+    u = (F(z) - F(low)) / (F(high) - F(low)), with F the normal distribution function. The bounds move with mean and
+    deviation, as in TensorFlow.
+    """
     limits = np.finfo(n.attrs["dtype"].numpy)
     one = np.array(1, limits.dtype)
     half = one / 2
@@ -207,7 +213,10 @@ def _stateless_grad(b: Any, n: Any, dy: Any) -> list[Any]:
         return b.Mul(half, b.Erfc(b.Mul(-np.sqrt(half), x)))
 
     def slope(bound: Any, log_share: Any) -> Any:
-        """The density at a bound over that at the number, times the share that the bound has in it."""
+        """Derivative of the number by a bound, for the bound's share in u.
+
+        It is the ratio of the densities at the bound and at the number, times the share.
+        """
         return b.Exp(b.AddV2(b.Mul(half, b.Sub(b.Square(z), b.Square(bound))), log_share))
 
     z, low, high = standard(n.output), standard(n.minvals), standard(n.maxvals)

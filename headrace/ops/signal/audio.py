@@ -105,7 +105,7 @@ def _mel(hertz: Any) -> Any:
 
 
 def _filters(bins: int, rate: float, count: int, low: float, high: float) -> np.ndarray:
-    """The weight of each of `bins` frequencies, up to half the sample rate, in each of `count` filters.
+    """Weights of `bins` frequencies, up to half the sample rate, in `count` filters.
 
     Filter i rises from the middle of the one before it and falls to that of the next one, all on the mel scale.
     """
@@ -148,7 +148,7 @@ def _mfcc_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
         if int(limits[1] / (0.5 * float(rate) / (bins - 1))) >= bins:  # the filters go beyond what is given
             return np.zeros((*x.shape[:2], attrs["dct_coefficient_count"]), np.float32)  # as in TensorFlow
         weights = _filters(bins, float(rate), count, *limits)
-        used = weights.any(axis=1)  # what no filter hears may be anything
+        used = weights.any(axis=1)  # frequencies without weight may have any value
         size = np.sqrt(x[..., used].astype(np.float64)) @ weights[used]  # the spectrogram is of squares
         angles = np.arange(attrs["dct_coefficient_count"])[:, None] * (np.arange(count) + 0.5) * (np.pi / count)
         cosines = np.cos(angles) * math.sqrt(2 / count)

@@ -40,7 +40,7 @@ class _Kind:
         return "I" * self.inverse + "R" * self.real + "FFT"
 
     def kept(self, n: int) -> int:
-        """How many elements of the last axis of length `n` the complex side has."""
+        """Number of elements of the complex side, for a last axis of length `n`."""
         return n // 2 + 1 if self.real and n else n
 
 
@@ -198,7 +198,7 @@ def _fitted(b: Any, g: Any, shape: Any) -> Any:
 
 
 def _product(b: Any, ns: Any, t: DType) -> Any:
-    """How many elements a transform of the lengths `ns` goes over."""
+    """Number of elements over which a transform of the lengths `ns` sums."""
     return b.Cast(b.Prod(b.Cast(ns, DstT=float64), [0], keep_dims=False), DstT=t)
 
 
@@ -221,15 +221,21 @@ def _any_grad(kind: _Kind, opposite: str) -> Any:
 
 
 def _real_grad(b: Any, n: Any, dy: Any, inverse_transform: Any, whole: Any) -> Any:
-    """Of a transform of real numbers: the real part of the inverse transform of `dy`, with zeros for the other half."""
+    """Gradient rule of a transform of real numbers.
+
+    It is the real part of the inverse transform of `dy`, with zeros for the other half.
+    """
     t = n.attrs["Tcomplex"]
     g = b.Mul(inverse_transform(_fitted(b, dy, whole)), _product(b, n.fft_length, t))
     return _fitted(b, b.Real(g, Tout=n.attrs["Treal"]), b.Shape(n.input))
 
 
 def _weights(b: Any, n: Any) -> Any:
-    """How often each element of the last axis is in the sums of a transform to real numbers: twice, for it stands for
-    its conjugate as well, but for the first and the middle one. Over how many elements those go."""
+    """Weights of the last axis in the sums of a transform to real numbers.
+
+    An element counts twice, because it also stands for its conjugate; the first and the middle one count once. The
+    weights are divided by the number of elements of the sums.
+    """
     last = b.StridedSlice(n.fft_length, [-1], [0], [1], shrink_axis_mask=1, end_mask=1)
     k = b.Range(0, b.Add(b.FloorDiv(last, 2), 1), 1)
     single = b.LogicalOr(b.Equal(k, 0), b.Equal(b.Mul(k, 2), last))

@@ -37,7 +37,7 @@ _DYNAMIC = Facts(dynamic_shape=True, cost=flops_per_input(10))
 
 
 def _some(dtype: DType, cases: list[Any]) -> list[Any]:
-    """All cases of the dtypes that may show something of their own; one of the others."""
+    """All cases for dtypes with behaviour of their own; one case for the others."""
     return cases if dtype in (float32, string) else cases[:1]
 
 

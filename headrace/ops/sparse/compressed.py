@@ -74,7 +74,10 @@ def matrix(value: Any, dtype: DType | None = None) -> CSRMatrix:
 
 
 def check_shape(shape: Sequence[int], dtype: DType) -> None:
-    """Raises unless a matrix or batch of matrices can have this shape and be held in memory, empty."""
+    """Raises unless a batch of matrices of this shape is valid and fits into memory.
+
+    Only the row pointers are counted, which empty matrices have too.
+    """
     if len(shape) not in (2, 3):
         raise InvalidArgumentError(f"SparseTensor must have rank 2 or 3; but its shape is {shapes.show(tuple(shape))}")
     if max(shape) >= 2**31 or min(shape) < 0:
@@ -83,7 +86,10 @@ def check_shape(shape: Sequence[int], dtype: DType) -> None:
 
 
 def from_elements(dtype: DType, shape: tuple[int, ...], indices: np.ndarray, values: np.ndarray) -> CSRMatrix:
-    """The matrix with these elements at these coordinates, which are of that shape. Repeated ones are kept."""
+    """Matrix of this shape with these elements at these coordinates.
+
+    Repeated elements are kept.
+    """
     from scipy import sparse
 
     check_shape(shape, dtype)

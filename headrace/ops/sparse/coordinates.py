@@ -25,7 +25,9 @@ from headrace.shapes import Dim, Shape
 
 
 def checked(indices: Any, values: Any, shape: Any, what: str = "input") -> tuple[int, ...]:
-    """The dense shape of a sparse tensor whose three arrays go together; its coordinates are not looked at.
+    """Dense shape of a sparse tensor, after a check of its three arrays.
+
+    The values of the coordinates are not checked.
 
     Raises:
       InvalidArgumentError: they do not, or a dimension is negative, or there are 2**63 elements.
@@ -35,7 +37,10 @@ def checked(indices: Any, values: Any, shape: Any, what: str = "input") -> tuple
 
 
 def check_parts(indices: Any, values: Any, shape: Any, what: str = "input") -> None:
-    """Raises `InvalidArgumentError` unless the three arrays (`values` may be None) have the shapes of one tensor's."""
+    """Checks the shapes of the three arrays of a sparse tensor; `values` may be None.
+
+    Raises `InvalidArgumentError` unless they are those of one tensor.
+    """
     if indices.ndim != 2:
         raise InvalidArgumentError(
             f"{what}_indices must be a matrix: expected rank 2, received shape {shapes.show(indices.shape)}"
@@ -109,12 +114,18 @@ def _show(row: Any) -> str:
 
 
 def selecting(rows: np.ndarray) -> tuple[Any, ...]:
-    """What selects the elements at these coordinates of `array[None]`; that, so that it also selects from scalars."""
+    """Index that selects the elements at these coordinates of `array[None]`.
+
+    With the added axis the index is valid for scalars too.
+    """
     return np.zeros(len(rows), np.int64), *rows.T
 
 
 def step_signs(rows: np.ndarray) -> np.ndarray:
-    """For each row but the first whether it comes after (1), equals (0) or comes before (-1) the row before it."""
+    """Order of each row after the first, compared with the row before it.
+
+    An element is 1 if the row is greater, 0 if it is equal and -1 if it is less.
+    """
     n, rank = rows.shape
     if n < 2 or not rank:
         return np.zeros(max(n - 1, 0), np.int8)
@@ -132,7 +143,7 @@ def ordering(rows: np.ndarray) -> np.ndarray:
 
 
 def numbered(rows: np.ndarray) -> np.ndarray:
-    """A number for each row, so that the numbers compare as the rows do and are 0, 1, 2, ... without gaps."""
+    """Ranks of the rows in lexicographic order: 0, 1, 2, ... without gaps."""
     order = ordering(rows)
     numbers = np.empty(len(rows), np.int64)
     numbers[order] = np.concatenate(([0], np.cumsum(step_signs(rows[order]) != 0)))[: len(rows)]
@@ -140,14 +151,17 @@ def numbered(rows: np.ndarray) -> np.ndarray:
 
 
 def runs(numbers: np.ndarray) -> np.ndarray:
-    """Where each run of equal elements of a sorted vector begins."""
+    """Starts of the runs of equal elements in a sorted vector."""
     if not len(numbers):
         return np.zeros(0, np.int64)
     return np.flatnonzero(np.concatenate(([True], numbers[1:] != numbers[:-1])))
 
 
 def reduced_runs(f: Any, values: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-    """The reduction by the ufunc `f` of the elements of each number, in half precision by way of float32."""
+    """Reduces the values of each number by the ufunc `f`.
+
+    Half precision is reduced in float32.
+    """
     order = np.argsort(numbers, kind="stable")
     starts = runs(numbers[order])
     if not len(starts):
@@ -157,7 +171,10 @@ def reduced_runs(f: Any, values: np.ndarray, numbers: np.ndarray) -> np.ndarray:
 
 
 def spread(rank: int, axes: Any) -> list[int]:
-    """The axes, each once, counted from the front and ascending; `InvalidArgumentError` if one is none of `rank`."""
+    """Distinct axes in ascending order, counted from the front.
+
+    Raises `InvalidArgumentError` for an axis outside of `rank`.
+    """
     for a in axes.ravel().tolist():
         if not -rank <= a < rank:
             raise InvalidArgumentError(f"Invalid reduction dimension {a}, for input with {rank} dimensions.")
@@ -168,7 +185,7 @@ def spread(rank: int, axes: Any) -> list[int]:
 
 
 def parts(c: Inference, at: int, values: bool = True, ranks: str = "ivs") -> tuple[Dim, Dim]:
-    """The number of elements and the rank of the sparse tensor whose arrays are the inputs from `at` on.
+    """Number of elements and rank of the sparse tensor that begins at input `at`.
 
     Of the arrays the rank is checked that `ranks` names (indices, values, shape), as TensorFlow does in this op; all
     else is checked when the op runs.
@@ -198,7 +215,7 @@ def sparse_out(n: Dim, rank: Dim) -> list[Shape]:
 def drawn(
     rng: np.random.Generator, dtype: DType, shape: Sequence[int], n: int, low: float = -3.0, high: float = 3.0
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A sparse tensor of the shape with `n` elements in [low, high), sorted and without repeats."""
+    """Random sparse tensor with `n` elements in [low, high), sorted and without repeats."""
     flat = np.sort(rng.choice(math.prod(shape), n, replace=False)) if n else np.zeros(0, np.int64)
     indices = np.stack(np.unravel_index(flat, tuple(shape)), axis=1).astype(np.int64)
     return indices, draw(rng, dtype, (n,), low, high), np.array(shape, np.int64)

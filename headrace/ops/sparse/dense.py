@@ -154,7 +154,10 @@ def _dense_sum(indices: np.ndarray, values: np.ndarray, shape: np.ndarray, dense
 
 
 def _with_dense(dtype: DType, rng: np.random.Generator, few: bool = False) -> list[Any]:
-    """Sparse tensors with dense ones that can be broadcast to them; with `few`: that have their shape."""
+    """Test cases of sparse tensors with dense ones that broadcast to them.
+
+    With `few` the dense tensors have the same shape.
+    """
     same = (((2, 3), (2, 3), 4), ((4,), (4,), 2), ((2, 2, 1), (2, 2, 1), 0))
     stretched = (((2, 3), (2, 1), 4), ((2, 2, 2), (2, 1), 5), ((3,), (), 2), ((2, 3), (2, 3), 0))
     cases = []
@@ -223,8 +226,11 @@ def _cwise_shape(c: Inference) -> Sequence[Shape]:
 
 
 def _cwise_grad(derivative: Callable[..., tuple[Any, Any]]) -> Any:
-    """The rule of an op of which `derivative(b, n, dy, y)` gives the parts of `dy` that go to the values and to the
-    elements `y` of the dense operand."""
+    """Gradient rule of an op on the elements of a sparse and a dense tensor.
+
+    `derivative(b, n, dy, y)` returns the gradients by the values and by `y`, the elements of the dense operand at the
+    same coordinates.
+    """
 
     def rule(b: Any, n: Any, dy: Any) -> list[Any]:
         shape = b.Shape(n.dense, out_type=int64)

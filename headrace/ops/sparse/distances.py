@@ -26,7 +26,7 @@ _OPERANDS = ("hypothesis", "truth")
 
 
 def _sequences(name: str, indices: Any, values: Any, groups: tuple[int, ...]) -> dict[int, np.ndarray]:
-    """The sequence of each group that has elements, by the place of the group in the result."""
+    """Sequences of the nonempty groups, by the flat index of the group in the result."""
     places = np.zeros(len(indices), object)  # Python numbers: coordinates may be anything
     for column, d in zip(indices.T[:-1], groups, strict=True):
         places = places * d + column

@@ -143,7 +143,10 @@ def _jvp(b: Any, n: Any, *dxs: Any) -> list[Any]:
 
 
 def _model(rows: Sequence[int], values: np.ndarray, n: int, default: Any) -> tuple[Any, ...]:
-    """The row and the old place (-1: none) of each element of the result, and its other outputs."""
+    """Model of the outputs: row and source of each element, and the other outputs.
+
+    The source is an index into `values`, or -1 for the default.
+    """
     old: list[tuple[int, int]] = []
     for r in range(n):
         mine = [i for i, x in enumerate(rows) if x == r]

@@ -73,7 +73,10 @@ def _jvp(b: Any, n: Any, dx: Any) -> list[Any]:
 
 
 def _model(x: np.ndarray, output_dtype: DType = float32) -> Any:
-    """By its definition: y[i] is the least, over the begins, of the greatest mean, over the ends, of what spans i."""
+    """Model by the definition, as a minimum over starts of a maximum over ends.
+
+    y[i] is the minimum over starts s <= i of the maximum over ends e >= i of the mean of x[s] to x[e].
+    """
     out, segments = np.empty(x.shape, float), np.zeros(x.shape, np.int32)
     for i in np.ndindex(x.shape):
         row = x[i[:-1]].astype(float) if i else x.astype(float)[None]

@@ -188,7 +188,10 @@ def _matmul_shape(c: Inference) -> Sequence[Shape]:
 
 
 def _turned(b: Any, x: Any, transpose: bool, adjoint: bool, t: Any) -> Any:
-    """The operand `x`, a matrix in a variant or a dense one, as it goes into the product."""
+    """Operand `x` of a product, transposed or conjugated as the flags ask.
+
+    It is a matrix in a variant or a dense one.
+    """
     if not (transpose or adjoint):
         return x
     if x.dtype is variant:
@@ -290,7 +293,10 @@ op(
 
 
 def _by_row(f: Any, block: Any, values: np.ndarray) -> np.ndarray:
-    """The reduction by the ufunc `f` of the values of each row of a block, for each element."""
+    """Reduces the values of each row of a block by the ufunc `f`.
+
+    The result of a row is repeated for each of its elements.
+    """
     filled = np.diff(block.indptr) > 0
     if not filled.any():
         return values

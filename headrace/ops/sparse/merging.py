@@ -37,7 +37,7 @@ _TWO = "a_indices: int64, a_values: T, a_shape: int64, b_indices: int64, b_value
 
 
 class _Merge:
-    """Which elements of two tensors belong together.
+    """Union of the coordinates of two sparse tensors.
 
     Attributes:
       a, b: for each element of the one and the other its place in the result.
@@ -170,7 +170,10 @@ def _add_grad_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
 
 
 def _taken(dy: Any, rows: Any, total: Any) -> Any:
-    """For each of `rows` the element of `dy` that belongs to the same one of `total`; 0 if there is none."""
+    """Elements of `dy` at the coordinates `rows`; 0 for coordinates not in `total`.
+
+    `total` has the coordinates of `dy`.
+    """
     merge = _Merge(rows, total)
     spread = np.zeros(len(merge.indices), dy.dtype)
     spread[merge.b] = dy

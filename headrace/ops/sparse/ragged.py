@@ -185,7 +185,10 @@ op(
 
 
 def _stacked(encoded: Any, inner: int, values_dtype: DType, splits_dtype: DType) -> list[Any]:
-    """The splits and the values of the ragged tensor whose rows are `encoded`, an array of ragged tensors."""
+    """Splits and values of the ragged tensor whose rows are the array `encoded`.
+
+    Each element of `encoded` is a ragged tensor.
+    """
     rows = encoded.ravel()
     out: list[np.ndarray] = []
     count = 1
@@ -288,7 +291,7 @@ def _ragged_range_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
         if not sizes.sum() < 2.0**62:
             raise InvalidArgumentError(f"Requires ((limit - start) / delta) < 2**62, got {sizes.max()}")
         counts = sizes.astype(np.int64)
-        check_size((int(counts.sum()), 2), dtypes.int64)  # what is needed on the way
+        check_size((int(counts.sum()), 2), dtypes.int64)  # temporary arrays
         splits = np.concatenate([[0], np.cumsum(counts)])
         place = np.arange(splits[-1]) - np.repeat(splits[:-1], counts)
         values = place.astype(dtype.numpy) * np.repeat(deltas, counts) + np.repeat(starts, counts)
@@ -298,7 +301,7 @@ def _ragged_range_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
 
 
 def _steps(start: Any, limit: Any, delta: Any) -> float:
-    """How many elements the range has."""
+    """Number of elements of the range."""
     if start == limit or (delta > 0) == (start > limit):
         return 0
     if delta.dtype.kind == "i":

@@ -124,7 +124,7 @@ def _gather_jvp(b: Any, n: Any, *dxs: Any) -> list[Any]:
 
 
 def _listed(nested: Sequence[np.ndarray], values: Any) -> list[Any]:
-    """A ragged tensor as nested lists, in which the places of its values stand for them."""
+    """Ragged tensor as nested lists of the indices of its values."""
     out: list[Any] = list(range(len(values)))
     for splits in reversed(nested):
         out = [out[s:e] for s, e in itertools.pairwise(splits.tolist())]
@@ -304,7 +304,7 @@ _KINDS = ("ROW_SPLITS", "VALUE_ROWIDS", "FIRST_DIM_SIZE")
 
 
 def _partitions(tensors: Sequence[Any], kinds: Sequence[str]) -> tuple[int, list[np.ndarray]]:
-    """The number of rows, and for each dimension below the row of each of its elements."""
+    """Number of rows, and for each inner dimension the row of each element."""
     if not kinds:
         raise InvalidArgumentError("No row_partition_types given.")
     if len(kinds) != len(tensors):
@@ -425,7 +425,11 @@ def _to_tensor_shape(c: Inference) -> Sequence[Shape]:
 
 
 def _to_tensor_grad(b: Any, n: Any, dy: Any) -> list[Any]:
-    """The op itself, on the numbers of the values, says which element came from which value, and which from none."""
+    """Gradient rule of RaggedTensorToTensor.
+
+    The op, applied to the indices of the values, gives the source of each element. Elements without a source are
+    defaults.
+    """
     kinds = n.attrs["row_partition_types"]
     levels = len(kinds) - (kinds[:1] == ("FIRST_DIM_SIZE",))
     shape = b.Shape(n.values)

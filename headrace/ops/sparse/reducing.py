@@ -89,7 +89,7 @@ def _sparse_shape(c: Inference) -> Sequence[Shape]:
 
 
 def _places(b: Any, n: Any) -> tuple[Any, Any]:
-    """The shape of the result with the reduced dimensions kept, and for each element the coordinates in it."""
+    """Shape of the result with reduced dimensions kept, and coordinates of each element in it."""
     rank = b.Size(n.input_shape)
     axes = b.Reshape(b.FloorMod(b.AddV2(n.reduction_axes, rank), rank), [-1])
     ones = b.Fill(b.Shape(axes), b.const(1, int64))

@@ -61,7 +61,10 @@ def _add_rows(out: np.ndarray, to: np.ndarray, rows: Callable[[slice], np.ndarra
 
 
 def _counts(ids: np.ndarray, n: int, rank: int, dtype: np.dtype) -> np.ndarray:
-    """How many rows each segment has, at least 1, to broadcast along rows of `rank` - 1 dimensions."""
+    """Number of rows of each segment, at least 1.
+
+    The shape broadcasts along rows of `rank` - 1 dimensions.
+    """
     return np.maximum(np.bincount(ids, minlength=n), 1).astype(dtype).reshape(-1, *[1] * (rank - 1))
 
 
@@ -199,7 +202,10 @@ def _check_rows(indices: Any, n: int) -> None:
 
 
 def _backward(divisor: Divisor | None, is_sparse: bool) -> Any:
-    """The factory of a gradient's kernel: of all rows of data, or of those that were selected, with their numbers."""
+    """Kernel factory of a gradient, with all rows of data or (`is_sparse`) the selected ones.
+
+    A sparse gradient has the numbers of its rows as a second output.
+    """
 
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
         t = attrs["T"]
@@ -240,7 +246,10 @@ def _backward_shape(c: Inference) -> Sequence[Shape]:
 
 
 def _second(name: str, is_sparse: bool) -> Any:
-    """The gradient of the gradient: the reduction of the rows of what comes back, in as many segments as there were."""
+    """Gradient rule of a gradient: the segment reduction `name` of the incoming rows.
+
+    The number of segments is that of the forward op.
+    """
 
     def rule(b: Any, n: Any, d: Any, d_unique: Any = None) -> list[Any]:
         segments = b.StridedSlice(b.Shape(n.grad), [0], [1], [1], shrink_axis_mask=1)

@@ -84,7 +84,10 @@ def _size_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
 
 
 def _operation(first: Callable[..., _Rows], second: Callable[..., _Rows], split: int) -> Any:
-    """The kernel factory of an op whose first `split` arguments make the first operand, and the others the second."""
+    """Kernel factory of an op on two sets.
+
+    The first `split` arguments are the first operand, and the others the second.
+    """
 
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
         name, dtype, validate = attrs["set_operation"].lower(), attrs["T"].numpy, attrs["validate_indices"]
@@ -159,7 +162,10 @@ def _size_shape(c: Inference) -> Sequence[Shape]:
 
 
 def _sets_of(args: Sequence[np.ndarray]) -> tuple[tuple[int, ...], dict[tuple[int, ...], set[Any]]]:
-    """The shape of the group and the nonempty sets in it, of a dense array or of the three arrays of a sparse one."""
+    """Shape of the group, and the nonempty sets in it.
+
+    `args` is a dense array, or the three arrays of a sparse tensor.
+    """
     found: dict[tuple[int, ...], set[Any]] = {}
     if len(args) == 1:
         places, values, shape = list(np.ndindex(args[0].shape)), list(args[0].ravel()), args[0].shape

@@ -50,13 +50,16 @@ def _rows(indices: Any, values: Any, shape: Any) -> list[SparseTensor]:
         raise InvalidArgumentError(f"Rank of input SparseTensor should be > 1, but saw rank: {len(shape)}")
     dims = checked(indices, values, shape)
     check_sorted(indices, dims)
-    check_size((dims[0], 64), int64)  # a row is three small arrays, in whatever is kept of it
+    check_size((dims[0], 64), int64)  # each stored row has three small arrays
     ends = np.searchsorted(indices[:, 0], np.arange(dims[0] + 1))
     return [(indices[s:e, 1:], values[s:e], shape[1:]) for s, e in zip(ends.tolist(), ends[1:].tolist())]
 
 
 def _together(tensors: Sequence[SparseTensor], lead: tuple[int, ...], dtype: DType) -> tuple[Any, Any, Any]:
-    """The sparse tensor in which the tensors stand along the dimensions `lead`; it is as large as its largest needs."""
+    """Sparse tensor of the tensors stacked along the dimensions `lead`.
+
+    The other dimensions are the largest of the tensors.
+    """
     for i, (indices, values, shape) in enumerate(tensors):
         if values.dtype != dtype.numpy:
             raise InvalidArgumentError(
@@ -84,7 +87,7 @@ def _together(tensors: Sequence[SparseTensor], lead: tuple[int, ...], dtype: DTy
 
 
 def _packed(attrs: Mapping[str, Any]) -> Callable[[SparseTensor], np.ndarray]:
-    """What makes of a sparse tensor three elements of the op's output type."""
+    """Returns a function that packs a sparse tensor into three elements of `out_type`."""
     dtype, as_variant = attrs["T"], attrs["out_type"] is variant
 
     def pack(tensor: SparseTensor) -> np.ndarray:

@@ -113,7 +113,7 @@ def _check_pair(type: str, pairs: Mapping[DType, frozenset[DType]], attrs: Attrs
 
 
 def _shared(ctx: KernelContext, attrs: Attrs, make: Callable[[str], Table]) -> Table:
-    """The session's table of the op's name, which must have the dtypes that the op says."""
+    """The session's table of the op's name, after a check of its dtypes."""
     name = attrs["shared_name"] or ctx.node
     table: Table = ctx.step.session.lookup_or_create(attrs["container"], Table, name, lambda: make(name))
     wanted = attrs["key_dtype"], attrs["value_dtype"]
@@ -126,12 +126,15 @@ def _shared(ctx: KernelContext, attrs: Attrs, make: Callable[[str], Table]) -> T
 
 
 def _account(ctx: KernelContext, type: str, name: str) -> Account | None:
-    """What counts the bytes of a table of the session, where memory is limited."""
+    """Account of the bytes of a session's table, or None without a memory limit."""
     return None if ctx.step.memory is None else Account(ctx.step.memory.memory, f"{type} '{name}'")
 
 
 def _make(way: str, type: str, pairs: Mapping[DType, frozenset[DType]], kind: Callable[..., Table]) -> Any:
-    """A kernel factory; `way` says how the table is handed on: by "handle", by "name", or as a "new" one."""
+    """Kernel factory of an op that returns a table.
+
+    `way` is "handle" or "name" for a table that the session shares, or "new" for one that belongs to the handle.
+    """
 
     def factory(ctx: KernelContext, attrs: Attrs) -> Callable[..., Any]:
         def kernel(*args: Any) -> Any:
@@ -152,7 +155,7 @@ def _make(way: str, type: str, pairs: Mapping[DType, frozenset[DType]], kind: Ca
 def _make_shape(c: Inference) -> Sequence[Shape]:
     for s in c.shapes:  # the keys that a dense table does not use
         shapes.with_rank_at_most(s, 1)
-    if all(s == () for s in c.shapes):  # what is found for keys has their shape, if those are scalars
+    if all(s == () for s in c.shapes):  # scalar keys: a lookup's result then has the shape of the keys it is given
         c.set_handle(0, c.attrs["value_dtype"], c.attrs.get("value_shape", ()))
     return [()]
 
@@ -358,7 +361,7 @@ def _reading(find: Find) -> Any:
                 attrs["delimiter"],
                 attrs["offset"],
             )
-            if not table.is_initialized:  # a second file does not matter, whatever is in it
+            if not table.is_initialized:  # the content of a second file is ignored
                 table.initialize(*vocabulary.read(table.key_dtype, table.value_dtype))
 
         return kernel

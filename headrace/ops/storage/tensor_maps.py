@@ -54,7 +54,10 @@ def _lookup(xp: Any, attrs: Mapping[str, Any]) -> Callable[[Any, Any], Any]:
 
 
 def _without(b: Builder, n: GradNode, dy: Tensor) -> Tensor:
-    """The gradient without `n.key`, whether it is there or not: an insertion sees to it that it can be erased."""
+    """Gradient without the entry of `n.key`.
+
+    The key is inserted first, so that TensorMapErase succeeds if the gradient has no such entry.
+    """
     out: Tensor = b.TensorMapErase(b.TensorMapInsert(dy, n.key, 0.0), n.key, value_dtype=dtypes.float32)
     return out
 
@@ -62,7 +65,7 @@ def _without(b: Builder, n: GradNode, dy: Tensor) -> Tensor:
 def _insert_grad(b: Builder, n: GradNode, dy: Tensor) -> list[Tensor | None]:
     dtype, value = n.attrs["value_dtype"], None
     if dtype.is_floating or dtype.is_complex:
-        # zeros, so that there is something to look up if nobody has used the value
+        # zeros, so that the lookup succeeds if no operation has used the value
         zeros = b.TensorMapInsert(b.EmptyTensorMap(), n.key, b.ZerosLike(n.value))
         value = b.TensorMapLookup(b.AddN([zeros, dy]), n.key, value_dtype=dtype)
     return [_without(b, n, dy), None, value]
