@@ -61,8 +61,11 @@ class _Column:
         return each(farm, self.values) if self.values.dtype == object else self.values.astype(np.uint64)
 
     def salted(self, salt: tuple[int, int] | None) -> np.ndarray:
-        """The hashes of SparseCrossHashed, strong ones if there is a salt: of a number its last four bytes are hashed,
-        but in a dense feature, where numbers stand for themselves."""
+        """Hashes for SparseCrossHashed: strong ones with a salt, fast ones without.
+
+        The hash of a number is that of its last four bytes. Without a salt, the numbers of a dense feature are their
+        own hashes.
+        """
         if salt is None and self.is_dense:
             return self.hashes
         texts = self.values
@@ -137,7 +140,7 @@ def _check_rows(columns: Sequence[_Column]) -> int:
 
 
 def _combined(columns: Sequence[_Column], rows: int) -> tuple[np.ndarray, list[np.ndarray]]:
-    """How many combinations each row has, and for each column the place of its element in each combination."""
+    """Number of combinations of each row, and for each column its element in each combination."""
     most = np.ones(rows, np.float64)
     for column in columns:
         most *= column.sizes
@@ -198,7 +201,10 @@ def _as_sparse(sizes: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.nd
 
 
 def _columns(args: Sequence[Any], attrs: Mapping[str, Any]) -> list[_Column]:
-    """The columns of the sparse tensors (all indices, all values, all shapes) and the dense ones after them."""
+    """Columns of the sparse tensors, followed by those of the dense ones.
+
+    `args` has all indices, then all values, all shapes and the dense tensors.
+    """
     n = attrs["N"]
     if len(attrs["sparse_types"]) != n:
         raise InvalidArgumentError(f"{n} sparse inputs need as many values, got {len(attrs['sparse_types'])}")

@@ -62,7 +62,10 @@ def each(f: Callable[[bytes], Any], x: np.ndarray, dtype: Any = object) -> np.nd
 
 
 def number(text: bytes, t: DType) -> Any:
-    """The number that `text` says, with white space around it or without; `ValueError` if it is none of `t`."""
+    """Parses a number of dtype `t`; white space around it is allowed.
+
+    Raises `ValueError` if `text` is no number of the dtype.
+    """
     if b"_" in text:  # Python's own
         raise ValueError(text)
     stripped = text.strip().decode("ascii")

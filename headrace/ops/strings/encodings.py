@@ -204,7 +204,10 @@ op(
 
 
 def _inflated(data: bytes, window: int, several: bool, budget: Budget) -> bytes:
-    """What the compressed `data` holds, as far as it goes; `several` streams may follow one another."""
+    """Decompresses `data`, up to its end if it is cut off.
+
+    With `several`, further compressed streams may follow the first one.
+    """
     out = []
     stream = zlib.decompressobj(window)
     while True:

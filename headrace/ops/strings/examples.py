@@ -220,7 +220,10 @@ def _vector(*values: Any) -> np.ndarray:
 
 
 def _example(a: np.ndarray | None, b: np.ndarray | None, c: np.ndarray) -> bytes:
-    """An example with the features a, b and c, the first two under other names as well (TensorFlow finds each once)."""
+    """Serialized example with the features a, b and c.
+
+    The features a and b have further names as well, because TensorFlow accepts each name once.
+    """
     found = {"a": a, "a2": a, "a3": a, "b": b, "b2": b, "c": c}
     return write_example({name: values for name, values in found.items() if name == "b" or values is not None})
 

@@ -19,11 +19,11 @@ from headrace.opkit.arrays import check_size, zeros
 from headrace.shapes import Shape, show
 
 Values: TypeAlias = "np.ndarray | None"
-TYPES = frozenset({float32, int64, string})  # what values can be
+TYPES = frozenset({float32, int64, string})  # dtypes of values
 
 
 class Dense(NamedTuple):
-    """What is known of a feature that becomes a dense array.
+    """Description of a feature that is parsed into a dense array.
 
     Attributes:
       key: its name.
@@ -105,7 +105,7 @@ def sparse(rows: Sequence[np.ndarray], places: np.ndarray, shape: Sequence[int],
 
 
 def splits(counts: Sequence[int], t: DType) -> np.ndarray:
-    """Where rows of these lengths end."""
+    """Row splits of rows of these lengths."""
     return np.cumsum([0, *counts], dtype=t.numpy)
 
 
@@ -144,7 +144,10 @@ def dense(of: Dense, rows: Sequence[Values], where: Callable[[int], str]) -> np.
 
 
 def dense_steps(of: Dense, rows: Sequence[list[Values]], where: Callable[[int], str]) -> tuple[np.ndarray, np.ndarray]:
-    """The array of a feature at all steps of all records, filled up with zeros, and the numbers of steps."""
+    """Array of a feature at all steps of all records, and the numbers of steps.
+
+    Shorter records are padded with zeros.
+    """
     stride = int(np.prod(of.shape, dtype=np.int64))  # type: ignore[arg-type]
     lengths = np.array([len(steps) for steps in rows], np.int64)
     shape = (len(rows), max(lengths, default=0), *of.shape)

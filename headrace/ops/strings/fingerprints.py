@@ -23,7 +23,10 @@ _MASK = 2**64 - 1
 
 
 def each(f: Callable[[Rows], Words], strings: np.ndarray) -> Words:
-    """`f` of each element of an array of strings, computed for all of one length together."""
+    """Applies the hash `f` to each string of an array.
+
+    All strings of one length are hashed in one call.
+    """
     flat = strings.reshape(-1)
     lengths = np.fromiter(map(len, flat), np.int64, flat.size)
     out = np.empty(flat.size, np.uint64)

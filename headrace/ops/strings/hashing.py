@@ -55,7 +55,10 @@ _MANY = 2**63 - 1
 
 
 def _samples(column: int, few: Sequence[int], **attrs: Any) -> Any:
-    """Cases of the vectors, and of the letters a to d in 10 buckets, which are `few`."""
+    """Test cases of the known vectors, and of four letters in 10 buckets.
+
+    `few` are the buckets of the letters a to d.
+    """
     x, want = np.array([v[0] for v in _VECTORS], object), np.array([v[column] for v in _VECTORS])
     letters = np.array([b"a", b"b", b"c", b"d"], object)
     return lambda rng, dtype: [

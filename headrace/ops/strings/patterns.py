@@ -44,7 +44,7 @@ def _shown(text: bytes | str) -> str:
 
 
 def _pieces(rewrite: bytes) -> tuple[list[bytes | int], bool]:
-    r"""What `rewrite` is made of, texts and numbers of groups, and whether all of it is valid.
+    r"""Parses `rewrite` into texts and group numbers, and reports whether it is valid.
 
     `\0` to `\9` stand for groups, `\\` for a backslash; it ends before another backslash.
     """
@@ -79,7 +79,7 @@ def _matches(pattern: Any, text: bytes) -> Iterator[Any]:
 
 
 def _character(text: bytes, at: int) -> int:
-    """How many bytes the character at `at` has: 1, if it is none of UTF-8."""
+    """Number of bytes of the character at `at`; 1 for invalid UTF-8."""
     found = _CHARACTER.match(text, at)
     for n in range(2, len(found[0]) + 1) if found else ():
         try:

@@ -42,7 +42,10 @@ _Split = list[tuple[str, DType, DType]]
 
 
 class _Wanted(NamedTuple):
-    """The features to find, of the context and of the steps, and which of the latter may be missing."""
+    """Features to parse, of the context and of the steps.
+
+    `optional` names the features of steps that may be missing.
+    """
 
     sparse: _Typed
     dense: list[Dense]
@@ -54,7 +57,10 @@ class _Wanted(NamedTuple):
 
 
 def _parsed(serialized: Any, names: Any, wanted: _Wanted, lengths: bool) -> tuple[Any, ...]:
-    """The flat outputs of ParseSequenceExampleV2, of a vector of sequences or one alone; `lengths` too if asked."""
+    """Flat outputs of ParseSequenceExampleV2, for a vector of sequences or a single one.
+
+    The numbers of steps of dense features are included if `lengths` is set.
+    """
 
     def where(i: int) -> str:
         return f"Name: {names.ravel()[i].decode('utf-8', 'replace') if names.size else '<unknown>'}, "
@@ -241,7 +247,7 @@ def _single_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
 
 
 def _outputs(attrs: Mapping[str, Any], lengths: bool) -> int:
-    """How many flat outputs there are."""
+    """Number of flat outputs."""
     return (
         3 * len(attrs["context_sparse_types"])
         + len(attrs["Tcontext_dense"])

@@ -39,7 +39,7 @@ _FACTS = Facts(dynamic_shape=True, cost=flops_per_input(1000))
 
 
 def _splitting(name: str, split: Callable[[bytes, bytes, Mapping[str, Any]], list[bytes]]) -> Any:
-    """The factory of a kernel that makes of a vector of strings a sparse matrix of their parts."""
+    """Kernel factory of an op that splits a vector of strings into a sparse matrix."""
 
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
         def kernel(x: Any, by: Any) -> Any:
@@ -72,14 +72,17 @@ def _at_bytes(text: bytes, delimiter: bytes, attrs: Mapping[str, Any]) -> list[b
 
 
 def _at_separator(text: bytes, separator: bytes, attrs: Mapping[str, Any]) -> list[bytes]:
-    """Parts between the `separator`s, or between runs of white space; at most one more than there may be splits."""
+    """Parts between separators, at most `maxsplit` + 1.
+
+    Without a separator, runs of white space separate the parts.
+    """
     limit = attrs["maxsplit"]
     if limit == 0:
         return [text]
     if separator:
         return text.split(separator, max(limit, -1))
     parts = text.split(None, max(limit, -1))
-    if len(parts) == limit:  # what is left when there have been enough splits is a part, though it is empty
+    if len(parts) == limit:  # the rest after the last split is a part, even if it is empty
         parts.append(b"")
     return parts
 
@@ -91,7 +94,7 @@ def _split_shape(c: Inference) -> Sequence[Shape]:
 
 
 def _sparse(rows: list[list[bytes]]) -> tuple[np.ndarray, ...]:
-    """What the ops should make of strings with these parts."""
+    """Expected outputs of the ops for strings with these parts."""
     indices = [[i, j] for i, row in enumerate(rows) for j in range(len(row))]
     shape = [len(rows), max(map(len, rows), default=0)]
     return (

@@ -56,7 +56,7 @@ class _Decoded(NamedTuple):
     Attributes:
       points: their code points; anything where `bad`.
       starts: the bytes where they begin.
-      bad: which are not to be had.
+      bad: a mask of the invalid ones.
     """
 
     points: np.ndarray
@@ -137,7 +137,7 @@ def _replacement(attrs: Mapping[str, Any]) -> int:
 
 
 def _reader(attrs: Mapping[str, Any], strict_controls: bool) -> Callable[[bytes], _Decoded]:
-    """The function from a string to its characters, after what `errors` says has been done about the bad ones.
+    """Function that decodes a string and treats invalid characters as `errors` asks.
 
     Args:
       strict_controls: whether a control character that is to be replaced is an error, if errors are.

@@ -36,7 +36,10 @@ SPARSE: Final = ("SparseApply", "ResourceSparseApply")
 
 
 def _rounds(indices: np.ndarray) -> list[Any]:
-    """Positions in `indices`, in rounds in which no index comes twice: the k-th has the k-th occurrence of each."""
+    """Positions in `indices`, in rounds in which no index is repeated.
+
+    Round k has the k-th occurrence of each index.
+    """
     order = np.argsort(indices, kind="stable")
     found = indices[order]
     starts = np.flatnonzero(np.concatenate(([True], found[1:] != found[:-1])))
@@ -86,7 +89,7 @@ def _by_rows(formula: Formula, gradient: int, attrs: Any, values: Sequence[Any],
 
 
 def _by_blocks(formula: Formula, gradient: int, attrs: Any, values: Sequence[Any], args: list[Any]) -> Sequence[Any]:
-    """The new values after `formula`, which works element by element, on large arrays: block by block."""
+    """Applies the elementwise `formula` to large arrays in blocks."""
     n = values[0].size
     whole = [np.ascontiguousarray(x).reshape(-1) for x in (*values, args[gradient])]
     out = [np.empty(v.shape, v.dtype) for v in values]
@@ -215,14 +218,14 @@ def records(
 
     Args:
       formula: `f(xp, attrs, *values, *arguments) -> new values`; `xp` is numpy, or has its functions for tensors.
-      name: what the types of the ops end with.
+      name: the suffix of the op types.
       slots: the variable, and the slots with it.
       args: the further arguments in TensorFlow's order. The gradient is `grad`, or `delta` if the op on whole variables
         calls it so; the ops on rows have `indices` behind it. The others are scalars.
       types: of the variable.
       doc: for the ops.
-      forms: which ops there are: what their types start with.
-      flag: an attribute besides, and its default.
+      forms: the prefixes of the op types.
+      flag: a further attribute, and its default.
     """
     for form in forms:
         ref, on_rows = "Resource" not in form, "Sparse" in form

@@ -28,12 +28,12 @@ _WIDE: Final = frozenset({float32, float64})
 
 
 class Rule(NamedTuple):
-    """What an optimizer does to a variable, to be computed of tensors as well as of arrays.
+    """Update rule of an optimizer, for tensors as well as for arrays.
 
     Attributes:
-      formula: `f(xp, attrs, *values, *arguments) -> new values`; `xp` has numpy's functions, for what the rest are.
-      slots: what the values are called: the variable, and the slots with it.
-      args: what the arguments are called; one is `grad`.
+      formula: `f(xp, attrs, *values, *arguments) -> new values`; `xp` has numpy's functions for arrays or tensors.
+      slots: names of the values: the variable and its slots.
+      args: names of the arguments; one is `grad`.
     """
 
     formula: Formula
@@ -41,7 +41,7 @@ class Rule(NamedTuple):
     args: tuple[str, ...]
 
 
-RULES: Final[dict[str, Rule]] = {}  # by what the types of the ops end with
+RULES: Final[dict[str, Rule]] = {}  # by the suffix of the op types
 
 _HANDLE_ONLY: Final = (DENSE[1], SPARSE[1])
 
@@ -74,7 +74,10 @@ def _mixed(old: Any, new: Any, decay: Any) -> Any:
 
 
 def _moved(old: Any, new: Any, decay: Any) -> Any:
-    """The same, as a step towards the new value: what it was exactly stays exactly."""
+    """Moving average of `old` and `new`, as a step from `old` towards `new`.
+
+    An element that equals the new one stays exactly equal.
+    """
     out = new - old
     out *= 1 - decay
     out += old
@@ -176,7 +179,7 @@ def _keras_momentum(xp: Any, attrs: Attrs, var: Any, accum: Any, lr: Any, grad: 
 
 
 def _agreement(xp: Any, m: Any, grad: Any, beta: Any) -> tuple[Any, Any]:
-    """The running average of gradients, and whether the gradient agrees with it in sign: 1, or -1 if not."""
+    """Moving average of gradients, and 1 or -1 for whether the gradient has its sign."""
     m = _mixed(m, grad, beta)
     return m, xp.sign(grad) * xp.sign(m)
 
@@ -482,7 +485,10 @@ def _followed(
     l2: Any,
     lr_power: Any,
 ) -> tuple[Any, ...]:
-    """What variable and slots become; `pull` is the gradient, with what pulls at the variable besides."""
+    """New values of the variable and slots of FTRL.
+
+    `pull` is the gradient plus the terms of the L2 shrinkage.
+    """
 
     def strength(squares: Any) -> Any:
         return xp.sqrt(squares) if _is_known(lr_power) and lr_power == -0.5 else xp.power(squares, -lr_power)
