@@ -28,7 +28,7 @@ BUDGETS: Final = {
     "grad": 2800,
     "inspect": 1600,
     "interchange": 900,
-    "ir": 6050,
+    "ir": 6400,
     "lower": 1200,
     "metadata": 550,
     "opkit": 1200,
