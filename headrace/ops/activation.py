@@ -79,7 +79,7 @@ for _type, _attrs, _kernel, _oracle, _sample, _flops, _grad, _doc in (
      lambda b, n, dy: [b.EluGrad(dy, n.activations)], "x, or exp(x) - 1 where x < 0."),
     ("Selu", {"T": FLOATING}, composed(lambda xp, x: xp.where(x < 0, xp.expm1(x) * _SCALE_ALPHA, x * _SCALE)),
      lambda x: math.expm1(x) * _SCALE_ALPHA if x < 0 else x * _SCALE, unary(), 10,
-     lambda b, n, dy: [b.SeluGrad(dy, n.activations)], "Elu, scaled so that mean 0 and variance 1 stay."),
+     lambda b, n, dy: [b.SeluGrad(dy, n.activations)], "Elu, scaled so that mean 0 and variance 1 are preserved."),
     ("Softplus", {"T": FLOATING}, composed(lambda xp, x: xp.logaddexp(x, x.dtype.type(0))),
      lambda x: math.log1p(math.exp(x)), unary(), 16,
      lambda b, n, dy: [b.SoftplusGrad(dy, n.features)], "log(1 + exp(x))."),
@@ -141,7 +141,7 @@ def _elu_grad(xp: Any, attrs: Mapping[str, Any]) -> Any:
 
 
 def _selu_grad(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    scale_alpha = float(attrs["T"].numpy.type(_SCALE_ALPHA))  # as in `outputs`: the gradient ends at 0
+    scale_alpha = float(attrs["T"].numpy.type(_SCALE_ALPHA))  # rounded as in `outputs`, so its gradient ends at 0
     return lambda g, y: xp.where(y < 0, g * (y + scale_alpha), g * _SCALE)
 
 
@@ -167,7 +167,7 @@ def _softsign_grad2(b: Any, n: Any, g: Any) -> list[Any]:
     return [b.SoftsignGrad(g, n.features), b.Mul(b.Mul(inner, -2), b.SoftsignGrad(b.Mul(g, n.gradients), n.features))]
 
 
-_HALF_LINE = "The gradient of {} by its argument, from the gradients by its result."
+_HALF_LINE = "The gradient of the argument of {}, from the gradient of its result."
 _PAIR_SHAPES = ((), (3,), (2, 3), (0, 2))
 
 

@@ -4,7 +4,7 @@
 TensorFlow 1 expects an error if it writes an element twice, or reads an element that an earlier read cleared. These
 operations raise the error:
 
-    array = _TensorArrayTrack(TensorListReserve(...))       # a new `Accesses`, one each time that this runs
+    array = _TensorArrayTrack(TensorListReserve(...))       # a new `Accesses` for each execution
     mark = _TensorArrayMarkWritten(array, i)                # fails the second time
     array = TensorListSetItem(array, i, x) ^mark
     mark = _TensorArrayMarkRead(array, i)
@@ -77,7 +77,7 @@ op(
     stateful=_track,
     grad=NOT_DIFFERENTIABLE,
     facts=_EFFECT,
-    doc="The list as a new array, each element of which may be written once, and read once if `clear_after_read`.",
+    doc="The list as a new array with elements to write once, and to read once if `clear_after_read`.",
 )
 op(
     "_TensorArrayRefill",
@@ -88,7 +88,7 @@ op(
     grad=lambda b, n, dlist: [dlist, None],
     jvp=linear("input_handle"),
     facts=_EFFECT,
-    doc="The list, a new one, as what `array` holds from now on: all of its elements are written.",
+    doc="The list as the new value of `array`, with all of its elements marked as written.",
 )
 for _type, _mark, _what in (
     ("_TensorArrayMarkRead", Accesses.read, "read"),
@@ -103,5 +103,5 @@ for _type, _mark, _what in (
         stateful=_marks(_mark),
         grad=NOT_DIFFERENTIABLE,
         facts=_EFFECT,
-        doc=f"Notes that the elements at `indices` (with `all`, every one) are {_what}; fails if that is not allowed.",
+        doc=f"Marks the elements at `indices` (with `all`, every one) as {_what}; fails if that is not allowed.",
     )

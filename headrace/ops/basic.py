@@ -36,7 +36,7 @@ from headrace.shapes import Shape
 
 
 def pass_through(c: Inference) -> Sequence[Shape]:
-    """The shape of input 0, and what it holds if it is a handle."""
+    """The shape of input 0; the output shares its handle, if it has one."""
     h = c.handle(0)
     if h is not None:
         c.set_handle(0, *h)
@@ -76,7 +76,7 @@ op(
     grad=NOT_DIFFERENTIABLE,
     oracle=lambda value, dtype: value,
     sample=lambda rng, dtype: [],
-    doc="A value that is part of the graph.",
+    doc="A constant tensor.",
 )
 op(
     "HostConst",
@@ -87,7 +87,7 @@ op(
     grad=NOT_DIFFERENTIABLE,
     oracle=lambda value, dtype: value,
     sample=values_only(lambda rng, dtype: [case(value=np.broadcast_to(draw(rng, dtype, ()), (2,)), dtype=dtype)]),
-    doc="A value that is part of the graph and lies in the memory of the host.",
+    doc="A constant tensor in the memory of the host.",
 )
 
 
@@ -154,7 +154,7 @@ op(
     grad=forwarded,
     jvp=passed,
     facts=Facts(forwards=0, no_fold=True, placeholder=True),
-    doc="The input, unless something is fed.",
+    doc="The input, unless a value is fed.",
 )
 op(
     "Identity",
@@ -181,7 +181,7 @@ op(
     grad=forwarded,
     jvp=passed,
     facts=Facts(forwards=0),
-    doc="The reference that comes in.",
+    doc="The input reference.",
 )
 op(
     "IdentityN",
@@ -222,7 +222,7 @@ op(
     facts=Facts(forwards=0),
     oracle=lambda x: x,
     sample=_any_case,
-    doc="The input, which its maker promises to be always the same.",
+    doc="The input, which the program promises to be constant.",
 )
 op(
     "StopGradient",
@@ -235,7 +235,7 @@ op(
     facts=Facts(forwards=0, total=()),
     oracle=lambda x: x,
     sample=_any_case,
-    doc="The input; gradients do not pass.",
+    doc="The input; its gradient is None.",
 )
 
 
@@ -261,7 +261,7 @@ op(
     shape=nothing,
     kernel=lambda xp, attrs: lambda: None,
     grad=NOT_DIFFERENTIABLE,
-    doc="Nothing; its control inputs are what it is for.",
+    doc="Does nothing; it serves as a target of control edges.",
 )
 
 _END = {"T": type_attr(), "index": int_attr(minimum=0)}
@@ -279,7 +279,7 @@ op(
     stateful=_unfed,
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(graph_end=True),
-    doc="What was fed for the tensor `of`.",
+    doc="The value fed for the tensor `of`.",
 )
 op(
     "_Retval",
@@ -289,5 +289,5 @@ op(
     stateful=_unfed,
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(graph_end=True),
-    doc="What is fetched as result `index`.",
+    doc="The value fetched as result `index`.",
 )

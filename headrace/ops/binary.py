@@ -84,7 +84,7 @@ def _binary(
     )
 
 
-# *** Kernels that need care ***
+# *** Kernels that differ from numpy's ufuncs ***
 
 
 def _text(f: Any) -> Any:
@@ -114,7 +114,7 @@ def _checked(f: Any, error: type[OpError] = InvalidArgumentError) -> Any:
 def _floor_div(xp: Any, attrs: Mapping[str, Any]) -> Any:
     if attrs["T"] in INTEGER:
         return _checked(xp.floor_divide)
-    # numpy's floor_divide is not the floor of the quotient where that is infinite or was rounded
+    # numpy's floor_divide differs from the floor of an infinite or rounded quotient
     return lambda x, y: xp.floor(x / y)
 
 
@@ -125,7 +125,7 @@ def _truncate_div(xp: Any, attrs: Mapping[str, Any]) -> Any:
 
 
 def _quotient(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    """The quotient of integers, without its fraction."""
+    """The quotient of integers, rounded towards zero."""
     return xp.floor_divide if attrs["T"] in UNSIGNED else lambda x, y: xp.floor_divide(x - xp.fmod(x, y), y)
 
 
@@ -142,7 +142,7 @@ def _truncate_mod(error: type[OpError]) -> Any:
 
 
 def _shift(name: str) -> Any:
-    """A shift whose width is brought into [0, bits), since C leaves others undefined."""
+    """A shift with its width clamped to [0, bits), since C leaves others undefined."""
 
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
         shift, t = getattr(xp, name), attrs["T"].numpy.type
@@ -298,7 +298,7 @@ def _fmod(x: Any, y: Any) -> Any:
 
 
 def _next_after(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """One step of the integer that the bits of a positive float spell."""
+    """The next float, by one step of its bits read as an integer."""
     x, y = np.broadcast_arrays(x, y)
     bits = x.view(f"i{x.itemsize}") + np.where(x < y, 1, -1)
     return np.where(x == y, x, bits.astype(f"i{x.itemsize}").view(x.dtype))
@@ -308,7 +308,7 @@ def _next_after(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def _apart(rng: np.random.Generator, dtype: DType) -> list[Any]:
-    """The second argument is not 0; with integers of both signs."""
+    """Cases whose second argument is not 0, with integers of both signs."""
     out = []
     for s, t in PAIRS:
         y = draw(rng, dtype, t, 1, 5)
@@ -319,7 +319,7 @@ def _apart(rng: np.random.Generator, dtype: DType) -> list[Any]:
 
 
 def _some_zeros(sample: Any, which: int) -> Any:
-    """The cases of `sample`, and one with zeros in argument `which`, and once in both."""
+    """Cases of `sample`, and cases with zeros in argument `which` and in both."""
 
     def drawn(rng: np.random.Generator, dtype: DType) -> list[Any]:
         with_zeros, other = (np.array(v).astype(dtype.numpy) for v in ([0, 0, 1, 2], [0, 1, 3, 2]))
@@ -339,7 +339,7 @@ _POSITIVE = binary(0.5, 3)
 
 # fmt: off
 _binary("Add", NUMERIC - UNSIGNED | {uint8, dtypes.string}, _add, lambda x, y: x + y, _ANY,
-        "The sum; of strings: the one after the other.", _by_each(_same, _same), jvp=_sum_jvp(+1), sum_sign=1)
+        "The sum; for strings the concatenation.", _by_each(_same, _same), jvp=_sum_jvp(+1), sum_sign=1)
 _binary("AddV2", NUMERIC, "add", lambda x, y: x + y, _ANY, "The sum.", _by_each(_same, _same),
         jvp=_sum_jvp(+1), commutative=True, sum_sign=1)
 _binary("Sub", NUMERIC, "subtract", lambda x, y: x - y, binary(3, 6, 0, 3), "The difference.",
@@ -349,21 +349,21 @@ _binary("Mul", NUMERIC, "multiply", lambda x, y: x * y, _ANY, "The product.",
         jvp=multilinear("x", "y"), commutative=True)
 _binary("RealDiv", INEXACT, "divide", lambda x, y: x / y, _apart, "The quotient.", _quotient_grad, jvp=_quotient_jvp,
         flops=4)
-_binary("Div", NUMERIC, _div, _div_oracle, _apart, "The quotient; of integers without its fraction.",
+_binary("Div", NUMERIC, _div, _div_oracle, _apart, "The quotient; for integers rounded towards zero.",
         _quotient_grad, jvp=_quotient_jvp, flops=4, total_for=INEXACT)
 _binary("FloorDiv", REAL, _floor_div, lambda x, y: x // y if isinstance(x, int) else math.floor(x / y), _apart,
-        "The greatest whole number not above the quotient.", NOT_DIFFERENTIABLE, flops=6, total_for=INEXACT)
-_binary("TruncateDiv", REAL, _truncate_div, _truncate_oracle, _apart, "The quotient without its fraction.",
+        "The quotient rounded towards negative infinity.", NOT_DIFFERENTIABLE, flops=6, total_for=INEXACT)
+_binary("TruncateDiv", REAL, _truncate_div, _truncate_oracle, _apart, "The quotient rounded towards zero.",
         NOT_DIFFERENTIABLE, flops=6, total_for=INEXACT)
-_binary("FloorMod", REAL, _floor_mod, lambda x, y: x % y, _apart, "What FloorDiv leaves; it has the sign of `y`.",
+_binary("FloorMod", REAL, _floor_mod, lambda x, y: x % y, _apart, "The remainder of FloorDiv; it has the sign of `y`.",
         _by_each(_same, lambda b, n, dy: b.Neg(b.Mul(dy, b.FloorDiv(n.x, n.y)))), flops=6,
         total_for=INEXACT)
 _binary("TruncateMod", FLOATING | INDEX, _truncate_mod(InternalError), _fmod, _apart,
-        "What TruncateDiv leaves; it has the sign of `x`.",
+        "The remainder of TruncateDiv; it has the sign of `x`.",
         _by_each(_same, lambda b, n, dy: b.Neg(b.Mul(dy, b.TruncateDiv(n.x, n.y)))), flops=6,
         total_for=INEXACT)
 _binary("Mod", FLOATING | INDEX, _truncate_mod(InvalidArgumentError), _fmod, _apart,
-        "TruncateMod, by its old name.",
+        "TruncateMod under its older name.",
         _by_each(_same, lambda b, n, dy: b.Neg(b.Mul(dy, b.TruncateDiv(n.x, n.y)))), flops=6,
         total_for=INEXACT)
 _binary("DivNoNan", INEXACT, _zero_if(1, lambda xp, x, y: x / y), lambda x, y: x / y if y else 0,
@@ -378,7 +378,7 @@ _binary("Maximum", REAL, "maximum", max, _ANY, "The larger one; NaN if one is.",
 _binary("Minimum", REAL, "minimum", min, _ANY, "The smaller one; NaN if one is.", _larger("LessEqual"),
         commutative=True)
 _binary("SquaredDifference", INEXACT | INDEX, composed(_square_of_difference), lambda x, y: abs(x - y) ** 2,
-        _ANY, "(x - y)², of complex numbers |x - y|².",
+        _ANY, "(x - y)²; for complex numbers |x - y|².",
         _by_each(lambda b, n, dy: b.Mul(b.Mul(dy, 2), b.Sub(n.x, n.y)),
                  lambda b, n, dy: b.Mul(b.Mul(dy, -2), b.Sub(n.x, n.y))), flops=2, commutative=True)
 _binary("Atan2", FLOATING, "arctan2", math.atan2, _apart, "The angle of the point (x, y), in radians.", _atan2_grad,
@@ -398,13 +398,13 @@ _binary("BitwiseOr", INTEGER, "bitwise_or", lambda x, y: x | y, _ANY, "The bits 
 _binary("BitwiseXor", INTEGER, "bitwise_xor", lambda x, y: x ^ y, _ANY, "The bits set in just one.",
         NOT_DIFFERENTIABLE, commutative=True)
 _binary("LeftShift", INTEGER, _shift("left_shift"), lambda x, y: x << y, binary(-2, 2, 0, 5),
-        "`x` shifted by `y` bits to the left, `y` brought into [0, bits of T).", NOT_DIFFERENTIABLE)
+        "`x` shifted left by `y` bits, `y` clamped to [0, bits of T).", NOT_DIFFERENTIABLE)
 _binary("RightShift", INTEGER, _shift("right_shift"), lambda x, y: x >> y, binary(-99, 99, 0, 7),
-        "`x` shifted by `y` bits to the right, keeping the sign, `y` brought into [0, bits of T).", NOT_DIFFERENTIABLE)
+        "`x` shifted right by `y` bits with its sign kept, `y` clamped to [0, bits of T).", NOT_DIFFERENTIABLE)
 # fmt: on
 
 
-# *** Others of two arguments ***
+# *** Other functions of two arguments ***
 
 
 op(

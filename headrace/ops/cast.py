@@ -179,7 +179,7 @@ def _bitcast_shape(c: Inference) -> Sequence[Shape]:
 
 
 def _bitcast_samples(rng: np.random.Generator, dtype: DType) -> list[Any]:
-    if dtype in QUANTIZED:  # whose arrays are those of integers
+    if dtype in QUANTIZED:  # arrays of these dtypes are arrays of integers
         return []
     out = []
     for to in sorted(NUMERIC, key=str):
@@ -205,7 +205,7 @@ op(
     grad=NOT_DIFFERENTIABLE,
     oracle=_bitcast_oracle,
     sample=_bitcast_samples,
-    doc="The same bytes read as another type; a dimension comes or goes where its size differs.",
+    doc="The same bytes read as another type; a type of another size adds or removes the last dimension.",
 )
 
 
@@ -213,7 +213,7 @@ op(
 
 
 def _check_kernel(signed: bool) -> Any:
-    """The factory of the check, which says by `signed` which infinities it found."""
+    """The kernel factory of the check; with `signed` its error names the sign of infinities."""
 
     def kinds(xp: Any, x: Any) -> list[tuple[str, Any]]:
         if signed:
@@ -260,6 +260,6 @@ for _type, _signed in (("CheckNumerics", False), ("CheckNumericsV2", True)):
         facts=Facts(cost=flops_per_element(1), checks=True),
         oracle=lambda x, message: x,
         sample=_checked_samples,
-        doc="The input, which must have neither NaN nor infinity among its elements"
-        + (": the error says which infinities." if _signed else "."),
+        doc="The input; NaN or infinity among its elements is an error"
+        + (", which names the sign of infinities." if _signed else "."),
     )

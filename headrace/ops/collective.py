@@ -38,9 +38,9 @@ from headrace.opkit.tree_reduction import tree_reduce
 from headrace.shapes import Shape, show
 
 _UFUNCS = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
-_VALUES = frozenset(dtypes.ALL) - HANDLES  # a handle means something on its own device only
+_VALUES = frozenset(dtypes.ALL) - HANDLES  # a handle is valid on its own device only
 
-# for each participant the device that its part is done on, "" where that follows from its input; none: for all
+# the device of each participant's part ("": that of its input); empty: that of the input for all
 _DEVICES = list_attr("string", ())
 
 
@@ -77,7 +77,7 @@ def _require_alike(arrays: Sequence[Any], what: str, rank: int = 0) -> None:
 
 
 def _copies(x: Any, n: int) -> tuple[Any, ...]:
-    """`x` for each of `n` participants, to each an array of its own."""
+    """A copy of `x` for each of `n` participants."""
     return (x, *(x.copy() for _ in range(n - 1)))
 
 
@@ -86,7 +86,7 @@ def _in_pairs(f: Callable[[Any, Any], Any], arrays: Sequence[Any]) -> Any:
 
 
 def _made(b: Any, n: Any, type: str, tensors: Sequence[Any], **attrs: Any) -> list[Any]:
-    """The outputs of a collective of the participants of `n`."""
+    """Outputs of a collective of the participants of `n`."""
     out = b.make(type, (list(tensors),), {"devices": n.attrs["devices"], **attrs}, None)
     return nest.as_list(out)
 
@@ -112,10 +112,10 @@ def _all_reduce(xp: Any, attrs: Mapping[str, Any]) -> Any:
 
 
 def _slopes(b: Any, n: Any) -> list[Any]:
-    """The derivative of the result by each input; None where it is 1.
+    """Derivatives of the result by each input; None stands for 1.
 
-    Of a product it is that of all others, computed from those before and those after, so that zeros do no harm. Of a
-    maximum it is 1, and where several inputs are the largest a share for each.
+    The derivative of a product is the product of the other inputs, those before times those after, without a division
+    by zero. The derivative of a maximum is 1, divided evenly among equal inputs.
     """
     xs = list(n.inputs)
     if n.attrs["reduction"] == "sum" or len(xs) == 1:
@@ -186,7 +186,7 @@ op(
     facts=_FACTS,
     oracle=lambda xs, **attrs: (_reduced(xs, **attrs),) * len(xs),
     sample=_reductions,
-    doc="To each participant the sum, product, maximum or minimum of all inputs, element by element.",
+    doc="The elementwise sum, product, maximum or minimum of all inputs, for each participant.",
 )
 
 
@@ -210,7 +210,7 @@ op(
     facts=_FACTS,
     oracle=lambda x, N: (x,) * N,
     sample=lambda rng, dtype: [case(draw(rng, dtype, s), N=n) for n, s in ((1, (2,)), (3, ()), (4, (2, 3)))],
-    doc="To each participant the input.",
+    doc="The input, for each participant.",
 )
 
 
@@ -250,7 +250,7 @@ op(
     facts=_FACTS,
     oracle=lambda xs: (np.concatenate(xs),) * len(xs),
     sample=_groups((1,), (2, 3), (3, 0), (3, 1, 2)),
-    doc="To each participant all inputs, one after the other along the first axis.",
+    doc="All inputs concatenated along the first axis, for each participant.",
 )
 
 
@@ -298,7 +298,7 @@ op(
     facts=_FACTS,
     oracle=lambda xs: tuple(np.split(_reduced(xs), len(xs))),
     sample=_groups((1, 2), (2, 3), (3,), (3, 0)),
-    doc="To each participant its part of the sum of all inputs: that is cut along the first axis, into equal parts.",
+    doc="For each participant one of equal parts, along the first axis, of the sum of all inputs.",
 )
 
 
@@ -347,7 +347,7 @@ op(
         *(case(draw(rng, dtype, s), N=n) for n, s in ((1, (2,)), (2, (4, 3)), (3, (0, 2)))),
         *(case(draw(rng, dtype, s), N=n, flat=True) for n, s in ((1, ()), (2, (2, 3)), (3, (1, 4)), (4, (2,)))),
     ],
-    doc="Equal parts along the first axis; of a flat one, parts of its elements in a row, as equal as may be.",
+    doc="Equal parts along the first axis; with `flat`, nearly equal parts of the flattened input.",
 )
 
 
@@ -392,5 +392,5 @@ op(
         case([draw(rng, dtype, (1, 3)), draw(rng, dtype, (2, 3)), draw(rng, dtype, (0, 3))]),
         case([draw(rng, dtype, (2,))]),
     ],
-    doc="The parts one after the other along the first axis, given the shape `shape` if that is known.",
+    doc="The parts concatenated along the first axis, reshaped to `shape` if that is known.",
 )

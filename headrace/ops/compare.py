@@ -72,7 +72,7 @@ for _type, _ufunc, _oracle, _doc in (
     )
 
 
-# *** Equality: of strings too, and of shapes that do not go together ***
+# *** Equality: also of strings, and of incompatible shapes ***
 
 
 def _equality(name: str) -> Any:
@@ -186,7 +186,7 @@ op(
 
 
 def _pick(condition: Any, t: Any, e: Any) -> Any:
-    """A choice between objects, which at rank 0 are no arrays."""
+    """A choice between arrays of objects, or between objects at rank 0."""
     if condition.ndim == 0:
         return t if condition else e
     return np.where(condition, t, e)
@@ -216,7 +216,7 @@ def _select_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
             raise InvalidArgumentError(
                 f"Number of batches of 'then' must match size of 'cond', but saw: {len(t)} vs. {len(condition)}"
             )
-        if xp is np:  # the sequences of a batch that go on are mostly all of them, or none
+        if xp is np:  # in loops over sequences mostly all or none of the batch continue
             taken = np.count_nonzero(condition)
             if taken == len(t):
                 return t
@@ -379,5 +379,5 @@ op(
     facts=Facts(cost=flops_per_element(2), total=()),
     oracle=each(lambda t, low, high: max(min(t, high), low)),
     sample=_clip_samples,
-    doc="`t`, brought into [clip_value_min, clip_value_max].",
+    doc="`t`, clamped to [clip_value_min, clip_value_max].",
 )

@@ -43,7 +43,7 @@ def _switch_shape(c: Inference) -> Sequence[Shape]:
 
 
 def _merge_shape(c: Inference) -> Sequence[Shape]:
-    # A loop Merge whose back edge is not there yet knows nothing of what later iterations bring.
+    # The shapes of later iterations are unknown as long as a loop Merge has no back edge.
     if len(c.shapes) < c.attrs["N"]:
         return [None, ()]
     out = c.shapes[0]
@@ -134,7 +134,7 @@ op(
     shape=nothing,
     primitive="ControlTrigger",
     grad=NOT_DIFFERENTIABLE,
-    doc="Does nothing, once all control inputs are done, dead ones included: always live.",
+    doc="Waits for all control inputs, dead ones included; its output is always live.",
 )
 op(
     "Abort",

@@ -37,8 +37,7 @@ from headrace.shapes import Dim, Shape
 
 _COUNTED = INDEX | {float32, float64}
 _WEIGHTED = missing(
-    "only when it runs is it known whether there are weights; for sums of weights that have a gradient use "
-    "UnsortedSegmentSum"
+    "only a run determines whether there are weights; for differentiable sums of weights use UnsortedSegmentSum"
 )
 
 
@@ -88,7 +87,7 @@ def _sparse(indices: Any, values: Any, dense_shape: Any) -> tuple[Any, Any, int 
 
 
 def _ragged(splits: Any, values: Any) -> tuple[Any, Any, int]:
-    """The same of a ragged matrix."""
+    """Integers of a ragged matrix, their row numbers, and the number of rows."""
     splits, values = splits.reshape(-1), values.reshape(-1)
     if not splits.size or splits[0] != 0 or splits[-1] != len(values):
         raise InvalidArgumentError(
@@ -116,7 +115,7 @@ def _check_values(values: Any, weights: Any) -> None:
         raise InvalidArgumentError(f"Input arr must be non-negative, got {values.min()}")
 
 
-# *** a column for each integer ***
+# *** bincounts: a column for each integer ***
 
 
 def _size(size: Any, rows: int | None, dtype: DType) -> tuple[int, ...]:
@@ -223,7 +222,7 @@ def _pairs_ragged(splits: Any, values: Any, weights: Any) -> list[list[Any]]:
 
 
 def _vector(inputs: Sequence[Any]) -> bool:
-    """Whether the first inputs of a case are one row by itself."""
+    """Whether the first inputs of a case are a vector."""
     return len(inputs[2]) == 1 if len(inputs) == 3 else len(inputs) == 1 and inputs[0].ndim < 2
 
 
@@ -283,7 +282,7 @@ op(
     facts=_BINNED,
     oracle=lambda arr, size, weights: _bincount_model(_pairs_dense)(arr.ravel(), size, weights.ravel()),
     sample=_bincounts("", False),
-    doc="How often each integer below `size` occurs in `arr`, or the sums of the weights there.",
+    doc="The number of occurrences in `arr` of each integer below `size`, or the sum of their weights.",
 )
 for _form, _rows, _pairs in (
     ("Dense", _dense_rows, _pairs_dense),
@@ -448,7 +447,7 @@ for _form, _rank, _pairs in (
         facts=Facts(dynamic_shape=True, cost=flops_per_input(20)),
         oracle=_count_model(_pairs),
         sample=_counts(_form),
-        doc="Which integers occur in each row, and how often, or the sums of the weights there: a sparse tensor.",
+        doc="The distinct integers of each row with their counts or sums of weights, as a sparse tensor.",
     )
 
 
@@ -461,7 +460,7 @@ def _bucketize_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
         raise InvalidArgumentError("Expected sorted boundaries")
 
     def kernel(x: Any) -> Any:
-        # whole numbers are compared as the boundaries are written
+        # integers are compared in float32, the dtype of the boundaries
         seen = x.astype(np.float32) if x.dtype.kind == "i" else x
         return np.asarray(np.searchsorted(boundaries, seen, "right")).astype(np.int32)
 
@@ -487,7 +486,7 @@ op(
         case(draw(rng, dtype, s, -5, 5), boundaries=b)
         for s, b in (((3, 4), (-2.5, 0.0, 0.0, 2.0)), ((), ()), ((0,), (1.0,)))
     ],
-    doc="The number of boundaries that are not above each element: the interval between them that it is in.",
+    doc="The interval of each element: the number of boundaries that are not above it.",
 )
 
 
@@ -551,5 +550,5 @@ op(
         case(draw(rng, dtype, s, -9, 9), np.array(r, dtype.numpy), np.int32(n))
         for s, r, n in (((20,), (-5, 5), 4), ((2, 3), (0, 3), 7), ((0,), (0, 1), 2))
     ],
-    doc="How many of the values are in each of `nbins` intervals of one width; the outer ones have what is beyond.",
+    doc="The number of values in each of `nbins` equal intervals; values out of range count in the outer ones.",
 )

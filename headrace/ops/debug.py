@@ -44,7 +44,7 @@ def _escaped(text: bytes) -> str:
 
 
 def _float(x: Any) -> str:
-    """The fewest digits of two choices that give the same number back."""
+    """The text of a float in the shorter of two precisions that round-trips."""
     value = float(x)
     short, long, exact = (15, 17, float) if x.dtype == np.float64 else (6, 9, np.float32)
     text = f"{value:.{short}g}"
@@ -52,7 +52,7 @@ def _float(x: Any) -> str:
 
 
 def _element(x: Any, quote: str) -> str:
-    """One element of an array; strings between `quote`."""
+    """The text of one element of an array, with strings between `quote`."""
     if isinstance(x, bytes):
         return f"{quote}{_escaped(x)}{quote}"
     kind = getattr(x, "dtype", np.dtype(object)).kind
@@ -177,7 +177,7 @@ op(
     grad=lambda b, n, dy: [dy] + [None] * len(n.attrs["U"]),
     jvp=passed,
     facts=_SHOWS,
-    doc="The input; shows `data` on standard error, the first `first_n` times (-1: always).",
+    doc="The input; prints `data` on standard error, the first `first_n` times (-1: always).",
 )
 
 
@@ -284,7 +284,7 @@ op(
     kernel=_format_kernel,
     grad=NOT_DIFFERENTIABLE,
     sample=_formats,
-    doc="The template with the inputs, as text, in the places of its placeholders.",
+    doc="The template with the texts of the inputs in place of its placeholders.",
 )
 op(
     "Timestamp",

@@ -228,7 +228,7 @@ op(
     facts=Facts(dynamic_shape=True, cost=flops_per_element(2)),
     oracle=lambda a, z, d: np.arange(float(a), float(z), float(d)).astype(a.dtype),
     sample=_range_sample,
-    doc="The numbers from `start` in steps of `delta`, up to `limit` but without it.",
+    doc="The numbers from `start` up to but excluding `limit`, in steps of `delta`.",
 )
 
 
@@ -275,7 +275,7 @@ op(
         case(np.array(a, dtype.numpy), np.array(z, dtype.numpy), np.int32(n))
         for a, z, n in ((0, 4, 5), (1, 2, 3), (3, -1, 1), (2, -2, 2))
     ],
-    doc="`num` numbers at even distances from `start` to `stop`, both included.",
+    doc="`num` evenly spaced numbers from `start` to `stop`, both included.",
 )
 
 
@@ -344,5 +344,5 @@ op(
     facts=Facts(dynamic_shape=True, cost=flops_per_element(2)),
     oracle=_one_hot_model,
     sample=_one_hots,
-    doc="`on_value` at the position each index names along a new axis, `off_value` elsewhere.",
+    doc="`on_value` at the position of each index along a new axis, `off_value` elsewhere.",
 )

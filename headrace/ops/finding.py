@@ -29,8 +29,8 @@ from headrace.opkit.testing.samples import draw
 from headrace.shapes import Shape
 
 _ARBITRARY = missing(
-    "which of several equal elements a value comes from is arbitrary; take it from one by its index (GatherV2), and "
-    "the index from this op on hr.stop_gradient of the tensor"
+    "a result may come from any of several equal elements; gather it by its index (GatherV2), and compute the index "
+    "by this op on hr.stop_gradient of the tensor"
 )
 _INDEX = type_attr(INDEX, dtypes.int32)
 _OPEN = Facts(dynamic_shape=True, cost=flops_per_input(20))
@@ -65,7 +65,7 @@ op(
     facts=_OPEN,
     oracle=_where_model,
     sample=lambda rng, dtype: [case(draw(rng, dtype, s, -1, 2)) for s in ((4,), (2, 3), (0, 2), (2, 1, 2))],
-    doc="The positions of the elements that are not zero, one a row.",
+    doc="The positions of the nonzero elements, one in each row.",
 )
 
 # *** Unique, ListDiff ***
@@ -225,7 +225,7 @@ op(
             case(draw(rng, dtype, (n,), -2, 3), draw(rng, dtype, (m,), -2, 3)) for n, m in ((7, 2), (3, 0), (0, 2))
         ]
     ),
-    doc="The elements of `x` that are not in `y`, in order, and where they stand in `x`.",
+    doc="The elements of `x` that are not in `y`, in order, and their indices in `x`.",
 )
 
 # *** LowerBound, UpperBound ***
@@ -241,7 +241,7 @@ def _bound_kernel(side: Any) -> Any:
                     "sorted_inputs and values must be matrices. Leading dim_size of both tensors must match: got "
                     f"{shapes.show(rows.shape)} and {shapes.show(values.shape)}"
                 )
-            if rows.dtype.kind == "V":  # bfloat16, of which numpy does not know that NaN is last
+            if rows.dtype.kind == "V":  # bfloat16: numpy does not sort its NaNs last
                 rows, values = rows.astype(np.float32), values.astype(np.float32)
             found = [np.searchsorted(r, v, side) for r, v in zip(rows, values)]
             if side == "left":  # nothing is less than NaN; numpy sorts it last instead

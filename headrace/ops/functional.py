@@ -35,7 +35,7 @@ from headrace.ir.opdef import (
 from headrace.opkit.arrays import zeros
 from headrace.shapes import Shape, show
 
-# the rules of these are `grad.conditionals`, `grad.loops` and `grad.calls`: they make operations that own graphs, too
+# their gradient rules are in `grad.conditionals`, `grad.loops` and `grad.calls`
 _OF_ITS_GRAPHS = missing("hr.gradients builds its gradient from those of its graphs")
 _TYPES = list_attr("type")
 _OUTPUT_SHAPES = list_attr("shape", ())
@@ -82,7 +82,7 @@ def _functional(name: str, ins: str, attrs: Mapping[str, Any], structured: Struc
             structured=structured,
             grad=_OF_ITS_GRAPHS,
             facts=Facts(stateless=bool(prefix)),
-            doc=doc + (" Its graphs change nothing outside." if prefix else ""),
+            doc=doc + (" Its graphs are stateless." if prefix else ""),
         )
 
 
@@ -99,7 +99,7 @@ _functional(
     },
     "If",
     lambda c: _joined(c, [c.attrs["then_branch"], c.attrs["else_branch"]]),
-    "What `then_branch` makes of `input` if `cond` holds (or is not zero, or not empty), else what `else_branch` does.",
+    "The results of `then_branch(input)` if `cond` is true (nonzero, not empty), else of `else_branch(input)`.",
 )
 _functional(
     "Case",
@@ -107,7 +107,7 @@ _functional(
     {"Tin": _TYPES, "Tout": _TYPES, "branches": list_attr("func", minimum=1), "output_shapes": _OUTPUT_SHAPES},
     "Case",
     lambda c: _joined(c, c.attrs["branches"]),
-    "What branch number `branch_index` makes of `input`; the last one's if there is none of that number.",
+    "The results of branch `branch_index` for `input`; those of the last branch if the index is out of range.",
 )
 _functional(
     "While",
@@ -121,7 +121,7 @@ _functional(
     },
     "While",
     lambda c: _joined(c, [c.attrs["body"]], loop=True),
-    "`input`, replaced by what `body` makes of it as long as `cond` holds of it.",
+    "The loop variables, from `input` on, after `body` has run as long as `cond` holds.",
 )
 op(
     "For",
@@ -131,7 +131,7 @@ op(
     shape=lambda c: _joined(c, [c.attrs["body"]]),
     structured="For",
     grad=_OF_ITS_GRAPHS,
-    doc="`input`, replaced by what `body` makes of (i, input) for each i from `start` to `limit` in steps of `delta`.",
+    doc="The loop variables, from `input` on, after `body(i, ...)` for each i of range(start, limit, delta).",
 )
 
 
@@ -165,7 +165,7 @@ op(
     shape=lambda c: _joined(c, [c.attrs["f"]]),
     structured="RemoteCall",
     grad=_OF_ITS_GRAPHS,
-    doc="What the function `f` makes of `args` on the device `target`.",
+    doc="Calls the function `f` with `args` on the device `target`.",
 )
 op(
     "SymbolicGradient",
@@ -176,7 +176,7 @@ op(
     structured="SymbolicGradient",
     grad=_OF_ITS_GRAPHS,
     facts=Facts(stateless=True),
-    doc="The gradients of the function `f`: `input` is what f takes, then the gradients of what f gives.",
+    doc="The gradients of the arguments of `f`; `input` is the arguments and the gradients of the results.",
 )
 
 
@@ -232,7 +232,7 @@ op(
     kernel=_nothing,
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(no_fold=True),
-    doc="Stands where a branch has no value for a result that nobody will read.",
+    doc="A placeholder for a result that a branch does not compute and no operation reads.",
 )
 
 
@@ -254,5 +254,5 @@ op(
     shape=_switch_n_shape,
     primitive="SwitchN",
     grad=missing("loops and conditionals are differentiated in their structured form"),
-    doc="Sends `data` to output `output_index`, to the last one if there is none of that number; the others are dead.",
+    doc="Sends `data` to output `output_index`, or to the last one if it is out of range; the others are dead.",
 )

@@ -34,21 +34,21 @@ _WHY = "fused regions are formed from operations to run, after gradients"
 
 
 def _fused_region(type: str, doc: str, **how: Any) -> None:
-    """Registers an operation that stands for others."""
+    """Registers an operation that replaces several others."""
     types = {"Tin": list_attr("type"), "Tout": list_attr("type")}
     op(type, "args: Tin", "output: Tout", types, shape=_unknown, grad=missing(_WHY), doc=doc, **how)
 
 
 _fused_region(
     "_FusedRegion",
-    "What the function `_compute`, made of the operations that this one stands for (`compile.fused_regions`), gives.",
+    "The results of `_compute`, a function compiled from the replaced operations (`compile.fused_regions`).",
     kernel=_kernel,
     facts=Facts(no_fold=True),
 )
 _fused_region(
     "_FusedRegionOfStep",
-    "The same, where the function is made for each step: what it computes has loops, which look whether the step is "
-    "still wanted, or reads what others write.",
+    "`_FusedRegion` with a function made for each step: it has loops, which check for cancellation, or reads "
+    "state that other operations write.",
     stateful=_made_for_a_step,
     facts=Facts(effect="resource"),
 )

@@ -67,7 +67,7 @@ def _take(xp: Any, params: Any, indices: Any, axis: int) -> Any:
 
 
 def _take_by_batch(params: Any, indices: Any, axis: int, batch_dims: int) -> Any:
-    """The gather in which the first `batch_dims` dimensions of both inputs go together."""
+    """Gathers with the first `batch_dims` dimensions of both inputs as batch."""
     batch, rest = indices.shape[:batch_dims], indices.ndim - batch_dims
     for i in range(batch_dims):
         if params.shape[i] != batch[i]:
@@ -137,7 +137,7 @@ def _gather_shape(c: Inference) -> Sequence[Shape]:
 
 
 def _gather_value(c: Inference) -> Shape:
-    """Elements of a vector that is read as a shape, at known places."""
+    """Elements of a shape vector at known indices."""
     known, where = c.shape_value(0), c.value(1)
     if known is None or where is None or c.shapes[0] is None or len(c.shapes[0]) != 1 or where.ndim > 1:
         return vector_of_unknowns(c, c.op.outputs[0].shape)
@@ -172,7 +172,7 @@ def _wide(b: Any, indices: Any) -> Any:
 
 
 def _gather_grad(b: Any, n: Any, dy: Any) -> list[Any]:
-    """The rows of `dy`, at the indices."""
+    """The gradient of Gather: the rows of `dy` added at the indices."""
     indices = _wide(b, n.indices)
     return [of_gather(b, dy, indices, b.Shape(n.params, out_type=indices.dtype.base)), None]
 
@@ -203,7 +203,7 @@ def _gather_v2_grad(b: Any, n: Any, dy: Any) -> list[Any]:
     end = _plus(b, a, _plus(b, index_rank, b.Neg(batch) if not isinstance(batch, int) else -batch))
     tail = _span(b, end, _rank(b, dy))
     moved = b.Transpose(dy, _joined(b, before, _span(b, a, end), outer, tail))
-    # the batches one after the other: index i of batch k is row k * n + i
+    # with the batches concatenated, index i of batch k is row k * n + i
     n_rows = b.GatherV2(shape, a, 0)
     batches = b.Prod(b.GatherV2(shape, _joined(b, before), 0), 0, keep_dims=False)
     index_shape = b.Shape(indices, out_type=index)
@@ -274,7 +274,7 @@ op(
     shape_value=_gather_value,
     oracle=_gather_model,
     sample=_gathers,
-    doc="The slices of `params` at `indices` along `axis`; the first `batch_dims` dimensions of both go together.",
+    doc="The slices of `params` at `indices` along `axis`; the first `batch_dims` dimensions of both are the batch.",
 )
 
 # *** GatherNd ***
@@ -459,7 +459,7 @@ def _sub_grad(b: Any, n: Any, dy: Any) -> list[Any]:
 
 
 def _extreme_grad(b: Any, n: Any, dy: Any) -> list[Any]:
-    """Everything that equals the result at its place shares the gradient there."""
+    """Divides each gradient evenly among the inputs that equal the result."""
     dtype, y = n.attrs["T"], n.output
     index = n.indices.dtype.base
     kept = b.Cast(b.Equal(n.tensor, y), DstT=dtype)
@@ -515,6 +515,6 @@ op(
     facts=Facts(cost=flops_per_input(1)),
     oracle=_scatter_model(np.add),
     sample=_tensor_scatters(NUMERIC | {dtypes.bool_}),
-    differs="TensorFlow takes a vector of indices for that many positions, and leaves out some of them.",
+    differs="TensorFlow reads a vector of indices as that many positions, and skips some of them.",
     doc="The input with the elements at `indices` increased by `updates`.",
 )

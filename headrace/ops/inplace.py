@@ -46,7 +46,7 @@ def _kernel(combine: Callable[[Any, Any], Any] | None) -> Any:
             out = np.array(x)
             if not len(out):
                 return out
-            # one by one, as rows may be named twice; numbers beyond the rows wrap round, as TensorFlow has it
+            # one by one, as an index may repeat; an index out of range wraps around, as in TensorFlow
             for row, value in zip(i % len(out), v):
                 out[row] = value if combine is None else combine(out[row], value)
             return out

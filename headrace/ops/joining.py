@@ -182,7 +182,7 @@ def _concat_value(c: Inference, parts: range) -> Shape:
 def _concat(xp: Any, arrays: Sequence[Any], axis: Any) -> Any:
     at = int(scalar(axis, "concat_dim"))
     rank = np.ndim(arrays[0])
-    if not -rank <= at < rank:  # numpy takes the least int32 for no axis at all, and joins what is flat
+    if not -rank <= at < rank:  # numpy reads the least int32 as axis=None, which would flatten the arrays
         raise InvalidArgumentError(
             f"ConcatOp : Expected concatenating dimensions in the range [{-rank}, {rank}), but got {at}"
         )
@@ -194,7 +194,7 @@ def _concat(xp: Any, arrays: Sequence[Any], axis: Any) -> Any:
 
 
 def _split_back(b: Any, arrays: Sequence[Any], axis: Any, dy: Any) -> list[Any]:
-    """The parts of `dy` that came from each of the arrays."""
+    """Parts of `dy` that belong to each of the arrays."""
     at = constant_value(axis)
     rank = next((len(a.shape) for a in arrays if a.shape is not None), None)
     if at is not None and rank is not None:
@@ -234,7 +234,7 @@ op(
     shape_value=lambda c: _concat_value(c, range(1, len(c.shapes))),
     oracle=lambda axis, xs: np.concatenate(xs, int(axis)),
     sample=lambda rng, dtype: [case(k.inputs[1].astype(np.int32), k.inputs[0]) for k in _concats(rng, dtype)],
-    doc="Arrays one after the other along an axis.",
+    doc="The concatenation of arrays along an axis.",
 )
 op(
     "ConcatV2",
@@ -249,7 +249,7 @@ op(
     shape_value=lambda c: _concat_value(c, range(len(c.shapes) - 1)),
     oracle=lambda xs, axis: np.concatenate(xs, int(axis)),
     sample=_concats,
-    doc="Arrays one after the other along an axis.",
+    doc="The concatenation of arrays along an axis.",
 )
 
 
@@ -293,7 +293,7 @@ op(
         case(np.int32(a), [np.array(s, dtype.numpy) for s in parts])
         for a, parts in ((1, [(2, 2, 7), (2, 3, 7), (2, 9, 7)]), (-1, [(2, 1), (2, 4)]), (0, [(5,), (0,)]))
     ],
-    doc="Where each array begins in the concatenation of arrays of the given shapes.",
+    doc="The offset of each array in the concatenation of arrays of the given shapes.",
 )
 
 
@@ -336,7 +336,7 @@ op(
             case([draw(rng, dtype, (1,))], shape=(1,)),
         ]
     ),
-    doc="Single rows one after the other.",
+    doc="The concatenation of single rows.",
 )
 
 # *** Split, SplitV ***
@@ -423,7 +423,7 @@ op(
     shape_value=lambda c: _piece_value(c, 1),
     oracle=lambda axis, x, num_split: tuple(np.split(x, num_split, int(axis))),
     sample=_splits,
-    doc="The input cut into `num_split` equal parts along an axis.",
+    doc="The input split into `num_split` equal parts along an axis.",
 )
 
 
@@ -517,5 +517,5 @@ op(
     shape_value=lambda c: _piece_value(c, 0),
     oracle=_split_v_model,
     sample=_splits_v,
-    doc="The input cut into parts of the given sizes along an axis; a size of -1 takes what is left.",
+    doc="The input split into parts of the given sizes along an axis; a size of -1 is the rest.",
 )

@@ -51,7 +51,7 @@ def _transpose_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
             )
         return x.transpose(perm.tolist())
 
-    # of what is read very often it matters how it lies in memory
+    # a result that is read often is stored contiguously
     return (lambda x, perm: xp.ascontiguousarray(kernel(x, perm))) if attrs.get("_in_order") else kernel
 
 
@@ -131,7 +131,7 @@ op(
     grad=NOT_DIFFERENTIABLE,
     oracle=lambda x: np.argsort(x).astype(x.dtype),
     sample=lambda rng, dtype: [case(np.array(p, dtype.numpy)) for p in ([3, 4, 0, 2, 1], [0], [])],
-    doc="The permutation that undoes the one given.",
+    doc="The inverse of a permutation.",
 )
 
 # *** Tile, Pad ***
@@ -162,7 +162,7 @@ def _tile_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
                 raise InvalidArgumentError(f"Expected multiples[{i}] >= 0, but got {m}")
         shape = tuple(d * m for d, m in zip(x.shape, times))
         check_size(shape, dtype)
-        if 0 in shape:  # numpy would make what the other multiples ask for on the way
+        if 0 in shape:  # numpy would allocate the array for the other multiples first
             return zeros(xp, shape, dtype)
         return x if all(m == 1 for m in times) else xp.tile(x, times)
 
@@ -170,7 +170,7 @@ def _tile_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
 
 
 def _tile_grad(b: Any, n: Any, dy: Any) -> list[Any]:
-    """Each dimension splits in two, (times, size), and the first of each pair is summed."""
+    """The gradient of Tile: splits each dimension into (multiple, size) and sums the first."""
     index = n.attrs["Tmultiples"]
     pairs = b.Reshape(b.Pack([n.multiples, b.Shape(n.input, out_type=index)], axis=1), [-1])
     if n.input.shape is None:
@@ -215,7 +215,7 @@ op(
 
 
 def _untiled(shape: Sequence[int], times: Sequence[int]) -> list[int]:
-    """The shape that was tiled to `shape`, each dimension behind how often it comes."""
+    """The shape before tiling to `shape`, each dimension preceded by its multiple."""
     if len(times) != len(shape) or any(m < 1 or d % m for d, m in zip(shape, times)):
         raise ValueError(
             f"multiples {list(times)} must divide the dimensions of the input, {shapes.show(tuple(shape))}"
@@ -260,7 +260,7 @@ op(
     sample=lambda rng, dtype: [
         case(draw(rng, dtype, s), np.array(m, np.int32)) for s, m in (((4,), [2]), ((2, 6), [2, 3]), ((), []))
     ],
-    differs="TensorFlow refuses it in graphs of version 3 and later.",
+    differs="TensorFlow rejects it in graphs of version 3 and later.",
     doc="The sum of the tiles that Tile would have made of its input.",
 )
 
@@ -280,7 +280,7 @@ def _pad_shape(c: Inference) -> Sequence[Shape]:
 
 
 def _known_paddings(c: Inference, rank: int) -> list[Sequence[Dim]]:
-    """The entries known of paddings that are stacked rows."""
+    """Known entries of paddings that are stacked rows."""
     rows = c.op.inputs[1].op
     if rows.type != "Pack" or rows.attrs["axis"] or len(rows.inputs) != rank:
         return [(None,)] * rank
@@ -519,5 +519,5 @@ op(
     facts=Facts(dynamic_shape=True, cost=flops_per_element(2)),
     oracle=_mirror_grad_model,
     sample=_mirror_grads,
-    doc="The input with what lies on its mirrored edges added to where it came from.",
+    doc="The input without its mirrored edges, which are added to the elements that they mirror.",
 )

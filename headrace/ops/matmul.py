@@ -144,7 +144,7 @@ op(
     facts=_FACTS,
     oracle=_matmul_oracle,
     sample=_matrices,
-    doc="The product of two matrices, each transposed first if asked for.",
+    doc="The product of two matrices, each transposed first if its attribute says so.",
 )
 
 
@@ -190,7 +190,7 @@ def _mismatch(x: Any, y: Any, adj_x: bool, adj_y: bool) -> str:
 
 
 def _batch_shape(together: Callable[[Shape, Shape], Shape]) -> Any:
-    """The shape rule, where `together` gives the batch dimensions."""
+    """The shape rule of a batched product; `together` computes the batch dimensions."""
 
     def rule(c: Inference) -> Sequence[Shape]:
         x, y = (with_rank_at_least(s, 2) for s in c.shapes)
@@ -276,7 +276,7 @@ for _type, _ins, _outs, _attrs, _broadcasts, _sample, _doc in (
         {"Ta": _NARROW, "Tb": _NARROW, "Tout": INEXACT | INDEX | {int16}},
         True,
         _batches(_SAME + _BROADCAST, out=True),
-        "Products of matrices, with a dtype of their own; the other dimensions broadcast.",
+        "Products of matrices in the dtype `Tout`; the other dimensions broadcast.",
     ),
 ):
     op(

@@ -73,7 +73,7 @@ op(
     async_=_lock,
     grad=NOT_DIFFERENTIABLE,
     facts=_EFFECT,
-    doc="Waits for the mutex and has it, until the output is consumed.",
+    doc="Locks the mutex, after waiting for it; the lock lasts until the output is consumed.",
 )
 op(
     "ConsumeMutexLock",

@@ -81,7 +81,7 @@ def _from_value_jvp(b: Builder, n: GradNode, *dxs: Tensor | None) -> list[Tensor
 
 
 def _filled_up(b: Builder, values: Sequence[Tensor], derivatives: Sequence[Tensor | None]) -> list[Tensor]:
-    """`derivatives`, with zeros where there is none: for components that are integers, or text."""
+    """`derivatives`, with zeros in place of None (for components of integers or strings)."""
     out = []
     for x, d in zip(values, derivatives, strict=True):
         if d is None:
@@ -99,7 +99,7 @@ op(
     kernel=_from_value,
     grad=_from_value_grad,
     jvp=_from_value_jvp,
-    doc="An optional with `components` in it.",
+    doc="An optional that contains `components`.",
 )
 op(
     "OptionalNone",
@@ -108,7 +108,7 @@ op(
     shape=scalars,
     kernel=lambda xp, attrs: Optional,
     grad=NOT_DIFFERENTIABLE,
-    doc="An optional with nothing in it.",
+    doc="An empty optional.",
 )
 op(
     "OptionalHasValue",
@@ -117,7 +117,7 @@ op(
     shape=scalars,
     kernel=lambda xp, attrs: lambda value: np.bool_(_optional(value, "OptionalHasValue").components is not None),
     grad=NOT_DIFFERENTIABLE,
-    doc="Whether there is something in an optional.",
+    doc="Whether an optional has a value.",
 )
 op(
     "OptionalGetValue",

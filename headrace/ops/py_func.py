@@ -63,7 +63,7 @@ def _call(found: callback.Callback, args: Sequence[Any]) -> Any:
 
 
 def _named(found: callback.Callback) -> str:
-    """The function by its name and line."""
+    """The name and line of the function, for errors."""
     fn = found.function
     code = getattr(fn, "__code__", None)
     name = getattr(fn, "__qualname__", None) or repr(fn)
@@ -79,7 +79,7 @@ def _array(value: Any, i: int, dtype: DType, found: callback.Callback) -> Any:
     except ValueError as e:
         raise InvalidArgumentError(f"{i}-th value returned by {_named(found)} is no array: {e}") from e
     if array.dtype.kind in "SU" or (dtype is dtypes.string and array.dtype == object):
-        array = _bytes(np.array(value, object), i, found)  # numpy's own text drops zeros at the end
+        array = _bytes(np.array(value, object), i, found)  # numpy's own text drops trailing zeros
     if array.dtype != dtype.numpy:
         got = "string" if array.dtype == object else array.dtype.name
         raise InvalidArgumentError(
@@ -123,7 +123,7 @@ def _stateful(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[..., Any
 
 
 def _pure(xp: Any, attrs: Mapping[str, Any]) -> Callable[..., Any]:
-    # looked up when it is called: a graph whose function is not here can still be prepared
+    # found at each call, so a graph can be prepared without its function
     return lambda *args: _py_func(attrs)(*args)
 
 
@@ -165,7 +165,7 @@ op(
     stateful=_stateful,
     grad=NOT_DIFFERENTIABLE,
     facts=_EFFECT,
-    doc="What the Python function of that token makes of arrays; it may do anything.",
+    doc="The results of a Python function of arrays, which may have side effects.",
 )
 op(
     "PyFuncStateless",
@@ -176,7 +176,7 @@ op(
     kernel=_pure,
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(blocking=True, no_fold=True, dynamic_shape=True),
-    doc="What the Python function of that token makes of arrays; the same of the same arrays.",
+    doc="The results of a Python function of arrays, which is stateless.",
 )
 op(
     "EagerPyFunc",
@@ -187,5 +187,5 @@ op(
     stateful=_stateful,
     grad=_grad,
     facts=_EFFECT,
-    doc="What the Python function of that token makes of eager tensors; it may do anything.",
+    doc="The results of a Python function of eager tensors, which may have side effects.",
 )

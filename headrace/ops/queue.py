@@ -36,7 +36,7 @@ _READS = Facts(effect="resource", waits=True)
 _WAITS = {"timeout_ms": -1}
 
 Find = Callable[["KernelContext", Any], Queue]  # from a handle
-Kind = Callable[[Mapping[str, Any]], Callable[[str], Queue]]  # from attributes to what makes a queue of a name
+Kind = Callable[[Mapping[str, Any]], Callable[[str], Queue]]  # from attributes to a factory of queues by name
 
 
 def _by_handle(ctx: KernelContext, handle: Any) -> Queue:
@@ -51,7 +51,7 @@ def _by_name(ctx: KernelContext, ref: Ref) -> Queue:
 
 
 def _shared(ctx: KernelContext, attrs: Mapping[str, Any], make: Callable[[str], Queue]) -> Queue:
-    """The session's queue of the op's name, which must be like the one `make(name)` gives."""
+    """The session's queue of the op's name, which must match the one of `make(name)`."""
     name = attrs["shared_name"] or ctx.node
     declared = make(name)
     if ctx.step.memory is not None:
@@ -201,13 +201,13 @@ for _name, _kind, _attrs, _doc in (
         "RandomShuffleQueue",
         _declared(RandomShuffleQueue, "min_after_dequeue", "seed", "seed2"),
         {**_QUEUE, "min_after_dequeue": 0, "seed": 0, "seed2": 0},
-        "queue that gives its elements in random order",
+        "queue that returns its elements in random order",
     ),
     (
         "PriorityQueue",
         _declared(PriorityQueue),
         {"component_types": list_attr("type", ()), "shapes": list_attr("shape"), **_PLACE},
-        "queue that gives the element of least priority",
+        "queue that returns the element of least priority",
     ),
 ):
     op(
@@ -244,7 +244,7 @@ for _suffix, _handle, _find in (("V2", "handle: resource", _by_handle), ("", "ha
         async_=_enqueue(_find, many=False),
         grad=NOT_DIFFERENTIABLE,
         facts=_EFFECT,
-        doc="Puts one element into the queue; waits while it is full.",
+        doc="Enqueues one element; waits while the queue is full.",
     )
     op(
         f"QueueEnqueueMany{_suffix}",
@@ -255,7 +255,7 @@ for _suffix, _handle, _find in (("V2", "handle: resource", _by_handle), ("", "ha
         async_=_enqueue(_find, many=True),
         grad=NOT_DIFFERENTIABLE,
         facts=_EFFECT,
-        doc="Puts the rows of the components into the queue, one element each; waits while it is full.",
+        doc="Enqueues the rows of the components, one element each; waits while the queue is full.",
     )
     op(
         f"QueueDequeue{_suffix}",
@@ -266,7 +266,7 @@ for _suffix, _handle, _find in (("V2", "handle: resource", _by_handle), ("", "ha
         async_=_dequeue(_find),
         grad=NOT_DIFFERENTIABLE,
         facts=_EFFECT,
-        doc="Takes one element; waits while the queue is empty.",
+        doc="Dequeues one element; waits while the queue is empty.",
     )
     op(
         f"QueueDequeueMany{_suffix}",
@@ -277,7 +277,7 @@ for _suffix, _handle, _find in (("V2", "handle: resource", _by_handle), ("", "ha
         async_=_dequeue_many(_find, may_be_fewer=False),
         grad=NOT_DIFFERENTIABLE,
         facts=_EFFECT,
-        doc="Takes `n` elements, stacked; waits until there are so many.",
+        doc="Dequeues `n` elements and stacks them; waits until there are `n`.",
     )
     op(
         f"QueueDequeueUpTo{_suffix}",
@@ -288,7 +288,7 @@ for _suffix, _handle, _find in (("V2", "handle: resource", _by_handle), ("", "ha
         async_=_dequeue_many(_find, may_be_fewer=True),
         grad=NOT_DIFFERENTIABLE,
         facts=_EFFECT,
-        doc="Takes `n` elements, stacked, or what is left of a closed queue.",
+        doc="Dequeues and stacks `n` elements, or the rest of a closed queue if it has fewer.",
     )
     op(
         f"QueueClose{_suffix}",
@@ -299,7 +299,7 @@ for _suffix, _handle, _find in (("V2", "handle: resource", _by_handle), ("", "ha
         async_=_close(_find),
         grad=NOT_DIFFERENTIABLE,
         facts=_EFFECT,
-        doc="Lets nothing more into the queue, once the enqueues that wait are through (or cancelled).",
+        doc="Closes the queue to new elements; waiting enqueues complete or are cancelled.",
     )
     op(
         f"QueueSize{_suffix}",
@@ -309,7 +309,7 @@ for _suffix, _handle, _find in (("V2", "handle: resource", _by_handle), ("", "ha
         stateful=lambda ctx, attrs, find=_find: lambda handle: np.int32(find(ctx, handle).size()),
         grad=NOT_DIFFERENTIABLE,
         facts=_READS,
-        doc="How many elements are in the queue.",
+        doc="The number of elements in the queue.",
     )
     op(
         f"QueueIsClosed{_suffix}",
@@ -319,7 +319,7 @@ for _suffix, _handle, _find in (("V2", "handle: resource", _by_handle), ("", "ha
         stateful=lambda ctx, attrs, find=_find: lambda handle: np.bool_(find(ctx, handle).is_closed),
         grad=NOT_DIFFERENTIABLE,
         facts=_READS,
-        doc="Whether nothing more can be enqueued.",
+        doc="Whether the queue is closed.",
     )
 op(
     "FakeQueue",

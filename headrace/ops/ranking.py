@@ -31,7 +31,7 @@ def _top(x: Any, k: int, index: np.dtype) -> tuple[Any, Any]:
     n = x.shape[-1]
     if not 0 <= k <= n:
         raise InvalidArgumentError(f"input must have at least k columns. Had {n}, needed {k} (k must not be negative)")
-    # sorting backwards and turning the result round puts the first of equal elements first
+    # reversing before and after a stable sort puts the first of equal elements first
     order = n - 1 - np.argsort(x[..., ::-1], axis=-1, kind="stable")[..., ::-1][..., :k]
     if x.dtype.kind in "fV":
         for at in map(tuple, np.argwhere(np.isnan(x).any(-1))):
@@ -70,7 +70,7 @@ def _top_grad(b: Any, n: Any, dy: Any, _: Any) -> list[Any]:
     none = [None] * (len(n.inputs) - 1)
     if x.shape is not None and len(x.shape) == 1:
         return [b.ScatterNd(b.ExpandDims(indices, -1), dy, b.Shape(x, out_type=index)), *none]
-    # all rows one after the other: column j of row i is element i * columns + j
+    # with the rows concatenated, column j of row i is element i * columns + j
     shape = b.Shape(x, out_type=index)
     columns = b.StridedSlice(shape, [-1], [0], [1], shrink_axis_mask=1)
     lead = b.StridedSlice(shape, [0], [-1], [1], begin_mask=1)
@@ -94,7 +94,7 @@ def _top_model(x: np.ndarray, k: Any) -> tuple[np.ndarray, np.ndarray]:
     return np.take_along_axis(x, where.astype(np.int64), -1), where
 
 
-_ORDER = "Without `sorted` the elements are sorted all the same; TensorFlow leaves them as its heap has them."
+_ORDER = "The elements are sorted even without `sorted`; TensorFlow then returns them in the order of its heap."
 
 op(
     "TopK",
@@ -108,7 +108,7 @@ op(
     oracle=_top_model,
     sample=lambda rng, dtype: [case(x.inputs[0], k=int(x.inputs[1])) for x in _tops(rng, dtype)],
     differs=_ORDER,
-    doc="The `k` largest elements of each row, the largest first, and where they stand; sorted whatever `sorted` says.",
+    doc="The `k` largest elements of each row in descending order, and their indices; always sorted.",
 )
 op(
     "TopKV2",
@@ -127,7 +127,7 @@ op(
     oracle=_top_model,
     sample=_tops,
     differs=_ORDER,
-    doc="The `k` largest elements of each row, the largest first, and where they stand; sorted whatever `sorted` says.",
+    doc="The `k` largest elements of each row in descending order, and their indices; always sorted.",
 )
 
 
@@ -166,7 +166,7 @@ def _approx_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
 
 
 def _approx_grad(b: Any, n: Any, dy: Any, _: Any) -> list[Any]:
-    """By one-hot vectors along the dimension; the others stay as they are."""
+    """The gradient of ApproxTopK, by one-hot vectors along the reduced dimension."""
     x = n.input
     if x.shape is None:
         raise LookupError("ApproxTopK has no gradient where the rank of its input is not known")
@@ -211,9 +211,9 @@ op(
             ((2, 4), 3, {"is_max_k": False, "reduction_dimension": -1}),
         )
     ],
-    differs="Any dimension may be reduced, and the least elements found, which TensorFlow does not do on the CPU. "
-    "The result is exact, as there.",
-    doc="The `k` largest (or least) elements along a dimension and where they stand.",
+    differs="It supports any `reduction_dimension` and the least elements, which TensorFlow's CPU kernel does not. "
+    "The result is exact, as in TensorFlow's CPU kernel.",
+    doc="The `k` largest (or least) elements along a dimension, and their indices.",
 )
 
 # *** NthElement ***
@@ -250,7 +250,7 @@ def _nth_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
 
 
 def _nth_grad(b: Any, n: Any, dy: Any) -> list[Any]:
-    """Shared evenly by the elements that equal the result."""
+    """The gradient of NthElement, divided evenly among the elements equal to the result."""
     winners = b.Cast(b.Equal(n.input, b.ExpandDims(n.outputs[0], -1)), DstT=n.attrs["T"])
     shared = b.RealDiv(b.ExpandDims(dy, -1), b.Sum(winners, -1, keep_dims=True))
     return [b.Mul(winners, shared), None]
@@ -277,7 +277,7 @@ op(
         case(draw(rng, dtype, (2, 5)), np.int32(1)),
         case(draw(rng, dtype, (4,)), np.int32(0), reverse=True),
     ],
-    doc="The element of each row that `n` others are not above (with `reverse`, not below).",
+    doc="The element of rank `n` in the ascending (with `reverse`, descending) order of each row.",
 )
 
 # *** InTopK ***
@@ -296,7 +296,7 @@ def _in_top(predictions: Any, targets: Any, k: int) -> Any:
     if not known.any():
         return known
     aimed = predictions[np.arange(rows), np.where(known, targets, 0)][:, None]
-    # a row with NaN or infinity in it says nothing of ranks
+    # a row with NaN or infinity has no ranks, as in TensorFlow
     return known & np.isfinite(predictions).all(axis=1) & ((predictions > aimed).sum(axis=1) < k)
 
 
@@ -342,7 +342,7 @@ op(
     facts=_RANKED,
     oracle=_in_top_model,
     sample=lambda rng, dtype: [case(*c.inputs[:2], k=int(c.inputs[2])) for c in _in_tops(rng, dtype)],
-    doc="Whether fewer than `k` elements of each row are above the one that its target names.",
+    doc="Whether fewer than `k` elements of each row are above the element of its target.",
 )
 op(
     "InTopKV2",
@@ -355,7 +355,7 @@ op(
     facts=_RANKED,
     oracle=_in_top_model,
     sample=_in_tops,
-    doc="Whether fewer than `k` elements of each row are above the one that its target names.",
+    doc="Whether fewer than `k` elements of each row are above the element of its target.",
 )
 
 # *** TPUs ***
@@ -422,7 +422,7 @@ op(
     facts=_RANKED,
     oracle=lambda x, k: np.array([sorted(row)[-k] for row in x]),
     sample=lambda rng, dtype: _distinct(rng, dtype, k=2),
-    doc="The element of each row that `k` are not below, itself one of them.",
+    doc="The `k`-th largest element of each row.",
 )
 op(
     "MakeUnique",
@@ -434,11 +434,11 @@ op(
     facts=_RANKED,
     oracle=_unique_model,
     sample=_distinct,
-    doc="The elements, changed a little so that those of a row differ: the column is in their lowest bits.",
+    doc="The elements with their column number in the lowest bits, so that those of a row are distinct.",
 )
 for _type, _prepared, _doc in (
-    ("TopKUnique", _matrix, "The `k` largest elements of each row, all of which differ, and where they stand."),
-    ("TopKWithUnique", _made_unique, "The `k` largest elements of each row as MakeUnique gives them, and where."),
+    ("TopKUnique", _matrix, "The `k` largest elements of each row, which must be distinct, and their indices."),
+    ("TopKWithUnique", _made_unique, "The `k` largest elements of each row after MakeUnique, and their indices."),
 ):
     op(
         _type,

@@ -188,7 +188,7 @@ def _mean_grad(b: Any, n: Any, dy: Any) -> list[Any]:
 
 
 def _extreme_grad(b: Any, n: Any, dy: Any) -> list[Any]:
-    """Shared evenly by all elements that equal the result."""
+    """The gradient of Max or Min, divided evenly among the elements equal to the result."""
     winners = b.Cast(b.Equal(n.input, _kept(b, n, n.output)), DstT=n.attrs["T"])
     count = _kept(b, n, b.Sum(winners, n.reduction_indices, keep_dims=n.attrs["keep_dims"]))
     return [b.Mul(winners, b.RealDiv(_kept(b, n, dy), count)), None]
@@ -204,7 +204,7 @@ def _prod_grad(b: Any, n: Any, dy: Any) -> list[Any]:
         return [b.Reshape(b.Mul(conj(b, _others(b, b.Reshape(x, [-1]), 0)), dy), b.Shape(x)), None]
     if axes is None:
         return [b.Mul(conj(b, _others_along(b, x, n.reduction_indices)), _kept(b, n, dy)), None]
-    steps = [x]  # one dimension after the other
+    steps = [x]  # one dimension at a time
     for a in axes[:-1]:
         steps.append(b.Prod(steps[-1], [a], keep_dims=True))
     dx = _kept(b, n, dy)
@@ -236,7 +236,7 @@ def _norm_grad(b: Any, n: Any, dy: Any) -> list[Any]:
     return [b.Mul(n.input, _kept(b, n, b.RealDiv(dy, n.output))), None]
 
 
-# *** Oracles: loops over the elements that each result is made of ***
+# *** Oracles: loops over the elements of each result ***
 
 
 def _reducing(f: Callable[[list[Any], DType], Any]) -> Any:
@@ -337,8 +337,8 @@ for _type, _types, _kernel, _grad, _jvp, _oracle, _sample, _flops, _doc in (
 # fmt: on
 
 for _type, _ufunc, _oracle, _doc in (
-    ("All", "logical_and", lambda v, t: all(v), "Whether all hold, over some dimensions."),
-    ("Any", "logical_or", lambda v, t: any(v), "Whether one or more hold, over some dimensions."),
+    ("All", "logical_and", lambda v, t: all(v), "The logical and of the elements over dimensions."),
+    ("Any", "logical_or", lambda v, t: any(v), "The logical or of the elements over dimensions."),
 ):
     op(
         _type,
@@ -447,8 +447,8 @@ def _arg_samples(rng: np.random.Generator, dtype: DType) -> list[Any]:
 _OUT = {dtypes.int16, dtypes.uint16, int32, int64}
 
 for _type, _name, _worst, _choose, _types, _doc in (
-    ("ArgMax", "argmax", least, max, _OUT, "Which element along a dimension is the greatest; NaN is none."),
-    ("ArgMin", "argmin", greatest, min, INDEX, "Which element along a dimension is the least; NaN is none."),
+    ("ArgMax", "argmax", least, max, _OUT, "The index of the greatest element along a dimension; NaN is skipped."),
+    ("ArgMin", "argmin", greatest, min, INDEX, "The index of the least element along a dimension; NaN is skipped."),
 ):
     op(
         _type,

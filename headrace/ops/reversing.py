@@ -78,12 +78,12 @@ op(
         x[np.ix_(*[range(n)[:: -1 if i in axis % x.ndim else 1] for i, n in enumerate(x.shape)])] if x.ndim else x
     ),
     sample=_reversals,
-    doc="The input with the order along each of some axes reversed.",
+    doc="The input reversed along the given axes.",
 )
 
 
 def _chosen(flags: Sequence[bool], rank: int) -> tuple[int, ...]:
-    """The axes that Reverse is to turn round."""
+    """The axes that Reverse reverses."""
     if len(flags) != rank:
         raise ValueError(
             "'dims' must have the same number of values as 'input' has dimensions. "
@@ -132,7 +132,7 @@ op(
             for s, f in (((2, 3), [True, False]), ((2,), [False]), ((), []))
         ]
     ),
-    doc="The input with the order along the axes that are flagged reversed.",
+    doc="The input reversed along the axes whose flag is set.",
 )
 
 
@@ -268,5 +268,5 @@ op(
     facts=Facts(cost=flops_per_element(1)),
     oracle=_rolled,
     sample=_rolls,
-    doc="The input with its elements moved `shift` places on along each axis; what leaves at the end enters in front.",
+    doc="The input rotated by `shift` elements along each axis: elements shifted past the end move to the front.",
 )

@@ -106,7 +106,7 @@ op(
     facts=Facts(dynamic_shape=True, cost=flops_per_input(2)),
     oracle=_partition_model,
     sample=_partitions,
-    doc="Hands row i of `data` to output `partitions[i]`.",
+    doc="Sends row i of `data` to output `partitions[i]`.",
 )
 
 # *** DynamicStitch ***
@@ -185,5 +185,5 @@ for _name in ("DynamicStitch", "ParallelDynamicStitch"):
         facts=Facts(dynamic_shape=True, cost=flops_per_element(2)),
         oracle=_stitch_model,
         sample=_stitches,
-        doc="Puts row k of each `data[i]` at `indices[i][k]`; the last of several holds; what is never named is zero.",
+        doc="Writes row k of each `data[i]` to row `indices[i][k]`; the last write wins, and other rows are zero.",
     )

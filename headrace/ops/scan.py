@@ -67,7 +67,7 @@ def _scan_shape(c: Inference) -> Sequence[Shape]:
 
 
 def _again(b: Any, n: Any, type: str, x: Any, turned: bool = False) -> Any:
-    """The same scan of something else, turned round if asked for."""
+    """The scan of `n` on another tensor, in the reverse direction if `turned`."""
     reverse = n.attrs["reverse"] != turned
     return b.make(type, [x, n.axis], {"exclusive": n.attrs["exclusive"], "reverse": reverse})
 
@@ -98,7 +98,7 @@ def _cumulative_logsumexp_grad(b: Any, n: Any, dy: Any) -> list[Any]:
 
 def _cumulative_logsumexp_jvp(b: Any, n: Any, dx: Any, _: Any) -> list[Any]:
     """The tangent Σ dx_j exp(x_j - y_i), with the sum in logarithms too."""
-    y = b.Maximum(n.out, b.const(ml_dtypes.finfo(dx.dtype.numpy).min, dx.dtype.base))  # that of nothing is -inf
+    y = b.Maximum(n.out, b.const(ml_dtypes.finfo(dx.dtype.numpy).min, dx.dtype.base))  # log of an empty sum: -inf
     return [_by_sign(b, dx, lambda log: b.Sub(_again(b, n, "CumulativeLogsumexp", b.AddV2(log, n.x)), y))]
 
 

@@ -64,7 +64,7 @@ def _result(out: np.ndarray, t: DType) -> np.ndarray:
 
 
 def _check_sorted(data: Any, ids: Any) -> int:
-    """The number of segments."""
+    """Checks sorted segment ids and returns the number of segments."""
     if not data.ndim:
         raise InvalidArgumentError("input must be at least rank 1, got a scalar")
     if ids.ndim != 1:
@@ -140,7 +140,7 @@ def _segment_mean_grad(b: Any, n: Any, dy: Any) -> list[Any]:
 
 
 def _segment_extreme_grad(b: Any, n: Any, dy: Any) -> list[Any]:
-    """Shared evenly by the elements that equal the result."""
+    """The gradient of an extreme, divided evenly among the elements equal to the result."""
     ids = n.segment_ids
     winners = b.Cast(b.Equal(n.data, _rows_of(b, n.output, ids)), DstT=n.attrs["T"])
     shared = b.DivNoNan(dy, b.SegmentSum(winners, ids))
@@ -191,7 +191,7 @@ def _unsorted_kernel(name: str, fill: Callable[[DType], Any]) -> Any:
 
 
 def _with_sorted_ids(unsorted: Any) -> Any:
-    """The factory of the same on ids that must be sorted."""
+    """The kernel factory of the unsorted op, with a check that the ids are sorted."""
 
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
         f = unsorted(xp, attrs)
@@ -387,8 +387,8 @@ for _type, _types, _kernel, _grad, _jvp, _oracle, _doc in (
             facts=Facts(dynamic_shape=True, cost=flops_per_input(4)),
             oracle=_oracle,
             sample=_sized_samples if _sorted else _unsorted_samples,
-            differs="TensorFlow has it only in compiled code." if _sorted else "",
-            doc=f"{_doc} of the rows with the same id{', sorted' if _sorted else ''}; those with a negative one are "
+            differs="TensorFlow supports it only under XLA." if _sorted else "",
+            doc=f"{_doc} of the rows with the same id{', sorted' if _sorted else ''}; rows with negative ids are "
             "dropped.",
         )
 # fmt: on

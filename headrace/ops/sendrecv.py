@@ -20,7 +20,7 @@ op(
     shape=nothing,
     primitive="Send",
     grad=NOT_DIFFERENTIABLE,
-    doc="Ships `tensor`, or that it is dead, to the device `recv_device`.",
+    doc="Sends `tensor`, dead or alive, to the device `recv_device`.",
 )
 op(
     "_Recv",
@@ -29,7 +29,7 @@ op(
     shape=lambda c: [c.attrs["shape"]],
     primitive="Recv",
     grad=NOT_DIFFERENTIABLE,
-    doc="What the `_Send` of the same edge shipped, dead or alive, in the same iteration.",
+    doc="The tensor that the `_Send` of the same edge sent in the same iteration, dead or alive.",
 )
 op(
     "_ControlSend",
@@ -37,7 +37,7 @@ op(
     shape=nothing,
     primitive="Send",
     grad=NOT_DIFFERENTIABLE,
-    doc="Tells the device `recv_device` that its control inputs are done, and whether one was dead.",
+    doc="Signals to the device `recv_device` that its control inputs are done, and whether one was dead.",
 )
 op(
     "_ControlRecv",
@@ -45,5 +45,5 @@ op(
     shape=nothing,
     primitive="Recv",
     grad=NOT_DIFFERENTIABLE,
-    doc="Is done, and dead or alive, when the `_ControlSend` of the same edge is.",
+    doc="Receives the signal of the `_ControlSend` of the same edge, dead or alive.",
 )

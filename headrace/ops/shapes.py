@@ -43,7 +43,7 @@ from headrace.shapes import Shape
 _INDEX = type_attr(INDEX, dtypes.int32)
 
 
-# *** asking for shapes ***
+# *** shapes of the inputs ***
 
 
 def _fits(numbers: Any, dtype: DType) -> np.ndarray:
@@ -180,9 +180,9 @@ def _reshape_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     def kernel(x: Any, shape: Any) -> Any:
         if shape.ndim > 1:
             raise InvalidArgumentError(f"sizes input must be 1-D, not {shapes.show(shape.shape)}")
-        wanted = shape.tolist() if shape.ndim else [int(shape)]  # a scalar counts as a vector of one
+        wanted = shape.tolist() if shape.ndim else [int(shape)]  # a scalar is accepted as a vector of one element
         try:
-            if not wanted or min(wanted) >= -1:  # numpy takes any negative number for "whatever fits"
+            if not wanted or min(wanted) >= -1:  # numpy infers the size for any negative number
                 return x.reshape(wanted)
         except ValueError:
             pass
@@ -192,7 +192,11 @@ def _reshape_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
 
 
 def _fitting(x: Any, wanted: list[int]) -> list[int]:
-    """The shape that `wanted` means where numpy sees none; `InvalidArgumentError` if there is none."""
+    """The shape that `wanted` stands for, if numpy rejects it.
+
+    Raises:
+      InvalidArgumentError: the shape does not fit the elements.
+    """
     free = [i for i, d in enumerate(wanted) if d == -1]
     bad = [i for i, d in enumerate(wanted) if d < -1]
     if bad:
@@ -200,7 +204,7 @@ def _fitting(x: Any, wanted: list[int]) -> list[int]:
     if len(free) > 1:
         raise InvalidArgumentError(f"Only one input size may be -1, not both {free[0]} and {free[1]}")
     if free and 0 in wanted and not x.size:
-        # of nothing any size could be left: TensorFlow takes what is left of the dimensions that are not 0
+        # any size fits an empty tensor: TensorFlow infers it from the dimensions that are not 0
         left = math.prod(d for d in x.shape if d) // math.prod(d for d in wanted if d > 0)
         return [left if d == -1 else d for d in wanted]
     n = math.prod(d for d in wanted if d != -1)
@@ -392,7 +396,7 @@ op(
             case(draw(rng, dtype, (2,)), shape=None),
         ]
     ),
-    doc="The input, after a check that its shape is one of those `shape` describes.",
+    doc="The input, after a check that its shape is compatible with `shape`.",
 )
 
 # *** broadcasting ***
@@ -453,7 +457,7 @@ op(
     facts=Facts(total=("shape",), dynamic_shape=True),
     oracle=lambda x, s: np.array(np.broadcast_to(x, s)),
     sample=_broadcasts,
-    doc="The input stretched to `shape` by the rule of broadcasting.",
+    doc="The input broadcast to `shape`.",
 )
 
 
@@ -538,6 +542,6 @@ op(
     sample=lambda rng, dtype: [
         case(np.array(i, dtype.numpy), np.array(s, dtype.numpy)) for i, s in (([5, 23, 0], (2, 3, 4)), (7, (3, 4)))
     ],
-    differs="A negative index is refused; TensorFlow gives coordinates that are negative.",
-    doc="The coordinates, one a row, of the elements with these numbers in an array of shape `dims`.",
+    differs="A negative index is an error; TensorFlow returns negative coordinates.",
+    doc="The coordinates of the elements with these flat indices in an array of shape `dims`.",
 )

@@ -31,7 +31,11 @@ _MASK_ATTRS: dict[str, Any] = dict.fromkeys(_MASKS, 0)
 
 
 def _bounds_of_slice(i: int, at: int, n: int, dim: int) -> slice:
-    """The part of dimension `i` that Slice takes; `ValueError` if it reaches outside."""
+    """The range of dimension `i` that Slice selects.
+
+    Raises:
+      ValueError: the range reaches outside of the dimension.
+    """
     if not 0 <= at <= dim:
         raise ValueError(f"Expected begin[{i}] in [0, {dim}], but got {at}")
     n = dim - at if n == -1 else n
@@ -114,7 +118,7 @@ op(
         x[np.ix_(*[range(b, n if s == -1 else b + s) for b, s, n in zip(begin, size, x.shape)])] if x.ndim else x
     ),
     sample=_slices,
-    doc="`size[i]` elements from `begin[i]` on along each dimension; a size of -1 takes all that is left.",
+    doc="`size[i]` elements from `begin[i]` on along each dimension; a size of -1 selects the rest.",
 )
 
 # *** StridedSlice: decoding ***
@@ -147,7 +151,7 @@ def _check_stride(i: int, kind: str, stride: int) -> None:
 def _indexer(attrs: Mapping[str, Any]) -> Callable[[Any, Any, Any], tuple[Any, ...]]:
     """The function from begin, end and strides to numpy's index."""
     decoded: dict[int, list[tuple[str, bool, bool]]] = {}
-    ends_open = attrs["T"] in dtypes.OBJECT  # so that a single element stays an array
+    ends_open = attrs["T"] in dtypes.OBJECT  # a single element stays an array
 
     def index(begin: Any, end: Any, strides: Any) -> tuple[Any, ...]:
         shape = begin.shape
@@ -238,7 +242,7 @@ def _strided_shape(c: Inference, x: Shape, at: int) -> Shape:
     used = sum(kind in (_RANGE, _AT) for kind, _, _ in parts)
     if used > len(x):
         if None in steps:
-            return None  # TensorFlow leaves this to the run
+            return None  # TensorFlow reports this at run time
         if not x:
             raise ValueError("Attempting to slice scalar input.")
         raise ValueError(f"Index out of range using input dim {len(x)}; input has only {len(x)} dims")
@@ -254,7 +258,7 @@ def _strided_shape(c: Inference, x: Shape, at: int) -> Shape:
             left = left[covered:]
         elif kind == _AT:
             dim = left.pop(0)
-            # TensorFlow looks only if it knows the end too, which has no meaning here
+            # TensorFlow checks only if the end is known too, although it is unused
             if dim is not None and start is not None and stop is not None and not -dim <= start < dim:
                 raise ValueError(f"slice index {start} of dimension {len(x) - len(left) - 1} out of bounds.")
         else:
@@ -265,7 +269,7 @@ def _strided_shape(c: Inference, x: Shape, at: int) -> Shape:
 
 
 def _strided_slice_value(c: Inference) -> Shape:
-    """The slice of a vector that is read as a shape."""
+    """The slice of a shape vector."""
     known = c.shape_value(0)
     args = [c.value(i) for i in (1, 2, 3)]
     if known is not None and c.shapes[0] is not None and len(c.shapes[0]) == 1 and all(v is not None for v in args):
@@ -285,7 +289,7 @@ def _strided_slice_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
 
 
 def _written(x: Any, where: tuple[Any, ...], value: Any) -> Any:
-    """`x`, which may be written, with `value` in the part `where`."""
+    """Writes `value` into the part `where` of `x` and returns `x`."""
     part = _view(x, (*where, ...) if ... not in where else where)
     if part.size:
         try:
@@ -343,7 +347,7 @@ def _resource_assign_kernel(ctx: Any, attrs: Mapping[str, Any]) -> Any:
 
 
 def _slice_args(b: Any, n: Any) -> list[Any]:
-    """begin, end and strides, of a dtype that all ops of the family take."""
+    """Begin, end and strides in a dtype that all ops of the family support."""
     args = [n.begin, n.end, n.strides]
     if n.attrs["Index"] in INDEX:
         return args
@@ -477,7 +481,7 @@ op(
     shape_value=_strided_slice_value,
     oracle=_slice_model,
     sample=_strided_slices,
-    doc="Python's `x[begin:end:stride, ...]`, with masks for what is left out, new axes and single positions.",
+    doc="Python's `x[begin:end:stride, ...]`, with masks for omitted bounds, new axes and single positions.",
 )
 op(
     "StridedSliceGrad",
@@ -491,7 +495,7 @@ op(
     facts=Facts(dynamic_shape=True, cost=flops_per_element(1)),
     oracle=_zeros_with,
     sample=_slice_grads,
-    doc="Zeros of shape `shape` with `dy` in the part that a StridedSlice takes.",
+    doc="Zeros of shape `shape` with `dy` in the part that StridedSlice selects.",
 )
 op(
     "TensorStridedSliceUpdate",
@@ -505,7 +509,7 @@ op(
     facts=Facts(cost=_copy_cost),
     oracle=_replaced,
     sample=_slice_updates,
-    doc="The input with `value`, broadcast, in the part that a StridedSlice takes.",
+    doc="The input with the broadcast `value` in the part that StridedSlice selects.",
 )
 op(
     "StridedSliceAssign",
@@ -516,7 +520,7 @@ op(
     stateful=_assign_kernel,
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(effect="resource", writes=True, cost=_copy_cost),
-    doc="Puts `value` into the part of a variable that a StridedSlice takes.",
+    doc="Assigns `value` to the part of a variable that StridedSlice selects.",
 )
 op(
     "ResourceStridedSliceAssign",
@@ -526,5 +530,5 @@ op(
     stateful=_resource_assign_kernel,
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(effect="resource", writes=True, cost=_copy_cost),
-    doc="Puts `value` into the part of a variable that a StridedSlice takes.",
+    doc="Assigns `value` to the part of a variable that StridedSlice selects.",
 )

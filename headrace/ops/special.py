@@ -84,7 +84,7 @@ def _igamma_by_a(s: Any, a: Any, x: Any) -> Any:
     It has no closed form; this is a central difference of order 8 in double precision.
     """
     wide = np.asarray(a, np.float64)
-    # near 0 and far out the function changes as fast as x**a does
+    # near 0 and for large x the function changes as fast as x**a
     h = 0.02 * np.minimum(wide, 1.0) / np.clip(np.abs(np.log(np.asarray(x, np.float64))) / 5, 1, 150)
     weights = ((1, 4 / 5), (2, -1 / 5), (3, 4 / 105), (4, -1 / 280))
 
@@ -158,7 +158,7 @@ def _gauss(b: Any, x: Any, factor: float, power: float) -> Any:
     return b.Mul(b.Exp(b.Mul(b.Square(x), power)), factor)
 
 
-# the columns of the tables below
+# columns of the tables below
 _oracle: Any
 _formula: Any
 _grad: Any
@@ -172,7 +172,7 @@ for _type, _formula, _oracle, (_low, _high), _derivative, _doc in (
     ("Erf", lambda s, x: s.erf(x), math.erf, (-3, 3),
      lambda b, n: _gauss(b, n.x, 2 / _ROOT_PI, -1), "The error function."),
     ("Erfc", lambda s, x: s.erfc(x), math.erfc, (-3, 3),
-     lambda b, n: _gauss(b, n.x, -2 / _ROOT_PI, -1), "1 - erf(x), precise where that is small."),
+     lambda b, n: _gauss(b, n.x, -2 / _ROOT_PI, -1), "1 - erf(x), precise for small results."),
     ("Erfinv", lambda s, x: s.erfinv(x), _inverse(math.erf), (-0.9, 0.9),
      lambda b, n: _gauss(b, n.y, _ROOT_PI / 2, 1), "The inverse of the error function."),
     ("Ndtri", lambda s, x: s.ndtri(x), _NDTRI, (0.1, 0.9),
@@ -203,7 +203,7 @@ for _type, _formula, _oracle, (_low, _high), _derivative, _doc in (
 
 
 def _integral(f: Callable[[float], float], low: float, high: float) -> float:
-    """By Gauss and Legendre's rule of 60 points on each of 8 parts."""
+    """An integral by Gauss-Legendre quadrature with 60 points on each of 8 parts."""
     points, weights = np.polynomial.legendre.leggauss(60)
     h = (high - low) / 16
     parts = (low + (2 * k + 1) * h for k in range(8))
@@ -360,7 +360,7 @@ def _zeta_grad(b: Any, n: Any, dy: Any) -> list[Any]:
 
 
 def _whole(low: int, high: int) -> Any:
-    """Whole numbers in [low, high), with real ones that broadcast with them."""
+    """Cases of integers in [low, high), with floats that broadcast with them."""
 
     def sample(rng: np.random.Generator, dtype: DType) -> list[Any]:
         pairs = (((), ()), ((2, 3), (2, 3)), ((2, 1), (1, 3)), ((0, 3), (1, 3)))
@@ -370,7 +370,7 @@ def _whole(low: int, high: int) -> Any:
 
 
 _NO_SECOND = missing(
-    "the second derivative of igamma by a has no op; hold a fixed (hr.stop_gradient), or register a gradient"
+    "no op computes the second derivative of Igamma by a; apply hr.stop_gradient to a, or register one"
 )
 
 # fmt: off
@@ -384,7 +384,7 @@ for _type, _args, _types, _formula, _oracle, _sample, _grad, _doc in (
     ("Polygamma", "a: T, x: T", _WIDE, _polygamma, _polygamma_of, _whole(0, 4), _polygamma_grad,
      "The derivative of order `a` of Digamma (which has no derivative by `a`)."),
     ("Zeta", "x: T, q: T", _WIDE, _zeta, _zeta_of, binary(1.5, 4, 0.5, 4), _zeta_grad,
-     "Hurwitz's zeta function; its derivative by `x` is not there."),
+     "Hurwitz's zeta function; it has no derivative by `x`."),
 ):
     op(
         _type,
@@ -405,7 +405,7 @@ for _type, _args, _types, _formula, _oracle, _sample, _grad, _doc in (
 
 def _betainc(s: Any, a: Any, b: Any, x: Any) -> Any:
     found = np.where((a > 0) & (b > 0) & np.isfinite(a) & np.isfinite(b), s.betainc(a, b, x), x.dtype.type(np.nan))
-    is_edge = ((x == 0) | (x == 1)) & ~(a <= 0) & ~(b <= 0)  # TensorFlow looks at these first, NaN or not
+    is_edge = ((x == 0) | (x == 1)) & ~(a <= 0) & ~(b <= 0)  # TensorFlow checks these before NaN
     return np.where(is_edge, x, found)
 
 
@@ -457,5 +457,5 @@ op(
     facts=Facts(cost=flops_per_element(60)),
     oracle=each(_betainc_of),
     sample=_betainc_samples,
-    doc="The regularized incomplete beta function; its derivatives by `a` and `b` are not there.",
+    doc="The regularized incomplete beta function; it has no derivatives by `a` and `b`.",
 )

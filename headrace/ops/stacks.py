@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _CONTAINER = "_stacks"
 _EFFECT = Facts(effect="step", writes=True)
-_NO_GRADIENT = missing("what goes through a stack cannot be followed; differentiate the loop in its structured form")
+_NO_GRADIENT = missing("values in a stack cannot be differentiated; differentiate the loop in its structured form")
 
 Find = Callable[["KernelContext", Any], Stack]  # from a handle
 
@@ -138,7 +138,7 @@ for _suffix, _handle, _find in (("V2", "handle: resource", _by_handle), ("", "ha
         stateful=_push(_find),
         grad=_NO_GRADIENT,
         facts=_EFFECT,
-        doc="Pushes `elem`, and passes it on.",
+        doc="Pushes `elem` and returns it.",
     )
     op(
         f"StackPop{_suffix}",

@@ -96,7 +96,7 @@ op(
     "Variable",
     outs="ref: Ref(dtype)",
     attrs=_NAMED,
-    shape=lambda c: [c.attrs["shape"] or None],  # its () may mean "unknown"
+    shape=lambda c: [c.attrs["shape"] or None],  # the shape () may mean "unknown"
     stateful=_ref_variable,
     grad=NOT_DIFFERENTIABLE,
     facts=_READS,
@@ -138,7 +138,7 @@ op(
     stateful=_temporary,
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(effect="step", writes=True),
-    doc="A reference to a new variable of zeros that lives until DestroyTemporaryVariable or the step's end.",
+    doc="A reference to a new variable of zeros, which exists until DestroyTemporaryVariable or the step's end.",
 )
 op(
     "DestroyTemporaryVariable",
@@ -149,7 +149,7 @@ op(
     stateful=_destroy_temporary,
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(effect="step", writes=True),
-    doc="The value of a temporary variable, which ends.",
+    doc="The value of a temporary variable, which it destroys.",
 )
 
 
@@ -216,7 +216,7 @@ op(
     stateful=_select,
     grad=NOT_DIFFERENTIABLE,
     facts=_READS,
-    doc="The reference that `index` names.",
+    doc="The reference at `index`.",
 )
 
 
@@ -358,7 +358,7 @@ op(
     stateful=_no_copies,
     grad=NOT_DIFFERENTIABLE,
     facts=_READS,
-    doc="Nothing, of a variable with a value: reading one makes no copy here.",
+    doc="Does nothing to an initialized variable: a read needs no copy here.",
 )
 
 
@@ -413,7 +413,7 @@ op(
     stateful=_assign_handle,
     grad=NOT_DIFFERENTIABLE,
     facts=_WRITES,
-    doc="Gives the variable a value.",
+    doc="Assigns a value to the variable.",
 )
 op(
     "Assign",
@@ -424,7 +424,7 @@ op(
     stateful=_assign_ref,
     grad=NOT_DIFFERENTIABLE,
     facts=_WRITES,
-    doc="Gives the variable a value.",
+    doc="Assigns a value to the variable.",
 )
 op(
     "DestroyResourceOp",
@@ -435,7 +435,7 @@ op(
     stateful=_destroy,
     grad=NOT_DIFFERENTIABLE,
     facts=_WRITES,
-    doc="Drops the resource; a variable becomes uninitialized.",
+    doc="Destroys the resource; a variable becomes uninitialized.",
 )
 
 
@@ -543,7 +543,7 @@ op(
     stateful=_count_ref,
     grad=NOT_DIFFERENTIABLE,
     facts=_WRITES,
-    doc="The variable's value before one is added; an OutOfRangeError once it is `limit`.",
+    doc="Adds one to the variable and returns its previous value; an OutOfRangeError at `limit`.",
 )
 op(
     "ResourceCountUpTo",
@@ -554,5 +554,5 @@ op(
     stateful=_count_handle,
     grad=NOT_DIFFERENTIABLE,
     facts=_WRITES,
-    doc="The variable's value before one is added; an OutOfRangeError once it is `limit`.",
+    doc="Adds one to the variable and returns its previous value; an OutOfRangeError at `limit`.",
 )

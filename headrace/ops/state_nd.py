@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def _variable(handle: Any, dtype: DType) -> Variable:
-    """The variable, which must have a value of `dtype`."""
+    """The variable of `handle`, after a check that it is initialized and of `dtype`."""
     variable = resource_of(handle, Variable)
     if variable.dtype != dtype:
         raise InvalidArgumentError(
@@ -91,7 +91,7 @@ def _gather_shape(c: Inference) -> Sequence[Shape]:
 
 
 def _gather_grad(b: Builder, n: GradNode, dy: Tensor) -> list[Tensor | IndexedSlices | None]:
-    """The slices of `dy`, at the indices."""
+    """The gradient of a gather: the slices of `dy` added at the indices."""
     indices, shape = n.indices, b.VariableShape(n.resource, out_type=n.indices.dtype.base)
     known = indices.shape
     if known is not None and len(known) == 2 and known[1] == 1:
@@ -166,14 +166,14 @@ def _scatter_handle_shape(c: Inference) -> Sequence[Shape]:
     return []
 
 
-_SUMMED = NUMERIC | {dtypes.bool_}  # of bools, the sum is "or"
+_SUMMED = NUMERIC | {dtypes.bool_}  # the sum of bools is their logical or
 
 for _name, _put, _types, _doc in (
     ("Update", set_at, dtypes.ALL - HANDLES, "Replaces"),
     ("Add", add_at, _SUMMED, "Adds to"),
     ("Sub", subtract_at, NUMERIC, "Subtracts from"),
-    ("Min", extreme_at(np.minimum), REAL, "Takes the smaller of the updates and"),
-    ("Max", extreme_at(np.maximum), REAL, "Takes the larger of the updates and"),
+    ("Min", extreme_at(np.minimum), REAL, "Assigns the minimum of the updates and"),
+    ("Max", extreme_at(np.maximum), REAL, "Assigns the maximum of the updates and"),
 ):
     _facts = Facts(effect="resource", writes=True)
     _doc = f"{_doc} the elements or slices of the variable at `indices`."

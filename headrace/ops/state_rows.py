@@ -33,7 +33,7 @@ _WRITES = Facts(effect="resource", writes=True)
 
 
 def _variable(handle: Any, dtype: dtypes.DType) -> Variable:
-    """The variable, which must have a value of `dtype`."""
+    """The variable of `handle`, after a check that it is initialized and of `dtype`."""
     variable = resource_of(handle, Variable)
     if variable.dtype != dtype:
         raise InvalidArgumentError(
@@ -60,7 +60,7 @@ def _held(c: Inference) -> Shape:
 
 
 def _check_range(indices: Any, n: int) -> None:
-    """Raises unless every index is one of `n` rows."""
+    """Checks that every index is in [0, n)."""
     bad = (indices < 0) | (indices >= n)
     if bad.any():
         where = np.argwhere(bad)[0].tolist()
@@ -112,7 +112,7 @@ def _merged(a: tuple[int | None, ...], b: tuple[int | None, ...]) -> tuple[int |
 
 
 def _gather_grad(b: Builder, n: GradNode, dy: Tensor) -> list[Tensor | IndexedSlices | None]:
-    """The rows of `dy`, at the indices."""
+    """The gradient of a gather: the rows of `dy` added at the indices."""
     if n.attrs["batch_dims"]:
         raise LookupError("ResourceGather with batch_dims has no gradient; read the variable and use GatherV2")
     return [of_gather(b, dy, n.indices, b.VariableShape(n.resource)), None]
@@ -151,7 +151,7 @@ def _divide(rows: np.ndarray, indices: Any, updates: Any) -> None:
     updates = np.broadcast_to(updates, shape_of(indices) + rows.shape[1:])
     if not np.all(updates):
         raise InvalidArgumentError("Integer division by zero in a scatter")
-    for at in np.ndindex(shape_of(indices)):  # one by one: an index may come twice, and each division rounds to zero
+    for at in np.ndindex(shape_of(indices)):  # one by one: an index may repeat, and each division rounds to zero
         row, by = rows[indices[at]], updates[at]
         quotient = np.floor_divide(row, by)
         rows[indices[at]] = quotient + ((quotient < 0) & (quotient * by != row))
@@ -225,10 +225,10 @@ for _name, _combine, _allowed, _doc in (
     ("Sub", _each(np.subtract), NUMERIC, "Subtracts from"),
     ("Mul", _each(np.multiply), NUMERIC, "Multiplies"),
     ("Div", _divide, NUMERIC, "Divides"),
-    ("Min", _each(np.minimum), REAL, "Takes the smaller of the updates and"),
-    ("Max", _each(np.maximum), REAL, "Takes the larger of the updates and"),
+    ("Min", _each(np.minimum), REAL, "Assigns the minimum of the updates and"),
+    ("Max", _each(np.maximum), REAL, "Assigns the maximum of the updates and"),
 ):
-    # the by-reference forms of Min and Max know fewer types
+    # the reference forms of Min and Max support fewer dtypes
     _few = frozenset({dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64, dtypes.int32, dtypes.int64})
     op(
         f"Scatter{_name}",

@@ -52,14 +52,14 @@ def _add_n(xp: Any, attrs: Mapping[str, Any]) -> Any:
             out = out + x
         return out
 
-    if attrs["T"] in HALF:  # rounded once, not at every addition
+    if attrs["T"] in HALF:  # one rounding instead of one for each addition
         to = attrs["T"].numpy
         return lambda *xs: kernel(*(x.astype(np.float32) for x in xs)).astype(to)
     return kernel
 
 
 def _add_lists(first: Any, *rest: Any) -> Any:
-    """Adds variants by the method that they have (`resources.tensor_list.TensorList.add`)."""
+    """Adds variants by their method `add` (`resources.tensor_list.TensorList.add`)."""
     for x in rest:
         first = _add_each(first, x) if isinstance(first, np.ndarray) else _add_variants(first, x)
     return first
@@ -214,7 +214,7 @@ op(
     facts=Facts(cost=flops_per_element(1), total=()),
     oracle=_bias_oracle,
     sample=_biased,
-    doc="`value` plus a bias for each channel, which is the last dimension, or under NCHW the second.",
+    doc="`value` plus a bias for each channel: the last dimension, or with NCHW the second.",
 )
 op(
     "BiasAddV1",
@@ -267,5 +267,5 @@ op(
     facts=Facts(cost=flops_per_input(1), total=()),
     oracle=_bias_grad_oracle,
     sample=lambda rng, dtype: [case(c.inputs[0], **c.attrs) for c in _biased(rng, dtype) if c.inputs[0].size],
-    doc="The gradient of BiasAdd by its bias: the sum over all dimensions but that of the channels.",
+    doc="The gradient of the bias of BiasAdd: the sum over all dimensions but that of the channels.",
 )

@@ -51,7 +51,7 @@ def _by_name(ctx: KernelContext, ref: Ref) -> TensorArray:
 
 
 def _checked(array: TensorArray, dtype: DType) -> TensorArray:
-    """The array, which must hold elements of `dtype`."""
+    """The array, after a check that its elements are of `dtype`."""
     if array.dtype != dtype:
         raise InvalidArgumentError(
             f"TensorArray {array.name}: TensorArray dtype is {array.dtype.name} but Op requested dtype {dtype.name}."
@@ -125,7 +125,7 @@ def _grad(find: Find, give: Callable[[TensorArray], Any]) -> Any:
                     )
                 dims = tuple(prefix.tolist())
             array = find(ctx, handle).grad(source, dims)
-            if give is not _handed_on:  # it will be looked for by its name
+            if give is not _handed_on:  # later operations find it by its name
                 resources.lookup_or_create(_CONTAINER, TensorArray, array.name, lambda: array)
             return give(array)
 
@@ -403,7 +403,7 @@ for _v, _type, _find, _give in (
         stateful=_make(_give),
         grad=NOT_DIFFERENTIABLE,
         facts=_EFFECT,
-        doc="A new array of `size` tensors that are not written yet.",
+        doc="A new array of `size` unwritten tensors.",
     )
     op(
         f"TensorArrayGrad{_v}",
@@ -414,7 +414,7 @@ for _v, _type, _find, _give in (
         stateful=_grad(_find if _v else _by_text, _give),
         grad=NOT_DIFFERENTIABLE,
         facts=_EFFECT,
-        doc="The array's gradient array for `source`; the same one each time. The array does not grow any more.",
+        doc="The array's gradient array for `source`, the same at each call. The array cannot grow any more.",
     )
     op(
         f"TensorArrayWrite{_v}",
@@ -474,7 +474,7 @@ for _v, _type, _find, _give in (
         grad=_concat_grad,
         jvp=_NO_TANGENT,
         facts=_EFFECT,
-        doc="All elements, one after the other along their first dimension, and the length of each.",
+        doc="The concatenation of all elements along their first dimension, and their lengths.",
     )
     op(
         f"TensorArraySplit{_v}",
@@ -518,7 +518,7 @@ op(
     stateful=_grad(_by_handle, _handed_on),
     grad=NOT_DIFFERENTIABLE,
     facts=_EFFECT,
-    doc="The array's gradient array for `source`, whose elements have further dimensions in front.",
+    doc="The array's gradient array for `source`, with dimensions prepended to its elements' shape.",
 )
 op(
     "TensorArrayPack",

@@ -49,7 +49,7 @@ Attrs = Mapping[str, Any]
 
 
 def _check_fits(element: Any, wanted: Shape) -> None:
-    """Raises unless the element has the shape that the op's `element_shape` promised to shape inference."""
+    """Checks an element's shape against the op's `element_shape`, on which shape inference relied."""
     shape = shape_of(element)
     if shape != wanted and not shapes.fits(shape, wanted):
         raise InvalidArgumentError(
@@ -292,7 +292,7 @@ def _concat_lists_grad(b: Builder, n: GradNode, dlist: Tensor) -> list[Tensor | 
 
 
 def _split_lists_grad(b: Builder, n: GradNode, da: Tensor, db: Tensor) -> list[Tensor | None]:
-    # one may know more of its elements' shape than the other
+    # one list may have a more specific element shape than the other
     attrs = {"element_dtype": n.attrs["element_dtype"], "_join_shapes": True}
     return [b.make("TensorListConcatLists", (da, db), attrs), None]
 
@@ -308,7 +308,7 @@ op(
     kernel=_empty,
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(list_role=ListRole("empty")),
-    doc="A list without elements, which may grow to `max_num_elements` (-1: any number).",
+    doc="An empty list, which may grow to `max_num_elements` (-1: without limit).",
 )
 op(
     "TensorListReserve",
@@ -331,7 +331,7 @@ op(
     grad=_push_grad,
     jvp=linear("input_handle", "tensor"),
     facts=Facts(list_role=ListRole("push", element_input=1)),
-    doc="The list with `tensor` after its end.",
+    doc="The list with `tensor` appended.",
 )
 op(
     "TensorListPushBackBatch",
@@ -342,7 +342,7 @@ op(
     kernel=_push_batch,
     grad=_push_batch_grad,
     jvp=linear("input_handles", "tensor"),
-    doc="Each of a vector of lists with one row of `tensor` after its end.",
+    doc="Each of a vector of lists with one row of `tensor` appended.",
 )
 op(
     "TensorListPopBack",
@@ -399,7 +399,7 @@ op(
     grad=_resize_grad,
     jvp=linear("input_handle"),
     facts=Facts(list_role=ListRole("resize")),
-    doc="The list with its first `size` elements, and uninitialized ones if it had fewer.",
+    doc="The list truncated, or extended by uninitialized elements, to `size` elements.",
 )
 op(
     "TensorListElementShape",
@@ -411,7 +411,7 @@ op(
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(dynamic_shape=True, shape_only=True),
     shape_value=_element_shape_value,
-    doc="The shape that all elements fit, as a vector with -1 for unknown dimensions, or the scalar -1.",
+    doc="The static shape of the elements: a vector with -1 for unknown dimensions, or -1 for unknown rank.",
 )
 op(
     "TensorListConcatLists",
@@ -422,7 +422,7 @@ op(
     kernel=_concat_lists,
     grad=_concat_lists_grad,
     jvp=linear("input_a", "input_b"),
-    doc="The elements of one list, then those of another.",
+    doc="The concatenation of two lists.",
 )
 
 
@@ -462,5 +462,5 @@ op(
     kernel=_split_lists,
     grad=_split_lists_grad,
     jvp=linear("input"),
-    doc="The first elements of a list, as many as there are in another list, and the rest.",
+    doc="A list split in two: the first part has the length of another list.",
 )

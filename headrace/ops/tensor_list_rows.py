@@ -180,7 +180,7 @@ def _gathered(b: Builder, n: GradNode, dlist: Tensor) -> Tensor:
 
 
 def _are_distinct(indices: Tensor) -> bool:
-    """Whether it is known that no index comes twice."""
+    """Whether the indices are known to be distinct."""
     if indices.op.type == "Range" or indices.shape == (1,):
         return True
     known = constant_value(indices)
@@ -293,7 +293,7 @@ op(
     kernel=_concat,
     grad=_concat_grad,
     jvp=linear("input_handle"),
-    doc="All elements, one after the other along their first dimension, and the length of each.",
+    doc="The concatenation of all elements along their first dimension, and their lengths.",
 )
 op(
     "TensorListConcatV2",
@@ -305,7 +305,7 @@ op(
     grad=_concat_grad,
     jvp=linear("input_handle"),
     facts=Facts(list_role=ListRole("concat", shape_input=1)),
-    doc="All elements, one after the other; `leading_dims` are the lengths of uninitialized ones.",
+    doc="The concatenation of all elements; `leading_dims` are the lengths of uninitialized ones.",
 )
 op(
     "TensorListSplit",

@@ -64,7 +64,7 @@ def _function(
 
 
 def _python(name: str) -> Any:
-    """The oracle of a function that `math` and `cmath` have."""
+    """The oracle of a function of `math` and `cmath`."""
     return each(getattr(math, name), getattr(cmath, name))
 
 
@@ -79,7 +79,7 @@ _function("Abs", FLOATING | SIGNED, "abs", each(abs), -3, 3, 1, "The absolute va
           times(lambda b, n: b.Sign(n.x)))
 _function("Neg", INEXACT | SIGNED, "negative", each(lambda x: -x), -3, 3, 1, "The negative.",
           lambda b, n, dy: [b.Neg(dy)])
-_function("Sign", INEXACT | SIGNED, "sign", _SIGN, -3, 3, 1, "-1, 0 or 1; of a complex number x / |x|.",
+_function("Sign", INEXACT | SIGNED, "sign", _SIGN, -3, 3, 1, "-1, 0 or 1; for a complex number x / |x|.",
           lambda b, n, dy: [b.ZerosLike(n.x)])
 _function("Square", NUMERIC, "square", each(lambda x: x * x), -3, 3, 1, "The square.",
           times(lambda b, n: b.Mul(n.x, 2)))
@@ -126,15 +126,15 @@ _function("Atanh", INEXACT, "arctanh", _python("atanh"), -0.9, 0.9, 14, "The inv
 _function("Sigmoid", INEXACT, composed(lambda xp, x: xp.reciprocal(xp.exp(-x) + 1)), _SIGMOID, -3, 3, 12,
           "1 / (1 + exp(-x)).",
           lambda b, n, dy: [b.SigmoidGrad(conj(b, n.y), dy)], (0, 1))
-_function("Floor", FLOATING, "floor", each(math.floor), -3, 3, 1, "The greatest whole number not above x.",
+_function("Floor", FLOATING, "floor", each(math.floor), -3, 3, 1, "The greatest integer not above x.",
           NOT_DIFFERENTIABLE)
-_function("Ceil", FLOATING, "ceil", each(math.ceil), -3, 3, 1, "The least whole number not below x.",
+_function("Ceil", FLOATING, "ceil", each(math.ceil), -3, 3, 1, "The least integer not below x.",
           NOT_DIFFERENTIABLE)
-_function("Rint", FLOATING, "rint", each(round), -3, 3, 1, "The nearest whole number; of two the even one.",
+_function("Rint", FLOATING, "rint", each(round), -3, 3, 1, "The nearest integer; halves round to even.",
           NOT_DIFFERENTIABLE)
-_function("Round", FLOATING | SIGNED, _round, each(round), -3, 3, 1, "The nearest whole number; of two the even one.",
+_function("Round", FLOATING | SIGNED, _round, each(round), -3, 3, 1, "The nearest integer; halves round to even.",
           NOT_DIFFERENTIABLE)
-_function("Invert", INTEGER, "invert", each(lambda x: ~x), -9, 9, 1, "The integer with every bit turned over.",
+_function("Invert", INTEGER, "invert", each(lambda x: ~x), -9, 9, 1, "The bitwise complement of the integer.",
           NOT_DIFFERENTIABLE)
 # fmt: on
 
@@ -156,9 +156,9 @@ def _strange(rng: np.random.Generator, dtype: DType) -> list[Any]:
 
 
 for _type, _kernel, _oracle, _doc in (
-    ("IsNan", ufunc("isnan"), each(math.isnan, out=np.bool_), "Whether it is not a number."),
+    ("IsNan", ufunc("isnan"), each(math.isnan, out=np.bool_), "Whether x is NaN."),
     ("IsInf", ufunc("isinf"), each(math.isinf, out=np.bool_), "Whether it is infinite."),
-    ("IsFinite", ufunc("isfinite"), each(math.isfinite, out=np.bool_), "Whether it is a finite number."),
+    ("IsFinite", ufunc("isfinite"), each(math.isfinite, out=np.bool_), "Whether x is finite."),
 ):
     op(
         _type,
@@ -200,7 +200,7 @@ op(
 
 
 def _of_result(formula: Any, conjugates: bool) -> Any:
-    """The factory of `formula(y, dy)`, where both must have the same shape."""
+    """The kernel factory of `formula(y, dy)`, which checks that both have one shape."""
 
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
         compute = widened(formula, attrs["T"])
@@ -278,7 +278,7 @@ for _type, _formula, _conjugates, _grad, _slope in (
 
 
 def _ones(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    unsigned = f"u{attrs['T'].size}"  # numpy counts in the absolute value
+    unsigned = f"u{attrs['T'].size}"  # numpy counts the bits of the absolute value
     return lambda x: xp.bitwise_count(x.view(unsigned))
 
 
@@ -295,7 +295,7 @@ op(
         x.shape
     ),
     sample=unary(-9, 9),
-    doc="How many bits of each integer are 1.",
+    doc="The number of bits of each integer that are 1.",
 )
 
 # *** Parts of complex numbers ***

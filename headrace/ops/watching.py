@@ -45,8 +45,8 @@ _WATCH = {"device_name": "", "tensor_name": "", "debug_urls": list_attr("string"
 for _type, _attrs, _doc in (
     ("Copy", _COPY, "The input; arrays never change here, so no copy is needed."),
     ("CopyHost", _COPY, "The input; arrays never change here, so no copy is needed."),
-    ("DebugGradientIdentity", {}, "The input; a place at which gradients can be watched."),
-    ("DebugIdentity", _WATCH, "The input. It is shown to nobody: `debug_urls` mean nothing here."),
+    ("DebugGradientIdentity", {}, "The input, marked for a debugger of gradients."),
+    ("DebugIdentity", _WATCH, "The input; `debug_urls` are ignored."),
     (
         "DebugIdentityV2",
         {
@@ -58,14 +58,14 @@ for _type, _attrs, _doc in (
             "circular_buffer_size": 1000,
             "tfdbg_run_id": "",
         },
-        "The input. It is shown to nobody: `debug_urls` mean nothing here.",
+        "The input; `debug_urls` are ignored.",
     ),
     (
         "DebugIdentityV3",
         {**_WATCH, "io_of_node": "", "is_input": False, "io_index": -1},
-        "The input. It is shown to nobody: `debug_urls` mean nothing here.",
+        "The input; `debug_urls` are ignored.",
     ),
-    ("_EagerConst", {}, "The input, which eager mode made a constant."),
+    ("_EagerConst", {}, "The input, a constant of eager mode."),
 ):
     op(
         _type,
@@ -93,7 +93,7 @@ op(
     grad=lambda b, n, dy: [dy],
     jvp=passed,
     facts=Facts(forwards=0),
-    doc="The reference that comes in; a place at which gradients can be watched.",
+    doc="The input reference, marked for a debugger of gradients.",
 )
 
 
@@ -111,7 +111,7 @@ op(
     kernel=_device_index,
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(no_fold=True),
-    doc="Which of some types of devices it runs on; their number, if on none of them.",
+    doc="The index in `device_names` of the type of its device, or their number if it is none of them.",
 )
 
 
