@@ -195,7 +195,7 @@ def _text(data: bytes) -> np.ndarray:
 
 
 def _png_cases(rng: Any, dtype: Any) -> list[Case]:
-    """Of each number of channels, as the dtype that is asked for."""
+    """Test cases with 1 to 4 channels, in the dtype asked for."""
     wanted = dtype if dtype in (uint8, uint16) else uint8
     made = [_some(rng, n, wanted.numpy) for n in (1, 2, 3, 4)]
     return [case(_text(png.encoded(x)), dtype=wanted, want=x) for x in made]
@@ -443,7 +443,7 @@ op(
         case(x, want=_text(png.encoded(x))) for x in [_some(rng, 3, dtype.numpy if dtype else np.uint8)]
     ],
     doc="Pixels as the contents of a PNG file.",
-    differs="Other bytes that stand for the same pixels.",
+    differs="The bytes of the file differ; the pixels are equal.",
 )
 op(
     "EncodeJpeg",
@@ -465,7 +465,7 @@ op(
     grad=NOT_DIFFERENTIABLE,
     facts=_ENCODES,
     doc="Pixels as the contents of a JPEG file.",
-    differs="Pillow encodes: other bytes that stand for nearly the same pixels; densities are written by the inch.",
+    differs="Pillow encodes: the bytes differ, the pixels nearly agree; densities are per inch.",
 )
 op(
     "EncodeJpegVariableQuality",
@@ -476,7 +476,7 @@ op(
     grad=NOT_DIFFERENTIABLE,
     facts=_ENCODES,
     doc="Pixels as the contents of a JPEG file of a quality from 0 to 100.",
-    differs="Pillow encodes: other bytes that stand for nearly the same pixels.",
+    differs="Pillow encodes: the bytes differ, the pixels nearly agree.",
 )
 
 

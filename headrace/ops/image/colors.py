@@ -257,7 +257,7 @@ def _saturation_rule(b: Any, n: Any, dy: Any) -> list[Any]:
 
 
 def _contrast_grads(b: Any, images: Any, factor: Any, dy: Any) -> tuple[Any, Any]:
-    """By the images and by the factor."""
+    """Gradients by the images and by the factor."""
     mean_dy, mean = (b.Mean(x, [-3, -2], keep_dims=True) for x in (dy, images))
     scale = _scalar(b, factor, images)
     return b.Add(b.Mul(b.Sub(dy, mean_dy), scale), mean_dy), _all(b, b.Mul(dy, b.Sub(images, mean)))

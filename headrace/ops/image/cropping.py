@@ -205,7 +205,7 @@ def _boxes_shape(c: Inference) -> Sequence[Shape]:
 
 
 def _crop_rule(b: Any, n: Any, dy: Any) -> list[Any]:
-    """By the boxes that of the bilinear method, whichever it is, as TensorFlow has it."""
+    """Gradient rule; as in TensorFlow, the boxes have the bilinear gradient for every method."""
     t, attrs = n.attrs["T"], {"method": n.attrs["method"]}
     by_image = (
         b.CropAndResizeGradImage(dy, n.boxes, n.box_ind, b.Shape(n.image), T=t, **attrs) if t in _FLOATS else None

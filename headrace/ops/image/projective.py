@@ -252,5 +252,5 @@ for _version, _fill_arg, _fills, _doc in (
         oracle=_oracle,
         sample=_samples(_fills),
         doc=_doc,
-        differs="Names of interpolations and fill modes that there are not are refused.",
+        differs="Unknown names of interpolations and fill modes are refused.",
     )

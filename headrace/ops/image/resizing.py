@@ -367,7 +367,7 @@ def _back_oracle(places: Callable[..., Any]) -> Any:
 
 
 def _kernel_places(i: int, length: int, out: int, attrs: Mapping[str, Any]) -> list[tuple[float, float]]:
-    """Of the triangle, whose definition is the shortest."""
+    """Elements and weights of the triangle kernel, by definition."""
     inverse = 1 / attrs["scale"]
     at = (i + 0.5 - attrs["translation"]) * inverse
     stretch = max(inverse, 1.0) if attrs.get("antialias", True) else 1.0

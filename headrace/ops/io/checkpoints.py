@@ -162,7 +162,7 @@ def _restore(ctx: Any, attrs: Mapping[str, Any]) -> Callable[..., Any]:
 
 
 def _restored_shapes(c: Inference) -> list[Shape]:
-    """Of a tensor restored by slices the shape is known, if the slices are."""
+    """Shape rule: a tensor restored by a slice has the shape of a known slice."""
     specs = c.value(2)
     n = len(c.attrs["dtypes"])
     if specs is None or specs.shape != (n,):

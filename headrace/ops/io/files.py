@@ -106,7 +106,7 @@ op(
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(effect="resource", waits=True),
     doc="What is in a file.",
-    differs="A file of more than 2 GiB, and what is no regular file, is refused.",
+    differs="Files of more than 2 GiB, and files that are not regular, are refused.",
 )
 op(
     "WriteFile",

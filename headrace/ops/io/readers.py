@@ -250,7 +250,7 @@ for _suffix, _kind, _find in (("V2", "resource", _by_handle), ("", "Ref(string)"
         grad=NOT_DIFFERENTIABLE,
         facts=_WAITS,
         doc="The next pieces of a file, at most so many, and where they come from; waits for a name.",
-        differs="What was read before a damaged record is given first; TensorFlow loses it.",
+        differs="Records before a damaged record are returned first; TensorFlow loses them.",
     )
     op(
         f"ReaderNumRecordsProduced{_suffix}",

@@ -415,7 +415,7 @@ op(
     facts=Facts(cost=flops_per_input(20)),
     sample=_audio_samples,
     doc="The summary of sounds, as WAV files.",
-    differs="samples that are NaN are silent; there they are undefined.",
+    differs="samples that are NaN become 0; in TensorFlow they are undefined.",
 )
 op(
     "AudioSummaryV2",
@@ -428,7 +428,7 @@ op(
     facts=Facts(cost=flops_per_input(20)),
     sample=_audio_v2_samples,
     doc="The summary of sounds, as WAV files.",
-    differs="samples that are NaN are silent; there they are undefined.",
+    differs="samples that are NaN become 0; in TensorFlow they are undefined.",
 )
 op(
     "TensorSummary",
@@ -457,7 +457,7 @@ op(
     facts=_FACTS,
     sample=_tensor_v2_samples,
     doc="The summary of a tensor, with a note on how to show it.",
-    differs="metadata that cannot be parsed is an error; there it is left out.",
+    differs="metadata that cannot be parsed is an error; TensorFlow omits it.",
 )
 op(
     "MergeSummary",

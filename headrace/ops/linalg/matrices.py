@@ -90,7 +90,7 @@ def solve_triangular(a: Any, b: Any, lower: bool, adjoint: bool) -> np.ndarray:
 
 
 def are_finite(x: Any) -> Any:
-    """Of each matrix of a stack, whether it has neither NaN nor infinities."""
+    """Mask of the matrices of a stack that have neither NaN nor infinities."""
     return np.isfinite(x).all(axis=(-2, -1))
 
 

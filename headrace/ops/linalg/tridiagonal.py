@@ -62,7 +62,7 @@ def _adjoint(b: Any, above: Any, main: Any, below: Any) -> list[Any]:
 
 
 def _products(b: Any, g: Any, x: Any) -> list[Any]:
-    """Of the matrices g·xᴴ the three diagonals, as vectors: the superdiagonal first."""
+    """Three diagonals of the matrices g·xᴴ, as vectors: the superdiagonal first."""
     m = b.StridedSlice(b.Shape(x), [-2], [-1], [1], shrink_axis_mask=1)
     i = b.Range(0, m, 1)
 

@@ -238,7 +238,7 @@ op(
     oracle=_oracle,
     sample=_samples(_images),
     doc="The greatest element of each window, and the number of its place.",
-    differs="Refuses pooling along the channels, of which TensorFlow's kernel makes something else.",
+    differs="Refuses pooling along the channels, which TensorFlow's kernel computes differently.",
 )
 for _type, _shape, _is_back, _gradient, _reference, _doc in (
     (
@@ -271,7 +271,7 @@ for _type, _shape, _is_back, _gradient, _reference, _doc in (
         oracle=_reference,
         sample=_samples(_with_grad(1 if _is_back else 0)),
         doc=_doc,
-        differs="Places outside the input are an error; TensorFlow ends the process."
+        differs="Positions outside the input are an error; TensorFlow ends the process."
         if _is_back
         else "TensorFlow has no kernel for it on the CPU.",
     )

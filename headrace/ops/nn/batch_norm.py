@@ -489,7 +489,7 @@ for _version, _suffix in ((1, ""), (2, "V2"), (3, "V3")):
         oracle=_norm_oracle(_version),
         sample=_norm_samples(_version, grad=False),
         doc="Each channel with the mean of `offset` and the deviation of `scale`; and its statistics.",
-        differs="Without training, the reserve spaces are the given statistics; TensorFlow leaves what is in memory.",
+        differs="Without training, the reserve spaces are the given statistics; TensorFlow's are uninitialized.",
     )
     if _version == 3:
         _types = {"T": _HALVES, "U": type_attr({float32})}
@@ -511,7 +511,7 @@ for _version, _suffix in ((1, ""), (2, "V2"), (3, "V3")):
         oracle=_norm_grad_oracle,
         sample=_norm_samples(_version, grad=True),
         doc=f"The gradient of FusedBatchNorm{_suffix} by `x`, `scale` and `offset`.",
-        differs="The channels may come second without training too.",
+        differs="Accepts the layout NCHW with is_training=False too.",
     )
 
 op(

@@ -311,7 +311,7 @@ def _general_shape(c: Inference) -> Sequence[Shape]:
 
 
 def _general_grad(b: Any, n: Any, dy: Any) -> list[Any]:
-    """Of the convolution of images or volumes, with one batch dimension."""
+    """Gradient rule of Conv, by those of Conv2D or Conv3D."""
     s, batch = _general(n.attrs), n.attrs["batch_dims"]
     f = _IMAGES if len(s.strides) == 4 else _VOLUMES
     attrs = {"strides": s.strides, "dilations": s.dilations, "padding": n.attrs["padding"]}

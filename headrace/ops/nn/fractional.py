@@ -442,7 +442,7 @@ op(
     oracle=_max_grad_oracle,
     sample=_samples(lambda x, y, g: (x, y, g)),
     doc="The gradient of FractionalMaxPool: that of each window goes to the first of its greatest elements.",
-    differs="Looks the greatest elements up anew, where TensorFlow fails unless they are those of `orig_output`.",
+    differs="Finds the greatest elements again; TensorFlow fails unless they are those of `orig_output`.",
 )
 op(
     _MAX_TANGENT,
@@ -471,7 +471,7 @@ op(
     oracle=_avg_grad_oracle,
     sample=_samples(lambda x, y, g: (np.array(x.shape, np.int64), g)),
     doc="The gradient of FractionalAvgPool, whose input has the shape `orig_input_tensor_shape`.",
-    differs="Refuses sequences that do not fit the shapes, where TensorFlow takes what is there.",
+    differs="Refuses sequences that do not fit the shapes, which TensorFlow does not check.",
 )
 op(
     _AVG_TANGENT,

@@ -256,7 +256,7 @@ _ATTRS: dict[str, Any] = {
     "padding": string_attr(allowed=("SAME", "VALID")),
 }
 
-_DIFFERS = "Computes each image by itself; TensorFlow's kernel gives something else where there are several."
+_DIFFERS = "Convolves each image of a batch separately; TensorFlow's results for several images differ."
 
 op(
     "FusedPadConv2D",

@@ -44,8 +44,6 @@ def first_hits(x: Array, y: Array, axes: Axes, same: Any) -> Iterator[tuple[Any,
     """Yields windows, elements, and a mask of the first elements `same` as `y`.
 
     A mask is valid until the next iteration.
-
-    Each of the last is good until the next.
     """
     is_open, hits = np.ones(y.shape, np.bool_), np.empty(y.shape, np.bool_)
     for windows, elements in taps(axes):

@@ -85,11 +85,11 @@ def _cell_rule(b: Any, n: Any, dr: Any, du: Any, dc: Any, dh: Any) -> list[Any]:
     one = np.float32(1)
 
     def through(y: Any, dy: Any) -> Any:
-        """By what a sigmoid was taken of."""
+        """Gradient by the input of a sigmoid with the value `y`."""
         return b.Mul(dy, b.Mul(y, b.Sub(one, y)))
 
     def split(both: Any) -> tuple[Any, Any]:
-        """By the input and by the output before, of the gradient by the two together."""
+        """Gradients by the input and by the previous output, from that by their concatenation."""
         at = b.StridedSlice(b.Shape(n.x), [1], [2], [1], shrink_axis_mask=1)
         return b.Slice(both, [0, 0], b.Pack([-1, at])), b.Slice(both, b.Pack([0, at]), [-1, -1])
 

@@ -24,7 +24,7 @@ Array: TypeAlias = np.ndarray
 
 
 def _near(x: Array, radius: int) -> Array:
-    """For each channel, the sum over those at most `radius` away."""
+    """Sums over the channels at a distance of at most `radius` from each."""
     channels = x.shape[-1]
     if radius >= channels - 1:
         return np.broadcast_to(x.sum(-1, keepdims=True, dtype=x.dtype), x.shape)
@@ -199,7 +199,7 @@ op(
     oracle=_oracle,
     sample=_samples(1),
     doc="Each element, divided by a power of the sum of squares of the channels near it.",
-    differs="Computes bfloat16 too. NaN spoils the channels near it; in TensorFlow, all.",
+    differs="Computes bfloat16 too. NaN spreads to the neighbouring channels; in TensorFlow to all.",
 )
 op(
     "LRNGrad",

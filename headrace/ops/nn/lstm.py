@@ -278,7 +278,7 @@ def _cell_rule(b: Any, n: Any, *dys: Any) -> list[Any]:
     peephole = n.attrs["use_peephole"]
 
     def through(y: Any, *terms: Any) -> Any:
-        """By what a sigmoid was taken of."""
+        """Gradient by the input of a sigmoid with the value `y`."""
         return b.Mul(b.AddN(list(terms)), b.Mul(y, b.Sub(one, y)))
 
     gate_o = through(n.o, do, b.Mul(dh, n.co))
@@ -503,7 +503,7 @@ for _suffix, _order, _attrs in (
         facts=_FACTS,
         oracle=lambda *args, _order=_order, **attrs: _layer_by_hand(_order, *args, **attrs),
         sample=_layer_cases,
-        differs="all outputs are 0 after seq_len_max, of which TensorFlow leaves some as memory was",
+        differs="all outputs are 0 after seq_len_max; TensorFlow leaves some of them uninitialized",
         doc="An LSTM over the steps of `x`, up to `seq_len_max`: what LSTMBlockCell gives of each.",
     )
     op(

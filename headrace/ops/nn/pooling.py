@@ -442,7 +442,7 @@ op(
     oracle=_max_oracle,
     sample=pool_samples(_images, volumes=True),
     doc="The greatest element of each window of volumes.",
-    differs=f"{_WHERE_VOLUMES_DIFFER} NaN is never the greatest element; there that depends on the number of channels.",
+    differs=f"{_WHERE_VOLUMES_DIFFER} NaN is never the greatest element; in TensorFlow that depends on the channels.",
 )
 op(
     _VOLUMES.grad,

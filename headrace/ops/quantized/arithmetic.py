@@ -134,7 +134,7 @@ def _times(x: Any, y: Any, attrs: Mapping[str, Any]) -> Any:
 
 
 def _each_rescaled(q: Any, t: DType, ends: tuple[Any, Any], out: DType, high: Any) -> Any:
-    """The numbers as such of `out` in the range `-high` to `high`."""
+    """Numbers rescaled to the dtype `out` in the range `-high` to `high`."""
     return from_float(to_float(q, t, *ends), out, -high, high)
 
 
@@ -312,7 +312,7 @@ def _ends(*values: float) -> list[np.ndarray]:
 
 
 def _levels(values: Any, low: float, high: float) -> np.ndarray:
-    """By definition: how many levels from the one nearest to 0 the quint8 `values` are."""
+    """Distances in levels of the quint8 `values` from the level nearest to 0."""
     level = (high - low) / 255
     return values.astype(np.int64) - round(-low / level)
 

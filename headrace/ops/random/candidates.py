@@ -92,7 +92,7 @@ class _LogUniform(_Uniform):
 
 
 class _Learned(_Uniform):
-    """By how often each was a true class, plus one."""
+    """Sampler whose weights are the counts of the true classes, plus one."""
 
     def __init__(self, n: int, attrs: Mapping[str, Any]) -> None:
         super().__init__(n, attrs)
@@ -111,7 +111,7 @@ class _Learned(_Uniform):
 
 
 class _Fixed(_Uniform):
-    """By given weights."""
+    """Sampler with given weights."""
 
     def __init__(self, n: int, attrs: Mapping[str, Any]) -> None:
         super().__init__(n, attrs)

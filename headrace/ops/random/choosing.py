@@ -416,5 +416,5 @@ op(
     oracle=_index_shuffle_oracle,
     sample=_index_shuffle_cases,
     differs="refuses an odd number of rounds, and fewer than 4, for which TensorFlow reads past its keys",
-    doc="Where each index goes in an order of all integers up to `max_index` that follows from the seed.",
+    doc="Position of each index in a permutation of the integers up to `max_index` given by the seed.",
 )

@@ -172,8 +172,8 @@ op(
     stateful=_binomial,
     grad=NOT_DIFFERENTIABLE,
     facts=_DRAWS,
-    differs="always moves the generator on; in TensorFlow the state was seen to stay what it was in some programs",
-    doc="How many of `counts` trials succeed with probability `probs`, of a generator.",
+    differs="always advances the generator; in some programs TensorFlow left the state unchanged",
+    doc="Draws the numbers of successes in `counts` trials with probability `probs`, from a generator.",
 )
 
 
@@ -240,8 +240,8 @@ op(
     stateful=_read_and_skip,
     grad=NOT_DIFFERENTIABLE,
     facts=_DRAWS,
-    differs="gives the counter and key alone of a state that is longer, after which TensorFlow writes past its result",
-    doc="Moves a generator on as if it had drawn `delta` numbers, and gives the state it had.",
+    differs="returns only counter and key of a longer state; TensorFlow writes past its result",
+    doc="Advances a generator as if it had drawn `delta` numbers, and returns its previous state.",
 )
 op(
     "NonDeterministicInts",

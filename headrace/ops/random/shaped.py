@@ -104,7 +104,7 @@ for _name, _rate, _types, _out in (
         stateful=_seeded(poissons, _out),
         grad=NOT_DIFFERENTIABLE,
         facts=SEEDED,
-        differs="refuses a rate that is NaN, and one of which no number fits the type: TensorFlow draws for ever",
+        differs="refuses a rate that is NaN or too large for the dtype; TensorFlow does not terminate",
         doc="Numbers of the Poisson distribution: for each rate as many as `shape` says.",
     )
 
@@ -290,7 +290,7 @@ op(
     facts=_FACTS,
     oracle=_stateless_oracle(False, definition.poisson, 1),
     sample=_stateless_cases(False, _RATES, "dtype"),
-    differs="refuses a rate that is NaN, and one of which no number fits the type: TensorFlow draws for ever",
+    differs="refuses a rate that is NaN or too large for the dtype; TensorFlow does not terminate",
     doc="Numbers of the Poisson distribution with the rates `lam`.",
 )
 op(
@@ -309,6 +309,6 @@ op(
     facts=_FACTS,
     oracle=_stateless_oracle(False, definition.binomial, 1, blocks=definition.binomial_blocks),
     sample=_stateless_cases(False, _TRIALS, "S"),
-    differs="refuses counts that are not finite, for which TensorFlow draws for ever",
-    doc="How many of `counts` trials succeed with probability `probs`.",
+    differs="refuses counts that are not finite; TensorFlow does not terminate",
+    doc="Draws the numbers of successes in `counts` trials with probability `probs`.",
 )

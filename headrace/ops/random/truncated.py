@@ -155,7 +155,7 @@ op(
     stateful=_seeded,
     grad=NOT_DIFFERENTIABLE,
     facts=SEEDED,
-    differs="with many numbers TensorFlow's depend on how many threads it has; these are those of one",
+    differs="the numbers are those of one thread; TensorFlow's may depend on its number of threads",
     doc="Normal numbers within bounds; the parameters are scalars, or have an element for each row of the result.",
 )
 
@@ -287,6 +287,6 @@ op(
     facts=Facts(cost=flops_per_element(300), dynamic_shape=True),
     oracle=_oracle,
     sample=_cases,
-    differs="with many numbers TensorFlow's depend on how many threads it has; these are those of one",
+    differs="the numbers are those of one thread; TensorFlow's may depend on its number of threads",
     doc="Normal numbers within bounds; the shape ends with that of the parameters.",
 )

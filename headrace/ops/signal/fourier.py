@@ -280,7 +280,7 @@ def _any_real_grad(kind: _Kind) -> Any:
 
 
 def _sum_along(x: np.ndarray, axis: int, n: int, inverse: bool) -> np.ndarray:
-    """By the definition, of `n` elements; missing ones are 0."""
+    """Transform of `n` elements by definition; missing elements are 0."""
     x = np.moveaxis(x, axis, -1)[..., :n].astype(complex)
     turn = (1 if inverse else -1) * 2j * cmath.pi / max(n, 1)
     table = np.array([[cmath.exp(turn * i * k) for k in range(n)] for i in range(x.shape[-1])]).reshape(x.shape[-1], n)

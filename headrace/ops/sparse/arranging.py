@@ -182,7 +182,7 @@ op(
         )
     ],
     doc="The coordinates and the shape of a sparse tensor's elements, once it is reshaped.",
-    differs="Coordinates out of bounds are refused where they would end up out of bounds.",
+    differs="Coordinates that would be out of bounds in the result are refused.",
 )
 
 # *** SparseConcat ***

@@ -118,7 +118,7 @@ def _shape(c: Inference) -> Sequence[Shape]:
 
 
 def _model(*args: Any, normalize: bool = True) -> np.ndarray:
-    """By recursion on the last elements."""
+    """Model of the distance, by recursion on the last elements."""
     groups = tuple(max(a, b) for a, b in zip(args[2].tolist(), args[5].tolist(), strict=True))[:-1]
     x, y = (
         {g: [v for _, v in same] for g, same in itertools.groupby(filled(*three).items(), lambda e: e[0][:-1])}
@@ -162,5 +162,5 @@ op(
     oracle=_model,
     sample=_samples,
     doc="How many insertions, deletions and replacements it takes from each hypothesis to its truth (over its length).",
-    differs="Sequences are in order of their elements, also where groups are not.",
+    differs="Sequences are in the order of their elements even if the groups are unsorted.",
 )

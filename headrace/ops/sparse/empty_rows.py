@@ -209,7 +209,7 @@ op(
         if c.inputs[2][0]
     ],
     doc="A ragged tensor with an element `default_value` in each row that had none.",
-    differs="The row numbers are a vector, also where there are none.",
+    differs="The row numbers are a vector even if it is empty.",
 )
 
 # *** Gradients ***

@@ -110,5 +110,5 @@ op(
     oracle=_model,
     sample=_samples,
     doc="The sequence nearest to each row that never rises, and which runs of it are equal.",
-    differs="Every dtype goes into every output dtype.",
+    differs="All pairs of input and output dtypes are supported.",
 )

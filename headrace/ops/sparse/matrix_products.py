@@ -85,7 +85,7 @@ op(
     grad=_add_grad,
     facts=_FACTS,
     doc="The sum `alpha * a + beta * b` of two matrices.",
-    differs="TensorFlow has it on GPUs only, and no gradients by alpha and beta.",
+    differs="TensorFlow has a kernel for GPUs only, and no gradients by alpha and beta.",
 )
 
 
@@ -355,7 +355,7 @@ op(
     jvp=lambda b, n, dx: [b.SparseMatrixSoftmaxGrad(n.softmax, dx, type=n.attrs["type"])],
     facts=_FACTS,
     doc="The softmax over the elements of each row of a matrix.",
-    differs="TensorFlow has it on GPUs only.",
+    differs="TensorFlow has a kernel for GPUs only.",
 )
 op(
     "SparseMatrixSoftmaxGrad",
@@ -367,5 +367,5 @@ op(
     grad=_softmax_second,
     facts=_FACTS,
     doc="The gradient of SparseMatrixSoftmax.",
-    differs="TensorFlow has it on GPUs only.",
+    differs="TensorFlow has a kernel for GPUs only.",
 )

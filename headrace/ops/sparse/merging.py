@@ -58,7 +58,7 @@ class _Merge:
 
 
 def _turns(numbers: np.ndarray) -> np.ndarray:
-    """For each element how many equal ones came before it."""
+    """Number of equal elements before each element."""
     order = np.argsort(numbers, kind="stable")
     starts = runs(numbers[order])
     sizes = np.diff(np.append(starts, len(numbers)))
@@ -250,7 +250,7 @@ def _extreme_shape(c: Inference) -> Sequence[Shape]:
 
 
 def _extreme_grad(b: Any, n: Any, d_indices: Any, dy: Any) -> list[Any]:
-    """To the element that is the result; half to each, if both are."""
+    """Gradient rule: to the selected element, or half to each of two equal ones."""
     t = n.attrs["T"]
     merged = (n.a_indices, n.b_indices, n.output_indices)
     wins = [

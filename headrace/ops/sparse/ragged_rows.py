@@ -518,5 +518,5 @@ op(
     oracle=_to_tensor_model,
     sample=_to_tensor_samples,
     doc="A ragged tensor as a dense one, in which short rows end with `default_value`s and long ones are cut off.",
-    differs="Rows of values that fall, and partitions of more values than there are, are refused.",
+    differs="Row numbers that decrease, and partitions of more values than given, are refused.",
 )

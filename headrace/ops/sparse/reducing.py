@@ -168,7 +168,7 @@ for _name, _f, _types, _grad, _jvp, _of in (
         oracle=_model(_of, is_sparse=False),
         sample=_samples,
         doc=f"The {_name.lower()} of a sparse tensor's elements along some axes, dense.",
-        differs="All coordinates must lie in the shape, those along the reduced axes too.",
+        differs="All coordinates must be in bounds, those along the reduced axes too.",
     )
     op(
         f"SparseReduce{_name}Sparse",
@@ -234,5 +234,5 @@ op(
     oracle=_softmax_model,
     sample=lambda rng, dtype: [case(*drawn(rng, dtype, s, n)) for s, n in (((2, 3), 4), ((2, 2, 3), 8), ((2, 2), 0))],
     doc="The softmax over the elements of each row of a sparse tensor (its last dimension).",
-    differs="Values keep the order of their coordinates where these are not sorted; out of bounds, they are refused.",
+    differs="Values keep the order of unsorted coordinates; coordinates out of bounds are refused.",
 )

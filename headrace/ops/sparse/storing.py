@@ -184,7 +184,7 @@ def _deserialize_many_shape(c: Inference) -> Sequence[Shape]:
 
 
 def _message(x: np.ndarray) -> bytes:
-    """By the definition of TensorProto: its fields 1, 2 and 4, or 8 for strings."""
+    """Serialized TensorProto: its fields 1, 2 and 4, or 8 for strings."""
 
     def field(number: int, content: bytes) -> bytes:
         return bytes([number << 3 | 2, len(content)]) + content

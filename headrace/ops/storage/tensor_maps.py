@@ -153,5 +153,5 @@ op(
     kernel=lambda xp, attrs: lambda handle: _map(handle).keys(attrs["key_dtype"]),
     grad=NOT_DIFFERENTIABLE,
     doc="All keys, stacked.",
-    differs="They come in the order in which they were inserted; in TensorFlow in no particular one.",
+    differs="The keys are in the order of insertion; in TensorFlow the order is undefined.",
 )

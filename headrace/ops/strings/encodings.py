@@ -296,7 +296,7 @@ def _serialize_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
 
 
 def _serialized(x: np.ndarray, t: DType) -> np.ndarray:
-    """By the definition of TensorProto: its fields 1, 2 and 4, or 8 for strings."""
+    """Serialized TensorProto: its fields 1, 2 and 4, or 8 for strings."""
 
     def field(number: int, content: bytes) -> bytes:
         return bytes([number << 3 | 2, len(content)]) + content

@@ -181,7 +181,7 @@ def _single_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
 
 
 def _output_shapes(c: Inference, batch: Shape) -> Sequence[Shape]:
-    """By the shape of the examples."""
+    """Shapes of the outputs for examples of the shape `batch`."""
     rank = None if batch is None else len(batch) + 1
     n, m = len(c.attrs["sparse_types"]), len(c.attrs.get("ragged_value_types", ()))
     rows = None if batch is None else 0 if batch == () else None if batch[0] is None else batch[0] + 1
@@ -371,7 +371,7 @@ op(
     facts=_FACTS,
     sample=_v2_samples,
     doc="Features of serialized examples, or of one, as sparse, dense and ragged arrays.",
-    differs="A key may be asked for more than once.",
+    differs="A key may be requested more than once.",
 )
 op(
     "ParseSingleExample",
@@ -418,5 +418,5 @@ op(
         )
     ],
     doc="The serialized example that each JSON text describes.",
-    differs="Lists of numbers are written packed, which says the same in other bytes.",
+    differs="Lists of numbers are written packed; the bytes differ, the message is equal.",
 )

@@ -166,7 +166,7 @@ def dense_steps(of: Dense, rows: Sequence[list[Values]], where: Callable[[int], 
 
 
 def places_of_steps(rows: Sequence[Sequence[Any]]) -> np.ndarray:
-    """For each step of each record the numbers of both."""
+    """Pairs (record, step) of the indices of all steps."""
     found = [(i, k) for i, steps in enumerate(rows) for k in range(len(steps))]
     return np.array(found, np.int64).reshape(-1, 2)
 

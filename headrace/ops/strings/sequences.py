@@ -262,7 +262,7 @@ def _outputs(attrs: Mapping[str, Any], lengths: bool) -> int:
 
 
 def _output_shapes(c: Inference, batch: Shape, lengths: bool) -> Sequence[Shape]:
-    """By the shape of the sequences."""
+    """Shapes of the outputs for sequences of the shape `batch`."""
     a, rank = c.attrs, None if batch is None else len(batch) + 1
     deeper = None if rank is None else rank + 1
     ends: Shape = None if batch is None else tuple(None if d is None else d + 1 for d in batch)
@@ -466,7 +466,7 @@ op(
     facts=_FACTS,
     sample=_v2_samples,
     doc="Features of serialized sequence examples, or of one, as sparse, dense and ragged arrays.",
-    differs="The outer splits of a single sequence are 0; TensorFlow leaves them as the memory was.",
+    differs="The outer splits of a single sequence are 0; TensorFlow leaves them uninitialized.",
 )
 op(
     "ParseSingleSequenceExample",

@@ -519,7 +519,7 @@ def _followed(
     "var accum linear",
     "grad lr l1 l2 l2_shrinkage lr_power",
     FLOATING,
-    "Follows the regularized leader (McMahan and others 2013); `l2_shrinkage` pulls at each step.",
+    "Follows the regularized leader (McMahan and others 2013); `l2_shrinkage` scales a penalty added to each gradient.",
     flag=("multiply_linear_by_lr", False),
 )
 def _ftrl_v2(
