@@ -49,7 +49,7 @@ def _leaky_grad_oracle(g: float, x: float, alpha: float = 0.2) -> float:
 
 
 def _with_alpha(sample: Any) -> Any:
-    """The cases of `sample`, every second one with an `alpha` of its own."""
+    """Cases of `sample`, every second one with another `alpha`."""
 
     def drawn(rng: np.random.Generator, dtype: DType) -> list[Any]:
         return [case(*c.inputs, **({"alpha": 1.5} if i % 2 else {})) for i, c in enumerate(sample(rng, dtype))]
@@ -108,7 +108,7 @@ for _type, _attrs, _kernel, _oracle, _sample, _flops, _grad, _doc in (
 
 
 def _checked(type: str, formula: Any) -> Any:
-    """The factory of `formula(xp, attrs)(gradients, x)`, where both arrays must have the same shape."""
+    """The kernel factory of `formula(xp, attrs)(gradients, x)`, with a check for equal shapes."""
 
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
         compute = widened(formula(xp, attrs), attrs["T"])
@@ -222,7 +222,7 @@ def _rows_of(x: Any) -> None:
 
 
 def _shifted(xp: Any, x: Any) -> Any:
-    """`x` less the largest element of each row, so that exp does not overflow."""
+    """Subtracts the largest element of each row of `x`, so that exp does not overflow."""
     return x - xp.max(x, axis=-1, keepdims=True, initial=-np.inf)
 
 

@@ -189,7 +189,7 @@ def _same(b: Any, n: Any, dy: Any) -> Any:
 
 
 def _if_else(b: Any, mask: Any, dy: Any, other: bool = False) -> Any:
-    """`dy` where the mask holds (or does not), else 0."""
+    """`dy` at the true (with `other`, false) elements of the mask, else 0."""
     zero = b.ZerosLike(dy)
     return b.SelectV2(mask, zero, dy) if other else b.SelectV2(mask, dy, zero)
 
@@ -255,7 +255,7 @@ def _atan2_grad(b: Any, n: Any, dy: Any) -> list[Any]:
 
 
 def _nonzero(b: Any, x: Any) -> Any:
-    """1 where x is not 0, else 0."""
+    """1 for nonzero elements of `x`, else 0."""
     return b.Cast(b.NotEqual(x, b.ZerosLike(x)), DstT=x.dtype)
 
 

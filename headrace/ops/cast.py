@@ -65,7 +65,7 @@ def _to_integer(xp: Any, dst: np.dtype) -> Callable[[Any], Any]:
 
 
 def _truncating(xp: Any, src: DType, dst: DType) -> Callable[[Any], Any]:
-    """The cast to a float with a shorter mantissa that cuts instead of rounding."""
+    """The cast to a float with a shorter mantissa, rounding towards zero."""
     integer = np.dtype(f"u{src.size}")
     mask = integer.type(2 ** (8 * src.size) - 2 ** (_MANTISSA[src] - _MANTISSA[dst]))
 

@@ -302,7 +302,7 @@ for _form, _rows, _pairs in (
         facts=_BINNED,
         oracle=_bincount_model(_pairs),
         sample=_bincounts(_form, True),
-        differs="A negative integer in a sparse matrix is refused, where TensorFlow writes outside its output."
+        differs="A negative integer in a sparse matrix is an error; TensorFlow writes outside of its output."
         if _form == "Sparse"
         else "",
         doc="How often each integer below `size` occurs in each row, or the sums of the weights there; with "

@@ -182,7 +182,7 @@ op(
 
 
 def _to_stream(stream: Any, text: str) -> None:
-    """Writes text that may hold bytes which are not UTF-8."""
+    """Writes text that may contain bytes other than UTF-8."""
     stream.write(_utf8(text).decode("utf-8", "replace"))
     stream.flush()
 

@@ -70,7 +70,7 @@ def _joined(c: Inference, fs: Sequence[Any], loop: bool = False) -> Sequence[Sha
 
 
 def _functional(name: str, ins: str, attrs: Mapping[str, Any], structured: Structured, shape: Any, doc: str) -> None:
-    """Registers an op and its form that changes nothing outside, whose name begins with "Stateless"."""
+    """Registers an op and its stateless form, with the prefix "Stateless"."""
     ends = "output: T" if "T" in attrs else "output: Tout"
     for prefix in ("", "Stateless"):
         op(

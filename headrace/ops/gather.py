@@ -77,7 +77,7 @@ def _take_by_batch(params: Any, indices: Any, axis: int, batch_dims: int) -> Any
     check_indices(indices, params.shape[axis])
     grid = [g.reshape(g.shape + (1,) * rest) for g in np.ogrid[tuple(slice(n) for n in batch)]]
     picked = np.moveaxis(params, axis, batch_dims)[(*grid, indices)]
-    # now batch, what is left of indices, outer, inner; outer comes before the indices
+    # from (batch, rest of indices, outer, inner) to (batch, outer, rest of indices, inner)
     outer = axis - batch_dims
     order = [*range(batch_dims), *range(indices.ndim, indices.ndim + outer), *range(batch_dims, indices.ndim)]
     return picked.transpose([*order, *range(len(order), picked.ndim)])

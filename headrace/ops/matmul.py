@@ -63,7 +63,7 @@ def _gradients(product: Callable[..., Any], x: Any, y: Any, dy: Any, turn_x: boo
 
 
 def _products(x: np.ndarray, y: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """The oracle: products of matrices by the definition, in a wide type."""
+    """The oracle: matrix products by definition, in a wide dtype."""
     wide = np.complex128 if dtype.kind == "c" else np.int64 if dtype.kind in "iu" else np.float64
     return (x.astype(wide)[..., :, :, None] * y.astype(wide)[..., None, :, :]).sum(-2).astype(dtype)
 

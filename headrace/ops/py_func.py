@@ -71,7 +71,7 @@ def _named(found: callback.Callback) -> str:
 
 
 def _array(value: Any, i: int, dtype: DType, found: callback.Callback) -> Any:
-    """One result as a value of its own, which must be of `dtype`."""
+    """A private copy of one result, after a check that it is of `dtype`."""
     if dtype in (dtypes.resource, dtypes.variant):
         return value
     try:
@@ -79,7 +79,7 @@ def _array(value: Any, i: int, dtype: DType, found: callback.Callback) -> Any:
     except ValueError as e:
         raise InvalidArgumentError(f"{i}-th value returned by {_named(found)} is no array: {e}") from e
     if array.dtype.kind in "SU" or (dtype is dtypes.string and array.dtype == object):
-        array = _bytes(np.array(value, object), i, found)  # numpy's own text drops trailing zeros
+        array = _bytes(np.array(value, object), i, found)  # numpy's string dtypes drop trailing NULs
     if array.dtype != dtype.numpy:
         got = "string" if array.dtype == object else array.dtype.name
         raise InvalidArgumentError(

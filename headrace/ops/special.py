@@ -100,7 +100,7 @@ def _igamma_by_a(s: Any, a: Any, x: Any) -> Any:
 
 
 def _zeta_of(s: float, q: float) -> float:
-    """Hurwitz's zeta: a sum, its tail by Euler and Maclaurin."""
+    """Hurwitz's zeta: a partial sum, and its tail by the Euler-Maclaurin formula."""
     a = q + 20
     head = math.fsum((q + k) ** -s for k in range(20))
     rising = s * (s + 1) * (s + 2)

@@ -88,7 +88,7 @@ def _gather(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Any, Any]
         _check_range(indices, shape[batch])
         if not batch:
             out = params[indices, ...]
-            return out[()] if not out.ndim and dtype in arrays.HANDLES else out  # a list by itself is no array
+            return out[()] if not out.ndim and dtype in arrays.HANDLES else out  # a single object is no array
         leading = np.ix_(*(np.arange(d) for d in shape[:batch]))
         rest = (1,) * (len(wanted) - batch)
         return params[(*(i.reshape(i.shape + rest) for i in leading), indices)]
