@@ -276,8 +276,8 @@ _JPEG = {
     "dct_method": "",
 }
 _JPEG_DIFFERS = (
-    "Pillow decodes: values may be a few levels off; `fancy_upscaling` and `dct_method` change nothing, and what is "
-    f"cut off is refused whatever `try_recover_truncated` says. More than {formats.MOST_PIXELS} pixels are refused."
+    "Pillow decodes: values may differ by a few levels. `fancy_upscaling` and `dct_method` are ignored. Truncated "
+    f"files are refused, also with `try_recover_truncated`. More than {formats.MOST_PIXELS} pixels are refused."
 )
 op(
     "DecodeJpeg",
@@ -315,8 +315,8 @@ op(
     facts=_DECODES,
     sample=lambda rng, dtype: [case(_text(_GIF), want=np.array([[[[255, 0, 0]]]], np.uint8))],
     doc="The frames of a GIF animation.",
-    differs=f"More than {formats.MOST_PIXELS} pixels in all, and what is cut off, are refused. Frames are "
-    "cleared where the file says so.",
+    differs=f"More than {formats.MOST_PIXELS} pixels in all, and truncated files, are refused. Frames are "
+    "cleared if the file asks for it.",
 )
 op(
     "DecodeBmp",

@@ -480,7 +480,7 @@ op(
     {"T": _TYPES, "method": string_attr("bilinear", ("bilinear",))},
     shape=_boxes_shape,
     kernel=_by_boxes,
-    grad=missing("it is the derivative of the crops along the boxes, and no op says how that moves"),
+    grad=missing("no op computes the second derivative of the crops by the boxes"),
     facts=Facts(cost=flops_per_input(24)),
     oracle=_by_boxes_oracle,
     sample=_by_boxes_samples,

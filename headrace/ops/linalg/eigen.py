@@ -39,8 +39,8 @@ from headrace.shapes import Dim, Shape
 _OLD = frozenset({float32, float64})
 _NUMBERS = _OLD | COMPLEX | {float16}
 _VECTORS = (
-    "TensorFlow's eigenvectors can be these times -1 (complex ones: times any number of absolute value 1); without "
-    "compute_v it gives a scalar of any value for them, not an empty vector."
+    "TensorFlow's eigenvectors can differ by the sign (complex ones by a factor of absolute value 1). Without "
+    "compute_v they are an empty vector; TensorFlow returns an undefined scalar."
 )
 
 
@@ -242,5 +242,5 @@ op(
     facts=Facts(cost=matrix_cost(25), blas=True),
     sample=small_for(_FULL, _eig_samples),
     doc="The eigenvalues of square matrices, in no order, and their eigenvectors as columns.",
-    differs=_VECTORS + " The eigenvalues can come in another order.",
+    differs=_VECTORS + " The order of the eigenvalues can differ.",
 )

@@ -153,7 +153,7 @@ for _type, _types in (("Svd", _NUMBERS | {float16}), ("BatchSvd", _NUMBERS)):
         sample=small_for(frozenset({float64, complex128}) if _type == "Svd" else frozenset(), _samples),
         doc="The singular values of matrices in descending order, and the singular vectors as columns.",
         differs=(
-            "TensorFlow's singular vectors can be these times -1 (complex ones: times any number of absolute value 1), "
-            "and without compute_uv it gives scalars of any value for them, not empty vectors."
+            "TensorFlow's singular vectors can differ by the sign (complex ones by a factor of absolute value 1). "
+            "Without compute_uv they are empty vectors; TensorFlow returns undefined scalars."
         ),
     )

@@ -296,13 +296,11 @@ def _cases(low: int) -> Any:
     return sample
 
 
-_NOTHING_SAID: Final = (
-    "of labels that are all blanks the loss is that of saying nothing; TensorFlow's is another number"
-)
+_NOTHING_SAID: Final = "for labels that are all blank the loss is that of the empty sequence; TensorFlow's differs"
 _LABELS = "labels_indices: int64, labels_values: int32, sequence_length: int32"
 for _type, _blank, _element, _types, _differs, _doc in (
     ("CTCLoss", -1, "T", {"T": type_attr({float32, float64}, float32)}, _NOTHING_SAID, "the last class is the blank."),
-    ("CTCLossV2", 0, "float32", {}, "TensorFlow has it on GPUs only", "the first class is the blank."),
+    ("CTCLossV2", 0, "float32", {}, "TensorFlow has a kernel for GPUs only", "the first class is the blank."),
 ):
     op(
         _type,

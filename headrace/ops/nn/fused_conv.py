@@ -280,7 +280,7 @@ op(
     {"T": FLOATING - {bfloat16}, "resize_align_corners": False} | _ATTRS,
     shape=_shape("FusedResizeAndPadConv2D", True),
     kernel=_kernel("FusedResizeAndPadConv2D", True),
-    grad=missing("it stands for steps that have gradients, in programs that only infer; TensorFlow has none either"),
+    grad=missing("it fuses ops with gradients for inference only; TensorFlow has none either"),
     jvp=multilinear("input", "filter"),
     facts=Facts(cost=_cost, blas=True, fresh=True),
     oracle=_oracle(True),

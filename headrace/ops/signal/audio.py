@@ -22,7 +22,7 @@ from headrace.opkit.arrays import check_size
 from headrace.opkit.testing.samples import draw
 from headrace.shapes import Dim, Shape, show, with_rank
 
-_NO_GRADIENT = missing("TensorFlow has none: these are features that are made once, before anything is trained")
+_NO_GRADIENT = missing("TensorFlow has none: these features are computed once, before training")
 _FLOOR = 1e-12  # the least output of a filter, for the logarithm
 
 

@@ -176,7 +176,7 @@ op(
     {"Tvalues": type_attr(VALUE), "Tsplits": _SPLITS},
     shape=lambda c: [c.shape_value(2)],
     kernel=_variant_gradient_kernel,
-    grad=missing("it takes the values out of ragged rows; make these from dense tensors"),
+    grad=missing("it computes a gradient itself, and no op is its derivative; use dense tensors"),
     facts=Facts(dynamic_shape=True, cost=flops_per_element(1)),
     doc="The values of a RaggedTensorToVariant's gradient.",
 )

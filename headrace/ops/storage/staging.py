@@ -187,8 +187,8 @@ def _key_then_unknown(c: Inference) -> Sequence[Shape]:
 
 
 _DIFFERS = (
-    "The wait ends when the run is cancelled or out of time. What does not fit (dtypes, indices out of range, negative "
-    "ones) is refused, and what was asked for stays."
+    "The wait ends when the run is cancelled or exceeds its deadline. Mismatched dtypes and indices out of range are "
+    "refused, and the stored values are kept."
 )
 
 
