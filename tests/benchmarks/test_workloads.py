@@ -55,6 +55,12 @@ def _small(w: Workload) -> Workload:
     )  # fmt: skip
 
 
+def test_a_workload_without_a_selected_contender_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    w = dataclasses.replace(WORKLOADS[0], who=("TensorFlow",))
+    monkeypatch.setattr(workloads, "WORKLOADS", (w,))
+    assert list(workloads.measured((w.key,), 1, 1, 1, ("headrace",))) == []
+
+
 @pytest.mark.system
 @pytest.mark.parametrize("w", WORKLOADS, ids=lambda w: w.title)
 def test_a_workload_at_small_size(w: Workload) -> None:
