@@ -16,7 +16,7 @@ import os
 import sys
 import time
 import warnings
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from headrace.errors import HeadraceWarning
 
@@ -72,9 +72,10 @@ def warn(message: str, category: type[Warning] = HeadraceWarning) -> None:
 
 def listener(stage: str, level: int) -> Logger | None:
     """Logger "headrace.`stage`" if it takes records of `level`; else None."""
-    logging: Any = sys.modules.get("logging")
-    if logging is None:
+    if "logging" not in sys.modules:  # the program does not use it, so headrace does not import it either
         return None
+    import logging  # waits until another thread that is importing it has finished
+
     log: Logger = logging.getLogger(f"headrace.{stage}")
     return log if log.isEnabledFor(level) and log.hasHandlers() else None
 
