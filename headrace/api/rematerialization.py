@@ -90,7 +90,7 @@ def recompute(every: int | str = "sqrt") -> Recompute:
 
 
 def strategy(save: Any, body: FuncGraph, limit: Tensor | None, loop: str) -> Recompute | None:
-    """Returns the strategy that `save` selects for a loop; None if the gradient keeps all residuals.
+    """Returns the strategy that `save` selects for a loop; None for all residuals.
 
     Args:
       save: "all", "auto" or a `Recompute`.

@@ -1,4 +1,4 @@
-"""The wire schema: TensorFlow's graph messages, field for field, in a proto package of our own.
+"""Wire schema: TensorFlow's graph messages, field for field, in a separate proto package.
 
 `headrace.pb.GraphDef` reads and writes the same bytes as TensorFlow's, but is another Python class, registered under
 another name (`headrace.pb.GraphDef`), so that `import tensorflow` and `import headrace` live in one process, in either
@@ -10,7 +10,7 @@ order. To pass a graph between the two, pass bytes:
 >>> pb.GraphDef.FromString(g.SerializeToString()) == g
 True
 
-The `*_pb2.py` and `*_pb2.pyi` files are generated from the `*.proto` files beside them by `make protos`; do not edit
+The `*_pb2.py` and `*_pb2.pyi` files are generated from the `*.proto` files of this folder by `make protos`; do not edit
 them. `tests/conformance/test_wire_schema.py` compares the schema with an installed TensorFlow's.
 
 Only `headrace.ir`, `headrace.files` and `headrace.interchange` use this package: elsewhere a graph is an `ir.Graph`, an
@@ -108,7 +108,7 @@ __all__ = [
 ]
 __all__ += DataType.keys()
 
-# What only files of whole models or records of data have is loaded on first use.
+# Messages of model files and data records are loaded on first use.
 _LATER = {
     "AssetFileDef": "meta_graph",
     "BundleEntryProto": "tensor_bundle",

@@ -5,7 +5,7 @@ to `headrace` an implicit default graph and default sessions, collections, `get_
 TensorFlow 1's names of arguments and of the results of conditionals and loops.
 """
 
-# ruff: noqa: F401, F403 - the names are for whoever imports this
+# ruff: noqa: F401, F403 - the names are for importers of this module
 
 from __future__ import annotations
 

@@ -22,13 +22,13 @@ def named(f: Callable[..., Any], arguments: str, source: str = "") -> Callable[.
     """`f` with other argument names, called with the default graph entered if no graph is.
 
     Args:
-      f: of headrace.
-      arguments: TensorFlow 1's names; see the module's text. What `f` does not have is accepted if it is None, or, for
-        `word!`, whatever it is.
-      source: TensorFlow's name for it; `f`'s own if not given.
+      f: a function of headrace.
+      arguments: TensorFlow 1's names; see the module's text. An argument that `f` does not have is accepted if it is
+        None, and for `word!` with any value.
+      source: TensorFlow's name of the function; default: the name of `f`.
 
     Returns:
-      A function that raises TypeError for arguments it does not have, and for one given under two names.
+      A function that raises TypeError for unknown arguments and for an argument given under two names.
     """
     own = inspect.signature(f).parameters
     meaning: dict[str, str] = {}
@@ -69,7 +69,7 @@ def named(f: Callable[..., Any], arguments: str, source: str = "") -> Callable[.
 
 
 def _signature(own: Any, meaning: dict[str, str]) -> inspect.Signature:
-    """What `help` and `inspect.signature` show."""
+    """Signature for `help` and `inspect.signature`."""
     renamed = {means for name, means in meaning.items() if name != means}
     parameters: list[inspect.Parameter] = []
     for name in meaning:

@@ -136,7 +136,9 @@ tensor_scatter_sub = tensor_scatter_nd_sub
 
 @in_default_graph
 def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Any:
-    """Elements of `x` where `condition` holds, of `y` where it does not; without these, the indices where it holds.
+    """Selects elements of `x` where `condition` is true, and of `y` elsewhere.
+
+    Without `x` and `y`, it returns the indices of the true elements.
 
     Args:
       condition: bools, of the shape of `x`; or a vector, which chooses rows; or a scalar.
@@ -157,7 +159,9 @@ def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None)
 
 @in_default_graph
 def batch_gather(params: Any, indices: Any, name: str | None = None) -> Any:
-    """The slices of `params` that `indices` name in its last axis but those that both begin with.
+    """Gathers slices of `params` along the last axis of `indices`.
+
+    All other axes of `indices` are batch axes, which `params` begins with too.
 
     Source: TensorFlow's `tf.batch_gather`.
     """

@@ -35,7 +35,7 @@ def NewCheckpointReader(filepattern: str) -> CheckpointReader:
 
 
 def load_checkpoint(ckpt_dir_or_file: str | os.PathLike[str]) -> CheckpointReader:
-    """What is in a checkpoint. See `headrace.train.load_checkpoint`.
+    """Opens a checkpoint for reading. See `headrace.train.load_checkpoint`.
 
     Args:
       ckpt_dir_or_file: its prefix, or a folder, whose newest one is taken.
@@ -53,7 +53,7 @@ def load_checkpoint(ckpt_dir_or_file: str | os.PathLike[str]) -> CheckpointReade
 
 
 def list_variables(ckpt_dir_or_file: str | os.PathLike[str]) -> list[tuple[str, list[int]]]:
-    """The names and shapes of what is in a checkpoint, sorted by name. For arguments and errors see `load_checkpoint`.
+    """Returns names and shapes of the variables of a checkpoint. See `load_checkpoint`.
 
     Source: TensorFlow's `tf.train.list_variables`.
     """
@@ -106,7 +106,7 @@ def init_from_checkpoint(ckpt_dir_or_file: str | os.PathLike[str], assignment_ma
 
 
 def _of_name(name: str) -> Any:
-    """What `get_variable` made under a name; None if nothing."""
+    """Returns the variable that `get_variable` made under a name, or None."""
     graph = get_default_graph()
     return graph.variable_store.get(name, graph.partitioned_store.get(name))
 

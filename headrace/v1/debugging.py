@@ -1,6 +1,6 @@
 """TensorFlow 1's `tf.debugging`."""
 
-# ruff: noqa: F401 - the names are for whoever imports this
+# ruff: noqa: F401 - the names are for importers of this module
 
 from headrace.v1.check_ops import Assert as Assert
 from headrace.v1.check_ops import assert_equal as assert_equal

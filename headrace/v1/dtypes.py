@@ -1,6 +1,6 @@
 """TensorFlow 1's `tf.dtypes`."""
 
-# ruff: noqa: F401 - the names are for whoever imports this
+# ruff: noqa: F401 - the names are for importers of this module
 
 from headrace.dtypes import QUANTIZED as QUANTIZED_DTYPES
 from headrace.dtypes import DType as DType

@@ -27,7 +27,9 @@ def global_step(sess: Any, global_step_tensor: Any) -> int:
 
 
 def get_global_step(graph: Graph | None = None) -> Any:
-    """The global step of a graph: what GraphKeys.GLOBAL_STEP has, or what is called "global_step"; None if nothing.
+    """Returns the global step of a graph, or None.
+
+    It is the element of GraphKeys.GLOBAL_STEP, or the variable named "global_step".
 
     Args:
       graph: None: the default graph.

@@ -78,7 +78,7 @@ ssim = in_default_graph(image.ssim)
 
 @in_default_graph
 def is_jpeg(contents: Any, name: str | None = None) -> Any:
-    """Whether the contents of a file (a string scalar) begin as those of a JPEG image do.
+    """Whether the contents of a file (a string scalar) begin like a JPEG image.
 
     Source: TensorFlow's `tf.image.is_jpeg`.
     """
@@ -133,7 +133,7 @@ def resize_images(
     preserve_aspect_ratio: bool = False,
     name: str | None = None,
 ) -> Any:
-    """Images of another height and width; of that size already, they are returned as they are.
+    """Resizes images; images that have the size already are returned unchanged.
 
     Args:
       images: [batch, height, width, channels] or [height, width, channels], numbers.
@@ -162,7 +162,7 @@ resize = resize_images
 def resize_image_with_pad(
     image: Any, target_height: Any, target_width: Any, method: Any = ResizeMethod.BILINEAR, align_corners: bool = False
 ) -> Any:
-    """Images of another size: as large as fits without changing the ratio of height and width, zeros around them.
+    """Resizes images with their aspect ratio preserved, and pads them with zeros.
 
     Source: TensorFlow's `tf.image.resize_image_with_pad`. See `headrace.image.resize_with_pad`.
     """
@@ -180,7 +180,7 @@ def extract_glimpse(
     uniform_noise: bool = True,
     name: str | None = None,
 ) -> Any:
-    """A window of each image, around a point, as the first version of its operation finds it.
+    """Extracts a window around a point from each image, as ExtractGlimpse does.
 
     Source: TensorFlow's `tf.image.extract_glimpse`. See `headrace.image.extract_glimpse`.
     """
@@ -201,7 +201,7 @@ def sample_distorted_bounding_box(
     use_image_if_no_bounding_boxes: bool | None = None,
     name: str | None = None,
 ) -> Any:
-    """A random part of an image that shows enough of some object in it; the seeds are the operation's own.
+    """Samples a random bounding box that covers enough of an object, with explicit op seeds.
 
     Source: TensorFlow's `tf.image.sample_distorted_bounding_box`. See `headrace.image.sample_distorted_bounding_box`.
     """

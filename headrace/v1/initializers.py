@@ -15,7 +15,7 @@ Initializer = plain.Initializer
 
 
 def _entering(cls: Any) -> Any:
-    """`cls`, of which the objects enter the default graph when they are called, if no graph has been entered."""
+    """Returns `cls` with calls that enter the default graph if no graph is current."""
     members = {"__call__": in_default_graph(cls.__call__), "__doc__": cls.__doc__, "__module__": __name__}
     return type(cls.__name__, (cls,), members)
 

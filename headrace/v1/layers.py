@@ -25,7 +25,7 @@ from headrace.v1.variables import VariableAggregation, VariableSynchronization, 
 
 
 class Scoped(base.Layer):
-    """A layer as TensorFlow 1 has it: its variables are those of `get_variable` in a variable scope of its name.
+    """TensorFlow 1 layer: `get_variable` makes its variables in a scope of its name.
 
     Put it behind a class of headrace's layers: `class Dense(headrace.layers.Dense, Scoped)`, or before it, if that has
     no scope of its own.
@@ -33,7 +33,7 @@ class Scoped(base.Layer):
     Attributes:
       _reuse: whether variables are found and not made; as in `variable_scope`.
       _scope: the variable scope, once it is chosen.
-      _partitioner: what cuts the variables that are made now; None: that of the variable scope.
+      _partitioner: partitioner of variables that are made now; None: that of the variable scope.
       _options: further arguments of `get_variable` for the variables that are made now.
     """
 
@@ -54,8 +54,10 @@ class Scoped(base.Layer):
         return self._scope.name
 
     def _choose_scope(self, scope: Any) -> None:
-        """Finds the variable scope at the first call: the one given, or one of the layer's name (made unique, unless
-        variables are reused)."""
+        """Chooses the variable scope at the first call.
+
+        It is `scope`, or a scope of the layer's name, which is made unique unless variables are reused.
+        """
         if self._scope is None:
             reused = self.name if scope is None and self._reuse else scope
             with variable_scope(reused, default_name=self.name) as found:
@@ -68,7 +70,7 @@ class Scoped(base.Layer):
 
     @in_default_graph
     def __call__(self, inputs: Any, *args: Any, scope: Any = None, **kwargs: Any) -> Any:
-        """The outputs for `inputs` (a tensor, what one can be made of, or a structure of those).
+        """Returns the outputs for `inputs`, a tensor or a structure of tensors.
 
         Args:
           scope: at the first call, the variable scope (or its name) to be in.
@@ -127,8 +129,11 @@ class Scoped(base.Layer):
         return made
 
     def add_loss(self, loss: Any) -> None:
-        """Adds a loss (a tensor, a function that gives one, or None for nothing) to `losses`, and to the collection
-        GraphKeys.REGULARIZATION_LOSSES."""
+        """Adds a loss to `losses` and to the collection GraphKeys.REGULARIZATION_LOSSES.
+
+        Args:
+          loss: a tensor, a function that returns one, or None for no loss.
+        """
         loss = loss() if callable(loss) else loss
         super().add_loss(loss)
         if loss is not None:
@@ -139,8 +144,11 @@ class Scoped(base.Layer):
             self.add_loss(loss)
 
     def add_update(self, update: Any) -> None:
-        """Adds an operation that is to be run with each step of training to `updates`, and to the collection
-        GraphKeys.UPDATE_OPS."""
+        """Adds an operation to `updates` and to the collection GraphKeys.UPDATE_OPS.
+
+        Args:
+          update: the operation, which every step of training runs.
+        """
         super().add_update(update)
         if update is not None:
             get_default_graph().add_to_collection(GraphKeys.UPDATE_OPS, update)
@@ -162,7 +170,7 @@ class Scoped(base.Layer):
 
 
 class Layer(Scoped):
-    """A function with variables of its own, which its first call makes; to be derived from.
+    """Base class of layers, whose variables are made by the first call.
 
     Args:
       trainable: whether its variables go into GraphKeys.TRAINABLE_VARIABLES.
@@ -226,8 +234,9 @@ class Layer(Scoped):
         aggregation: Any = VariableAggregation.NONE,
         partitioner: Any = None,
     ) -> Any:
-        """Makes a variable of the layer: `add_variable` with its arguments in TensorFlow's order, and more of those of
-        `tf.get_variable`.
+        """Makes a variable of the layer, with further arguments of `tf.get_variable`.
+
+        It is `add_variable` with the arguments in TensorFlow's order.
 
         Raises:
           ValueError: it is to be trainable and synchronized ON_READ.

@@ -150,7 +150,7 @@ def cosine_decay_restarts(
     alpha: Any = 0.0,
     name: str | None = None,
 ) -> Any:
-    """`cosine_decay` that begins anew each time it is at the end. See `headrace.train.CosineDecayRestarts`.
+    """`cosine_decay` with restarts. See `headrace.train.CosineDecayRestarts`.
 
     Source: TensorFlow's `tf.train.cosine_decay_restarts`.
     """

@@ -1,6 +1,6 @@
 """TensorFlow 1's `tf.linalg`, without linear operators."""
 
-# ruff: noqa: F401 - the names are for whoever imports this
+# ruff: noqa: F401 - the names are for importers of this module
 
 from __future__ import annotations
 

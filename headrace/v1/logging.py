@@ -23,7 +23,7 @@ _logger = logging.getLogger("headrace")
 
 
 class _Shown(logging.Handler):
-    """Writes to what standard error is at that time, unless the program has handlers of its own."""
+    """Writes to the present `sys.stderr` unless the program has its own handlers."""
 
     def __init__(self) -> None:
         super().__init__()

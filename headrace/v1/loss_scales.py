@@ -15,7 +15,7 @@ FixedLossScale = loss_scaling.FixedLossScale
 
 
 class DynamicLossScale(loss_scaling.DynamicLossScale):
-    """A factor as large as the gradients allow, whose variables are made at once. See `headrace.train`.
+    """Dynamic loss scale, whose variables are made immediately. See `headrace.train`.
 
     Args:
       initial_loss_scale, increment_period, multiplier: as there.

@@ -260,7 +260,7 @@ clip_by_global_norm = in_default_graph(linalg.clip_by_global_norm)
 
 @in_default_graph
 def clip_by_average_norm(t: Any, clip_norm: Any, name: str | None = None) -> Any:
-    """`t`, scaled down where its Euclidean norm, divided by the number of elements, is above `clip_norm`.
+    """Scales `t` down to a Euclidean norm per element of at most `clip_norm`.
 
     Source: TensorFlow's `tf.clip_by_average_norm`.
     """

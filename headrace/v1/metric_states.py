@@ -29,7 +29,9 @@ def collected(value: Any, update: Any, metrics_collections: Any, updates_collect
 
 
 def agreeing(labels: Any, predictions: Any, weights: Any, cast: Any = None) -> tuple[Any, Any, Any]:
-    """All three as tensors of shapes that agree; labels and predictions are cast, if `cast` is a dtype.
+    """Returns all three as tensors of compatible shapes.
+
+    If `cast` is a dtype, labels and predictions are cast to it.
 
     Raises:
       ShapeError (a ValueError): labels and predictions do not agree.

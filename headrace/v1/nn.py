@@ -151,7 +151,7 @@ def embedding_lookup_sparse(
     max_norm: Any = None,
     allow_fast_lookup: bool = False,
 ) -> Any:
-    """For each example the rows of a table that its ids name, put together. See `headrace.nn.embedding_lookup_sparse`.
+    """Combines the embeddings of the ids of each example. See `headrace.nn.embedding_lookup_sparse`.
 
     Source: TensorFlow's `tf.nn.embedding_lookup_sparse`.
     """
@@ -172,7 +172,7 @@ _SAMPLED = "weights biases labels inputs num_sampled num_classes num_true sample
 
 
 def _dealt_out(loss: Callable[..., Any]) -> Callable[..., Any]:
-    """A loss of which the rows of weights that come in parts are dealt out, unless said otherwise."""
+    """Makes a sampled loss with TensorFlow 1's default `partition_strategy`."""
 
     @functools.wraps(loss)
     def function(partition_strategy: str = "mod", **given: Any) -> Any:
@@ -225,7 +225,7 @@ def ctc_loss(
 def ctc_beam_search_decoder(
     inputs: Any, sequence_length: Any, beam_width: int = 100, top_paths: int = 1, merge_repeated: bool = True
 ) -> Any:
-    """The likeliest sequences of labels, in which labels that follow themselves are one unless said otherwise.
+    """Decodes the likeliest label sequences; repeated labels are merged by default.
 
     Source: TensorFlow's `tf.nn.ctc_beam_search_decoder`. See `headrace.nn.ctc_beam_search_decoder`.
     """
@@ -354,7 +354,7 @@ def dropout(
     name: str | None = None,
     rate: Any = None,
 ) -> Any:
-    """`x`, of which each element is kept with probability `keep_prob` (1 - `rate`), made greater, and else is 0.
+    """Sets elements to 0 with probability `rate` (1 - `keep_prob`) and scales the others.
 
     Source: TensorFlow's `tf.nn.dropout`. See `headrace.nn.dropout`.
 

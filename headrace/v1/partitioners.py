@@ -159,7 +159,7 @@ def create_partitioned_variables(
     name: str | None = None,
     reuse: Any = None,
 ) -> list[Any]:
-    """The parts of a variable that is cut as `slicing` says. See `get_variable`, whose `partitioner` is newer.
+    """Makes the parts of a variable by `slicing`; `get_variable` is newer.
 
     Args:
       shape: of the whole.

@@ -9,7 +9,7 @@ from headrace.files import local, records
 
 
 class TFRecordCompressionType:
-    """How a record file is compressed.
+    """Compression type of a record file.
 
     Source: TensorFlow's `tf.python_io.TFRecordCompressionType`.
     """
@@ -23,7 +23,7 @@ _NAMES = {TFRecordCompressionType.NONE: "", TFRecordCompressionType.ZLIB: "ZLIB"
 
 
 class TFRecordOptions:
-    """How a record file is compressed, and how much.
+    """Options of compression of a record file.
 
     Args:
       compression_type: "GZIP", "ZLIB", "" (or None), or one of `TFRecordCompressionType`.
@@ -76,7 +76,7 @@ class TFRecordWriter(records.Writer):
     """Writes a record file. A context manager.
 
     Args:
-      path: of the file; what is there is replaced.
+      path: the file, which is replaced if it exists.
       options: `TFRecordOptions`, a `TFRecordCompressionType`, "GZIP" or "ZLIB"; None: not compressed.
 
     Source: TensorFlow's `tf.python_io.TFRecordWriter`.

@@ -15,7 +15,7 @@ from headrace.v1.graph import get_default_graph, in_default_graph, scope_in_defa
 @scope_in_default_graph
 @contextlib.contextmanager
 def name_scope(name: str | None, default_name: str | None = None, values: Any = None) -> Iterator[str]:
-    """Puts new ops' names below `name` (or `default_name`, if it is None), made unique; gives the prefix.
+    """Opens a unique name scope `name` (default `default_name`) and returns its prefix.
 
     A name that ends in "/" is taken as it is; "" or None, without a default name, leads out of all scopes.
 
@@ -40,7 +40,9 @@ def op_scope(values: Any, name: str | None, default_name: str | None = None) -> 
 
 @scope_in_default_graph
 def device(device_name_or_function: Any) -> Any:
-    """New ops request a device: a name, merged into that of the block around, a function of the operation, or None.
+    """Sets the requested device of new ops.
+
+    The argument is a device name, which is merged into that of the block around, a function of the operation, or None.
 
     Source: TensorFlow's `tf.device`.
     """
@@ -49,7 +51,9 @@ def device(device_name_or_function: Any) -> Any:
 
 @scope_in_default_graph
 def control_dependencies(control_inputs: Any) -> Any:
-    """New ops wait for `control_inputs` (operations, tensors, variables); None: for nothing, whatever is around.
+    """Makes new ops wait for `control_inputs` (operations, tensors, variables).
+
+    With None, new ops have no control inputs, not even those of the blocks around.
 
     Source: TensorFlow's `tf.control_dependencies`.
     """

@@ -28,7 +28,7 @@ def make_slot(primary: Any, initial: Callable[[], Any], name: str) -> Any:
 
     is_full = shapes.is_full(primary.shape)
     with variable_scope(None, name) as scope:
-        scope.set_partitioner(None)  # it is as large as the part that it stands beside
+        scope.set_partitioner(None)  # the slot has the shape of its part
         made = get_variable(
             "",
             shape=primary.shape if is_full else None,

@@ -21,7 +21,10 @@ SparseTensorValue = sparse_tensor.SparseTensorValue
 
 
 class _Every(type):
-    """Whatever made a sparse tensor, it is one of `SparseTensor`, and what this class makes is one like all others."""
+    """Metaclass: every sparse tensor is an instance of `SparseTensor`.
+
+    A call of the class makes a tensor like those of all other functions.
+    """
 
     def __instancecheck__(cls, x: Any) -> bool:
         return isinstance(x, sparse_tensor.SparseTensor)
@@ -39,7 +42,7 @@ class SparseTensor(sparse_tensor.SparseTensor, metaclass=_Every):
 
 
 def _get_shape(self: sparse_tensor.SparseTensor) -> TensorShape:
-    """What is known of its shape: a `TensorShape`."""
+    """Static shape, a `TensorShape`."""
     return TensorShape(self.shape)
 
 
@@ -133,7 +136,7 @@ def serialize_sparse(sp_input: Any, name: str | None = None, out_type: Any = "st
 
 @in_default_graph
 def serialize_many_sparse(sp_input: Any, name: str | None = None, out_type: Any = "string") -> Any:
-    """A sparse tensor as a matrix of strings: in each row the three parts of an element of the first axis.
+    """Serializes each element of the first axis as a row of three strings.
 
     Source: TensorFlow's `tf.serialize_many_sparse`.
     """

@@ -31,7 +31,7 @@ def scalar(name: str, tensor: Any, collections: Sequence[str] | None = None, fam
       name: of the operation and, with the scopes around, the tag.
       tensor: the number, of any real dtype.
       collections: of the graph, that it is put into; None: `GraphKeys.SUMMARIES`.
-      family: what the tag begins with.
+      family: the first part of the tag.
 
     Source: TensorFlow's `tf.summary.scalar`.
     """
@@ -121,7 +121,7 @@ def merge(inputs: Sequence[Any], collections: Sequence[str] | None = None, name:
 
 @in_default_graph
 def merge_all(key: str = GraphKeys.SUMMARIES, scope: str | None = None, name: str | None = None) -> Any:
-    """One summary of all that are in a collection of the graph; None if there are none.
+    """Merges all summaries of a collection; None if there are none.
 
     Args:
       key: the collection.
@@ -162,13 +162,13 @@ def get_summary_description(node_def: Any) -> SummaryDescription:
 class FileWriter(event_writer.FileWriter):
     """Writes events to a new file in a folder. See `headrace.train.FileWriter`.
 
-    What is added once it is closed is dropped, with a warning, as in TensorFlow.
+    Events that are added after `close` are dropped with a warning, as in TensorFlow.
 
     Args:
       logdir: the folder; it is made if it is not there.
       graph: a graph to begin with, or a `GraphDef`; it is also written as a MetaGraph.
       max_queue: how many events may wait to be written.
-      flush_secs: what is written can be read by others after so many seconds at most.
+      flush_secs: seconds until written events are visible to readers, at most.
       graph_def: an older name of `graph`, for a `GraphDef`.
       filename_suffix: the end of the file's name.
       session: not supported: summaries are written where the program runs.

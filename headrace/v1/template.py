@@ -45,7 +45,7 @@ def make_template(
 
 
 class Template:
-    """What `make_template` gives."""
+    """Function with shared variables, made by `make_template`."""
 
     def __init__(
         self, name: str, f: Callable[..., Any], unique_name: str | None, getter: Callable[..., Any] | None

@@ -26,7 +26,7 @@ class Tensor(ir_graph.Tensor):
 
     @property
     def shape(self) -> Any:
-        """What is known of its shape: a `TensorShape`."""
+        """Static shape, a `TensorShape`."""
         shape = self.static_shape
         return shape if is_ours(sys._getframe(1).f_code.co_filename) else TensorShape(shape)
 

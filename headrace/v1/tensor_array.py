@@ -10,7 +10,7 @@ from headrace.v1.graph import in_default_graph
 
 
 class TensorArray(tensor_array.TensorArray):
-    """An array of tensors of one dtype, each written and read by its index. See `headrace.TensorArray`.
+    """Array of tensors of one dtype. See `headrace.TensorArray`.
 
     As in TensorFlow 1, all that `write`, `unstack` and the like return is the same array. When the step runs, each
     element may be written once, and not after it was read. `read`, `gather`, `stack` and `concat` clear the elements

@@ -28,7 +28,7 @@ def compute_gradient(
     init_targets: Any = None,
     extra_feed_dict: Any = None,
 ) -> Any:
-    """The derivatives of `y` with respect to `x`, once by its gradient and once by differences, in the default session.
+    """Computes the Jacobian by the gradient and by differences, in the default session.
 
     Args:
       x: a tensor, which is fed, or a list of such.
@@ -38,7 +38,7 @@ def compute_gradient(
       x_init_value: the array at which to differentiate, or a list of them; None: random numbers in [0, 1).
       delta: how far the differences reach, to either side.
       init_targets: operations that are run first.
-      extra_feed_dict: what else is fed.
+      extra_feed_dict: further feeds.
 
     Returns:
       Two matrices with a row for each element of x and a column for each of y, of the dtype of x; a list of such pairs

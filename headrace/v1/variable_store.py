@@ -41,7 +41,7 @@ def get_variable(
     synchronization: Any = VariableSynchronization.AUTO,
     aggregation: Any = VariableAggregation.NONE,
 ) -> Any:
-    """The variable of that name below the current variable scope: made, or found if the scope reuses variables.
+    """Makes or, in a scope that reuses variables, finds a variable of the current scope.
 
     Args:
       name: below the scope's name.
@@ -137,7 +137,7 @@ def _get(
     synchronization: Any = VariableSynchronization.AUTO,
     aggregation: Any = VariableAggregation.NONE,
 ) -> Any:
-    """`get_variable` when names and defaults have been settled; what custom getters are given.
+    """`get_variable` with resolved names and defaults, which custom getters receive.
 
     With `reuse=None` a variable is found, else made, as with AUTO_REUSE.
     """

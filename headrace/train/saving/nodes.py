@@ -2,12 +2,12 @@
 
 Saving and restoring are runs of the graph. A saver adds these nodes to it, under TensorFlow's names, once:
 
-    save/Const             the prefix of the checkpoint's files; it is fed
-    save/SaveV2            writes the tensors, given their names
-    save/control_dependency  the prefix again, when all is written: what is fetched to save
-    save/RestoreV2         reads tensors of these names
-    save/AssignVariableOp  one for each variable
-    save/restore_all       done when all have their values: what is run to restore
+    save/Const               the prefix of the checkpoint's files, which is fed
+    save/SaveV2              writes the tensors under their names
+    save/control_dependency  the prefix after all writes; the fetch of a save
+    save/RestoreV2           reads tensors by their names
+    save/AssignVariableOp    one for each variable
+    save/restore_all         waits for all assignments; the target of a restore
 
 A sharded saver has a SaveV2 for each device with saved values, which writes into a folder next to the prefix.
 MergeV2Checkpoints combines these files into one checkpoint and removes the folder. (TensorFlow's first format has
