@@ -36,7 +36,7 @@ def text() -> tuple[np.ndarray, np.ndarray, list[str]]:
 
 
 def batches(numbers: np.ndarray, steps: int) -> Iterator[tuple[np.ndarray, np.ndarray, bool]]:
-    """Pieces of `steps` characters of BATCH places in the text, what comes next, and whether they begin anew."""
+    """Yields batches of character sequences, the next characters, and reset flags."""
     rows = numbers[: len(numbers) // BATCH * BATCH].reshape(BATCH, -1)
     for k in range(0, rows.shape[1] - steps - 1, steps):
         yield rows[:, k : k + steps], rows[:, k + 1 : k + steps + 1], k == 0
@@ -61,7 +61,7 @@ class Network:
         return tf.reshape(flat, [tf.shape(read)[0], tf.shape(read)[1], self.characters]), after
 
     def written(self, start: Any, length: int) -> Any:
-        """`length` characters drawn one after the other, behind the one that `start` is: a loop in the graph."""
+        """Samples `length` characters after `start`, by a loop in the graph."""
 
         def draw(k: Any, last: Any, state: Any, out: Any) -> Any:
             logits, state = self.logits(tf.reshape(last, [1, 1]), state)

@@ -18,7 +18,7 @@ import headrace as hr
 
 
 def collatz(n: hr.Tensor) -> Any:
-    """How many steps n takes to 1, if even numbers are halved and odd ones go to 3n + 1."""
+    """Counts the steps of the Collatz sequence of n until 1."""
 
     def step(k: Any, count: Any) -> Any:
         return hr.cond(hr.equal(k % 2, 0), lambda: k // 2, lambda: 3 * k + 1), count + 1
@@ -34,7 +34,7 @@ def collatz_python(n: int) -> int:
 
 
 def binomial(n: hr.Tensor) -> Any:
-    """n over n // 2 by Pascal's triangle: a function that calls itself twice. Each call runs in a frame of its own."""
+    """Computes the binomial coefficient of n and n // 2 by a recursive function."""
     number = hr.TensorSpec((), hr.int32)
 
     def over(n: Any, k: Any) -> Any:
@@ -46,7 +46,7 @@ def binomial(n: hr.Tensor) -> Any:
 
 
 def primes(n: hr.Tensor) -> Any:
-    """All primes up to n: a vector that grows whenever a number has no divisor in it."""
+    """Computes all primes up to n: a loop variable that grows."""
 
     def step(k: Any, found: Any) -> Any:
         has_divisor = hr.reduce_any(hr.equal(k % found, 0))
@@ -60,7 +60,7 @@ def primes_python(n: int) -> list[int]:
 
 
 def balance(n: hr.Tensor) -> Any:
-    """What is left of savings after n months: a variable, to which things happen in the order written here."""
+    """Computes savings after n months: a variable with ordered updates."""
     account = hr.Variable(1000.0, name="account")
 
     def month(k: Any) -> Any:

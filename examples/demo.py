@@ -1,7 +1,7 @@
 """Training that is killed and goes on: `make demo`.
 
-Runs `digits_lstm.py` as a process of its own, kills it when it is half through, with the signal that nobody can catch,
-and starts it again: it goes on from its last checkpoint. Then shows what it left: checkpoints, a trace, a log for
+Runs `digits_lstm.py` in a process of its own, kills the process half-way with a signal that no program can catch, and
+starts it again. Training resumes from the last checkpoint. Then shows the files: checkpoints, a trace, a log for
 TensorBoard, and a picture of the learning curve.
 """
 
@@ -32,7 +32,7 @@ def started(folder: Path, steps: int, save_steps: int) -> subprocess.Popen[bytes
 
 
 def killed(folder: Path, steps: int, save_steps: int) -> int:
-    """Trains until a checkpoint of the second half is there, and kills; gives the step of the checkpoint."""
+    """Trains until the second half has a checkpoint, kills the process, and returns the step."""
     process, until = started(folder, steps, save_steps), time.monotonic() + PATIENCE
     try:
         while saved_step(folder) < steps // 2:

@@ -25,7 +25,7 @@ def on(i: int) -> Any:
 
 
 def pipeline(x: Any, w: Any, v: Any, parallel: int) -> Any:
-    """Multiplies x by w again and again on device 0; what comes out each time is looked at on device 1."""
+    """Multiplies x by w repeatedly on device 0, and processes each product on device 1."""
 
     def body(i: Any, a: Any, total: Any) -> tuple[Any, Any, Any]:
         with on(0):
@@ -40,7 +40,7 @@ def pipeline(x: Any, w: Any, v: Any, parallel: int) -> Any:
 
 
 def learning(xs: Any, ys: Any, w: Any) -> Any:
-    """The weights after one step of gradient descent on both halves of a batch, a half on each device."""
+    """Returns the weights after one step of gradient descent, half a batch on each device."""
     grads = []
     for i, (x, y) in enumerate(zip(hr.split(xs, 2), hr.split(ys, 2), strict=True)):
         with on(i):

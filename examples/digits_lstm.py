@@ -24,7 +24,7 @@ BATCH, UNITS, HELD_OUT = 32, 128, 360
 
 
 def sequences() -> list[tuple[np.ndarray, int, int]]:
-    """Columns, [n, 8] float32 between 0 and 1, with their number n and the digit; shuffled once and for all."""
+    """Loads the columns, [n, 8] float32 in [0, 1], with number and digit, shuffled."""
     found = load_digits()
     out = []
     for k in np.random.default_rng(0).permutation(len(found.target)):
@@ -44,7 +44,7 @@ def padded(some: list[tuple[np.ndarray, int, int]]) -> tuple[np.ndarray, np.ndar
 
 
 class Model:
-    """The graph: a queue of training data, the network, what it is trained and tested by."""
+    """Builds the graph: input queue, network, training step and test."""
 
     def __init__(self, train: list[tuple[np.ndarray, int, int]], steps: int) -> None:
         with hr.Graph() as self.graph:
@@ -52,7 +52,7 @@ class Model:
             self.cell, self.out = hr.layers.LSTMCell(UNITS), hr.layers.Dense(10)
             self.step = hr.train.create_global_step(self.graph)
 
-            # before the training step: what is written after it would wait for it
+            # before the training step: operations that are built after it would wait for it
             self.columns = hr.placeholder(hr.float32, (None, 8, 8), name="columns")
             self.lengths = hr.placeholder(hr.int32, (None,), name="lengths")
             self.predicted = hr.argmax(self.logits(self.columns, self.lengths), 1, output_type=hr.int32)
@@ -74,7 +74,7 @@ class Model:
             self.summary = hr.summary.merge([hr.summary.scalar(name, value) for name, value in shown])
 
     def logits(self, columns: Any, lengths: Any) -> Any:
-        """What the network says of each digit after the last column of each sequence."""
+        """Returns the predicted logits after the last column of each sequence."""
         _, state = hr.nn.dynamic_rnn(self.cell, columns, lengths, dtype=hr.float32)
         return self.out(state.h)
 

@@ -1,4 +1,4 @@
-"""A convolutional network in the manner of VGG on handwritten digits: build, train, save, load, predict.
+"""A VGG-style convolutional network on handwritten digits: build, train, save, load, predict.
 
 `python examples/digits_vgg.py` (about a minute). The digits are those of scikit-learn: 1,797 images of 8x8 pixels.
 """
@@ -21,7 +21,7 @@ BATCH, HELD_OUT = 32, 360
 
 
 def digits(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """The images, [1797, 8, 8, 1] float32 between 0 and 1, and what they show; shuffled."""
+    """Loads the images, [1797, 8, 8, 1] float32 in [0, 1], and their labels, shuffled."""
     found = load_digits()
     order = np.random.default_rng(seed).permutation(len(found.target))
     images = (found.images / 16).astype(np.float32)[..., None]
@@ -39,7 +39,7 @@ def vgg() -> Any:
 
 
 class Model:
-    """The graph: what is fed, what is learned, and what comes out."""
+    """Builds the graph: placeholders, training step and predictions."""
 
     def __init__(self, steps: int) -> None:
         with hr.Graph() as self.graph:
@@ -47,7 +47,7 @@ class Model:
             network = vgg()
             self.images = hr.placeholder(hr.float32, (None, 8, 8, 1), name="images")
             self.labels = hr.placeholder(hr.int32, (None,), name="labels")
-            # before the training step: what is written after it would wait for it
+            # before the training step: operations that are built after it would wait for it
             self.predicted = hr.argmax(network(self.images, training=False), 1, name="predicted")
             logits = network(self.images, training=True)
             self.loss = hr.reduce_mean(hr.nn.sparse_softmax_cross_entropy_with_logits(self.labels, logits))
@@ -62,7 +62,7 @@ def accuracy(session: Any, model: Model, images: np.ndarray, labels: np.ndarray)
 
 
 def train(model: Model, images: np.ndarray, labels: np.ndarray, epochs: int, path: str) -> str:
-    """Trains from the beginning, and saves what was learned; gives the path of the checkpoint."""
+    """Trains the model, saves its variables, and returns the path of the checkpoint."""
     random = np.random.default_rng(1)
     with hr.Session(graph=model.graph) as session:
         session.run(model.init)

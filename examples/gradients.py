@@ -31,7 +31,7 @@ def cube_root(a: Any) -> tuple[Any, Any]:
 
 
 def network(parameters: Any, xs: Any) -> Any:
-    """What a recurrent network says after reading `xs`, of shape (time, batch): one number for each sequence."""
+    """Computes one output of a recurrent network for each sequence of `xs`, [time, batch]."""
     into, across, out = parameters
 
     def step(t: Any, h: Any) -> Any:
@@ -42,7 +42,7 @@ def network(parameters: Any, xs: Any) -> Any:
 
 
 def trained(parameters: Any, xs: Any, wanted: Any, steps: Any, rate: float) -> tuple[Any, Any]:
-    """The parameters after so many steps of gradient descent, and the error before each: a loop with loops in it."""
+    """Returns parameters after gradient descent, and the error of each step: nested loops."""
 
     def descend(k: Any, parameters: Any, errors: Any) -> Any:
         error = hr.reduce_mean(hr.square(network(parameters, xs) - wanted))

@@ -61,7 +61,7 @@ PROGRAMS = (
 
 
 class Counter:
-    """A listener that counts what happens in a run; with `keep` it also keeps the events."""
+    """Listener that counts the events of a run, and stores them with `keep`."""
 
     def __init__(self, keep: bool) -> None:
         self.events: list[Any] = []
@@ -138,7 +138,7 @@ def show(number: int, program: Program, recorded: dict[str, Any], replay: Any) -
 
 
 def run(graph: hr.Graph, recorded: dict[str, Any], options: hr.RunOptions | None = None) -> list[list[Any]]:
-    """All steps of a program in one session; what each fetched."""
+    """Runs all steps of a program in one session, and returns their fetches."""
     with hr.Session(graph=graph) as session:
         return [
             session.run(s["fetches"] + s["targets"], feeds(s, recorded), options)[: len(s["fetches"])]
@@ -164,7 +164,7 @@ def feeds(step: dict[str, Any], recorded: dict[str, Any]) -> dict[str, Any]:
 
 
 def compare(values: list[list[Any]], recorded: dict[str, Any], replay: Any) -> list[str]:
-    """What differs from TensorFlow's results, a line each."""
+    """Differences from TensorFlow's results, a line each."""
     found = []
     for step, got in zip(recorded["steps"], values):
         for name, key, value in zip(step["fetches"], step["results"], got):

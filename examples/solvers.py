@@ -26,7 +26,7 @@ FULL = 300  # steps of Adam, after which the rates should be found
 
 
 def newton(f: Any, x: Any, tolerance: float = 1e-12) -> tuple[Any, Any]:
-    """Where the vector function f is zero, from x on, and the steps that took. Each solves with f's Jacobian."""
+    """Finds a zero of the vector function f by Newton's method, and counts the steps."""
 
     def is_far(x: Any, steps: Any) -> Any:
         return hr.reduce_max(hr.abs(f(x))) > tolerance
@@ -40,7 +40,7 @@ def newton(f: Any, x: Any, tolerance: float = 1e-12) -> tuple[Any, Any]:
 
 
 def odeint(f: Any, y: Any, start: float, end: float, tolerance: float = 1e-6) -> tuple[Any, Any, Any]:
-    """y at time `end` if dy/dt = f(t, y), with the steps that were kept and those that were refused."""
+    """Integrates dy/dt = f(t, y) to `end`, and counts accepted and rejected steps."""
 
     def is_before_the_end(t: Any, y: Any, h: Any, kept: Any, refused: Any) -> Any:
         return t < end
@@ -59,7 +59,7 @@ def odeint(f: Any, y: Any, start: float, end: float, tolerance: float = 1e-6) ->
         factor = hr.clip_by_value(0.9 * hr.pow(hr.maximum(error, 1e-10), -1 / 3), 0.2, 5.0)
 
         def keep() -> Any:
-            # the last step ends where it should, whatever rounding says
+            # the last step ends at `end` exactly, independent of rounding
             after = hr.where(h < end - t, t + h, hr.constant(end, hr.float64))
             return after, third, h * factor, kept + 1, refused
 
