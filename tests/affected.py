@@ -32,7 +32,7 @@ EXERCISED: dict[str, Sequence[str]] = {
     **dict.fromkeys(("test_glossary.py", "test_pages.py"), ("",)),
     "extending": ("extend", "plugins"),
     "optimize": ("prune",),
-    "test_layers.py": tuple(MAY_IMPORT),
+    **dict.fromkeys(("test_graph_writes.py", "test_layers.py", "test_op_tables.py"), tuple(MAY_IMPORT)),
     "test_reliability.py": ("session",),
 }
 #: Files on which every test depends.
