@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace import recursion
 from headrace.errors import DataLossError, InvalidArgumentError, NotFoundError
 from headrace.files import checkpoints
 from headrace.train import saving
+from headrace.train.saving.values import MOST_LEVELS
 
 FORMATS = ["native", "tensorflow"]
 
@@ -111,25 +111,25 @@ def test_what_cannot_be_saved_is_named(tmp_path: Path, values: Any, error: Any, 
     assert not list(tmp_path.iterdir())
 
 
-def test_structures_may_be_as_deep_as_the_limit_for_nesting(tmp_path: Path) -> None:
+def test_structures_may_have_500_levels(tmp_path: Path) -> None:
     deep: Any = np.int32(1)
-    for i in range(recursion.MOST):
+    for i in range(MOST_LEVELS):
         deep = [deep] if i % 2 else {"a": deep}
     loaded = (saving.load(saving.save(tmp_path / "m", deep)), saving.load(tmp_path / "m", like=deep))
     for x in loaded:
         levels = 0
         while isinstance(x, (list, dict)):
             x, levels = x[0] if isinstance(x, list) else x["a"], levels + 1
-        assert (x, levels) == (1, recursion.MOST)
+        assert (x, levels) == (1, MOST_LEVELS)
     cyclic: list[Any] = [1]
     cyclic.append(cyclic)
     for x in ([deep], cyclic):
-        with pytest.raises(InvalidArgumentError, match="more than 1000 levels, or one that contains itself"):
+        with pytest.raises(InvalidArgumentError, match="more than 500 levels, or one that contains itself"):
             saving.save(tmp_path / "n", x)
 
 
 def test_a_structure_is_text_that_is_checked(tmp_path: Path) -> None:
-    deep = '{"list":[' * 1001 + '"w"' + "]}" * 1001
+    deep = '{"list":[' * 501 + '"w"' + "]}" * 501
     for text in ("{", "3", '{"list": 3}', '{"dict": ["w"]}', '"x"', '{"set": []}', "[" * 100000, deep, "\xff"):
         checkpoints.write(
             str(tmp_path / "m"), {"w": np.int32(1), "_structure": np.array(text.encode("latin-1"), object)}

@@ -25,7 +25,8 @@ from headrace.train.saving.nodes import FORMATS
 from headrace.train.saving.restoring import prefix_of
 
 STRUCTURE: Final = "_structure"  # name of the tensor with the JSON text of the structure
-_ROOM: Final = 4 * recursion.MOST  # a level takes two JSON objects, or two calls of the walk and one of the rebuilder
+MOST_LEVELS: Final = 500  # a level takes two JSON objects, and Python 3.12 reads and writes about 1,500 nested ones
+_ROOM: Final = 4 * MOST_LEVELS  # a level takes two calls of the walk and one of the rebuilder
 
 
 def save(path: str | os.PathLike[str] | Any, values: Any, *, format: str = "native") -> Any:
@@ -140,9 +141,9 @@ def _named(x: Any, path: tuple[str, ...], leaves: dict[str, Any], depth: int) ->
 
     The leaves are added to `leaves` by name, in the order of `nest`.
     """
-    if depth > recursion.MOST:
+    if depth > MOST_LEVELS:
         raise InvalidArgumentError(
-            f"a structure of more than {recursion.MOST} levels, or one that contains itself, cannot be saved"
+            f"a structure of more than {MOST_LEVELS} levels, or one that contains itself, cannot be saved"
         )
     node = nest.nodes[type(x)]
     if node is None or node.is_composite:
@@ -166,8 +167,8 @@ def _named(x: Any, path: tuple[str, ...], leaves: dict[str, Any], depth: int) ->
 
 
 def _filled(structure: Any, known: Mapping[str, Any], value: Any, depth: int) -> Any:
-    if depth > recursion.MOST:
-        raise ValueError(f"it has more than {recursion.MOST} levels")
+    if depth > MOST_LEVELS:
+        raise ValueError(f"it has more than {MOST_LEVELS} levels")
     if structure is None:
         return None
     if isinstance(structure, str):
