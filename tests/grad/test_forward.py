@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -331,7 +332,8 @@ def test_tangents_where_less_is_known(way: str, name: str) -> None:
 
 def test_a_custom_gradient_of_an_imported_loop_is_refused() -> None:
     d = Derivatives(PROGRAMS["custom gradient in a loop"], is_imported=True)
-    with pytest.raises(GraphError, match=r"'while/mul:0' .* belongs to another graph"):
+    gc.collect()  # the graph with the gradient function is gone, as in another process
+    with pytest.raises(LookupError, match=r"of a custom_gradient.* is not saved in a file"):
         d.along(d.y)
 
 
