@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 import numpy as np
 
 from headrace import dtypes, flags, forking, thresholds
-from headrace.eager.recorder import active
+from headrace.eager.recorder import Entry, active
 from headrace.eager.tensor import EagerTensor
 from headrace.errors import DeadlineExceededError, GraphError, NotFoundError, UnimplementedError
 from headrace.ir import source
@@ -239,7 +239,7 @@ class EagerBuilder(OpCalls[EagerTensor]):
         if recorder is not None and made:
             tensors = (EagerTensor(out, made[0]),) if len(made) == 1 else tuple(map(EagerTensor, out, made))
             specs = prepared.record.ins
-            recorder.note(type, _groups(specs, args), [a.is_list for a in specs], attrs, tensors)
+            recorder.entries.append(Entry(type, _groups(specs, args), [a.is_list for a in specs], attrs, tensors))
             return tensors[0] if len(made) == 1 else tensors
         if len(made) == 1:
             return EagerTensor(out, made[0])

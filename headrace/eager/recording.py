@@ -10,43 +10,25 @@ Source: the tape of TensorFlow's eager mode.
 
 from __future__ import annotations
 
-import contextvars
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from headrace import dtypes
 from headrace.api import scopes
-from headrace.eager.recorder import Recorder, active
+from headrace.eager.recorder import Recorder
 from headrace.errors import UnimplementedError
 from headrace.grad import sums
 from headrace.grad.activity import carries
 from headrace.grad.gradients import gradients
 
 if TYPE_CHECKING:
+    from headrace.eager.recorder import Entry
     from headrace.eager.tensor import EagerTensor
     from headrace.ir.graph import Tensor
 
 
-class _Entry(NamedTuple):
-    """An op that ran.
-
-    Attributes:
-      type: the op type.
-      groups: the tensors of each argument.
-      is_list: for each argument whether it takes a list.
-      attrs: the attributes that the call gave.
-      outputs: the outputs of the op.
-    """
-
-    type: str
-    groups: list[list[EagerTensor]]
-    is_list: list[bool]
-    attrs: Mapping[str, Any]
-    outputs: tuple[EagerTensor, ...]
-
-
-class Recording:
-    """Records the eager ops of a `with` block in this context.
+class Recording(Recorder):
+    """Recorder of eager ops with the gradient through them.
 
     Example:
       >>> import numpy as np
@@ -57,29 +39,6 @@ class Recording:
       >>> record.gradient([y], [x], [np.float32(1)])
       [np.float32(6.0)]
     """
-
-    def __init__(self) -> None:
-        self._entries: list[_Entry] = []
-        self._token: contextvars.Token[Recorder | None] | None = None
-
-    def __enter__(self) -> Recording:
-        self._token = active.set(self)
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        assert self._token is not None
-        active.reset(self._token)
-
-    def note(
-        self,
-        type: str,
-        groups: list[list[EagerTensor]],
-        is_list: list[bool],
-        attrs: Mapping[str, Any],
-        outputs: tuple[EagerTensor, ...],
-    ) -> None:
-        """Records that an op has run; see `Recorder`."""
-        self._entries.append(_Entry(type, groups, is_list, attrs, outputs))
 
     def gradient(self, ys: Sequence[EagerTensor], xs: Sequence[EagerTensor], dys: Sequence[Any]) -> list[Any]:
         """Computes the gradient of `ys` with respect to `xs`.
@@ -108,7 +67,7 @@ class Recording:
 
             for x in xs:
                 known[id(x)] = source(x)
-            for entry in self._entries:
+            for entry in self.entries:
                 self._replay(entry, known)
             ends = [(known[id(y)], dy) for y, dy in zip(ys, dys, strict=True) if id(y) in known and carries(y.dtype)]
             starts = [known[id(x)] for x in xs]
@@ -127,7 +86,7 @@ class Recording:
             found = iter(session.run(wanted, fed))
         return [None if g is None else next(found) for g in grads]
 
-    def _replay(self, entry: _Entry, known: dict[int, Tensor]) -> None:
+    def _replay(self, entry: Entry, known: dict[int, Tensor]) -> None:
         """Creates the op in the current graph if it may depend on a source."""
         inputs = [t for group in entry.groups for t in group]
         makes_objects = any(t.dtype.base is dtypes.variant for t in entry.outputs)
