@@ -36,7 +36,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headrace import dtypes, shapes, thresholds
+from headrace import dtypes, nest, shapes, thresholds
+from headrace.ir.attr_values import attr_key
 from headrace.ir.builder import Builder
 from headrace.ir.function import param_offset
 from headrace.ir.graph import FuncGraph, Graph, Tensor
@@ -336,7 +337,7 @@ class GradBuilder(Builder):
         if isinstance(graph, GradGraph) and len(args) == 1:
             record = op_registry.find(type)
             if record is not None and record.facts.shape_only:
-                group = list(args[0]) if isinstance(args[0], (list, tuple)) else [args[0]]
+                group = nest.as_list(args[0])
                 if group and all(isinstance(t, Tensor) and t.op.graph is not graph for t in group):
                     return self._measured(graph, type, group, args, attrs, name)
         return Builder.make(self, type, args, attrs, name)
@@ -357,13 +358,13 @@ class GradBuilder(Builder):
         if type == "Shape" and shapes.is_full(group[0].shape):
             return self.const(group[0].shape, attrs.get("out_type", dtypes.int32), name or "Shape")
         group = [graph.origin(t) for t in group]
-        key = (type, *group, *sorted(attrs.items()))
+        key = (type, *group, *[(k, attr_key(v)) for k, v in sorted(attrs.items())])
         if key not in graph.measured:
             t = group[0]
             if any(x.op.graph is not t.op.graph for x in group):
                 return Builder.make(self, type, args, attrs, name)
-            beside = Builder(t.op.graph, device=t.op.device, source=self.source)
-            made = beside.make(type, [group if isinstance(args[0], (list, tuple)) else t], attrs, f"{t.op.name}/{type}")
+            there = Builder(t.op.graph, device=t.op.device, source=self.source)
+            made = there.make(type, [group if isinstance(args[0], (list, tuple)) else t], attrs, f"{t.op.name}/{type}")
             graph.measured[key] = made
         made = graph.measured[key]
         return tuple(graph.capture(t) for t in made) if isinstance(made, tuple) else graph.capture(made)

@@ -7,7 +7,6 @@ is the subject of `ir.serial.attrs`.
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Hashable, Mapping
 from typing import Any, Final, TypeAlias
 
@@ -195,13 +194,11 @@ def equal(a: Any, b: Any) -> bool:
         return isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and _same_array(a, b)
     if type(a) is not type(b):
         return False
-    if isinstance(a, float):
-        return (a == b and math.copysign(1, a) == math.copysign(1, b)) or (a != a and b != b)
     if isinstance(a, tuple):
         return len(a) == len(b) and all(map(equal, a, b))
     if isinstance(a, Func):
         return a.name == b.name and equal(a.attrs, b.attrs)
-    return bool(a == b)
+    return bool(attr_key(a) == attr_key(b))
 
 
 _COMPARABLE: Final = frozenset((DType, bool, int, str))  # values of one of these classes are equal if `==` holds
