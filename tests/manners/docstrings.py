@@ -32,6 +32,17 @@ class Fault(NamedTuple):
     text: str
 
 
+def texts(tree: ast.AST) -> Iterator[tuple[ast.Expr, str]]:
+    """(statement, cleaned text) of each docstring."""
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            doc = ast.get_docstring(node)
+            if doc is not None:
+                statement = node.body[0]
+                assert isinstance(statement, ast.Expr)
+                yield statement, doc
+
+
 def entries(doc: str, block: str) -> list[Entry] | None:
     """Entries of a block of a docstring, the text before the first one without names; None without the block."""
     found = next((m for m in _BLOCK.finditer(doc + "\n") if m[2] == block), None)

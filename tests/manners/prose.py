@@ -101,13 +101,10 @@ def check_python(source: str) -> Iterator[Offence]:
     """Offences in the docstrings and comments of a module, faults of its docstrings among them."""
     tree = ast.parse(source)
     yield from (Offence(*fault) for fault in docstrings.faults(tree))
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
-            doc = ast.get_docstring(node)
-            if doc:
-                line = node.body[0].lineno
-                yield from check_first_line(doc, line)
-                yield from check_text(doc, line)
+    for statement, doc in docstrings.texts(tree):
+        if doc:
+            yield from check_first_line(doc, statement.lineno)
+            yield from check_text(doc, statement.lineno)
     for line, comment in _comments(source):
         yield from check_text(comment, line)
 

@@ -11,9 +11,10 @@ raises a budget says which. Generated code (`pb/`) has none.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
+
+from tests.manners import docstrings
 
 PACKAGE: Final = Path(__file__).parent.parent.parent / "headrace"
 
@@ -57,22 +58,10 @@ def count_lines(source: str) -> int:
     """Number of lines of code in a module."""
     lines = source.split("\n")
     counted = [bool(text) and not text.startswith("#") for text in map(str.strip, lines)]
-    for first, last in _docstrings(ast.parse(source)):
-        counted[first - 1 : last] = [False] * (last - first + 1)
+    for statement, _ in docstrings.texts(ast.parse(source)):
+        for line in range(statement.lineno, (statement.end_lineno or statement.lineno) + 1):
+            counted[line - 1] = False
     return sum(counted)
-
-
-def _docstrings(tree: ast.Module) -> Iterator[tuple[int, int]]:
-    """(first, last) line of each docstring."""
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
-            first = node.body[0] if node.body else None
-            if (
-                isinstance(first, ast.Expr)
-                and isinstance(first.value, ast.Constant)
-                and isinstance(first.value.value, str)
-            ):
-                yield first.lineno, first.end_lineno or first.lineno
 
 
 def measure(package: Path = PACKAGE) -> dict[str, Size]:
