@@ -5,11 +5,11 @@ the empty structure. Everything else is a *leaf*: tensors, numbers, arrays, vari
 `as_tensor`. The leaves have an order: that of the elements and of the fields; in a mapping, the order of the sorted
 keys, independent of the order of insertion. A rebuilt mapping has its keys in the order of insertion.
 
-A *composite* stands for several tensors; its class derives from `Composite`. With `expand=False`, functions take
-composites for leaves. With `is_leaf`, a predicate, they take for leaves the structures for which it holds.
+A *composite* consists of several tensors; its class derives from `Composite`. With `expand=False`, functions treat
+composites as leaves. With `is_leaf`, a predicate, they treat the structures that satisfy it as leaves.
 
-No other module knows how each class comes apart: `nodes[type(x)]` gives that for one level, and walks with a meaning
-of their own (the fetches of a session, the names of saved values) are written with it.
+`nodes[type(x)]` describes one level of each class: its parts, and how to rebuild an instance. The walks of this module
+use it, and so do walks elsewhere with a purpose of their own (the fetches of a session, the names of saved values).
 
 Source: TensorFlow's `tf.nest`; `is_leaf` is that of JAX's `jax.tree_util`.
 """
@@ -30,12 +30,12 @@ IsLeaf: TypeAlias = Callable[[Any], bool]
 
 
 class Composite:
-    """Base class of objects that stand for several tensors: `SparseTensor`, `IndexedSlices`, `TensorArray`.
+    """Base class of objects that consist of tensors: `SparseTensor`, `IndexedSlices`, `TensorArray`.
 
-    Two composites have the same structure if they are of one class, have equally many parts and equal keys.
+    Two composites have the same structure if they have the same class, number of parts and key.
 
-    A class that has the attribute `fetched_as`, a function of the values of the parts, can be fetched from a session
-    and fed to it; `Session.run` gives what the function returns.
+    If a class has the attribute `fetched_as`, a function of the values of the parts, its instances can be fetched from
+    a session and fed to it. The result of the function is the fetched value.
 
     Raises (when a class is derived):
       TypeError: the class lacks `_flatten` or `_unflatten`.
@@ -63,23 +63,23 @@ class Composite:
             raise TypeError(f"the composite {cls.__name__} must define {' and '.join(missing)}")
 
     def _flatten(self) -> list[Any]:
-        """The parts: tensors."""
+        """Returns the parts, which are tensors."""
         raise NotImplementedError
 
     def _unflatten(self, parts: Sequence[Any]) -> Any:
-        """A composite like this one of other parts, in the order of `_flatten`."""
+        """Returns a composite like this one with other parts, in the order of `_flatten`."""
         raise NotImplementedError
 
     def _key(self) -> Hashable:
-        """The properties that composites of one structure share; text, for messages, or any hashable value."""
+        """Returns the properties that composites of one structure share: a text or another hashable value."""
         return None
 
     def _merged(self, other: Any) -> Any:
-        """This composite with the static knowledge of both; `other` has the same structure (see `merged`)."""
+        """Returns this composite with the static information of both; the structures are equal."""
         return self
 
     def _loop_shapes(self, invariant: Shape) -> list[Shape] | None:
-        """The shapes of the parts in all iterations of a loop (see `api.while_loop`).
+        """Returns shapes that the parts have in all iterations of a loop (`api.while_loop`).
 
         Args:
           invariant: the shape invariant of the loop variable; None for none.
@@ -93,26 +93,26 @@ class Composite:
         return None
 
 
-# *** one level: how the instances of a class come apart ***
+# *** one level of a structure ***
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Node:
-    """Functions that take instances of a class apart, and rebuild them of other parts.
+    """Functions that flatten one level of the instances of a class, and rebuild them.
 
     Attributes:
-      parts: of an instance, its parts in order.
-      as_given: of an instance, its parts in the order in which the instance has them; in a mapping, that of insertion.
-      keys: of an instance, what tells its `parts` apart, in their order: numbers, names of fields, keys of a mapping.
-      path: of a key, the text behind the name of the structure that gives the part.
-      form: of an instance, a hashable value with everything but the parts that `rebuilder` depends on.
-      rebuilder: of an instance, a function that makes a structure like it from a list of parts, which it may keep. The
-        function has no reference to the instance, except to a composite.
-      outline: of an instance, a hashable value, equal for instances that can have the same leaves.
-      describe: of an instance, a few words for messages.
+      parts: returns the parts of an instance in order.
+      as_given: returns the parts of an instance in its own order; for a mapping, the order of insertion.
+      keys: returns the keys of the parts, in the order of `parts`: numbers, names of fields, keys of a mapping.
+      path: returns, for a key, the text of the access to the part, such as "['a']".
+      form: returns a hashable value with all properties of an instance, other than the parts, that `rebuilder` uses.
+      rebuilder: returns a function that makes a structure like an instance from a list of parts, which it may keep. The
+        function has no reference to the instance, unless that is a composite.
+      outline: returns a hashable value, equal for instances that can have the same leaves.
+      describe: returns a short description of an instance for messages.
       is_composite: whether the class is a `Composite`.
-      fetched_as: of a composite, the function that makes what is fetched from the values of the parts; None if none.
-      is_fetchable: whether an instance can stand among the fetches of a session: not None, nor a composite without
+      fetched_as: function of a composite's class that makes the fetched value from the values of the parts, or None.
+      is_fetchable: whether an instance may be among the fetches of a session. None is not, nor is a composite without
         `fetched_as`.
     """
 
@@ -313,11 +313,11 @@ nodes: Final = _Nodes()
 
 
 def rebuilt(x: Any, parts: Sequence[Any]) -> Any:
-    """A structure like `x` of other parts.
+    """Returns a structure like `x` with other parts.
 
     Args:
       x: a structure.
-      parts: as many as `x` has, in the order of `nodes[type(x)].parts(x)`.
+      parts: the new parts, in the order and number of `nodes[type(x)].parts(x)`.
 
     Raises:
       TypeError: `x` is a leaf.
@@ -332,7 +332,7 @@ def rebuilt(x: Any, parts: Sequence[Any]) -> Any:
 
 
 def is_composite(x: Any) -> bool:
-    """Whether `x` stands for several tensors: a `SparseTensor`, `IndexedSlices` or `TensorArray`."""
+    """Whether `x` is a composite: a `SparseTensor`, `IndexedSlices` or `TensorArray`."""
     return isinstance(x, Composite)
 
 
@@ -342,7 +342,7 @@ def is_nested(x: Any) -> bool:
 
 
 def as_list(x: Any) -> list[Any]:
-    """`x` as a list: the elements of a list or tuple, or `x` alone.
+    """Returns the elements of a list or tuple as a list, or `[x]`.
 
     >>> as_list((1, 2)), as_list(3)
     ([1, 2], [3])
@@ -354,7 +354,7 @@ def as_list(x: Any) -> list[Any]:
 
 
 def bounded(walk: Callable[P, R]) -> Callable[P, R]:
-    """Decorates a recursive walk: a structure deeper than Python's stack is a ValueError."""
+    """Decorator of a recursive walk: a structure deeper than Python's stack is a ValueError."""
 
     @functools.wraps(walk)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -367,12 +367,12 @@ def bounded(walk: Callable[P, R]) -> Callable[P, R]:
 
 
 def too_deep() -> ValueError:
-    """The error of a walk that does not end on Python's stack."""
+    """Returns the error of a walk that exceeds Python's stack."""
     return ValueError("a structure (of lists, tuples, dicts, dataclasses) is nested too deeply, or contains itself")
 
 
 def _node_in(x: Any, expand: bool, is_leaf: IsLeaf | None) -> Node | None:
-    """The node of `x`; None for a leaf of a walk with these arguments."""
+    """Returns the node of `x`; None for a leaf of a walk with these arguments."""
     found = nodes[type(x)]
     if found is None or (found.is_composite and not expand) or (is_leaf is not None and is_leaf(x)):
         return None
@@ -380,7 +380,9 @@ def _node_in(x: Any, expand: bool, is_leaf: IsLeaf | None) -> Node | None:
 
 
 def flatten(structure: Any, expand: bool = True, is_leaf: IsLeaf | None = None, as_given: bool = False) -> list[Any]:
-    """The leaves, in order; with `as_given`, those of a mapping in the order of insertion.
+    """Returns the leaves in order.
+
+    With `as_given`, the leaves of a mapping are in the order of insertion.
 
     >>> flatten({"b": 2, "a": (1, [None, 3])})
     [1, 3, 2]
@@ -406,9 +408,9 @@ def _flatten_into(parts: Iterable[Any], out: list[Any], expand: bool, is_leaf: I
 
 @bounded
 def flatten_with_paths(structure: Any, start: str = "") -> list[tuple[str, Any]]:
-    """The leaves with their paths, as pairs (path, leaf).
+    """Returns the pairs (path, leaf) of all leaves.
 
-    A path is the text behind the name of the structure that gives the leaf.
+    A path is the text of the access to the leaf, after the name of the structure.
 
     >>> flatten_with_paths({"state": (1, 2)})
     [("['state'][0]", 1), ("['state'][1]", 2)]
@@ -429,7 +431,7 @@ def _paths_into(x: Any, path: str, out: list[tuple[str, Any]]) -> None:
 
 @bounded
 def pack(structure: Any, leaves: Sequence[Any], expand: bool = True, is_leaf: IsLeaf | None = None) -> Any:
-    """A structure like `structure` with other leaves.
+    """Returns a structure like `structure` with other leaves.
 
     >>> pack({"b": 0, "a": (0, 0)}, [1, 2, 3])
     {'b': 3, 'a': (1, 2)}
@@ -469,9 +471,9 @@ def _pack(x: Any, leaves: Iterator[Any], expand: bool, is_leaf: IsLeaf | None) -
 def map_leaves(
     fn: Callable[..., Any], structure: Any, *others: Any, expand: bool = True, is_leaf: IsLeaf | None = None
 ) -> Any:
-    """A structure like `structure` of the results of `fn` for each leaf.
+    """Returns a structure like `structure` with the results of `fn` for each leaf.
 
-    `fn` also takes the leaves of `others` in the same place.
+    `fn` also receives the leaves of `others` at the same place.
 
     >>> map_leaves(lambda x, y: x + y, (1, {"a": 2}), (10, {"a": 20}))
     (11, {'a': 22})
@@ -489,7 +491,7 @@ def map_leaves(
 
 @bounded
 def merged(first: Any, second: Any) -> Any:
-    """`first`, its composites with the static knowledge of both; `second` has the same structure."""
+    """Returns `first` with the static information of both in its composites; the structures are equal."""
     return _merged(first, second)
 
 
@@ -506,7 +508,7 @@ def _merged(first: Any, second: Any) -> Any:
 
 @bounded
 def flatten_up_to(structure: Any, other: Any, expand: bool = True) -> list[Any]:
-    """The parts of `other` in the places of the leaves of `structure`.
+    """Returns the parts of `other` at the places of the leaves of `structure`.
 
     All leaves of a composite in `structure` get the same part.
 
@@ -535,8 +537,8 @@ def _flatten_up_to(structure: Any, other: Any, expand: bool) -> list[Any]:
 def _parts_as_in(structure: Any, found: Node, other: Any) -> Sequence[Any] | None:
     """Parts of `other` in the order of those of `structure`; None if the two differ.
 
-    The result is None for a leaf and for a mapping with other keys.
-    Keys without an order (numbers and texts together, objects) have the order of insertion, which may differ.
+    The result is None for a leaf and for a mapping with other keys. Parts of mappings are paired by key, because keys
+    without an order (numbers and texts together, objects) are in the order of insertion, which may differ.
     """
     if isinstance(structure, Mapping):
         is_alike = isinstance(other, Mapping) and structure.keys() == other.keys()
@@ -552,8 +554,9 @@ class Mismatch(NamedTuple):
     """The first difference of two structures.
 
     Attributes:
-      path: from the whole to the difference; "" for the whole.
-      first, second: the part of each structure there, in words.
+      path: the path to the difference; "" for the whole structure.
+      first: a description of the part of the first structure.
+      second: a description of the part of the second structure.
     """
 
     path: str
@@ -567,7 +570,7 @@ class Mismatch(NamedTuple):
 
 @bounded
 def mismatch(first: Any, second: Any, path: str = "", expand: bool = True) -> Mismatch | None:
-    """The first difference of two structures; None if they differ in leaves only.
+    """Returns the first difference of two structures; None if they differ in leaves only.
 
     >>> print(mismatch({"a": (1, 2)}, {"a": (1, 2, 3)}))
      at ['a']: a tuple of 2 and a tuple of 3
@@ -590,7 +593,7 @@ def _mismatch(first: Any, second: Any, path: str, expand: bool) -> Mismatch | No
 
 @bounded
 def outline(structure: Any) -> Hashable:
-    """A hashable value, equal for structures that differ in their leaves only."""
+    """Returns a hashable value, equal for structures that differ in their leaves only."""
     return _outline(structure)
 
 
@@ -601,7 +604,9 @@ def _outline(x: Any) -> Hashable:
 
 @functools.singledispatch
 def describe(x: Any) -> str:
-    """`x` in a few words, for messages. Modules register texts of their classes (`describe.register`).
+    """Returns a short description of `x` for messages.
+
+    Modules register the texts of their classes (`describe.register`).
 
     >>> describe((1, 2)), describe({"a": 1}), describe(None), describe(3)
     ('a tuple of 2', "a dict with the keys ['a']", 'None', 'the number 3')

@@ -255,7 +255,7 @@ class CompiledStep:
 
         Reading it compiles nothing.
         """
-        if self.variants:
+        if self._variants is not None and self._variants.made:
             return "compiled"
         result = self._result
         return "" if result is None else "interpret" if result.compiled is None else "compiled"

@@ -29,7 +29,7 @@ class ResourceManager:
     """Resources of one session or one step, by container, kind and name. Thread safe.
 
     When a resource is dropped, its method `release()` is called, if it has one. It cancels waiting requests and frees
-    what the resource holds.
+    the memory of the resource.
     """
 
     def __init__(self) -> None:

@@ -197,7 +197,8 @@ def reorder(sp_input: Any, name: str | None = None) -> SparseTensor:
       <EagerTensor shape=[2] dtype=int32: array([10, 20], dtype=int32)>
     """
     sp = as_sparse(sp_input)
-    indices, elements = scopes.builder(*nest.flatten(sp)).make("SparseReorder", nest.flatten(sp), {}, name)
+    inputs = nest.flatten(sp)
+    indices, elements = scopes.builder(*inputs).make("SparseReorder", inputs, {}, name)
     if sp.shape is not None and shapes.is_full(sp.shape):
         return SparseTensor(indices, elements, np.array(sp.shape, np.int64))
     out = SparseTensor(indices, elements, identity(sp.dense_shape))

@@ -130,8 +130,9 @@ def softmax(sp_input: Any, name: str | None = None) -> SparseTensor:
     Source: TensorFlow's `tf.sparse.softmax`.
     """
     sp = as_sparse(sp_input)
-    with scopes.name_scope(name, "SparseSoftmax", nest.flatten(sp)):
-        return sp.with_values(scopes.builder(*nest.flatten(sp)).make("SparseSoftmax", nest.flatten(sp), {}))
+    inputs = nest.flatten(sp)
+    with scopes.name_scope(name, "SparseSoftmax", inputs):
+        return sp.with_values(scopes.builder(*inputs).make("SparseSoftmax", inputs, {}))
 
 
 # *** over axes ***
