@@ -20,9 +20,10 @@ import numpy as np
 from benchmarks import graphs
 from benchmarks.measure import Result, alternating, resident_bytes, rounds
 from headrace import trace
+from headrace.environment import Environment
 from headrace.ir.graph import Graph, Tensor
 from headrace.metadata import RunOptions
-from headrace.pipeline import Devices, compile_step
+from headrace.pipeline import compile_step
 from headrace.session import Session
 
 FEED = np.float32(1.0)
@@ -62,7 +63,7 @@ def _overhead(
 ) -> list[Result]:
     """`trips`: how often the frame that is measured is gone through (1: it is the root)."""
     feeds, args = ([], []) if feed is None else ([feed], [FEED])
-    nodes = compile_step(feeds, [out], [], Devices()).plan.frames[-1].count
+    nodes = compile_step(feeds, [out], [], Environment()).plan.frames[-1].count
     n = max(trips, 10_000)
     calls = empty_calls(n)
     with Session(graph=graph) as session:
@@ -93,7 +94,7 @@ def plain_kernels(graph: Graph, out: Tensor, feed: Tensor | None = None) -> Call
     For a graph with a loop it is an iteration in the middle; for one without, the whole step.
     """
     feeds = [] if feed is None else [feed]
-    step = compile_step(feeds, [out], [], Devices())
+    step = compile_step(feeds, [out], [], Environment())
     recorder = _Values()
     with Session(graph=graph) as session:
         session.run(out, dict.fromkeys(feeds, FEED), RunOptions(listener=recorder))

@@ -24,6 +24,7 @@ from headrace.compile.fused_regions import FusedRegion, apart, fuse_regions, sho
 from headrace.compile.outlining import select_outlined
 from headrace.compile.variants import Variants
 from headrace.compile_result import CompileResult, not_compiled
+from headrace.environment import Environment
 from headrace.errors import GraphError, InvalidArgumentError, OpError
 from headrace.execute.plan import Plan, is_heavy, make_plan, may_be_heavy
 from headrace.gc_pause import paused
@@ -44,7 +45,7 @@ from headrace.optimize.base import Options, PassContext
 from headrace.optimize.pipeline import names, optimize, options_from
 from headrace.optimize.specialize import specialize
 from headrace.partition import partition
-from headrace.place import Cluster, Costs, Placement, place
+from headrace.place import Placement, place
 from headrace.place.requests import check_devices, inherit_devices, owns_state
 from headrace.prune import Pruned, prune
 from headrace.recover import recover
@@ -52,32 +53,6 @@ from headrace.recover import recover
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
     from headrace.shapes import Shape
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Devices:
-    """Devices of a session, with the measurements and placements that steps share.
-
-    Attributes:
-      names: the full names of all devices.
-      soft: `allow_soft_placement`: whether an op with a request for a missing device may run on another one.
-      log: called with each placement of a step, or None.
-      measured: durations of heavy operations in earlier steps: (operation, type of device) → seconds. Steps add to it.
-      homes: device of the first placement of operations with state, by name; later steps keep it. Steps add to it.
-      bfloat16: whether float32 is sent between devices as bfloat16.
-      recv_scheduling: whether Recvs are delayed until they are needed, in steps with other work in the meantime.
-        (Between devices of one process this saves nothing, since a tensor that was sent is available at once.)
-      has_limit: whether the devices have a memory limit, so that steps count their values (`resources.memory`).
-    """
-
-    names: Sequence[str] = ("/job:localhost/replica:0/task:0/device:CPU:0",)
-    soft: bool = True
-    log: Callable[[Placement], object] | None = None
-    measured: dict[tuple[str, str], float] = dataclasses.field(default_factory=dict)
-    homes: dict[str, str] = dataclasses.field(default_factory=dict)
-    bfloat16: bool = False
-    recv_scheduling: bool = False
-    has_limit: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -100,7 +75,7 @@ class CompiledStep:
       feeds: fed tensors of the user's graph.
       fetches: fetched tensors of the user's graph.
       targets: target operations of the user's graph.
-      devices: the devices of the session.
+      environment: the devices of the target, with the facts that its steps share.
       engine: "interpret", "compiled" or "auto", see `compile_step`.
 
     Attributes:
@@ -112,11 +87,11 @@ class CompiledStep:
         feeds: Sequence[Tensor],
         fetches: Sequence[Tensor],
         targets: Sequence[Operation],
-        devices: Devices,
+        environment: Environment,
         engine: str,
     ) -> None:
         self._ends = feeds, fetches, targets
-        self._devices = devices
+        self._environment = environment
         self._engine = engine
         self._pruned: Pruned | None = None
         self._spare: list[Pruned] = []  # a pruned graph that no stage has changed, at most one
@@ -185,7 +160,7 @@ class CompiledStep:
     def is_divided(self) -> bool:
         """Whether the step runs on several devices."""
         if self._is_divided is None:  # read at every run
-            used = set(self.placement.of.values()) if len(self._devices.names) > 1 else set()
+            used = set(self.placement.of.values()) if len(self._environment.names) > 1 else set()
             self._is_divided = len(used) > 1 or any(not _is_cpu(device) for device in used)
         return self._is_divided
 
@@ -199,7 +174,7 @@ class CompiledStep:
     @property
     def moved(self) -> Mapping[Operation, str]:
         """Reasons of operations not placed where requested, if the session has several devices."""
-        return self.placement.reasons if len(self._devices.names) > 1 else {}
+        return self.placement.reasons if len(self._environment.names) > 1 else {}
 
     def divided(self, is_seen: bool = False) -> PartitionedStep:
         """Returns the plans of a step over several devices.
@@ -294,9 +269,9 @@ class CompiledStep:
         check_expansion(pruned.graph.operations)
         self._has_structure = any(op.opdef.structured or op.type == "Enter" for op in pruned.graph.operations)
         _checkpoint(pruned.graph)
-        if len(self._devices.names) == 1:
+        if len(self._environment.names) == 1:
             # 2. every op has a device that it may run on
-            check_devices(pruned.graph.operations, self._devices.names, self._devices.soft)
+            check_devices(pruned.graph.operations, self._environment.names, self._environment.options.soft)
         if self._dumps.is_empty:  # executor and compiler prune separately; the first graph is dumped
             self._dumps.graph("pruned", pruned.graph)
         return pruned
@@ -364,7 +339,7 @@ class CompiledStep:
 
     def _prepared(self, graph: Graph, preserved: Sequence[Operation], known: Mapping[Tensor, Shape]) -> PassContext:
         """Runs the passes over a fused region's graph; `known` has shapes of its inputs."""
-        context = _optimized(graph, preserved, None, self._devices.has_limit, known)
+        context = _optimized(graph, preserved, None, self._environment.has_limit, known)
         self._count(graph.operations)
         return context
 
@@ -387,7 +362,7 @@ class CompiledStep:
 
     def _count(self, ops: Iterable[Operation]) -> None:
         """Marks the accumulators of loops in a private graph as counted, if memory is limited."""
-        if self._devices.has_limit:
+        if self._environment.has_limit:
             for op in nested_operations(ops):
                 if "_accumulates" in op.attrs:
                     Editor(op.graph).set_attr(op, "_counted", True)
@@ -396,21 +371,24 @@ class CompiledStep:
     @notices.timed("place")
     def _place(self) -> tuple[Placement, Sequence[Operation], Mapping[str, Sequence[Operation]]]:
         """Returns the placement, the operations, and those of the functions called."""
-        devices = self._devices
+        environment, options = self._environment, self._environment.options
         ops, functions = self._spread()
         feeds, fetches, targets = self._ends
         inherit_devices(ops, [*(t.op for t in (*feeds, *fetches)), *targets][0].graph)
-        found = place(
-            ops,
-            self._cluster,
-            soft=devices.soft,
-            costs=Costs(dict(devices.measured)),
-            first={op: devices.homes[op.name] for op in ops if op.name in devices.homes},
-            functions=functions,
-        )
-        devices.homes.update((op.name, name) for op, name in found.of.items() if owns_state(op))
-        if devices.log is not None:
-            devices.log(found)
+        while True:
+            homes = {op: home for op in ops if (home := environment.home(op.name)) is not None}
+            found = place(
+                ops,
+                environment.cluster,
+                soft=options.soft,
+                costs=environment.costs(),
+                first=homes,
+                functions=functions,
+            )
+            if environment.claim({op.name: found.of[op] for op in ops if owns_state(op)}):
+                break  # else a step of another thread was placed in the meantime
+        if options.log is not None:
+            options.log(found)
         elif notices.listener("placement", notices.INFO) is not None:
             n = Counter(found.of.values())
             notices.inform("placement", ["a step of " + ", ".join(f"{n[d]} operations on {d}" for d in sorted(n))])
@@ -418,15 +396,11 @@ class CompiledStep:
 
     def _seconds(self, ops: Sequence[Operation], of: Mapping[Operation, str]) -> Mapping[Operation, float] | None:
         """Returns the seconds of operations; None if all are shorter than delaying a Recv."""
-        if not self._devices.recv_scheduling:
+        if not self._environment.options.recv_scheduling:
             return None
-        costs, models = Costs(dict(self._devices.measured)), {d.name: d for d in self._cluster.devices}
+        costs, models = self._environment.costs(), {d.name: d for d in self._environment.cluster.devices}
         seconds = {op: costs.seconds(op, models[of[op]]) for op in ops}
         return seconds if max(seconds.values(), default=0.0) >= thresholds.LONG_OPERATION else None
-
-    @property
-    def _cluster(self) -> Cluster:
-        return Cluster.local(self._devices.names)
 
     @paused()
     @notices.timed("partition and plan")
@@ -438,7 +412,7 @@ class CompiledStep:
             by_name = {op.name: device for op, device in of.items()}
             ops, functions = self._spread()
             of = {op: by_name[op.name] for op in ops}
-        parts = partition(ops, of, bfloat16=self._devices.bfloat16, costs=self._seconds(ops, of))
+        parts = partition(ops, of, bfloat16=self._environment.options.bfloat16, costs=self._seconds(ops, of))
         found: list[FusedRegion] = []
         plans = {}
         for name, part in parts.items():
@@ -475,7 +449,7 @@ class CompiledStep:
                 stage = "optimize"
                 fits = {mine.args[i].outputs[0]: shape for i, shape in known.items()}
                 report = _optimized(
-                    mine.graph, preserved, self._dumps, self._devices.has_limit, fits
+                    mine.graph, preserved, self._dumps, self._environment.has_limit, fits
                 )  # 4. by less work
                 self._count(mine.graph.operations)
                 stage = "compile"
@@ -514,7 +488,7 @@ def compile_step(
     feeds: Sequence[Tensor],
     fetches: Sequence[Tensor],
     targets: Sequence[Operation],
-    devices: Devices,
+    environment: Environment,
     engine: str = "interpret",
 ) -> CompiledStep:
     """Returns the step that is fed `feeds`, fetches `fetches` and runs `targets`.
@@ -523,7 +497,7 @@ def compile_step(
       feeds: fed tensors of the user's graph.
       fetches: fetched tensors of the user's graph.
       targets: target operations of the user's graph.
-      devices: devices of the session.
+      environment: devices of the target, with the facts that its steps share.
       engine: "interpret": the executor; "compiled": one Python function, or an error; "auto": the function if the step
         can be compiled, else the executor.
 
@@ -533,7 +507,7 @@ def compile_step(
         step.
       GraphError: the graph is not legal.
     """
-    step = CompiledStep(feeds, fetches, targets, devices, engine)
+    step = CompiledStep(feeds, fetches, targets, environment, engine)
     if engine == "interpret":
         step.plan  # noqa: B018 - errors are raised here, not at the first run
     return step

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from headrace import flags, forking, notices, thresholds, trace
 from headrace.api.scopes import current_graph
+from headrace.environment import Environment, PlacementOptions
 from headrace.errors import CancelledError, FeedError, InvalidArgumentError, OpError
 from headrace.execute import blas
 from headrace.execute.blocking import is_observed, watched
@@ -142,16 +143,13 @@ class Session:
             for d in self._local.values()
             if d.memory_limit is not None
         }
-        from headrace.pipeline import Devices  # here: it imports all stages, which building a graph does not need
-
-        self._devices = Devices(
-            tuple(self._local),
+        options = PlacementOptions(
             bool(config.get("allow_soft_placement", True)),
             _log_placement if config.get("log_device_placement") else None,
-            bfloat16=bool(config.get("enable_bfloat16_sendrecv")),
-            recv_scheduling=bool(config.get("enable_recv_scheduling")),
-            has_limit=bool(self._memories),
+            bool(config.get("enable_bfloat16_sendrecv")),
+            bool(config.get("enable_recv_scheduling")),
         )
+        self._environment = Environment(tuple(self._local), options, bool(self._memories))
         self._intra = int(config.get("intra_op_parallelism_threads") or intra_op_threads)
         self._inter = int(config.get("inter_op_parallelism_threads") or inter_op_threads or os.cpu_count() or 1)
         if self._intra < 1 or self._inter < 1:
@@ -332,10 +330,10 @@ class Session:
         tensors = [t for ts in keys for t in ts]
         if len(set(tensors)) < len(tensors):
             raise FeedError(f"a tensor is fed twice: {[t.name for t in tensors]}")
-        from headrace.pipeline import compile_step
+        from headrace.pipeline import compile_step  # here: it imports all stages, which building a graph does not need
 
         with self._explained():
-            step = compile_step(tensors, resolved.tensors, resolved.targets, self._devices, self._engine)
+            step = compile_step(tensors, resolved.tensors, resolved.targets, self._environment, self._engine)
         names, counts = [t.name for t in resolved.tensors], [len(ts) for ts in keys]
         return PreparedCall(step, [feeder(t, self._convert) for t in tensors], resolved.pack, names, counts)
 
@@ -453,8 +451,8 @@ class Session:
                     "this step runs on several devices: give RunOptions(ready=...) a function of their names"
                 )
             plans = compiled.divided(is_seen).plans
-            measured = self._devices.measured
-            parts = Parts(plans, self._local, step, options.listener, options.ready, self._intra, measured)
+            record = self._environment.record
+            parts = Parts(plans, self._local, step, options.listener, options.ready, self._intra, record)
             for name, part in parts.executors.items():
                 self._account(part.step, name, options)
             return parts

@@ -1,6 +1,6 @@
-"""The inside of sessions for white-box tests: the one place that reads private attributes of `Session`.
+"""Private attributes of `Session` for white-box tests.
 
-Whatever `Session.statistics()` and `Session.explain()` tell is asked of them.
+Tests read all other facts from `Session.statistics()` and `Session.explain()`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import headrace as hr
+from headrace.environment import Environment
 from headrace.pipeline import CompiledStep
 from headrace.resources.memory import Memory
 
@@ -26,6 +27,11 @@ def steps_of(session: hr.Session) -> list[CompiledStep]:
 def growth_of(session: hr.Session) -> int:
     """Fetches and lines for which the session counts runs after a growth of the graph."""
     return len(session._grown)
+
+
+def environment_of(session: hr.Session) -> Environment:
+    """Devices of the session, with measured costs and homes of state."""
+    return session._environment
 
 
 def resources_of(session: hr.Session) -> list[Any]:

@@ -26,7 +26,7 @@ FRONT = {"api", "recover", "grad", "eager", "autograph"}
 PASSES = {"prune", "optimize", "place", "lower", "partition", "compile"}
 ENGINE = OPS | FRONT | PASSES | {"execute"}
 TOP = ENGINE | {"explain", "extend", "fetches", "interchange", "partial", "pipeline", "report", "session", "simulate"}
-TOP |= {"compile_result"}
+TOP |= {"compile_result", "environment"}
 COMMAND = {"cli", "inspect", "progress"}
 ALL = TOP | COMMAND | {"dist", "train", "v1", "__main__", "pb", ""}
 
@@ -48,7 +48,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "autograph": OPS | {"api", "grad"},
     **dict.fromkeys(PASSES, GRAPH),
     "execute": GRAPH,
-    "pipeline": ENGINE | {"compile_result"},
+    "pipeline": ENGINE | {"compile_result", "environment"},
+    "environment": ENGINE,
     "fetches": ENGINE,
     "compile_result": ENGINE,
     "explain": ENGINE | {"pipeline"},
@@ -57,7 +58,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "report": ENGINE,
     "interchange": ENGINE | {"pb"},
     "partial": ENGINE | {"fetches", "pipeline"},
-    "session": ENGINE | {"explain", "fetches", "partial", "pipeline", "simulate"},
+    "session": ENGINE | {"environment", "explain", "fetches", "partial", "pipeline", "simulate"},
     "dist": TOP,
     "train": TOP,
     **dict.fromkeys(COMMAND, TOP | COMMAND | {"dist", "train"}),
@@ -93,6 +94,7 @@ LAYER = (
             "session",
             "simulate",
             "compile_result",
+            "environment",
         ),
         "4",
     )

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from headrace.execute.rendezvous import Rendezvous, Token
 
 
+Record = Callable[[str, str, float], object]  # the operation, the type of device, seconds
+
+
 class PartExecutor(Executor):
     """A running part of a step.
 
@@ -34,15 +37,15 @@ class PartExecutor(Executor):
     Attributes:
       rendezvous: the rendezvous of the parts; set by `Parts`.
       busy: called before work that may take long; set by `Parts`.
-      measured: (operation, type of device) → seconds; the executor adds the times of heavy kernels.
+      record: called with the operation, the type of device and the seconds of each heavy kernel; set by `Parts`.
       device_type: the type of its device.
     """
 
-    __slots__ = ("_detaches", "_receiving", "busy", "device_type", "measured", "rendezvous")
+    __slots__ = ("_detaches", "_receiving", "busy", "device_type", "record", "rendezvous")
 
     rendezvous: Rendezvous
     busy: Callable[[], object]
-    measured: dict[tuple[str, str], float]
+    record: Record
     device_type: str
 
     def __init__(self, *args: Any) -> None:
@@ -144,9 +147,7 @@ class PartExecutor(Executor):
     def _computed(self, node: PlanNode, kernel: Callable[..., Any], x: Any) -> Any:
         began = time.perf_counter()
         value = super()._computed(node, kernel, x)
-        key, seconds = (node.op.name, self.device_type), time.perf_counter() - began
-        before = self.measured.get(key, seconds)
-        self.measured[key] = before + (seconds - before) * thresholds.MEASUREMENT_WEIGHT
+        self.record(node.op.name, self.device_type, time.perf_counter() - began)
         return value
 
     def _send(self, node: PlanNode, it: Iteration, value: Any, origin: Origin | None) -> None:

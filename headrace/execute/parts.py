@@ -37,7 +37,7 @@ from headrace.denormals import flushed
 from headrace.errors import AbortedError, DeadlineExceededError, InternalError
 from headrace.execute import blas
 from headrace.execute.device_memory_executor import DeviceMemoryExecutor
-from headrace.execute.part_executor import PartExecutor
+from headrace.execute.part_executor import PartExecutor, Record
 from headrace.execute.rendezvous import LocalRendezvous
 from headrace.execute.threads import taken
 from headrace.ir.kernel import CPU
@@ -54,6 +54,10 @@ def _nothing() -> None:
     pass
 
 
+def _no_record(op: str, device_type: str, seconds: float) -> None:
+    pass
+
+
 class Parts:
     """A running step on several devices.
 
@@ -64,7 +68,7 @@ class Parts:
       listener: receives `trace` events from the threads of all devices, or None.
       ready: returns the queue of ready nodes of a device, given its name; None: deques.
       blas_threads: number of threads that the BLAS library may use during the step.
-      measured: (operation, type of device) → seconds; the executors add the times of heavy kernels.
+      record: called with the operation, the type of device and the seconds of each heavy kernel; None: not recorded.
 
     Attributes:
       step: the identity, resources and cancellation of the step.
@@ -80,7 +84,7 @@ class Parts:
         listener: trace.Listener | None = None,
         ready: Callable[[str], Ready] | None = None,
         blas_threads: int = 1,
-        measured: dict[tuple[str, str], float] | None = None,
+        record: Record | None = None,
     ) -> None:
         self.step = step
         self.rendezvous = LocalRendezvous()
@@ -103,7 +107,7 @@ class Parts:
             make = PartExecutor if device.type == CPU else partial(DeviceMemoryExecutor, device)
             executor = make(plan, part, device.compute, listener, queue_of, blas_threads)
             executor.rendezvous, executor.busy = self.rendezvous, self.give_away
-            executor.measured, executor.device_type = {} if measured is None else measured, device.type
+            executor.record, executor.device_type = record or _no_record, device.type
             part.completions.wake = lambda e=executor: self._wake(e)
             self.executors[name] = executor
         self._feeds = {n.position: (e, i) for e in self.executors.values() for i, n in enumerate(e.plan.args)}

@@ -11,12 +11,13 @@ import pytest
 
 import headrace as hr
 from headrace import flags
+from headrace.environment import Environment
 from headrace.errors import GraphError, InvalidArgumentError
 from headrace.ir.graph import Graph, Tensor
 from headrace.ir.text import from_text, to_text
 from headrace.ir.text.dumps import Dumps
 from headrace.optimize.pipeline import names, optimize
-from headrace.pipeline import Devices, compile_step
+from headrace.pipeline import compile_step
 
 INT = hr.TensorSpec((), hr.int32)
 
@@ -235,7 +236,7 @@ def test_a_graph_without_a_text_is_an_error_that_names_the_flag(folder: Path) ->
 def test_the_flag_is_read_when_a_step_is_made(folder: Path) -> None:
     with hr.Graph():
         y = hr.constant(1.0) + 1.0
-    step = compile_step([], [y], [], Devices(), "auto")
+    step = compile_step([], [y], [], Environment(), "auto")
     with flags.override(DUMP=""):
         assert step.compiled is not None
     assert stages(folder)[0] == "pruned.txt"

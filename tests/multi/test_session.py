@@ -22,7 +22,7 @@ from headrace.api import scopes
 from headrace.errors import CancelledError, DeadlineExceededError, InternalError, InvalidArgumentError
 from headrace.execute.devices import Stream, make_devices
 from headrace.execute.parts import Parts
-from tests.inside import step_of
+from tests.inside import environment_of, step_of
 from tests.multi.seeded import CPU
 from tests.session.helpers import call, custom_ops
 
@@ -209,7 +209,7 @@ def test_variables_stay_where_they_were_first() -> None:
         step = step_of(s, y, {})
         assert step.is_divided
         assert {d for op, d in step.placement.of.items() if op.name == "v"} == {CPU + "1"}
-        assert s._devices.homes["v"] == CPU + "1"
+        assert environment_of(s).home("v") == CPU + "1"
 
 
 def test_partial_runs() -> None:
