@@ -13,7 +13,8 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.errors import DeadlineExceededError, InvalidArgumentError, OpError
-from headrace.ir.kernel_errors import endless, known_as, place, with_inputs_named
+from headrace.execute.records import DeadCause
+from headrace.ir.kernel_errors import endless, known_as, place, ref, with_inputs_named
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -148,23 +149,30 @@ def _inputs(node: PlanNode, x: Any) -> list[Any]:
     return [x] if node.arity == 1 else list(x)
 
 
+def dead_cause(origin: Origin) -> DeadCause:
+    """Returns the cause of deadness as data, which is valid outside the executor."""
+    if isinstance(origin, DeadCause):
+        return origin
+    node, it, value = origin
+    op = node.op
+    selector = known_as(op.inputs[1]) if op.opdef.primitive in ("Switch", "SwitchN") else ""
+    return DeadCause(ref(op), where(it), selector, int(value), len(op.outputs))
+
+
 def dead_fetch(name: str, position: int, origin: Origin | None) -> InvalidArgumentError:
     """Returns the error of fetching a dead tensor, which names the Switch at fault."""
     text = f"Retval[{position}] does not have value: the fetched tensor '{name}' is dead"
     if origin is None:
         return InvalidArgumentError(text + "; no iteration computed it", name)
-    switch, it, value = origin
-    op = switch.op
-    if op.opdef.primitive not in ("Switch", "SwitchN"):
-        return InvalidArgumentError(text + f": {place(op)} never fired: its loop ended before a token arrived", name)
-    selector = known_as(op.inputs[1])
-    if op.opdef.primitive == "Switch":
-        side = "true" if value else "false"
-        what = f"the Switch {place(op)} sent its data to the {side} side: its predicate '{selector}' was {value}"
-    else:
-        n = len(op.outputs)
+    cause = dead_cause(origin)
+    op, value, n = cause.op, cause.value, cause.outputs
+    if not cause.selector:
+        return InvalidArgumentError(text + f": {op} never fired: its loop ended before a token arrived", name)
+    if op.type.endswith("SwitchN"):
         taken = value if 0 <= value < n else n - 1
-        what = f"{place(op)} sent its data to output {taken} of {n}: its output_index '{selector}' was {value}"
-    loop = where(it)
-    text += f", because {what}" + (f" in {loop}" if loop else "")
+        what = f"{op} sent its data to output {taken} of {n}: its output_index '{cause.selector}' was {value}"
+    else:
+        side = "true" if value else "false"
+        what = f"the Switch {op} sent its data to the {side} side: its predicate '{cause.selector}' was {bool(value)}"
+    text += f", because {what}" + (f" in {cause.where}" if cause.where else "")
     return InvalidArgumentError(text + ". Fetch the result of the conditional (its Merge) instead.", name)

@@ -51,8 +51,8 @@ class DeviceMemoryExecutor(PartExecutor):
         super()._send(node, it, self._got(value, node) if origin is None and node.arity else value, origin)
 
     def _received(self, node: PlanNode, it: Iteration, token: Token) -> tuple[Any, ...]:
-        value, origin = token
-        if origin is None and node.n_outputs and _is_kept(node.op.outputs[0].dtype):
+        value, cause = token
+        if cause is None and node.n_outputs and _is_kept(node.op.outputs[0].dtype):
             try:
                 token = self._device.put(value), None
             except Exception as e:  # no caller adds the place of this error

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headrace import flags, thresholds
-from headrace.execute.blame import raise_blamed
+from headrace.execute.blame import dead_cause, raise_blamed
 from headrace.execute.dispatch_loop import dispatch_loop
 from headrace.execute.executor import Executor
 from headrace.execute.plan import RECV, SEND, STATEFUL
@@ -156,7 +156,9 @@ class PartExecutor(Executor):
             self._events.sent(node, it, value, origin is not None)
         if self._detaches and isinstance(value, np.ndarray):
             value = value.copy()
-        self.rendezvous.send((node.edge, it.frame.path, it.index), value, origin)
+        self.rendezvous.send(
+            (node.edge, it.frame.path, it.index), value, None if origin is None else dead_cause(origin)
+        )
 
     def _receive(self, node: PlanNode, it: Iteration) -> tuple[Any, ...]:
         """Takes the token of the Recv `node`, or registers a receiver for it."""
@@ -171,11 +173,11 @@ class PartExecutor(Executor):
         return ()
 
     def _received(self, node: PlanNode, it: Iteration, token: Token) -> tuple[Any, ...]:
-        value, origin = token
+        value, cause = token
         if self._events is not None:
-            self._events.received(node, it, value, origin is not None)
-        if origin is not None:
-            self.propagator.dead(node.dead, it, origin)
+            self._events.received(node, it, value, cause is not None)
+        if cause is not None:
+            self.propagator.dead(node.dead, it, cause)
             return ()
         if node.n_outputs:
             self.propagator.done(node, it, value)

@@ -1,15 +1,17 @@
-"""Records of a running step: frame instances, iterations, and origins of dead tokens.
+"""Records of a running step: frame instances, iterations, and causes of deadness.
 
 The module has state only. `execute.frames` has the rules that change it.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from headrace import thresholds
 
 if TYPE_CHECKING:
+    from headrace.diagnosis import OpRef
     from headrace.execute.plan import FramePlan, PlanNode
 
 
@@ -21,9 +23,29 @@ class Ready(Protocol):
     def __len__(self) -> int: ...
 
 
-# Why a token is dead: the Switch that sent its value elsewhere, the iteration, and the predicate (of a _SwitchN: the
-# output_index). Or an Exit that never fired in its loop. A plain tuple, because one is made for each Switch that fires.
-Origin: TypeAlias = "tuple[PlanNode, Iteration, int]"
+@dataclasses.dataclass(frozen=True, slots=True)
+class DeadCause:
+    """Cause of a dead token as data, which may leave the executor that made it.
+
+    Attributes:
+      op: the Switch or _SwitchN that sent its data to another output, or an Exit that never fired in its loop.
+      where: the loops and calls in which it fired, as text; "" in the root frame.
+      selector: the name of the predicate or output_index in the user's graph; "" for an Exit.
+      value: the value of the predicate (0 or 1) or output_index; 0 for an Exit.
+      outputs: the number of outputs of `op`.
+    """
+
+    op: OpRef
+    where: str
+    selector: str
+    value: int
+    outputs: int
+
+
+# Cause of deadness within an executor: the node, the iteration and the value of the predicate or output_index. A plain
+# tuple, because one is made for each Switch that fires; `blame.dead_cause` makes the record when a token is sent to
+# another device or reported. A token that was received has the record of the device where deadness began.
+Origin: TypeAlias = "tuple[PlanNode, Iteration, int] | DeadCause"
 
 # Identity of a frame instance within a step, equal on all devices: see `Frame.path`.
 Path: TypeAlias = "tuple[()] | tuple[Path, int, str]"

@@ -9,7 +9,10 @@ frame and the number of the iteration (a tag). A key is used once, by one send a
 device does not delay a fast one; `parallel_iterations` limits the distance between them. A receiver registers a
 function that is called with the token when it arrives (`recv_async`), or blocks (`recv`).
 
-**Deadness.** A token is dead or alive: its `origin` is None if it is alive, else it says where deadness began.
+**Deadness.** A token is dead or alive: its `cause` is None if it is alive, else it says where deadness began.
+
+**Data.** Keys, causes and errors are data: names, numbers and texts. They refer to no node, iteration or object of the
+part that sends them, so a rendezvous may encode them (`errors.to_data`).
 
 **Failure.** When a step fails on one device, its rendezvous is aborted: current and later receivers fail with the
 error, and a token that arrives late is dropped. There is one rendezvous for each step, so keys do not name the step.
@@ -27,11 +30,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from headrace.errors import DeadlineExceededError, InternalError
 
 if TYPE_CHECKING:
-    from headrace.execute.records import Origin, Path
+    from headrace.execute.records import DeadCause, Path
 
 # The edge that was cut; the frame instance and the iteration in which its source fired.
 Key: TypeAlias = "tuple[str, Path, int]"
-Token: TypeAlias = "tuple[Any, Origin | None]"
+Token: TypeAlias = "tuple[Any, DeadCause | None]"
 # Called with the token and None, or with None and the error with which the step was aborted.
 Receiver: TypeAlias = "Callable[[Token | None, BaseException | None], object]"
 
@@ -42,13 +45,13 @@ class Rendezvous(abc.ABC):
     """Transfers tokens between the devices of one step. Thread-safe."""
 
     @abc.abstractmethod
-    def send(self, key: Key, value: Any, origin: Origin | None = None) -> None:
+    def send(self, key: Key, value: Any, cause: DeadCause | None = None) -> None:
         """Hands over a token. Never waits.
 
         Args:
           key: the key of the token, used once.
           value: the value; None for a dead token.
-          origin: the origin of deadness; None if the token is alive.
+          cause: the cause of deadness; None if the token is alive.
 
         Raises:
           InternalError: a token with this key was sent before and not yet received.
@@ -119,7 +122,7 @@ class LocalRendezvous(Rendezvous):
         self._waiting: dict[Key, Receiver] = {}
         self._error: BaseException | None = None
 
-    def send(self, key: Key, value: Any, origin: Origin | None = None) -> None:
+    def send(self, key: Key, value: Any, cause: DeadCause | None = None) -> None:
         with self._lock:
             receiver = self._waiting.pop(key, None)
             if receiver is None:
@@ -127,9 +130,9 @@ class LocalRendezvous(Rendezvous):
                     return
                 if key in self._arrived:
                     raise InternalError(f"{show(key)} was sent twice")
-                self._arrived[key] = (value, origin)
+                self._arrived[key] = (value, cause)
                 return
-        receiver((value, origin), None)
+        receiver((value, cause), None)
 
     def take(self, key: Key) -> Token | None:
         return self._arrived.pop(key, None)
@@ -167,8 +170,8 @@ class LocalRendezvous(Rendezvous):
         with self._lock:
             lines = [f"{show(k)}: awaited, not sent" for k in self._waiting]
             lines += [
-                f"{show(k)}: sent{'' if origin is None else ' dead'}, not received"
-                for k, (_, origin) in self._arrived.items()
+                f"{show(k)}: sent{'' if cause is None else ' dead'}, not received"
+                for k, (_, cause) in self._arrived.items()
             ]
         return lines if len(lines) <= SHOWN else [*lines[:SHOWN], f"and {len(lines) - SHOWN} more"]
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from headrace import shapes
+from headrace.diagnosis import OpRef
 from headrace.errors import (
     HeadraceError,
     HeadraceInternalError,
@@ -23,10 +24,14 @@ if TYPE_CHECKING:
     from headrace.ir.source import Source
 
 
+def ref(op: Operation) -> OpRef:
+    """Describes an operation by its name, type and source line."""
+    return OpRef(op.name, op.type, "" if op.source is None else str(op.source))
+
+
 def place(op: Operation) -> str:
     """Returns the operation as text: `'name' (Type), made at file:line`."""
-    made = f", made at {op.source}" if op.source is not None else ""
-    return f"'{op.name}' ({op.type}){made}"
+    return str(ref(op))
 
 
 def known_as(t: Tensor) -> str:

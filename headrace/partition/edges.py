@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING
 from headrace import dtypes
 from headrace.ir.device import DeviceSpec
 from headrace.ir.kernel import CPU
+from headrace.ir.kernel_errors import known_as
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -122,7 +123,7 @@ class Edges:
         home = self._sites[self._of[t.op]]
         edge = _edge(what, home, site)
         home.builder(t.op.source).make("_Send", (sent,), edge, f"{stem}/to_{site.label}")
-        attrs = {"tensor_type": sent.dtype, "shape": t.shape, "_of": (t.name,), **edge}
+        attrs = {"tensor_type": sent.dtype, "shape": t.shape, "_of": (known_as(t),), **edge}
         out: Tensor = self._recv_builder(t.op, site).make("_Recv", (), attrs, f"{stem}/from_{home.label}")
         return out
 
