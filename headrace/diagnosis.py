@@ -1,4 +1,7 @@
-"""Descriptions of operations in errors, as data: names, numbers and texts, no object of a graph or of a run."""
+"""Descriptions of failed operations as data.
+
+They consist of names, numbers and texts, and refer to no object of a graph or of a run.
+"""
 
 from __future__ import annotations
 

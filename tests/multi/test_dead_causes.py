@@ -1,4 +1,4 @@
-"""Causes of deadness over several devices: plain records, with the error text of a single device."""
+"""Causes of deadness over several devices: plain records and the text of one device."""
 
 from __future__ import annotations
 
