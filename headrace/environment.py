@@ -38,6 +38,9 @@ class PlacementOptions:
     recv_scheduling: bool = False
 
 
+NO_OPTIONS: Final = PlacementOptions()
+
+
 class Environment:
     """Devices of a target, measured costs of operations, and homes of state. Thread-safe.
 
@@ -65,7 +68,7 @@ class Environment:
     def __init__(
         self,
         names: Sequence[str] = DEFAULT_DEVICES,
-        options: PlacementOptions = PlacementOptions(),
+        options: PlacementOptions = NO_OPTIONS,
         has_limit: bool = False,
     ) -> None:
         self.names = tuple(names)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
 import threading
 import time
 from collections import Counter
@@ -17,16 +16,15 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from headrace import flags, forking, notices, thresholds, trace
 from headrace.api.scopes import current_graph
-from headrace.environment import Environment, PlacementOptions
+from headrace.environment import PlacementOptions
 from headrace.errors import CancelledError, FeedError, InvalidArgumentError, OpError
 from headrace.execute import blas
 from headrace.execute.blocking import is_observed, watched
-from headrace.execute.devices import DeviceAttributes, make_devices
+from headrace.execute.devices import DeviceAttributes
 from headrace.execute.executor import Executor
 from headrace.execute.parts import Parts
 from headrace.execute.static_schedule import ScheduledStep, static_schedule
 from headrace.execute.step import StepState
-from headrace.execute.threads import Pool
 from headrace.explain import Explanation, explanation
 from headrace.fetches import Convert, Fetches, PreparedCall, as_own, feed_tensors, feeder, key_of, strict
 from headrace.ir.function import find_anywhere
@@ -36,9 +34,7 @@ from headrace.memo import Memo
 from headrace.metadata import RunMetadata, RunOptions, SessionStatistics
 from headrace.metadata.counters import measuring
 from headrace.partial import PartialRun, take
-from headrace.resources.manager import ResourceManager
-from headrace.resources.memory import Memory
-from headrace.resources.step_memory import StepMemory
+from headrace.target import LocalTarget
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -133,28 +129,21 @@ class Session:
         self.graph = graph
         self._engine = engine
         self._timeout_ms = int(config.get("operation_timeout_in_ms") or 0)
-        if memory_limit is not None and memory_limit < 1:
-            raise ValueError(f"memory_limit must be at least 1 byte, got {memory_limit}")
         if devices is not None and not isinstance(devices, Mapping):
             raise TypeError(f"devices={devices!r}: expected the number of devices of each type, as {{'CPU': 2}}")
-        self._local = make_devices({**(config.get("device_count") or {}), **(devices or {})}, memory_limit)
-        self._memories = {
-            d.name: Memory(d.name, d.memory_limit, d.stream("copy").submit)
-            for d in self._local.values()
-            if d.memory_limit is not None
-        }
         options = PlacementOptions(
             bool(config.get("allow_soft_placement", True)),
             _log_placement if config.get("log_device_placement") else None,
             bool(config.get("enable_bfloat16_sendrecv")),
             bool(config.get("enable_recv_scheduling")),
         )
-        self._environment = Environment(tuple(self._local), options, bool(self._memories))
-        self._intra = int(config.get("intra_op_parallelism_threads") or intra_op_threads)
-        self._inter = int(config.get("inter_op_parallelism_threads") or inter_op_threads or os.cpu_count() or 1)
-        if self._intra < 1 or self._inter < 1:
-            raise ValueError("intra_op_threads and inter_op_threads must be at least 1")
-        self._resources = ResourceManager()
+        self._target = LocalTarget(
+            {**(config.get("device_count") or {}), **(devices or {})},
+            memory_limit,
+            int(config.get("intra_op_parallelism_threads") or intra_op_threads),
+            int(config.get("inter_op_parallelism_threads") or inter_op_threads or 0) or None,
+            options,
+        )
         #: By version of the graph, fetches and feed keys. All entries are of one version.
         self._calls: Memo[tuple[Hashable, ...], PreparedCall] = Memo("session calls", thresholds.SESSION_CALLS)
         self._version = -1  # of the graph, when the newest call was prepared
@@ -163,16 +152,12 @@ class Session:
         self._grown: Memo[Hashable, int] = Memo("session growth", thresholds.SESSION_CALLS)
         self._is_warned = False
         self._lock = threading.Lock()
-        self._pool: Pool | None = None
-        #: For blocking kernels.
-        self._blocking = Pool(thresholds.BLOCKING_THREADS, "headrace-blocking", computes=False)
         self._active: set[StepState] = set()
         self._partial: dict[str, PartialRun] = {}
         self._closed = ""  # the reason why the session can no longer be used; "" while it is open
         forking.register_at_fork(self)
-        forking.register_at_fork(self._resources)
         if notices.listener("session", notices.INFO) is not None:
-            names = ", ".join(d.short_name for d in self._local.values())
+            names = ", ".join(d.short_name for d in self._target.local_devices.values())
             notices.inform("session", [f"session of {graph!r}: devices {names}; engine {engine!r}"])
 
     # *** running ***
@@ -290,10 +275,10 @@ class Session:
         """
         with self._lock:
             engines = [call.step.engine for call in self._calls.values()]
-        memory = {name: m.statistics() for name, m in self._memories.items()}
+        target = self._target.statistics()
         return SessionStatistics(
             len(self._active), len(self._partial), len(engines), self._made, Counter(filter(None, engines)),
-            tuple(self._resources.names()), memory,
+            target.resources, target.memory,
         )  # fmt: skip
 
     def _call(self, fetches: Any, feeds: Any) -> PreparedCall:
@@ -333,7 +318,7 @@ class Session:
         from headrace.pipeline import compile_step  # here: it imports all stages, which building a graph does not need
 
         with self._explained():
-            step = compile_step(tensors, resolved.tensors, resolved.targets, self._environment, self._engine)
+            step = compile_step(tensors, resolved.tensors, resolved.targets, self._target.environment, self._engine)
         names, counts = [t.name for t in resolved.tensors], [len(ts) for ts in keys]
         return PreparedCall(step, [feeder(t, self._convert) for t in tensors], resolved.pack, names, counts)
 
@@ -398,7 +383,7 @@ class Session:
         if not isinstance(m, RunMetadata):
             raise TypeError(f"run_metadata must be a RunMetadata, got {m!r} ({type(m).__name__})")
         m.clear()
-        step, device = call.step, next(iter(self._local))
+        step, device = call.step, self._target.environment.names[0]
         is_seen = bool(options.trace_level) or options.listener is not None or options.ready is not None
         m.engine = "interpret" if is_seen or not (step.variants or step.compiled) else "compiled"
         if m.engine == "interpret":  # work for the first run (plans, compilation) is done before the measurement
@@ -422,7 +407,7 @@ class Session:
             step.close()
 
     def _call_compiled(self, compiled: Compiled, step: StepState | None, fed: Sequence[Any]) -> tuple[Any, ...]:
-        with blas.threads(self._intra) if compiled.uses_blas else _NO_LIMIT:
+        with blas.threads(self._target.intra_op_threads) if compiled.uses_blas else _NO_LIMIT:
             if compiled.blocks and step is not None and is_observed(step):
                 return watched(step, lambda: compiled.run(step, fed))
             return compiled.run(step, fed)
@@ -430,38 +415,32 @@ class Session:
     def _step(self, options: RunOptions, timeout_ms: float | None) -> StepState:
         limit = timeout_ms or options.timeout_in_ms or self._timeout_ms
         until = time.monotonic() + limit / 1000 if limit else None
-        step = StepState(self._resources, ResourceManager, until, self._blocking)
-        if self._memories:
-            self._account(step, next(iter(self._local)), options)
-        return step
-
-    def _account(self, step: StepState, device: str, options: RunOptions) -> None:
-        """Assigns the memory of its device to a step or part of one."""
-        memory = self._memories.get(device)
-        if memory is not None:
-            step.memory = StepMemory(memory, step, options.listener)
+        return self._target.step(until, options.listener)
 
     def _executor(
         self, compiled: CompiledStep, step: StepState, options: RunOptions
     ) -> Executor | ScheduledStep | Parts:
         is_seen = options.listener is not None or options.ready is not None  # then every operation is a node
+        target = self._target
         if compiled.is_divided:
             if options.ready is not None and not callable(options.ready):
                 raise ValueError(
                     "this step runs on several devices: give RunOptions(ready=...) a function of their names"
                 )
             plans = compiled.divided(is_seen).plans
-            record = self._environment.record
-            parts = Parts(plans, self._local, step, options.listener, options.ready, self._intra, record)
+            record = target.environment.record
+            parts = Parts(
+                plans, target.local_devices, step, options.listener, options.ready, target.intra_op_threads, record
+            )
             for name, part in parts.executors.items():
-                self._account(part.step, name, options)
+                target.account(part.step, name, options.listener)
             return parts
         plan = compiled.plan if is_seen else compiled.fused_plan
         schedule = None if is_seen else static_schedule(plan)
         if schedule is not None:
-            return ScheduledStep(schedule, step, self._intra)
+            return ScheduledStep(schedule, step, target.intra_op_threads)
         ready = options.ready("") if callable(options.ready) else options.ready
-        return Executor(plan, step, self._get_pool, options.listener, ready, self._intra)
+        return Executor(plan, step, target.kernel_pool, options.listener, ready, target.intra_op_threads)
 
     def _explain(self, error: BaseException) -> None:
         """Replaces the operation of an error by the user's operation that it copies."""
@@ -478,13 +457,6 @@ class Session:
         except BaseException as e:
             self._explain(e)
             raise
-
-    def _get_pool(self) -> Pool:
-        if self._pool is None:
-            with self._lock:
-                if self._pool is None:
-                    self._pool = Pool(self._inter, "headrace-kernel")
-        return self._pool
 
     # *** partial runs ***
 
@@ -506,7 +478,8 @@ class Session:
         call = self._call(fetches, tuple(feeds))
         if not call.fetch_names and not Fetches(self.graph, fetches).targets:
             raise InvalidArgumentError("Must specify at least one target to fetch or execute.")
-        executor = Executor(call.step.plan, self._step(_NO_OPTIONS, None), self._get_pool, blas_threads=self._intra)
+        step, target = self._step(_NO_OPTIONS, None), self._target
+        executor = Executor(call.step.plan, step, target.kernel_pool, blas_threads=target.intra_op_threads)
         handle = f"partial_run_{executor.step.id}"
         names = [t.name for f in feeds for t in feed_tensors(self.graph, f)]
         targets = [op.name for op in Fetches(self.graph, fetches).targets]
@@ -570,13 +543,13 @@ class Session:
           >>> [d.name for d in hr.Session(graph=hr.Graph(), devices={"CPU": 2}).list_devices()]
           ['/job:localhost/replica:0/task:0/device:CPU:0', '/job:localhost/replica:0/task:0/device:CPU:1']
         """
-        return [DeviceAttributes(d.name, d.type, d.memory_limit or 0) for d in self._local.values()]
+        return self._target.devices()
 
     # *** ending ***
 
     def clear_container(self, name: str = "") -> None:
         """Drops the variables, queues and other resources of a container ("" is the default one)."""
-        self._resources.clear_container(name)
+        self._target.clear_container(name)
 
     def close(self) -> None:
         """Cancels steps that run and drops the session's resources.
@@ -604,13 +577,7 @@ class Session:
         until = time.monotonic() + CLOSE_SECONDS
         while self._active and time.monotonic() < until:
             time.sleep(0.001)
-        self._resources.close()
-        self._end_threads()
-
-    def _end_threads(self) -> None:
-        for owned in (self._pool, self._blocking, *self._local.values(), *self._memories.values()):
-            if owned is not None:
-                owned.close()
+        self._target.close()
 
     def _forked(self) -> None:
         """Makes the session usable in a forked child (see `forking`).
@@ -624,7 +591,7 @@ class Session:
                 "this session had a step under way when the process was forked, which only the parent can end. Make a "
                 "new Session in the child, fork while no step runs, or start the process by multiprocessing's 'spawn'"
             )
-            self._resources = ResourceManager()
+            self._target.discard_resources()
             self._active.clear()
             self._partial.clear()
 
@@ -633,13 +600,6 @@ class Session:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
-
-    def __del__(self) -> None:
-        with contextlib.suppress(AttributeError):  # an object that was not fully constructed
-            if not self._closed:
-                self._closed = CLOSED
-                self._resources.close()
-                self._end_threads()
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(

@@ -11,7 +11,9 @@ from typing import Any
 import headrace as hr
 from headrace.environment import Environment
 from headrace.pipeline import CompiledStep
+from headrace.resources.manager import ResourceManager
 from headrace.resources.memory import Memory
+from headrace.target import LocalTarget
 
 
 def step_of(session: hr.Session, fetches: Any, feeds: Iterable[Any] = ()) -> CompiledStep:
@@ -29,16 +31,31 @@ def growth_of(session: hr.Session) -> int:
     return len(session._grown)
 
 
+def target_of(session: hr.Session) -> LocalTarget:
+    """Devices, threads, memory and resources of the session."""
+    return session._target
+
+
 def environment_of(session: hr.Session) -> Environment:
-    """Devices of the session, with measured costs and homes of state."""
-    return session._environment
+    """Names of devices, measured costs and homes of state."""
+    return session._target.environment
+
+
+def manager_of(session: hr.Session) -> ResourceManager:
+    """Owner of the variables, queues and other resources."""
+    return session._target._resources
+
+
+def share_resources(session: hr.Session, other: hr.Session) -> None:
+    """Makes `session` use the variables, queues and other resources of `other`."""
+    session._target._resources = other._target._resources
 
 
 def resources_of(session: hr.Session) -> list[Any]:
     """The variables, queues and other resources."""
-    return list(session._resources._resources.values())
+    return list(manager_of(session)._resources.values())
 
 
 def memories_of(session: hr.Session) -> list[Memory]:
     """The accounts of the devices with a memory limit."""
-    return list(session._memories.values())
+    return list(session._target._memories.values())

@@ -26,7 +26,7 @@ FRONT = {"api", "recover", "grad", "eager", "autograph"}
 PASSES = {"prune", "optimize", "place", "lower", "partition", "compile"}
 ENGINE = OPS | FRONT | PASSES | {"execute"}
 TOP = ENGINE | {"explain", "extend", "fetches", "interchange", "partial", "pipeline", "report", "session", "simulate"}
-TOP |= {"compile_result", "environment"}
+TOP |= {"compile_result", "environment", "target"}
 COMMAND = {"cli", "inspect", "progress"}
 ALL = TOP | COMMAND | {"dist", "train", "v1", "__main__", "pb", ""}
 
@@ -58,7 +58,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "report": ENGINE,
     "interchange": ENGINE | {"pb"},
     "partial": ENGINE | {"fetches", "pipeline"},
-    "session": ENGINE | {"environment", "explain", "fetches", "partial", "pipeline", "simulate"},
+    "session": ENGINE | {"environment", "explain", "fetches", "partial", "pipeline", "simulate", "target"},
+    "target": ENGINE | {"environment"},
     "dist": TOP,
     "train": TOP,
     **dict.fromkeys(COMMAND, TOP | COMMAND | {"dist", "train"}),
@@ -93,6 +94,7 @@ LAYER = (
             "report",
             "session",
             "simulate",
+            "target",
             "compile_result",
             "environment",
         ),

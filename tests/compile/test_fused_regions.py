@@ -307,7 +307,10 @@ def everywhere(fewest: int) -> Iterator[list[int]]:
 
     def executor(self: Session, step: CompiledStep, run: Any, options: Any, is_partial: bool = False) -> Executor:
         made.append(len(step.fused_regions))
-        return Executor(step.fused_plan, run, self._get_pool, options.listener, options.ready, self._intra)
+        target = self._target
+        return Executor(
+            step.fused_plan, run, target.kernel_pool, options.listener, options.ready, target.intra_op_threads
+        )
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(thresholds, "FUSED_REGION_OPS", fewest)

@@ -18,6 +18,7 @@ import headrace as hr
 from headrace import trace
 from headrace.errors import InvalidArgumentError, OpError
 from headrace.extend import LocalDevice
+from tests.inside import target_of
 
 pytestmark = [pytest.mark.one_engine, pytest.mark.usefixtures("dlp")]
 
@@ -60,7 +61,7 @@ class Watch:
 
 
 def device(session: hr.Session, name: str = FULL) -> Any:
-    return session._local[name]
+    return target_of(session).local_devices[name]
 
 
 def pooled(dtype: Any, strides: int = 2, padding: str = "SAME", where: str = DLP) -> tuple[hr.Graph, Any, Any, Any]:

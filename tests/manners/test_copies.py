@@ -13,6 +13,7 @@ import pytest
 import headrace as hr
 import headrace.v1 as tf
 from headrace.ir.function import bodies
+from tests.inside import target_of
 
 pytestmark = pytest.mark.one_engine
 
@@ -54,7 +55,7 @@ def things() -> dict[str, Any]:
         "a session": session,
         "a session of v1": tf.Session(graph=tf.Graph()),
         "a callable": session.make_callable(x, [x]),
-        "a device": next(iter(session._local.values())),
+        "a device": next(iter(target_of(session).local_devices.values())),
         "an eager queue": hr.FIFOQueue(3, [hr.float32]),
         "a handle": hr.Variable(1.0).handle,
         "a local function": hr.Function(lambda x: x),

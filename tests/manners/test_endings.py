@@ -19,6 +19,7 @@ import headrace as hr
 from headrace import flags
 from headrace.errors import CancelledError
 from headrace.execute.threads import Pool
+from tests.inside import environment_of, manager_of, memories_of, resources_of, steps_of, target_of
 from tests.manners.running import GRAPH, SESSIONS, passes
 
 pytestmark = pytest.mark.system
@@ -48,13 +49,11 @@ def used(session: str) -> tuple[Any, dict[str, weakref.ref[Any]]]:
     s.run("enqueue")
     s.run("got:0")
     s.run("enqueue")
-    held: dict[str, Any] = {"session": s, "graph": g, "resources": s._resources}
-    held |= {f"resource {r.name}": r for r in s._resources._resources.values() if hasattr(r, "name")}
-    held |= {f"device {name}": d for name, d in s._local.items()}
-    held |= {f"memory of {name}": m for name, m in s._memories.items()}
-    held |= {"step": s._calls.values()[0].step}
-    if s._pool is not None:
-        held["pool"] = s._pool
+    held: dict[str, Any] = {"session": s, "graph": g, "target": target_of(s), "resources": manager_of(s)}
+    held |= {f"resource {r.name}": r for r in resources_of(s) if hasattr(r, "name")}
+    held |= {f"device {name}": d for name, d in target_of(s).local_devices.items()}
+    held |= {f"memory {i}": m for i, m in enumerate(memories_of(s))}
+    held |= {"step": steps_of(s)[0], "pool": target_of(s).kernel_pool(), "environment": environment_of(s)}
     return s, {name: weakref.ref(x) for name, x in held.items()}
 
 

@@ -25,6 +25,7 @@ from tests.api import programs
 from tests.api.test_random_programs import _draw, _program
 from tests.execute.machine import SeededReady
 from tests.grad.test_random_gradients import Example, Made, _all, _along
+from tests.inside import manager_of
 from tests.multi import seeded
 from tests.multi.scattering import scatter
 
@@ -121,7 +122,7 @@ def check_gradients(seed: int) -> None:
     with hr.Session(graph=made.graph, engine="interpret") as session:
         session.run(made.inputs["V"].initializer)
         want = session.run(fetches, feeds)
-        got = _run(fetches, feeds, [], rng, session._resources)
+        got = _run(fetches, feeds, [], rng, manager_of(session))
     for t, a, b in zip(fetches, got, want, strict=True):
         _compare(a, b, f"{t.name}, {e!r}")
 

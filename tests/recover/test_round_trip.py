@@ -27,6 +27,7 @@ from headrace.recover import recover
 from tests.api.programs import LISTS, Block, Build, Failed, Python, initial
 from tests.api.test_random_programs import _draw, _fills, _program
 from tests.execute.machine import SeededReady
+from tests.inside import share_resources
 
 pytestmark = pytest.mark.matrix
 
@@ -75,7 +76,7 @@ def _check(block: Block, start: dict[str, Any], stateful: bool, parallel: int, s
     verify(step)
     assert not any(op.opdef.primitive for op in step.operations)
     with hr.Session(graph=g) as first, hr.Session(graph=primitive) as second:
-        second._resources = first._resources
+        share_resources(second, first)
         if stateful:
             first.run([v.initializer for v in build.variables.values()])
             first.run(build.fill)

@@ -12,6 +12,7 @@ import headrace as hr
 import headrace.v1 as tf
 from headrace.errors import ResourceExhaustedError
 from headrace.ir.builder import Builder
+from tests.inside import memories_of
 
 ROW = np.zeros(1000, np.float32)  # 4,000 bytes
 LIMIT = 10_000
@@ -23,7 +24,7 @@ QUEUES: dict[str, Callable[[], Any]] = {
 
 
 def held(session: hr.Session) -> int:
-    (memory,) = session._memories.values()
+    (memory,) = memories_of(session)
     return memory.held
 
 
@@ -49,7 +50,7 @@ def test_a_queue_counts_what_it_holds(kind: str) -> None:
         assert held(session) == 0
         session.run(put)
         assert held(session) == 4000
-        session._resources.clear_container("")
+        session.clear_container()
         assert held(session) == 0
 
 
@@ -118,7 +119,7 @@ def test_a_barrier_counts_what_it_holds() -> None:
         session.run(puts[0], {keys: [b"b"]})
         session.run(take)
         assert held(session) == 4000
-        session._resources.clear_container("")
+        session.clear_container()
         assert held(session) == 0
 
 
@@ -187,7 +188,7 @@ def test_a_table_counts_its_keys_and_values() -> None:
         assert held(session) == 2 * 1012
         session.run(insert, {keys: names[3:5]})
         assert held(session) == 4 * 1012
-        session._resources.clear_container("")
+        session.clear_container()
         assert held(session) == 0
 
 
@@ -241,7 +242,7 @@ def test_an_accumulator_counts_its_sum() -> None:
         assert held(session) == 4000
         session.run(adds[2])
         assert held(session) == 8000
-        session._resources.clear_container("")
+        session.clear_container()
         assert held(session) == 0
 
 

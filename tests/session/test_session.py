@@ -16,6 +16,7 @@ import headrace as hr
 from headrace import pipeline
 from headrace.errors import CancelledError, FeedError, InvalidArgumentError
 from tests.execute.loops import Loop, counting
+from tests.inside import manager_of
 from tests.session.helpers import builder, call, session
 
 
@@ -408,7 +409,7 @@ def test_kernels_of_a_closed_session_make_no_new_resources(custom: None) -> None
     seen: list[BaseException] = []
 
     def close_and_create(ctx: Any) -> Any:
-        s._resources.close()
+        manager_of(s).close()
         try:
             ctx.step.session.create("", Resource, "late", Resource([], "late"))
         except CancelledError as e:

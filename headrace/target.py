@@ -1,0 +1,196 @@
+"""Session targets: machines that run the steps of a session and own its state.
+
+A session resolves fetches and feeds, and caches compiled steps. Everything that belongs to devices belongs to its
+target: threads, memory, resources (variables, queues), measured costs, and homes of state. `LocalTarget` is this
+process. Methods of a target may be called by several threads at once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NoReturn, Protocol
+
+from headrace import forking, thresholds
+from headrace.environment import NO_OPTIONS, Environment, PlacementOptions
+from headrace.execute.devices import DeviceAttributes, make_devices
+from headrace.execute.step import StepState
+from headrace.execute.threads import Pool
+from headrace.resources.manager import ResourceManager
+from headrace.resources.memory import Memory
+from headrace.resources.step_memory import StepMemory
+
+if TYPE_CHECKING:
+    from headrace import trace
+    from headrace.execute.devices import LocalDevice
+    from headrace.metadata import MemoryStatistics
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TargetStatistics:
+    """State of a target at one moment.
+
+    Attributes:
+      resources: (container, kind, name) of each variable, queue and other resource, sorted.
+      memory: bytes by device name, of devices with a memory limit.
+    """
+
+    resources: tuple[tuple[str, str, str], ...]
+    memory: Mapping[str, MemoryStatistics]
+
+
+class Target(Protocol):
+    """Machines that run steps.
+
+    Attributes:
+      environment: the devices for which steps are compiled, measured costs and homes of state.
+    """
+
+    environment: Environment
+
+    def devices(self) -> Sequence[DeviceAttributes]:
+        """Returns descriptions of the devices, the default device first."""
+
+    def statistics(self) -> TargetStatistics:
+        """Returns the resources and the memory at this moment."""
+
+    def clear_container(self, name: str) -> None:
+        """Drops the resources of a container; "" is the default one."""
+
+    def close(self) -> None:
+        """Releases resources and threads. Further calls have no effect. No step may run."""
+
+
+class LocalTarget:
+    """Devices, threads, memory and resources of this process for one session. Thread-safe.
+
+    Threads are started on first use. They end when the target is closed or has no more references.
+
+    Args:
+      devices: number of devices of each type.
+      memory_limit: bytes of values on each device; None: no limit.
+      intra_op_threads: threads that a single product may use in the BLAS library.
+      inter_op_threads: threads for heavy kernels that can run in parallel; None: one for each core.
+      options: options of placement and partition.
+
+    Attributes:
+      environment: the devices for which steps are compiled, measured costs and homes of state.
+      local_devices: the devices, by name.
+      intra_op_threads: threads that a single product may use in the BLAS library.
+
+    Raises:
+      ValueError: a limit or a number of threads is not positive.
+      InvalidArgumentError: a type of device that is not registered, or a wrong number of devices.
+
+    Example:
+      >>> target = LocalTarget({"CPU": 2})
+      >>> [d.name.rpartition("/device:")[2] for d in target.devices()]
+      ['CPU:0', 'CPU:1']
+      >>> target.statistics().resources
+      ()
+      >>> target.close()
+    """
+
+    def __init__(
+        self,
+        devices: Mapping[str, int] | None = None,
+        memory_limit: int | None = None,
+        intra_op_threads: int = 1,
+        inter_op_threads: int | None = None,
+        options: PlacementOptions = NO_OPTIONS,
+    ) -> None:
+        if memory_limit is not None and memory_limit < 1:
+            raise ValueError(f"memory_limit must be at least 1 byte, got {memory_limit}")
+        inter_op_threads = inter_op_threads or os.cpu_count() or 1
+        if intra_op_threads < 1 or inter_op_threads < 1:
+            raise ValueError("intra_op_threads and inter_op_threads must be at least 1")
+        self.local_devices: Mapping[str, LocalDevice] = make_devices(devices or {}, memory_limit)
+        self.intra_op_threads = intra_op_threads
+        self._memories = {
+            d.name: Memory(d.name, d.memory_limit, d.stream("copy").submit)
+            for d in self.local_devices.values()
+            if d.memory_limit is not None
+        }
+        self.environment = Environment(tuple(self.local_devices), options, bool(self._memories))
+        self._resources = ResourceManager()
+        self._kernels = Pool(inter_op_threads, "headrace-kernel")
+        self._blocking = Pool(thresholds.BLOCKING_THREADS, "headrace-blocking", computes=False)
+        self._lock = threading.Lock()
+        self._is_closed = False
+        forking.register_at_fork(self)
+        forking.register_at_fork(self._resources)
+
+    def devices(self) -> list[DeviceAttributes]:
+        """Returns descriptions of the devices, the default device first."""
+        return [DeviceAttributes(d.name, d.type, d.memory_limit or 0) for d in self.local_devices.values()]
+
+    def step(self, deadline: float | None = None, listener: trace.Listener | None = None) -> StepState:
+        """Returns the state of a new step, with the memory of the default device.
+
+        Args:
+          deadline: the time, as in `time.monotonic()`, at which the step fails; None: no deadline.
+          listener: receives the copies to and from slower memory as `trace` events, or None.
+        """
+        step = StepState(self._resources, ResourceManager, deadline, self._blocking)
+        if self._memories:
+            self.account(step, self.environment.names[0], listener)
+        return step
+
+    def account(self, step: StepState, device: str, listener: trace.Listener | None = None) -> None:
+        """Assigns the memory of a device to a step or part.
+
+        Args:
+          step: the step, or one device's part of it.
+          device: the full name of the device.
+          listener: receives the copies to and from slower memory as `trace` events, or None.
+        """
+        memory = self._memories.get(device)
+        if memory is not None:
+            step.memory = StepMemory(memory, step, listener)
+
+    def kernel_pool(self) -> Pool:
+        """Returns the threads for heavy kernels."""
+        return self._kernels
+
+    def statistics(self) -> TargetStatistics:
+        """Returns the resources and the memory at this moment."""
+        memory = {name: m.statistics() for name, m in self._memories.items()}
+        return TargetStatistics(tuple(self._resources.names()), memory)
+
+    def clear_container(self, name: str = "") -> None:
+        """Drops the resources of a container; "" is the default one."""
+        self._resources.clear_container(name)
+
+    def close(self) -> None:
+        """Releases resources and threads. Further calls have no effect. No step may run."""
+        with self._lock:
+            was_closed, self._is_closed = self._is_closed, True
+        if not was_closed:
+            self._resources.close()
+            for pool in (self._kernels, self._blocking):
+                pool.close()
+            for device in self.local_devices.values():
+                device.close()
+            for memory in self._memories.values():
+                memory.close()
+
+    def discard_resources(self) -> None:
+        """Replaces the resources by none, without their release.
+
+        A forked process calls it if a step of its parent was running, which may have left locks and half of a change.
+        """
+        self._resources = ResourceManager()
+        forking.register_at_fork(self._resources)
+
+    def _forked(self) -> None:
+        """Replaces the lock in a forked process, see `forking`."""
+        self._lock = threading.Lock()
+
+    def __del__(self) -> None:
+        if "_is_closed" in vars(self):  # else it was not fully constructed
+            self.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a target cannot be pickled or copied: it has the threads and the memory of this process")
