@@ -6,29 +6,13 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from headrace.errors import InvalidArgumentError
 from headrace.fetches import Fetches, feed_tensors, result, spread
 
 if TYPE_CHECKING:
-    from headrace.execute.executor import Executor
-    from headrace.execute.parts import Parts
-    from headrace.execute.static_schedule import ScheduledStep
+    from headrace.execute.run import Run
     from headrace.ir.graph import Graph, Tensor
     from headrace.pipeline import CompiledStep
-
-
-def take(executor: Executor | ScheduledStep | Parts, i: int) -> Any:
-    """Returns fetch `i` as a value of the user's own.
-
-    The executor's reference is dropped first, so that the value need not be copied.
-    """
-    values = [executor.fetch(i)]
-    if isinstance(values[0], np.generic):
-        return values[0]
-    executor.forget(i)
-    return result(values)
 
 
 class PartialRun:
@@ -36,7 +20,7 @@ class PartialRun:
 
     Args:
       graph: the user's graph.
-      executor: the executor of the step, not started.
+      run: the run of the step, not started.
       step: the step.
       feeders: for each feed the function that checks and converts its value.
       feed_names: the names of all tensors that will be fed.
@@ -44,21 +28,21 @@ class PartialRun:
       target_names: the names of all operations that will be run.
 
     Attributes:
-      executor: the executor of the step.
+      run: the run of the step.
       failed: whether an error has ended the run.
     """
 
     def __init__(
         self,
         graph: Graph,
-        executor: Executor,
+        run: Run,
         step: CompiledStep,
         feeders: Sequence[Callable[[Any], Any]],
         feed_names: Sequence[str],
         fetch_names: Sequence[str],
         target_names: Sequence[str] = (),
     ) -> None:
-        self.executor = executor
+        self.run = run
         self.failed = False
         self._graph = graph
         self._feeders = feeders
@@ -78,7 +62,7 @@ class PartialRun:
     @property
     def is_done(self) -> bool:
         """Whether everything has run and every result has been fetched."""
-        return self.executor.propagator.finished and len(self._fetched) == len(self._fetches)
+        return self.run.finished and len(self._fetched) == len(self._fetches)
 
     def go(self, fetches: Any, feed_dict: Mapping[Any, Any]) -> Any:
         with self._lock:
@@ -102,11 +86,11 @@ class PartialRun:
             values = [(i, self._feeders[i](v)) for i, v in feeds]
             self.failed = True  # an error from here on ends the run
             for i, v in values:
-                self.executor.feed(i, v)
+                self.run.feed(i, v)
             self._fed = there
             self._run(positions)
             self._fetched |= set(positions)
-            out = [take(self.executor, p) for p in positions]
+            out = [result([self.run.fetch(p)]) for p in positions]
             self.failed = False
             return wanted.pack(out)
 
@@ -115,7 +99,7 @@ class PartialRun:
         is_fed = len(self._fed) == len(self._feeds)
         # the last call ends the step: an operation that only a target needs has no later call in which it could run
         is_last = is_fed and len(self._fetched.union(positions)) == len(self._fetches)
-        self.executor.run(None if is_last else positions, is_fed)
+        self.run.run(None if is_last else positions, is_fed)
 
     def _position(self, t: Tensor) -> int:
         p = self._fetches.get(t.name)

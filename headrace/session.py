@@ -18,28 +18,28 @@ from headrace import flags, forking, notices, thresholds, trace
 from headrace.api.scopes import current_graph
 from headrace.environment import PlacementOptions
 from headrace.errors import CancelledError, FeedError, InvalidArgumentError, OpError
-from headrace.execute import blas
-from headrace.execute.blocking import is_observed, watched
+from headrace.execute.compiled_run import CompiledProgram
 from headrace.execute.devices import DeviceAttributes
-from headrace.execute.executor import Executor
-from headrace.execute.parts import Parts
-from headrace.execute.static_schedule import ScheduledStep, static_schedule
-from headrace.execute.step import StepState
+from headrace.execute.executor import MachineProgram
+from headrace.execute.parts import PartsProgram
+from headrace.execute.static_schedule import StaticProgram, static_schedule
+from headrace.execute.step import Step
 from headrace.explain import Explanation, explanation
-from headrace.fetches import Convert, Fetches, PreparedCall, as_own, feed_tensors, feeder, key_of, strict
+from headrace.fetches import Convert, Fetches, PreparedCall, as_own, feed_tensors, feeder, key_of, result, strict
 from headrace.ir.function import find_anywhere
 from headrace.ir.graph import Tensor
 from headrace.ir.kernel_errors import as_op_error
 from headrace.memo import Memo
 from headrace.metadata import RunMetadata, RunOptions, SessionStatistics
 from headrace.metadata.counters import measuring
-from headrace.partial import PartialRun, take
+from headrace.partial import PartialRun
 from headrace.target import LocalTarget
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from headrace.compile import Compiled
+    from headrace.execute.run import Program
     from headrace.ir.graph import Graph
     from headrace.pipeline import CompiledStep
     from headrace.place import Placement
@@ -50,7 +50,7 @@ GROWTH = 2  # growths of the graph between runs of the same fetches before a war
 GROWTH_BY_LINE = 10
 CLOSE_SECONDS = 5.0  # the longest wait of close() for running steps, in seconds
 
-_NO_OPTIONS, _NO_LIMIT = RunOptions(), contextlib.nullcontext()
+_NO_OPTIONS = RunOptions()
 _CONFIG = ("device_count", "operation_timeout_in_ms", "allow_soft_placement", "log_device_placement",
            "enable_bfloat16_sendrecv", "enable_recv_scheduling",
            "inter_op_parallelism_threads", "intra_op_parallelism_threads")  # fmt: skip
@@ -152,7 +152,7 @@ class Session:
         self._grown: Memo[Hashable, int] = Memo("session growth", thresholds.SESSION_CALLS)
         self._is_warned = False
         self._lock = threading.Lock()
-        self._active: set[StepState] = set()
+        self._active: set[Step] = set()
         self._partial: dict[str, PartialRun] = {}
         self._closed = ""  # the reason why the session can no longer be used; "" while it is open
         forking.register_at_fork(self)
@@ -350,21 +350,21 @@ class Session:
             except BaseException as e:
                 self._explain(e)
                 raise
+        if options.listener is not None:
+            options = dataclasses.replace(options, listener=trace.OneAtATime(options.listener))
         step = self._step(options, timeout_ms)
         if options.listener is not None:
-            listener = trace.OneAtATime(options.listener)
-            options = dataclasses.replace(options, listener=listener)
-            listener(trace.StepStart(time.perf_counter_ns(), step.id))
+            options.listener(trace.StepStart(time.perf_counter_ns(), step.id))
         error = ""
         try:
-            executor = self._executor(call.step, step, options)
+            run = self._program(call.step, options).start(step)
             self._active.add(step)
             if self._closed:
                 raise CancelledError("the session was closed before the run began")
             for i, v in enumerate(fed):
-                executor.feed(i, v)
-            executor.run()
-            out = [take(executor, i) for i in range(len(call.fetch_names))]
+                run.feed(i, v)
+            run.run()
+            out = [result([run.fetch(i)]) for i in range(len(call.fetch_names))]
         except BaseException as e:
             error = str(e)
             self._explain(e)
@@ -393,54 +393,35 @@ class Session:
 
     def _run_compiled(
         self, compiled: Compiled, fed: Sequence[Any], options: RunOptions, timeout_ms: float | None
-    ) -> tuple[Any, ...]:
+    ) -> Sequence[Any]:
+        program = CompiledProgram(compiled, self._target.run_environment)
         if compiled.is_plain:
-            return self._call_compiled(compiled, None, fed)
+            return program.call(None, fed)
         step = self._step(options, timeout_ms)
         try:
             self._active.add(step)
             if self._closed:
                 raise CancelledError("the session was closed before the run began")
-            return self._call_compiled(compiled, step, fed)
+            return program.call(step, fed)
         finally:
             self._active.discard(step)
             step.close()
 
-    def _call_compiled(self, compiled: Compiled, step: StepState | None, fed: Sequence[Any]) -> tuple[Any, ...]:
-        with blas.threads(self._target.intra_op_threads) if compiled.uses_blas else _NO_LIMIT:
-            if compiled.blocks and step is not None and is_observed(step):
-                return watched(step, lambda: compiled.run(step, fed))
-            return compiled.run(step, fed)
-
-    def _step(self, options: RunOptions, timeout_ms: float | None) -> StepState:
+    def _step(self, options: RunOptions, timeout_ms: float | None) -> Step:
         limit = timeout_ms or options.timeout_in_ms or self._timeout_ms
         until = time.monotonic() + limit / 1000 if limit else None
-        return self._target.step(until, options.listener)
+        return self._target.step(until, options.listener, options.ready)
 
-    def _executor(
-        self, compiled: CompiledStep, step: StepState, options: RunOptions
-    ) -> Executor | ScheduledStep | Parts:
+    def _program(self, compiled: CompiledStep, options: RunOptions) -> Program:
         is_seen = options.listener is not None or options.ready is not None  # then every operation is a node
-        target = self._target
+        environment = self._target.run_environment
         if compiled.is_divided:
-            if options.ready is not None and not callable(options.ready):
-                raise ValueError(
-                    "this step runs on several devices: give RunOptions(ready=...) a function of their names"
-                )
-            plans = compiled.divided(is_seen).plans
-            record = target.environment.record
-            parts = Parts(
-                plans, target.local_devices, step, options.listener, options.ready, target.intra_op_threads, record
-            )
-            for name, part in parts.executors.items():
-                target.account(part.step, name, options.listener)
-            return parts
+            return PartsProgram(compiled.divided(is_seen).plans, environment)
         plan = compiled.plan if is_seen else compiled.fused_plan
         schedule = None if is_seen else static_schedule(plan)
         if schedule is not None:
-            return ScheduledStep(schedule, step, target.intra_op_threads)
-        ready = options.ready("") if callable(options.ready) else options.ready
-        return Executor(plan, step, target.kernel_pool, options.listener, ready, target.intra_op_threads)
+            return StaticProgram(schedule, environment)
+        return MachineProgram(plan, environment)
 
     def _explain(self, error: BaseException) -> None:
         """Replaces the operation of an error by the user's operation that it copies."""
@@ -478,15 +459,12 @@ class Session:
         call = self._call(fetches, tuple(feeds))
         if not call.fetch_names and not Fetches(self.graph, fetches).targets:
             raise InvalidArgumentError("Must specify at least one target to fetch or execute.")
-        step, target = self._step(_NO_OPTIONS, None), self._target
-        executor = Executor(call.step.plan, step, target.kernel_pool, blas_threads=target.intra_op_threads)
-        handle = f"partial_run_{executor.step.id}"
+        run = MachineProgram(call.step.plan, self._target.run_environment).start(self._step(_NO_OPTIONS, None))
+        handle = f"partial_run_{run.step.id}"
         names = [t.name for f in feeds for t in feed_tensors(self.graph, f)]
         targets = [op.name for op in Fetches(self.graph, fetches).targets]
-        self._partial[handle] = PartialRun(
-            self.graph, executor, call.step, call.feeders, names, call.fetch_names, targets
-        )
-        self._active.add(executor.step)
+        self._partial[handle] = PartialRun(self.graph, run, call.step, call.feeders, names, call.fetch_names, targets)
+        self._active.add(run.step)
         return handle
 
     def partial_run(self, handle: str, fetches: Any, feed_dict: Mapping[Any, Any] | None = None) -> Any:
@@ -529,9 +507,9 @@ class Session:
         run = self._partial.pop(handle, None)
         if run is None:
             return  # another thread has called close()
-        run.executor.abandon()
-        run.executor.step.close()
-        self._active.discard(run.executor.step)
+        run.run.abandon()
+        run.run.step.close()
+        self._active.discard(run.run.step)
 
     # *** devices ***
 

@@ -8,15 +8,17 @@ process. Methods of a target may be called by several threads at once.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from headrace import forking, thresholds
 from headrace.environment import NO_OPTIONS, Environment, PlacementOptions
 from headrace.execute.devices import DeviceAttributes, make_devices
-from headrace.execute.step import StepState
+from headrace.execute.run import RunEnvironment
+from headrace.execute.step import Step
 from headrace.execute.threads import Pool
 from headrace.resources.manager import ResourceManager
 from headrace.resources.memory import Memory
@@ -25,6 +27,7 @@ from headrace.resources.step_memory import StepMemory
 if TYPE_CHECKING:
     from headrace import trace
     from headrace.execute.devices import LocalDevice
+    from headrace.execute.records import Ready
     from headrace.metadata import MemoryStatistics
 
 
@@ -63,6 +66,12 @@ class Target(Protocol):
         """Releases resources and threads. Further calls have no effect. No step may run."""
 
 
+def _account(memories: Mapping[str, Memory], step: Step, device: str) -> StepMemory | None:
+    """Returns the memory account of a step, or of a part of it, on `device`; None without a limit."""
+    memory = memories.get(device)
+    return None if memory is None else StepMemory(memory, step, step.listener)
+
+
 class LocalTarget:
     """Devices, threads, memory and resources of this process for one session. Thread-safe.
 
@@ -78,7 +87,7 @@ class LocalTarget:
     Attributes:
       environment: the devices for which steps are compiled, measured costs and homes of state.
       local_devices: the devices, by name.
-      intra_op_threads: threads that a single product may use in the BLAS library.
+      run_environment: the threads, devices and accounts that the runs of steps share.
 
     Raises:
       ValueError: a limit or a number of threads is not positive.
@@ -107,7 +116,6 @@ class LocalTarget:
         if intra_op_threads < 1 or inter_op_threads < 1:
             raise ValueError("intra_op_threads and inter_op_threads must be at least 1")
         self.local_devices: Mapping[str, LocalDevice] = make_devices(devices or {}, memory_limit)
-        self.intra_op_threads = intra_op_threads
         self._memories = {
             d.name: Memory(d.name, d.memory_limit, d.stream("copy").submit)
             for d in self.local_devices.values()
@@ -116,6 +124,11 @@ class LocalTarget:
         self.environment = Environment(tuple(self.local_devices), options, bool(self._memories))
         self._resources = ResourceManager()
         self._kernels = Pool(inter_op_threads, "headrace-kernel")
+        # these functions do not refer to the target, which is freed without the garbage collector
+        account = functools.partial(_account, self._memories) if self._memories else None
+        self.run_environment = RunEnvironment(
+            self._kernels, intra_op_threads, self.local_devices, self.environment.record, account
+        )
         self._blocking = Pool(thresholds.BLOCKING_THREADS, "headrace-blocking", computes=False)
         self._lock = threading.Lock()
         self._is_closed = False
@@ -126,33 +139,23 @@ class LocalTarget:
         """Returns descriptions of the devices, the default device first."""
         return [DeviceAttributes(d.name, d.type, d.memory_limit or 0) for d in self.local_devices.values()]
 
-    def step(self, deadline: float | None = None, listener: trace.Listener | None = None) -> StepState:
-        """Returns the state of a new step, with the memory of the default device.
+    def step(
+        self,
+        deadline: float | None = None,
+        listener: trace.Listener | None = None,
+        ready: Ready | Callable[[str], Ready] | None = None,
+    ) -> Step:
+        """Returns a new step, with the memory of the default device.
 
         Args:
           deadline: the time, as in `time.monotonic()`, at which the step fails; None: no deadline.
-          listener: receives the copies to and from slower memory as `trace` events, or None.
+          listener: receives the `trace` events of the step, or None.
+          ready: a queue of ready nodes, or a function that makes the queue of a device, see `metadata.RunOptions`.
         """
-        step = StepState(self._resources, ResourceManager, deadline, self._blocking)
+        step = Step(self._resources, ResourceManager, deadline, self._blocking, listener, ready)
         if self._memories:
-            self.account(step, self.environment.names[0], listener)
+            step.memory = _account(self._memories, step, self.environment.names[0])
         return step
-
-    def account(self, step: StepState, device: str, listener: trace.Listener | None = None) -> None:
-        """Assigns the memory of a device to a step or part.
-
-        Args:
-          step: the step, or one device's part of it.
-          device: the full name of the device.
-          listener: receives the copies to and from slower memory as `trace` events, or None.
-        """
-        memory = self._memories.get(device)
-        if memory is not None:
-            step.memory = StepMemory(memory, step, listener)
-
-    def kernel_pool(self) -> Pool:
-        """Returns the threads for heavy kernels."""
-        return self._kernels
 
     def statistics(self) -> TargetStatistics:
         """Returns the resources and the memory at this moment."""

@@ -111,7 +111,7 @@ def test_a_closed_target_has_released_everything_once() -> None:
     threads = threading.active_count()
     target, done = LocalTarget({"CPU": 2}), threading.Event()
     v = target.step().session.create("", Resource, "v", Resource())
-    target.kernel_pool().submit(done.set)
+    target.run_environment.pool.submit(done.set)
     assert done.wait(20)
     assert threading.active_count() > threads
     target.close()
@@ -121,7 +121,7 @@ def test_a_closed_target_has_released_everything_once() -> None:
     with pytest.raises(CancelledError, match="has been closed"):
         target.step().session.create("", Resource, "v", Resource())
     with pytest.raises(RuntimeError, match="accept no work"):
-        target.kernel_pool().submit(done.set)
+        target.run_environment.pool.submit(done.set)
 
 
 def test_a_target_closed_by_several_threads_releases_once() -> None:
@@ -145,7 +145,7 @@ def test_a_dropped_target_releases_its_resources_and_threads() -> None:
     threads = threading.active_count()
     target = LocalTarget()
     v = target.step().session.create("", Resource, "v", Resource())
-    target.kernel_pool().submit(lambda: None)
+    target.run_environment.pool.submit(lambda: None)
     target.step().threads.submit(lambda: None)
     reference = weakref.ref(target)
     del target

@@ -32,19 +32,19 @@ from headrace.execute.threads import taken
 from headrace.ir.kernel_errors import place
 
 if TYPE_CHECKING:
-    from headrace.execute.step import StepState
+    from headrace.execute.step import Step
 
 T = TypeVar("T")
 
 _FOREVER: Final = 1e9  # seconds
 
 
-def is_observed(step: StepState) -> bool:
+def is_observed(step: Step) -> bool:
     """Whether an event other than Ctrl-C could end `step` while its calling thread is blocked."""
     return step.deadline is not None or threading.active_count() > 1
 
 
-def watched(step: StepState, work: Callable[[], T]) -> T:
+def watched(step: Step, work: Callable[[], T]) -> T:
     """Returns `work()`, computed on a thread of its own while the calling thread supervises it.
 
     If the step is cancelled, this function returns after the compiled code has stopped, so the step changes no state
@@ -99,7 +99,7 @@ def watched(step: StepState, work: Callable[[], T]) -> T:
     return out
 
 
-def submit(step: StepState, work: Callable[[], object]) -> None:
+def submit(step: Step, work: Callable[[], object]) -> None:
     """Runs `work` for `step` on a thread of its pool.
 
     Raises:
@@ -114,7 +114,7 @@ def submit(step: StepState, work: Callable[[], object]) -> None:
         raise ResourceExhaustedError(f"step {step.id} cannot start a thread for a Python function: {e}") from e
 
 
-def _too_late(step: StepState) -> DeadlineExceededError:
+def _too_late(step: Step) -> DeadlineExceededError:
     op = step.blocked_in
     busy = "" if op is None else f"; it waits for {place(op)}, whose Python function has not returned"
     return DeadlineExceededError(f"Timed out: step {step.id} ran past its time limit{busy}")

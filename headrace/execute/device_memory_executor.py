@@ -20,29 +20,19 @@ from headrace.execute.part_executor import PartExecutor
 
 if TYPE_CHECKING:
     from headrace.dtypes import DType
-    from headrace.execute.devices import LocalDevice
     from headrace.execute.plan import PlanNode
     from headrace.execute.records import Iteration, Origin
     from headrace.execute.rendezvous import Token
 
 
 class DeviceMemoryExecutor(PartExecutor):
-    """A running part of a step, on a device of another type than CPU.
+    """A running part of a step, on a device of another type than CPU."""
 
-    Args:
-      device: the device.
-      args: the arguments of `PartExecutor`.
-    """
-
-    __slots__ = ("_device",)
-
-    def __init__(self, device: LocalDevice, *args: Any) -> None:
-        super().__init__(*args)
-        self._device = device
+    __slots__ = ()
 
     def feed(self, position: int, value: Any) -> None:
         dtype = self.plan.args[position].op.outputs[0].dtype
-        super().feed(position, self._device.put(value) if _is_kept(dtype) else value)
+        super().feed(position, self.device.put(value) if _is_kept(dtype) else value)
 
     def _retval(self, node: PlanNode, it: Iteration, x: Any) -> None:
         super()._retval(node, it, self._got(x, node))
@@ -54,20 +44,20 @@ class DeviceMemoryExecutor(PartExecutor):
         value, cause = token
         if cause is None and node.n_outputs and _is_kept(node.op.outputs[0].dtype):
             try:
-                token = self._device.put(value), None
+                token = self.device.put(value), None
             except Exception as e:  # no caller adds the place of this error
                 raise_blamed(e, node, it, ())
         return super()._received(node, it, token)
 
     def _predicate(self, value: Any) -> bool:
-        return predicate(self._device.get(value))
+        return predicate(self.device.get(value))
 
     def _branch(self, value: Any) -> int:
-        return branch(self._device.get(value))
+        return branch(self.device.get(value))
 
     def _got(self, value: Any, node: PlanNode) -> Any:
         """Input 0 of `node` as an array, the form that other devices read."""
-        return self._device.get(value) if _is_kept(node.op.inputs[0].dtype) else value
+        return self.device.get(value) if _is_kept(node.op.inputs[0].dtype) else value
 
 
 def _is_kept(dtype: DType) -> bool:

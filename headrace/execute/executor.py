@@ -17,15 +17,14 @@ so they run to their end, and their results are dropped.
 
 from __future__ import annotations
 
-import collections
 import queue
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from headrace import flags, shapes, thresholds, trace
+from headrace import flags, shapes, thresholds
 from headrace.denormals import flushed, unflushed, user_mode
 from headrace.errors import DeadlineExceededError, InternalError, InvalidArgumentError, ResourceExhaustedError
 from headrace.execute import blas
@@ -36,14 +35,16 @@ from headrace.execute.blocking import is_observed, submit
 from headrace.execute.dispatch_loop import dispatch_loop
 from headrace.execute.events import Events
 from headrace.execute.frames import Propagator
+from headrace.execute.run import RunStatistics
 from headrace.execute.threads import taken
 from headrace.ir.kernel import KernelContext
 from headrace.ir.kernel_errors import known_as, place
 
 if TYPE_CHECKING:
     from headrace.execute.plan import Plan, PlanNode
-    from headrace.execute.records import Iteration, Origin, Ready
-    from headrace.execute.step import StepState
+    from headrace.execute.records import Iteration, Origin
+    from headrace.execute.run import RunEnvironment, Workers
+    from headrace.execute.step import Step
 
 
 _unset: Final = object()
@@ -52,23 +53,33 @@ UNARY, NARY, NULLARY = plans.UNARY, plans.NARY, plans.NULLARY
 SWITCH, LOOP_MERGE, NEXT, DEAD = plans.SWITCH, plans.LOOP_MERGE, plans.NEXT, plans.DEAD
 
 
-class Workers(Protocol):
-    """Destination of heavy kernels: a pool of threads or a stream."""
+class MachineProgram:
+    """A plan that the token machine runs on one device.
 
-    def submit(self, work: Callable[[], None], /) -> object: ...
+    Args:
+      plan: the plan.
+      environment: the resources of the session.
+    """
+
+    __slots__ = ("environment", "plan")
+
+    def __init__(self, plan: Plan, environment: RunEnvironment) -> None:
+        self.plan = plan
+        self.environment = environment
+
+    def start(self, step: Step) -> Executor:
+        """Returns a new run of the plan for `step`."""
+        return Executor(self.plan, step, self.environment)
 
 
 class Executor:
-    """A running step.
+    """A run of a plan.
 
     Args:
       plan: the plan to run.
-      step: the identity, resources and cancellation of the step.
-      pool: returns the pool of heavy kernels; called when one is first needed.
-      listener: receives `trace` events, or None.
-      ready: the queue of ready nodes; None: a deque. Tests pass a queue with a seeded random order; calls then do not
-        wait for their turn.
-      blas_threads: number of threads that the BLAS library may use during the step.
+      step: the identity, resources, listener and cancellation of the step. If it has a queue of ready nodes (tests have
+        one with a seeded random order), calls do not wait for their turn.
+      environment: the resources of the session.
 
     Attributes:
       plan: the plan.
@@ -78,7 +89,7 @@ class Executor:
     """
 
     __slots__ = (
-        "_blas_threads",
+        "_environment",
         *(
             "_calls",
             "_calls_wait",
@@ -88,8 +99,8 @@ class Executor:
             "_is_fed",
             "_kernels",
             "_mode",
-            "_pool",
             "_ready",
+            "_seconds",
             "_started",
             "_until",
             "_waiting",
@@ -100,20 +111,17 @@ class Executor:
     def __init__(
         self,
         plan: Plan,
-        step: StepState,
-        pool: Callable[[], Workers],
-        listener: trace.Listener | None = None,
-        ready: Ready | None = None,
-        blas_threads: int = 1,
+        step: Step,
+        environment: RunEnvironment,
     ) -> None:
         self.plan = plan
-        self._blas_threads = blas_threads
         self.step = step
-        self._pool = pool
+        self._environment = environment
+        listener = step.listener
         self._events = None if listener is None else Events(listener, step.id, plan.device)
-        self._ready: Ready = collections.deque() if ready is None else ready
+        self._ready = step.ready_queue(plan.device)
         self._calls: list[tuple[PlanNode, Iteration, Any]] = []  # calls that wait for their turn
-        self._calls_wait = ready is None
+        self._calls_wait = step.ready is None
         self._deferred: list[tuple[PlanNode, Iteration, Any]] = []  # blocking kernels to call when no node is ready
         self._mode = user_mode() if plan.blocks else None  # of the calling thread; blocking kernels run in it
         make = AcyclicPropagator if plan.is_acyclic else Propagator
@@ -127,6 +135,7 @@ class Executor:
         self._started = False
         self._until: Sequence[int] | None = None
         self._is_fed = False
+        self._seconds = 0.0
 
     # *** the interface of the owner ***
 
@@ -135,27 +144,18 @@ class Executor:
         self.propagator.done(self.plan.args[position], self.propagator.root, value)
 
     def run(self, until: Sequence[int] | None = None, is_fed: bool = True) -> None:
-        """Runs until the step is finished, or pauses in a partial run.
-
-        A partial run returns when its fetches are computed, or when no further node can fire.
-
-        Args:
-          until: positions of the fetches of a partial run. Once they are computed, the executor does not wait. None:
-            not a partial run.
-          is_fed: whether all feeds have been supplied. If so, a step that cannot continue is an error.
-
-        Raises:
-          OpError: the error of a kernel, `DeadlineExceededError` or `CancelledError`; `InternalError` if the step is
-            stuck.
-        """
+        """Runs until the step is finished or paused, see `run.Run`."""
+        began = time.perf_counter()
         if not self._started:
             self._started = True
             self.propagator.start()
         self._until = until
         self._is_fed = is_fed
         try:
+            if self.step.cancelled is not None:
+                raise self.step.cancelled
             if self.plan.uses_blas:
-                with blas.threads(self._blas_threads):
+                with blas.threads(self._environment.blas_threads):
                     self._go_on()
             else:
                 self._go_on()
@@ -165,6 +165,7 @@ class Executor:
             raise
         if is_fed and not self._waiting and not self.propagator.finished:
             raise self._stuck()
+        self._seconds += time.perf_counter() - began
 
     def _go_on(self) -> None:
         with flushed(self.plan.flushes), np.errstate(all="ignore"):
@@ -173,20 +174,31 @@ class Executor:
                 self._fire_ready()
 
     def fetch(self, position: int) -> Any:
-        """Returns the value of a fetch; raises `InvalidArgumentError` if it has none."""
+        """Hands over the value of a fetch; raises `InvalidArgumentError` if it has none."""
         value = self.results[position]
         if value is _unset:
             op = next(n.op for n in self.plan.retvals if n.position == position)
             raise dead_fetch(known_as(op.inputs[0]), position, self._dead.get(position))
-        return value
-
-    def forget(self, position: int) -> None:
-        """Drops the value of a fetch."""
         self.results[position] = None
+        return value
 
     def has(self, position: int) -> bool:
         """Whether a fetch has its value or is known to be dead."""
         return self.results[position] is not _unset or position in self._dead
+
+    @property
+    def finished(self) -> bool:
+        """Whether every node has fired."""
+        return self.propagator.finished
+
+    def cancel(self, error: BaseException) -> None:
+        """Makes the step fail with `error` at its next check."""
+        self.step.cancel(error)
+
+    def statistics(self) -> RunStatistics:
+        """State of the run at this moment."""
+        waiting = tuple(node.op.name for node, _ in list(self._waiting))
+        return RunStatistics(self.finished, self._seconds, waiting=waiting)
 
     def tell(self, error: BaseException) -> None:
         """Adds the last events of the step to the notes of its error."""
@@ -364,8 +376,12 @@ class Executor:
                 completions.put((node, it, x, value, None))
 
         self._waiting[node, it] = None
-        self._pool().submit(job)
+        self._workers().submit(job)
         return ()
+
+    def _workers(self) -> Workers:
+        """Destination of heavy kernels."""
+        return self._environment.pool
 
     def _computed(self, node: PlanNode, kernel: Callable[..., Any], x: Any) -> Any:
         """Calls the heavy kernel of `node`, possibly in a thread of the pool."""

@@ -20,36 +20,49 @@ from headrace.execute.executor import Executor
 from headrace.execute.plan import RECV, SEND, STATEFUL
 
 if TYPE_CHECKING:
-    from headrace.execute.plan import PlanNode
+    from headrace.execute.devices import LocalDevice
+    from headrace.execute.plan import Plan, PlanNode
     from headrace.execute.records import Iteration, Origin
     from headrace.execute.rendezvous import Rendezvous, Token
-
-
-Record = Callable[[str, str, float], object]  # the operation, the type of device, seconds
+    from headrace.execute.run import RunEnvironment, Workers
+    from headrace.execute.step import Step
 
 
 class PartExecutor(Executor):
     """A running part of a step.
 
     Args:
-      args: the arguments of `Executor`.
+      plan: the plan of the part.
+      step: the part of the step.
+      environment: the resources of the session.
+      device: the device of the part.
+      rendezvous: the rendezvous of the parts.
+      busy: called before work that may take long.
 
     Attributes:
-      rendezvous: the rendezvous of the parts; set by `Parts`.
-      busy: called before work that may take long; set by `Parts`.
-      record: called with the operation, the type of device and the seconds of each heavy kernel; set by `Parts`.
-      device_type: the type of its device.
+      rendezvous: the rendezvous of the parts.
+      busy: called before work that may take long.
+      device: the device of the part.
+      sent: number of tokens sent.
+      received: number of tokens consumed.
     """
 
-    __slots__ = ("_detaches", "_receiving", "busy", "device_type", "record", "rendezvous")
+    __slots__ = ("_detaches", "_receiving", "busy", "device", "received", "rendezvous", "sent")
 
-    rendezvous: Rendezvous
-    busy: Callable[[], object]
-    record: Record
-    device_type: str
-
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
+    def __init__(
+        self,
+        plan: Plan,
+        step: Step,
+        environment: RunEnvironment,
+        device: LocalDevice,
+        rendezvous: Rendezvous,
+        busy: Callable[[], object],
+    ) -> None:
+        super().__init__(plan, step, environment)
+        self.device = device
+        self.rendezvous = rendezvous
+        self.busy = busy
+        self.sent = self.received = 0
         self._receiving = 0  # Recvs that wait for their tokens
         self._is_fed = True
         # Arrays are immutable, so a value that is sent within a process need not be copied. At the highest level of
@@ -80,6 +93,8 @@ class PartExecutor(Executor):
             if not self._ready and not self._open_call():
                 if self.propagator.finished or self._waiting:
                     return did
+                if not self._is_fed:
+                    return did
                 if not self._release():
                     if self.propagator.finished:
                         return True
@@ -91,6 +106,15 @@ class PartExecutor(Executor):
             self._fire_ready(limit)
             if not nothing_new():
                 super()._poll()
+
+    def begin(self, is_fed: bool) -> None:
+        """Prepares for `advance`; `is_fed` says whether all feeds of the step have been supplied."""
+        self._is_fed = is_fed
+
+    @property
+    def waiting(self) -> tuple[str, ...]:
+        """Names of operations that were started and have not completed."""
+        return tuple(node.op.name for node, _ in list(self._waiting))
 
     @property
     def only_receives(self) -> bool:
@@ -144,10 +168,13 @@ class PartExecutor(Executor):
             self.propagator.absorbed(it)
         return ()
 
+    def _workers(self) -> Workers:
+        return self.device.compute()
+
     def _computed(self, node: PlanNode, kernel: Callable[..., Any], x: Any) -> Any:
         began = time.perf_counter()
         value = super()._computed(node, kernel, x)
-        self.record(node.op.name, self.device_type, time.perf_counter() - began)
+        self._environment.record(node.op.name, self.device.type, time.perf_counter() - began)
         return value
 
     def _send(self, node: PlanNode, it: Iteration, value: Any, origin: Origin | None) -> None:
@@ -156,6 +183,7 @@ class PartExecutor(Executor):
             self._events.sent(node, it, value, origin is not None)
         if self._detaches and isinstance(value, np.ndarray):
             value = value.copy()
+        self.sent += 1
         self.rendezvous.send(
             (node.edge, it.frame.path, it.index), value, None if origin is None else dead_cause(origin)
         )
@@ -173,6 +201,7 @@ class PartExecutor(Executor):
         return ()
 
     def _received(self, node: PlanNode, it: Iteration, token: Token) -> tuple[Any, ...]:
+        self.received += 1
         value, cause = token
         if self._events is not None:
             self._events.received(node, it, value, cause is not None)

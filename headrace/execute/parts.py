@@ -26,8 +26,8 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Mapping
-from functools import partial
+import time
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,38 +37,54 @@ from headrace.denormals import flushed
 from headrace.errors import AbortedError, DeadlineExceededError, InternalError
 from headrace.execute import blas
 from headrace.execute.device_memory_executor import DeviceMemoryExecutor
-from headrace.execute.part_executor import PartExecutor, Record
+from headrace.execute.part_executor import PartExecutor
 from headrace.execute.rendezvous import LocalRendezvous
+from headrace.execute.run import RunStatistics
 from headrace.execute.threads import taken
 from headrace.ir.kernel import CPU
 
 if TYPE_CHECKING:
-    from headrace import trace
-    from headrace.execute.devices import LocalDevice
     from headrace.execute.plan import Plan
-    from headrace.execute.records import Ready
-    from headrace.execute.step import StepState
+    from headrace.execute.run import RunEnvironment
+    from headrace.execute.step import Step
 
 
 def _nothing() -> None:
     pass
 
 
-def _no_record(op: str, device_type: str, seconds: float) -> None:
-    pass
+class PartsProgram:
+    """The plans of a step over several devices as a program.
+
+    Args:
+      plans: for each device, by name, the plan of its part.
+      environment: the resources of the session.
+    """
+
+    __slots__ = ("environment", "plans")
+
+    def __init__(self, plans: Mapping[str, Plan], environment: RunEnvironment) -> None:
+        self.plans = plans
+        self.environment = environment
+
+    def start(self, step: Step) -> Parts:
+        """Returns a new run of the plans for `step`.
+
+        Raises:
+          ValueError: the step has one queue of ready nodes instead of a function of the devices' names.
+        """
+        if step.ready is not None and not callable(step.ready):
+            raise ValueError("this step runs on several devices: give RunOptions(ready=...) a function of their names")
+        return Parts(self.plans, step, self.environment)
 
 
 class Parts:
-    """A running step on several devices.
+    """A run of a step on several devices.
 
     Args:
       plans: for each device, by name, its part of the step.
-      devices: the devices, by name.
-      step: the identity, resources and cancellation of the step.
-      listener: receives `trace` events from the threads of all devices, or None.
-      ready: returns the queue of ready nodes of a device, given its name; None: deques.
-      blas_threads: number of threads that the BLAS library may use during the step.
-      record: called with the operation, the type of device and the seconds of each heavy kernel; None: not recorded.
+      step: the identity, resources, listener and cancellation of the step.
+      environment: the resources of the session.
 
     Attributes:
       step: the identity, resources and cancellation of the step.
@@ -79,17 +95,16 @@ class Parts:
     def __init__(
         self,
         plans: Mapping[str, Plan],
-        devices: Mapping[str, LocalDevice],
-        step: StepState,
-        listener: trace.Listener | None = None,
-        ready: Callable[[str], Ready] | None = None,
-        blas_threads: int = 1,
-        record: Record | None = None,
+        step: Step,
+        environment: RunEnvironment,
     ) -> None:
         self.step = step
         self.rendezvous = LocalRendezvous()
-        self._devices = devices
-        self._blas_threads = blas_threads
+        self._environment = environment
+        self._seconds = 0.0
+        self._until: Sequence[int] | None = None
+        self._is_fed = True
+        self._is_paused = False
         self._uses_blas = any(plan.uses_blas for plan in plans.values())
         self._flushes = any(plan.flushes for plan in plans.values())
         self._lock = threading.Lock()
@@ -102,12 +117,11 @@ class Parts:
         self.executors: dict[str, PartExecutor] = {}
         for name, plan in plans.items():
             part = step.part()
-            queue_of = None if ready is None else ready(name)
-            device = devices[name]
-            make = PartExecutor if device.type == CPU else partial(DeviceMemoryExecutor, device)
-            executor = make(plan, part, device.compute, listener, queue_of, blas_threads)
-            executor.rendezvous, executor.busy = self.rendezvous, self.give_away
-            executor.record, executor.device_type = record or _no_record, device.type
+            if environment.account is not None:
+                part.memory = environment.account(part, name)
+            device = environment.devices[name]
+            make = PartExecutor if device.type == CPU else DeviceMemoryExecutor
+            executor = make(plan, part, environment, device, self.rendezvous, self.give_away)
             part.completions.wake = lambda e=executor: self._wake(e)
             self.executors[name] = executor
         self._feeds = {n.position: (e, i) for e in self.executors.values() for i, n in enumerate(e.plan.args)}
@@ -121,28 +135,50 @@ class Parts:
         executor.feed(i, value)
 
     def fetch(self, position: int) -> Any:
-        """Returns the value of a fetch; raises `InvalidArgumentError` if it has none."""
+        """Hands over the value of a fetch; raises `InvalidArgumentError` if it has none."""
         return self._fetches[position].fetch(position)
 
-    def forget(self, position: int) -> None:
-        """Drops the value of a fetch."""
-        self._fetches[position].forget(position)
+    def has(self, position: int) -> bool:
+        """Whether a fetch has its value or is known to be dead."""
+        return self._fetches[position].has(position)
 
-    def run(self) -> None:
-        """Runs until all parts are finished.
+    @property
+    def finished(self) -> bool:
+        """Whether all parts are finished."""
+        return all(e.propagator.finished for e in self.executors.values())
 
-        Raises:
-            OpError: the first error of a part.
-        """
+    def cancel(self, error: BaseException) -> None:
+        """Makes the step fail with `error` at its next check."""
+        self.step.cancel(error)
+
+    def statistics(self) -> RunStatistics:
+        """State of the run at this moment."""
+        parts = self.executors.values()
+        sent, received = sum(e.sent for e in parts), sum(e.received for e in parts)
+        waiting = tuple(name for e in parts for name in e.waiting)
+        return RunStatistics(self.finished, self._seconds, sent, received, waiting)
+
+    def run(self, until: Sequence[int] | None = None, is_fed: bool = True) -> None:
+        """Runs until all parts are finished or paused, see `run.Run`."""
+        began = time.perf_counter()
+        self._until, self._is_fed, self._is_paused = until, is_fed, False
         if self._uses_blas:
-            with blas.threads(self._blas_threads):
+            with blas.threads(self._environment.blas_threads):
                 self._run()
         else:
             self._run()
         if self._error is not None:
             raise self._error
+        self._seconds += time.perf_counter() - began
 
     def _run(self) -> None:
+        unfinished = {name: e for name, e in self.executors.items() if not e.propagator.finished}
+        if not unfinished:
+            return
+        self._runnable = queue.SimpleQueue()
+        with self._lock:
+            self._left = len(unfinished)
+            self._parked.clear()
         over: queue.SimpleQueue[None] = queue.SimpleQueue()
 
         def serve() -> None:
@@ -154,10 +190,11 @@ class Parts:
 
         helpers = 0
         try:
-            for executor in self.executors.values():
+            for executor in unfinished.values():
+                executor.begin(self._is_fed)
                 self._runnable.put(executor)
-            for device in list(self.executors)[1:]:
-                self._devices[device].run(serve)
+            for device in list(unfinished)[1:]:
+                self._environment.devices[device].run(serve)
                 helpers += 1
             with flushed(self._flushes), np.errstate(all="ignore"):
                 self._serve()
@@ -170,14 +207,19 @@ class Parts:
                 over.get()
             if self._error is not None:  # a part that no thread drives any more may have started kernels
                 self.abandon()
-            # they refer back to this object; without that, it is freed without the garbage collector
-            for executor in self.executors.values():
-                executor.step.completions.wake, executor.busy = None, _nothing
+            elif not self._is_paused:
+                self._release_parts()
 
     def abandon(self) -> None:
         """Cancels the asynchronous kernels of all parts. No code of this step runs afterwards."""
         for executor in self.executors.values():
             executor.abandon()
+        self._release_parts()
+
+    def _release_parts(self) -> None:
+        """Removes the references from the parts to this object, so that no garbage collection is needed to free it."""
+        for executor in self.executors.values():
+            executor.step.completions.wake, executor.busy = None, _nothing
 
     def fail(self, error: BaseException) -> None:
         """Ends the step on all devices with `error`; the first call counts."""
@@ -197,7 +239,7 @@ class Parts:
         mine = self._mine[threading.get_ident()] = []
         while True:
             executor: PartExecutor | None
-            if mine:
+            if mine and not self._is_paused:
                 executor = mine.pop()
             else:
                 try:
@@ -225,7 +267,7 @@ class Parts:
             self._park(None if is_over else executor)
 
     def _end(self) -> None:
-        """Ends the threads of the step, all parts of which are over."""
+        """Ends the threads of the step, all parts of which are over or paused."""
         for _ in self.executors:
             self._runnable.put(None)
 
@@ -239,7 +281,14 @@ class Parts:
                     self._runnable.put(executor)
                     return
             # the last check: another thread may end the last part
-            if not self._left or len(self._parked) < self._left or not self.is_stuck:
+            if not self._left or len(self._parked) < self._left:
+                return
+            is_stuck = self.is_stuck
+            if self._is_satisfied() or (is_stuck and not self._is_fed):
+                self._is_paused = True
+                self._end()
+                return
+            if not is_stuck:
                 return
             blocked = self.blocked()
             if blocked is not None:
@@ -268,6 +317,10 @@ class Parts:
         mine = self._mine.get(threading.get_ident())
         while mine:
             self._runnable.put(mine.pop())
+
+    def _is_satisfied(self) -> bool:
+        """Whether this is a partial run whose fetches are all computed."""
+        return self._until is not None and all(map(self.has, self._until))
 
     @property
     def is_stuck(self) -> bool:

@@ -16,7 +16,8 @@ A run with a listener or with a ready queue of its own uses the executor instead
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -28,12 +29,14 @@ from headrace.execute.acyclic_propagator import AcyclicPropagator
 from headrace.execute.blame import raise_blamed
 from headrace.execute.plan import ARG, NARY, NULLARY, OTHER, PASS, RETVAL, STATEFUL, TRIGGER, UNARY
 from headrace.execute.records import Frame, Iteration
+from headrace.execute.run import RunStatistics
 from headrace.gc_pause import paused
 from headrace.ir.kernel import KernelContext
 
 if TYPE_CHECKING:
     from headrace.execute.plan import Plan, PlanNode
-    from headrace.execute.step import StepState
+    from headrace.execute.run import RunEnvironment
+    from headrace.execute.step import Step
 
 BINARY: Final = -1  # a kernel of two inputs and one output; all other kinds are those of nodes
 
@@ -184,8 +187,27 @@ class _Layout:
         return len(self._places) - 1
 
 
-class ScheduledStep:
-    """A run of a static schedule, with the interface of `Executor`.
+class StaticProgram:
+    """A static schedule as a program.
+
+    Args:
+      schedule: the schedule.
+      environment: the resources of the session.
+    """
+
+    __slots__ = ("environment", "schedule")
+
+    def __init__(self, schedule: StaticSchedule, environment: RunEnvironment) -> None:
+        self.schedule = schedule
+        self.environment = environment
+
+    def start(self, step: Step) -> StaticRun:
+        """Returns a new run of the schedule for `step`."""
+        return StaticRun(self.schedule, step, self.environment.blas_threads)
+
+
+class StaticRun:
+    """A run of a static schedule. It computes all fetches at once, as soon as all feeds have been supplied.
 
     Args:
       schedule: the schedule to run.
@@ -195,15 +217,18 @@ class ScheduledStep:
     Attributes:
       step: the identity, resources and cancellation of the step.
       results: for each fetch its value, once it is computed.
+      finished: whether the run is over.
     """
 
-    __slots__ = ("_blas_threads", "_places", "_schedule", "results", "step")
+    __slots__ = ("_blas_threads", "_places", "_schedule", "_seconds", "finished", "results", "step")
 
-    def __init__(self, schedule: StaticSchedule, step: StepState, blas_threads: int = 1) -> None:
+    def __init__(self, schedule: StaticSchedule, step: Step, blas_threads: int = 1) -> None:
         self._schedule = schedule
         self._places = schedule.places[:]
         self._blas_threads = blas_threads
         self.step = step
+        self.finished = False
+        self._seconds = 0.0
         fetches = schedule.plan.retvals
         self.results: list[Any] = [None] * (fetches[-1].position + 1 if fetches else 0)
 
@@ -211,12 +236,11 @@ class ScheduledStep:
         """Supplies the feed `position`."""
         self._places[self._schedule.args[position]] = value
 
-    def run(self) -> None:
-        """Runs the step.
-
-        Raises:
-          OpError: the error of a kernel, `DeadlineExceededError` or `CancelledError`.
-        """
+    def run(self, until: Sequence[int] | None = None, is_fed: bool = True) -> None:
+        """Runs the whole step, unless feeds are missing; see `run.Run`."""
+        if self.finished or not is_fed:
+            return
+        began = time.perf_counter()
         plan = self._schedule.plan
         if plan.uses_blas:
             with blas.threads(self._blas_threads), flushed(), np.errstate(all="ignore"):
@@ -224,14 +248,28 @@ class ScheduledStep:
         else:
             with flushed(plan.flushes), np.errstate(all="ignore"):
                 self._run()
+        self.finished = True
+        self._seconds = time.perf_counter() - began
 
     def fetch(self, position: int) -> Any:
-        """Returns the value of a fetch."""
-        return self.results[position]
+        """Hands over the value of a fetch."""
+        value, self.results[position] = self.results[position], None
+        return value
 
-    def forget(self, position: int) -> None:
-        """Drops the value of a fetch."""
-        self.results[position] = None
+    def has(self, position: int) -> bool:
+        """Whether a fetch has its value."""
+        return self.finished
+
+    def cancel(self, error: BaseException) -> None:
+        """Makes the step fail with `error` at its next check."""
+        self.step.cancel(error)
+
+    def abandon(self) -> None:
+        """Has no effect, since the schedule has no asynchronous kernels."""
+
+    def statistics(self) -> RunStatistics:
+        """State of the run at this moment."""
+        return RunStatistics(self.finished, self._seconds)
 
     def _run(self) -> None:
         schedule, step, v = self._schedule, self.step, self._places

@@ -1,7 +1,8 @@
-"""State of one run of a plan: id, resources, current tag, deadline and cancellation."""
+"""A step: id, resources, current tag, deadline, cancellation and listener of one run."""
 
 from __future__ import annotations
 
+import collections
 import itertools
 import queue
 import threading
@@ -15,7 +16,8 @@ from headrace.execute.threads import Pool
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from headrace.execute.records import Iteration
+    from headrace import trace
+    from headrace.execute.records import Iteration, Ready
     from headrace.ir.graph import Operation
 
 _ids = itertools.count(1)
@@ -53,22 +55,27 @@ class Completions:
             self.wake()
 
 
-class StepState:
-    """State of a step; kernels receive it as `ctx.step` (`ir.kernel.StepContext`).
+class Step:
+    """Identity and resources of one run; kernels receive it as `ctx.step` (`ir.kernel.StepContext`).
 
     Args:
       session: the session's resource manager.
       make_resources: creates the step's own resource manager; called when a kernel first needs it.
       deadline: the time, as in `time.monotonic()`, at which the step fails; None: no deadline.
       threads: the pool for kernels that may block; None: the step creates one if it needs it.
+      listener: receives `trace` events from all threads of the step; None: no events.
+      ready: a queue of ready nodes, or a function that makes the queue of a device, given its name (see
+        `metadata.RunOptions`); None: deques.
 
     Attributes:
       session: the session's resource manager.
       deadline: the time, as in `time.monotonic()`, at which the step fails; None: no deadline.
       id: a number that no other step of this process has.
       iteration: the iteration of the node that fires now.
+      listener: receives `trace` events, or None.
       locate: returns the tag in compiled code.
       memory: the account of its device (`resources.step_memory.StepMemory`); None if the device has no memory limit.
+      ready: a queue of ready nodes, or a function that makes the queue of a device; None: deques.
       cancelled: the error with which the step was cancelled, or None.
       blocked_in: in compiled code, the operation whose blocking kernel is being called, or None.
       completions: results that pool threads and asynchronous kernels pass to the executor; an entry None only wakes it
@@ -88,10 +95,12 @@ class StepState:
         "deadline",
         "id",
         "iteration",
+        "listener",
         "locate",
         "memory",
         "of",
         "parts",
+        "ready",
         "session",
     )
 
@@ -101,10 +110,14 @@ class StepState:
         make_resources: Callable[[], Any],
         deadline: float | None = None,
         threads: Pool | None = None,
+        listener: trace.Listener | None = None,
+        ready: Ready | Callable[[str], Ready] | None = None,
     ) -> None:
         self.id = next(_ids)
         self.session = session
         self.deadline = deadline
+        self.listener = listener
+        self.ready = ready
         self.iteration: Iteration | None = None
         self.locate: Callable[[], str] | None = None
         self.memory: Any = None
@@ -113,17 +126,22 @@ class StepState:
         self._threads = threads
         self._own: Pool | None = None
         self._completions: Completions | None = None
-        self.of: StepState | None = None
-        self.parts: list[StepState] = []
+        self.of: Step | None = None
+        self.parts: list[Step] = []
         self._make_resources = make_resources
         self._resources: Any = None
 
-    def part(self) -> StepState:
+    def part(self) -> Step:
         """Creates the state of one device's part: the same step with completions of its own."""
-        out = StepState(self.session, self._make_resources, self.deadline, self.threads)
+        out = Step(self.session, self._make_resources, self.deadline, self.threads, self.listener, self.ready)
         out.id, out.of, out.cancelled = self.id, self, self.cancelled
         self.parts.append(out)
         return out
+
+    def ready_queue(self, device: str) -> Ready:
+        """Returns the queue of ready nodes of a device ("" if the step runs on one device)."""
+        ready = self.ready
+        return collections.deque() if ready is None else ready(device) if callable(ready) else ready
 
     @property
     def completions(self) -> Completions:

@@ -18,7 +18,7 @@ from headrace import pipeline, thresholds, trace
 from headrace.compile.deadness import deadness_of
 from headrace.compile.fused_regions import show
 from headrace.errors import InvalidArgumentError
-from headrace.execute.executor import Executor
+from headrace.execute.executor import MachineProgram
 from headrace.ir.analysis import frames
 from headrace.ir.graph import Graph, Tensor
 from headrace.ir.text import from_text
@@ -305,17 +305,14 @@ def everywhere(fewest: int) -> Iterator[list[int]]:
     """All steps are interpreted with fused regions, of `fewest` operations, in any order of firing."""
     made: list[int] = []
 
-    def executor(self: Session, step: CompiledStep, run: Any, options: Any, is_partial: bool = False) -> Executor:
+    def program(self: Session, step: CompiledStep, options: Any) -> MachineProgram:
         made.append(len(step.fused_regions))
-        target = self._target
-        return Executor(
-            step.fused_plan, run, target.kernel_pool, options.listener, options.ready, target.intra_op_threads
-        )
+        return MachineProgram(step.fused_plan, self._target.run_environment)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(thresholds, "FUSED_REGION_OPS", fewest)
         patch.setattr(pipeline, "blockers", lambda ops, is_ordered: ["it is to be interpreted"])
-        patch.setattr(Session, "_executor", executor)
+        patch.setattr(Session, "_program", program)
         yield made
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import dataclasses
 import time
 from collections.abc import Callable, Sequence
@@ -11,9 +10,10 @@ from typing import Any
 import headrace  # noqa: F401 - registers the ops
 from headrace import trace
 from headrace.dtypes import int32
-from headrace.execute.executor import Executor
+from headrace.execute.executor import Executor, MachineProgram
 from headrace.execute.plan import make_plan
-from headrace.execute.step import StepState
+from headrace.execute.run import RunEnvironment
+from headrace.execute.step import Step
 from headrace.ir.attr_values import Func
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Graph, Operation, Tensor
@@ -81,9 +81,9 @@ class Program:
     ) -> Executor:
         """What runs it once."""
         plan = make_plan(self.b.graph.operations, self.functions)
-        step = StepState(ResourceManager(), ResourceManager, time.monotonic() + timeout)
         ready = None if seed is None else SeededReady(seed)
-        return Executor(plan, step, _pool, listener, ready)
+        step = Step(ResourceManager(), ResourceManager, time.monotonic() + timeout, None, listener, ready)
+        return MachineProgram(plan, RunEnvironment()).start(step)
 
     def execute(self, seed: int | None = None, listener: trace.Listener | None = None) -> list[Any]:
         """Runs it; what was fetched."""
@@ -113,7 +113,3 @@ def factorial(p: Program, name: str = "fact") -> None:
         return out
 
     p.function(name, body)
-
-
-def _pool() -> concurrent.futures.Executor:
-    return concurrent.futures.ThreadPoolExecutor(1)

@@ -53,7 +53,7 @@ def used(session: str) -> tuple[Any, dict[str, weakref.ref[Any]]]:
     held |= {f"resource {r.name}": r for r in resources_of(s) if hasattr(r, "name")}
     held |= {f"device {name}": d for name, d in target_of(s).local_devices.items()}
     held |= {f"memory {i}": m for i, m in enumerate(memories_of(s))}
-    held |= {"step": steps_of(s)[0], "pool": target_of(s).kernel_pool(), "environment": environment_of(s)}
+    held |= {"step": steps_of(s)[0], "pool": target_of(s).run_environment.pool, "environment": environment_of(s)}
     return s, {name: weakref.ref(x) for name, x in held.items()}
 
 

@@ -14,9 +14,10 @@ from concurrent.futures import Future
 from typing import Any
 
 from headrace.execute.devices import LocalDevice, make_devices
-from headrace.execute.parts import Parts
+from headrace.execute.parts import PartsProgram
 from headrace.execute.plan import Plan, make_plan
-from headrace.execute.step import StepState
+from headrace.execute.run import RunEnvironment
+from headrace.execute.step import Step
 from headrace.grad.differentiate import differentiate
 from headrace.ir.analysis import frames
 from headrace.ir.graph import Operation, Tensor
@@ -127,8 +128,9 @@ class Driven:
         self.random = random.Random(seed)
         self.queues: dict[str, SeededReady] = {}
         devices = {name: AtOnceDevice(d.spec) for name, d in make_devices({"CPU": 9}).items()}
-        self.step = StepState(ResourceManager() if session is None else session, ResourceManager)
-        self.parts = Parts(plans, devices, self.step, ready=self._queue)
+        resources = ResourceManager() if session is None else session
+        self.step = Step(resources, ResourceManager, ready=self._queue)
+        self.parts = PartsProgram(plans, RunEnvironment(devices=devices)).start(self.step)
 
     def _queue(self, name: str) -> SeededReady:
         out = self.queues[name] = SeededReady(self.random.getrandbits(32))

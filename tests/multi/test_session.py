@@ -376,7 +376,7 @@ def test_no_device_can_go_on() -> None:
             z = hr.cos(y)
     with hr.Session(graph=g, devices={"CPU": 2}) as s:
         step = step_of(s, z, {x: AT})
-        parts = s._executor(step, s._step(hr.RunOptions(), None), hr.RunOptions())
+        parts = s._program(step, hr.RunOptions()).start(s._step(hr.RunOptions(), None))
         assert isinstance(parts, Parts)
         parts.feed(0, AT)
         parts.rendezvous.send = lambda *args: None  # type: ignore[method-assign]

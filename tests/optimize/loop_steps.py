@@ -6,14 +6,14 @@ import dataclasses
 import re
 import textwrap
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 import numpy as np
 
-from headrace.execute.executor import Executor
+from headrace.execute.executor import MachineProgram
 from headrace.execute.plan import make_plan
-from headrace.execute.step import StepState
+from headrace.execute.run import RunEnvironment
+from headrace.execute.step import Step
 from headrace.grad.differentiate import differentiate
 from headrace.ir.edit.editor import own_bodies
 from headrace.ir.graph import Graph, Operation, Tensor
@@ -48,14 +48,14 @@ class Optimized:
         """What the fetches are, for these feeds."""
         lowered = lower(self.graph, self.preserved, differentiate)
         plan = make_plan(lowered.ops, lowered.functions)
-        step = StepState(ResourceManager() if resources is None else resources, ResourceManager, None)
-        executor = Executor(plan, step, _pool)
+        step = Step(ResourceManager() if resources is None else resources, ResourceManager, None)
+        run = MachineProgram(plan, RunEnvironment()).start(step)
         for i, v in enumerate(fed):
-            executor.feed(i, v)
+            run.feed(i, v)
         try:
-            executor.run()
+            run.run()
             fetches = sum(op.type == "_Retval" for op in self.graph.operations)
-            return [executor.fetch(i) for i in range(fetches)]
+            return [run.fetch(i) for i in range(fetches)]
         finally:
             step.close()
 
@@ -234,7 +234,3 @@ def close(got: Sequence[Any], want: Sequence[Any], tolerance: float) -> None:
         else:
             scale = 1 + np.abs(np.where(np.isfinite(y), y, 0)).max()
             np.testing.assert_allclose(x / scale, y / scale, atol=tolerance, rtol=0)
-
-
-def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(1)

@@ -14,7 +14,7 @@ import pytest
 
 from headrace import dtypes, flags, thresholds
 from headrace.errors import CancelledError, DataLossError, DeadlineExceededError, ResourceExhaustedError
-from headrace.execute.step import StepState
+from headrace.execute.step import Step
 from headrace.resources import memory as memories
 from headrace.resources.memory import Memory, SpilledTensor
 from headrace.resources.step_memory import StepMemory
@@ -189,7 +189,7 @@ def test_who_wants_room_waits_for_the_copies(stream: ThreadPoolExecutor) -> None
 
 def test_a_step_that_waits_can_be_cancelled() -> None:
     memory = Memory("cpu", ROOM, ByHand())  # copies never come to an end
-    step = StepState(None, lambda: None)
+    step = Step(None, lambda: None)
     use = StepMemory(memory, step)
     saved = [use.save(value(k), "x", True) for k in range(16)]
     timer = threading.Timer(0.1, step.cancel, (CancelledError("stop"),))
