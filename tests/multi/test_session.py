@@ -76,7 +76,7 @@ def test_what_is_on_one_device_is_compiled() -> None:
     with hr.Graph() as g:
         x = hr.placeholder(hr.float32, ())
         y = x * 2.0 + 1.0
-    with hr.Session(graph=g, devices={"CPU": 4}) as s:
+    with hr.Session(graph=g, engine="auto", devices={"CPU": 4}) as s:
         assert s.run(y, {x: 3.0}) == 7.0
         assert s.explain(y, [x]).engine == "compiled"
 
