@@ -67,7 +67,7 @@ class Target(Protocol):
 
 
 def _account(memories: Mapping[str, Memory], step: Step, device: str) -> StepMemory | None:
-    """Returns the memory account of a step, or of a part of it, on `device`; None without a limit."""
+    """Returns the memory account of a step, or a part of one, on `device`."""
     memory = memories.get(device)
     return None if memory is None else StepMemory(memory, step, step.listener)
 

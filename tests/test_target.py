@@ -98,7 +98,7 @@ def test_a_step_uses_the_memory_of_the_default_device_and_its_parts_that_of_thei
     target = LocalTarget({"CPU": 2}, memory_limit=1000)
     step = target.step()
     part = step.part()
-    target.account(part, CPU + "1")
+    part.memory = target.run_environment.account(part, CPU + "1")
     memories = [x.memory.memory for x in (step, part)]
     assert [m.statistics() for m in memories] == list(target.statistics().memory.values())
     assert memories[0] is not memories[1]

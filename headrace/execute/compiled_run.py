@@ -73,7 +73,9 @@ def _watched(code: Code, step: Step | None, values: Sequence[Any]) -> Sequence[A
 
 
 class CompiledRun:
-    """A run of compiled code. It computes all fetches at once, as soon as all feeds have been supplied.
+    """A run of compiled code.
+
+    It computes all fetches at once, as soon as all feeds have been supplied.
 
     Args:
       code: the compiled code.

@@ -217,7 +217,10 @@ class Parts:
         self._release_parts()
 
     def _release_parts(self) -> None:
-        """Removes the references from the parts to this object, so that no garbage collection is needed to free it."""
+        """Removes the references from the parts to this object.
+
+        It is then freed without the garbage collector.
+        """
         for executor in self.executors.values():
             executor.step.completions.wake, executor.busy = None, _nothing
 

@@ -1,4 +1,4 @@
-"""Programs and runs: the one protocol by which a session runs a step on any engine.
+"""Programs and runs: the protocol by which a session runs steps.
 
     run = program.start(step)
     run.feed(0, value)
@@ -128,7 +128,10 @@ class Run(Protocol):
         ...
 
     def cancel(self, error: BaseException) -> None:
-        """Makes the run fail with `error` at its next check. The first call counts; any thread may call it."""
+        """Makes the run fail with `error` at its next check.
+
+        The first call counts. Any thread may call it.
+        """
         ...
 
     def abandon(self) -> None:

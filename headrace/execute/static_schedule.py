@@ -207,7 +207,9 @@ class StaticProgram:
 
 
 class StaticRun:
-    """A run of a static schedule. It computes all fetches at once, as soon as all feeds have been supplied.
+    """A run of a static schedule.
+
+    It computes all fetches at once, as soon as all feeds have been supplied.
 
     Args:
       schedule: the schedule to run.

@@ -139,7 +139,7 @@ class Step:
         return out
 
     def ready_queue(self, device: str) -> Ready:
-        """Returns the queue of ready nodes of a device ("" if the step runs on one device)."""
+        """Returns the queue of ready nodes of `device`; "" is a step's only device."""
         ready = self.ready
         return collections.deque() if ready is None else ready(device) if callable(ready) else ready
 
