@@ -1,11 +1,18 @@
-"""Descriptions of failed operations as data.
+"""Diagnosis of a failure in a running step, as data.
 
-They consist of names, numbers and texts, and refer to no object of a graph or of a run.
+A `Diagnosis` consists of names, numbers and texts, and refers to no object of a graph or of a run. So it can be sent to
+another process (`plain_data`). The notes of an exception are its text.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from typing import Final
+
+FIRED: Final = "fired"
+FAILED: Final = "failed"
+WAITED: Final = "waited for"
+READY: Final = "was ready"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -13,13 +20,15 @@ class OpRef:
     """Operation that an error names.
 
     Attributes:
-      name: its name.
+      name: its name; "" if it ran outside a graph.
       type: its op type.
-      source: the user's line that created it, as text; "" if unknown.
+      source: the user's line that created or ran it, as text; "" if unknown.
 
     Example:
       >>> str(OpRef("sum", "AddV2", "program.py:3 in body"))
       "'sum' (AddV2), made at program.py:3 in body"
+      >>> str(OpRef("", "AddV2", "program.py:3"))
+      'AddV2, run at program.py:3'
     """
 
     name: str
@@ -27,5 +36,79 @@ class OpRef:
     source: str = ""
 
     def __str__(self) -> str:
+        if not self.name:
+            return f"{self.type}, run at {self.source}" if self.source else self.type
         made = f", made at {self.source}" if self.source else ""
         return f"'{self.name}' ({self.type}){made}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Input:
+    """Input of an operation that failed.
+
+    Attributes:
+      name: its name in the user's graph; "" outside a graph.
+      value: the value, abbreviated.
+    """
+
+    name: str
+    value: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.value}" if self.name else self.value
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Event:
+    """Event of a step near its failure.
+
+    Attributes:
+      kind: `FIRED`, `FAILED`, `WAITED` (started, not completed) or `READY` (not yet started).
+      op: the operation.
+      where: the loops and calls around it, abbreviated; "" outside of all.
+    """
+
+    kind: str
+    op: OpRef
+    where: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.op}" + (f", in {self.where}" if self.where else "")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """Place and circumstances of a failure.
+
+    Attributes:
+      op: the operation that failed; None if the step itself did (a deadline).
+      where: the loops and calls around it with their iterations, innermost first; "" outside of all.
+      inputs: its inputs; () if they are not known.
+      running: the iteration of the loop that ran at the deadline, and the line of the loop; "" if none did.
+      story: events before and after the failure; () for compiled code, where the order of the operations is fixed.
+
+    Example:
+      >>> at = Diagnosis(OpRef("div", "FloorDiv"), "iteration 3 of loop 'a'", (Input("x:0", "int32[] = 0"),))
+      >>> at.notes()
+      ["operation 'div' (FloorDiv), in iteration 3 of loop 'a'", 'inputs: x:0: int32[] = 0']
+    """
+
+    op: OpRef | None
+    where: str = ""
+    inputs: tuple[Input, ...] = ()
+    running: str = ""
+    story: tuple[Event, ...] = ()
+
+    def notes(self) -> list[str]:
+        """Notes that describe the failure to the user."""
+        out = []
+        if self.op is not None:
+            out.append(f"operation {self.op}" + (f", in {self.where}" if self.where else ""))
+        if self.inputs:
+            out.append(f"inputs: {', '.join(map(str, self.inputs))}")
+        if self.running:
+            out.append(f"it was in {self.running}. Does the condition of the loop become false?")
+        # if all events are outside of loops and none waits, the graph itself shows what led to the failure
+        if len(self.story) > 1 and any(e.where or e.kind == WAITED for e in self.story):
+            out.append("\n".join(["the last events of the step:", *(f"  {e}" for e in self.story)]))
+        return out

@@ -8,13 +8,20 @@ There are three families:
   imported.
 * `HeadraceInternalError`: a defect of headrace. Please report it with its text.
 
+An error of a running step has a `Diagnosis`, from which its notes are made. `to_data` and `from_data` convert errors to
+plain data and back, for other processes.
+
 The names and numeric codes are those of TensorFlow's `tf.errors`, so `except hr.errors.OutOfRangeError` reads the
 same in both systems.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, ClassVar
+
+from headrace import plain_data
+from headrace.diagnosis import Diagnosis
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,7 +46,27 @@ UNAUTHENTICATED = 16
 
 
 class HeadraceError(Exception):
-    """Base class of headrace's own errors."""
+    """Base class of headrace's own errors.
+
+    Attributes:
+      diagnosis: the place of the failure in a running step; None if it is unknown, or the failure was elsewhere.
+    """
+
+    diagnosis: Diagnosis | None = None
+
+    def diagnose(self, diagnosis: Diagnosis) -> None:
+        """Sets the diagnosis and adds its notes.
+
+        They replace the notes of an earlier diagnosis of the same operation.
+        """
+        notes: list[str] = list(getattr(self, "__notes__", ()))
+        at, before = len(notes), self.diagnosis
+        if before is not None and before.op == diagnosis.op:
+            old = before.notes()
+            at = next((i for i, n in enumerate(notes) if n in old), at)
+            notes = [n for n in notes if n not in old]
+        notes[at:at] = diagnosis.notes()
+        self.diagnosis, self.__notes__ = diagnosis, notes
 
 
 class OpError(HeadraceError):
@@ -66,9 +93,8 @@ class OpError(HeadraceError):
         self.op = op
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Reduces the error without its operation, which belongs to its graph, and without private state."""
-        state = {k: v for k, v in self.__dict__.items() if k == "__notes__" or not k.startswith("_")}
-        return type(self), self.args, {**state, "op": None}
+        """Reduces the error without its operation, which belongs to its graph."""
+        return type(self), self.args, {**self.__dict__, "op": None}
 
     @property
     def experimental_payloads(self) -> Mapping[bytes, bytes]:
@@ -236,3 +262,81 @@ def exception_type_from_error_code(code: int) -> type[OpError]:
         if cls.error_code == code:
             return cls
     raise KeyError(f"no error class has code {code}")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _ErrorRecord:
+    """An error as data.
+
+    Attributes:
+      type: the name of its class.
+      message: the text without notes.
+      node: the name of the operation that failed, if it is known.
+      notes: the notes.
+      cause: class and text of the exception that caused it; "" if there is none.
+      diagnosis: the diagnosis.
+    """
+
+    type: str
+    message: str
+    node: str | None = None
+    notes: tuple[str, ...] = ()
+    cause: str = ""
+    diagnosis: Diagnosis | None = None
+
+
+def to_data(error: BaseException) -> list[object]:
+    """Returns an error as plain data: lists, texts, numbers and None (`plain_data`).
+
+    An error that is neither an `OpError` nor a `HeadraceInternalError` becomes an `UnknownError` with the name of its
+    class in the text. The operation (`.op`) is left out, because it belongs to its graph.
+
+    Example:
+      >>> from_data(to_data(NotFoundError("no such variable", "v")))
+      NotFoundError('no such variable')
+    """
+    name, text = type(error).__name__, str(error)
+    if isinstance(error, OpError):
+        name = exception_type_from_error_code(error.error_code).__name__
+    elif isinstance(error, HeadraceInternalError):
+        name = "HeadraceInternalError"
+    else:
+        name, text = "UnknownError", f"{name}: {text}"
+    cause = error.__cause__
+    record = _ErrorRecord(
+        name,
+        text,
+        getattr(error, "node", None),
+        tuple(getattr(error, "__notes__", ())),
+        "" if cause is None else f"{type(cause).__name__}: {cause}",
+        getattr(error, "diagnosis", None),
+    )
+    return plain_data.encode(record)
+
+
+def from_data(data: object) -> OpError | HeadraceInternalError:
+    """Returns the error that `to_data` converted.
+
+    Its class, text, node, notes and diagnosis are equal. Its `__cause__` is a `HeadraceError` with the class and the
+    text of the original one.
+
+    Raises:
+      InvalidArgumentError: `data` is not the data of an error, or exceeds a limit of `plain_data`.
+    """
+    try:
+        record = plain_data.decode(_ErrorRecord, data)
+    except ValueError as e:
+        raise InvalidArgumentError(f"the data is not that of an error: {e}") from e
+    kinds = {c.__name__: c for c in (*OpError.__subclasses__(), HeadraceInternalError) if c.__module__ == __name__}
+    kind = kinds.get(record.type)
+    if kind is None:
+        raise InvalidArgumentError(f"the data is not that of an error: the class {record.type[:80]!r} is unknown")
+    out: OpError | HeadraceInternalError = kind(record.message)
+    if isinstance(out, OpError):
+        out.node = record.node
+    out.diagnosis = record.diagnosis
+    for note in record.notes:
+        out.add_note(note)
+    if record.cause:
+        out.__cause__ = HeadraceError(record.cause)
+    return out

@@ -28,7 +28,7 @@ from headrace.explain import Explanation, explanation
 from headrace.fetches import Convert, Fetches, PreparedCall, as_own, feed_tensors, feeder, key_of, result, strict
 from headrace.ir.function import find_anywhere
 from headrace.ir.graph import Tensor
-from headrace.ir.kernel_errors import as_op_error
+from headrace.ir.kernel_errors import name_inputs
 from headrace.memo import Memo
 from headrace.metadata import RunMetadata, RunOptions, SessionStatistics
 from headrace.metadata.counters import measuring
@@ -428,7 +428,7 @@ class Session:
         if isinstance(error, OpError) and error.node is not None:
             error.op = op = find_anywhere(self.graph, error.node.partition(":")[0])
             if op is not None:
-                as_op_error(error, op)
+                name_inputs(error, op)
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:

@@ -18,7 +18,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "headrace"
 
-BASE = {"diagnosis", "errors", "flags", "trace", "metadata", "dtypes", "shapes", "registry", "plugins"}
+BASE = {"diagnosis", "errors", "plain_data", "flags", "trace", "metadata", "dtypes", "shapes", "registry", "plugins"}
 BASE |= {"gc_pause", "denormals", "forking", "recursion", "notices", "deprecation", "thresholds", "nest", "memo"}
 GRAPH = BASE | {"ir", "opkit"}
 OPS = GRAPH | {"files", "ops", "resources"}

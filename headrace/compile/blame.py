@@ -8,65 +8,39 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from headrace.errors import DeadlineExceededError, InvalidArgumentError
-from headrace.ir.kernel_errors import endless, with_inputs_named
+from headrace.ir.kernel_errors import Located, diagnosed, is_diagnosed
 
 if TYPE_CHECKING:
     from types import FrameType
 
     from headrace.compile.source import Mark, SourceLoop
-    from headrace.ir.graph import Operation
     from headrace.ir.op_roles import ListKind
 
 SHOWN: Final = 4  # loops and calls named at either end of a longer nesting
 
 
 def raise_blamed(error: Exception, file: str, marks: Sequence[Mark]) -> None:
-    """Raises an error of compiled code with the operation named in its notes.
+    """Raises an error of compiled code with its diagnosis.
 
-    Returns if `error` did not come from `file` or already has these notes.
+    Returns if `error` did not come from `file` or has a diagnosis.
 
     Args:
       error: The exception, with its traceback.
       file: The file name that the code was compiled with.
       marks: The marks of the lines of the code.
     """
-    if getattr(error, "_blamed", False):
-        return
-    found = culprit(error, file, marks)
-    if found is None:
-        return
-    out = with_inputs_named(found.error, found.op, found.where, found.inputs)
-    if found.iteration:
-        out.add_note(endless(found.iteration, found.op.source))
-    out._blamed = True  # type: ignore[attr-defined]
-    raise out
+    found = None if is_diagnosed(error) else locate(error, file, marks)
+    if found is not None:
+        raise diagnosed(found)
 
 
-class Culprit(NamedTuple):
-    """Operation that failed in compiled code.
-
-    Attributes:
-      error: The error as the kernel of the operation raises it.
-      op: The operation.
-      where: The loops and calls around the operation; "" outside of all.
-      inputs: The values of its inputs; empty if one of them is no longer available.
-      iteration: The current iteration and `where`, if `op` is a loop that ran at the deadline; else "".
-    """
-
-    error: Exception
-    op: Operation
-    where: str
-    inputs: list[Any]
-    iteration: str
-
-
-def culprit(error: Exception, file: str, marks: Sequence[Mark]) -> Culprit | None:
-    """The operation in the code compiled as `file` that raised `error`; None if outside."""
+def locate(error: Exception, file: str, marks: Sequence[Mark]) -> Located | None:
+    """Finds the operation in the code compiled as `file` that raised `error`; None if outside."""
     at = _lines(error, file, marks)
     if not at or at[-1][0].op is None:
         return None
@@ -76,13 +50,13 @@ def culprit(error: Exception, file: str, marks: Sequence[Mark]) -> Culprit | Non
     inputs = _inputs(mark, frame)
     if isinstance(error, IndexError) and op.opdef.list_kind is not None and isinstance(inputs[0], (list, np.ndarray)):
         error = _of_list(op.opdef.list_kind, inputs, error)
-    where, inner = _where(at), ""
+    where, running = _where(at), ""
     if isinstance(error, DeadlineExceededError) and op.opdef.structured:
         loop = next((loop for m in marks for loop in m.loops if loop.op is op), None)
         if loop is not None:
-            inner = _iteration(loop, frame)
-            inner = f"{inner}, in {where}" if where else inner
-    return Culprit(error, op, where, [] if any(v is None for v in inputs) else inputs, inner)
+            running = _iteration(loop, frame)
+            running = f"{running}, in {where}" if where else running
+    return Located(error, op, where, [] if any(v is None for v in inputs) else inputs, running)
 
 
 def came_through(error: Exception, function: Callable[..., Any]) -> bool:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 import numpy as np
 
 from headrace import flags
-from headrace.compile.blame import Culprit, came_through, culprit
+from headrace.compile.blame import came_through, locate
 from headrace.compile.emit import Emitter
 from headrace.compile.fallback import Failure
 from headrace.compile.outlining import is_outlined
@@ -28,7 +28,7 @@ from headrace.ir import walk
 from headrace.ir.edit.copying import copy_into
 from headrace.ir.graph import Graph
 from headrace.ir.kernel import KernelContext
-from headrace.ir.kernel_errors import known_as
+from headrace.ir.kernel_errors import Located, known_as
 
 if TYPE_CHECKING:
     from headrace.compile.source import Code
@@ -67,14 +67,14 @@ class Compute(Protocol):
 
     Attributes:
       source: The text of the code for any shapes.
-      culprit: Finds the member that raised an error; returns None if the error came from elsewhere.
+      locate: Finds the member that raised an error; returns None if the error came from elsewhere.
       uses_blas: Whether it may call the BLAS library.
       has_loops: Whether the code contains loops.
       is_of_step: Whether the function takes a `KernelContext` and returns the kernel for its step.
     """
 
     source: str
-    culprit: Callable[[Exception], Culprit | None]
+    locate: Callable[[Exception], Located | None]
     uses_blas: bool
     has_loops: bool
     is_of_step: bool
@@ -209,7 +209,7 @@ def _as_compute(general: _Compiled, variants: Variants[_Compiled]) -> Compute:
     compute = cast(Compute, _maker(general, variants) if general.is_of_step else _as_kernel(general))
     compute.source, compute.uses_blas = general.code.text, general.uses_blas
     compute.has_loops, compute.is_of_step = general.code.has_loops, general.is_of_step
-    compute.culprit = functools.partial(_culprit, general, variants)
+    compute.locate = functools.partial(_locate, general, variants)
     return compute
 
 
@@ -242,10 +242,10 @@ def _maker(general: _Compiled, variants: Variants[_Compiled]) -> Callable[[Kerne
     return make
 
 
-def _culprit(general: _Compiled, variants: Variants[_Compiled], error: Exception) -> Culprit | None:
+def _locate(general: _Compiled, variants: Variants[_Compiled], error: Exception) -> Located | None:
     for each in (general, *variants.made.values()):
         if came_through(error, each.code.function):
-            return culprit(error, FILE, each.code.marks)
+            return locate(error, FILE, each.code.marks)
     return None
 
 

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 import numpy as np
 
 from headrace import dtypes, flags, forking, thresholds
+from headrace.diagnosis import Diagnosis, Input, OpRef
 from headrace.eager.recorder import Entry, active
 from headrace.eager.tensor import EagerTensor
-from headrace.errors import DeadlineExceededError, GraphError, NotFoundError, UnimplementedError
+from headrace.errors import DeadlineExceededError, GraphError, HeadraceError, NotFoundError, UnimplementedError
 from headrace.ir import source
 from headrace.ir.attr_values import attr_key
 from headrace.ir.binding import OpCalls, complete_attrs
@@ -230,7 +231,7 @@ class EagerBuilder(OpCalls[EagerTensor]):
                     op = EagerOp(name or type, prepared.record, prepared.attrs)
                     out = self._run(op, prepared, values)
         except Exception as e:
-            out = _blamed(e, op or EagerOp(name or type, prepared.record, prepared.attrs), values)
+            out = _diagnosed(e, op or EagerOp(name or type, prepared.record, prepared.attrs), values)
             if out is e:
                 raise
             raise out from e
@@ -379,12 +380,10 @@ def _waited_for(op: EagerOp, kernel: Callable[..., Any], values: list[Any]) -> A
     return result
 
 
-def _blamed(error: Exception, op: EagerOp, values: list[Any]) -> Exception:
-    """Converts `error` for the user, with the line and the inputs in notes."""
+def _diagnosed(error: Exception, op: EagerOp, values: list[Any]) -> HeadraceError:
+    """Converts `error` for the user, with the line and the inputs in its diagnosis."""
     op.source = source.here()
-    line = f", run at {op.source}" if op.source is not None else ""
-    out = translated(error, f"{op.type}{line}", op.name, op, values)
-    out.add_note(f"operation {op.type}{line}")
-    if values:
-        out.add_note(f"inputs: {', '.join(map(brief, values))}")
+    at = OpRef("", op.type, "" if op.source is None else str(op.source))
+    out = translated(error, str(at), op.name, op, values)
+    out.diagnose(Diagnosis(at, inputs=tuple(Input("", brief(v)) for v in values)))
     return out

@@ -1,20 +1,22 @@
-"""Error notes of a running step: operation, source line, loop, iteration and inputs.
+"""Diagnosis of the errors of a token machine: operation, loops and iterations, inputs, last events.
 
-A kernel's own `OpError` is kept and gains notes. An exception of numpy gets TensorFlow's class (`ir.kernel_errors`).
+An `OpError` of a kernel is kept. An exception of numpy gets TensorFlow's class (`ir.kernel_errors`).
 
-The last note lists the last events of the step. A step without a listener records no events while it runs, so they are
-read from its state after the error. The inputs of the operation that failed were computed before it, the ready queue
-has the operations that would have been next, and the open frames have the iteration that each loop had reached.
+A step without a listener records no events while it runs, so they are derived from its state after the error. The
+inputs of the operation that failed were computed before it, the ready queue has the operations that would have been
+next, and the open frames have the iteration that each loop had reached.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
+from headrace.diagnosis import FAILED, FIRED, READY, WAITED, Diagnosis, Event
 from headrace.errors import DeadlineExceededError, InvalidArgumentError, OpError
 from headrace.execute.records import DeadCause
-from headrace.ir.kernel_errors import endless, known_as, place, ref, with_inputs_named
+from headrace.ir.kernel_errors import Located, diagnosed, is_diagnosed, known_as, made_at, ref
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -54,21 +56,27 @@ def _frame_of(it: Iteration) -> str:
     return f"function '{name}' (called by '{call.op.name}'{made})"
 
 
-def blame(error: BaseException, node: PlanNode, it: Iteration, x: Any) -> BaseException:
-    """Converts `error`, which `node` raised, to TensorFlow's class with its place in notes."""
-    if not isinstance(error, Exception):
-        return error  # KeyboardInterrupt and other exits are not errors of the operation
-    found = None if node.culprit is None else node.culprit(error)
+def raise_blamed(error: BaseException, node: PlanNode | None, it: Iteration, x: Any) -> None:
+    """Raises `error`, which `node` raised for the inputs `x`, with its diagnosis.
+
+    The error has TensorFlow's class. An error that has a diagnosis is raised unchanged, and so are KeyboardInterrupt
+    and other exits, which are not errors of the operation.
+    """
+    if node is None or not isinstance(error, Exception) or is_diagnosed(error):
+        raise error
+    found, briefly = _locate(error, node.live, it, x)
+    events = [Event(FIRED, ref(op), briefly) for op in _before(found.op)]
+    raise diagnosed(found, (*events, Event(FAILED, ref(found.op), briefly)))
+
+
+def _locate(error: Exception, node: PlanNode, it: Iteration, x: Any) -> tuple[Located, str]:
+    """Finds the operation of `node` that raised `error`; the second result is its `where`, abbreviated."""
+    found = None if node.locate is None else node.locate(error)
     if found is None:
-        out, op, briefly = with_inputs_named(error, node.op, where(it), _inputs(node, x)), node.op, where(it, BRIEFLY)
-    else:  # an operation of a fused region
-        out, op = with_inputs_named(found.error, found.op, _joined(found.where, where(it)), found.inputs), found.op
-        briefly = _joined(found.where, where(it, BRIEFLY))
-        if found.iteration:
-            out.add_note(endless(_joined(found.iteration, where(it)), op.source))
-            out._is_told = True  # type: ignore[attr-defined]
-    out._fired = [*_before(op), op], briefly  # type: ignore[attr-defined]
-    return out
+        return Located(error, node.op, where(it), _inputs(node, x)), where(it, BRIEFLY)
+    outer = where(it)  # around the operation of a fused region
+    running = found.running and _joined(found.running, outer)
+    return found._replace(where=_joined(found.where, outer), running=running), _joined(found.where, where(it, BRIEFLY))
 
 
 def _joined(inner: str, outer: str) -> str:
@@ -97,50 +105,39 @@ def tell(
     recent: Collection[tuple[PlanNode, Iteration]],
     waiting: Collection[tuple[PlanNode, Iteration]],
 ) -> None:
-    """Adds the last events of a step to the notes of its error.
+    """Adds the last events of a step to the diagnosis of its error.
 
     Args:
-      error: the error that ended the step; only an `OpError` gains a note.
+      error: the error that ended the step; only an `OpError` gains events.
       p: the state of the token machine.
       recent: the nodes that fired last, oldest first; empty if the step had no listener.
       waiting: the nodes that were started and have not completed.
     """
     if not isinstance(error, OpError):
         return
-    if isinstance(error, DeadlineExceededError) and not getattr(error, "_is_told", False):
+    found = error.diagnosis or Diagnosis(None)
+    if found.op is None and found.story:
+        return  # the step was cancelled on several devices, and one of them has told it
+    running, before = found.running, found.story
+    if isinstance(error, DeadlineExceededError) and not running:
         loops = [f for f in p.open_frames() if f.parent is not None and f.call is None and not f.children]
         if loops:
             longest = max(loops, key=lambda f: f.newest.index)
-            error.add_note(endless(where(longest.newest), _loop_source(longest)))
-    ops, at = getattr(error, "_fired", ([], ""))
-    if not (at or recent or waiting):
-        return  # without a loop or a waiting node, the graph itself shows what led to the error
-    fired = [_event("fired", n.live.op, where(it, BRIEFLY)) for n, it in recent if _is_told(n.live.op)]
-    lines = fired[:-1] or [_event("fired", op, at) for op in ops[:-1]]
-    lines += [_event("failed", op, at) for op in ops[-1:]]
-    lines += [_event("waited for", n.op, where(it, BRIEFLY)) for n, it in list(waiting)[:EVENTS]]
+            running = f"{where(longest.newest)}{made_at(_loop_source(longest))}"
+    fired = [Event(FIRED, ref(n.live.op), where(it, BRIEFLY)) for n, it in recent if _is_told(n.live.op)]
     ready = p.ready if isinstance(p.ready, deque) else ()
     coming = [(n, it) for n, it, _ in list(ready)[: 8 * EVENTS] if n is n.live and _is_told(n.op)]
-    lines += [_event("was ready", n.op, where(it, BRIEFLY)) for n, it in coming[:EVENTS]]
-    if len(lines) > 1:  # a single line would only repeat the error
-        error.add_note("\n".join(["the last events of the step:", *lines]))
-
-
-def _event(what: str, op: Operation, at: str) -> str:
-    return f"  {what}: {place(op)}" + (f", in {at}" if at else "")
+    story = [
+        *(fired[:-1] or before[:-1]),
+        *before[-1:],
+        *(Event(WAITED, ref(n.op), where(it, BRIEFLY)) for n, it in list(waiting)[:EVENTS]),
+        *(Event(READY, ref(n.op), where(it, BRIEFLY)) for n, it in coming[:EVENTS]),
+    ]
+    error.diagnose(dataclasses.replace(found, running=running, story=tuple(story)))
 
 
 def _loop_source(frame: Frame) -> Source | None:
     return next((n.op.source for n in frame.plan.nodes if n.op.type == "LoopCond"), None)
-
-
-def raise_blamed(error: BaseException, node: PlanNode | None, it: Iteration, x: Any) -> None:
-    """Raises `error` with the notes of `blame`, which are added once."""
-    if node is None or getattr(error, "_blamed", False):
-        raise error
-    out = blame(error, node.live, it, x)
-    out._blamed = True  # type: ignore[attr-defined]
-    raise out
 
 
 def _inputs(node: PlanNode, x: Any) -> list[Any]:

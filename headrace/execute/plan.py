@@ -32,6 +32,7 @@ from headrace.ir.kernel import CPU, find_kernel, made_for, why_none
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation
+    from headrace.ir.kernel_errors import Located
     from headrace.ir.opdef import Primitive
 
 # Kinds of nodes: how a node fires. The dispatch loop compares these numbers, the most frequent kinds first.
@@ -154,7 +155,7 @@ class PlanNode:
       cost: the cost function of a heavy kernel whose cost the static shapes do not decide; else None.
       dead: its dead twin, of kind `DEAD`.
       live: of a dead twin, the node; else the node itself.
-      culprit: of a fused region, finds the operation inside it that raised an error; else None.
+      locate: of a fused region, finds the operation inside it that raised an error; else None.
     """
 
     __slots__ = (
@@ -168,7 +169,6 @@ class PlanNode:
         "controls",
         "cost",
         "crosses",
-        "culprit",
         "dead",
         "direct",
         "edge",
@@ -181,6 +181,7 @@ class PlanNode:
         "kernel",
         "kind",
         "live",
+        "locate",
         "merges",
         "more",
         "n_outputs",
@@ -229,7 +230,7 @@ class PlanNode:
         self.edge = ""
         self.position = -1  # Arg, Retval: its feed or fetch; parameter, result: its input or output of the call
         self.cost: Callable[..., float | None] | None = None
-        self.culprit: Callable[[Exception], Any] | None = None
+        self.locate: Callable[[Exception], Located | None] | None = None
         self.real = kind  # READING: the kind after reading
         self.live = self
         self.dead: PlanNode = self
@@ -505,7 +506,7 @@ def _add_kernel(plan: Plan, node: PlanNode) -> None:
             f"no kernel computes '{op.type}' (operation {op.name!r}) on {device}{why_none(op, device)}", op.name, op
         )
     compute = op.attrs.get("_compute")  # only a fused region has it
-    node.culprit = getattr(compute, "culprit", None)
+    node.locate = getattr(compute, "locate", None)
     plan.has_loops |= getattr(compute, "has_loops", False)
     plan.uses_blas |= op.opdef.facts.blas or getattr(compute, "uses_blas", False)
     is_blocking = op.opdef.facts.blocking

@@ -9,9 +9,9 @@ import dataclasses
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from headrace import thresholds
+from headrace.diagnosis import OpRef
 
 if TYPE_CHECKING:
-    from headrace.diagnosis import OpRef
     from headrace.execute.plan import FramePlan, PlanNode
 
 

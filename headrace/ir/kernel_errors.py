@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from headrace import shapes
-from headrace.diagnosis import OpRef
+from headrace.diagnosis import Diagnosis, Event, Input, OpRef
 from headrace.errors import (
     HeadraceError,
     HeadraceInternalError,
@@ -65,74 +66,74 @@ def quoted(t: Tensor) -> str:
 _OF_LOOPS = ("the condition of loop", "the body of loop")
 
 
-class Given(NamedTuple):
-    """Note of an error about the inputs of an operation.
+class Located(NamedTuple):
+    """Failure of an operation, as found in a token machine or in compiled code.
 
     Attributes:
-      note: the text.
-      type: the type of the operation.
-      values: the inputs, abbreviated.
+      error: the exception as the kernel of the operation raises it.
+      op: the operation.
+      where: the loops and calls around the operation with their iterations; "" outside of all.
+      inputs: the values of its inputs; empty if one of them is no longer available.
+      running: the current iteration and `where`, if `op` is a loop that ran at the deadline; else "".
     """
 
-    note: str
-    type: str
-    values: list[str]
+    error: Exception
+    op: Operation
+    where: str
+    inputs: Sequence[Any]
+    running: str = ""
 
 
-def with_inputs_named(error: Exception, op: Operation, where: str, inputs: Sequence[Any]) -> Exception:
-    """Returns an error of TensorFlow's class for `error`, with the place in its notes.
+def is_diagnosed(error: BaseException) -> bool:
+    """Whether an error names the operation of a graph that failed."""
+    found: Diagnosis | None = getattr(error, "diagnosis", None)
+    return found is not None and found.op is not None and found.op.name != ""
+
+
+def diagnosed(at: Located, story: tuple[Event, ...] = ()) -> HeadraceError:
+    """Returns an error of TensorFlow's class for `at.error`, with its diagnosis.
 
     Args:
-      error: the exception raised while `op` fired.
-      op: the operation.
-      where: the loop and iteration, as text; "" outside of loops.
-      inputs: the available input values of the operation.
+      at: the failure.
+      story: the events around it.
 
     Returns:
-      `error` itself or another error with `error` as its cause.
+      `at.error` itself or another error with `at.error` as its cause.
     """
     # a fetch that fails (a variable without a value) is reported as the fetched operation
-    shown = op if op.type != "_Retval" else op.inputs[0].op
-    out = translated(error, place(shown), shown.name, shown, inputs)
-    out.add_note(f"operation {place(shown)}" + (f", in {where}" if where else ""))
-    if inputs and shown is op and op.type != "Assert":  # the text of an Assign contains the values already
-        given = [brief(v) for v in inputs]
-        note = _inputs(op, given)
-        out.add_note(note)
-        out._given = Given(note, op.type, given)  # type: ignore[attr-defined]
+    op = at.op if at.op.type != "_Retval" else at.op.inputs[0].op
+    inputs: tuple[Input, ...] = ()
+    if op is at.op and op.type != "Assert":  # the text of an Assert contains the values already
+        inputs = _inputs(op, [brief(v) for v in at.inputs])
+    running = at.running and f"{at.running}{made_at(op.source)}"
+    out = translated(at.error, place(op), op.name, op, at.inputs)
+    out.diagnose(Diagnosis(ref(op), at.where, inputs, running, story))
     return out
 
 
-def _inputs(op: Operation, given: Sequence[str]) -> str:
-    return "inputs: " + ", ".join(f"{known_as(t)}: {v}" for t, v in zip(op.inputs, given, strict=False))
+def _inputs(op: Operation, values: Iterable[str]) -> tuple[Input, ...]:
+    return tuple(Input(known_as(t), v) for t, v in zip(op.inputs, values, strict=False))
 
 
-def as_op_error(error: BaseException, op: Operation) -> None:
-    """Updates the note about the inputs of `error` to the names in the user's graph.
+def name_inputs(error: HeadraceError, op: Operation) -> None:
+    """Updates the inputs in the diagnosis of `error` to the names in the user's graph.
 
     Args:
       error: the error.
       op: the operation of the user's graph. The operation that failed is a copy of it, whose neighbours may be others.
     """
-    given: Given | None = getattr(error, "_given", None)
-    if given is not None and op.type == given.type and len(op.inputs) == len(given.values):
-        notes: list[str] = error.__notes__
-        notes[notes.index(given.note)] = note = _inputs(op, given.values)
-        error._given = given._replace(note=note)  # type: ignore[attr-defined]
+    found = error.diagnosis
+    if found is None or found.op is None or found.op.type != op.type or len(found.inputs) != len(op.inputs):
+        return
+    error.diagnose(dataclasses.replace(found, inputs=_inputs(op, [x.value for x in found.inputs])))
 
 
-def endless(where: str, made: Source | None) -> str:
-    """Returns the text about a loop that still ran when the time limit was reached.
-
-    Args:
-      where: the loop and iteration.
-      made: the line that created the loop, if known.
-    """
-    at = f", made at {made}" if made is not None else ""
-    return f"it was in {where}{at}. Does the condition of the loop become false?"
+def made_at(source: Source | None) -> str:
+    """Returns the addition to the text about an operation that was created at `source`."""
+    return f", made at {source}" if source is not None else ""
 
 
-def translated(error: Exception, place: str, node: str, op: Any, values: Iterable[Any]) -> Exception:
+def translated(error: Exception, place: str, node: str, op: Any, values: Iterable[Any]) -> HeadraceError:
     """Returns `error`, or an error of TensorFlow's class with `error` as its cause.
 
     Args:
@@ -141,7 +142,7 @@ def translated(error: Exception, place: str, node: str, op: Any, values: Iterabl
       node, op: the name and the operation that an `OpError` reports.
       values: the input values of the kernel.
     """
-    out: Exception
+    out: HeadraceError
     if isinstance(error, OpError):
         if error.node is None:
             error.node = node
