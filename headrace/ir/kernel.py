@@ -151,9 +151,9 @@ def override(
 
 def find_kernel(op: Operation, device: str = CPU) -> Kernel | None:
     """Returns the kernel of `op` on devices of type `device`, or None."""
-    for o in _overrides.get((op.type, device), ()):
-        if o.suits(op.attrs):
-            return o.kernel
+    found = _override_for(op.type, op.attrs, device)
+    if found is not None:
+        return found
     record = op.opdef
     if device != CPU:
         return None
@@ -164,6 +164,15 @@ def find_kernel(op: Operation, device: str = CPU) -> Kernel | None:
     if record.async_ is not None:
         return Kernel("async", record.async_)
     return None
+
+
+def has_kernel(type: str, attrs: Mapping[str, Any], device: str) -> bool:
+    """Whether an operation of `type` with `attrs` would have a kernel on `device`, a type of device but the CPU."""
+    return _override_for(type, attrs, device) is not None
+
+
+def _override_for(type: str, attrs: Mapping[str, Any], device: str) -> Kernel | None:
+    return next((o.kernel for o in _overrides.get((type, device), ()) if o.suits(attrs)), None)
 
 
 def may_wait(op: Operation) -> bool:

@@ -17,7 +17,8 @@ and `x - 0` are. For complex numbers not even `x * 1` is. The shape must be equa
 than `x`.
 
 Operations that waited for the bypassed operation wait for the producer of `x`. Two kinds of operations stay: those with
-control inputs, and those that ask for another device than the producer of `x`, because they move the value to it.
+control inputs, and those that ask for another device or colocation than the producer of `x`, because they move the
+value to that device.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from headrace.ir.function import owned, param_offset
 from headrace.ir.graph import FuncGraph
 from headrace.ir.order import is_constant
 from headrace.optimize.base import Pass, PassContext
+from headrace.optimize.colocation import entries_for_bypassed, is_colocated
 from headrace.optimize.queries import const, is_plain, owns_graphs, primitives
 from headrace.optimize.rewriter import Rewriter
 
@@ -63,6 +65,7 @@ class SimplifyAlgebra(Pass):
             if x is not None and _may_go(op, x, walking):
                 if not x.op.opdef.structured or not walking.edit.is_waited_for(op):
                     walking.replace(op, [x], (x.op,))
+                    context.colocated[op.name] = entries_for_bypassed(op)
                 elif walking.edit.is_used(op.outputs[0]):
                     walking.move(op.outputs[0], x)  # `op` stays, for the operations that wait for `x` alone
                 else:
@@ -83,6 +86,9 @@ def _may_go(op: Operation, x: Tensor, walking: Rewriter) -> bool:
         return False
     if op.device and op.device != x.op.device:
         walking.context.refused("identities", op, f"it requests device {op.device!r}, and '{x.op.name}' does not")
+        return False
+    if not is_colocated(op, x.op):
+        walking.context.refused("identities", op, f"it is colocated with other operations than '{x.op.name}'")
         return False
     if x.op.type == "_Arg" and not shapes.covers(y.shape, x.shape):
         walking.context.refused("identities", op, "its static shape is more specific than that of its input")

@@ -13,7 +13,8 @@ Every pass follows these rules:
   operations behind them.
 * A new operation keeps the device and the source line of the operation that it replaces, and also the name if the
   replaced operation is removed.
-* Operations that ask for different devices are never merged.
+* Operations that ask for different devices, or are colocated with different operations (`_class`), are never merged.
+  An operation gets no type that has no kernel on the type of device that it requests.
 * No seed changes, and no random operation is copied.
 
 Each pass has a switch: its name in `Options.off` (`HEADRACE_OPTIMIZE=-name`). The report lists its changes (`fired`),
@@ -76,6 +77,8 @@ class PassContext:
       options: limits and switches.
       preserved: operations of the root graph that must stay although nothing reads them (the targets of the step).
       explicit: whether effects are explicit (`optimize.effects`): no data edge implies that an operation must run.
+      colocated: for an operation that another one replaced, by name: the entries of `_class` that replace its own
+        ("loc:@name") in the operations that are colocated with it.
       notes: the report.
       ran: (pass, graph, whether it changed the graph) for each call, in order.
     """
@@ -83,6 +86,7 @@ class PassContext:
     options: Options = dataclasses.field(default_factory=Options)
     preserved: Sequence[Operation] = ()
     explicit: bool = False
+    colocated: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     notes: list[Note] = dataclasses.field(default_factory=list)
     ran: list[tuple[str, str, bool]] = dataclasses.field(default_factory=list)
 

@@ -20,7 +20,7 @@ import numpy as np
 from headrace import dtypes, shapes, thresholds
 from headrace.ir.kernel import constant_kernel
 from headrace.optimize.base import Pass, PassContext
-from headrace.optimize.queries import const, primitives
+from headrace.optimize.queries import const, is_possible_on, primitives
 from headrace.optimize.rewriter import Rewriter
 
 if TYPE_CHECKING:
@@ -67,6 +67,9 @@ class _Folding:
         else:
             waits = [t.op for t in op.inputs]
         if any(t.dtype.base in dtypes.OBJECT for t in op.outputs):
+            return
+        if not is_possible_on("Const", op, {"dtype": op.outputs[0].dtype}):
+            self.walking.context.refused("fold", op, f"it requests {op.device!r}, where constants have no kernel")
             return
         why = self._too_large(op, given)
         values = why or _evaluate(op, given)

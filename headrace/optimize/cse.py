@@ -1,8 +1,8 @@
 """Common subexpression elimination: merges operations that compute the same value.
 
 Two operations are the same if they are pure and of one type, with the same attributes, inputs and control inputs, and
-ask for the same device. The inputs of a commutative operation may be in either order. Lists (variants) are never
-shared: each list has one owner, so that an append need not copy it.
+ask for the same device and colocation. The inputs of a commutative operation may be in either order. Lists (variants)
+are never shared: each list has one owner, so that an append need not copy it.
 
 If a conditional, loop or call gets the same tensor as several inputs (a loop: as several loop constants), its graphs
 read it through one parameter. The pass `prune` removes the other parameters.
@@ -24,6 +24,7 @@ from headrace.ir.edit.editor import Editor
 from headrace.ir.function import owned, param_offset
 from headrace.ir.order import is_constant
 from headrace.optimize.base import Pass, PassContext
+from headrace.optimize.colocation import anchored
 from headrace.optimize.queries import const, is_plain, owns_graphs, primitives
 from headrace.optimize.rewriter import Rewriter
 
@@ -59,6 +60,7 @@ class MergeCommon(Pass):
                     context.refused("cse", op, f"'{other.name}' is equal but requests {other.device or 'no device'!r}")
             elif op not in walking.preserved:
                 walking.replace(op, twin.outputs, (twin,))
+                context.colocated[op.name] = (anchored(twin.name),)
                 if op.inputs:
                     context.fired("cse", op, f"equal to '{twin.name}'")
         return walking.finish() or changed

@@ -39,7 +39,7 @@ class AddInBranches(Pass):
 
     def call(self, graph: Graph, context: PassContext) -> bool:
         changed = False
-        for op in loops_of(graph, having=lambda op: op.opdef.structured in ("If", "Case")):  # mutate: no
+        for op in loops_of(graph, context, having=lambda op: op.opdef.structured in ("If", "Case")):  # mutate: no
             loop = LoopEditor(op, context)
             for k in range(len(loop.body.params)):
                 changed |= _move(loop, k, context)

@@ -18,8 +18,10 @@ from headrace.ir.builder import Builder
 from headrace.ir.edit import add_values
 from headrace.ir.edit.copying import copy_into
 from headrace.ir.edit.editor import Editor
+from headrace.ir.function import nested_operations
 from headrace.ir.graph import FuncGraph
 from headrace.ir.order import is_constant
+from headrace.optimize.queries import is_plain, other_device
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
@@ -78,9 +80,9 @@ class LoopEditor:
     def is_movable(self, op: Operation) -> bool:
         """Whether only its inputs constrain the position of `op`, of the body.
 
-        Then it is pure, and has no control edges in either direction.
+        Then it is plain, and has no control edges in either direction.
         """
-        return op.opdef.is_pure and not op.control_inputs and not self.inner.waits.get(op) and self.is_free(op)
+        return is_plain(op) and not op.control_inputs and not self.inner.waits.get(op) and self.is_free(op)
 
     def is_free(self, op: Operation) -> bool:
         return op not in self.body.control_results and "_class" not in op.attrs
@@ -147,13 +149,17 @@ class LoopEditor:
             add_values.set_result(self.op, k, value)
 
 
-def loops_of(graph: Graph, having: Callable[[Operation], bool] | None = None) -> Iterator[Operation]:
+def loops_of(
+    graph: Graph, context: PassContext, having: Callable[[Operation], bool] | None = None
+) -> Iterator[Operation]:
     """Yields the Whiles of `graph` that own their graphs, if the signatures match.
 
-    A mismatch is left to the run of the loop, which reports it.
+    A mismatch is left to the run of the loop, which reports it. A loop with an operation that requests a device other
+    than a CPU stays, because the passes replace operations by others, which may have no kernel there.
 
     Args:
       graph: the graph.
+      context: the context of the pass, for the reasons.
       having: None, or a predicate that must hold for an operation of the body. This check costs less than a
         `LoopEditor`.
     """
@@ -163,7 +169,10 @@ def loops_of(graph: Graph, having: Callable[[Operation], bool] | None = None) ->
             if len(loop.params) == len(loop.results) == len(op.inputs) == len(op.attrs["cond"].params) and (
                 having is None or any(map(having, loop.operations))  # mutate: no
             ):
-                yield op
+                if why := other_device([op, *nested_operations([*op.attrs["cond"].operations, *loop.operations])]):
+                    context.refused("loops", op, why)
+                else:
+                    yield op
 
 
 def names(ops: Iterator[Operation] | list[Operation], most: int = 4) -> str:

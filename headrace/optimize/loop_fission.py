@@ -44,7 +44,7 @@ class FissionForward(Pass):
 
     def call(self, graph: Graph, context: PassContext) -> bool:
         changed = False
-        for op in loops_of(graph):
+        for op in loops_of(graph, context):
             changed |= _move(op, context)
         return changed
 

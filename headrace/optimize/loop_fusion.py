@@ -19,6 +19,7 @@ from headrace.ir.edit.copying import copy_into
 from headrace.ir.function import base_name
 from headrace.ir.infer import constant_value
 from headrace.optimize.base import Pass, PassContext
+from headrace.optimize.colocation import entries_of
 from headrace.optimize.loop_editor import LoopEditor, loops_of
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class FuseLoops(Pass):
 
 
 def _merge_two(graph: Graph, context: PassContext) -> bool:
-    loops = [(op, bound) for op in loops_of(graph) if (bound := _bound(op)) is not None]
+    loops = [(op, bound) for op in loops_of(graph, context) if (bound := _bound(op)) is not None]
     for n, (second, other) in enumerate(loops):
         for first, bound in loops[max(0, n - thresholds.FUSED_LOOP_DISTANCE) : n]:
             if not _alike(first, bound, second, other):
@@ -74,7 +75,7 @@ def _bound(op: Operation) -> Bound | None:
 
 def _alike(x: Operation, a: Bound, y: Operation, b: Bound) -> bool:
     """Whether two loops have equal trip counts, devices and `parallel_iterations`."""
-    if x.type != y.type or x.device != y.device or a.is_inclusive != b.is_inclusive:
+    if x.type != y.type or x.device != y.device or entries_of(x) != entries_of(y) or a.is_inclusive != b.is_inclusive:
         return False
     if x.attrs.get("parallel_iterations") != y.attrs.get("parallel_iterations"):
         return False

@@ -31,6 +31,7 @@ from headrace.ir.function import base_name
 from headrace.ir.order import effects
 from headrace.optimize.base import Pass, PassContext
 from headrace.optimize.loop_editor import LoopEditor, loops_of, names
+from headrace.optimize.queries import is_plain
 
 if TYPE_CHECKING:
     from headrace.ir.graph import FuncGraph, Graph, Operation, Tensor
@@ -44,7 +45,7 @@ class HoistInvariants(Pass):
 
     def call(self, graph: Graph, context: PassContext) -> bool:
         changed = False
-        for op in loops_of(graph):
+        for op in loops_of(graph, context):
             changed |= _hoist_body(op, context)
             changed |= _hoist_condition(op, context)
         return changed
@@ -103,7 +104,7 @@ def _hoist_condition(op: Operation, context: PassContext) -> bool:
 
     found: dict[Operation, None] = {}
     for each in walk.in_order(cond.operations):
-        free = each.opdef.is_pure and not each.control_inputs and "_class" not in each.attrs
+        free = is_plain(each) and not each.control_inputs and "_class" not in each.attrs
         if free and each.inputs and all(map(is_invariant, each.inputs)):
             found[each] = None
     needed = walk.reachable([t.op for t in cond.results])

@@ -39,7 +39,7 @@ class FissionProducts(Pass):
 
     def call(self, graph: Graph, context: PassContext) -> bool:
         changed = False
-        for op in loops_of(graph, having=lambda op: op.type == "MatMul"):  # mutate: no
+        for op in loops_of(graph, context, having=lambda op: op.type == "MatMul"):  # mutate: no
             changed |= _Products(op, context).split()
         return changed
 
@@ -50,7 +50,7 @@ class _Products:
     def __init__(self, op: Operation, context: PassContext) -> None:
         self.loop = LoopEditor(op, context)
         self.context = context
-        self._slices: dict[tuple[Tensor, int, int, int], Tensor] = {}
+        self._slices: dict[tuple[Tensor, int, int, int, str], Tensor] = {}
 
     @functools.cached_property
     def rows(self) -> RowReads:
@@ -64,7 +64,7 @@ class _Products:
             joined = op.inputs[0].op
             if self._narrow(op):
                 changed = True
-            elif joined.type == "ConcatV2" and not op.attrs["transpose_a"]:
+            elif joined.type == "ConcatV2" and joined.device == op.device and not op.attrs["transpose_a"]:
                 changed |= self._split_joined(op, joined)
         if changed:
             self.loop.sweep()
@@ -84,7 +84,7 @@ class _Products:
 
         The result is a loop constant, as `w` is.
         """
-        key = (w, axis, begin, size)
+        key = (w, axis, begin, size, like.device)
         got = self._slices.get(key)
         if got is None:
             at, sizes = ([begin, 0], [size, -1]) if axis == 0 else ([0, begin], [-1, size])
@@ -135,7 +135,7 @@ class _Products:
         """
         loop, y = self.loop, op.outputs[0]
         cuts = list(dict.fromkeys(r for r, _ in loop.inner.uses.get(y, [])))
-        if len(cuts) != 1 or y in loop.body.results or not loop.is_movable(cuts[0]):
+        if len(cuts) != 1 or y in loop.body.results or not loop.is_movable(cuts[0]) or cuts[0].device != op.device:
             return False
         pieces = _columns(cuts[0], y)
         wanted = [t for t in cuts[0].outputs if loop.inner.is_used(t)]

@@ -41,7 +41,7 @@ class _Regroup(Pass):
 
     def call(self, graph: Graph, context: PassContext) -> bool:
         changed = False
-        for op in loops_of(graph):
+        for op in loops_of(graph, context):
             loop = LoopEditor(op, context)
             changed |= self._prepare(loop, context)
             # one operation alone cannot be regrouped, and this test is cheap
@@ -66,7 +66,7 @@ class _Regroup(Pass):
         if len(uses) != 1 or y in loop.body.results or y.shape is None:
             return False
         reader = uses[0][0]
-        return self._is_one(loop, reader) and reader.outputs[0].shape == y.shape
+        return self._is_one(loop, reader) and reader.device == op.device and reader.outputs[0].shape == y.shape
 
     def _parts(self, loop: LoopEditor, t: Tensor) -> Iterator[Tensor]:
         """Yields the operands of `t`, with those of nested operations of the same type."""

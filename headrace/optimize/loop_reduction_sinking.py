@@ -53,7 +53,7 @@ class SinkReductions(Pass):
 
     def call(self, graph: Graph, context: PassContext) -> bool:
         changed = False
-        for op in loops_of(graph):
+        for op in loops_of(graph, context):
             changed |= _move(op, context)
         return changed
 

@@ -36,7 +36,7 @@ class TurnConstants(Pass):
 
     def call(self, graph: Graph, context: PassContext) -> bool:
         changed = False
-        for op in loops_of(graph, having=lambda op: op.type == "MatMul"):  # mutate: no
+        for op in loops_of(graph, context, having=lambda op: op.type == "MatMul"):  # mutate: no
             changed |= _turn(LoopEditor(op, context), context)
         return changed
 
@@ -44,7 +44,7 @@ class TurnConstants(Pass):
 def _turn(loop: LoopEditor, context: PassContext) -> bool:
     n = loop.trip_count.most if loop.trip_count is not None else None
     turned: list[Operation] = []
-    made: dict[Tensor, Tensor] = {}
+    made: dict[tuple[Tensor, str], Tensor] = {}
     for op in walk.in_order(loop.body.operations):
         if op.type != "MatMul" or not op.attrs["transpose_b"] or not loop.is_movable(op):
             continue
@@ -58,15 +58,16 @@ def _turn(loop: LoopEditor, context: PassContext) -> bool:
         if n is not None and n <= _few(shapes.size(w.shape) or 0):
             context.refused("loop_transposes", op, f"its trip count is at most {n}, too few to pay for the transpose")
             continue
-        if w not in made:
+        key = w, op.device
+        if key not in made:
             name = f"{base_name(w)}_turned"
             attrs = {"_in_order": True}
             full_name = f"{loop.op.name}/{name}"
             args = (loop.outside(w), np.array([1, 0], np.int32))
             outside = loop.before(op).make("Transpose", args, attrs, full_name)
-            made[w] = loop.constant(outside, name)
+            made[key] = loop.constant(outside, name)
         attrs = {**op.attrs, "transpose_b": False}
-        product = loop.within(op).make("MatMul", (x, made[w]), attrs, op.name)
+        product = loop.within(op).make("MatMul", (x, made[key]), attrs, op.name)
         loop.inner.replace(op.outputs[0], product)
         turned.append(op)
     if not turned:

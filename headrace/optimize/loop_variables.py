@@ -26,7 +26,7 @@ class MergeVariables(Pass):
 
     def call(self, graph: Graph, context: PassContext) -> bool:
         changed = False
-        for op in loops_of(graph):
+        for op in loops_of(graph, context):
             changed |= _merge(LoopEditor(op, context), context)
         return changed
 

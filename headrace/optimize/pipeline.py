@@ -17,6 +17,7 @@ from headrace.optimize.algebraic_simplification import SimplifyAlgebra
 from headrace.optimize.array_marks import DropMarks
 from headrace.optimize.base import Options, Pass, PassContext, Repeat, run
 from headrace.optimize.branch_elimination import EliminateBranches
+from headrace.optimize.colocation import follow_colocation
 from headrace.optimize.constant_folding import FoldConstants
 from headrace.optimize.control_edges import SimplifyControlEdges
 from headrace.optimize.cse import MergeCommon
@@ -121,6 +122,7 @@ def optimize(
             on_stage(context.ran[-1][0].partition(" ")[0], graph)  # the rest is a reason why it skipped the root graph
 
     run(PASSES, graph, context, after if check is not None or on_stage is not None else None)
+    follow_colocation(graph, context.colocated)
     context.notes = list(dict.fromkeys(context.notes))
     return context
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from headrace.dtypes import OBJECT
 from headrace.ir import walk
 from headrace.ir.analysis.speculatable import is_speculatable
+from headrace.ir.device import DeviceSpec
 from headrace.ir.function import bodies, nested_operations, owns_all
 from headrace.ir.infer import constant_value
+from headrace.ir.kernel import CPU, has_kernel
 
 if TYPE_CHECKING:
     from headrace.ir.graph import FuncGraph, Graph, Operation, Tensor
@@ -61,6 +63,23 @@ def const(t: Tensor) -> np.ndarray | None:
         return None
     value = t.op.attrs["value"]
     return value if isinstance(value, np.ndarray) else None
+
+
+def is_possible_on(type: str, like: Operation, attrs: Mapping[str, Any]) -> bool:
+    """Whether an operation of `type` can have the device request of `like`.
+
+    It can if it would run on a CPU, or has a kernel for the requested type of device.
+    """
+    device = DeviceSpec.from_string(like.device).type or CPU
+    return device == CPU or has_kernel(type, attrs, device)
+
+
+def other_device(ops: Iterable[Operation]) -> str:
+    """Reason why no operation of another type may replace one of `ops`: one requests a device that is no CPU; or ""."""
+    for op in ops:
+        if (DeviceSpec.from_string(op.device).type or CPU) != CPU:
+            return f"'{op.name}' requests {op.device!r}, which may have no kernel for the new operations"
+    return ""
 
 
 def is_zeros(t: Tensor, may_be_negative: bool = True) -> bool:

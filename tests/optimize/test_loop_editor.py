@@ -22,7 +22,7 @@ _COUNT = "i1 = AddV2(i, one)\n"
 def made(results: str = "i1, n, x, y, p", body: str = "", **more: str) -> LoopEditor:
     """A loop with these lines in its body."""
     text = loop_text(_VARIABLES, "zero, n, x, x, p", results, _COUNT + body, before=_BEFORE, **more)
-    (op,) = loops_of(from_text(text))
+    (op,) = loops_of(from_text(text), PassContext())
     return LoopEditor(op, PassContext())
 
 
@@ -136,4 +136,4 @@ def test_loops_that_share_their_graphs_with_others_are_left_out() -> None:
     n = Placeholder[dtype=int32, shape=[]]
     loop = StatelessWhile[T=(int32, int32), cond=&"less", body=&"more"](n, n)
     """
-    assert not list(loops_of(from_text(text)))
+    assert not list(loops_of(from_text(text), PassContext()))

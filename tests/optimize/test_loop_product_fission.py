@@ -105,6 +105,7 @@ _JOINED = "uh = ConcatV2(u, h, one) | uhw = MatMul(uh, w) | h1 = Tanh(uhw)"
         (_JOINED.replace("one", "zero"), "u: float32[2,3]|h: float32[4,3] -> h1|w: float32[3,3]", ""),
         ("uh = ConcatV2(u, h, one) | uhw = MatMul[transpose_a=true](uh, w) | h1 = Tanh(h)", "w: float32[2,3]", ""),
         ("uh = AddV2(u, x) | uhw = MatMul(uh, w) | h1 = Tanh(uhw)", "w: float32[4,3]", ""),
+        (_JOINED.replace("one) |", 'one) @"/device:CPU:1" |'), "", ""),
     ],
 )  # fmt: skip
 def test_what_is_not_split(step: str, more: str, why: str) -> None:
@@ -154,6 +155,7 @@ def test_what_is_only_collected_is_computed_apart() -> None:
         (_CUT + _A + " | t = Tanh(hw)", ""),
         ("hw = MatMul(h, w) | t = Tanh(hw) | h1 = Neg(h)", ""),
         (_CUT.replace("hw) |", "hw) ^i1 |") + _A, ""),
+        (_CUT.replace("hw) |", 'hw) @"/device:CPU:1" |') + _A, ""),
         ("k1 = Neg(k) | " + _CUT.replace("one", "k") + "t = Neg(ab) | h1 = Neg(h)", "k: int32[] -> k1"),
         (_CUT.replace("one", "zero") + "t = Neg(ab) | h1 = Neg(h)", ""),
         (_CUT.replace("one", "zero") + "t = Neg(ab) | h1 = Neg(h)", "w: float32[3,0]"),

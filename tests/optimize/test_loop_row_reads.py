@@ -52,7 +52,7 @@ _FOUR = "four = Const[value=int32[]{4}, dtype=int32]\nless = LessEqual(i, four)"
 def made(body: str, more: str = "", cond: str = "less = Less(i, five)") -> LoopEditor:
     """A loop with these lines in its body and these variables besides."""
     text = loop_of(_VARIABLES + more, _BODY + body.replace(" | ", "\n"), cond=cond, before=_BEFORE)
-    (op,) = loops_of(from_text(text))
+    (op,) = loops_of(from_text(text), PassContext())
     return LoopEditor(op, PassContext())
 
 
@@ -147,7 +147,7 @@ def test_what_becomes_what_is_popped() -> None:
     lines = _VARIABLES + more
     before = _BEFORE + "free = Const[value=int32[2]{-1, 3}, dtype=int32]\nother = TensorListFromTensor(xs, free)"
     text = loop_of(lines, _BODY + free.replace(" | ", "\n"), cond="less = Less(i, five)", before=before)
-    (op,) = loops_of(from_text(text))
+    (op,) = loops_of(from_text(text), PassContext())
     loop = LoopEditor(op, PassContext())
     rows = RowReads(loop)
     named = {p.op.name: p for p in loop.body.params}

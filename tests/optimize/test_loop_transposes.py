@@ -53,6 +53,19 @@ def test_two_products_share_it() -> None:
     assert done.fired() == ["loop: loop-invariant factors transposed before the loop: a, c"]
 
 
+def test_products_on_two_devices_have_a_transpose_each() -> None:
+    both = (
+        "a = MatMul[transpose_b=true](h, w)\nb = Tanh(h)\nc = MatMul[transpose_b=true](b, w) DEVICE\nh1 = AddV2(a, c)"
+    )
+    done = agree(
+        loop(both.replace("DEVICE", '@"/cpu:1"')),
+        [PASSES[_RULE]],
+        {"n": 3, "h": np.eye(2, 3), "w": np.eye(3)},
+        ["loop:2"],
+    )
+    assert [op.device for op in done.graph.operations if op.type == "Transpose"] == ["", "/cpu:1"]
+
+
 @pytest.mark.parametrize(
     ("work", "w", "more"),
     [
