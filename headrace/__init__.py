@@ -112,10 +112,6 @@ from headrace.report import report
 from headrace.session import Session
 from headrace.simulate import simulate
 
-scopes.outside.builder = _EagerBuilder()
-scopes.outside.session = Session
-scopes.outside.graph_def = interchange.graph_def
-
 
 def _check_passes(value: str) -> None:
     """Raises ValueError unless all passes that the flag OPTIMIZE names exist."""
@@ -134,7 +130,7 @@ def _html(graph: Graph) -> str:
     return graph_html(graph)
 
 
-scopes.outside.html = _html
+scopes.install(scopes.Runtime(_EagerBuilder(), Session, interchange.graph_def, _html))
 
 # Modules that few programs use, or only those that train, are imported on first use.
 _LATER = {

@@ -328,7 +328,7 @@ def register_kernel(
             takes = "xp, attrs" if form == "pure" else "ctx, attrs"
             raise TypeError(f"kernel of {op} on {device}: expected a factory, a function of ({takes}), got {factory!r}")
         decorate(factory)
-        scopes.outside.builder.forget_kernels()
+        scopes.runtime().eager.forget_kernels()
         return factory
 
     return register

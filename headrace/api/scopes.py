@@ -1,11 +1,13 @@
 """The state of graph construction: current graph, name scope, device and control inputs.
 
-No other module has such state. It is a stack of `Builder`s, kept per context (`contextvars`), so that threads and tasks
-are independent. Each `with` block of this module pushes a builder that differs from the one below it in one field. All
-other functions of the user's API call `builder()` for the top of the stack and create their operations through it.
+No other module has such state. The state is a stack of `Builder`s, kept per context (`contextvars`), so that threads
+and tasks are independent. Each `with` block of this module pushes a builder that differs from the one below it in one
+field. All other functions of the user's API call `builder()` for the top of the stack and create their operations
+through it.
 
 Outside of graphs the stack is empty. Then operations are added to the graph of their symbolic inputs; without symbolic
-inputs they run immediately (`eager`).
+inputs they run immediately. The eager builder, which runs them, and the session are in higher layers. This module
+reaches them through the `Runtime` that `headrace/__init__.py` installs.
 """
 
 from __future__ import annotations
@@ -13,9 +15,8 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import dataclasses
-import random
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace import nest
 from headrace.errors import GraphError
@@ -29,42 +30,119 @@ from headrace.ir.order import Order
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from headrace.dtypes import DType
     from headrace.pb import GraphDef, VersionDef
 
 _stack: contextvars.ContextVar[tuple[Builder, ...]] = contextvars.ContextVar("headrace_builders", default=())
 _in_eager_call: contextvars.ContextVar[bool] = contextvars.ContextVar("headrace_eager_call", default=False)
 
 
-class _Outside:
-    """Eager counterparts of graph functions. `headrace/__init__.py` sets them at import.
+class EagerOps(Protocol):
+    """Builder that runs ops immediately, such as `eager.EagerBuilder`.
+
+    Each op type is a method, as of `ir.builder.Builder`. The builder owns the state of ops between calls: resources
+    with names, streams of random numbers and their seed.
 
     Attributes:
-      builder: the eager builder, which `builder()` returns outside of graphs; it runs ops immediately.
-      session: the class of sessions, for functions that must run a graph immediately.
-      graph_def: the function that writes a graph as a `GraphDef` (`interchange.exporting`), which includes lowering.
-      html: the function that draws a graph for a notebook (`inspect.page`).
-      seed: the argument of the last `hr.random.set_seed` outside of graphs, or None.
+      seed: the argument of the last `set_seed`, or None.
     """
 
-    builder: Any = None
-    session: Any = None
-    graph_def: Any = None
-    html: Any = None
-    seed: int | None = None
-    _op_seeds: random.Random
+    seed: int | None
+
+    def make(self, type: str, args: Sequence[Any], attrs: dict[str, Any], name: str | None = None) -> Any:
+        """Runs an op; the arguments are those of `Builder.make`."""
+
+    def tensor(self, x: Any, dtype: DType | None = None, name: str = "Const") -> Any:
+        """Converts a value to an eager tensor."""
+
+    def const(self, value: Any, dtype: DType | None = None, name: str = "Const") -> Any:
+        """Returns an eager tensor with this value."""
 
     def set_seed(self, seed: int | None) -> None:
         """Sets the seed of random ops without their own seed, and rewinds all streams."""
-        self.seed = seed
-        self.builder.rewind()
-        self._op_seeds = random.Random(seed)
 
     def take_op_seed(self) -> int:
         """Returns the seed of the next random op without a seed, if `seed` is set."""
-        return self._op_seeds.randint(0, 2**31 - 1)
+
+    def forget_kernels(self) -> None:
+        """Drops the kernels found so far, because kernels were registered."""
+
+    def __getattr__(self, type: str) -> Callable[..., Any]: ...
 
 
-outside = _Outside()
+class Runner(Protocol):
+    """Session, as far as the API uses it."""
+
+    def run(self, fetches: Any, feed_dict: Mapping[Any, Any] | None = None) -> Any:
+        """Returns the values of `fetches`; the arguments are those of `Session.run`."""
+
+
+class SessionFactory(Protocol):
+    """Creation of a session that runs one graph immediately."""
+
+    def __call__(self, *, graph: ir_graph.Graph) -> contextlib.AbstractContextManager[Runner]: ...
+
+
+class GraphExporter(Protocol):
+    """Conversion of a graph to a `GraphDef` message, lowering included."""
+
+    def __call__(self, graph: Graph, form: str, *, add_shapes: bool, portable: bool) -> GraphDef: ...
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Runtime:
+    """Functions of higher layers that graph construction calls but cannot import.
+
+    Attributes:
+      eager: runs ops outside of graphs.
+      session: creates a session, for functions that must run a graph immediately.
+      graph_def: converts a graph to a message (`Graph.as_graph_def`).
+      html: draws a graph for a notebook.
+    """
+
+    eager: EagerOps
+    session: SessionFactory
+    graph_def: GraphExporter
+    html: Callable[[Graph], str]
+
+
+_runtime: Runtime | None = None
+
+
+def install(runtime: Runtime) -> None:
+    """Sets the runtime of the process. `headrace/__init__.py` calls it when it is imported or reloaded."""
+    global _runtime
+    _runtime = runtime
+
+
+def runtime() -> Runtime:
+    """Returns the installed runtime.
+
+    Raises:
+      RuntimeError: none is installed, because the import of headrace has not finished.
+    """
+    if _runtime is None:
+        raise RuntimeError(
+            "headrace has no runtime yet, which operations outside of graphs, gradients outside of graphs and "
+            "as_graph_def need: its import has not finished. Run them after `import headrace`, or call "
+            "`scopes.install(Runtime(...))` first"
+        )
+    return _runtime
+
+
+@contextlib.contextmanager
+def replaced(runtime: Runtime | None) -> Iterator[None]:
+    """Returns a context in which the whole process has another runtime, for tests.
+
+    Args:
+      runtime: the other runtime; None: no runtime.
+    """
+    global _runtime
+    before, _runtime = _runtime, runtime
+    try:
+        yield
+    finally:
+        _runtime = before
 
 
 class Graph(ir_graph.Graph):
@@ -167,8 +245,7 @@ class Graph(ir_graph.Graph):
           >>> [n.name for n in g.as_graph_def("primitive").node if n.op == "Merge"]
           ['cond/Merge']
         """
-        made: GraphDef = outside.graph_def(self, form, add_shapes=add_shapes, portable=portable)
-        return made
+        return runtime().graph_def(self, form, add_shapes=add_shapes, portable=portable)
 
     @property
     def graph_def_versions(self) -> VersionDef:
@@ -184,7 +261,7 @@ class Graph(ir_graph.Graph):
 
     def _repr_html_(self) -> str:
         """Returns the notebook's view of the graph: loops, branches and functions as nested boxes."""
-        return str(outside.html(self))
+        return runtime().html(self)
 
 
 # *** asking ***
@@ -212,7 +289,7 @@ def builder(*near: Any) -> Any:
         graph = _graph_of(near)
     except RecursionError:
         raise nest.too_deep() from None
-    return outside.builder if graph is None else Builder(graph)
+    return runtime().eager if graph is None else Builder(graph)
 
 
 def _graph_of(values: Iterable[Any]) -> ir_graph.Graph | None:

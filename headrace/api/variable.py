@@ -452,7 +452,7 @@ class Variable:
                 "session.run(variable)"
             )
         # also inside of `with g:`
-        return scopes.outside.builder.ReadVariableOp(self.handle, dtype=self.dtype)
+        return scopes.runtime().eager.ReadVariableOp(self.handle, dtype=self.dtype)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.asarray(self._concrete("a numpy array").numpy(), dtype)

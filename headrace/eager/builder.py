@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import queue
+import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
@@ -122,6 +123,7 @@ class EagerBuilder(OpCalls[EagerTensor]):
       graph: None.
       control_inputs: ().
       session: the resources with names.
+      seed: the argument of the last `set_seed`, or None.
 
     Example:
       >>> import headrace as hr
@@ -139,6 +141,8 @@ class EagerBuilder(OpCalls[EagerTensor]):
     def __init__(self) -> None:
         self.session = ResourceManager()
         forking.register_at_fork(self.session)
+        self.seed: int | None = None
+        self._op_seeds = random.Random(0)
         self._prepared: Memo[tuple[Any, ...], _Prepared] = Memo("eager ops", thresholds.EAGER_PREPARED_OPS)
 
     def forget_kernels(self) -> None:
@@ -246,11 +250,17 @@ class EagerBuilder(OpCalls[EagerTensor]):
             return EagerTensor(out, made[0])
         return tuple(map(EagerTensor, out, made)) if made else None
 
-    def rewind(self) -> None:
-        """Restarts the stream of every random op, as TensorFlow does when a seed is set."""
+    def set_seed(self, seed: int | None) -> None:
+        """Sets the seed of random ops without their own seed, and rewinds all streams."""
         from headrace.ops.random.drawing import rewind
 
+        self.seed = seed
         rewind(self.session)
+        self._op_seeds = random.Random(seed)
+
+    def take_op_seed(self) -> int:
+        """Returns the seed of the next random op without a seed, if `seed` is set."""
+        return self._op_seeds.randint(0, 2**31 - 1)
 
     def _run(self, op: EagerOp, prepared: _Prepared, values: list[Any]) -> Any:
         """Runs a kernel with effects, or one that may wait."""

@@ -82,7 +82,7 @@ class Recording(Recorder):
             wanted = [sums.dense(scopes.builder(), g) for g in grads if g is not None]
         if not wanted:
             return grads
-        with scopes.outside.session(graph=graph) as session:
+        with scopes.runtime().session(graph=graph) as session:
             found = iter(session.run(wanted, fed))
         return [None if g is None else next(found) for g in grads]
 

@@ -242,7 +242,7 @@ class GradProgram:
     def _argument(self, leaf: Any) -> Any:
         if not (is_tensor(leaf) or isinstance(leaf, (float, complex)) or hasattr(type(leaf), "assign")):
             return leaf
-        value = scopes.outside.builder.tensor(leaf)
+        value = scopes.runtime().eager.tensor(leaf)
         made = self.placeholder(value)
         self.feeds[made] = value.numpy()
         return made
@@ -262,9 +262,9 @@ class GradProgram:
         """
         leaves = nest.flatten(structure)
         wanted = [t for t in leaves if isinstance(t, Tensor)]
-        with scopes.outside.session(graph=self.graph) as session:
+        with scopes.runtime().session(graph=self.graph) as session:
             values = iter(session.run(wanted, {**self.feeds, **(feeds or {})}))
-        make = scopes.outside.builder.const
+        make = scopes.runtime().eager.const
         return nest.pack(structure, [make(next(values), t.dtype) if isinstance(t, Tensor) else t for t in leaves])
 
 

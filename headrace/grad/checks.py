@@ -237,7 +237,7 @@ class _Checker:
         return b.AddN(terms), b.AddN(sizes)
 
     def _results(self, params: Sequence[Tensor]) -> list[Check]:
-        with scopes.outside.session(graph=self.graph) as session:
+        with scopes.runtime().session(graph=self.graph) as session:
             at = {p: t.numpy() for p, t in zip(params, self.values, strict=True)}
             wanted = [p.slope for p in self.pending], [p.value for p in self.pending], self.v
             slopes, values, v = session.run(wanted, at)
@@ -259,7 +259,7 @@ class _Checker:
 
 def _wide(leaf: Any) -> Any:
     """Converts an argument to an eager tensor, floats to float64."""
-    b = scopes.outside.builder
+    b = scopes.runtime().eager
     t = b.tensor(leaf.numpy() if hasattr(type(leaf), "numpy") else leaf)
     wide = _WIDE.get(t.dtype)
     return t if wide is None else b.const(t.numpy(), wide)

@@ -160,7 +160,7 @@ def vjp(f: Callable[..., Any], *args: Any, has_aux: bool = False) -> Any:
                 "the function that hr.vjp returned outside of graphs takes values; "
                 "call hr.vjp inside the graph to differentiate there"
             )
-        leaves = [scopes.outside.builder.tensor(d) for d in nest.flatten(dy)]
+        leaves = [scopes.runtime().eager.tensor(d) for d in nest.flatten(dy)]
         key = (nest.outline(dy), *((d.dtype, d.shape) for d in leaves))
         if key not in known:
             given = [program.placeholder(d) for d in leaves]

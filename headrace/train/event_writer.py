@@ -420,7 +420,7 @@ class FileWriter:
           step: step of the text.
         """
         note = summaries.metadata(plugin="text")
-        self.add_summary(_made("TensorSummaryV2", tag, scopes.outside.builder.const(text), note), step)
+        self.add_summary(_made("TensorSummaryV2", tag, scopes.runtime().eager.const(text), note), step)
 
     # *** events for the thread ***
 
@@ -445,7 +445,7 @@ def serialized_graph(graph: Any, form: str = "primitive") -> bytes:
 
 def _made(type: str, *args: Any, **attrs: Any) -> bytes:
     """Runs a summary operation eagerly, also while a graph is entered, and returns its bytes."""
-    data: bytes = scopes.outside.builder.make(type, args, attrs).numpy()
+    data: bytes = scopes.runtime().eager.make(type, args, attrs).numpy()
     return data
 
 

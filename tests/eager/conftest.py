@@ -1,5 +1,6 @@
-"""`b`: the eager builder that is in use during the test; one of its own, so that no test sees another's resources."""
+"""An eager builder for each test, so that no test sees the resources of another."""
 
+import dataclasses
 from collections.abc import Iterator
 
 import pytest
@@ -9,7 +10,7 @@ from headrace.eager import EagerBuilder
 
 
 @pytest.fixture(autouse=True)
-def b(monkeypatch: pytest.MonkeyPatch) -> Iterator[EagerBuilder]:
+def b() -> Iterator[EagerBuilder]:
     made = EagerBuilder()
-    monkeypatch.setattr(scopes.outside, "builder", made)
-    return made
+    with scopes.replaced(dataclasses.replace(scopes.runtime(), eager=made)):
+        yield made

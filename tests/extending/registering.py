@@ -1,4 +1,4 @@
-"""What is registered cannot be taken back; tests have to."""
+"""Removal of registrations after a test."""
 
 from __future__ import annotations
 
@@ -35,4 +35,4 @@ def forgotten() -> Iterator[None]:
             if name.partition(".")[0] in ("headrace_dlp", "broken", "spare", "late"):
                 del sys.modules[name]
         raw_ops._function.cache_clear()
-        scopes.outside.builder.forget_kernels()
+        scopes.runtime().eager.forget_kernels()

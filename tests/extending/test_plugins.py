@@ -83,7 +83,7 @@ def test_an_op_that_is_missed(install: Any, how: str) -> None:
         elif how == "builder":
             y = hr.scopes.builder(x).Spare(x)
         elif how == "eager builder":
-            y = hr.scopes.outside.builder.Spare(3.0)
+            y = hr.scopes.runtime().eager.Spare(3.0)
         elif how == "graph":
             y = g.add_op("Spare", "y", [x], {"T": hr.float32}).outputs[0]
         elif how == "kernel":
@@ -144,7 +144,7 @@ def test_a_broken_one_is_told_where_something_is_missed(install: Any, caplog: py
     assert isinstance(e.value.__cause__, ModuleNotFoundError)
     assert e.value.__cause__.name == "nonesuch_driver"
     with pytest.raises(NotFoundError, match=rf"Op type not registered 'Spare'.*{told}") as e2:
-        hr.scopes.outside.builder.make("Spare", [1.0], {})
+        hr.scopes.runtime().eager.make("Spare", [1.0], {})
     assert e2.value.__cause__ is e.value.__cause__
     with pytest.raises(NotFoundError, match=rf"Op type not registered 'Spare'.*{told}") as e2:
         hr.scopes.Builder(hr.Graph()).make("Spare", [], {})

@@ -143,4 +143,4 @@ def test_a_variable_stands_for_its_value() -> None:
     b = EagerBuilder()
     assert isinstance(b.tensor(v), EagerTensor)
     assert b.AddV2(v, 1).numpy() == 3.0
-    assert scopes.outside.builder.Pack([v, 1]).numpy().tolist() == [2.0, 1.0]
+    assert scopes.runtime().eager.Pack([v, 1]).numpy().tolist() == [2.0, 1.0]

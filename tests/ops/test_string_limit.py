@@ -22,7 +22,7 @@ MANY = np.full(2000, b"a", object)
 
 
 def raw(type: str, *args: Any, **attrs: Any) -> Any:
-    return scopes.outside.builder.make(type, args, attrs)
+    return scopes.runtime().eager.make(type, args, attrs)
 
 
 def bomb(n: int, wbits: int) -> bytes:

@@ -50,22 +50,24 @@ def seeds(seed: int | None, graph_seed: int | None = None) -> dict[str, int]:
     """
     root = _root()
     if graph_seed is None:
-        graph_seed = scopes.outside.seed if root is None else getattr(root, "seed", None)
+        graph_seed = getattr(root, "seed", None)
     if seed is None and graph_seed is None:
         return {"seed": 0, "seed2": 0}
     if seed is None:
-        count = getattr(scopes.outside if root is None else root, "take_op_seed", None)
-        seed = count() if count is not None else len(root or ())
+        count = getattr(root, "take_op_seed", None)
+        seed = count() if count is not None else len(root)
     first, second = DEFAULT_GRAPH_SEED if graph_seed is None else graph_seed, seed
     first, second = first % (2**31 - 1), second % (2**31 - 1)
     return {"seed": first, "seed2": second if (first, second) != (0, 0) else 2**31 - 1}
 
 
 def _root() -> Any:
-    """Returns the outermost current graph; None outside of graphs."""
+    """Returns the owner of the seed: the outermost current graph, or the eager builder."""
     b = scopes.builder()
-    root = b.graph if isinstance(b, Builder) else None
-    while root is not None and root.outer is not None:
+    if not isinstance(b, Builder):
+        return b
+    root = b.graph
+    while root.outer is not None:
         root = root.outer
     return root
 
@@ -89,8 +91,8 @@ def set_seed(seed: int | None) -> None:
       np.True_
     """
     root = _root()
-    if root is None:
-        scopes.outside.set_seed(seed)
+    if root is scopes.runtime().eager:
+        root.set_seed(seed)
     else:
         root.seed = seed
 

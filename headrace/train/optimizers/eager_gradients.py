@@ -55,12 +55,12 @@ def eager_gradients(loss: Callable[[], Any], variables: Sequence[Variable], grad
         grads = [next(of) if v.trainable else None for v in variables]
         after = [v.read_value() for v in stand_ins] if writes else []
     leaves = [t for t in nest.flatten([_parts(g) for g in grads]) if isinstance(t, Tensor)]
-    with scopes.outside.session(graph=graph) as session:
+    with scopes.runtime().session(graph=graph) as session:
         feeds = dict(zip(firsts, [x.numpy() for x in values], strict=True))
         found, changed = session.run([leaves, after], feeds)
     for v, new in zip(variables, changed, strict=False):
         v.assign(new)
-    make = scopes.outside.builder.const
+    make = scopes.runtime().eager.const
     eager = {t: make(x, t.dtype.base) for t, x in zip(leaves, found, strict=True)}
     return [_like(g, eager) for g in grads]
 

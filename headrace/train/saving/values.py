@@ -132,7 +132,7 @@ def _plain(x: Any) -> Any:
 def _array(x: Any) -> Any:
     if isinstance(x, Variable):
         return x.numpy()
-    made = scopes.outside.builder.tensor(x).numpy()
+    made = scopes.runtime().eager.tensor(x).numpy()
     return np.array(made, object) if isinstance(made, bytes) else made
 
 
