@@ -14,15 +14,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from headrace import flags
 from headrace.compile.blame import raise_blamed, tag
 from headrace.compile.emit import Emitter
 from headrace.compile.regions import Regions
 from headrace.compile.runtime import RunState, quietly
 from headrace.compile.source import FILE
-from headrace.denormals import flushed
 from headrace.ir.analysis.graph_size import deepens_recursion
 from headrace.ir.kernel import KernelContext
 from headrace.recursion import recursion_room
@@ -75,7 +72,8 @@ class Compiled:
         """Runs the step on the values of the feeds and returns those of the fetches.
 
         Args:
-          step: The context of the step; None is allowed if `is_plain`.
+          step: The context of the step; None is allowed if `is_plain`. Unless `is_direct`, the caller sets the state of
+            the thread (`execute.entered`).
           values: The values of the feeds, in order.
 
         Returns:
@@ -90,23 +88,19 @@ class Compiled:
             except Exception as e:
                 raise_blamed(e, FILE, self._marks)
                 raise
-        if not self.flushes:
+        if not self._calls_itself:
             return self._run(step, values)
-        with flushed():
-            if not self._calls_itself:
-                return self._run(step, values)
-            with recursion_room(4 * flags.CALL_DEPTH.value):  # an outlined block is a Python call too
-                return self._run(step, values)
+        with recursion_room(4 * flags.CALL_DEPTH.value):  # an outlined block is a Python call too
+            return self._run(step, values)
 
     def _run(self, step: StepContext | None, values: Sequence[Any]) -> tuple[Any, ...]:
         try:
             if not self._stateful:
-                return quietly(self._function, RunState(step, ()) if self._has_loops else None, *values)
+                return self._function(RunState(step, ()) if self._has_loops else None, *values)
             assert step is not None
             step.locate = lambda: tag(FILE, self._marks)
             kernels = [k.factory(KernelContext(step, op), op.attrs) for op, k in self._stateful]
-            with np.errstate(all="ignore"):  # not `quietly`: kernels may call users' functions
-                return self._function(RunState(step, kernels), *values)
+            return self._function(RunState(step, kernels), *values)
         except Exception as e:
             raise_blamed(e, FILE, self._marks)
             raise

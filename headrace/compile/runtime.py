@@ -46,7 +46,7 @@ _mine = threading.local()
 def quietly(f: Callable[..., T], *args: Any) -> T:
     """Calls `f(*args)` without numpy's warnings.
 
-    It is equal to `np.errstate(all="ignore")`, which takes three times as long. numpy keeps its error state in a
+    It is equal to `np.errstate(all="ignore")`, which takes twenty times as long. numpy keeps its error state in a
     context variable. So each thread has a context of its own, in which the state is set once, and `f` runs in it. `f`
     must not call functions of users, because these would not see the context variables of their thread.
     """

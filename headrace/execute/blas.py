@@ -7,15 +7,11 @@ more. The limit that the process had before is restored when the last such step 
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace import forking
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _lock = threading.Lock()
 _libraries: list[Any] | None = None  # one controller for each BLAS library in the process
@@ -52,24 +48,29 @@ def _find() -> list[Any]:
     return _libraries
 
 
-@contextlib.contextmanager
-def threads(n: int) -> Iterator[None]:
+class threads:
     """Limits BLAS to `n` threads in a `with` block; of overlapping blocks the newest applies."""
-    global _active, _before, _limited
-    with _lock:
-        if not _active:
-            _limited = _find()
-        libraries = _limited
-        if not _active:
-            _before = [lib.get_num_threads() for lib in libraries]
-        _active += 1
-        for lib in libraries:
-            lib.set_num_threads(n)
-    try:
-        yield
-    finally:
+
+    __slots__ = ("_libraries", "_n")
+
+    def __init__(self, n: int) -> None:
+        self._n = n
+
+    def __enter__(self) -> None:
+        global _active, _before, _limited
+        with _lock:
+            if not _active:
+                _limited = _find()
+                _before = [lib.get_num_threads() for lib in _limited]
+            self._libraries = _limited
+            _active += 1
+            for lib in _limited:
+                lib.set_num_threads(self._n)
+
+    def __exit__(self, *exc: object) -> None:
+        global _active
         with _lock:
             _active = max(_active - 1, 0)  # a process that was forked inside the block does not count it
             if not _active:
-                for lib, before in zip(libraries, _before, strict=True):
+                for lib, before in zip(self._libraries, _before, strict=True):
                     lib.set_num_threads(before)

@@ -6,8 +6,8 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from headrace.execute import blas
 from headrace.execute.blocking import is_observed, watched
+from headrace.execute.entered import entered
 from headrace.execute.run import RunStatistics
 
 if TYPE_CHECKING:
@@ -20,14 +20,19 @@ class Code(Protocol):
 
     Attributes:
       uses_blas: whether a kernel may call the BLAS library.
+      flushes: whether denormal numbers are flushed to zero.
       blocks: whether a kernel may block its thread (`execute.blocking`).
     """
 
     uses_blas: bool
+    flushes: bool
     blocks: bool
 
     def run(self, step: Any, values: Sequence[Any]) -> Sequence[Any]:
-        """Returns the values of the fetches, given the step and the values of the feeds."""
+        """Returns the values of the fetches, given the step and the values of the feeds.
+
+        The caller has `entered`.
+        """
         ...
 
 
@@ -60,16 +65,18 @@ class CompiledProgram:
 
 
 def _called(code: Code, step: Step | None, values: Sequence[Any], blas_threads: int) -> Sequence[Any]:
-    if code.uses_blas:
-        with blas.threads(blas_threads):
-            return _watched(code, step, values)
-    return _watched(code, step, values)
-
-
-def _watched(code: Code, step: Step | None, values: Sequence[Any]) -> Sequence[Any]:
+    if not code.uses_blas:
+        blas_threads = 0
     if code.blocks and step is not None and is_observed(step):
-        return watched(step, lambda: code.run(step, values))
-    return code.run(step, values)
+        with entered(blas_threads=blas_threads):
+            return watched(step, lambda: _entered(code, step, values))
+    with entered(code.flushes, blas_threads):
+        return code.run(step, values)
+
+
+def _entered(code: Code, step: Step, values: Sequence[Any]) -> Sequence[Any]:
+    with entered(code.flushes):
+        return code.run(step, values)
 
 
 class CompiledRun:

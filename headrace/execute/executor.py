@@ -25,14 +25,14 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from headrace import flags, shapes, thresholds
-from headrace.denormals import flushed, unflushed, user_mode
+from headrace.denormals import unflushed, user_mode
 from headrace.errors import DeadlineExceededError, InternalError, InvalidArgumentError, ResourceExhaustedError
-from headrace.execute import blas
 from headrace.execute import plan as plans
 from headrace.execute.acyclic_propagator import AcyclicPropagator
 from headrace.execute.blame import dead_fetch, raise_blamed, tell, where
 from headrace.execute.blocking import is_observed, submit
 from headrace.execute.dispatch_loop import dispatch_loop
+from headrace.execute.entered import entered
 from headrace.execute.events import Events
 from headrace.execute.frames import Propagator
 from headrace.execute.run import RunStatistics
@@ -154,11 +154,10 @@ class Executor:
         try:
             if self.step.cancelled is not None:
                 raise self.step.cancelled
-            if self.plan.uses_blas:
-                with blas.threads(self._environment.blas_threads):
-                    self._go_on()
-            else:
-                self._go_on()
+            with entered(self.plan.flushes, self._environment.blas_threads if self.plan.uses_blas else 0):
+                self._fire_ready()
+                while self._wait():
+                    self._fire_ready()
         except BaseException as e:
             self.tell(e)
             self.abandon()
@@ -166,12 +165,6 @@ class Executor:
         if is_fed and not self._waiting and not self.propagator.finished:
             raise self._stuck()
         self._seconds += time.perf_counter() - began
-
-    def _go_on(self) -> None:
-        with flushed(self.plan.flushes), np.errstate(all="ignore"):
-            self._fire_ready()
-            while self._wait():
-                self._fire_ready()
 
     def fetch(self, position: int) -> Any:
         """Hands over the value of a fetch; raises `InvalidArgumentError` if it has none."""
@@ -366,7 +359,7 @@ class Executor:
         def job() -> None:
             began = time.perf_counter_ns()
             try:
-                with flushed(flushes), np.errstate(all="ignore"):
+                with entered(flushes):
                     value = self._computed(node, kernel, x)
                 if events is not None:
                     events.computed(node, began)
@@ -434,7 +427,7 @@ class Executor:
         def job() -> None:
             try:
                 step.look()
-                with unflushed(mode), np.errstate(all="ignore"):
+                with unflushed(mode), entered():
                     value = _call(node, kernel, x)
             except BaseException as e:  # raised again in the thread of the step
                 completions.put((node, it, x, None, e))

@@ -30,13 +30,10 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from headrace import flags
-from headrace.denormals import flushed
 from headrace.errors import AbortedError, DeadlineExceededError, InternalError
-from headrace.execute import blas
 from headrace.execute.device_memory_executor import DeviceMemoryExecutor
+from headrace.execute.entered import entered
 from headrace.execute.part_executor import PartExecutor
 from headrace.execute.rendezvous import LocalRendezvous
 from headrace.execute.run import RunStatistics
@@ -162,10 +159,7 @@ class Parts:
         """Runs until all parts are finished or paused, see `run.Run`."""
         began = time.perf_counter()
         self._until, self._is_fed, self._is_paused = until, is_fed, False
-        if self._uses_blas:
-            with blas.threads(self._environment.blas_threads):
-                self._run()
-        else:
+        with entered(self._flushes, self._environment.blas_threads if self._uses_blas else 0):
             self._run()
         if self._error is not None:
             raise self._error
@@ -183,7 +177,7 @@ class Parts:
 
         def serve() -> None:
             try:
-                with flushed(self._flushes), np.errstate(all="ignore"):
+                with entered(self._flushes):
                     self._serve()
             finally:
                 over.put(None)
@@ -196,8 +190,7 @@ class Parts:
             for device in list(unfinished)[1:]:
                 self._environment.devices[device].run(serve)
                 helpers += 1
-            with flushed(self._flushes), np.errstate(all="ignore"):
-                self._serve()
+            self._serve()
         except BaseException as e:  # Ctrl-C, or no thread was available
             self.fail(e)
             self._end()

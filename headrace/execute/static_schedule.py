@@ -20,13 +20,10 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import numpy as np
-
 from headrace import thresholds
-from headrace.denormals import flushed
-from headrace.execute import blas
 from headrace.execute.acyclic_propagator import AcyclicPropagator
 from headrace.execute.blame import raise_blamed
+from headrace.execute.entered import entered
 from headrace.execute.plan import ARG, NARY, NULLARY, OTHER, PASS, RETVAL, STATEFUL, TRIGGER, UNARY
 from headrace.execute.records import Frame, Iteration
 from headrace.execute.run import RunStatistics
@@ -244,12 +241,8 @@ class StaticRun:
             return
         began = time.perf_counter()
         plan = self._schedule.plan
-        if plan.uses_blas:
-            with blas.threads(self._blas_threads), flushed(), np.errstate(all="ignore"):
-                self._run()
-        else:
-            with flushed(plan.flushes), np.errstate(all="ignore"):
-                self._run()
+        with entered(plan.flushes, self._blas_threads if plan.uses_blas else 0):
+            self._run()
         self.finished = True
         self._seconds = time.perf_counter() - began
 

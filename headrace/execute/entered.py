@@ -1,0 +1,73 @@
+"""State of a thread that runs a step: numpy's errors, denormal numbers, threads of BLAS.
+
+    with entered(plan.flushes, blas_threads):
+        ...
+
+Every thread that runs kernels of a step is in such a block. Within it numpy reports no floating-point errors (a
+division by zero gives an infinity, as in TensorFlow), denormal numbers are flushed to zero if the step asks for it
+(`denormals`), and the BLAS library has the threads that the session allows (`blas`). The one exception is compiled code
+of a few pure kernels (`compile.Compiled.is_direct`), for which even this block would take too long.
+
+**Cost.** A short step takes a microsecond, and `np.errstate` alone takes two. numpy keeps the error state in a context
+variable, so the block sets this variable to a value that was made once.
+"""
+
+from __future__ import annotations
+
+import contextvars
+from typing import Any, Final
+
+import numpy as np
+
+from headrace.denormals import flushed
+from headrace.execute import blas
+
+
+class entered:
+    """Sets the state of this thread for the kernels of a step, for a `with` block.
+
+    Args:
+      flushes: whether denormal numbers are flushed to zero.
+      blas_threads: number of threads that the BLAS library may use; 0: as many as before.
+
+    Example:
+      >>> import numpy as np
+      >>> with entered():
+      ...     np.float32(1) / np.float32(0)
+      np.float32(inf)
+    """
+
+    __slots__ = ("_before", "_blas", "_flushes")
+
+    def __init__(self, flushes: bool = False, blas_threads: int = 0) -> None:
+        self._flushes = flushes
+        self._blas = blas.threads(blas_threads) if blas_threads else None
+
+    def __enter__(self) -> None:
+        if self._blas is not None:
+            self._blas.__enter__()
+        if self._flushes:
+            _flush()
+        self._before = _state.set(_IGNORE)
+
+    def __exit__(self, *exc: object) -> None:
+        _state.reset(self._before)
+        if self._flushes:
+            _unflush()
+        if self._blas is not None:
+            self._blas.__exit__()
+
+
+def _ignoring() -> list[tuple[contextvars.ContextVar[Any], Any]]:
+    """Returns the context variables that `np.errstate(all="ignore")` sets, with their values."""
+    before = contextvars.copy_context()
+    with np.errstate(all="ignore"):
+        inside = contextvars.copy_context()
+    return [(var, value) for var, value in inside.items() if before.get(var) is not value]
+
+
+_variables: Final = _ignoring()
+assert len(_variables) == 1, "numpy keeps its error state in one context variable, since version 2.0"
+_state, _IGNORE = _variables[0]
+_flushed: Final = flushed()  # its state belongs to the thread, so one object serves all blocks
+_flush, _unflush = _flushed.__enter__, _flushed.__exit__
