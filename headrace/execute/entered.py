@@ -24,7 +24,7 @@ from headrace.execute import blas
 
 
 class entered:
-    """Sets the state of this thread for the kernels of a step, for a `with` block.
+    """Sets the state of this thread for kernels of a step in a `with` block.
 
     Args:
       flushes: whether denormal numbers are flushed to zero.
