@@ -20,9 +20,6 @@ from headrace.environment import PlacementOptions
 from headrace.errors import CancelledError, FeedError, InvalidArgumentError, OpError
 from headrace.execute.compiled_run import CompiledProgram
 from headrace.execute.devices import DeviceAttributes
-from headrace.execute.executor import MachineProgram
-from headrace.execute.parts import PartsProgram
-from headrace.execute.static_schedule import StaticProgram, static_schedule
 from headrace.execute.step import Step
 from headrace.explain import Explanation, explanation
 from headrace.fetches import Convert, Fetches, PreparedCall, as_own, feed_tensors, feeder, key_of, result, strict
@@ -414,14 +411,9 @@ class Session:
 
     def _program(self, compiled: CompiledStep, options: RunOptions) -> Program:
         is_seen = options.listener is not None or options.ready is not None  # then every operation is a node
-        environment = self._target.run_environment
         if compiled.is_divided:
-            return PartsProgram(compiled.divided(is_seen).plans, environment)
-        plan = compiled.plan if is_seen else compiled.fused_plan
-        schedule = None if is_seen else static_schedule(plan)
-        if schedule is not None:
-            return StaticProgram(schedule, environment)
-        return MachineProgram(plan, environment)
+            return self._target.register(None, compiled.divided(is_seen).plans, is_seen)
+        return self._target.register(None, {"": compiled.plan if is_seen else compiled.fused_plan}, is_seen)
 
     def _explain(self, error: BaseException) -> None:
         """Replaces the operation of an error by the user's operation that it copies."""
@@ -459,7 +451,7 @@ class Session:
         call = self._call(fetches, tuple(feeds))
         if not call.fetch_names and not Fetches(self.graph, fetches).targets:
             raise InvalidArgumentError("Must specify at least one target to fetch or execute.")
-        run = MachineProgram(call.step.plan, self._target.run_environment).start(self._step(_NO_OPTIONS, None))
+        run = self._target.register(None, {"": call.step.plan}, True).start(self._step(_NO_OPTIONS, None))
         handle = f"partial_run_{run.step.id}"
         names = [t.name for f in feeds for t in feed_tensors(self.graph, f)]
         targets = [op.name for op in Fetches(self.graph, fetches).targets]

@@ -16,8 +16,12 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from headrace import forking, thresholds
 from headrace.environment import NO_OPTIONS, Environment, PlacementOptions
+from headrace.execute.compiled_run import CompiledProgram
 from headrace.execute.devices import DeviceAttributes, make_devices
+from headrace.execute.executor import MachineProgram
+from headrace.execute.parts import PartsProgram
 from headrace.execute.run import RunEnvironment
+from headrace.execute.static_schedule import StaticProgram, static_schedule
 from headrace.execute.step import Step
 from headrace.execute.threads import Pool
 from headrace.resources.manager import ResourceManager
@@ -26,8 +30,11 @@ from headrace.resources.step_memory import StepMemory
 
 if TYPE_CHECKING:
     from headrace import trace
+    from headrace.execute.compiled_run import Code
     from headrace.execute.devices import LocalDevice
+    from headrace.execute.plan import Plan
     from headrace.execute.records import Ready
+    from headrace.execute.run import Program
     from headrace.metadata import MemoryStatistics
 
 
@@ -55,6 +62,31 @@ class Target(Protocol):
 
     def devices(self) -> Sequence[DeviceAttributes]:
         """Returns descriptions of the devices, the default device first."""
+
+    def register(self, code: Code | None, plans: Mapping[str, Plan], is_interpreted: bool = False) -> Program:
+        """Returns the program of a compiled step, which can be started any number of times.
+
+        Args:
+          code: the step as one Python function, or None.
+          plans: without `code`, the plan of each device's part, by the full name of the device. A step on the default
+            device has one plan, under "".
+          is_interpreted: whether the token machine must fire each node by itself, for a listener, a queue of ready
+            nodes or a partial run.
+        """
+
+    def step(
+        self,
+        deadline: float | None = None,
+        listener: trace.Listener | None = None,
+        ready: Ready | Callable[[str], Ready] | None = None,
+    ) -> Step:
+        """Returns a new step, for one start of a program.
+
+        Args:
+          deadline: the time, as in `time.monotonic()`, at which the step fails; None: no deadline.
+          listener: receives the `trace` events of the step, or None.
+          ready: a queue of ready nodes, or a function that makes the queue of a device, see `metadata.RunOptions`.
+        """
 
     def statistics(self) -> TargetStatistics:
         """Returns the resources and the memory at this moment."""
@@ -139,19 +171,24 @@ class LocalTarget:
         """Returns descriptions of the devices, the default device first."""
         return [DeviceAttributes(d.name, d.type, d.memory_limit or 0) for d in self.local_devices.values()]
 
+    def register(self, code: Code | None, plans: Mapping[str, Plan], is_interpreted: bool = False) -> Program:
+        """Returns the program of a compiled step; see `Target.register`."""
+        if code is not None:
+            return CompiledProgram(code, self.run_environment)
+        if "" not in plans:
+            return PartsProgram(plans, self.run_environment)
+        schedule = None if is_interpreted else static_schedule(plans[""])
+        if schedule is not None:
+            return StaticProgram(schedule, self.run_environment)
+        return MachineProgram(plans[""], self.run_environment)
+
     def step(
         self,
         deadline: float | None = None,
         listener: trace.Listener | None = None,
         ready: Ready | Callable[[str], Ready] | None = None,
     ) -> Step:
-        """Returns a new step, with the memory of the default device.
-
-        Args:
-          deadline: the time, as in `time.monotonic()`, at which the step fails; None: no deadline.
-          listener: receives the `trace` events of the step, or None.
-          ready: a queue of ready nodes, or a function that makes the queue of a device, see `metadata.RunOptions`.
-        """
+        """Returns a new step, with the memory of the default device; see `Target.step`."""
         step = Step(self._resources, ResourceManager, deadline, self._blocking, listener, ready)
         if self._memories:
             step.memory = _account(self._memories, step, self.environment.names[0])

@@ -15,9 +15,13 @@ import pytest
 import headrace as hr
 from headrace.environment import PlacementOptions
 from headrace.errors import CancelledError, InvalidArgumentError
+from headrace.execute.compiled_run import CompiledProgram
+from headrace.execute.executor import MachineProgram
+from headrace.execute.parts import PartsProgram
+from headrace.execute.static_schedule import StaticProgram
 from headrace.resources.memory import Memory
 from headrace.target import LocalTarget, Target
-from tests.inside import target_of
+from tests.inside import step_of, target_of
 
 pytestmark = pytest.mark.one_engine
 
@@ -105,6 +109,35 @@ def test_a_step_uses_the_memory_of_the_default_device_and_its_parts_that_of_thei
     assert all(isinstance(m, Memory) for m in memories)
     assert list(target.statistics().memory) == [CPU + "0", CPU + "1"]
     assert LocalTarget().step().memory is None
+
+
+def test_a_registered_program_is_of_the_kind_that_runs_it() -> None:
+    with hr.Graph() as g:
+        x = hr.placeholder(hr.float32, ())
+        with hr.device("/device:CPU:1"):
+            y = x + 1.0
+        with hr.device("/device:CPU:0"):
+            z = y * 2.0
+    session = hr.Session(graph=g, engine="compiled")
+    session.run(z, {x: 1.0})
+    compiled = step_of(session, z, [x]).compiled
+    plan = step_of(hr.Session(graph=g, engine="interpret"), z, [x]).plan
+    plans = step_of(hr.Session(graph=g, engine="interpret", devices={"CPU": 2}), z, [x]).divided().plans
+    target = LocalTarget({"CPU": 2})
+    programs = {
+        CompiledProgram: target.register(compiled, {}),
+        StaticProgram: target.register(None, {"": plan}),
+        MachineProgram: target.register(None, {"": plan}, is_interpreted=True),
+        PartsProgram: target.register(None, plans),
+    }
+    for kind, program in programs.items():
+        assert type(program) is kind
+        for value in (3.0, 4.0):  # a program starts any number of times
+            run = program.start(target.step())
+            run.feed(0, np.float32(value))
+            run.run()
+            assert run.fetch(0) == (value + 1.0) * 2.0
+            run.step.close()
 
 
 def test_a_closed_target_has_released_everything_once() -> None:
