@@ -37,6 +37,7 @@ from headrace.ir.edit.lowered_names import name_as_lowered
 from headrace.ir.function import nested_operations
 from headrace.ir.infer import constant_value
 from headrace.ir.kernel import CPU
+from headrace.ir.notes import CountedResidual, ResidualPush
 from headrace.ir.text.dumps import Dumps
 from headrace.lower import Lowered, is_structured, lower
 from headrace.lower.calls import called_by
@@ -364,8 +365,8 @@ class CompiledStep:
         """Marks the accumulators of loops in a private graph as counted, if memory is limited."""
         if self._environment.has_limit:
             for op in nested_operations(ops):
-                if "_accumulates" in op.attrs:
-                    Editor(op.graph).set_attr(op, "_counted", True)
+                if ResidualPush in op.notes:
+                    Editor(op.graph).add_note(op, CountedResidual())
 
     @paused()
     @notices.timed("place")
@@ -549,6 +550,12 @@ def _is_control(op: Operation) -> bool:
 _STACKING: Final = frozenset({"loop_fission", "loop_accumulations", "loop_collections"})
 
 
+def _may_swap(op: Operation) -> bool:
+    """Whether `op` stores residuals that may be moved out of device memory."""
+    note = op.notes.get(ResidualPush)
+    return note is not None and note.may_swap
+
+
 @notices.timed("optimize")
 def _optimized(
     graph: Graph,
@@ -564,7 +571,7 @@ def _optimized(
         specialize(graph, known)
     check = _checkpoint if flags.VERIFY.value > 2 else None
     options = options_from(flags.OPTIMIZE.value)
-    if has_limit and any("_swap" in op.attrs for op in nested_operations(graph.operations)):
+    if has_limit and any(map(_may_swap, nested_operations(graph.operations))):
         options = dataclasses.replace(options, off=options.off | _STACKING)
     context = optimize(graph, preserved, options, check, dumps.graph if dumps else None)
     name_as_lowered(graph)

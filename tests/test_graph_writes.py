@@ -23,8 +23,8 @@ OWNERS: Final = ("ir/graph.py", "ir/function.py", "ir/static_info.py", "ir/edit/
 
 #: Fields of operations, of tensors, and of graphs.
 FIELDS: Final = frozenset(
-    "attrs control_inputs device id inputs name opdef outputs type handle shape static_shape captures control_results "
-    "originals params results _by_name _operations _taken".split()
+    "attrs control_inputs device id inputs name notes opdef outputs type handle shape static_shape captures "
+    "control_results originals params results _by_name _operations _taken".split()
 )
 
 #: Methods of lists, dicts and sets that change these.
@@ -42,6 +42,7 @@ EXCEPTIONS: Final[dict[str, set[str]]] = {
         "files/checkpoint_v1.py: kept.name",
         "ir/symbolic.py: Symbolic.shape",
         "ops/nn/argmax_pooling.py: c.attrs",
+        "optimize/pipeline.py: context.notes",
     },
     "the object is a protocol buffer, or an entry of a file that is read": {
         "interchange/meta_graph.py: info.name",

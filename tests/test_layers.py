@@ -140,6 +140,7 @@ IR: tuple[tuple[str, ...], ...] = (
         "uncopyable",
         "attr_values",
         "conversion",
+        "notes",
         "op_roles",
     ),
     ("opdef",),

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,10 +40,12 @@ from headrace.ir.edit.copying import copied
 from headrace.ir.function import move_to, nested_operations, unify
 from headrace.ir.graph import FuncGraph
 from headrace.ir.infer import constant_value
+from headrace.ir.notes import RematerializedCall
 from headrace.ir.order import counts, follow_order
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
+    from headrace.ir.notes import Note
     from headrace.ir.source import Source
 
 
@@ -156,6 +158,7 @@ def segmented(
     body: FuncGraph,
     variables: list[Tensor],
     attrs: dict[str, Any],
+    notes: Sequence[Note],
     how: Recompute,
 ) -> Operation:
     """Makes the loop over checkpoints that replaces the loop of `cond` and `body`.
@@ -167,6 +170,7 @@ def segmented(
       body: the body, just traced.
       variables: the initial values of the loop variables.
       attrs: the attributes of the loop.
+      notes: the notes of the loop.
       how: the distance of the checkpoints.
 
     Returns:
@@ -190,7 +194,7 @@ def segmented(
     body.add_results(body.params[n:])
     type = "While" if any(map(tracing.is_stateful, (cond, body))) else "StatelessWhile"
     inputs = [*inner.params[:n], *given]
-    loop = tracing.operation_of(at.make(type, (inputs,), {**attrs, "cond": cond, "body": body}, "stretch/"))
+    loop = tracing.operation_of(at.make(type, (inputs,), {**attrs, "cond": cond, "body": body}, "stretch/", notes))
     k = next((k for k in range(n) if counts(body, k)), None)
     if k is None:  # it has no counter of its own
         k = len(body.params)
@@ -211,7 +215,7 @@ def segmented(
     tracing.finish(outer, [*call.outputs, longer])
     length_at_first = b.const(how.every or thresholds.FIRST_STRETCH_ITERATIONS, dtypes.int64, "length")
     outside = {**attrs, "cond": below, "body": outer}
-    return tracing.make("While", b, scope, [below, outer], [], [*variables, length_at_first], outside)
+    return tracing.make("While", b, scope, [below, outer], [], [*variables, length_at_first], outside, notes)
 
 
 def _graph(outer: Graph, name: str, role: str, source: Source | None) -> FuncGraph:
@@ -224,9 +228,10 @@ def _graph(outer: Graph, name: str, role: str, source: Source | None) -> FuncGra
 def _recomputed(b: Builder, graph: FuncGraph, args: list[Tensor]) -> Operation:
     """Makes a call of `graph` with `args` and its captures, whose gradient keeps no residuals."""
     inputs = [*args, *unify([graph], len(args))]
-    attrs = {"f": graph, "Tout": tuple(t.dtype.base for t in graph.results), "_recompute": True}
+    attrs = {"f": graph, "Tout": tuple(t.dtype.base for t in graph.results)}
     type = "StatefulPartitionedCall" if tracing.is_stateful(graph) else "PartitionedCall"
-    return tracing.operation_of(b.after(*graph.outer_controls).make(type, (inputs,), attrs, "again"))
+    notes = [RematerializedCall()]
+    return tracing.operation_of(b.after(*graph.outer_controls).make(type, (inputs,), attrs, "again", notes))
 
 
 def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:

@@ -25,6 +25,7 @@ from headrace.ir.source import Source
 
 if TYPE_CHECKING:
     from headrace.ir.builder import Builder
+    from headrace.ir.notes import Note
 
 
 def source_of(fn: Callable[..., Any]) -> Source | None:
@@ -179,6 +180,7 @@ def make(
     args: Sequence[Tensor],
     variables: Sequence[Tensor],
     attrs: dict[str, Any],
+    notes: Iterable[Note] = (),
 ) -> Operation:
     """Creates the operation that owns `graphs`, which are traced.
 
@@ -192,6 +194,7 @@ def make(
       args: the arguments before the list of inputs (a predicate).
       variables: the first elements of the list of inputs; the graphs have a parameter for each.
       attrs: the attributes without the types of the inputs.
+      notes: the notes of the operation.
     """
     captured = unify(graphs, len(variables))
     if type == "While":
@@ -200,7 +203,7 @@ def make(
     if not any(map(is_stateful, graphs)):
         type = "Stateless" + type
     waits = dict.fromkeys(op for g in graphs for op in g.outer_controls)
-    return operation_of(b.after(*waits).make(type, (*args, [*variables, *captured]), attrs, name))
+    return operation_of(b.after(*waits).make(type, (*args, [*variables, *captured]), attrs, name, notes))
 
 
 def operation_of(made: Any) -> Operation:

@@ -18,9 +18,11 @@ from headrace.api.cond import checked_predicate, is_true
 from headrace.errors import ShapeError, SignatureError
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Tensor
+from headrace.ir.notes import NoBackProp, SwapMemory
 
 if TYPE_CHECKING:
     from headrace.ir.graph import FuncGraph
+    from headrace.ir.notes import Note
     from headrace.shapes import Shape
 
 
@@ -56,9 +58,9 @@ def while_loop(
       parallel_iterations: the largest number of open iterations, 1 or more. It never changes results.
       maximum_iterations: an integer scalar: the loop ends after this number of iterations even if `cond` is still true.
       name: the name of the loop and its scope; "while" if None.
-      back_prop: False declares that no gradient will flow through the loop (attribute `_back_prop`).
+      back_prop: False declares that no gradient will flow through the loop (the note `NoBackProp`).
       swap_memory: True allows values for the gradient to be swapped to a slower memory. They are swapped if they would
-        exceed the session's memory limit (`Session(memory_limit=...)`). (Attribute `_swap_memory`.)
+        exceed the session's memory limit (`Session(memory_limit=...)`). (The note `SwapMemory`.)
       save: the values that a gradient of the loop keeps. "all": all needed values of every iteration.
         `hr.recompute(...)`: the loop variables of some iterations, from which it computes the other values again.
         "auto": values that are cheap to compute are computed again; the others are kept, and swapped if they would
@@ -98,12 +100,11 @@ def while_loop(
     if isinstance(scopes.builder(*flat, maximum_iterations), Builder):
         with scopes.name_scope(name, "while", [*flat, maximum_iterations]) as scope:
             attrs: dict[str, Any] = {"parallel_iterations": int(parallel_iterations)}
-            if not back_prop:
-                attrs["_back_prop"] = False
+            notes: list[Note] = [] if back_prop else [NoBackProp()]
             if swap_memory or save == "auto":
-                attrs["_swap_memory"] = True
+                notes.append(SwapMemory())
             loop = _LoopTracer(scopes.builder(), scope, cond, body, variables)
-            results = loop.make(shape_invariants, is_single, maximum_iterations, attrs, save)
+            results = loop.make(shape_invariants, is_single, maximum_iterations, attrs, notes, save)
     else:
         results = _run(cond, body, variables, maximum_iterations)
     if is_single or (len(results) == 1 and not return_same_structure):
@@ -130,7 +131,13 @@ class _LoopTracer:
         self.limit: Tensor | None = None
 
     def make(
-        self, invariants: Any, is_single: bool, maximum_iterations: Any, attrs: dict[str, Any], save: Any
+        self,
+        invariants: Any,
+        is_single: bool,
+        maximum_iterations: Any,
+        attrs: dict[str, Any],
+        notes: Sequence[Note],
+        save: Any,
     ) -> list[Any]:
         """Creates the loop; returns its results as a flat list."""
         b = self.b
@@ -155,10 +162,10 @@ class _LoopTracer:
         variables = [*counter, *self.first]
         how = rematerialization.strategy(save, body_graph, self.limit, self.name)
         if how is not None:
-            op = rematerialization.segmented(b, self.scope, cond_graph, body_graph, variables, attrs, how)
+            op = rematerialization.segmented(b, self.scope, cond_graph, body_graph, variables, attrs, notes, how)
         else:
             graphs = {"cond": cond_graph, "body": body_graph}
-            op = tracing.make("While", b, self.scope, [*graphs.values()], [], variables, attrs | graphs)
+            op = tracing.make("While", b, self.scope, [*graphs.values()], [], variables, attrs | graphs, notes)
         results: list[Any] = nest.pack(value, op.outputs[len(counter) : len(counter) + len(self.first)])
         return results
 

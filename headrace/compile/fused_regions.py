@@ -36,6 +36,7 @@ from headrace.ir.analysis import frames
 from headrace.ir.analysis.graph_size import deepens_recursion
 from headrace.ir.edit.editor import Editor
 from headrace.ir.kernel import find_kernel, may_wait
+from headrace.ir.notes import FusedKernel, StandsFor
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation
@@ -228,13 +229,12 @@ def _contract(edit: Editor, members: Sequence[Operation], prepare: Prepare | Non
     attrs = {
         "Tin": tuple(t.dtype for t in inputs),
         "Tout": tuple(t.dtype for t in outputs),
-        "_compute": compute,
-        "_of": tuple(t.name for t in outputs),
     }
+    notes = [FusedKernel(compute), StandsFor(tuple(t.name for t in outputs))]
     name = graph.unique_name(f"{members[-1].name}/fused_region")
     controls = [c for c in dict.fromkeys(c for op in members for c in op.control_inputs) if c in before]
     type = "_FusedRegionOfStep" if compute.is_of_step else "_FusedRegion"
-    op = graph.add_op(type, name, inputs, attrs, controls, members[-1].device, members[-1].source)
+    op = graph.add_op(type, name, inputs, attrs, controls, members[-1].device, members[-1].source, notes=notes)
     for old, new in zip(outputs, op.outputs, strict=True):
         new.copy_static(old)
         for reader, i in list(edit.uses[old]):

@@ -27,6 +27,7 @@ from headrace.compile.scalar_expressions import Apply, Input, scalar_expression
 from headrace.ir import output_check
 from headrace.ir.infer import constant_value
 from headrace.ir.kernel import Kernel, find_kernel, made_for
+from headrace.ir.notes import ContiguousResult
 from headrace.opkit.elementwise import HALF
 
 if TYPE_CHECKING:
@@ -137,7 +138,8 @@ class Writer(ListWriter):
         return views.keeps_nothing(op) and self._moved(op, ["x"] * len(op.inputs)) is not None
 
     def _moved(self, op: Operation, inputs: list[str]) -> list[str] | None:
-        if op.opdef.kernel is None or self.kernel_of(op).factory is not op.opdef.kernel:
+        is_known = self.kernel_of(op).factory is op.opdef.kernel or ContiguousResult in op.notes
+        if op.opdef.kernel is None or not is_known:
             return None
         return views.view_expression(op, inputs, self.out)
 

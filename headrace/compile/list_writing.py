@@ -12,6 +12,7 @@ from headrace import flags, shapes
 from headrace.compile import runtime
 from headrace.compile.lists import LIST, ROWS, known_shape
 from headrace.compile.names import INT, Names, Value
+from headrace.ir.notes import CountedResidual, ResidualPush
 
 if TYPE_CHECKING:
     from headrace.compile.regions import Item
@@ -60,12 +61,13 @@ class ListWriter(Names):
 
     def _push(self, op: Operation, item: Item, kind: str) -> None:
         this, value = self.values[op.inputs[0]].text, self._element(op.inputs[1], op)
-        if "_counted" not in op.attrs:
+        note = op.notes.get(ResidualPush) if CountedResidual in op.notes else None
+        if note is None:
             self.out.line(f"{this}.append({value})", op, (this, value))
             self._limit(op, this, value)
         else:
-            what = self.out.bind(op.attrs["_accumulates"], "o")
-            saved = f"{MEMORY}.save({value}, {what}, {'_swap' in op.attrs})"
+            what = self.out.bind(note.of, "o")
+            saved = f"{MEMORY}.save({value}, {what}, {note.may_swap})"
             self.out.line(f"{this}.append({saved})", op, (this, value))
         if item.live:
             self.share(op.outputs[0], op.inputs[0], op)
@@ -75,9 +77,10 @@ class ListWriter(Names):
 
     def _limit(self, op: Operation, this: str, value: str) -> None:
         """Writes the check of an accumulator's size; of scalars only with a user's limit."""
-        what, t = op.attrs.get("_accumulates"), op.inputs[1]
-        if what is None:
+        note, t = op.notes.get(ResidualPush), op.inputs[1]
+        if note is None:
             return
+        what = note.of
         if self.lists.kind(t) == LIST:
             nested, limit = self.out.bind(runtime.nested_within, "f"), flags.accumulator_limit()
             self.out.line(f"{nested}(run, {this}, {limit}, {self.out.bind(what, 'o')})", op, (this, value))

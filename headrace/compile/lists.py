@@ -28,6 +28,7 @@ import numpy as np
 from headrace import dtypes, shapes
 from headrace.ir.graph import FuncGraph
 from headrace.ir.infer import constant_value
+from headrace.ir.notes import CountedResidual, ResidualPop, ResidualPush
 
 if TYPE_CHECKING:
     from headrace.compile.regions import Item, Region, Regions
@@ -197,7 +198,7 @@ class Lists:
         out = op.outputs[0]
         self._join(this, out)
         self._grown.add(this)
-        if "_counted" in op.attrs:
+        if CountedResidual in op.notes:
             self._counted.add(this)
         if role.leaves_unset:
             self._blank.add(this)
@@ -221,7 +222,7 @@ class Lists:
             self._put.append((op.inputs[0], put.shape))
             if op.attrs.get("resize_if_index_out_of_bounds"):
                 self._blank.add(op.inputs[0])
-        if "_accumulates" in op.attrs or "_accumulated" in op.attrs or "element_dtype" not in op.attrs:
+        if ResidualPush in op.notes or ResidualPop in op.notes or "element_dtype" not in op.attrs:
             return True
         if holds is None or holds[0] != op.attrs["element_dtype"]:
             return False

@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from headrace.ir.notes import FrameName
+
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation
 
@@ -31,8 +33,8 @@ class SourceLoop:
     @property
     def name(self) -> str:
         """The name of the loop in messages."""
-        name: str = self.op.attrs.get("_frame_name", self.op.name)
-        return name
+        note = self.op.notes.get(FrameName)
+        return self.op.name if note is None else note.name
 
 
 class Mark(NamedTuple):

@@ -13,6 +13,7 @@ import numpy as np
 
 from headrace import dtypes, shapes
 from headrace.ir.infer import constant_value
+from headrace.ir.notes import ContiguousResult
 from headrace.opkit.elementwise import HALF
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ def _transpose(op: Operation, inputs: Texts, out: Source) -> Texts | None:
     if perm is None or x is None or sorted(perm.tolist()) != list(range(len(x))):
         return None
     turned = f"{inputs[0]}.transpose({', '.join(map(str, perm.tolist()))})"
-    return [f"{out.bind(np.ascontiguousarray, 'k')}({turned})" if op.attrs.get("_in_order") else turned]
+    return [f"{out.bind(np.ascontiguousarray, 'k')}({turned})" if ContiguousResult in op.notes else turned]
 
 
 def _sum(op: Operation, inputs: Texts, out: Source) -> Texts | None:

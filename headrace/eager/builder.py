@@ -26,6 +26,7 @@ from headrace.ir.conversion import as_array
 from headrace.ir.graph import Operation, Tensor
 from headrace.ir.kernel import Kernel, KernelContext, find_kernel, made_for
 from headrace.ir.kernel_errors import brief, translated
+from headrace.ir.notes import NO_NOTES, Notes
 from headrace.ir.opdef import OpDef, op_registry
 from headrace.memo import Memo
 from headrace.resources.manager import ResourceManager
@@ -46,7 +47,8 @@ class EagerOp:
       attrs: its complete attributes.
 
     Attributes:
-      name: as in `ir.graph.Operation`, as are `type`, `opdef` and `attrs`.
+      name: as in `ir.graph.Operation`, as are `type`, `opdef`, `attrs` and `notes`.
+      notes: none; eager ops have no passes.
       type: the op type.
       opdef: the record.
       attrs: the complete attributes.
@@ -54,6 +56,8 @@ class EagerOp:
     """
 
     __slots__ = ("attrs", "name", "opdef", "source", "type")
+
+    notes: ClassVar[Notes] = NO_NOTES
 
     def __init__(self, name: str, record: OpDef, attrs: dict[str, Any]) -> None:
         self.name = name

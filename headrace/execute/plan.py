@@ -29,6 +29,7 @@ from headrace.ir import output_check
 from headrace.ir.analysis import frames as ir_frames
 from headrace.ir.device import DeviceSpec
 from headrace.ir.kernel import CPU, find_kernel, made_for, why_none
+from headrace.ir.notes import FusedKernel
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation
@@ -505,7 +506,8 @@ def _add_kernel(plan: Plan, node: PlanNode) -> None:
         raise UnimplementedError(
             f"no kernel computes '{op.type}' (operation {op.name!r}) on {device}{why_none(op, device)}", op.name, op
         )
-    compute = op.attrs.get("_compute")  # only a fused region has it
+    fused = op.notes.get(FusedKernel)
+    compute = None if fused is None else fused.compute
     node.locate = getattr(compute, "locate", None)
     plan.has_loops |= getattr(compute, "has_loops", False)
     plan.uses_blas |= op.opdef.facts.blas or getattr(compute, "uses_blas", False)

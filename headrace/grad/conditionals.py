@@ -14,9 +14,9 @@ the gradient takes the same branch.
 If one branch does not use an input and the other one does, its gradient in the first one is zeros. A call is a
 conditional with one branch.
 
-**Rematerialization.** A call with the attribute `_recompute` stores only its arguments for its gradient. The gradient
-is a call that computes all forward values again and then the gradients; it has the attribute, too. To save memory it
-starts only when the gradients of its outputs have arrived, not as soon as its other inputs have.
+**Rematerialization.** A call with the note `RematerializedCall` stores only its arguments for its gradient. The
+gradient is a call that computes all forward values again and then the gradients; it has the note, too. To save memory
+it starts only when the gradients of its outputs have arrived, not as soon as its other inputs have.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from headrace.ir.edit.copying import copied
 from headrace.ir.function import param_offset, unify
 from headrace.ir.graph import FuncGraph, Tensor
 from headrace.ir.indexed_slices import IndexedSlices
+from headrace.ir.notes import RematerializedCall
 
 if TYPE_CHECKING:
     from headrace.grad.sums import Gradient
@@ -104,7 +105,7 @@ def grad_branches(
     outs = [k for k, dy in enumerate(dys) if dy is not None]
     given = [dense(b, dy) for dy in dys if dy is not None]
     ins = [k for k in range(offset, len(op.inputs)) if wanted[k]]
-    make = _again if op.attrs.get("_recompute") else _back
+    make = _again if RematerializedCall in op.notes else _back
     builders, found = [], []
     for graph in graphs:
         inner, moved = make(b, op, graph)
@@ -199,10 +200,9 @@ def _owner(b: Builder, op: Operation, backs: Sequence[FuncGraph], dys: Sequence[
     (back,) = backs
     attrs["f"] = back
     args: list[Tensor] = []
-    if op.attrs.get("_recompute"):
-        attrs["_recompute"] = True
+    if RematerializedCall in op.notes:
         args = [b.graph.capture(t) for t in op.inputs]
         b = b.after(*dys)
     inputs = [*args, *unify(backs, len(args))]
     type = "StatefulPartitionedCall" if tracing.is_stateful(back) else "PartitionedCall"
-    return tracing.operation_of(b.after(*back.outer_controls).make(type, (inputs,), attrs, "call"))
+    return tracing.operation_of(b.after(*back.outer_controls).make(type, (inputs,), attrs, "call", op.notes))

@@ -47,6 +47,7 @@ from headrace.opkit.tensor_lists import MARKS
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation
+    from headrace.ir.notes import Note
 
 
 class GradGraph(FuncGraph):
@@ -332,7 +333,14 @@ def _is_no_larger(a: Tensor, b: Tensor) -> bool:
 class GradBuilder(Builder):
     """Builder of a `GradGraph`, which reads shapes in the graph of the tensors."""
 
-    def make(self, type: str, args: Sequence[Any], attrs: dict[str, Any], name: str | None = None) -> Any:
+    def make(
+        self,
+        type: str,
+        args: Sequence[Any],
+        attrs: dict[str, Any],
+        name: str | None = None,
+        notes: Iterable[Note] = (),
+    ) -> Any:
         graph = self.graph
         if isinstance(graph, GradGraph) and len(args) == 1:
             record = op_registry.find(type)
@@ -340,7 +348,7 @@ class GradBuilder(Builder):
                 group = nest.as_list(args[0])
                 if group and all(isinstance(t, Tensor) and t.op.graph is not graph for t in group):
                     return self._measured(graph, type, group, args, attrs, name)
-        return Builder.make(self, type, args, attrs, name)
+        return Builder.make(self, type, args, attrs, name, notes)
 
     def _measured(
         self,

@@ -42,7 +42,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -58,6 +58,7 @@ from headrace.ir.function import base_name
 from headrace.ir.graph import FuncGraph, Tensor
 from headrace.ir.indexed_slices import IndexedSlices
 from headrace.ir.infer import scalar_value
+from headrace.ir.notes import NoBackProp, ResidualPop, ResidualPush, SwapMemory
 from headrace.ir.order import counts, effects, is_constant
 
 if TYPE_CHECKING:
@@ -213,7 +214,7 @@ class GradBody(GradGraph):
         Such a list has one element for each iteration and still exists, so its elements need not be stored again.
         """
         op = t.op
-        if t.index != 1 or op.opdef.list_kind != "pop" or not op.attrs.get("_accumulated"):
+        if t.index != 1 or op.opdef.list_kind != "pop" or ResidualPop not in op.notes:
             return None
         k = self.position.get(op.inputs[0])
         return k if k is not None and self.forward.results[k] is op.outputs[0] else None
@@ -302,8 +303,9 @@ class GradBody(GradGraph):
         rest, value = self.builder.make(
             "TensorListPopBack",
             (v.param, _vector(t.shape)),
-            {"element_dtype": t.dtype.base, "_accumulated": True},
+            {"element_dtype": t.dtype.base},
             "pop",
+            [ResidualPop()],
         )
         value.copy_static(t)
         v.next = rest
@@ -329,9 +331,8 @@ class GradBody(GradGraph):
         inputs = [of[p].init if p in of else outside[p] for p in self.params]
         type = "While" if tracing.is_stateful(self) else "StatelessWhile"
         attrs = {"cond": cond, "body": self, "parallel_iterations": self.op.attrs.get("parallel_iterations", 10)}
-        if self.op.attrs.get("_swap_memory"):
-            attrs["_swap_memory"] = True
-        return tracing.operation_of(b.after(*self.outer_controls).make(type, (inputs,), attrs, "While"))
+        notes = [n for n in self.op.notes if isinstance(n, SwapMemory)]
+        return tracing.operation_of(b.after(*self.outer_controls).make(type, (inputs,), attrs, "While", notes))
 
 
 def trip_count_tensor(op: Operation) -> Tensor:
@@ -367,11 +368,9 @@ def accumulator(op: Operation, t: Tensor) -> Tensor:
     first = b.EmptyTensorList(_vector(t.shape), -1, element_dtype=dtype, name=f"{op.name}/{base_name(t)}_acc")
     param, out = add_values.add_variable(op, first, f"{base_name(t)}_acc")
     where = f" ({t.op.source})" if t.op.source is not None else ""
-    attrs: dict[str, Any] = {"_accumulates": f"'{t.name}' of loop '{op.name}'{where}"}
-    if op.attrs.get("_swap_memory"):
-        attrs["_swap"] = True
+    note = ResidualPush(f"'{t.name}' of loop '{op.name}'{where}", may_swap=SwapMemory in op.notes)
     at = dataclasses.replace(b, graph=graph)
-    pushed = at.make("TensorListPushBack", (param, t), attrs, f"{t.op.name}/push")
+    pushed = at.make("TensorListPushBack", (param, t), {}, f"{t.op.name}/push", [note])
     add_values.set_result(op, len(graph.params) - 1, pushed)
     return out
 
@@ -402,7 +401,7 @@ def grad_loop(
 ) -> list[Gradient | None]:
     """Returns the gradients of a While; see `conditionals.grad_branches`."""
     none: list[Gradient | None] = [None] * len(op.inputs)
-    if not op.attrs.get("_back_prop", True):
+    if NoBackProp in op.notes:
         return none
     add_values.own_graphs(op)
     forward: FuncGraph = op.attrs["body"]

@@ -20,6 +20,7 @@ from headrace.ir.analysis.graph_size import deepens_recursion
 from headrace.ir.attr_values import Func
 from headrace.ir.function import body
 from headrace.ir.graph import FuncGraph
+from headrace.ir.notes import stated_attrs
 from headrace.ir.serial.nodedefs import show_tensor
 from headrace.ir.text import show_value
 
@@ -244,7 +245,7 @@ def _holds_graphs(value: Any) -> bool:
 
 def _comparable(op: Operation) -> dict[str, Any]:
     """Attributes that define `op`."""
-    return {name: x for name, x in op.attrs.items() if name not in _ANNOTATIONS}
+    return {name: x for name, x in stated_attrs(op.attrs, op.notes).items() if name not in _ANNOTATIONS}
 
 
 # *** names ***
@@ -337,12 +338,12 @@ def _set(what: str, a: set[str], b: set[str]) -> Iterator[str]:
 
 def _brief(op: Operation, name: str) -> str:
     spec = op.opdef.attrs.get(name)
-    return visible(brief(op.attrs[name], spec is not None and spec.kind == "shape"))
+    return visible(brief(stated_attrs(op.attrs, op.notes)[name], spec is not None and spec.kind == "shape"))
 
 
 def _changed(a: Operation, b: Operation, name: str) -> str:
     """Describes the change of an attribute; for arrays with equal text, the positions that differ."""
-    old, new = a.attrs[name], b.attrs[name]
+    old, new = (stated_attrs(op.attrs, op.notes)[name] for op in (a, b))
     x, y = _brief(a, name), _brief(b, name)
     if x != y:
         return f"{x} -> {y}"

@@ -18,6 +18,7 @@ from headrace.ir.analysis.graph_size import deepens_recursion
 from headrace.ir.attr_values import REQUIRED, Func
 from headrace.ir.function import body, functions_of, param_offset
 from headrace.ir.graph import FuncGraph
+from headrace.ir.notes import stated_attrs
 from headrace.ir.serial import attrs as wire
 from headrace.ir.serial.nodedefs import show_tensor
 from headrace.ir.text import show_value
@@ -293,7 +294,7 @@ def _attrs(op: Operation) -> str:
     declared, out = op.opdef.attrs, []
     if op.type == "_Arg":
         return ""
-    for name, given in op.attrs.items():
+    for name, given in stated_attrs(op.attrs, op.notes).items():
         spec = declared.get(name)
         if name == "shape" and op.outputs and op.outputs[0].shape == given:
             continue

@@ -129,6 +129,27 @@ def _wrong(op_type: str, name: str, spec: AttrSpec, got: object) -> GraphError:
     return GraphError(f"attribute {name!r} of {op_type} must be {describe_attr(spec)}, got {got!r}")
 
 
+_PLAIN: Final = (DType, bool, int, float, str, np.generic)
+
+
+def check_is_data(name: str, value: Any) -> None:
+    """Raises `GraphError` unless an attribute's value has a wire form or is a graph.
+
+    Such values are plain data: no object of this process, such as a function of Python or a handle.
+    """
+    values = value if isinstance(value, tuple) else (value,)
+    for v in values:
+        if v is None or isinstance(v, (*_PLAIN, Func, Owned, BadTensor, Raw)):
+            continue
+        if isinstance(v, tuple) and all(x is None or isinstance(x, _PLAIN) for x in v):
+            continue
+        if isinstance(v, np.ndarray) and (
+            v.dtype != object or all(isinstance(x, bytes) for x in (first_element(v) if is_splat(v) else v.flat))
+        ):
+            continue
+        raise GraphError(f"attribute {name!r} is {v!r}, a {type(v).__name__}, which is no attribute value")
+
+
 # *** values of imported attributes, and comparison ***
 
 

@@ -14,7 +14,7 @@ Python values and arrays become constants of the dtype that the other inputs det
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace import dtypes
@@ -29,6 +29,7 @@ from headrace.ir.opdef import op_registry
 if TYPE_CHECKING:
     from headrace.dtypes import DType
     from headrace.ir.graph import Graph
+    from headrace.ir.notes import Note
     from headrace.ir.source import Source
 
 
@@ -120,7 +121,14 @@ class Builder(OpCalls[Tensor]):
         out: Tensor = self.make("Const", (), {"value": array, "dtype": dtype or dtypes.from_numpy(array.dtype)}, name)
         return out
 
-    def make(self, type: str, args: Sequence[Any], attrs: dict[str, Any], name: str | None = None) -> Any:
+    def make(
+        self,
+        type: str,
+        args: Sequence[Any],
+        attrs: dict[str, Any],
+        name: str | None = None,
+        notes: Iterable[Note] = (),
+    ) -> Any:
         """Creates an operation.
 
         Args:
@@ -128,6 +136,7 @@ class Builder(OpCalls[Tensor]):
           args: one entry for each argument of the record (a list for a list argument).
           attrs: the attributes that the inputs do not determine.
           name: the name below the builder's scope; None: derived from the type.
+          notes: the notes of the operation (`ir.notes`).
 
         Returns:
           The tensor if the op has one output, a tuple if it has several, the `Operation` if it has none.
@@ -155,7 +164,8 @@ class Builder(OpCalls[Tensor]):
             controls: Sequence[Operation] = self.control_inputs
             if controls:
                 controls = [c for c in map(graph.capture_control, controls) if c is not None]
-            op = graph.add_checked(record, full or self._reserve(name), inputs, complete, controls, self.device, where)
+            name = full or self._reserve(name)
+            op = graph.add_checked(record, name, inputs, complete, controls, self.device, where, notes)
         except (TypeError, ValueError) as e:
             if where is not None and not isinstance(e, ShapeError):
                 e.add_note(f"while making {type} at {where}")

@@ -22,6 +22,7 @@ from headrace import forking, nest, recursion, shapes
 from headrace.errors import GraphError, NotFoundError
 from headrace.ir import opdef as opdefs
 from headrace.ir.attr_values import Owned
+from headrace.ir.notes import NO_NOTES, Note, Notes, as_notes
 from headrace.ir.primitive_names import result_index, visible_name
 from headrace.ir.source import Source
 from headrace.ir.static_info import Handle, StaticInfo
@@ -100,6 +101,7 @@ class Operation(Uncopyable):
       inputs: the data inputs.
       control_inputs: the operations that must finish before this one starts.
       attrs: attribute name → value (see `ir.attr_values` for the Python types).
+      notes: facts that passes recorded about the operation (`ir.notes`).
       device: the requested device string, "" for none.
       source: the user's line, if known.
       id: the position in the graph.
@@ -114,6 +116,7 @@ class Operation(Uncopyable):
         "id",
         "inputs",
         "name",
+        "notes",
         "opdef",
         "outputs",
         "source",
@@ -133,6 +136,7 @@ class Operation(Uncopyable):
         device: str,
         source: Source | None,
         made: Sequence[DType] | None = None,
+        notes: Notes = NO_NOTES,
     ) -> None:
         """Creates an operation.
 
@@ -146,6 +150,7 @@ class Operation(Uncopyable):
           device: the requested device, "" for none.
           source: the user's line, if known.
           made: the dtypes of the outputs; None: computed from the record and `attrs`.
+          notes: the notes.
         """
         self.graph = graph
         self.name = name
@@ -154,6 +159,7 @@ class Operation(Uncopyable):
         self.inputs = inputs
         self.control_inputs = control_inputs
         self.attrs = attrs
+        self.notes = notes
         self.device = device
         self.source = source
         self.id = -1
@@ -452,6 +458,7 @@ class Graph(Uncopyable):
         device: str = "",
         source: Source | None = None,
         unchecked_back_edges: bool = False,
+        notes: Iterable[Note] = (),
     ) -> Operation:
         """Appends an operation, after checks of its type, inputs and attributes.
 
@@ -464,6 +471,7 @@ class Graph(Uncopyable):
           device, source: the device and the user's line; see `Operation`.
           unchecked_back_edges: whether a Merge may have fewer inputs than its attribute `N` until `set_back_edge` adds
             the others.
+          notes: the notes; see `Operation`.
 
         Returns:
           The operation. The shapes of its outputs are not inferred yet; see `ir.infer.infer_shapes`.
@@ -487,7 +495,7 @@ class Graph(Uncopyable):
         for c in controls:
             if c.graph is not self:
                 raise GraphError(f"operation {name!r} ({type}) has the control input {c!r} of another graph")
-        return self.add_checked(record, name, inputs, complete, controls, device, source)
+        return self.add_checked(record, name, inputs, complete, controls, device, source, notes)
 
     def add_checked(
         self,
@@ -498,6 +506,7 @@ class Graph(Uncopyable):
         control_inputs: Iterable[Operation],
         device: str = "",
         source: Source | None = None,
+        notes: Iterable[Note] = (),
     ) -> Operation:
         """Appends an operation whose inputs, control inputs and attributes the caller (the `Builder`) has checked.
 
@@ -507,7 +516,7 @@ class Graph(Uncopyable):
           inputs: the flat data inputs.
           attrs: the complete attributes.
           control_inputs: the operations that must finish first.
-          device, source: the device and the user's line; see `Operation`.
+          device, source, notes: the device, the user's line and the notes; see `Operation`.
 
         Raises:
           GraphError: the name is invalid or taken.
@@ -520,7 +529,7 @@ class Graph(Uncopyable):
                 "(letters, digits and _ . / \\ > - are valid, and the first is a letter, a digit or a dot)"
             )
         controls = list(dict.fromkeys(control_inputs)) if control_inputs else []
-        op = Operation(self, name, record, inputs, controls, attrs, device, source)
+        op = Operation(self, name, record, inputs, controls, attrs, device, source, None, as_notes(notes))
         with self._lock:
             if name in self._by_name:
                 raise GraphError(f"Node {name!r} is not unique: the graph has an operation of that name already")
@@ -540,7 +549,7 @@ class Graph(Uncopyable):
         attrs: dict[str, Any] | None = None,
         device: str | None = None,
     ) -> Operation:
-        """Appends a copy of `op`, with its shapes and source line.
+        """Appends a copy of `op`, with its shapes, notes and source line.
 
         Args:
           op: an operation of this or another graph.
@@ -559,7 +568,8 @@ class Graph(Uncopyable):
         reads: list[Tensor] = list(inputs)  # type: ignore[arg-type]  # back edges follow
         made = [t.dtype for t in op.outputs]
         attrs, device = op.attrs if attrs is None else attrs, op.device if device is None else device
-        copy = Operation(self, name or op.name, op.opdef, reads, list(control_inputs), attrs, device, op.source, made)
+        controls = list(control_inputs)
+        copy = Operation(self, name or op.name, op.opdef, reads, controls, attrs, device, op.source, made, op.notes)
         for old, new in zip(op.outputs, copy.outputs):
             new.static_shape, new.handle = old.static_shape, old.handle
         with self._lock:

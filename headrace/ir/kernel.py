@@ -9,7 +9,7 @@ The record of an op holds its kernel for the CPU, in one of three forms:
 
 Control-flow primitives and operations that own or call functions have no kernel. `override(op, device, constraints)`
 adds a kernel of one of these forms outside of the record: for a device of another type, or in place of the record's
-kernel for the attributes that the constraints allow.
+kernel for the attributes that the constraints allow, or for operations with some notes (`ir.notes`).
 
 `f` returns the array if the op has one output, a tuple of arrays if it has several, None if it has none. An array is
 immutable once it is returned.
@@ -18,18 +18,20 @@ immutable once it is returned.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
 from headrace.errors import HeadraceError, InvalidArgumentError
+from headrace.ir.notes import NO_NOTES
 from headrace.ir.opdef import op_registry
 from headrace.ir.source import is_ours
 from headrace.registry import DuplicateError, line_of_caller
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation
+    from headrace.ir.notes import Note, Notes
     from headrace.ir.opdef import KernelFactory
 
 CPU = "CPU"
@@ -95,23 +97,28 @@ class _Override:
     constraints: Mapping[str, frozenset[Any]]
     kernel: Kernel
     where: str
+    notes: frozenset[type[Note]]
 
-    def suits(self, attrs: Mapping[str, Any]) -> bool:
-        return all(attrs.get(a) in allowed for a, allowed in self.constraints.items())
+    def suits(self, attrs: Mapping[str, Any], notes: Notes) -> bool:
+        return all(n in notes for n in self.notes) and all(
+            attrs.get(a) in allowed for a, allowed in self.constraints.items()
+        )
 
-    def meets(self, constraints: Mapping[str, frozenset[Any]]) -> bool:
-        """Whether some attributes satisfy both these constraints and `constraints`."""
+    def meets(self, constraints: Mapping[str, frozenset[Any]], notes: frozenset[type[Note]]) -> bool:
+        """Whether some attributes satisfy both these constraints and `constraints`, and the notes are the same."""
         mine = self.constraints
-        return not any(mine[a].isdisjoint(constraints[a]) for a in mine.keys() & constraints.keys())
+        return self.notes == notes and not any(
+            mine[a].isdisjoint(constraints[a]) for a in mine.keys() & constraints.keys()
+        )
 
     def __str__(self) -> str:
         """Returns the constraints as text: "T in {float16, float32}"; "" without constraints."""
-        return " and ".join(f"{a} in {{{', '.join(sorted(map(str, v)))}}}" for a, v in self.constraints.items())
+        parts = [f"{a} in {{{', '.join(sorted(map(str, v)))}}}" for a, v in self.constraints.items()]
+        return " and ".join(parts + [f"the note {n.__name__}" for n in self.notes])
 
 
-_overrides: dict[
-    tuple[str, str], list[_Override]
-] = {}  # (op type, device type) → kernels, of which at most one suits an op
+# (op type, device type) → kernels, those with more notes first. Of those with equal notes, at most one suits an op.
+_overrides: dict[tuple[str, str], list[_Override]] = {}
 
 
 def override(
@@ -120,6 +127,7 @@ def override(
     constraints: Mapping[str, frozenset[Any]] | None = None,
     form: str = "pure",
     depth: int = 1,
+    notes: Iterable[type[Note]] = (),
 ) -> Callable[[KernelFactory], KernelFactory]:
     """Returns a decorator that registers a kernel factory for `op` on devices of type `device`.
 
@@ -131,6 +139,8 @@ def override(
       constraints: attribute (mostly a dtype) → the values for which the kernel is used; None: all values.
       form: the form of the kernel: "pure", "stateful" or "async".
       depth: the number of stack frames between the decorator's call and the line that counts as the kernel's home.
+      notes: the notes of the operations for which the kernel is used. With notes, the factory receives the notes of the
+        operation as third argument, and the kernel precedes those for fewer notes.
 
     Raises (when it decorates):
       DuplicateError: a kernel for some of these attributes is registered already.
@@ -138,12 +148,13 @@ def override(
 
     def register(factory: KernelFactory) -> KernelFactory:
         there = _overrides.setdefault((op, device), [])
-        allowed = constraints or {}
+        allowed, wanted = constraints or {}, frozenset(notes)
         for o in there:
-            if o.meets(allowed):
-                what = f" with {o}" if o.constraints else ""
+            if o.meets(allowed, wanted):
+                what = f" with {o}" if str(o) else ""
                 raise DuplicateError(f"a kernel of {op!r} on {device}{what} is registered already, at {o.where}")
-        there.append(_Override(allowed, Kernel(form, factory), line_of_caller(depth)))
+        there.append(_Override(allowed, Kernel(form, factory), line_of_caller(depth), wanted))
+        there.sort(key=lambda o: -len(o.notes))
         return factory
 
     return register
@@ -151,7 +162,7 @@ def override(
 
 def find_kernel(op: Operation, device: str = CPU) -> Kernel | None:
     """Returns the kernel of `op` on devices of type `device`, or None."""
-    found = _override_for(op.type, op.attrs, device)
+    found = _override_for(op.type, op.attrs, op.notes, device)
     if found is not None:
         return found
     record = op.opdef
@@ -168,11 +179,15 @@ def find_kernel(op: Operation, device: str = CPU) -> Kernel | None:
 
 def has_kernel(type: str, attrs: Mapping[str, Any], device: str) -> bool:
     """Whether an operation of `type` with `attrs` would have a kernel on `device`, a type of device but the CPU."""
-    return _override_for(type, attrs, device) is not None
+    return _override_for(type, attrs, NO_NOTES, device) is not None
 
 
-def _override_for(type: str, attrs: Mapping[str, Any], device: str) -> Kernel | None:
-    return next((o.kernel for o in _overrides.get((type, device), ()) if o.suits(attrs)), None)
+def _override_for(type: str, attrs: Mapping[str, Any], notes: Notes, device: str) -> Kernel | None:
+    found = next((o for o in _overrides.get((type, device), ()) if o.suits(attrs, notes)), None)
+    if found is None or not found.notes:
+        return None if found is None else found.kernel
+    factory = found.kernel.factory
+    return Kernel(found.kernel.form, lambda context, attrs: factory(context, attrs, notes))
 
 
 def may_wait(op: Operation) -> bool:
@@ -186,7 +201,7 @@ def why_none(op: Operation, device: str) -> str:
 
     It lists the kernels of the op type on devices of this type with other attributes, and is "" if there are none.
     """
-    there = [o for o in _overrides.get((op.type, device), ()) if not o.suits(op.attrs)]
+    there = [o for o in _overrides.get((op.type, device), ()) if not o.suits(op.attrs, op.notes)]
     if not there:
         return ""
     got = dict.fromkeys(a for o in there for a in o.constraints)

@@ -19,6 +19,7 @@ from headrace.errors import (
 )
 from headrace.ir.function import base_name
 from headrace.ir.kernel import from_outside
+from headrace.ir.notes import StandsFor
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation, Tensor
@@ -41,9 +42,9 @@ def known_as(t: Tensor) -> str:
     For a parameter that stands for a fed tensor, this is the name of the fed tensor; for a fused region, that of its
     result.
     """
-    attrs = t.op.attrs
-    if "_of" in attrs:
-        return str(attrs["_of"][t.index])
+    attrs, note = t.op.attrs, t.op.notes.get(StandsFor)
+    if note is not None:
+        return note.names[t.index]
     if t.op.type != "_Arg":
         return t.name
     if attrs.get("of"):

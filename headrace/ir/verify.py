@@ -15,7 +15,7 @@ from headrace.ir import walk
 from headrace.ir.analysis import frames
 from headrace.ir.analysis.graph_size import deepens_recursion
 from headrace.ir.analysis.signature_check import interface
-from headrace.ir.attr_values import REQUIRED, check_attr, check_const
+from headrace.ir.attr_values import REQUIRED, check_attr, check_const, check_is_data
 from headrace.ir.device import DeviceSpec
 from headrace.ir.graph import FuncGraph, Graph
 from headrace.ir.opdef import op_registry
@@ -97,6 +97,11 @@ def _check_op(op: Operation, at: int | None) -> None:
             missing = "" if spec.default is REQUIRED else " (though it has a default, it must be written out)"
             raise GraphError(f"operation '{op.name}' has no attribute {name!r}, which {op.type} declares{missing}")
         check_attr(op.type, name, spec, op.attrs[name])
+    for name in op.attrs:
+        try:
+            check_is_data(name, op.attrs[name])
+        except GraphError as e:
+            raise GraphError(f"operation '{op.name}' ({op.type}): {e}") from None
     check_const(op.type, op.attrs)
     record.check_inputs(op.attrs, [t.dtype for t in op.inputs])
     made = [t.dtype for t in op.outputs]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from headrace import dtypes, shapes
 from headrace.dtypes import INDEX
 from headrace.ir.infer import Inference
+from headrace.ir.notes import RemovedElements
 from headrace.ir.opdef import type_attr
 from headrace.shapes import Shape
 
@@ -116,14 +117,11 @@ def without(b: Builder, n: GradNode, dlist: Tensor, indices: Tensor) -> Tensor:
         out = b.TensorListSetItem(dlist, indices, zeros)
     else:
         item = n.item if indices.shape == () else None
-        attrs = {} if item is None or not shapes.is_full(item.static_shape) else _portable(item)
-        out = b.make("_TensorListUnset", (dlist, indices), attrs)
+        notes = []
+        if item is not None and shapes.is_full(item.static_shape):
+            notes = [RemovedElements(item.dtype.base, item.static_shape)]
+        out = b.make("_TensorListUnset", (dlist, indices), {}, notes=notes)
     return out
-
-
-def _portable(item: Tensor) -> dict[str, Any]:
-    """Returns attributes with which `interchange.portable` writes the removal for TensorFlow."""
-    return {"_element_dtype": item.dtype.base, "_element_shape": item.static_shape}
 
 
 def of_element(b: Builder, x: Tensor, got: Tensor) -> Tensor:

@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NoReturn
 
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
+from headrace.ir.kernel import CPU, override
+from headrace.ir.notes import FusedKernel, Notes
 from headrace.ir.opdef import Facts, list_attr, missing, op
 from headrace.shapes import Shape
 
 
-def _compute(attrs: Mapping[str, Any]) -> Callable[..., Any]:
-    compute: Any = attrs.get("_compute")
-    if not callable(compute):
-        raise InvalidArgumentError("_FusedRegion stands for operations of a compiled step; a graph cannot ask for one")
-    return compute
+def _refuse(context: Any, attrs: Mapping[str, Any]) -> NoReturn:
+    raise InvalidArgumentError("_FusedRegion stands for operations of a compiled step; a graph cannot ask for one")
 
 
-def _kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    return _compute(attrs)
+@override("_FusedRegion", CPU, notes=[FusedKernel])
+def _kernel(xp: Any, attrs: Mapping[str, Any], notes: Notes) -> Any:
+    return notes[FusedKernel].compute
 
 
-def _made_for_a_step(ctx: Any, attrs: Mapping[str, Any]) -> Any:
-    return _compute(attrs)(ctx)
+@override("_FusedRegionOfStep", CPU, form="stateful", notes=[FusedKernel])
+def _made_for_a_step(ctx: Any, attrs: Mapping[str, Any], notes: Notes) -> Any:
+    return notes[FusedKernel].compute(ctx)
 
 
 def _unknown(c: Inference) -> list[Shape]:
@@ -41,14 +42,14 @@ def _fused_region(type: str, doc: str, **how: Any) -> None:
 
 _fused_region(
     "_FusedRegion",
-    "The results of `_compute`, a function compiled from the replaced operations (`compile.fused_regions`).",
-    kernel=_kernel,
+    "The results of a function compiled from the replaced operations (`compile.fused_regions`).",
+    kernel=_refuse,
     facts=Facts(no_fold=True),
 )
 _fused_region(
     "_FusedRegionOfStep",
     "`_FusedRegion` with a function made for each step: it has loops, which check for cancellation, or reads "
     "state that other operations write.",
-    stateful=_made_for_a_step,
+    stateful=_refuse,
     facts=Facts(effect="resource"),
 )

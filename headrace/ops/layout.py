@@ -14,6 +14,8 @@ from headrace import dtypes, shapes
 from headrace.dtypes import INDEX, NUMERIC, VALUE, DType
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
+from headrace.ir.kernel import CPU, override
+from headrace.ir.notes import ContiguousResult, Notes
 from headrace.ir.opdef import (
     NOT_DIFFERENTIABLE,
     Facts,
@@ -51,8 +53,13 @@ def _transpose_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
             )
         return x.transpose(perm.tolist())
 
-    # a result that is read often is stored contiguously
-    return (lambda x, perm: xp.ascontiguousarray(kernel(x, perm))) if attrs.get("_in_order") else kernel
+    return kernel
+
+
+@override("Transpose", CPU, notes=[ContiguousResult])
+def _contiguous_transpose(xp: Any, attrs: Mapping[str, Any], notes: Notes) -> Any:
+    transpose = _transpose_kernel(xp, attrs)
+    return lambda x, perm: xp.ascontiguousarray(transpose(x, perm))
 
 
 def _conjugate_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:

@@ -18,6 +18,7 @@ from headrace.dtypes import INDEX
 from headrace.errors import InvalidArgumentError, ResourceExhaustedError
 from headrace.ir.infer import Inference
 from headrace.ir.kernel import CPU, override
+from headrace.ir.notes import NO_NOTES, CountedResidual, JoinedElementShapes, Notes, ResidualPush
 from headrace.ir.op_roles import ListRole
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, op, type_attr
 from headrace.opkit.jvp_rules import linear
@@ -109,16 +110,19 @@ def _reserve(xp: Any, attrs: Attrs) -> Callable[[Any, Any], TensorList]:
 
 def _push(xp: Any, attrs: Attrs) -> Callable[[Any, Any], TensorList]:
     dtype = attrs["element_dtype"]
-    if "_accumulates" not in attrs:
-        return lambda handle, tensor: list_of(handle, dtype).push(tensor)
-    limit = flags.accumulator_limit()
+    return lambda handle, tensor: list_of(handle, dtype).push(tensor)
+
+
+def _push_residual(xp: Any, attrs: Attrs, notes: Notes) -> Callable[[Any, Any], TensorList]:
+    """The push of a residual, within the limit of an accumulator's size."""
+    dtype, of, limit = attrs["element_dtype"], notes[ResidualPush].of, flags.accumulator_limit()
 
     def counted(handle: Any, tensor: Any) -> TensorList:
         before = list_of(handle, dtype)
         after = before.push_counted(tensor, limit)
         if after is None:
             raise ResourceExhaustedError(
-                f"the gradient of a loop keeps more than {limit:,} bytes of {attrs['_accumulates']}: "
+                f"the gradient of a loop keeps more than {limit:,} bytes of {of}: "
                 f"{before.length()} values of {before.nbytes:,} bytes so far. Keep fewer residuals "
                 "(while_loop(..., save=hr.recompute('sqrt'))), or raise HEADRACE_ACCUMULATOR_LIMIT"
             )
@@ -127,18 +131,19 @@ def _push(xp: Any, attrs: Attrs) -> Callable[[Any, Any], TensorList]:
     return counted
 
 
-def _push_saved(ctx: KernelContext, attrs: Attrs) -> Callable[[Any, Any], TensorList]:
-    """The push of an accumulator on a device with a memory limit."""
-    dtype, what, may_swap = attrs["element_dtype"], attrs["_accumulates"], "_swap" in attrs
+def _push_counted(ctx: KernelContext, attrs: Attrs, notes: Notes) -> Callable[[Any, Any], TensorList]:
+    """The push of a residual on a device with a memory limit."""
+    dtype, note = attrs["element_dtype"], notes[ResidualPush]
 
     def kernel(handle: Any, tensor: Any) -> TensorList:
         use = ctx.step.memory
-        return list_of(handle, dtype).push(tensor if use is None else use.save(tensor, what, may_swap))
+        return list_of(handle, dtype).push(tensor if use is None else use.save(tensor, note.of, note.may_swap))
 
     return kernel
 
 
-override("TensorListPushBack", CPU, {"_counted": frozenset({True})}, form="stateful")(_push_saved)
+override("TensorListPushBack", CPU, notes=[ResidualPush])(_push_residual)
+override("TensorListPushBack", CPU, form="stateful", notes=[ResidualPush, CountedResidual])(_push_counted)
 
 
 def _push_batch(xp: Any, attrs: Attrs) -> Callable[[Any, Any], Any]:
@@ -218,8 +223,8 @@ def _element_shape_of(xp: Any, attrs: Attrs) -> Callable[[Any], Any]:
     return kernel
 
 
-def _concat_lists(xp: Any, attrs: Attrs) -> Callable[[Any, Any], Any]:
-    dtype, join_shapes = attrs["element_dtype"], "_join_shapes" in attrs
+def _concat_lists(xp: Any, attrs: Attrs, notes: Notes = NO_NOTES) -> Callable[[Any, Any], Any]:
+    dtype, join_shapes = attrs["element_dtype"], JoinedElementShapes in notes
 
     def one(a: Any, b: Any) -> TensorList:
         return list_of(a, dtype).concat_lists(list_of(b, dtype), join_shapes)
@@ -233,6 +238,9 @@ def _concat_lists(xp: Any, attrs: Attrs) -> Callable[[Any, Any], Any]:
         return np.frompyfunc(one, 2, 1)(a, b) if shape_of(a) else one(a, b)
 
     return kernel
+
+
+override("TensorListConcatLists", CPU, notes=[JoinedElementShapes])(_concat_lists)
 
 
 def _split_lists(xp: Any, attrs: Attrs) -> Callable[[Any, Any], tuple[Any, Any]]:
@@ -293,8 +301,8 @@ def _concat_lists_grad(b: Builder, n: GradNode, dlist: Tensor) -> list[Tensor | 
 
 def _split_lists_grad(b: Builder, n: GradNode, da: Tensor, db: Tensor) -> list[Tensor | None]:
     # one list may have a more specific element shape than the other
-    attrs = {"element_dtype": n.attrs["element_dtype"], "_join_shapes": True}
-    return [b.make("TensorListConcatLists", (da, db), attrs), None]
+    attrs = {"element_dtype": n.attrs["element_dtype"]}
+    return [b.make("TensorListConcatLists", (da, db), attrs, notes=[JoinedElementShapes()]), None]
 
 
 # *** records ***

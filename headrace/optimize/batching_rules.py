@@ -69,7 +69,7 @@ def batch(b: Builder, op: Operation, inputs: Sequence[Tensor], rows: Sequence[bo
 
 def _made(b: Builder, op: Operation, inputs: Sequence[Tensor], **attrs: Any) -> Sequence[Tensor]:
     """Makes `op` on other inputs."""
-    out = b.make(op.type, _arguments(op, inputs), {**op.attrs, **attrs}, op.name)
+    out = b.make(op.type, _arguments(op, inputs), {**op.attrs, **attrs}, op.name, op.notes)
     return out if isinstance(out, tuple) else (out,)
 
 
@@ -164,12 +164,12 @@ def _concat(b: Builder, op: Operation, inputs: Sequence[Tensor], rows: Sequence[
 
 
 def _split(b: Builder, op: Operation, inputs: Sequence[Tensor], rows: Sequence[bool]) -> Sequence[Tensor]:
-    out = b.make("Split", (_axis_input(op, 0), inputs[1]), dict(op.attrs), op.name)
+    out = b.make("Split", (_axis_input(op, 0), inputs[1]), dict(op.attrs), op.name, op.notes)
     return out if isinstance(out, tuple) else (out,)
 
 
 def _split_v(b: Builder, op: Operation, inputs: Sequence[Tensor], rows: Sequence[bool]) -> Sequence[Tensor]:
-    out = b.make("SplitV", (inputs[0], inputs[1], _axis_input(op, 2)), dict(op.attrs), op.name)
+    out = b.make("SplitV", (inputs[0], inputs[1], _axis_input(op, 2)), dict(op.attrs), op.name, op.notes)
     return out if isinstance(out, tuple) else (out,)
 
 
@@ -178,7 +178,7 @@ def _slice(b: Builder, op: Operation, inputs: Sequence[Tensor], rows: Sequence[b
     assert begin is not None
     assert size is not None
     more = np.concatenate([np.zeros(1, begin.dtype), begin]), np.concatenate([np.full(1, -1, size.dtype), size])
-    return [b.make("Slice", (inputs[0], *more), dict(op.attrs), op.name)]
+    return [b.make("Slice", (inputs[0], *more), dict(op.attrs), op.name, op.notes)]
 
 
 def _transpose(b: Builder, op: Operation, inputs: Sequence[Tensor], rows: Sequence[bool]) -> Sequence[Tensor]:
@@ -186,11 +186,11 @@ def _transpose(b: Builder, op: Operation, inputs: Sequence[Tensor], rows: Sequen
     assert perm is not None
     n = len(perm)
     more = np.concatenate([np.zeros(1, perm.dtype), perm % n + 1 if n else perm]).astype(perm.dtype)
-    return [b.make("Transpose", (inputs[0], more), dict(op.attrs), op.name)]
+    return [b.make("Transpose", (inputs[0], more), dict(op.attrs), op.name, op.notes)]
 
 
 def _reduce(b: Builder, op: Operation, inputs: Sequence[Tensor], rows: Sequence[bool]) -> Sequence[Tensor]:
-    return [b.make(op.type, (inputs[0], _axis_input(op, 1)), dict(op.attrs), op.name)]
+    return [b.make(op.type, (inputs[0], _axis_input(op, 1)), dict(op.attrs), op.name, op.notes)]
 
 
 def _is_known_reshape(op: Operation, rows: Sequence[bool]) -> bool:

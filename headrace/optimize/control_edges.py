@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 from headrace import thresholds
 from headrace.ir.edit.editor import Editor
 from headrace.ir.graph import FuncGraph
+from headrace.ir.notes import RematerializedCall
 from headrace.optimize.base import Pass, PassContext
 from headrace.optimize.queries import in_order, is_silent, primitives
 
@@ -65,7 +66,7 @@ class _Cleaning:
         """Removes redundant edges of `ops`; returns whether there were any."""
         changed = False
         for op in ops:
-            if "_recompute" not in op.attrs:
+            if RematerializedCall not in op.notes:
                 before = op.control_inputs
                 after = self.reduced(op)
                 if after != before:

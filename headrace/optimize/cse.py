@@ -83,9 +83,9 @@ def _what(op: Operation) -> Hashable | None:
     value = const(op.outputs[0]) if op.type == "Const" else None
     if value is not None:
         more = tuple(sorted((k, v) for k, v in op.attrs.items() if k not in ("value", "dtype")))
-        return ("Const", op.outputs[0].dtype, value.shape, _contents(value), more, controls)
+        return ("Const", op.outputs[0].dtype, value.shape, _contents(value), more, op.notes, controls)
     attrs = tuple([(name, attr_key(v)) for name, v in sorted(op.attrs.items())])
-    key = (op.type, attrs, inputs, controls)
+    key = (op.type, attrs, op.notes, inputs, controls)
     try:
         hash(key)
     except TypeError:  # an attribute is an array

@@ -22,6 +22,7 @@ from headrace.optimize.base import Pass, PassContext
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
+    from headrace.ir.notes import Notes
 
 
 class FuseHorizontally(Pass):
@@ -46,7 +47,7 @@ class FuseHorizontally(Pass):
 
 def _alike(edit: Editor, cut: Operation) -> list[list[Operation]]:
     """Groups of equal operations that are applied to several of the pieces that `cut` makes."""
-    found: dict[tuple[str, str], list[Operation]] = {}
+    found: dict[tuple[str, str, Notes], list[Operation]] = {}
     for t in cut.outputs:
         uses = edit.uses.get(t, [])
         if len(uses) != 1:
@@ -54,7 +55,7 @@ def _alike(edit: Editor, cut: Operation) -> list[list[Operation]]:
         op = uses[0][0]
         is_free = not op.control_inputs and not edit.waits.get(op) and "_class" not in op.attrs
         if is_free and op not in edit.preserved and _is_function(op) and op.device == cut.device:
-            found.setdefault((op.type, repr(sorted(op.attrs.items(), key=str))), []).append(op)
+            found.setdefault((op.type, repr(sorted(op.attrs.items(), key=str)), op.notes), []).append(op)
     return [ops for ops in found.values() if len(ops) > 1]
 
 
@@ -86,9 +87,9 @@ def _join(edit: Editor, cut: Operation, same: Sequence[Operation], context: Pass
         return False
     first = same[0]
     b = Builder(edit.graph, device=first.device, source=first.source)
-    done = b.make(first.type, (whole,), dict(first.attrs), first.name)
+    done = b.make(first.type, (whole,), dict(first.attrs), first.name, first.notes)
     attrs = {**cut.attrs, cut.opdef.ins[role.value].type_attr or "": done.dtype.base}
-    pieces: Any = b.make(cut.type, _with(cut, role.value, done), attrs, cut.name)
+    pieces: Any = b.make(cut.type, _with(cut, role.value, done), attrs, cut.name, cut.notes)
     for op in same:
         piece: Tensor = pieces[op.inputs[0].index]
         edit.replace(op.outputs[0], piece)

@@ -17,6 +17,7 @@ from headrace.errors import HeadraceError
 from headrace.ir.edit import add_values
 from headrace.ir.function import bodies, called_names, nested, owned, recursive_functions
 from headrace.ir.graph import FuncGraph
+from headrace.ir.notes import RematerializedCall
 from headrace.optimize.base import Pass, PassContext
 from headrace.optimize.queries import primitives
 from headrace.optimize.rewriter import Rewriter
@@ -66,7 +67,7 @@ def _why_not(op: Operation, recursive: frozenset[str], made: int) -> str:
     for name in called_names(op):
         if name in recursive:
             return f"{name!r} calls itself"
-    if op.attrs.get("_recompute"):
+    if RematerializedCall in op.notes:
         return "it is marked for rematerialization"
     try:
         graphs = [g for _, g in bodies(op)]

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 
 from headrace.ir import walk
 from headrace.ir.function import base_name
+from headrace.ir.notes import ResidualPop
 from headrace.optimize.base import Pass, PassContext
 from headrace.optimize.loop_editor import LoopEditor, loops_of, names
 from headrace.optimize.loop_row_reads import Popped, RowReads, as_vector, element_bytes
@@ -100,8 +101,8 @@ def _read_instead(loop: LoopEditor, rows: RowReads, t: Tensor) -> None:
     b = loop.within(t.op)
     if isinstance(at, Popped):
         param, _ = loop.variable(items, f"{short}_rows")
-        attrs = {"element_dtype": t.dtype.base, "_accumulated": True}
-        rest, item = b.make("TensorListPopBack", (param, as_vector(t.shape)), attrs, t.op.name)
+        args, attrs = (param, as_vector(t.shape)), {"element_dtype": t.dtype.base}
+        rest, item = b.make("TensorListPopBack", args, attrs, t.op.name, [ResidualPop()])
         loop.set_next(len(loop.body.params) - 1, rest)
     else:
         param = loop.constant(items, f"{short}_rows")

@@ -32,6 +32,7 @@ import numpy as np
 
 from headrace import shapes, thresholds
 from headrace.ir.infer import constant_value
+from headrace.ir.notes import ResidualPop
 from headrace.optimize.base import Pass, PassContext
 from headrace.optimize.loop_editor import LoopEditor, loops_of, names
 from headrace.optimize.loop_residuals import Residuals
@@ -147,7 +148,7 @@ def _why_not(residuals: Residuals, t: Tensor, context: PassContext) -> str:
         return "its operands have no elements"
     n = residuals.count
     if n is None:
-        if not any(x.attrs.get("_accumulated") for x in loop.body.operations):
+        if not any(ResidualPop in x.notes for x in loop.body.operations):
             return "the trip count is unknown, and the loop keeps no residuals of this size yet"
     elif n < 2:
         return "its trip count is at most 1"
@@ -220,7 +221,9 @@ def _total(loop: LoopEditor, residuals: Residuals, t: Tensor) -> Tensor:
     out: Tensor
     if not all(shapes.is_full(o.shape) for o in operands):
         whole = [residuals.joined(o) for o in operands]
-        out = b.make(op.type, (*whole, *(loop.outside(x) for x in op.inputs[len(whole) :])), dict(op.attrs), op.name)
+        out = b.make(
+            op.type, (*whole, *(loop.outside(x) for x in op.inputs[len(whole) :])), dict(op.attrs), op.name, op.notes
+        )
     elif op.type == "MatMul":
         x, y = (residuals.values(o) for o in operands)
         # if the orders differ, the smaller operand is reversed

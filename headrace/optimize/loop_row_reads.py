@@ -32,6 +32,7 @@ from headrace.dtypes import INDEX, OBJECT
 from headrace.ir import walk
 from headrace.ir.function import base_name
 from headrace.ir.infer import constant_value
+from headrace.ir.notes import ResidualPop
 from headrace.ir.opdef import PerElement
 from headrace.optimize.batching_rules import batch, can_batch
 
@@ -277,7 +278,7 @@ def popped_from(loop: LoopEditor, t: Tensor) -> int | None:
     The list must have one element for each iteration.
     """
     op = t.op
-    if op.opdef.list_kind != "pop" or not op.attrs.get("_accumulated"):
+    if op.opdef.list_kind != "pop" or ResidualPop not in op.notes:
         return None
     k = loop.position(op.inputs[0])
     if k is None or loop.body.results[k] is not op.outputs[0] or t.dtype.base in OBJECT:

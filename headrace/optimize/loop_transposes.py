@@ -20,6 +20,7 @@ import numpy as np
 from headrace import shapes
 from headrace.ir import walk
 from headrace.ir.function import base_name
+from headrace.ir.notes import ContiguousResult
 from headrace.optimize.base import Pass, PassContext
 from headrace.optimize.loop_editor import LoopEditor, loops_of, names
 
@@ -61,13 +62,12 @@ def _turn(loop: LoopEditor, context: PassContext) -> bool:
         key = w, op.device
         if key not in made:
             name = f"{base_name(w)}_turned"
-            attrs = {"_in_order": True}
             full_name = f"{loop.op.name}/{name}"
             args = (loop.outside(w), np.array([1, 0], np.int32))
-            outside = loop.before(op).make("Transpose", args, attrs, full_name)
+            outside = loop.before(op).make("Transpose", args, {}, full_name, [ContiguousResult()])
             made[key] = loop.constant(outside, name)
         attrs = {**op.attrs, "transpose_b": False}
-        product = loop.within(op).make("MatMul", (x, made[key]), attrs, op.name)
+        product = loop.within(op).make("MatMul", (x, made[key]), attrs, op.name, op.notes)
         loop.inner.replace(op.outputs[0], product)
         turned.append(op)
     if not turned:

@@ -69,6 +69,8 @@ def _alike(x: Operation, y: Operation) -> bool:
     """Whether two operations compute the same function."""
     if x.type != y.type or x.device != y.device:
         return False
+    if x.notes.that_change_values() != y.notes.that_change_values():
+        return False
     return all(equal(x.attrs[k], y.attrs[k]) for k in x.opdef.attrs)
 
 

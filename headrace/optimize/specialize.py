@@ -32,6 +32,7 @@ from headrace.ir.edit.editor import Editor
 from headrace.ir.function import nested_operations, owned, param_offset
 from headrace.ir.graph import FuncGraph
 from headrace.ir.infer import constant_value, forget, infer_more
+from headrace.ir.notes import ResidualPop
 from headrace.ir.static_info import merged
 from headrace.optimize.list_flow import FOLLOWED, ListFlow
 
@@ -176,7 +177,7 @@ def _know_values(op: Operation, flow: ListFlow) -> None:
     uses = flow.of(op.outputs[0]) if op.opdef.list_kind == "empty" else None
     if uses is None or uses.is_indexed or not uses.put or not uses.pops:
         return
-    if not all(op.attrs.get("_accumulated") for op in uses.pops):
+    if not all(ResidualPop in op.notes for op in uses.pops):
         return
     values = [constant_value(t) for t in uses.put]
     first = values[0]

@@ -33,6 +33,7 @@ from headrace import dtypes
 from headrace.ir.device import DeviceSpec
 from headrace.ir.kernel import CPU
 from headrace.ir.kernel_errors import known_as
+from headrace.ir.notes import StandsFor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -123,8 +124,9 @@ class Edges:
         home = self._sites[self._of[t.op]]
         edge = _edge(what, home, site)
         home.builder(t.op.source).make("_Send", (sent,), edge, f"{stem}/to_{site.label}")
-        attrs = {"tensor_type": sent.dtype, "shape": t.shape, "_of": (known_as(t),), **edge}
-        out: Tensor = self._recv_builder(t.op, site).make("_Recv", (), attrs, f"{stem}/from_{home.label}")
+        attrs = {"tensor_type": sent.dtype, "shape": t.shape, **edge}
+        name = f"{stem}/from_{home.label}"
+        out: Tensor = self._recv_builder(t.op, site).make("_Recv", (), attrs, name, [StandsFor((known_as(t),))])
         return out
 
     def value(self, reader: Operation, i: int, site: Site) -> Tensor:

@@ -18,6 +18,7 @@ from headrace.ir.graph import FuncGraph, Graph, Operation, Tensor
 from headrace.recover.reading import Join, Path, ill_structured
 
 if TYPE_CHECKING:
+    from headrace.ir.notes import Note
     from headrace.recover.reading import Node, StructureAnalysis
 
 
@@ -210,13 +211,14 @@ def make(
     inputs: Sequence[Tensor],
     attrs: Mapping[str, Any],
     like: Operation,
+    notes: Iterable[Note] = (),
 ) -> Operation:
     """Makes the operation that owns `graphs`, with the device and source line of `like`."""
     if not any(op.opdef.is_effectful for g in graphs for op in g.operations):
         type = "Stateless" + type
     for g in graphs:
         g.source = like.source
-    return outside.add_op(type, name, inputs, attrs, (), like.device, like.source)
+    return outside.add_op(type, name, inputs, attrs, (), like.device, like.source, notes=notes)
 
 
 def outer_controls(graphs: Sequence[FuncGraph], outside: Graph) -> list[Operation]:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.ir.function import unify
 from headrace.ir.graph import Operation, Tensor
+from headrace.ir.notes import FrameName
 from headrace.recover.contexts import SubgraphDraft, captured, make, outer_controls, scope_of, sub_graph, waiting
 from headrace.recover.reading import ill_structured
 from headrace.recover.regions import FrameRegion
@@ -152,9 +153,8 @@ class _While:
             "body": graphs[1],
             "parallel_iterations": frame.parallel_iterations,
         }
-        if frame.name != name:
-            attrs["_frame_name"] = frame.name  # the name of the loop in messages about its iterations
-        op = make("While", graphs, context.graph, name, inputs, attrs, self.cond)
+        notes = [FrameName(frame.name)] if frame.name != name else []
+        op = make("While", graphs, context.graph, name, inputs, attrs, self.cond, notes)
         controls, arrived = outer.waits(self.loop, context)
         outer.settle(op, [*controls, *outer_controls(graphs, context.graph)], arrived)
         for t, start in zip(op.outputs[len(initial) :], more, strict=True):

@@ -8,6 +8,7 @@ from headrace.api import scopes
 from headrace.api.function import TensorSpec
 from headrace.api.functional import foldl, foldr, map_fn, scan
 from headrace.errors import InvalidArgumentError
+from headrace.ir.notes import NoBackProp, SwapMemory
 from tests.api.running import run
 
 pytestmark = pytest.mark.usefixtures("g")
@@ -115,6 +116,6 @@ def test_arguments_are_passed_on(g):
     foldl(add, X, parallel_iterations=3, back_prop=False, swap_memory=True, name="f")
     op = g.find("f/while")
     assert op.attrs["parallel_iterations"] == 3
-    assert (op.attrs["_back_prop"], op.attrs["_swap_memory"]) == (False, True)
+    assert set(op.notes) == {NoBackProp(), SwapMemory()}
     with pytest.raises(TypeError, match="'fn' must be callable"):
         map_fn(X, X)

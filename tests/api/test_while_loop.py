@@ -12,6 +12,7 @@ from headrace.api import scopes
 from headrace.api.cond import cond
 from headrace.api.tensor_array import TensorArray
 from headrace.api.while_loop import while_loop
+from headrace.ir.notes import NoBackProp, SwapMemory
 from headrace.ir.order import is_constant
 from tests.api.running import run
 
@@ -55,10 +56,10 @@ def test_a_loop_is_one_operation_with_two_graphs(g):
 def test_attributes(g):
     a = while_loop(below(3), lambda i: plus(i, 1), [0], parallel_iterations=3, back_prop=False, swap_memory=True)[0]
     assert a.op.attrs["parallel_iterations"] == 3
-    assert (a.op.attrs["_back_prop"], a.op.attrs["_swap_memory"]) == (False, True)
+    assert set(a.op.notes) == {NoBackProp(), SwapMemory()}
     b = while_loop(below(3), lambda i: plus(i, 1), [0], name="mine")[0]
     assert b.op.name == "mine"
-    assert not {"_back_prop", "_swap_memory"} & set(b.op.attrs)
+    assert not b.op.notes
 
 
 @pytest.mark.parametrize(

@@ -211,6 +211,7 @@ def _short(line: str) -> str:
     if head is not None:
         params = re.sub(r': \w+\[[^]]*\]( holds \w+\[[^]]*\])?( of "[^"]*")?', "", head[3])
         return f"{head[1]}body of {head[2]} ({params}) -> {head[4]} {{"
+    line = re.sub(r"(?<=[\w\]])\{[A-Z]\w*(\[.*\])?\}(?=[( ])", "", line)  # notes
     line = re.sub(r"^( *\S+ = \w+)\[(.*?)\]\(", lambda m: m[1] + _turns(m[2]) + "(", line)
     return re.sub(r" : (\w+\[[^]]*\](, )?)+$", "", line)
 

@@ -64,7 +64,7 @@ def test_the_report():
 def test_a_constant_that_is_read_and_waited_for():
     d = "d = Const[value=float32[]{1.0}, dtype=float32]"
     check(f"{d} ^b\ny = Neg(d) ^b\nz = Neg(x) ^d", f"{d}\ny = Neg(d) ^b\nz = Neg(x) ^b")
-    again = CALL.replace("Tout=(float32, float32)]", "Tout=(float32, float32), _recompute=true]")
+    again = CALL.replace("Tout=(float32, float32)]", "Tout=(float32, float32)]{RematerializedCall}")
     unchanged(SimplifyControlEdges(), f"{HEAD}{d} ^b\ny = Neg(d){again.replace('^a', '^d')}")  # it keeps its edges
 
 
@@ -103,7 +103,7 @@ def test_what_computes_again_keeps_its_edges():
     unchanged(
         SimplifyControlEdges(),
         HEAD
-        + CALL.replace("Tout=(float32, float32)]", "Tout=(float32, float32), _recompute=true]").replace("^a", "^n"),
+        + CALL.replace("Tout=(float32, float32)]", "Tout=(float32, float32)]{RematerializedCall}").replace("^a", "^n"),
     )
 
 

@@ -81,14 +81,14 @@ def test_what_calls_itself_stays():
 def test_what_computes_again_stays():
     text = """
     x = Placeholder[dtype=float32, shape=[2]]
-    a = PartitionedCall[f=@"f", Tin=(float32), Tout=(float32), _recompute=true](x)
+    a = PartitionedCall[f=@"f", Tin=(float32), Tout=(float32)]{RematerializedCall}(x)
     graph "f" of a, f (v: float32[2]) -> (c) {
       c = Tanh(v)
     }
     """
     context = unchanged(Inline(), text)
     assert "rematerialization" in context.notes[0].text
-    after, _ = apply(Inline(), text.replace(", _recompute=true", ", _recompute=false"))
+    after, _ = apply(Inline(), text.replace("{RematerializedCall}", ""))
     assert "a/c = Tanh[T=float32](x)" in after
 
 

@@ -232,7 +232,7 @@ def test_a_loop_that_may_end_early_and_reads_nothing() -> None:
 # *** what another loop kept ***
 
 _POPPED = "acc: variant[] holds float32[2,3] = acc -> pop:0"
-_POP = "i1 = AddV2(i, one) | pop = TensorListPopBack[element_dtype=float32, _accumulated=true](acc, short) | "
+_POP = "i1 = AddV2(i, one) | pop = TensorListPopBack[element_dtype=float32]{ResidualPop}(acc, short) | "
 _ACC = "ys = Placeholder[dtype=float32, shape=[5,2,3]]\nacc = TensorListFromTensor(ys, short)\n"
 _FIVE = "less = Less(i, five)"
 
@@ -271,7 +271,7 @@ def test_popped_otherwise(step: str, more: str) -> None:
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        (", _accumulated=true", ""),
+        ("{ResidualPop}", ""),
         ("-> pop:0", "-> acc1"),
     ],
 )
@@ -305,7 +305,7 @@ def test_what_pays(work: str, shape: str, moves: bool) -> None:
     inner = shape.strip("[]")
     dims = [d for d in inner.split(",") if d]
     sizes = f"sizes = Const[value=int32[{len(dims)}]{{{', '.join(dims)}}}, dtype=int32]\n"
-    pop = "i1 = AddV2(i, one) | pop = TensorListPopBack[element_dtype=float32, _accumulated=true](acc, sizes) | "
+    pop = "i1 = AddV2(i, one) | pop = TensorListPopBack[element_dtype=float32]{ResidualPop}(acc, sizes) | "
     acc = f"ys = Placeholder[dtype=float32, shape=[5{',' * bool(inner)}{inner}]]\n{sizes}acc = TensorListFromTensor(ys, sizes)\n"
     lines = f"acc: variant[] holds float32{shape} = acc -> pop:0|k: float32{shape} -> k1|y2: float32{shape}"
     step = f"{sizes}{more}{pop}{work} | k1 = AddV2(k, t) | h1 = Neg(h)"

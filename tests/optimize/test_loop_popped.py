@@ -12,7 +12,7 @@ from headrace import thresholds
 from tests.optimize.loop_steps import PASSES, agree, check, close, loop_of, optimize, transformed, untouched
 
 _RULE = "loop_fission"
-_POP = "TensorListPopBack[element_dtype=float32, _accumulated=true](acc, shape)"
+_POP = "TensorListPopBack[element_dtype=float32]{ResidualPop}(acc, shape)"
 YS = np.linspace(-1, 1, 24, dtype=np.float32).reshape(4, 2, 3)
 
 
@@ -97,7 +97,7 @@ def test_a_product_always_is() -> None:
 
 def test_a_list_that_may_have_other_elements_is_left_alone() -> None:
     work = "square = Mul(y:1, y:1)\ndy = Mul(d, square)"
-    untouched(_RULE, popping(work).replace(", _accumulated=true", ""))
+    untouched(_RULE, popping(work).replace("{ResidualPop}", ""))
     other = popping(work).replace("(next, n, dy, y)", "(next, n, dy, acc)")
     untouched(_RULE, other)
 

@@ -139,7 +139,7 @@ def test_what_is_computed(step: str, more: str, names: set[str]) -> None:
 
 # *** what a loop before it kept ***
 
-_POP = "pop = TensorListPopBack[element_dtype=float32, _accumulated=true](ax, shape) | "
+_POP = "pop = TensorListPopBack[element_dtype=float32]{ResidualPop}(ax, shape) | "
 _AX = "ax: variant[] holds float32[2,4] = acc_x -> pop:0"
 _POPPED = _SUM.replace("(x,", "(pop:1,")
 
@@ -149,7 +149,7 @@ _POPPED = _SUM.replace("(x,", "(pop:1,")
     [
         (_POP + _POPPED, _AX, {"e"}),
         (_POP + "y = Tanh(pop:1) | " + _POPPED.replace("(pop:1,", "(y,"), _AX, {"e"}),
-        (_POP.replace(", _accumulated=true", "") + _POPPED, _AX, {"pop", "e"}),
+        (_POP.replace("{ResidualPop}", "") + _POPPED, _AX, {"pop", "e"}),
         (_POP + "again = TensorListPushBack[element_dtype=float32](pop, pop:1) | " + _POPPED, _AX.replace("pop:0", "again"), {"pop", "e"}),
         (_POP + _READ + "xx = Mul(x, pop:1) | " + _SUM.replace("(x,", "(xx,"), _AX, {"e"}),
     ],
@@ -191,7 +191,7 @@ def test_what_is_popped_of_several_shapes_is_not_put_together() -> None:
 def test_values_that_lie_the_other_way_are_turned() -> None:
     got, _ = kept(loop(_POP + _POPPED, _AX))
     assert sum(op.type == "ReverseV2" for op in got.graph.operations) == 1
-    both = "q = TensorListPopBack[element_dtype=float32, _accumulated=true](bx, short) | "
+    both = "q = TensorListPopBack[element_dtype=float32]{ResidualPop}(bx, short) | "
     more = _AX + "|bx: variant[] holds float32[2,3] = acc -> q:0"
     got, names = kept(loop(_POP + both + _POPPED.replace("e)", "q:1)"), more))
     assert not names

@@ -44,7 +44,7 @@ _BODY = """shape = Const[value=int32[2]{1, 3}, dtype=int32]
 none = Const[value=int32[0]{}, dtype=int32]
 four = Const[value=int32[]{4}, dtype=int32]
 i1 = AddV2(i, one)
-pop = TensorListPopBack[element_dtype=float32, _accumulated=true](acc, shape)
+pop = TensorListPopBack[element_dtype=float32]{ResidualPop}(acc, shape)
 """
 _FOUR = "four = Const[value=int32[]{4}, dtype=int32]\nless = LessEqual(i, four)"
 
@@ -86,10 +86,10 @@ def test_a_variable_is_an_index_only_if_it_counts() -> None:
 
 
 def test_what_is_popped() -> None:
-    body = "p2 = TensorListPopBack[element_dtype=string, _accumulated=true](words, none) | w2 = Neg(pop:1) | "
+    body = "p2 = TensorListPopBack[element_dtype=string]{ResidualPop}(words, none) | w2 = Neg(pop:1) | "
     body += "more = TensorListPushBack[element_dtype=float32](items, w2) | "
-    body += "p3 = TensorListPopBack[element_dtype=float32, _accumulated=true](more, shape)"
-    body += " | v1 = Neg[_accumulated=true](v)"
+    body += "p3 = TensorListPopBack[element_dtype=float32]{ResidualPop}(more, shape)"
+    body += " | v1 = Neg{ResidualPop}(v)"
     loop = made(body, "words: variant[] holds string[] = words -> p2:0\nv: float32[2] -> v1")
     pops = {op.name: op for op in loop.body.operations if op.type == "TensorListPopBack"}
     assert [popped_from(loop, pops[name].outputs[1]) for name in ("pop", "p2", "p3")] == [3, None, None]
@@ -142,7 +142,7 @@ def test_sizes() -> None:
 
 
 def test_what_becomes_what_is_popped() -> None:
-    free = "free = Const[value=int32[2]{-1, 3}, dtype=int32] | q = TensorListPopBack[element_dtype=float32, _accumulated=true](any, free)"
+    free = "free = Const[value=int32[2]{-1, 3}, dtype=int32] | q = TensorListPopBack[element_dtype=float32]{ResidualPop}(any, free)"
     more = "a: float32[1,3] -> pop:1\nb: float32[?,3] -> pop:1\nc: float32[?,3] -> q:1\nany: variant[] holds float32[?,3] = other -> q:0\n"
     lines = _VARIABLES + more
     before = _BEFORE + "free = Const[value=int32[2]{-1, 3}, dtype=int32]\nother = TensorListFromTensor(xs, free)"

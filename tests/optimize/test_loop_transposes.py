@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import headrace as hr
+from headrace.ir.notes import ContiguousResult
 from tests.optimize.loop_steps import PASSES, agree, check, loop_of, transformed, untouched
 
 _RULE = "loop_transposes"
@@ -113,7 +114,7 @@ def test_it_lies_in_order() -> None:
     for engine in "interpret", "compiled":
         with hr.Graph() as g:
             t = hr.placeholder(hr.float64, (2, 3))
-            turned = Builder(g).make("Transpose", (t, np.array([1, 0], np.int32)), {"_in_order": True})
+            turned = Builder(g).make("Transpose", (t, np.array([1, 0], np.int32)), {}, notes=[ContiguousResult()])
             seen: list[bool] = []
             y = hr.py_func(lambda a, seen=seen: seen.append(a.flags.c_contiguous) or a, [turned], hr.float64)
             with hr.Session(graph=g, engine=engine) as s:

@@ -218,7 +218,7 @@ graph "body" of loop, body (k: int32[], d: float32[2,4], hs: variant[] holds flo
   one = Const[value=int32[]{1}, dtype=int32]
   next = AddV2(k, one)
   shape = Const[value=int32[2]{2, 3}, dtype=int32]
-  pop = TensorListPopBack[element_dtype=float32, _accumulated=true](hs, shape)
+  pop = TensorListPopBack[element_dtype=float32]{ResidualPop}(hs, shape)
   e = Tanh(d)
   p = MatMul[transpose_a=true](pop:1, e)
   dw1 = AddN(dw, p)

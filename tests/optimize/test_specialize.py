@@ -14,6 +14,7 @@ from headrace.ir.edit.editor import own_bodies
 from headrace.ir.function import inside_out
 from headrace.ir.graph import Graph
 from headrace.ir.infer import constant_value
+from headrace.ir.notes import ResidualPop
 from headrace.ir.verify import verify
 from headrace.optimize.list_flow import ListFlow
 from headrace.optimize.specialize import specialize
@@ -88,8 +89,8 @@ def accumulated(x: Any, item: Any, is_gradient: bool = False) -> Any:
     )
 
     def take(i: Any, held: Any, total: Any) -> Any:
-        attrs = {"element_dtype": hr.float32} | ({"_accumulated": True} if is_gradient else {})
-        rest, got = b().make("TensorListPopBack", (held, hr.constant([-1, 2])), attrs)
+        args, notes = (held, hr.constant([-1, 2])), [ResidualPop()] if is_gradient else []
+        rest, got = b().make("TensorListPopBack", args, {"element_dtype": hr.float32}, notes=notes)
         return i + 1, rest, total + hr.reduce_sum(hr.identity(got, name="got"))
 
     return hr.while_loop(lambda i, *_: i < 3, take, (0, filled, 0.0))[2]

@@ -27,10 +27,12 @@ from headrace.ir.edit.copying import copied_attrs
 from headrace.ir.function import owned
 from headrace.ir.graph import FuncGraph, foreign
 from headrace.ir.infer import forget
+from headrace.ir.notes import NO_NOTES
 from headrace.ir.opdef import op_registry
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
+    from headrace.ir.notes import Note
 
 
 @deepens_recursion
@@ -242,6 +244,15 @@ class Editor:
         """Sets an attribute of `op`. Copies that share its attributes keep theirs."""
         self.set_attrs(op, {**op.attrs, name: value})
 
+    def add_note(self, op: Operation, note: Note) -> None:
+        """Adds a note to `op`, or replaces that of its class.
+
+        Copies of `op` keep theirs.
+        """
+        self._own(op)
+        op.notes = op.notes.added(note)
+        self.graph._grew()
+
     def set_device(self, op: Operation, device: str) -> None:
         """Sets the requested device of `op` ("" for none)."""
         self._own(op)
@@ -253,7 +264,7 @@ class Editor:
     ) -> None:
         """Changes `op` into an operation of another type in place.
 
-        Its name, device, source line, outputs and readers stay.
+        Its name, device, source line, outputs and readers stay. Its notes are dropped.
 
         Args:
           op: the operation.
@@ -277,7 +288,7 @@ class Editor:
             self._own(other)
         self.set_inputs(op, inputs)
         self.set_controls(op, before)
-        op.opdef, op.type, op.attrs = record, record.type, complete
+        op.opdef, op.type, op.attrs, op.notes = record, record.type, complete, NO_NOTES
         forget(op)
 
     # *** the ends of a graph with parameters and results ***

@@ -22,6 +22,7 @@ from headrace.ir import attr_values
 from headrace.ir.attr_values import Func, Owned
 from headrace.ir.device import DeviceSpec
 from headrace.ir.graph import Graph, Operation, Tensor
+from headrace.ir.notes import notes_from_attrs, stated_attrs
 from headrace.ir.opdef import op_registry
 from headrace.ir.serial import attrs as wire
 
@@ -232,7 +233,7 @@ class NodeImport:
         """Adds the operation of `node`. All of its inputs but back edges exist."""
         record, attrs = self.call(node) or self.op(node)
         inputs, late = self.inputs(node, record, attrs)
-        proto = node.proto
+        proto, notes = node.proto, notes_from_attrs(attrs)
         try:
             if proto.device:
                 DeviceSpec.from_string(proto.device)
@@ -245,6 +246,7 @@ class NodeImport:
                 proto.device,
                 self.source,
                 unchecked_back_edges=True,  # self.inputs has checked all but back edges
+                notes=notes,
             )
         except HeadraceError as e:
             raise self.error(node, str(e)) from e
@@ -591,7 +593,7 @@ def write_node(
     node.input.extend(map(show, op.inputs))
     node.input.extend("^" + c.name for c in op.control_inputs)
     owns = False
-    for name, value in op.attrs.items():
+    for name, value in stated_attrs(op.attrs, op.notes).items():
         spec = op.opdef.attrs.get(name)
         if spec is not None and spec.kind == "func":
             several = value if spec.is_list else (value,)

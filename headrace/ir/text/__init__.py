@@ -7,9 +7,11 @@
     xw  = Mul(x, w)
     y   = AddV2[T=float32](xw:0, one) : float32[2,?]
 
-A line is `name = Type[attributes](inputs) ^control @"device" : dtypes and shapes of the outputs`. Everything after the
-type may be omitted if it is empty, has its default or can be inferred (`T` above). A name must be defined in an earlier
-line, except in the input of a Merge that is a loop's back edge, and in control inputs. `#` starts a comment.
+A line is `name = Type[attributes]{notes}(inputs) ^control @"device" : dtypes and shapes of the outputs`. Everything
+after the type may be omitted if it is empty, has its default or can be inferred (`T` above). A note (`ir.notes`) is
+written like an op type with its fields as attributes: `{ResidualPush[of="x", may_swap=true]}`. A name must be defined
+in an earlier line, except in the input of a Merge that is a loop's back edge, and in control inputs. `#` starts a
+comment.
 
 | value of an attribute | written |
 |---|---|
@@ -47,6 +49,7 @@ contain the user's source lines, and parameters come first.)
 from __future__ import annotations
 
 import base64
+import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -173,7 +176,7 @@ def show_op(op: Operation) -> str:
         value, spec = op.attrs[name], declared.get(name)
         if spec is None or spec.default is REQUIRED or not attr_values.equal(value, spec.default):
             given.append((name, show_value(value, spec is not None and spec.kind == "shape")))
-    line += _show_attrs(given)
+    line += _show_attrs(given) + _show_notes(op)
     if op.inputs:
         line += "(" + ", ".join(map(show_tensor, op.inputs)) + ")"
     line += "".join(f" ^{c.name}" for c in op.control_inputs)
@@ -188,6 +191,16 @@ def _show_attrs(attrs: Sequence[tuple[str, str]]) -> str:
     if not attrs:
         return ""
     return "[" + ", ".join(f"{k if WORD.fullmatch(k) else _quote(k)}={v}" for k, v in attrs) + "]"
+
+
+def _show_notes(op: Operation) -> str:
+    """Returns the notes of an operation, except those that refer to objects of this process."""
+    shown = []
+    for n in op.notes:
+        if not n.is_local:
+            fields = [(f.name, show_value(getattr(n, f.name))) for f in dataclasses.fields(n)]
+            shown.append(type(n).__name__ + _show_attrs(fields))
+    return "{" + ", ".join(shown) + "}" if shown else ""
 
 
 def show_value(v: Any, is_shape: bool = False) -> str:

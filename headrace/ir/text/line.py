@@ -16,9 +16,10 @@ import numpy as np
 
 from headrace import dtypes, shapes
 from headrace.dtypes import DType
-from headrace.errors import TextError
+from headrace.errors import GraphError, TextError
 from headrace.ir import attr_values
 from headrace.ir.attr_values import Func
+from headrace.ir.notes import Note, note_from_data
 from headrace.ir.serial import attrs as wire
 from headrace.shapes import Shape
 
@@ -200,6 +201,19 @@ class Line:
 
         self.several(one, "]")
         return out
+
+    def notes(self) -> list[Note]:
+        """Returns the notes of `{Name[field=value, ...], ...}`, or none."""
+
+        def one() -> Note:
+            start = self.skip()
+            name = self.match(WORD, "the name of a note")
+            try:
+                return note_from_data(name, self.attrs())
+            except GraphError as e:
+                raise self.error(str(e), start) from e
+
+        return self.several(one, "}") if self.take("{") else []
 
     def value(self) -> Any:
         start = self.skip()

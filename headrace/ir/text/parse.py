@@ -33,6 +33,7 @@ class _Entry:
       name: the name.
       type: the op type.
       attrs: the stated attributes.
+      notes: the notes.
       inputs: (column, name, output index) of each input.
       controls: (column, name) of each control input.
       device: the requested device.
@@ -40,7 +41,7 @@ class _Entry:
       op: the operation created from the line, or None.
     """
 
-    __slots__ = ("attrs", "controls", "device", "inputs", "line", "name", "op", "outputs", "start", "type")
+    __slots__ = ("attrs", "controls", "device", "inputs", "line", "name", "notes", "op", "outputs", "start", "type")
 
     def __init__(self, line: Line, start: int, name: str) -> None:
         self.line = line
@@ -48,6 +49,7 @@ class _Entry:
         self.name = name
         self.type = line.match(NAME, "an op type")
         self.attrs = line.attrs()
+        self.notes = line.notes()
         self.inputs: list[tuple[int, str, int]] = []
         self.device = ""
         self.outputs: list[tuple[int, DType, Any]] | None = None
@@ -232,7 +234,9 @@ class _Block:
             attrs = _complete(record, entry.attrs, inputs)
             attr_values.check_const(record.type, attrs)
             where = Source(entry.line.file, entry.line.number)
-            entry.op = self.graph.add_op(record.type, entry.name, inputs, attrs, controls, entry.device, where)
+            entry.op = self.graph.add_op(
+                record.type, entry.name, inputs, attrs, controls, entry.device, where, notes=entry.notes
+            )
         except GraphError as e:
             raise entry.line.error(str(e), entry.start) from e
         for (owner, _), block in self.owned.items():
