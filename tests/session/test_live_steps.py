@@ -1,4 +1,4 @@
-"""Steps that a session keeps alive: at most a bound, and none of an older graph."""
+"""Steps that a session keeps alive: a bounded number, of the newest graph."""
 
 from __future__ import annotations
 
