@@ -106,7 +106,7 @@ WAIT_LIMIT: Final = _flag(
     "a number above 0, at most 1e9",
     lambda v: isinstance(v, (int, float)) and 0 < v <= 1e9,
     "Seconds that a step may wait for a queue or another device without progress before it fails with "
-    "DeadlineExceededError.",
+    "DeadlineExceededError, unless its run has a time limit.",
 )
 STRING_LIMIT: Final = _flag(
     "STRING_LIMIT",

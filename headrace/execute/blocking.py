@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from headrace import thresholds
 from headrace.denormals import unflushed, user_mode
 from headrace.errors import DeadlineExceededError, ResourceExhaustedError
-from headrace.execute.threads import taken
 from headrace.ir.kernel_errors import place
 
 if TYPE_CHECKING:
@@ -78,14 +77,14 @@ def watched(step: Step, work: Callable[[], T]) -> T:
                 raise step.cancelled
             left = step.time_left()
             try:
-                entry = taken(completions, _FOREVER if left is None else left)
+                entry = step.clock.take(completions, _FOREVER if left is None else left)
             except queue.Empty:
                 raise _too_late(step) from None
     except BaseException as e:
         step.cancel(e)
         while entry is None and step.blocked_in is None:
             try:
-                entry = completions.get(timeout=thresholds.CANCELLED_POLL)
+                entry = step.clock.take(completions, thresholds.CANCELLED_POLL)
             except queue.Empty:
                 continue
         raise

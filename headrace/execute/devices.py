@@ -11,7 +11,7 @@ enqueued: work that follows it in the same stream starts after it.
 
 New types of devices are added with `register_device`. Such a device may have a memory that numpy cannot read. Then its
 values are the results of its `put`, and only its own kernels read them; when a value is sent to another device or
-fetched, `get` makes an array of it again (`execute.device_memory_executor`).
+fetched, `get` makes an array of it again (`execute.ports`).
 """
 
 from __future__ import annotations

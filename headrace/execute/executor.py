@@ -1,10 +1,14 @@
 """Runs a plan: one thread fires ready nodes, calls their kernels and drives the propagator.
 
-**Threads.** The thread that calls `Executor.run` owns the propagator; no other thread reads or changes it, so there are
-no locks. Cheap kernels run in this thread. A heavy pure kernel goes to a pool if there is other work in the meantime.
-An asynchronous kernel (a dequeue, a receive) is started and calls back. Both put their results into `step.completions`,
-and the thread waits on this queue when no node is ready. Every `thresholds.FIRINGS_PER_LOOK` nodes the thread checks
-whether the step was cancelled or is past its deadline.
+**Threads.** One thread at a time drives an executor and owns its propagator, so there are no locks. Cheap kernels run
+in this thread. A heavy pure kernel goes to a pool if there is other work in the meantime. An asynchronous kernel (a
+dequeue, a receive) is started and calls back. Both put their results into `step.completions`. Every
+`thresholds.FIRINGS_PER_LOOK` nodes the thread checks whether the step was cancelled or is past its deadline.
+
+**Two drivers.** `advance` fires nodes until none is ready, and never waits. `run` is the driver of a step on one
+device: it calls `advance` and waits for completions in turn. `execute.parts` drives the parts of a step over several
+devices: it calls `advance` again when there are new completions. A part sends and receives tokens through its `ports`
+(`execute.ports`).
 
 **Calls.** A call of a function (one that is not inlined, see `plan.CALL`) waits until no other node is ready. Of
 several waiting calls, the one that became ready last is opened first. So a function that calls itself twice is run
@@ -24,26 +28,27 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from headrace import flags, shapes, thresholds
+from headrace import flags, thresholds
 from headrace.denormals import unflushed, user_mode
-from headrace.errors import DeadlineExceededError, InternalError, InvalidArgumentError, ResourceExhaustedError
+from headrace.errors import DeadlineExceededError, InternalError, ResourceExhaustedError
 from headrace.execute import plan as plans
 from headrace.execute.acyclic_propagator import AcyclicPropagator
-from headrace.execute.blame import dead_fetch, raise_blamed, tell, where
+from headrace.execute.blame import dead_cause, dead_fetch, raise_blamed, tell, where
 from headrace.execute.blocking import is_observed, submit
 from headrace.execute.dispatch_loop import dispatch_loop
 from headrace.execute.entered import entered
 from headrace.execute.events import Events
 from headrace.execute.frames import Propagator
+from headrace.execute.ports import Ports
 from headrace.execute.run import RunStatistics
-from headrace.execute.threads import taken
 from headrace.ir.kernel import KernelContext
 from headrace.ir.kernel_errors import known_as, place
 
 if TYPE_CHECKING:
     from headrace.execute.plan import Plan, PlanNode
     from headrace.execute.records import Iteration, Origin
-    from headrace.execute.run import RunEnvironment, Workers
+    from headrace.execute.rendezvous import Token
+    from headrace.execute.run import RunEnvironment
     from headrace.execute.step import Step
 
 
@@ -51,6 +56,7 @@ _unset: Final = object()
 
 UNARY, NARY, NULLARY = plans.UNARY, plans.NARY, plans.NULLARY
 SWITCH, LOOP_MERGE, NEXT, DEAD = plans.SWITCH, plans.LOOP_MERGE, plans.NEXT, plans.DEAD
+SEND, RECV = plans.SEND, plans.RECV
 
 
 class MachineProgram:
@@ -61,15 +67,16 @@ class MachineProgram:
       environment: the resources of the session.
     """
 
-    __slots__ = ("environment", "plan")
+    __slots__ = ("_ports", "environment", "plan")
 
     def __init__(self, plan: Plan, environment: RunEnvironment) -> None:
         self.plan = plan
         self.environment = environment
+        self._ports = Ports(environment)  # it has no state of a run
 
     def start(self, step: Step) -> Executor:
         """Returns a new run of the plan for `step`."""
-        return Executor(self.plan, step, self.environment)
+        return Executor(self.plan, step, self._ports, self.environment.blas_threads)
 
 
 class Executor:
@@ -79,18 +86,22 @@ class Executor:
       plan: the plan to run.
       step: the identity, resources, listener and cancellation of the step. If it has a queue of ready nodes (tests have
         one with a seeded random order), calls do not wait for their turn.
-      environment: the resources of the session.
+      ports: the connection to other devices.
+      blas_threads: number of threads that the BLAS library may use in `run`.
 
     Attributes:
       plan: the plan.
       step: the identity, resources and cancellation of the step.
+      ports: the connection to other devices.
       propagator: the state of the token machine.
       results: for each fetch its value, once it is computed.
+      sent: number of tokens sent to other devices.
+      received: number of tokens from other devices that were consumed.
     """
 
     __slots__ = (
-        "_environment",
         *(
+            "_blas_threads",
             "_calls",
             "_calls_wait",
             "_dead",
@@ -100,23 +111,21 @@ class Executor:
             "_kernels",
             "_mode",
             "_ready",
+            "_receiving",
             "_seconds",
             "_started",
-            "_until",
             "_waiting",
         ),
-        *("plan", "propagator", "results", "step"),
+        *("plan", "ports", "propagator", "received", "results", "sent", "step"),
     )
 
-    def __init__(
-        self,
-        plan: Plan,
-        step: Step,
-        environment: RunEnvironment,
-    ) -> None:
+    def __init__(self, plan: Plan, step: Step, ports: Ports, blas_threads: int = 1) -> None:
         self.plan = plan
         self.step = step
-        self._environment = environment
+        self.ports = ports
+        self.sent = self.received = 0
+        self._receiving = 0  # Recvs that wait for their tokens
+        self._blas_threads = blas_threads
         listener = step.listener
         self._events = None if listener is None else Events(listener, step.id, plan.device)
         self._ready = step.ready_queue(plan.device)
@@ -133,37 +142,31 @@ class Executor:
         )
         self._waiting: dict[tuple[PlanNode, Iteration], Callable[[], object] | None] = {}  # started and not completed
         self._started = False
-        self._until: Sequence[int] | None = None
         self._is_fed = False
         self._seconds = 0.0
 
     # *** the interface of the owner ***
 
     def feed(self, position: int, value: Any) -> None:
-        """Supplies the feed `position`."""
+        """Supplies feed `position` of the plan."""
+        if self.ports.copies:
+            value = self.ports.put(value, self.plan.args[position].op.outputs[0].dtype)
         self.propagator.done(self.plan.args[position], self.propagator.root, value)
 
     def run(self, until: Sequence[int] | None = None, is_fed: bool = True) -> None:
         """Runs until the step is finished or paused, see `run.Run`."""
         began = time.perf_counter()
-        if not self._started:
-            self._started = True
-            self.propagator.start()
-        self._until = until
-        self._is_fed = is_fed
+        self.begin(is_fed)
         try:
-            if self.step.cancelled is not None:
-                raise self.step.cancelled
-            with entered(self.plan.flushes, self._environment.blas_threads if self.plan.uses_blas else 0):
-                self._fire_ready()
-                while self._wait():
-                    self._fire_ready()
+            with entered(self.plan.flushes, self._blas_threads if self.plan.uses_blas else 0):
+                self.advance()
+                while self._waiting and not (until is not None and all(map(self.has, until))):
+                    self._wait()
+                    self.advance()
         except BaseException as e:
             self.tell(e)
             self.abandon()
             raise
-        if is_fed and not self._waiting and not self.propagator.finished:
-            raise self._stuck()
         self._seconds += time.perf_counter() - began
 
     def fetch(self, position: int) -> Any:
@@ -191,7 +194,7 @@ class Executor:
     def statistics(self) -> RunStatistics:
         """State of the run at this moment."""
         waiting = tuple(node.op.name for node, _ in list(self._waiting))
-        return RunStatistics(self.finished, self._seconds, waiting=waiting)
+        return RunStatistics(self.finished, self._seconds, self.sent, self.received, waiting)
 
     def tell(self, error: BaseException) -> None:
         """Adds the last events of the step to the notes of its error."""
@@ -205,17 +208,82 @@ class Executor:
             if cancel is not None:
                 cancel()
 
+    # *** the interface of a driver ***
+
+    def begin(self, is_fed: bool) -> None:
+        """Prepares for `advance`; `is_fed` says whether all feeds of the step have been supplied."""
+        self._is_fed = is_fed
+
+    def advance(self, limit: int = thresholds.FIRINGS_PER_LOOK, once: bool = False) -> bool:
+        """Processes completions and fires ready nodes, until no node is ready.
+
+        Args:
+          limit: the largest number of nodes between two checks for completions.
+          once: whether to return after the first `limit` nodes.
+
+        Returns:
+          Whether it fired or completed a node.
+
+        Raises:
+          OpError: the error of a kernel, `DeadlineExceededError` or `CancelledError`; `InternalError` if the plan is
+            stuck.
+        """
+        step = self.step
+        if step.cancelled is not None:
+            raise step.cancelled
+        did = False
+        if not self._started:
+            did = self._started = True
+            self.propagator.start()
+        elif self._waiting:
+            did = not step.completions.empty()
+            self._poll()
+        while True:
+            if not self._ready and not self._open_call():
+                if self.propagator.finished:
+                    return did
+                if self._deferred:
+                    self._start_deferred()
+                elif self._waiting or not self._is_fed:
+                    return did
+                elif not self._release():
+                    if self.propagator.finished:
+                        return True
+                    raise self._stuck()
+            did = True
+            if once:
+                dispatch_loop(self.propagator, self._fire, self.ports.predicate, limit)
+                return True
+            self._fire_ready(limit)
+            if self._waiting:
+                self._poll()
+
+    @property
+    def only_receives(self) -> bool:
+        """Whether it waits for tokens of other devices only."""
+        return len(self._waiting) == self._receiving
+
+    def end_half_fed(self) -> None:
+        """Ends an iteration that no device can complete, see `Propagator.release`."""
+        frame = self.propagator.releasable()
+        assert frame is not None, "the caller checked for a releasable frame"
+        for node, it in list(self._waiting):
+            if it is frame.oldest:
+                self.ports.forget(node, it)
+                del self._waiting[node, it]
+                self._receiving -= 1
+        self.propagator.release()
+
     # *** the loop ***
 
-    def _fire_ready(self, limit: int = thresholds.FIRINGS_PER_LOOK) -> None:
+    def _fire_ready(self, limit: int) -> None:
         """Fires ready nodes until none is left, with other checks after every `limit` nodes."""
         if self._events is not None:
             self._fire_traced(self._events, limit)
             return
-        p, fire, decide = self.propagator, self._fire, self._predicate
+        p, fire, decide = self.propagator, self._fire, self.ports.predicate
         while dispatch_loop(p, fire, decide, limit):
-            self._poll()
-            self._open_call()
+            self._look()
 
     def _fire_traced(self, events: Events, limit: int) -> None:
         ready = self._ready
@@ -231,8 +299,13 @@ class Executor:
                 events.end(node, it, values)
             count += 1
             if count % limit == 0:
-                self._poll()
-                self._open_call()
+                self._look()
+
+    def _look(self) -> None:
+        """Checks the step between two bursts of nodes."""
+        self.ports.busy()  # more nodes are ready, so other threads take the parts that wait for this one
+        self._poll()
+        self._open_call()
 
     def _fire(self, node: PlanNode, it: Iteration, x: Any) -> tuple[Any, ...]:
         """Fires a node of any kind; returns the values of its outputs for the trace.
@@ -260,11 +333,12 @@ class Executor:
             p.done_many(node, it, values)
             return tuple(values)
         if kind == plans.STATEFUL:
+            self.ports.busy()  # the kernel may be a Python function of the user
             self.step.iteration = it
             value = _call(node, self._kernels[node.bound], x)
             return self._finish(node, it, value)
         if kind == SWITCH:
-            p.switch(node, it, x[0], self._predicate(x[1]))
+            p.switch(node, it, x[0], self.ports.predicate(x[1]))
         elif kind == LOOP_MERGE:
             p.merge(node, it, x, node.value_index[1 if it.index else 0])
         elif kind == plans.MERGE:
@@ -289,20 +363,28 @@ class Executor:
         elif kind == plans.RESULT:
             p.result(node, it, x.read() if node.reads else x)
         elif kind == plans.SWITCH_N:
-            p.switch_n(node, it, x[0], self._branch(x[1]))
+            p.switch_n(node, it, x[0], self.ports.branch(x[1]))
+        elif kind == SEND:
+            self._send(node, it, x if node.arity else None, None)
+            if node.gates:
+                p.done_many(node, it, ())
+            else:
+                p.absorbed(it)
+            return ()
+        elif kind == RECV:
+            return self._receive(node, it)
         elif kind == DEAD:
-            if node.live.kind == plans.RETVAL:
-                self._dead.setdefault(node.live.position, x)
+            live = node.live
+            if live.real == RECV:  # a dead control input does not make its token dead
+                return self._receive(live, it)
+            if live.real == SEND:
+                self._send(live, it, None, x)
+            elif live.kind == plans.RETVAL:
+                self._dead.setdefault(live.position, x)
             p.dead(node, it, x)
         else:
             raise InternalError(f"{node!r} has a node kind that never becomes ready", node.op.name, node.op)
         return (x,)
-
-    def _predicate(self, value: Any) -> bool:
-        return predicate(value)
-
-    def _branch(self, value: Any) -> int:
-        return branch(value)
 
     def _finish(self, node: PlanNode, it: Iteration, value: Any) -> tuple[Any, ...]:
         """Passes the result of a kernel to the propagator: one value or several."""
@@ -322,7 +404,8 @@ class Executor:
                 name,
                 node.op,
             )
-        self.results[node.position] = x.read() if node.reads else x
+        x = x.read() if node.reads else x
+        self.results[node.position] = self.ports.get(x, node.op.inputs[0].dtype) if self.ports.copies else x
         self.propagator.absorbed(it)
 
     def _call(self, node: PlanNode, it: Iteration, x: Any) -> None:
@@ -350,6 +433,7 @@ class Executor:
     def _heavy(self, node: PlanNode, it: Iteration, x: Any) -> tuple[Any, ...]:
         kernel = node.kernel
         assert kernel is not None
+        self.ports.busy()
         if not (self._ready or self._waiting or self._calls) or not _is_heavy(node, x):
             value = self._computed(node, kernel, x)
             self.propagator.done(node, it, value)
@@ -369,16 +453,57 @@ class Executor:
                 completions.put((node, it, x, value, None))
 
         self._waiting[node, it] = None
-        self._workers().submit(job)
+        self.ports.workers().submit(job)
         return ()
-
-    def _workers(self) -> Workers:
-        """Destination of heavy kernels."""
-        return self._environment.pool
 
     def _computed(self, node: PlanNode, kernel: Callable[..., Any], x: Any) -> Any:
         """Calls the heavy kernel of `node`, possibly in a thread of the pool."""
-        return _call(node, kernel, x)
+        if self.ports.is_alone:
+            return _call(node, kernel, x)
+        began = time.perf_counter()
+        value = _call(node, kernel, x)
+        self.ports.computed(node.op.name, time.perf_counter() - began)
+        return value
+
+    # *** other devices ***
+
+    def _send(self, node: PlanNode, it: Iteration, value: Any, origin: Origin | None) -> None:
+        """Ships the token of the Send `node`, dead if there is an `origin`."""
+        ports = self.ports
+        if ports.copies and origin is None and node.arity:
+            value = ports.get(value, node.op.inputs[0].dtype)
+        if self._events is not None:
+            self._events.sent(node, it, value, origin is not None)
+        self.sent += 1
+        ports.send(node, it, value, None if origin is None else dead_cause(origin))
+
+    def _receive(self, node: PlanNode, it: Iteration) -> tuple[Any, ...]:
+        """Takes the token of the Recv `node`, or waits for it."""
+        completions = self.step.completions
+        token = self.ports.receive(node, it, lambda token, error: completions.put((node, it, (), token, error)))
+        if token is not None:
+            return self._received(node, it, token)
+        self._waiting[node, it] = None
+        self._receiving += 1
+        return ()
+
+    def _received(self, node: PlanNode, it: Iteration, token: Token) -> tuple[Any, ...]:
+        self.received += 1
+        value, cause = token
+        if self._events is not None:
+            self._events.received(node, it, value, cause is not None)
+        if cause is not None:
+            self.propagator.dead(node.dead, it, cause)
+            return ()
+        if node.n_outputs:
+            if self.ports.copies:
+                value = self.ports.put(value, node.op.outputs[0].dtype)
+            self.propagator.done(node, it, value)
+            return (value,)
+        self.propagator.done_many(node, it, ())
+        return ()
+
+    # *** kernels that may wait ***
 
     def _start_async(self, node: PlanNode, it: Iteration, x: Any) -> None:
         completions = self.step.completions
@@ -401,7 +526,10 @@ class Executor:
 
     def _block(self, node: PlanNode, it: Iteration, x: Any) -> None:
         self._waiting[node, it] = None
-        self._deferred.append((node, it, x))
+        if self.ports.is_alone:
+            self._deferred.append((node, it, x))
+        else:
+            self._start_blocking(node, it, x)  # other parts continue in the meantime
 
     def _start_deferred(self) -> None:
         """Calls the blocking kernels that wait for the ready queue to be empty.
@@ -449,46 +577,24 @@ class Executor:
         if left is not None and left <= 0:
             raise self._too_late()
 
-    def _wait(self) -> bool:
-        """Waits for a completion, because no node is ready. False: no started kernel could complete."""
-        if self.propagator.finished:
-            return False
-        step = self.step
-        self._poll()
-        if self._ready or self._open_call():
-            return True
-        if self._deferred:
-            self._start_deferred()
-            if self._ready:
-                return True
-        if not self._waiting:
-            return self._release()
-        if self._is_satisfied():
-            return False
-        limit = flags.WAIT_LIMIT.value
-        until = time.monotonic() + limit
+    def _wait(self) -> None:
+        """Waits for a completion.
+
+        Raises:
+          DeadlineExceededError: the deadline of the step has passed, or the wait has taken `flags.WAIT_LIMIT` seconds.
+        """
+        step, limit = self.step, flags.WAIT_LIMIT.value
         while True:
-            left = until - time.monotonic()
-            own = step.time_left()
-            if own is not None and own < left:
-                left = own
+            left = step.time_left()
             try:
-                self._complete(taken(step.completions, left))
+                self._complete(step.clock.take(step.completions, limit if left is None else min(left, limit)))
+                return
             except queue.Empty:
-                if own is not None and own <= 0:
+                left = step.time_left()
+                if left is not None and left <= 0:
                     raise self._too_late() from None
-                if time.monotonic() >= until:
-                    if not self.is_blocked:
-                        raise self._waited_too_long(limit) from None
-                    until = time.monotonic() + limit
-                continue
-            self._poll()
-            if self._ready:
-                return True
-            if self.propagator.finished or self._is_satisfied():
-                return False
-            if not self._waiting:
-                return self._release()
+                if left is None and not self.is_blocked:
+                    raise self._waited_too_long(limit) from None
 
     def _release(self) -> bool:
         """Ends iterations that can never complete, until a node becomes ready; see `Propagator.release`."""
@@ -497,25 +603,32 @@ class Executor:
             pass
         return len(self._ready) > 0
 
-    def _is_satisfied(self) -> bool:
-        """Whether this is a partial run whose fetches are all computed."""
-        return self._until is not None and all(map(self.has, self._until))
-
     @property
     def is_blocked(self) -> bool:
         """Whether a Python function of the user is being called, without a time limit."""
         return any(node.op.opdef.facts.blocking for node, _ in self._waiting)
 
     def _complete(self, entry: Any) -> None:
+        """Passes on the result of a kernel or a Recv; None is a mere wake-up."""
         if entry is None:
             return
         node, it, x, value, error = entry
         if (node, it) not in self._waiting:
             return  # it was cancelled before
         del self._waiting[node, it]
+        is_received = node.kind == RECV
+        self._receiving -= is_received
         if error is not None:
             raise_blamed(error, node, it, x)
-        values = self._finish(node, it, value)
+        if not is_received:
+            values = self._finish(node, it, value)
+        else:
+            try:
+                values = self._received(node, it, value)
+            except Exception as e:  # of the device's `put`
+                raise_blamed(e, node, it, ())
+            if value[1] is not None:
+                node = node.dead
         if self._events is not None:
             self._events.end(node, it, values, waited=True)
 
@@ -547,26 +660,6 @@ class Executor:
             f"step {self.step.id} cannot continue: no node is ready or running, and these operations have received "
             f"only some of their inputs:\n{text}\nIn a loop every NextIteration must fire alive in the same iterations."
         )
-
-
-def predicate(value: Any) -> bool:
-    """Converts the predicate of a Switch to a bool; raises `InvalidArgumentError` unless it is scalar."""
-    if getattr(value, "ndim", 0):
-        raise InvalidArgumentError(
-            f"The second input must be a scalar, but it has shape {shapes.show(value.shape)}: "
-            "a Switch needs one predicate"
-        )
-    return bool(value)
-
-
-def branch(value: Any) -> int:
-    """Converts the index of a _SwitchN to an int; raises `InvalidArgumentError` unless it is scalar."""
-    if getattr(value, "ndim", 0):
-        raise InvalidArgumentError(
-            f"The second input must be a scalar, but it has shape {shapes.show(value.shape)}: "
-            "a SwitchN needs one output_index"
-        )
-    return int(value)
 
 
 def _call(node: PlanNode, kernel: Callable[..., Any], x: Any) -> Any:

@@ -32,22 +32,16 @@ from typing import TYPE_CHECKING, Any
 
 from headrace import flags
 from headrace.errors import AbortedError, DeadlineExceededError, InternalError
-from headrace.execute.device_memory_executor import DeviceMemoryExecutor
 from headrace.execute.entered import entered
-from headrace.execute.part_executor import PartExecutor
+from headrace.execute.executor import Executor
+from headrace.execute.ports import nothing, ports_of
 from headrace.execute.rendezvous import LocalRendezvous
 from headrace.execute.run import RunStatistics
-from headrace.execute.threads import taken
-from headrace.ir.kernel import CPU
 
 if TYPE_CHECKING:
     from headrace.execute.plan import Plan
     from headrace.execute.run import RunEnvironment
     from headrace.execute.step import Step
-
-
-def _nothing() -> None:
-    pass
 
 
 class PartsProgram:
@@ -106,19 +100,18 @@ class Parts:
         self._flushes = any(plan.flushes for plan in plans.values())
         self._lock = threading.Lock()
         self._error: BaseException | None = None
-        self._runnable: queue.SimpleQueue[PartExecutor | None] = queue.SimpleQueue()
-        self._parked: set[PartExecutor] = set()
+        self._runnable: queue.SimpleQueue[Executor | None] = queue.SimpleQueue()
+        self._parked: set[Executor] = set()
         # by thread, the executors that it has made runnable and will drive itself
-        self._mine: dict[int, list[PartExecutor]] = {}
+        self._mine: dict[int, list[Executor]] = {}
         self._left = len(plans)  # parts that are not over
-        self.executors: dict[str, PartExecutor] = {}
+        self.executors: dict[str, Executor] = {}
         for name, plan in plans.items():
             part = step.part()
             if environment.account is not None:
                 part.memory = environment.account(part, name)
             device = environment.devices[name]
-            make = PartExecutor if device.type == CPU else DeviceMemoryExecutor
-            executor = make(plan, part, environment, device, self.rendezvous, self.give_away)
+            executor = Executor(plan, part, ports_of(environment, device, self.rendezvous, self.give_away))
             part.completions.wake = lambda e=executor: self._wake(e)
             self.executors[name] = executor
         self._feeds = {n.position: (e, i) for e in self.executors.values() for i, n in enumerate(e.plan.args)}
@@ -151,9 +144,9 @@ class Parts:
     def statistics(self) -> RunStatistics:
         """State of the run at this moment."""
         parts = self.executors.values()
-        sent, received = sum(e.sent for e in parts), sum(e.received for e in parts)
-        waiting = tuple(name for e in parts for name in e.waiting)
-        return RunStatistics(self.finished, self._seconds, sent, received, waiting)
+        of = [e.statistics() for e in parts]
+        sent, received = sum(s.sent for s in of), sum(s.received for s in of)
+        return RunStatistics(self.finished, self._seconds, sent, received, sum((s.waiting for s in of), ()))
 
     def run(self, until: Sequence[int] | None = None, is_fed: bool = True) -> None:
         """Runs until all parts are finished or paused, see `run.Run`."""
@@ -215,7 +208,7 @@ class Parts:
         It is then freed without the garbage collector.
         """
         for executor in self.executors.values():
-            executor.step.completions.wake, executor.busy = None, _nothing
+            executor.step.completions.wake, executor.ports.busy = None, nothing
 
     def fail(self, error: BaseException) -> None:
         """Ends the step on all devices with `error`; the first call counts."""
@@ -234,12 +227,12 @@ class Parts:
         """Drives runnable parts until all are over."""
         mine = self._mine[threading.get_ident()] = []
         while True:
-            executor: PartExecutor | None
+            executor: Executor | None
             if mine and not self._is_paused:
                 executor = mine.pop()
             else:
                 try:
-                    executor = taken(self._runnable, self._patience())
+                    executor = self.step.clock.take(self._runnable, self._patience())
                 except queue.Empty:
                     self._look_at_the_clock()
                     continue
@@ -267,7 +260,7 @@ class Parts:
         for _ in self.executors:
             self._runnable.put(None)
 
-    def _park(self, executor: PartExecutor | None) -> None:
+    def _park(self, executor: Executor | None) -> None:
         """Parks `executor` (None: its part is over); resolves a deadlock if all parts are stuck."""
         with self._lock:
             if executor is not None:
@@ -295,7 +288,7 @@ class Parts:
         blocked.end_half_fed()
         self._runnable.put(blocked)
 
-    def _wake(self, executor: PartExecutor) -> None:
+    def _wake(self, executor: Executor) -> None:
         """Makes `executor` runnable; called after a completion was added for it."""
         if executor in self._parked:
             with self._lock:
@@ -325,9 +318,9 @@ class Parts:
             e.propagator.finished or (e.only_receives and e.step.completions.empty()) for e in self.executors.values()
         )
 
-    def blocked(self) -> PartExecutor | None:
+    def blocked(self) -> Executor | None:
         """Stuck part with the innermost iteration to end; None without one."""
-        deepest: PartExecutor | None = None
+        deepest: Executor | None = None
         depth = 0
         for executor in self.executors.values():
             frame = executor.propagator.releasable()

@@ -6,17 +6,18 @@ import collections
 import itertools
 import queue
 import threading
-import time
 from typing import TYPE_CHECKING, Any
 
 from headrace import forking, thresholds
 from headrace.errors import DeadlineExceededError
+from headrace.execute.clock import SYSTEM_CLOCK
 from headrace.execute.threads import Pool
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headrace import trace
+    from headrace.execute.clock import Clock
     from headrace.execute.records import Iteration, Ready
     from headrace.ir.graph import Operation
 
@@ -61,21 +62,23 @@ class Step:
     Args:
       session: the session's resource manager.
       make_resources: creates the step's own resource manager; called when a kernel first needs it.
-      deadline: the time, as in `time.monotonic()`, at which the step fails; None: no deadline.
+      deadline: the time of `clock` at which the step fails; None: no deadline.
       threads: the pool for kernels that may block; None: the step creates one if it needs it.
       listener: receives `trace` events from all threads of the step; None: no events.
       ready: a queue of ready nodes, or a function that makes the queue of a device, given its name (see
         `metadata.RunOptions`); None: deques.
+      clock: the time, and all waits of the step.
 
     Attributes:
       session: the session's resource manager.
-      deadline: the time, as in `time.monotonic()`, at which the step fails; None: no deadline.
+      deadline: the time of `clock` at which the step fails; None: no deadline.
       id: a number that no other step of this process has.
       iteration: the iteration of the node that fires now.
       listener: receives `trace` events, or None.
       locate: returns the tag in compiled code.
       memory: the account of its device (`resources.step_memory.StepMemory`); None if the device has no memory limit.
       ready: a queue of ready nodes, or a function that makes the queue of a device; None: deques.
+      clock: the time, and all waits of the step.
       cancelled: the error with which the step was cancelled, or None.
       blocked_in: in compiled code, the operation whose blocking kernel is being called, or None.
       completions: results that pool threads and asynchronous kernels pass to the executor; an entry None only wakes it
@@ -92,6 +95,7 @@ class Step:
         "_threads",
         "blocked_in",
         "cancelled",
+        "clock",
         "deadline",
         "id",
         "iteration",
@@ -112,12 +116,14 @@ class Step:
         threads: Pool | None = None,
         listener: trace.Listener | None = None,
         ready: Ready | Callable[[str], Ready] | None = None,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.id = next(_ids)
         self.session = session
         self.deadline = deadline
         self.listener = listener
         self.ready = ready
+        self.clock = clock
         self.iteration: Iteration | None = None
         self.locate: Callable[[], str] | None = None
         self.memory: Any = None
@@ -133,7 +139,9 @@ class Step:
 
     def part(self) -> Step:
         """Creates the state of one device's part: the same step with completions of its own."""
-        out = Step(self.session, self._make_resources, self.deadline, self.threads, self.listener, self.ready)
+        out = Step(
+            self.session, self._make_resources, self.deadline, self.threads, self.listener, self.ready, self.clock
+        )
         out.id, out.of, out.cancelled = self.id, self, self.cancelled
         self.parts.append(out)
         return out
@@ -190,7 +198,7 @@ class Step:
 
     def time_left(self) -> float | None:
         """Seconds to the deadline, negative after it; None without a deadline."""
-        return None if self.deadline is None else self.deadline - time.monotonic()
+        return None if self.deadline is None else self.deadline - self.clock.monotonic()
 
     def look(self, doing: str = "") -> None:
         """Raises if the step was cancelled or is past its deadline.

@@ -1,4 +1,4 @@
-"""Pools of threads, and waiting for their results.
+"""Pools of threads.
 
 These pools differ from those of `concurrent.futures` in how they end. The threads of a pool
 
@@ -18,14 +18,11 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final
 
-from headrace import denormals, forking, thresholds
+from headrace import denormals, forking
 
 PATIENCE: Final = 1.0  # the longest wait for kernels at the end of the process, in seconds
-
-T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
 
 _computing: Final[weakref.WeakSet[Pool]] = weakref.WeakSet()
 
@@ -142,28 +139,3 @@ def _at_exit() -> None:
 
 
 atexit.register(_at_exit)
-
-
-class Gives(Protocol[T_co]):
-    """Source of `taken`: a `queue.SimpleQueue`, or an object with the same `get`."""
-
-    def get(self, block: bool = True, timeout: float | None = None) -> T_co: ...
-
-
-def taken(from_: Gives[T], timeout: float) -> T:
-    """Returns the next entry of a queue, waiting at most `timeout` seconds.
-
-    Ctrl-C ends the wait within `thresholds.SIGNAL_POLL` seconds. A signal that arrives between Python's last check for
-    signals and the start of the actual wait is handled only after that wait, so each single wait is short.
-
-    Raises:
-      queue.Empty: no entry arrived in time.
-    """
-    until = time.monotonic() + timeout
-    while True:
-        left = until - time.monotonic()
-        try:
-            return from_.get(timeout=min(max(left, 0.0), thresholds.SIGNAL_POLL))
-        except queue.Empty:
-            if left <= thresholds.SIGNAL_POLL:
-                raise

@@ -1,4 +1,4 @@
-"""Waiting for a queue in glances."""
+"""Waits of the system clock."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from headrace import thresholds
-from headrace.execute import threads
+from headrace.execute.clock import SYSTEM_CLOCK
 
 pytestmark = pytest.mark.one_engine
 
@@ -17,7 +17,7 @@ def test_what_comes_after_many_glances_is_taken(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(thresholds, "SIGNAL_POLL", 0.001)
     q: queue.SimpleQueue[int] = queue.SimpleQueue()
     threading.Timer(0.05, q.put, [3]).start()
-    assert threads.taken(q, 30) == 3
+    assert SYSTEM_CLOCK.take(q, 30) == 3
 
 
 @pytest.mark.parametrize("timeout", [-1.0, 0.0, 0.01])
@@ -25,6 +25,6 @@ def test_a_queue_that_stays_empty(timeout: float, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(thresholds, "SIGNAL_POLL", 0.002)
     q: queue.SimpleQueue[int] = queue.SimpleQueue()
     with pytest.raises(queue.Empty):
-        threads.taken(q, timeout)
+        SYSTEM_CLOCK.take(q, timeout)
     q.put(4)
-    assert threads.taken(q, timeout) == 4
+    assert SYSTEM_CLOCK.take(q, timeout) == 4
