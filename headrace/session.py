@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from headrace import flags, forking, notices, thresholds, trace
 from headrace.api.scopes import current_graph
-from headrace.environment import PlacementOptions
 from headrace.errors import CancelledError, FeedError, InvalidArgumentError, OpError
 from headrace.execute.compiled_run import CompiledProgram
 from headrace.execute.devices import DeviceAttributes
 from headrace.execute.step import Step
 from headrace.explain import Explanation, explanation
 from headrace.fetches import Convert, Fetches, PreparedCall, as_own, feed_tensors, feeder, key_of, result, strict
+from headrace.graph_growth import GraphGrowth
 from headrace.ir.function import find_anywhere
 from headrace.ir.graph import Tensor
 from headrace.ir.kernel_errors import name_inputs
@@ -30,6 +30,7 @@ from headrace.memo import Memo
 from headrace.metadata import RunMetadata, RunOptions, SessionStatistics
 from headrace.metadata.counters import measuring
 from headrace.partial import PartialRun
+from headrace.session_config import read_config
 from headrace.target import LocalTarget
 
 if TYPE_CHECKING:
@@ -39,23 +40,11 @@ if TYPE_CHECKING:
     from headrace.execute.run import Program
     from headrace.ir.graph import Graph
     from headrace.pipeline import CompiledStep
-    from headrace.place import Placement
 
 CLOSED = "Attempted to use a closed Session."
-GROWTH = 2  # growths of the graph between runs of the same fetches before a warning
-# the same for different fetches with operations of one line; a function may be called a few times on purpose
-GROWTH_BY_LINE = 10
 CLOSE_SECONDS = 5.0  # the longest wait of close() for running steps, in seconds
 
 _NO_OPTIONS = RunOptions()
-_CONFIG = ("device_count", "operation_timeout_in_ms", "allow_soft_placement", "log_device_placement",
-           "enable_bfloat16_sendrecv", "enable_recv_scheduling",
-           "inter_op_parallelism_threads", "intra_op_parallelism_threads")  # fmt: skip
-
-
-def _log_placement(placement: Placement) -> None:
-    """Logs the devices of operations, for `log_device_placement`."""
-    notices.inform("placement", [f"{op.name}: ({op.type}): {d}" for op, d in placement.of.items()], asked=True)
 
 
 class Session:
@@ -110,44 +99,31 @@ class Session:
         inter_op_threads: int | None = None,
     ) -> None:
         if target:
-            raise ValueError(
-                f"Session target {target!r}: only '' (this process) exists; clusters come in a later version"
-            )
+            raise ValueError(f"Session target {target!r}: only '' (this process) exists; headrace has no clusters yet")
         graph = graph if graph is not None else current_graph()
         if graph is None:
             raise ValueError("no graph: give Session(graph=...), or make the session inside `with hr.Graph() as g:`")
-        config = dict(config or {})
-        unknown = set(config) - set(_CONFIG)
-        if unknown:
-            raise ValueError(f"Session config has no {sorted(unknown)}; it has {list(_CONFIG)}")
+        settings = read_config(config)
         engine = flags.ENGINE.value if engine is None else engine
         if engine not in flags.ENGINES:
             raise ValueError(f"no engine {engine!r}; there are {', '.join(map(repr, flags.ENGINES))}")
         self.graph = graph
         self._engine = engine
-        self._timeout_ms = int(config.get("operation_timeout_in_ms") or 0)
+        self._timeout_ms = settings.timeout_ms
         if devices is not None and not isinstance(devices, Mapping):
             raise TypeError(f"devices={devices!r}: expected the number of devices of each type, as {{'CPU': 2}}")
-        options = PlacementOptions(
-            bool(config.get("allow_soft_placement", True)),
-            _log_placement if config.get("log_device_placement") else None,
-            bool(config.get("enable_bfloat16_sendrecv")),
-            bool(config.get("enable_recv_scheduling")),
-        )
         self._target = LocalTarget(
-            {**(config.get("device_count") or {}), **(devices or {})},
+            {**settings.devices, **(devices or {})},
             memory_limit,
-            int(config.get("intra_op_parallelism_threads") or intra_op_threads),
-            int(config.get("inter_op_parallelism_threads") or inter_op_threads or 0) or None,
-            options,
+            settings.intra_op_threads or intra_op_threads,
+            settings.inter_op_threads or inter_op_threads,
+            settings.placement,
         )
         #: By version of the graph, fetches and feed keys. All entries are of one version.
         self._calls: Memo[tuple[Hashable, ...], PreparedCall] = Memo("session calls", thresholds.SESSION_CALLS)
         self._version = -1  # of the graph, when the newest call was prepared
         self._made = 0  # calls prepared so far
-        #: Number of growths of the graph, by fetches and by line.
-        self._grown: Memo[Hashable, int] = Memo("session growth", thresholds.SESSION_CALLS)
-        self._is_warned = False
+        self._growth = GraphGrowth()
         self._lock = threading.Lock()
         self._active: set[Step] = set()
         self._partial: dict[str, PartialRun] = {}
@@ -299,7 +275,7 @@ class Session:
                 call = self._compile(fetches, list(feeds))
                 if version != self._version:
                     if self._made:
-                        self._look_at_growth(what, fetches, (self._version, *what) in calls)
+                        self._growth.add(self.graph, fetches, what if (self._version, *what) in calls else None)
                     calls.clear()
                     self._version = version
                 calls.put(key, call)
@@ -318,22 +294,6 @@ class Session:
             step = compile_step(tensors, resolved.tensors, resolved.targets, self._target.environment, self._engine)
         names, counts = [t.name for t in resolved.tensors], [len(ts) for ts in keys]
         return PreparedCall(step, [feeder(t, self._convert) for t in tensors], resolved.pack, names, counts)
-
-    def _look_at_growth(self, key: Hashable, fetches: Any, is_known: bool) -> None:
-        """Warns, once, if the graph grows between runs of one fetch or one line."""
-        newest = self.graph.operations[-1]
-        for what, limit in ((key if is_known else None, GROWTH), (newest.source, GROWTH_BY_LINE)):
-            if what is None:
-                continue
-            n = (self._grown.get(what) or 0) + 1
-            self._grown.put(what, n)
-            if n == limit and not self._is_warned:
-                self._is_warned = True
-                notices.warn(
-                    f"the graph grows between runs of {fetches!r}, so each of them is compiled anew and the graph gets "
-                    f"larger and larger; newest operation: '{newest.name}' ({newest.type}), made at {newest.source}. "
-                    "Build the graph first, then run it."
-                )
 
     def _run(self, call: PreparedCall, values: Sequence[Any], options: RunOptions, timeout_ms: float | None) -> Any:
         fed = call.feed(values)

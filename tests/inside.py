@@ -28,7 +28,7 @@ def steps_of(session: hr.Session) -> list[CompiledStep]:
 
 def growth_of(session: hr.Session) -> int:
     """Fetches and lines for which the session counts runs after a growth of the graph."""
-    return len(session._grown)
+    return len(session._growth.counts)
 
 
 def target_of(session: hr.Session) -> LocalTarget:

@@ -26,7 +26,7 @@ FRONT = {"api", "recover", "grad", "eager", "autograph"}
 PASSES = {"prune", "optimize", "place", "lower", "partition", "compile"}
 ENGINE = OPS | FRONT | PASSES | {"execute"}
 TOP = ENGINE | {"explain", "extend", "fetches", "interchange", "partial", "pipeline", "report", "session", "simulate"}
-TOP |= {"compile_result", "environment", "target"}
+TOP |= {"compile_result", "environment", "graph_growth", "session_config", "target"}
 COMMAND = {"cli", "inspect", "progress"}
 ALL = TOP | COMMAND | {"dist", "train", "v1", "__main__", "pb", ""}
 
@@ -58,7 +58,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "report": ENGINE,
     "interchange": ENGINE | {"pb"},
     "partial": ENGINE | {"fetches", "pipeline"},
-    "session": ENGINE | {"environment", "explain", "fetches", "partial", "pipeline", "simulate", "target"},
+    "graph_growth": ENGINE,
+    "session_config": ENGINE | {"environment"},
+    "session": ENGINE
+    | {"explain", "fetches", "graph_growth", "partial", "pipeline", "session_config", "simulate", "target"},
     "target": ENGINE | {"environment"},
     "dist": TOP,
     "train": TOP,
@@ -97,6 +100,8 @@ LAYER = (
             "target",
             "compile_result",
             "environment",
+            "graph_growth",
+            "session_config",
         ),
         "4",
     )
