@@ -26,7 +26,6 @@ from headrace.grad.graph import GradGraph
 from headrace.grad.sums import dense, total
 from headrace.grad.zeros import gradient_dtype, gradient_shape, zeros_for
 from headrace.ir import walk
-from headrace.ir.grad_node import GradNode
 from headrace.ir.graph import Tensor
 from headrace.ir.indexed_slices import IndexedSlices, forwarded
 
@@ -83,19 +82,29 @@ def backward(
     flow.from_sources((op for op in order if not fixed.issuperset(op.outputs) or not op.outputs), reached)
     inside = functools.partial(backward, flow=flow)
     for op in reversed(order):
-        wanted = [t in reached and (t not in fixed or t in sources) and carries(t.dtype) for t in op.inputs]
+        inputs = tuple(op.inputs)  # the gradient of a loop may add inputs to it
+        wanted = [t in reached and (t not in fixed or t in sources) and carries(t.dtype) for t in inputs]
         if not any(wanted) or not any(t in parts and t not in fixed for t in op.outputs):
             continue
         grads = [None if t in fixed else total(b, parts.get(t, [])) for t in op.outputs]
         # the gradient of an operation is computed on the device of the operation
         at = b.within(f"{op.name}_grad", op.source, op.device)
         since = len(b.graph)
-        found = []
-        for t, g, want in zip(op.inputs, _of_operation(at, op, grads, wanted, inside), wanted, strict=True):
-            if g is not None and want:
-                found.append((t, _fitting(at, op, t, g)))
+        entries = _of_operation(at, op, grads, wanted, inside)
+        found = [
+            (t, _fitting(at, op, t, g))
+            for t, g, want in zip(inputs, entries, wanted, strict=True)
+            if g is not None and want
+        ]
         if isinstance(b.graph, GradGraph):
-            b.graph.settle(since, [end for _, g in found for end in _ends(g)])
+            # zeros for outputs, unwanted gradients of users, and captures of owned graphs may be needed by no result
+            is_exact = (
+                not op.opdef.structured
+                and all(g is not None for g in grads)
+                and all(want or g is None for g, want in zip(entries, wanted, strict=True))
+            )
+            if not is_exact or b.graph.has_dormant:
+                b.graph.settle(since, [end for _, g in found for end in _ends(g)])
         for t, g in found:
             parts.setdefault(t, []).append(g)
     results = [total(b, parts.get(x, [])) for x in xs]
@@ -137,17 +146,12 @@ def _of_operation(
     structured = _STRUCTURED.get(op.opdef.structured)
     if structured is not None:
         return structured(b, op, grads, wanted, inside)
-    rule = registered.lookup(op)
-    sparse = rule is forwarded
+    sparse = registered.lookup(op) is forwarded
     full = [
         (zeros_for(b, t) if carries(t.dtype) else None) if g is None else g if sparse else dense(b, g)
         for t, g in zip(op.outputs, grads, strict=True)
     ]
-    out = rule(b, GradNode(op), *full)
-    if len(out) != len(op.inputs):
-        title = registered.title(op)
-        raise GraphError(f"the gradient of {title} gave {len(out)} entries for {len(op.inputs)} inputs")
-    return out
+    return registered.input_gradients(b, op, full, wanted, [g is not None for g in grads])
 
 
 def _fitting(b: Builder, op: Operation, x: Tensor, g: Gradient) -> Gradient:

@@ -26,7 +26,7 @@ Source: the third way is that of J. Townsend, "A new trick for calculating Jacob
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headrace import shapes
 from headrace.errors import GraphError
@@ -117,13 +117,13 @@ def _of_operation(
         return structured(b, op, dxs, wanted, forward)
     jvp = op.opdef.jvp
     if registered.OVERRIDE in op.attrs:
-        return _transposed(b, op, dxs)
+        return _transposed(b, op, dxs, wanted)
     if isinstance(jvp, Missing):
         raise LookupError(f"operation {registered.title(op)} has no tangent (forward mode): {jvp.why}")
     if jvp is SYMMETRIC and not any(t.dtype.is_complex for t in (*op.inputs, *op.outputs)):
         return _symmetric(b, op, dxs)
     if not callable(jvp):
-        return _transposed(b, op, dxs)
+        return _transposed(b, op, dxs, wanted)
     out = jvp(b, GradNode(op), *dxs)
     if len(out) != len(op.outputs):
         raise GraphError(
@@ -143,33 +143,33 @@ def _symmetric(b: Builder, op: Operation, dxs: Sequence[Tensor | None]) -> list[
             broadcast[t] = stretched(b, t, y)
         return broadcast.get(t, t)
 
-    rule, node = registered.lookup(op), GradNode(op, whole)
-    given = [(i, dx) for i, dx in enumerate(dxs) if dx is not None]
-    terms = [rule(b, node, dx if of_one_shape else stretched(b, dx, y))[i] for i, dx in given]
     total: Tensor | None = None
-    for term in terms:
-        if term is not None:
-            total = _plus(b, total, term)
+    for i, dx in enumerate(dxs):
+        if dx is not None:
+            only = [k == i for k in range(len(dxs))]
+            u = dx if of_one_shape else stretched(b, dx, y)
+            term = registered.input_gradients(b, op, [u], only, view=whole)[i]
+            if term is not None:
+                total = _plus(b, total, term)
     return [total]
 
 
-def _transposed(b: Builder, op: Operation, dxs: Sequence[Tensor | None]) -> list[Tensor | None]:
-    """Returns the tangents of an operation by transposing its gradient rule.
+def _transposed(b: Builder, op: Operation, dxs: Sequence[Tensor | None], wanted: Sequence[bool]) -> list[Tensor | None]:
+    """Returns the wanted tangents of an operation by transposing its gradient rule.
 
     The head of the module describes the method.
 
     Raises:
       LookupError: the operation has no gradient, or one that is not linear in the gradients of its outputs.
     """
-    rule = registered.lookup(op)
     us = [zeros_for(b, t) if carries(t.dtype) else None for t in op.outputs]
-    grads: Sequence[Any] = rule(b, GradNode(op), *us)
+    grads = registered.input_gradients(b, op, us, [dx is not None for dx in dxs], wanted)
     pairs = [(dense(b, g), dx) for g, dx in zip(grads, dxs, strict=True) if g is not None and dx is not None]
-    there = [u for u in us if u is not None]
+    there = [u for u, want in zip(us, wanted, strict=True) if u is not None and want]
     fixed = {*op.inputs, *op.outputs, *(dx for dx in dxs if dx is not None)}
     ends = backward(b, [g for g, _ in pairs], [dx for _, dx in pairs], there, fixed)
     found = iter([None if g is None else dense(b, g) for g in ends])
-    out = [None if u is None else next(found) for u in us]
+    out = [next(found) if u is not None and want else None for u, want in zip(us, wanted, strict=True)]
     if _depend([t for t in out if t is not None], there):
         raise LookupError(
             f"operation {registered.title(op)} has no tangent (forward mode): its gradient is not linear "

@@ -206,24 +206,31 @@ class GradGraph(FuncGraph):
             seen[t] = got
         return got
 
-    def settle(self, since: int, ends: Iterable[Tensor]) -> None:
-        """Marks new operations as dormant if no needed gradient depends on them.
+    @property
+    def has_dormant(self) -> bool:
+        """Whether there are dormant operations; see `settle`."""
+        return bool(self._dormant)
 
-        A gradient rule returns the gradients of all inputs of an operation, even if only one is needed. The tensors
-        that the rule uses for the others would be stored in vain, and count as available for later rules. So they
-        become *dormant*: `is_available` ignores them. `capture` still finds them, so a chain of operations that many
-        rules use in vain is copied only once.
+    def settle(self, since: int, ends: Iterable[Tensor]) -> None:
+        """Marks new operations as dormant if no wanted gradient depends on them.
+
+        A rule of a record makes nothing for unwanted gradients (`GradNode.wants`), but a gradient function of a user
+        returns all gradients. The tensors that it reads for unwanted ones would be stored in vain, and count as
+        available for later rules. So their operations become *dormant*: `is_available` ignores them. `capture` still
+        finds them, so a chain of operations that many functions use in vain is copied only once.
 
         Args:
           since: the number of operations before the rule was called.
-          ends: the needed results of the rule.
+          ends: the wanted results of the rule.
         """
         needed = self._needed(since, ends)
         self._dormant.update(op for op in self._operations[since:] if op not in needed)
         self._dormant -= needed
 
     def remove_dead(self, since: int, ends: Iterable[Tensor]) -> None:
-        """Removes new operations that no result needs, with the captures made for them.
+        """Removes new operations that no result of a walk needs, and their captures.
+
+        These are dormant operations, and gradients that ended at a rule without an entry for its input.
 
         Args:
           since: the number of operations before the walk.

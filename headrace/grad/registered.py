@@ -146,6 +146,37 @@ def lookup(op: Operation) -> Callable[..., Sequence[Any]]:
     return _none if isinstance(rule, NotDifferentiable) else rule
 
 
+def input_gradients(
+    b: Builder,
+    op: Operation,
+    dys: Sequence[Any],
+    wanted: Sequence[bool],
+    reached: Sequence[bool] | None = None,
+    view: Callable[[Tensor], Tensor] = lambda t: t,
+) -> list[Any]:
+    """Returns the gradients of the inputs of `op`, by its rule.
+
+    The entry of an unwanted input is None, unless the rule made it nevertheless.
+
+    Args:
+      b: the builder of the gradient.
+      op: the operation.
+      dys: the gradients of its outputs.
+      wanted: for each input, whether its gradient is wanted. The rule can read this, and its functions for other
+        inputs are not called.
+      reached: for each output, whether its gradient is more than zeros that stand for none; None: all are.
+      view: the function by which the rule sees tensors of `op`.
+
+    Raises:
+      LookupError: there is no rule.
+      GraphError: the rule returned more or fewer entries than `op` has inputs.
+    """
+    found = lookup(op)(b, GradNode(op, wanted, reached, view), *dys)
+    if len(found) != len(op.inputs):
+        raise GraphError(f"the gradient of {title(op)} gave {len(found)} entries for {len(op.inputs)} inputs")
+    return [(g() if want else None) if callable(g) else g for g, want in zip(found, wanted, strict=True)]
+
+
 def _none(b: Builder, n: GradNode, *dys: Any) -> list[None]:
     return [None] * len(n.inputs)
 

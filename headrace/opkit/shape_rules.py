@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from headrace import shapes
 
 if TYPE_CHECKING:
     from headrace.ir.builder import Builder
+    from headrace.ir.grad_node import GradEntry
     from headrace.ir.graph import Tensor
     from headrace.ir.infer import Inference
     from headrace.shapes import Dim, Shape
@@ -57,30 +59,53 @@ def broadcast(c: Inference) -> Sequence[Shape]:
     return [out]
 
 
-def unbroadcast(b: Builder, x: Tensor, y: Tensor, gx: Tensor | None, gy: Tensor | None) -> list[Tensor | None]:
+def unbroadcast(b: Builder, x: Tensor, y: Tensor, gx: GradEntry, gy: GradEntry) -> list[GradEntry]:
     """Sums gradients of a broadcasting op over the dimensions that were broadcast.
 
     Args:
       b: the builder.
       x, y: the inputs of the op.
-      gx, gy: their gradients in the shape of the op's output; None for no gradient.
+      gx, gy: their gradients in the shape of the op's output, or functions that make them; None for no gradient.
 
     Returns:
-      The gradients in the shapes of `x` and `y`.
+      The gradients in the shapes of `x` and `y`; for a function, a function that makes the gradient.
     """
     if x.static_shape is not None and x.static_shape == y.static_shape and shapes.is_full(x.static_shape):
         return [gx, gy]
     if shapes.is_full(x.static_shape) and shapes.is_full(y.static_shape):
         whole = shapes.broadcast(x.static_shape, y.static_shape)
-        return [_sum_over(b, gx, x, whole), _sum_over(b, gy, y, whole)]
-    rx, ry = b.BroadcastGradientArgs(b.Shape(x), b.Shape(y))
-    return [_sum_to(b, gx, x, rx), _sum_to(b, gy, y, ry)]
+        return [then(gx, lambda g: _sum_over(b, g, x, whole)), then(gy, lambda g: _sum_over(b, g, y, whole))]
+
+    @functools.cache
+    def axes() -> Sequence[Tensor]:
+        found: Sequence[Tensor] = b.BroadcastGradientArgs(b.Shape(x), b.Shape(y))
+        return found
+
+    return [then(gx, lambda g: _sum_to(b, g, x, axes()[0])), then(gy, lambda g: _sum_to(b, g, y, axes()[1]))]
 
 
-def _sum_over(b: Builder, g: Tensor | None, x: Tensor, whole: Shape) -> Tensor | None:
+def then(g: GradEntry, f: Callable[[Tensor], Tensor]) -> GradEntry:
+    """Applies `f` to an entry of a gradient rule.
+
+    For a function that makes the gradient, the result is a function; for None, it is None.
+    """
+    if g is None:
+        return None
+    if not callable(g):
+        return f(g)
+    make = g
+
+    def later() -> Tensor | None:
+        made = make()
+        return None if made is None else f(made)
+
+    return later
+
+
+def _sum_over(b: Builder, g: Tensor, x: Tensor, whole: Shape) -> Tensor:
     """Sums `g`, of the static shape `whole`, over the dimensions in which `x` was broadcast."""
     mine = x.static_shape
-    if g is None or mine == whole:
+    if mine == whole:
         return g
     assert mine is not None
     assert whole is not None
@@ -91,8 +116,6 @@ def _sum_over(b: Builder, g: Tensor | None, x: Tensor, whole: Shape) -> Tensor |
     return b.Reshape(out, np.array(mine, np.int32)) if 1 in mine else out
 
 
-def _sum_to(b: Builder, g: Tensor | None, x: Tensor, axes: Tensor) -> Tensor | None:
-    if g is None:
-        return None
+def _sum_to(b: Builder, g: Tensor, x: Tensor, axes: Tensor) -> Tensor:
     out: Tensor = b.Reshape(b.Sum(g, axes, keep_dims=False), b.Shape(x))
     return out

@@ -158,13 +158,18 @@ def _where_negative(b: Any, x: Any, value: Any) -> Any:
 
 
 def _softplus_grad2(b: Any, n: Any, g: Any) -> list[Any]:
-    by_x = b.SigmoidGrad(b.Sigmoid(n.features), b.Mul(g, n.gradients))
-    return [b.SoftplusGrad(g, n.features), by_x]
+    return [
+        lambda: b.SoftplusGrad(g, n.features),
+        lambda: b.SigmoidGrad(b.Sigmoid(n.features), b.Mul(g, n.gradients)),
+    ]
 
 
 def _softsign_grad2(b: Any, n: Any, g: Any) -> list[Any]:
-    inner = b.RealDiv(b.Sign(n.features), b.AddV2(b.Abs(n.features), 1))
-    return [b.SoftsignGrad(g, n.features), b.Mul(b.Mul(inner, -2), b.SoftsignGrad(b.Mul(g, n.gradients), n.features))]
+    def by_features() -> Any:
+        inner = b.RealDiv(b.Sign(n.features), b.AddV2(b.Abs(n.features), 1))
+        return b.Mul(b.Mul(inner, -2), b.SoftsignGrad(b.Mul(g, n.gradients), n.features))
+
+    return [lambda: b.SoftsignGrad(g, n.features), by_features]
 
 
 _HALF_LINE = "The gradient of the argument of {}, from the gradient of its result."
@@ -181,16 +186,18 @@ def _pairs(low: float, high: float) -> Any:
 # fmt: off
 for _type, _second, _attrs, _formula, _oracle, _sample, _grad in (
     ("ReluGrad", "features", {"T": REAL}, _relu_grad, lambda g, x: g if x > 0 else 0, _pairs(-3, 3),
-     lambda b, n, g: [b.ReluGrad(g, n.features), None]),
+     lambda b, n, g: [lambda: b.ReluGrad(g, n.features), None]),
     ("Relu6Grad", "features", {"T": REAL}, _relu6_grad, lambda g, x: g if 0 < x < 6 else 0, _pairs(-3, 9),
-     lambda b, n, g: [b.Relu6Grad(g, n.features), None]),
+     lambda b, n, g: [lambda: b.Relu6Grad(g, n.features), None]),
     ("LeakyReluGrad", "features", _LEAKY, _leaky_grad, _leaky_grad_oracle, _with_alpha(_pairs(-3, 3)),
-     lambda b, n, g: [b.LeakyReluGrad(g, n.features, alpha=n.attrs["alpha"]), None]),
+     lambda b, n, g: [lambda: b.LeakyReluGrad(g, n.features, alpha=n.attrs["alpha"]), None]),
     ("EluGrad", "outputs", {"T": FLOATING}, _elu_grad, lambda g, y: g * (y + 1) if y < 0 else g, _pairs(-1, 3),
-     lambda b, n, g: [b.EluGrad(g, n.inputs[1]), _where_negative(b, n.inputs[1], b.Mul(g, n.gradients))]),
+     lambda b, n, g: [lambda: b.EluGrad(g, n.inputs[1]),
+                      lambda: _where_negative(b, n.inputs[1], b.Mul(g, n.gradients))]),
     ("SeluGrad", "outputs", {"T": FLOATING}, _selu_grad,
      lambda g, y: g * (y + _SCALE_ALPHA) if y < 0 else g * _SCALE, _pairs(-1.7, 3),
-     lambda b, n, g: [b.SeluGrad(g, n.inputs[1]), _where_negative(b, n.inputs[1], b.Mul(g, n.gradients))]),
+     lambda b, n, g: [lambda: b.SeluGrad(g, n.inputs[1]),
+                      lambda: _where_negative(b, n.inputs[1], b.Mul(g, n.gradients))]),
     ("SoftplusGrad", "features", {"T": FLOATING}, _softplus_grad,
      lambda g, x: g / (1 + math.exp(-x)), _pairs(-3, 3), _softplus_grad2),
     ("SoftsignGrad", "features", {"T": FLOATING}, _softsign_grad,

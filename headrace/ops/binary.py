@@ -7,6 +7,7 @@ function. Integer division by zero is an error, as in TensorFlow; float division
 from __future__ import annotations
 
 import cmath
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -178,8 +179,8 @@ def _by_each(by_x: Any, by_y: Any) -> Any:
     """The gradient rule from `by_x(b, n, dy)` and `by_y(b, n, dy)`, each of the output's shape (or None: zero)."""
 
     def grad(b: Any, n: Any, dy: Any) -> list[Any]:
-        x, y = n.inputs[0], n.inputs[1]
-        return unbroadcast(b, x, y, by_x and by_x(b, n, dy), by_y and by_y(b, n, dy))
+        gx, gy = (by and functools.partial(by, b, n, dy) for by in (by_x, by_y))
+        return unbroadcast(b, n.inputs[0], n.inputs[1], gx, gy)
 
     return grad
 
@@ -202,26 +203,32 @@ def _larger(name: str) -> Any:
 
     def grad(b: Any, n: Any, dy: Any) -> list[Any]:
         mask = getattr(b, name)(n.x, n.y)
-        return unbroadcast(b, n.x, n.y, _if_else(b, mask, dy), _if_else(b, mask, dy, other=True))
+        return unbroadcast(b, n.x, n.y, lambda: _if_else(b, mask, dy), lambda: _if_else(b, mask, dy, other=True))
 
     return grad
 
 
 def _pow_grad(b: Any, n: Any, dy: Any) -> list[Any]:
-    x, y, z = conj(b, n.x), conj(b, n.y), conj(b, n.z)
-    by_x = b.Mul(dy, b.Mul(y, b.Pow(x, b.Sub(y, 1))))
-    zero = b.ZerosLike(x)
-    safe = b.NotEqual(x, zero) if x.dtype.is_complex else b.Greater(x, zero)  # elsewhere there is no derivative
-    log = b.SelectV2(safe, b.Log(b.SelectV2(safe, x, b.OnesLike(x))), zero)
-    return unbroadcast(b, n.x, n.y, by_x, b.Mul(dy, b.Mul(z, log)))
+    x = conj(b, n.x)
+
+    def by_x() -> Any:
+        y = conj(b, n.y)
+        return b.Mul(dy, b.Mul(y, b.Pow(x, b.Sub(y, 1))))
+
+    def by_y() -> Any:
+        zero = b.ZerosLike(x)
+        safe = b.NotEqual(x, zero) if x.dtype.is_complex else b.Greater(x, zero)  # elsewhere there is no derivative
+        log = b.SelectV2(safe, b.Log(b.SelectV2(safe, x, b.OnesLike(x))), zero)
+        return b.Mul(dy, b.Mul(conj(b, n.z), log))
+
+    return unbroadcast(b, n.x, n.y, by_x, by_y)
 
 
 def _quotient_grad(b: Any, n: Any, dy: Any) -> list[Any]:
     if n.attrs["T"] in INTEGER:
         return [None, None]
-    y = conj(b, n.y)
-    by_x = b.RealDiv(dy, y)
-    return unbroadcast(b, n.x, n.y, by_x, b.Neg(b.Mul(by_x, conj(b, n.z))))
+    by_x = b.RealDiv(dy, conj(b, n.y))
+    return unbroadcast(b, n.x, n.y, lambda: by_x, lambda: b.Neg(b.Mul(by_x, conj(b, n.z))))
 
 
 def _sum_jvp(sign: int) -> Any:
@@ -246,12 +253,12 @@ def _quotient_jvp(b: Any, n: Any, dx: Any, dy: Any) -> list[Any]:
 
 def _no_nan_grad(b: Any, n: Any, dy: Any) -> list[Any]:
     by_x = b.DivNoNan(dy, conj(b, n.y))
-    return unbroadcast(b, n.x, n.y, by_x, b.Neg(b.Mul(by_x, conj(b, n.z))))
+    return unbroadcast(b, n.x, n.y, lambda: by_x, lambda: b.Neg(b.Mul(by_x, conj(b, n.z))))
 
 
 def _atan2_grad(b: Any, n: Any, dy: Any) -> list[Any]:
     scaled = b.RealDiv(dy, b.AddV2(b.Square(n.x), b.Square(n.y)))
-    return unbroadcast(b, n.y, n.x, b.Mul(n.x, scaled), b.Neg(b.Mul(n.y, scaled)))
+    return unbroadcast(b, n.y, n.x, lambda: b.Mul(n.x, scaled), lambda: b.Neg(b.Mul(n.y, scaled)))
 
 
 def _nonzero(b: Any, x: Any) -> Any:
@@ -267,8 +274,13 @@ def _x_by(name: str, inner: Any) -> Any:
 
     def grad(b: Any, n: Any, dy: Any) -> list[Any]:
         x, y = conj(b, n.x), conj(b, n.y)
-        by_x = b.Mul(dy, getattr(b, name)(_nonzero(b, x), y))
-        return unbroadcast(b, n.x, n.y, by_x, b.Mul(dy, inner(b, x, y)))
+        return unbroadcast(
+            b,
+            n.x,
+            n.y,
+            lambda: b.Mul(dy, getattr(b, name)(_nonzero(b, x), y)),
+            lambda: b.Mul(dy, inner(b, x, y)),
+        )
 
     return grad
 
@@ -446,7 +458,9 @@ op(
     {"T": type_attr({float32, float64}, float32), "Tout": type_attr(COMPLEX, complex64)},
     shape=broadcast,
     kernel=_complex_kernel,
-    grad=lambda b, n, dy: unbroadcast(b, n.real, n.imag, b.Real(dy, Tout=n.attrs["T"]), b.Imag(dy, Tout=n.attrs["T"])),
+    grad=lambda b, n, dy: unbroadcast(
+        b, n.real, n.imag, lambda: b.Real(dy, Tout=n.attrs["T"]), lambda: b.Imag(dy, Tout=n.attrs["T"])
+    ),
     jvp=linear("real", "imag"),
     facts=Facts(cost=flops_per_element(2)),
     oracle=lambda x, y, Tout: each(complex, out=Tout.numpy)(x, y),
@@ -496,7 +510,7 @@ op(
     {"T": REAL},
     shape=_cross_shape,
     kernel=_cross,
-    grad=lambda b, n, dy: [b.Cross(n.b, dy), b.Cross(dy, n.a)],
+    grad=lambda b, n, dy: [lambda: b.Cross(n.b, dy), lambda: b.Cross(dy, n.a)],
     jvp=multilinear("a", "b"),
     facts=Facts(cost=flops_per_element(3)),
     oracle=_cross_oracle,

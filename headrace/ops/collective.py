@@ -112,7 +112,7 @@ def _all_reduce(xp: Any, attrs: Mapping[str, Any]) -> Any:
 
 
 def _slopes(b: Any, n: Any) -> list[Any]:
-    """Derivatives of the result by each input; None stands for 1.
+    """Derivatives of the result by each wanted input; None stands for 1.
 
     The derivative of a product is the product of the other inputs, those before times those after, without a division
     by zero. The derivative of a maximum is 1, divided evenly among equal inputs.
@@ -121,10 +121,16 @@ def _slopes(b: Any, n: Any) -> list[Any]:
     if n.attrs["reduction"] == "sum" or len(xs) == 1:
         return [None] * len(xs)
     if n.attrs["reduction"] == "prod":
-        before, after = _running(b, xs[:-1]), _running(b, xs[:0:-1])[::-1]
-        return [after[0], *map(b.Mul, before[:-1], after[1:]), before[-1]]
+        wanted = [i for i, want in enumerate(n.wanted) if want]
+        before, after = _running(b, xs[: wanted[-1]]), _running(b, xs[: wanted[0] : -1])
+        out: list[Any] = [None] * len(xs)
+        for i in wanted:
+            parts = [*before[i - 1 : i], *after[len(xs) - 2 - i : len(xs) - 1 - i]]
+            out[i] = b.Mul(*parts) if len(parts) == 2 else parts[0]
+        return out
     ties = [b.Cast(b.Equal(x, y), DstT=n.attrs["T"]) for x, y in zip(xs, n.outputs, strict=True)]
-    return list(map(b.RealDiv, ties, _made(b, n, "_AllReduce", ties)))
+    counts = _made(b, n, "_AllReduce", ties)
+    return [b.RealDiv(*pair) if want else None for pair, want in zip(zip(ties, counts, strict=True), n.wanted)]
 
 
 def _running(b: Any, xs: Sequence[Any]) -> list[Any]:
@@ -137,7 +143,8 @@ def _running(b: Any, xs: Sequence[Any]) -> list[Any]:
 
 def _all_reduce_grad(b: Any, n: Any, *dys: Any) -> list[Any]:
     sums = _made(b, n, "_AllReduce", dys)
-    return [dy if s is None else b.Mul(conj(b, s), dy) for s, dy in zip(_slopes(b, n), sums, strict=True)]
+    pairs = zip(_slopes(b, n), sums, strict=True)
+    return [dy if s is None or not want else b.Mul(conj(b, s), dy) for (s, dy), want in zip(pairs, n.wanted)]
 
 
 def _all_reduce_jvp(b: Any, n: Any, *dxs: Any) -> list[Any]:

@@ -262,7 +262,7 @@ def _select_oracle(c: np.ndarray, t: np.ndarray, e: np.ndarray) -> np.ndarray:
 
 def _select_grad(b: Any, n: Any, dy: Any) -> list[Any]:
     zero = b.ZerosLike(dy)
-    return [None, b.Select(n.condition, dy, zero), b.Select(n.condition, zero, dy)]
+    return [None, lambda: b.Select(n.condition, dy, zero), lambda: b.Select(n.condition, zero, dy)]
 
 
 op(
@@ -303,8 +303,8 @@ def _select_v2_oracle(c: np.ndarray, t: np.ndarray, e: np.ndarray) -> np.ndarray
 
 def _select_v2_grad(b: Any, n: Any, dy: Any) -> list[Any]:
     zero = b.ZerosLike(dy)
-    by_t = unbroadcast(b, n.t, dy, b.SelectV2(n.condition, dy, zero), None)[0]
-    by_e = unbroadcast(b, n.e, dy, b.SelectV2(n.condition, zero, dy), None)[0]
+    by_t = unbroadcast(b, n.t, dy, lambda: b.SelectV2(n.condition, dy, zero), None)[0]
+    by_e = unbroadcast(b, n.e, dy, lambda: b.SelectV2(n.condition, zero, dy), None)[0]
     return [None, by_t, by_e]
 
 
@@ -358,13 +358,12 @@ def _clip_samples(rng: np.random.Generator, dtype: DType) -> list[Any]:
 def _clip_grad(b: Any, n: Any, dy: Any) -> list[Any]:
     t, low, high = n.t, n.clip_value_min, n.clip_value_max
     zero = b.ZerosLike(dy)
-    below, above = b.Less(t, low), b.Greater(t, high)
-    by_low = b.SelectV2(below, dy, zero)
-    by_high = b.SelectV2(above, dy, zero)
+    below = b.Less(t, low) if n.wants("t", "clip_value_min") else None
+    above = b.Greater(t, high) if n.wants("t", "clip_value_max") else None
     return [
-        b.SelectV2(b.LogicalOr(below, above), zero, dy),
-        unbroadcast(b, low, dy, by_low, None)[0],
-        unbroadcast(b, high, dy, by_high, None)[0],
+        lambda: b.SelectV2(b.LogicalOr(below, above), zero, dy),
+        unbroadcast(b, low, dy, lambda: b.SelectV2(below, dy, zero), None)[0],
+        unbroadcast(b, high, dy, lambda: b.SelectV2(above, dy, zero), None)[0],
     ]
 
 

@@ -445,17 +445,19 @@ def _picked(b: Any, n: Any, x: Any) -> Any:
 
 
 def _update_grad(b: Any, n: Any, dy: Any) -> list[Any]:
-    policy = n.attrs["bad_indices_policy"]
-    d = b.TensorScatterUpdate(dy, n.indices, b.ZerosLike(n.updates), bad_indices_policy=policy)
-    return [d, None, _picked(b, n, dy)]
+    def by_tensor() -> Any:
+        policy = n.attrs["bad_indices_policy"]
+        return b.TensorScatterUpdate(dy, n.indices, b.ZerosLike(n.updates), bad_indices_policy=policy)
+
+    return [by_tensor, None, lambda: _picked(b, n, dy)]
 
 
 def _add_grad(b: Any, n: Any, dy: Any) -> list[Any]:
-    return [dy, None, _picked(b, n, dy)]
+    return [dy, None, lambda: _picked(b, n, dy)]
 
 
 def _sub_grad(b: Any, n: Any, dy: Any) -> list[Any]:
-    return [dy, None, b.Neg(_picked(b, n, dy))]
+    return [dy, None, lambda: b.Neg(_picked(b, n, dy))]
 
 
 def _extreme_grad(b: Any, n: Any, dy: Any) -> list[Any]:
@@ -467,7 +469,7 @@ def _extreme_grad(b: Any, n: Any, dy: Any) -> list[Any]:
     policy = n.attrs["bad_indices_policy"]
     count = b.ScatterNd(n.indices, put, b.Shape(n.tensor, out_type=index), bad_indices_policy=policy)
     share = b.Div(dy, b.AddV2(kept, count))
-    return [b.Mul(share, kept), None, b.Mul(_picked(b, n, share), put)]
+    return [lambda: b.Mul(share, kept), None, lambda: b.Mul(_picked(b, n, share), put)]
 
 
 def _tensor_scatters(allowed: frozenset[DType]) -> Sample:

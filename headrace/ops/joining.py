@@ -5,6 +5,7 @@ Source: TensorFlow's ops of the same names.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -326,7 +327,7 @@ op(
     {"N": int_attr(minimum=1), "T": type_attr(), "shape": shape_attr()},
     shape=_parallel_concat_shape,
     kernel=boxed(_parallel_concat_kernel),
-    grad=lambda b, n, dy: [b.GatherV2(dy, [i], 0) for i in range(n.attrs["N"])],
+    grad=lambda b, n, dy: [functools.partial(b.GatherV2, dy, [i], 0) for i in range(n.attrs["N"])],
     jvp=linear("values"),
     facts=Facts(cost=flops_per_element(1)),
     oracle=lambda xs, shape: np.concatenate(xs),

@@ -332,7 +332,7 @@ def _unpadded(b: Any, n: Any, dy: Any) -> Any:
 def _pad_v2_grad(b: Any, n: Any, dy: Any) -> list[Any]:
     """The gradient of PadV2; `constant_values` receives the sum of `dy` over the padding."""
     dx = _unpadded(b, n, dy)
-    return [dx, None, b.Sub(_total(b, dy), _total(b, dx))]
+    return [dx, None, lambda: b.Sub(_total(b, dy), _total(b, dx))]
 
 
 def _total(b: Any, x: Any) -> Any:

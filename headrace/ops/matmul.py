@@ -52,14 +52,17 @@ def _product_dims(x: Sequence[Any], y: Sequence[Any], turn_x: bool, turn_y: bool
     return rows, columns
 
 
-def _gradients(product: Callable[..., Any], x: Any, y: Any, dy: Any, turn_x: bool, turn_y: bool) -> tuple[Any, Any]:
-    """Gradients of both factors.
+def _gradients(
+    product: Callable[..., Any], x: Callable[[], Any], y: Callable[[], Any], dy: Any, turn_x: bool, turn_y: bool
+) -> list[Callable[[], Any]]:
+    """Functions that make the gradients of both factors, given functions that make the factors.
 
     `product(x, y, turn_x, turn_y)` builds a product; a `turn_` flag transposes its factor first.
     """
-    by_x = product(y, dy, turn_y, True) if turn_x else product(dy, y, False, not turn_y)
-    by_y = product(dy, x, True, turn_x) if turn_y else product(x, dy, not turn_x, False)
-    return by_x, by_y
+    return [
+        lambda: product(y(), dy, turn_y, True) if turn_x else product(dy, y(), False, not turn_y),
+        lambda: product(dy, x(), True, turn_x) if turn_y else product(x(), dy, not turn_x, False),
+    ]
 
 
 def _products(x: np.ndarray, y: np.ndarray, dtype: np.dtype) -> np.ndarray:
@@ -106,7 +109,7 @@ def _matmul_grad(b: Any, n: Any, dy: Any) -> list[Any]:
         return b.MatMul(x, y, transpose_a=turn_x, transpose_b=turn_y)
 
     turns = n.attrs["transpose_a"], n.attrs["transpose_b"]
-    return list(_gradients(product, conj(b, n.a), conj(b, n.b), dy, *turns))
+    return list(_gradients(product, lambda: conj(b, n.a), lambda: conj(b, n.b), dy, *turns))
 
 
 def _matrices(rng: np.random.Generator, dtype: DType) -> list[Any]:
@@ -213,15 +216,16 @@ def _batch_grad(broadcasts: bool) -> Any:
                 attrs["Tout"] = n.attrs["Ta"] if x is not p and x is not q else n.attrs["Tb"]
             return b.make(n.op.type, [p, q], attrs)
 
-        by_x, by_y = _gradients(product, x, y, dy, n.attrs["adj_x"], n.attrs["adj_y"])
+        both = _gradients(product, lambda: x, lambda: y, dy, n.attrs["adj_x"], n.attrs["adj_y"])
         xs, ys = n.op.inputs[0].shape, n.op.inputs[1].shape
         if not broadcasts or (shapes.is_full(xs) and shapes.is_full(ys) and xs[:-2] == ys[:-2]):
-            return [by_x, by_y]
-        rx, ry = b.BroadcastGradientArgs(*(b.StridedSlice(b.Shape(m), [0], [-2], [1], begin_mask=1) for m in (x, y)))
-        return [
-            b.Reshape(b.Sum(by_x, rx, keep_dims=False), b.Shape(x)),
-            b.Reshape(b.Sum(by_y, ry, keep_dims=False), b.Shape(y)),
-        ]
+            return list(both)
+        axes = b.BroadcastGradientArgs(*(b.StridedSlice(b.Shape(m), [0], [-2], [1], begin_mask=1) for m in (x, y)))
+
+        def summed(i: int, to: Any) -> Any:
+            return b.Reshape(b.Sum(both[i](), axes[i], keep_dims=False), b.Shape(to))
+
+        return [lambda: summed(0, x), lambda: summed(1, y)]
 
     return grad
 

@@ -5,6 +5,7 @@ Source: TensorFlow's ops of the same names.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -152,7 +153,12 @@ def _stitch_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
 
 
 def _stitch_grad(b: Any, n: Any, dy: Any) -> list[Any]:
-    return [None] * n.attrs["N"] + [b.GatherV2(dy, i, 0) for i in n.indices]
+    count = n.attrs["N"]
+    return [None] * count + [functools.partial(_rows, b, n, dy, i) for i in range(count)]
+
+
+def _rows(b: Any, n: Any, dy: Any, i: int) -> Any:
+    return b.GatherV2(dy, n.inputs[i], 0)
 
 
 @values_only

@@ -367,12 +367,17 @@ def _strided_slice_gradient(b: Any, n: Any, dy: Any) -> list[Any]:
 def _update_gradient(b: Any, n: Any, dy: Any) -> list[Any]:
     args = _slice_args(b, n)
     value = b.StridedSlice(dy, *args, **_masks(n))
-    if n.value.shape is None or n.value.shape != value.shape or not shapes.is_full(value.shape):
-        axes, _ = b.BroadcastGradientArgs(b.Shape(n.value), b.Shape(value))
-        d_value = b.Reshape(b.Sum(value, axes, keep_dims=False), b.Shape(n.value))
-    else:
-        d_value = value
-    return [b.TensorStridedSliceUpdate(dy, *args, b.ZerosLike(value), **_masks(n)), None, None, None, d_value]
+
+    def by_value() -> Any:
+        if n.value.shape is None or n.value.shape != value.shape or not shapes.is_full(value.shape):
+            axes, _ = b.BroadcastGradientArgs(b.Shape(n.value), b.Shape(value))
+            return b.Reshape(b.Sum(value, axes, keep_dims=False), b.Shape(n.value))
+        return value
+
+    def by_input() -> Any:
+        return b.TensorStridedSliceUpdate(dy, *args, b.ZerosLike(value), **_masks(n))
+
+    return [by_input, None, None, None, by_value]
 
 
 # *** StridedSlice: oracle, samples, records ***

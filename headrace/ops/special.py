@@ -343,20 +343,26 @@ for _type, _formula, _oracle, (_low, _high), _derivative, _doc in (
 def _igamma_grad(sign: float) -> Any:
     def grad(b: Any, n: Any, dy: Any) -> list[Any]:
         a, x = n.a, n.x
-        log_by_x = b.Sub(b.Mul(b.Sub(a, 1), b.Log(x)), b.AddV2(x, b.Lgamma(a)))
         dy = b.Mul(dy, sign)
-        return unbroadcast(b, a, x, b.Mul(dy, b.IgammaGradA(a, x)), b.Mul(dy, b.Exp(log_by_x)))
+
+        def by_x() -> Any:
+            log = b.Sub(b.Mul(b.Sub(a, 1), b.Log(x)), b.AddV2(x, b.Lgamma(a)))
+            return b.Mul(dy, b.Exp(log))
+
+        return unbroadcast(b, a, x, lambda: b.Mul(dy, b.IgammaGradA(a, x)), by_x)
 
     return grad
 
 
 def _polygamma_grad(b: Any, n: Any, dy: Any) -> list[Any]:
-    return unbroadcast(b, n.a, n.x, None, b.Mul(dy, b.Polygamma(b.AddV2(n.a, 1), n.x)))
+    return unbroadcast(b, n.a, n.x, None, lambda: b.Mul(dy, b.Polygamma(b.AddV2(n.a, 1), n.x)))
 
 
 def _zeta_grad(b: Any, n: Any, dy: Any) -> list[Any]:
-    by_q = b.Neg(b.Mul(n.x, b.Zeta(b.AddV2(n.x, 1), n.q)))
-    return unbroadcast(b, n.x, n.q, None, b.Mul(dy, by_q))
+    def by_q() -> Any:
+        return b.Mul(dy, b.Neg(b.Mul(n.x, b.Zeta(b.AddV2(n.x, 1), n.q))))
+
+    return unbroadcast(b, n.x, n.q, None, by_q)
 
 
 def _whole(low: int, high: int) -> Any:
@@ -431,9 +437,13 @@ def _betainc_shape(c: Inference) -> Sequence[Shape]:
 
 def _betainc_grad(b: Any, n: Any, dy: Any) -> list[Any]:
     p, q, x = n.a, n.b, n.x
-    log_beta = b.Sub(b.AddV2(b.Lgamma(p), b.Lgamma(q)), b.Lgamma(b.AddV2(p, q)))
-    log_by_x = b.Sub(b.AddV2(b.Xlog1py(b.Sub(q, 1), b.Neg(x)), b.Xlogy(b.Sub(p, 1), x)), log_beta)
-    return [None, None, unbroadcast(b, x, dy, b.Mul(dy, b.Exp(log_by_x)), None)[0]]
+
+    def by_x() -> Any:
+        log_beta = b.Sub(b.AddV2(b.Lgamma(p), b.Lgamma(q)), b.Lgamma(b.AddV2(p, q)))
+        log = b.Sub(b.AddV2(b.Xlog1py(b.Sub(q, 1), b.Neg(x)), b.Xlogy(b.Sub(p, 1), x)), log_beta)
+        return b.Mul(dy, b.Exp(log))
+
+    return [None, None, unbroadcast(b, x, dy, by_x, None)[0]]
 
 
 def _betainc_samples(rng: np.random.Generator, dtype: DType) -> list[Any]:

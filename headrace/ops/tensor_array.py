@@ -27,7 +27,7 @@ from headrace.shapes import Shape
 
 if TYPE_CHECKING:
     from headrace.ir.builder import Builder
-    from headrace.ir.grad_node import GradNode
+    from headrace.ir.grad_node import GradEntry, GradNode
     from headrace.ir.graph import Tensor
     from headrace.ir.kernel import KernelContext
 
@@ -334,9 +334,13 @@ def _read_grad(b: Builder, n: GradNode, dy: Tensor) -> list[Tensor | None]:
     return [None, None, _of_version(b, n, "Write")(handle, n.index, dy, flow)]
 
 
-def _write_grad(b: Builder, n: GradNode, dflow: Tensor) -> list[Tensor | None]:
-    handle, flow = _grad_array(b, n, dflow)
-    return [None, None, _of_version(b, n, "Read")(handle, n.index, flow, dtype=n.attrs["T"]), dflow]
+def _write_grad(b: Builder, n: GradNode, dflow: Tensor) -> list[GradEntry]:
+    def by_value() -> Tensor:
+        handle, flow = _grad_array(b, n, dflow)
+        made: Tensor = _of_version(b, n, "Read")(handle, n.index, flow, dtype=n.attrs["T"])
+        return made
+
+    return [None, None, by_value, dflow]
 
 
 def _gather_grad(b: Builder, n: GradNode, dy: Tensor) -> list[Tensor | None]:
@@ -344,11 +348,15 @@ def _gather_grad(b: Builder, n: GradNode, dy: Tensor) -> list[Tensor | None]:
     return [None, None, _of_version(b, n, "Scatter")(handle, n.indices, dy, flow)]
 
 
-def _scatter_grad(b: Builder, n: GradNode, dflow: Tensor) -> list[Tensor | None]:
-    handle, flow = _grad_array(b, n, dflow)
-    shape = None if n.value.shape is None else n.value.shape[1:]
-    dvalue = _of_version(b, n, "Gather")(handle, n.indices, flow, dtype=n.attrs["T"], element_shape=shape)
-    return [None, None, dvalue, dflow]
+def _scatter_grad(b: Builder, n: GradNode, dflow: Tensor) -> list[GradEntry]:
+    def by_value() -> Tensor:
+        handle, flow = _grad_array(b, n, dflow)
+        shape = None if n.value.shape is None else n.value.shape[1:]
+        gather = _of_version(b, n, "Gather")
+        made: Tensor = gather(handle, n.indices, flow, dtype=n.attrs["T"], element_shape=shape)
+        return made
+
+    return [None, None, by_value, dflow]
 
 
 def _concat_grad(b: Builder, n: GradNode, dy: Tensor | None, _: Tensor | None) -> list[Tensor | None]:
@@ -358,11 +366,16 @@ def _concat_grad(b: Builder, n: GradNode, dy: Tensor | None, _: Tensor | None) -
     return [None, _of_version(b, n, "Split")(handle, dy, n.lengths, flow)]
 
 
-def _split_grad(b: Builder, n: GradNode, dflow: Tensor) -> list[Tensor | None]:
-    handle, flow = _grad_array(b, n, dflow)
-    shape = None if n.value.shape is None else n.value.shape[1:]
-    dvalue, _ = _of_version(b, n, "Concat")(handle, flow, dtype=n.attrs["T"], element_shape_except0=shape)
-    return [None, dvalue, None, dflow]
+def _split_grad(b: Builder, n: GradNode, dflow: Tensor) -> list[GradEntry]:
+    def by_value() -> Tensor:
+        handle, flow = _grad_array(b, n, dflow)
+        shape = None if n.value.shape is None else n.value.shape[1:]
+        made: tuple[Tensor, Tensor] = _of_version(b, n, "Concat")(
+            handle, flow, dtype=n.attrs["T"], element_shape_except0=shape
+        )
+        return made[0]
+
+    return [None, by_value, None, dflow]
 
 
 _MADE = {

@@ -42,7 +42,7 @@ from headrace.shapes import Shape
 
 if TYPE_CHECKING:
     from headrace.ir.builder import Builder
-    from headrace.ir.grad_node import GradNode
+    from headrace.ir.grad_node import GradEntry, GradNode
     from headrace.ir.graph import Tensor
     from headrace.ir.kernel import KernelContext
 
@@ -253,9 +253,9 @@ def _split_lists(xp: Any, attrs: Attrs) -> Callable[[Any, Any], tuple[Any, Any]]
 # *** gradients ***
 
 
-def _push_grad(b: Builder, n: GradNode, dlist: Tensor) -> list[Tensor | None]:
+def _push_grad(b: Builder, n: GradNode, dlist: Tensor) -> list[GradEntry]:
     rest, item = b.TensorListPopBack(dlist, b.Shape(n.tensor), element_dtype=n.attrs["element_dtype"])
-    return [rest, of_element(b, n.tensor, item)]
+    return [rest, lambda: of_element(b, n.tensor, item)]
 
 
 def _pop_grad(b: Builder, n: GradNode, dlist: Tensor | None, dtensor: Tensor | None) -> list[Tensor | None]:
@@ -270,14 +270,17 @@ def _get_grad(b: Builder, n: GradNode, dy: Tensor) -> list[Tensor | None]:
     return [b.TensorListSetItem(b.ZerosLike(n.input_handle), n.index, dy), None, None]
 
 
-def _set_grad(b: Builder, n: GradNode, dlist: Tensor) -> list[Tensor | None]:
-    item = b.TensorListGetItem(dlist, n.index, b.Shape(n.item), element_dtype=n.attrs["element_dtype"])
-    rest = without(b, n, dlist, n.index)
-    return [
-        b.TensorListResize(rest, length(b, n)) if n.attrs["resize_if_index_out_of_bounds"] else rest,
-        None,
-        of_element(b, n.item, item),
-    ]
+def _set_grad(b: Builder, n: GradNode, dlist: Tensor) -> list[GradEntry]:
+    def by_list() -> Tensor:
+        rest = without(b, n, dlist, n.index)
+        out: Tensor = b.TensorListResize(rest, length(b, n)) if n.attrs["resize_if_index_out_of_bounds"] else rest
+        return out
+
+    def by_item() -> Tensor:
+        item = b.TensorListGetItem(dlist, n.index, b.Shape(n.item), element_dtype=n.attrs["element_dtype"])
+        return of_element(b, n.item, item)
+
+    return [by_list, None, by_item]
 
 
 def _resize_grad(b: Builder, n: GradNode, dlist: Tensor) -> list[Tensor | None]:

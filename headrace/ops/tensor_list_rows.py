@@ -36,7 +36,7 @@ from headrace.shapes import Shape
 
 if TYPE_CHECKING:
     from headrace.ir.builder import Builder
-    from headrace.ir.grad_node import GradNode
+    from headrace.ir.grad_node import GradEntry, GradNode
     from headrace.ir.graph import Tensor
 
 Attrs = Mapping[str, Any]
@@ -157,9 +157,12 @@ def _scatter_grad(b: Builder, n: GradNode, dlist: Tensor) -> list[Tensor | None]
     return [_gathered(b, n, dlist), *[None] * (len(n.inputs) - 1)]
 
 
-def _scatter_into_grad(b: Builder, n: GradNode, dlist: Tensor) -> list[Tensor | None]:
-    rest = without(b, n, dlist, n.indices)
-    return [b.TensorListResize(rest, length(b, n)), _gathered(b, n, dlist), None]
+def _scatter_into_grad(b: Builder, n: GradNode, dlist: Tensor) -> list[GradEntry]:
+    def by_list() -> Tensor:
+        out: Tensor = b.TensorListResize(without(b, n, dlist, n.indices), length(b, n))
+        return out
+
+    return [by_list, lambda: _gathered(b, n, dlist), None]
 
 
 def _gathered(b: Builder, n: GradNode, dlist: Tensor) -> Tensor:

@@ -217,28 +217,28 @@ def _of_result(formula: Any, conjugates: bool) -> Any:
 
 
 def _tanh_grad(b: Any, n: Any, g: Any) -> list[Any]:
-    y, dy = conj(b, n.y), conj(b, n.dy)
-    return [b.Mul(b.Mul(g, -2), b.Mul(y, dy)), b.TanhGrad(y, g)]
+    y = conj(b, n.y)
+    return [lambda: b.Mul(b.Mul(g, -2), b.Mul(y, conj(b, n.dy))), lambda: b.TanhGrad(y, g)]
 
 
 def _sigmoid_grad(b: Any, n: Any, g: Any) -> list[Any]:
     y = conj(b, n.y)
-    return [b.Mul(b.Mul(g, conj(b, n.dy)), b.Sub(1, b.Mul(y, 2))), b.SigmoidGrad(y, g)]
+    return [lambda: b.Mul(b.Mul(g, conj(b, n.dy)), b.Sub(1, b.Mul(y, 2))), lambda: b.SigmoidGrad(y, g)]
 
 
 def _sqrt_grad(b: Any, n: Any, g: Any) -> list[Any]:
     by_y = b.RealDiv(g, n.y)
-    return [b.Neg(b.Mul(conj(b, by_y), n.z)), b.Mul(by_y, 0.5)]
+    return [lambda: b.Neg(b.Mul(conj(b, by_y), n.z)), lambda: b.Mul(by_y, 0.5)]
 
 
 def _rsqrt_grad(b: Any, n: Any, g: Any) -> list[Any]:
     y = conj(b, n.y)
-    return [b.Mul(b.Mul(conj(b, g), -1.5), b.Mul(n.dy, b.Square(y))), b.RsqrtGrad(y, g)]
+    return [lambda: b.Mul(b.Mul(conj(b, g), -1.5), b.Mul(n.dy, b.Square(y))), lambda: b.RsqrtGrad(y, g)]
 
 
 def _inverse_grad(b: Any, n: Any, g: Any) -> list[Any]:
     y = conj(b, n.y)
-    return [b.Mul(b.Mul(conj(b, g), -2), b.Mul(n.dy, y)), b.ReciprocalGrad(y, g)]
+    return [lambda: b.Mul(b.Mul(conj(b, g), -2), b.Mul(n.dy, y)), lambda: b.ReciprocalGrad(y, g)]
 
 
 def _conjugating(formula: Any) -> Any:

@@ -11,6 +11,8 @@ import pytest
 
 import headrace as hr
 from headrace import thresholds
+from headrace.api import scopes
+from headrace.grad.graph import GradGraph
 
 
 def _calls(f: Callable[[], Any]) -> int:
@@ -62,6 +64,54 @@ def test_each_operation_adds_as_much_work(place: str, layer: str, shape: tuple[i
     """Increments are compared: the first layer takes less work than the others."""
     small, large, larger = (_work(place, LAYERS[layer], shape, n) for n in (10, 20, 30))
     assert larger - large < 1.1 * (large - small)
+
+
+@hr.RegisterGradient("ProductOfBoth")
+def _product_of_both(op: Any, dy: Any) -> Any:
+    x, y = op.inputs
+    return dy * y, hr.reduce_sum(dy * x)
+
+
+def _overridden(y: Any, x: Any) -> Any:
+    with scopes.gradient_override_map({"Mul": "ProductOfBoth"}):
+        return y * hr.constant(1.01)
+
+
+@pytest.mark.parametrize("shape", [(4,), None], ids=["known", "unknown"])
+@pytest.mark.parametrize("place", ["loop", "branch", "function"])
+def test_gradients_that_a_user_function_makes_in_vain_add_as_much_work(
+    place: str, shape: tuple[int, ...] | None
+) -> None:
+    """The function reads `y` for an unwanted gradient; copies of `y` are shared."""
+    small, large, larger = (_work(place, _overridden, shape, n) for n in (10, 20, 30))
+    assert larger - large < 1.1 * (large - small)
+
+
+def test_a_user_function_leaves_no_residual_of_an_unwanted_gradient() -> None:
+    with hr.Graph() as g:
+        x = hr.placeholder(hr.float32, [4])
+        _, y = hr.while_loop(lambda i, _: i < 3, lambda i, y: (i + 1, _overridden(hr.exp(y), x)), [0, x])
+        hr.gradients([y], [x])
+    *_, back = (op.attrs["body"] for op in g.operations if op.opdef.structured == "While")
+    assert [op.type for op in back.operations if op.type in ("Mul", "Sum")] == ["Mul", "Mul"]
+
+
+def test_rules_of_records_leave_nothing_to_remove(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only gradients that no rule passes on are removed, and gradient functions of users."""
+    removed: list[Any] = []
+    monkeypatch.setattr(GradGraph, "take_back", lambda self, ops: removed.extend(ops))
+    with hr.Graph():
+        x, w = hr.placeholder(hr.float32, [None, None]), hr.placeholder(hr.float32, [None, None])
+
+        def body(i: Any, y: Any) -> tuple[Any, Any]:
+            z = hr.where(y > 0.0, y * w, 2.0 / (1.0 + y * y)) - hr.maximum(y, 0.5)
+            z = hr.concat([z, hr.pow(z, 2.0)], 0)[:2]
+            return i + 1, hr.matmul(hr.matmul(z, w), hr.cond(w[0, 0] > 0.0, lambda: w * 2.0, lambda: w), True)
+
+        y = hr.while_loop(lambda i, _: i < 3, body, [0, x])[1]
+        (dx,) = hr.gradients([y], [x])
+        hr.gradients([dx], [x])
+    assert not removed
 
 
 def _chain(n: int) -> tuple[Any, Any]:

@@ -20,10 +20,13 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from headrace import dtypes, shapes
+from headrace import dtypes, nest, shapes
 from headrace.dtypes import DType
-from headrace.errors import OpError
-from headrace.ir import text
+from headrace.errors import OpError, SignatureError
+from headrace.grad.activity import carries
+from headrace.grad.registered import input_gradients
+from headrace.grad.zeros import zeros_for
+from headrace.ir import text, walk
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Graph, Operation
 from headrace.ir.op_roles import LIST_SIGNATURES, MIRRORED
@@ -345,6 +348,37 @@ def test_gradient_rule(type: str, dtype: DType) -> None:
             compared += check_gradient(record, case, static=True, rng=rng)
             check_gradient(record, case, static=False, rng=rng)
     assert compared, f"no case of {type} {dtype} compares its gradient rule: {len(found)} have finite values without 0"
+
+
+@pytest.mark.parametrize("type", [r.type for r in RULED if r.type in DTYPES])
+def test_a_gradient_rule_makes_only_the_wanted_gradients(type: str) -> None:
+    """Wanted are the gradient by each input alone, and those by all inputs."""
+    for dtype in DTYPES[type]:
+        found = cases(type, dtype)
+        for case in found[:: -(-len(found) // MOST_DERIVED)]:
+            for static in (True, False):
+                op = open_op(op_registry.get(type), case, lambda x, static=static: x.shape if static else None)
+                active = [i for i, t in enumerate(op.inputs) if carries(t.dtype)]
+                if not active or not any(carries(t.dtype) for t in op.outputs):
+                    continue
+                for some in {(i,) for i in active} | {tuple(active)}:
+                    unneeded = made_in_vain(op, some)
+                    names = ", ".join(f"{o.type} {o.name}" for o in unneeded)
+                    assert not unneeded, f"{dtype} {dict(case.attrs)}, wanted by inputs {some}: {names}"
+
+
+def made_in_vain(op: Operation, some: Sequence[int]) -> list[Operation]:
+    """Operations of the rule of `op` that its gradients by inputs `some` do not need."""
+    b = Builder(op.graph)
+    dys = [zeros_for(b, t) if carries(t.dtype) else None for t in op.outputs]
+    since = len(b.graph)
+    try:
+        made = input_gradients(b, op, dys, [i in some for i in range(len(op.inputs))])
+    except (LookupError, SignatureError):  # no rule where nothing is known, or an op without this dtype
+        return []
+    ends = [t for i in some if made[i] is not None for t in nest.flatten(made[i])]
+    needed = walk.reachable([t.op for t in ends])
+    return [o for o in b.graph.operations[since:] if o not in needed and not o.opdef.is_effectful]
 
 
 def test_every_gradient_rule_is_compared(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ the first of the greatest and the last of the least, as in TensorFlow.
 from __future__ import annotations
 
 import colorsys
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -194,25 +195,50 @@ def _back_to_rgb(b: Any, rgb: Sequence[Any], dh: Any, ds: Any, dv: Any, dlow: An
     )
 
 
-def _shares(b: Any, hue: Any) -> list[tuple[Any, Any]]:
-    """Share of each channel in a hue given in sixths, and its derivative."""
+def _ramps(b: Any, hue: Any) -> list[tuple[float, Any, Any]]:
+    """Shares of the channels in a hue given in sixths, before limitation to [0, 1].
+
+    Returns:
+      For each channel: a sign, the distance d of the hue from the centre of the channel, and the share, which is a
+      constant plus the sign times |d|.
+    """
     found = []
     for centre, sign in ((3.0, 1.0), (2.0, -1.0), (4.0, -1.0)):
         away = b.Sub(hue, centre)
-        raw = b.Sub(b.Abs(away), 1.0) if sign > 0 else b.Sub(2.0, b.Abs(away))
-        inside = _where(b, b.LogicalAnd(b.Greater(raw, 0.0), b.Less(raw, 1.0)), hue)
-        slope = b.Mul(b.Mul(b.Sign(away), sign), inside)
-        found.append((b.Minimum(b.Maximum(raw, 0.0), 1.0), slope))
+        found.append((sign, away, b.Sub(b.Abs(away), 1.0) if sign > 0 else b.Sub(2.0, b.Abs(away))))
     return found
 
 
-def _back_to_hsv(b: Any, h: Any, s: Any, v: Any, dy: Sequence[Any]) -> list[Any]:
-    """The gradients of HSVToRGB by hue, saturation and value."""
-    shares = _shares(b, b.Mul(h, 6.0))
-    around = _total(b, [b.Mul(d, slope) for d, (_, slope) in zip(dy, shares, strict=True)])
-    lost = _total(b, [b.Mul(d, b.Sub(share, 1.0)) for d, (share, _) in zip(dy, shares, strict=True)])
-    by_value = b.Add(_total(b, dy), b.Mul(s, lost))
-    return [b.Mul(b.Mul(around, 6.0), b.Mul(s, v)), b.Mul(lost, v), by_value]
+def _shares(b: Any, ramps: Sequence[tuple[float, Any, Any]]) -> list[Any]:
+    """Share of each channel."""
+    return [b.Minimum(b.Maximum(raw, 0.0), 1.0) for _, _, raw in ramps]
+
+
+def _slopes(b: Any, ramps: Sequence[tuple[float, Any, Any]]) -> list[Any]:
+    """Derivatives of the shares by the hue."""
+    found = []
+    for sign, away, raw in ramps:
+        inside = _where(b, b.LogicalAnd(b.Greater(raw, 0.0), b.Less(raw, 1.0)), away)
+        found.append(b.Mul(b.Mul(b.Sign(away), sign), inside))
+    return found
+
+
+def _weighted(b: Any, dys: Sequence[Any], factors: Sequence[Any]) -> Any:
+    return _total(b, [b.Mul(d, f) for d, f in zip(dys, factors, strict=True)])
+
+
+def _back_to_hsv(b: Any, h: Any, s: Callable[[], Any], v: Any, dy: Sequence[Any]) -> list[Callable[[], Any]]:
+    """Functions that make the gradients of HSVToRGB by hue, saturation `s()` and value."""
+    ramps = _ramps(b, b.Mul(h, 6.0))
+
+    @functools.cache
+    def lost() -> Any:
+        return _weighted(b, dy, [b.Sub(share, 1.0) for share in _shares(b, ramps)])
+
+    def by_hue() -> Any:
+        return b.Mul(b.Mul(_weighted(b, dy, _slopes(b, ramps)), 6.0), b.Mul(s(), v))
+
+    return [by_hue, lambda: b.Mul(lost(), v), lambda: b.Add(_total(b, dy), b.Mul(s(), lost()))]
 
 
 def _rgb_to_hsv_grad(b: Any, n: Any, dy: Any) -> list[Any]:
@@ -221,7 +247,7 @@ def _rgb_to_hsv_grad(b: Any, n: Any, dy: Any) -> list[Any]:
 
 def _hsv_to_rgb_grad(b: Any, n: Any, dy: Any) -> list[Any]:
     h, s, v = _apart(b, n.images)
-    return [_together(b, _back_to_hsv(b, h, s, v, _apart(b, dy)))]
+    return [_together(b, [by() for by in _back_to_hsv(b, h, lambda: s, v, _apart(b, dy))])]
 
 
 def _all(b: Any, x: Any) -> Any:
@@ -236,44 +262,72 @@ def _scalar(b: Any, x: Any, like: Any) -> Any:
 
 def _hue_rule(b: Any, n: Any, dy: Any) -> list[Any]:
     rgb, dys = _apart(b, n.images), _apart(b, dy)
-    hue = b.Mul(b.Add(_apart(b, b.RGBToHSV(n.images))[0], _scalar(b, n.delta, n.images)), 6.0)
-    shares = _shares(b, b.FloorMod(hue, 6.0))
     top = b.Maximum(b.Maximum(rgb[0], rgb[1]), rgb[2])
     low = b.Minimum(b.Minimum(rgb[0], rgb[1]), rgb[2])
-    by_top = _total(b, [b.Mul(d, share) for d, (share, _) in zip(dys, shares, strict=True)])
-    around = _total(b, [b.Mul(d, slope) for d, (_, slope) in zip(dys, shares, strict=True)])
-    by_hue = b.Mul(b.Mul(around, 6.0), b.Sub(top, low))
-    by_low = b.Sub(_total(b, dys), by_top)
-    return [_back_to_rgb(b, rgb, by_hue, None, by_top, by_low), _all(b, by_hue)]
+    hue = b.Mul(b.Add(_apart(b, b.RGBToHSV(n.images))[0], _scalar(b, n.delta, n.images)), 6.0)
+    ramps = _ramps(b, b.FloorMod(hue, 6.0))
+    by_hue = b.Mul(b.Mul(_weighted(b, dys, _slopes(b, ramps)), 6.0), b.Sub(top, low))
+
+    def by_images() -> Any:
+        by_top = _weighted(b, dys, _shares(b, ramps))
+        return _back_to_rgb(b, rgb, by_hue, None, by_top, b.Sub(_total(b, dys), by_top))
+
+    return [by_images, lambda: _all(b, by_hue)]
 
 
 def _saturation_rule(b: Any, n: Any, dy: Any) -> list[Any]:
     h, s, v = _apart(b, b.RGBToHSV(n.images))
     scale = _scalar(b, n.scale, n.images)
     wanted = b.Mul(s, scale)
-    dh, ds, dv = _back_to_hsv(b, h, b.Minimum(b.Maximum(wanted, 0.0), 1.0), v, _apart(b, dy))
-    ds = b.Mul(ds, _where(b, b.LogicalAnd(b.Greater(wanted, 0.0), b.Less(wanted, 1.0)), s))
-    return [_back_to_rgb(b, _apart(b, n.images), dh, b.Mul(ds, scale), dv), _all(b, b.Mul(ds, s))]
+    limited = functools.cache(lambda: b.Minimum(b.Maximum(wanted, 0.0), 1.0))
+    by_hue, by_saturation, by_value = _back_to_hsv(b, h, limited, v, _apart(b, dy))
+    ds = b.Mul(by_saturation(), _where(b, b.LogicalAnd(b.Greater(wanted, 0.0), b.Less(wanted, 1.0)), s))
+    return [
+        lambda: _back_to_rgb(b, _apart(b, n.images), by_hue(), b.Mul(ds, scale), by_value()),
+        lambda: _all(b, b.Mul(ds, s)),
+    ]
 
 
-def _contrast_grads(b: Any, images: Any, factor: Any, dy: Any) -> tuple[Any, Any]:
-    """Gradients by the images and by the factor."""
-    mean_dy, mean = (b.Mean(x, [-3, -2], keep_dims=True) for x in (dy, images))
-    scale = _scalar(b, factor, images)
-    return b.Add(b.Mul(b.Sub(dy, mean_dy), scale), mean_dy), _all(b, b.Mul(dy, b.Sub(images, mean)))
+def _contrast_by_images(b: Any, factor: Any, dy: Any) -> Any:
+    mean = b.Mean(dy, [-3, -2], keep_dims=True)
+    return b.Add(b.Mul(b.Sub(dy, mean), _scalar(b, factor, dy)), mean)
+
+
+def _contrast_by_factor(b: Any, images: Any, dy: Any) -> Any:
+    return _all(b, b.Mul(dy, b.Sub(images, b.Mean(images, [-3, -2], keep_dims=True))))
 
 
 def _contrast_rule(b: Any, n: Any, dy: Any) -> list[Any]:
-    return list(_contrast_grads(b, n.images, n.contrast_factor, dy))
+    return [
+        lambda: _contrast_by_images(b, n.contrast_factor, dy),
+        lambda: _contrast_by_factor(b, n.images, dy),
+    ]
 
 
 def _limited_contrast_rule(b: Any, n: Any, dy: Any) -> list[Any]:
     t = n.attrs["T"]
-    low, high = _where(b, b.LessEqual(n.output, n.min_value), dy), _where(b, b.GreaterEqual(n.output, n.max_value), dy)
-    inside = b.Mul(dy, b.Sub(b.Sub(1.0, low), high))
-    by_images, by_factor = _contrast_grads(b, b.Cast(n.images, DstT=float32), n.contrast_factor, inside)
-    limits = [_all(b, b.Mul(dy, low)), _all(b, b.Mul(dy, high))]
-    return [b.Cast(by_images, DstT=t) if t in FLOATING else None, by_factor, *limits]
+
+    @functools.cache
+    def low() -> Any:
+        return _where(b, b.LessEqual(n.output, n.min_value), dy)
+
+    @functools.cache
+    def high() -> Any:
+        return _where(b, b.GreaterEqual(n.output, n.max_value), dy)
+
+    @functools.cache
+    def inside() -> Any:
+        return b.Mul(dy, b.Sub(b.Sub(1.0, low()), high()))
+
+    def by_images() -> Any:
+        return b.Cast(_contrast_by_images(b, n.contrast_factor, inside()), DstT=t)
+
+    return [
+        by_images if t in FLOATING else None,
+        lambda: _contrast_by_factor(b, b.Cast(n.images, DstT=float32), inside()),
+        lambda: _all(b, b.Mul(dy, low())),
+        lambda: _all(b, b.Mul(dy, high())),
+    ]
 
 
 # *** Oracles and samples ***

@@ -207,10 +207,16 @@ def _boxes_shape(c: Inference) -> Sequence[Shape]:
 def _crop_rule(b: Any, n: Any, dy: Any) -> list[Any]:
     """Gradient rule; as in TensorFlow, the boxes have the bilinear gradient for every method."""
     t, attrs = n.attrs["T"], {"method": n.attrs["method"]}
-    by_image = (
-        b.CropAndResizeGradImage(dy, n.boxes, n.box_ind, b.Shape(n.image), T=t, **attrs) if t in _FLOATS else None
-    )
-    return [by_image, b.CropAndResizeGradBoxes(dy, n.image, n.boxes, n.box_ind), None, None]
+
+    def by_image() -> Any:
+        return b.CropAndResizeGradImage(dy, n.boxes, n.box_ind, b.Shape(n.image), T=t, **attrs)
+
+    return [
+        by_image if t in _FLOATS else None,
+        lambda: b.CropAndResizeGradBoxes(dy, n.image, n.boxes, n.box_ind),
+        None,
+        None,
+    ]
 
 
 def _by_image_rule(b: Any, n: Any, g: Any) -> list[Any]:
@@ -218,9 +224,12 @@ def _by_image_rule(b: Any, n: Any, g: Any) -> list[Any]:
 
     That op is the transpose of cropping, so the gradient by `grads` is the crops of `g`.
     """
-    size = b.StridedSlice(b.Shape(n.grads), [1], [3], [1])
-    crops = b.CropAndResize(g, n.boxes, n.box_ind, size, method=n.attrs["method"])
-    return [crops, b.CropAndResizeGradBoxes(n.grads, g, n.boxes, n.box_ind), None, None]
+
+    def by_grads() -> Any:
+        size = b.StridedSlice(b.Shape(n.grads), [1], [3], [1])
+        return b.CropAndResize(g, n.boxes, n.box_ind, size, method=n.attrs["method"])
+
+    return [by_grads, lambda: b.CropAndResizeGradBoxes(n.grads, g, n.boxes, n.box_ind), None, None]
 
 
 # *** ExtractGlimpse ***

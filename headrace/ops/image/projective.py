@@ -156,7 +156,7 @@ def _shape(c: Inference) -> Sequence[Shape]:
 
 def _rule(b: Any, n: Any, dy: Any) -> list[Any]:
     nothing = [None] * (len(n.inputs) - 1)
-    if n.attrs["dtype"] not in FLOATING:
+    if n.attrs["dtype"] not in FLOATING or not n.wants("images"):
         return [None, *nothing]
     count = b.StridedSlice(b.Shape(n.transforms), [0], [1], [1])
     whole = b.ConcatV2([n.transforms, b.Fill(b.ConcatV2([count, [1]], 0), 1.0)], 1)

@@ -238,7 +238,7 @@ def _by_original(type: str, types: frozenset[DType], *attrs: str) -> Any:
         t = n.attrs["T"]
         more = [n.scale, n.translation] if len(n.inputs) == 4 else []
         nothing = [None] * (len(n.inputs) - 1)
-        if t not in FLOATING:
+        if t not in FLOATING or not n.wants("images"):
             return [None, *nothing]
         images = n.images if t in types else b.Cast(n.images, DstT=float32)
         dx = b.make(type, [dy, images, *more], _kept(n, *attrs))
@@ -251,11 +251,13 @@ def _again(type: str, *attrs: str) -> Any:
     """The rule of a gradient op, by the gradient it is given: the op itself."""
 
     def rule(b: Any, n: Any, g: Any) -> list[Any]:
-        if g.dtype is float64 and n.grads.dtype is not float64:
-            g = b.Cast(g, DstT=float32)
-        more = [n.scale, n.translation] if len(n.inputs) == 4 else []
-        out = b.make(type, [g, _spatial(b, n.grads), *more], _kept(n, *attrs))
-        return [out, *[None] * (len(n.inputs) - 1)]
+        def by_grads() -> Any:
+            narrow = g.dtype is float64 and n.grads.dtype is not float64
+            more = [n.scale, n.translation] if len(n.inputs) == 4 else []
+            args = [b.Cast(g, DstT=float32) if narrow else g, _spatial(b, n.grads), *more]
+            return b.make(type, args, _kept(n, *attrs))
+
+        return [by_grads, *[None] * (len(n.inputs) - 1)]
 
     return rule
 

@@ -132,8 +132,12 @@ def _grad_grad(b: Any, n: Any, dy: Any) -> list[Any]:
     factor, d = lower_part(b, n.l), _symmetric(b, dy)
     right = adjoint(b, b.MatrixTriangularSolve(factor, d))  # D·L⁻ᵀ
     k = halved_lower(b, b.MatrixTriangularSolve(factor, right))
-    by_factor = b.Sub(mul(b, lower_part(b, n.grad), k, adj_y=True), mul(b, b.Add(n.output, n.output), right))
-    return [lower_part(b, by_factor), mul(b, factor, k)]
+
+    def by_factor() -> Any:
+        less = mul(b, b.Add(n.output, n.output), right)
+        return lower_part(b, b.Sub(mul(b, lower_part(b, n.grad), k, adj_y=True), less))
+
+    return [by_factor, lambda: mul(b, factor, k)]
 
 
 # *** Tests ***

@@ -152,19 +152,22 @@ def _version(n: Any) -> tuple[str, dict[str, Any]]:
 def _diag_banded_grad(b: Any, n: Any, dy: Any) -> list[Any]:
     version, attrs = _version(n)
     d = b.make("MatrixDiagPart" + version, [dy, n.k, 0], attrs)
-    return [d, None, None, None, b.Sub(_total(b, dy), _total(b, d))]
+    return [d, None, None, None, lambda: b.Sub(_total(b, dy), _total(b, d))]
 
 
 def _part_banded_grad(b: Any, n: Any, dy: Any) -> list[Any]:
     version, attrs = _version(n)
     d = b.make("MatrixSetDiag" + version, [b.ZerosLike(n.input), dy, n.k], attrs)
-    return [d, None, b.Sub(_total(b, dy), _total(b, d))]
+    return [d, None, lambda: b.Sub(_total(b, dy), _total(b, d))]
 
 
 def _set_banded_grad(b: Any, n: Any, dy: Any) -> list[Any]:
     version, attrs = _version(n)
-    cleared = b.make("MatrixSetDiag" + version, [dy, b.ZerosLike(n.diagonal), n.k], attrs)
-    return [cleared, b.make("MatrixDiagPart" + version, [dy, n.k, 0], attrs), None]
+    return [
+        lambda: b.make("MatrixSetDiag" + version, [dy, b.ZerosLike(n.diagonal), n.k], attrs),
+        lambda: b.make("MatrixDiagPart" + version, [dy, n.k, 0], attrs),
+        None,
+    ]
 
 
 # *** samples ***
@@ -278,7 +281,8 @@ for _prefix in ("", "Batch"):
          "The main diagonal of matrices."),
         ("MatrixSetDiag", "input: T, diagonal: T", "output: T",
          lambda c: _set_shape(c, (0, 0)),
-         _set_kernel, lambda b, n, dy: [b.MatrixSetDiag(dy, b.ZerosLike(n.diagonal)), b.MatrixDiagPart(dy)],
+         _set_kernel,
+         lambda b, n, dy: [lambda: b.MatrixSetDiag(dy, b.ZerosLike(n.diagonal)), lambda: b.MatrixDiagPart(dy)],
          ["input", "diagonal"],
          lambda x, d: set_model(x, d, 0),
          (((3, 3), (3,)), ((2, 2, 3), (2, 2))),

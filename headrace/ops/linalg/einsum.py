@@ -9,6 +9,7 @@ that broadcast. Other dimensions of the same label must be equal.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -168,7 +169,8 @@ def _grad(b: Any, n: Any, dy: Any) -> list[Any]:
     ins, out = _parse(n.attrs["equation"])
     tensors = [n.inputs[i] for i in range(len(ins))]
     free = [chr(i) for i in range(0x100, 0x200)]  # labels for the dimensions of `...`; no program names them
-    if any(_DOTS in s for s in ins):
+    dots = any(_DOTS in s for s in ins)
+    if dots:
         found = [t.shape for t in tensors]
         if None in found:
             raise LookupError(f"the gradient of Einsum ({n.op.name}) with `...` needs inputs of known rank")
@@ -176,11 +178,15 @@ def _grad(b: Any, n: Any, dy: Any) -> list[Any]:
         free = free[:rank]
         ins = [_spelled(s, free, len(shape)) for s, shape in zip(ins, found, strict=True)]
         out = _spelled(out, free, len(out) - 1 + rank)
-        tensors = [_stretched(b, t, s, dy, out, free) for t, s in zip(tensors, ins, strict=True)]
-    return [
-        _grad_by(b, n.inputs[i], ins[i], list(zip(tensors, ins, strict=True))[1 - i] if len(ins) > 1 else None, dy, out)
-        for i in range(len(ins))
-    ]
+
+    def by(i: int) -> Any:
+        other = None
+        if len(ins) > 1:
+            t, labels = tensors[1 - i], ins[1 - i]
+            other = (_stretched(b, t, labels, dy, out, free) if dots else t), labels
+        return _grad_by(b, n.inputs[i], ins[i], other, dy, out)
+
+    return [functools.partial(by, i) for i in range(len(ins))]
 
 
 def _spelled(labels: list[str], free: list[str], rank: int) -> list[str]:

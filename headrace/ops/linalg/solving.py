@@ -8,6 +8,7 @@ of least norm.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,7 +19,7 @@ from headrace.dtypes import COMPLEX, DType, complex128, float16, float32, float6
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, op
-from headrace.opkit.elementwise import widened
+from headrace.opkit.elementwise import conj, widened
 from headrace.opkit.testing.samples import draw
 from headrace.ops.linalg.matrices import (
     adjoint_of,
@@ -87,8 +88,7 @@ def _solve_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
 def _solve_grad(b: Any, n: Any, dy: Any) -> list[Any]:
     adj, x = n.attrs["adjoint"], n.output
     by_rhs = b.make(n.op.type, [n.matrix, dy], {"adjoint": not adj})
-    outer = mul(b, x, by_rhs, adj_y=True) if adj else mul(b, by_rhs, x, adj_y=True)
-    return [b.Neg(outer), by_rhs]
+    return [lambda: b.Neg(mul(b, x, by_rhs, adj_y=True) if adj else mul(b, by_rhs, x, adj_y=True)), by_rhs]
 
 
 def _solve_samples(rng: np.random.Generator, dtype: DType) -> list[Any]:
@@ -200,29 +200,38 @@ def _least_squares_grad(b: Any, n: Any, dy: Any) -> list[Any]:
         raise LookupError(
             f"the gradient of MatrixSolveLs ({n.op.name}) needs to know the rows and columns of its matrices"
         )
+    if not n.wants("matrix", "rhs") and not n.attrs["fast"]:
+        return [None] * 3
     flat = sides[0] < sides[1]
     gramian = mul(b, a, a, adj_x=not flat, adj_y=flat)
     if n.attrs["fast"]:
         l2 = b.Cast(n.l2_regularizer, DstT=t)
         gramian = b.MatrixSetDiag(gramian, b.Add(b.MatrixDiagPart(gramian), l2))
-    if flat:  # x = Aᴴ·y
-        y = b.MatrixSolve(gramian, n.rhs)
-        z = b.MatrixSolve(gramian, mul(b, a, dy))
-        rest = b.Sub(dy, mul(b, a, z, adj_x=True))
-        by_matrix = b.Sub(mul(b, y, rest, adj_y=True), mul(b, z, x, adj_y=True))
-        by_rhs, by_l2 = z, (y, z)
-    else:
-        z = b.MatrixSolve(gramian, dy)
-        by_rhs = mul(b, a, z)
+    z = b.MatrixSolve(gramian, mul(b, a, dy) if flat else dy)
+
+    @functools.cache
+    def y() -> Any:  # if flat, x = Aᴴ·y
+        return b.MatrixSolve(gramian, n.rhs) if flat else x
+
+    @functools.cache
+    def by_rhs() -> Any:
+        return z if flat else mul(b, a, z)
+
+    def by_matrix() -> Any:
+        if flat:
+            rest = b.Sub(dy, mul(b, a, z, adj_x=True))
+            return b.Sub(mul(b, y(), rest, adj_y=True), mul(b, z, x, adj_y=True))
         rest = b.Sub(n.rhs, mul(b, a, x))
-        by_matrix = b.Sub(mul(b, rest, z, adj_y=True), mul(b, by_rhs, x, adj_y=True))
-        by_l2 = x, z
-    if not n.attrs["fast"]:
-        return [by_matrix, by_rhs, None]
-    u, v = by_l2
-    product = b.Real(b.Mul(u, b.Conj(v)), Tout=float64 if t is complex128 else float32) if t in COMPLEX else b.Mul(u, v)
-    every = b.Range(0, b.Rank(product), 1)
-    return [by_matrix, by_rhs, b.Neg(b.Sum(b.Cast(product, DstT=float64), every, keep_dims=False))]
+        return b.Sub(mul(b, rest, z, adj_y=True), mul(b, by_rhs(), x, adj_y=True))
+
+    def by_l2() -> Any:
+        product = b.Mul(y(), conj(b, z))
+        if t in COMPLEX:
+            product = b.Real(product, Tout=float64 if t is complex128 else float32)
+        every = b.Range(0, b.Rank(product), 1)
+        return b.Neg(b.Sum(b.Cast(product, DstT=float64), every, keep_dims=False))
+
+    return [by_matrix, by_rhs, by_l2 if n.attrs["fast"] else None]
 
 
 def _least_squares_samples(rng: np.random.Generator, dtype: DType) -> list[Any]:

@@ -89,9 +89,12 @@ def _grad(b: Any, n: Any, dy: Any) -> list[Any]:
     lower, adj = n.attrs["lower"], n.attrs["adjoint"]
     by_rhs = b.MatrixTriangularSolve(n.matrix, dy, lower=lower, adjoint=not adj)
     x = n.output
-    outer = mul(b, x, by_rhs, adj_y=True) if adj else mul(b, by_rhs, x, adj_y=True)
-    by_matrix = (lower_part if lower else upper_part)(b, b.Neg(outer))
-    return [sum_to(b, by_matrix, n.matrix), sum_to(b, by_rhs, n.rhs)]
+
+    def by_matrix() -> Any:
+        outer = mul(b, x, by_rhs, adj_y=True) if adj else mul(b, by_rhs, x, adj_y=True)
+        return sum_to(b, (lower_part if lower else upper_part)(b, b.Neg(outer)), n.matrix)
+
+    return [by_matrix, lambda: sum_to(b, by_rhs, n.rhs)]
 
 
 def _oracle(a: np.ndarray, b: np.ndarray, lower: bool, adjoint: bool) -> np.ndarray:
@@ -193,14 +196,18 @@ def _banded_grad(b: Any, n: Any, dy: Any) -> list[Any]:
     lower, adj = n.attrs["lower"], n.attrs["adjoint"]
     by_rhs = b.BandedTriangularSolve(n.matrix, dy, lower=lower, adjoint=not adj)
     x = n.output
-    outer = b.Neg(mul(b, x, by_rhs, adj_y=True) if adj else mul(b, by_rhs, x, adj_y=True))
-    farthest = b.Sub(b.StridedSlice(b.Shape(n.matrix), [-2], [-1], [1], shrink_axis_mask=1), 1)
-    ends = [b.Neg(farthest), 0] if lower else [0, farthest]
-    # One diagonal comes back as a vector, which is as many elements.
-    bands = b.MatrixDiagPartV3(outer, b.Pack(ends, axis=0), b.const(0, dy.dtype.base), align="LEFT_RIGHT")
-    batch = b.StridedSlice(b.Shape(outer), [0], [-2], [1], begin_mask=1)
-    whole = b.Reshape(bands, b.ConcatV2([batch, b.StridedSlice(b.Shape(n.matrix), [-2], [0], [1], end_mask=1)], 0))
-    return [sum_to(b, whole, n.matrix), sum_to(b, by_rhs, n.rhs)]
+
+    def by_matrix() -> Any:
+        outer = b.Neg(mul(b, x, by_rhs, adj_y=True) if adj else mul(b, by_rhs, x, adj_y=True))
+        farthest = b.Sub(b.StridedSlice(b.Shape(n.matrix), [-2], [-1], [1], shrink_axis_mask=1), 1)
+        ends = [b.Neg(farthest), 0] if lower else [0, farthest]
+        # One diagonal comes back as a vector, which is as many elements.
+        bands = b.MatrixDiagPartV3(outer, b.Pack(ends, axis=0), b.const(0, dy.dtype.base), align="LEFT_RIGHT")
+        batch = b.StridedSlice(b.Shape(outer), [0], [-2], [1], begin_mask=1)
+        last = b.StridedSlice(b.Shape(n.matrix), [-2], [0], [1], end_mask=1)
+        return sum_to(b, b.Reshape(bands, b.ConcatV2([batch, last], 0)), n.matrix)
+
+    return [by_matrix, lambda: sum_to(b, by_rhs, n.rhs)]
 
 
 def _banded_oracle(a: np.ndarray, b: np.ndarray, lower: bool, adjoint: bool) -> np.ndarray:

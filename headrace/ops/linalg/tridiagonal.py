@@ -7,7 +7,8 @@ rows of a matrix, the superdiagonal first.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_input, op
 from headrace.opkit.elementwise import conj
+from headrace.opkit.shape_rules import then
 from headrace.opkit.testing.samples import draw
 from headrace.ops.linalg.matrices import check_matrices, small_for
 from headrace.shapes import Shape, merge, merge_dim, show, with_rank_at_least
@@ -61,21 +63,28 @@ def _adjoint(b: Any, above: Any, main: Any, below: Any) -> list[Any]:
     return [conj(b, b.Roll(below, -1, -1)), conj(b, main), conj(b, b.Roll(above, 1, -1))]
 
 
-def _products(b: Any, g: Any, x: Any) -> list[Any]:
-    """Three diagonals of the matrices g·xᴴ, as vectors: the superdiagonal first."""
-    m = b.StridedSlice(b.Shape(x), [-2], [-1], [1], shrink_axis_mask=1)
-    i = b.Range(0, m, 1)
+def _products(b: Any, g: Any, x: Any) -> list[Callable[[], Any]]:
+    """Functions that make three diagonals of the matrices g·xᴴ, as vectors: the superdiagonal first."""
 
-    def along(by: int, inside: Any) -> Any:
+    @functools.cache
+    def rows() -> tuple[Any, Any]:
+        """The number of rows, and the number of each."""
+        m = b.StridedSlice(b.Shape(x), [-2], [-1], [1], shrink_axis_mask=1)
+        return m, b.Range(0, m, 1)
+
+    def along(by: int) -> Any:
         d = b.Sum(b.Mul(g, conj(b, b.Roll(x, by, -2) if by else x)), [-1], keep_dims=False)
-        return d if inside is None else b.Mul(d, b.Cast(inside, DstT=d.dtype.base))
+        if by == 0:
+            return d
+        m, i = rows()
+        return b.Mul(d, b.Cast(b.Less(i, b.Sub(m, 1)) if by < 0 else b.Greater(i, 0), DstT=d.dtype.base))
 
-    return [along(-1, b.Less(i, b.Sub(m, 1))), along(0, None), along(1, b.Greater(i, 0))]
+    return [functools.partial(along, by) for by in (-1, 0, 1)]
 
 
 def _multiply_grad(b: Any, n: Any, dy: Any) -> list[Any]:
-    by_diagonals = [b.ExpandDims(d, -2) for d in _products(b, dy, n.rhs)]
-    return [*by_diagonals, b.TridiagonalMatMul(*_adjoint(b, n.superdiag, n.maindiag, n.subdiag), dy)]
+    by_diagonals = [then(d, lambda d: b.ExpandDims(d, -2)) for d in _products(b, dy, n.rhs)]
+    return [*by_diagonals, lambda: b.TridiagonalMatMul(*_adjoint(b, n.superdiag, n.maindiag, n.subdiag), dy)]
 
 
 def _matrices(above: np.ndarray, main: np.ndarray, below: np.ndarray) -> np.ndarray:
@@ -188,7 +197,7 @@ def _solve_shape(c: Inference) -> Sequence[Shape]:
 def _solve_grad(b: Any, n: Any, dy: Any) -> list[Any]:
     three = b.Unpack(n.diagonals, num=3, axis=-2)
     by_rhs = b.make(n.op.type, [b.Pack(_adjoint(b, *three), axis=-2), dy], dict(n.attrs))
-    return [b.Neg(b.Pack(_products(b, by_rhs, n.output), axis=-2)), by_rhs]
+    return [lambda: b.Neg(b.Pack([d() for d in _products(b, by_rhs, n.output)], axis=-2)), by_rhs]
 
 
 def _solve_oracle(diagonals: np.ndarray, b: np.ndarray, partial_pivoting: bool) -> np.ndarray:

@@ -8,6 +8,7 @@ no gradient. Arrays of every layout are viewed as [outer, channels, inner]; half
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -180,6 +181,8 @@ def _norm_grad_shape(c: Inference) -> Sequence[Shape]:
 
 def _norm_rule(suffix: str) -> Any:
     def rule(b: Any, n: Any, dy: Any, *statistics: Any) -> list[Any]:
+        if not n.wants("x", "scale", "offset"):
+            return [None] * len(n.inputs)
         saved = [n.reserve_space_1, n.reserve_space_2] if n.attrs["is_training"] else [n.mean, n.variance]
         more = [n.reserve_space_3] if suffix == "V3" else []
         attrs = {k: n.attrs[k] for k in ("epsilon", "data_format", "is_training")}
@@ -208,27 +211,55 @@ def _norm_grad_rule(b: Any, n: Any, u: Any, v: Any, w: Any, *empty: Any) -> list
     def mean(x: Any) -> Any:
         return b.Mean(x, others, keep_dims=True)
 
-    g, x, scale = wide(n.y_backprop), wide(n.x), along(n.scale)
+    if not n.wants("y_backprop", "x", "scale"):
+        return [None] * len(n.inputs)
+    g, x = wide(n.y_backprop), wide(n.x)
     training = n.attrs["is_training"]
-    centred = b.Sub(x, mean(x) if training else along(n.reserve_space_1))
-    variance = mean(b.Square(centred)) if training else along(n.reserve_space_2)
+
+    @functools.cache
+    def centred() -> Any:
+        return b.Sub(x, mean(x) if training else along(n.reserve_space_1))
+
+    variance = mean(b.Square(centred())) if training else along(n.reserve_space_2)
     r = b.Rsqrt(b.Add(variance, n.attrs["epsilon"]))
-    normal = b.Mul(centred, r)
-    slope = b.Mul(scale, r)
+
+    @functools.cache
+    def normal() -> Any:
+        return b.Mul(centred(), r)
+
+    @functools.cache
+    def slope() -> Any:
+        return b.Mul(along(n.scale), r)
 
     def projected(t: Any) -> Any:
-        return b.Sub(b.Sub(t, mean(t)), b.Mul(normal, mean(b.Mul(t, normal)))) if training else t
+        return b.Sub(b.Sub(t, mean(t)), b.Mul(normal(), mean(b.Mul(t, normal())))) if training else t
 
-    u, v, w = wide(u), along(v), along(w)
-    both = b.Mul(u, projected(g))
-    by_g = [b.Mul(slope, projected(u)), b.Mul(v, normal), b.BroadcastTo(w, b.Shape(g))]
-    by_x = [b.Mul(r, projected(b.Mul(v, g)))]
-    if training:
-        moved = b.Add(b.Mul(u, mean(b.Mul(g, normal))), b.Mul(g, mean(b.Mul(u, normal))))
-        by_x.append(b.Neg(b.Mul(r, projected(b.Mul(slope, moved)))))
-        by_x.append(b.Neg(b.Mul(b.Mul(slope, mean(both)), b.Mul(r, normal))))
-    by_scale = b.Cast(b.Reshape(b.Sum(b.Mul(both, r), others, keep_dims=True), [-1]), DstT=n.scale.dtype)
-    return [b.Cast(b.AddN(by_g), DstT=t), b.Cast(b.AddN(by_x), DstT=t), by_scale, *[None] * (len(n.inputs) - 3)]
+    u = wide(u)
+
+    @functools.cache
+    def wide_v() -> Any:
+        return along(v)
+
+    @functools.cache
+    def both() -> Any:
+        return b.Mul(u, projected(g))
+
+    def by_g() -> Any:
+        terms = [b.Mul(slope(), projected(u)), b.Mul(wide_v(), normal()), b.BroadcastTo(along(w), b.Shape(g))]
+        return b.Cast(b.AddN(terms), DstT=t)
+
+    def by_x() -> Any:
+        terms = [b.Mul(r, projected(b.Mul(wide_v(), g)))]
+        if training:
+            moved = b.Add(b.Mul(u, mean(b.Mul(g, normal()))), b.Mul(g, mean(b.Mul(u, normal()))))
+            terms.append(b.Neg(b.Mul(r, projected(b.Mul(slope(), moved)))))
+            terms.append(b.Neg(b.Mul(b.Mul(slope(), mean(both())), b.Mul(r, normal()))))
+        return b.Cast(b.AddN(terms), DstT=t)
+
+    def by_scale() -> Any:
+        return b.Cast(b.Reshape(b.Sum(b.Mul(both(), r), others, keep_dims=True), [-1]), DstT=n.scale.dtype)
+
+    return [by_g, by_x, by_scale, *[None] * (len(n.inputs) - 3)]
 
 
 # *** The op of long ago ***
@@ -311,13 +342,13 @@ def _global_grad_rule(b: Any, n: Any, a: Any, cm: Any, cv: Any, cb: Any, cg: Any
     derivative is taken here.
     """
     scaled, g = n.attrs["scale_after_normalization"], n.backprop
-    if not scaled:
-        cg = b.ZerosLike(n.gamma)
+    if not scaled and not n.wants("t", "m", "v", "backprop"):
+        return [None] * 5  # gamma has no effect
     r = b.Rsqrt(b.Add(n.v, n.attrs["variance_epsilon"]))
     r3 = b.Mul(r, b.Square(r))
-    centred = b.Sub(n.t, n.m)
-    first = b.Sub(a, cm)
     half = b.Mul(cv, 0.5)
+    if not scaled:
+        cg = b.ZerosLike(n.gamma)
 
     def scale(x: Any) -> Any:
         return b.Mul(x, n.gamma) if scaled else x
@@ -325,13 +356,34 @@ def _global_grad_rule(b: Any, n: Any, a: Any, cm: Any, cv: Any, cb: Any, cg: Any
     def total(x: Any) -> Any:
         return b.Sum(x, [0, 1, 2], keep_dims=False)
 
-    unscaled = b.Sub(b.Mul(first, r), b.Mul(b.Mul(half, r3), centred))
-    factor = b.Add(b.Add(scale(unscaled), cb), b.Mul(centred, b.Mul(cg, r)))
-    by_t = b.Mul(g, b.Sub(b.Mul(cg, r), scale(b.Mul(half, r3))))
-    slope = b.Sub(b.Mul(b.Mul(half, b.Mul(r3, b.Square(r))), b.Mul(centred, 1.5)), b.Mul(b.Mul(first, r3), 0.5))
-    by_v = b.Mul(g, b.Sub(scale(slope), b.Mul(b.Mul(centred, b.Mul(cg, r3)), 0.5)))
-    by_gamma = total(b.Mul(g, unscaled)) if scaled else None
-    return [by_t, b.Neg(total(by_t)), total(by_v), by_gamma, factor]
+    @functools.cache
+    def centred() -> Any:
+        return b.Sub(n.t, n.m)
+
+    @functools.cache
+    def first() -> Any:
+        return b.Sub(a, cm)
+
+    @functools.cache
+    def unscaled() -> Any:
+        return b.Sub(b.Mul(first(), r), b.Mul(b.Mul(half, r3), centred()))
+
+    @functools.cache
+    def by_t() -> Any:
+        return b.Mul(g, b.Sub(b.Mul(cg, r), scale(b.Mul(half, r3))))
+
+    def by_v() -> Any:
+        by_centred = b.Mul(b.Mul(half, b.Mul(r3, b.Square(r))), b.Mul(centred(), 1.5))
+        slope = b.Sub(by_centred, b.Mul(b.Mul(first(), r3), 0.5))
+        return total(b.Mul(g, b.Sub(scale(slope), b.Mul(b.Mul(centred(), b.Mul(cg, r3)), 0.5))))
+
+    return [
+        by_t,
+        lambda: b.Neg(total(by_t())),
+        by_v,
+        (lambda: total(b.Mul(g, unscaled()))) if scaled else None,
+        lambda: b.Add(b.Add(scale(unscaled()), cb), b.Mul(centred(), b.Mul(cg, r))),
+    ]
 
 
 # *** Oracles and samples ***

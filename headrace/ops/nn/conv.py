@@ -218,24 +218,24 @@ def _same(n: Any) -> dict[str, Any]:
 
 def _grad(f: _Family) -> Any:
     return lambda b, n, dy: [
-        b.make(f.by_input, [b.Shape(n.input), n.filter, dy], _same(n)),
-        b.make(f.by_filter, [n.input, b.Shape(n.filter), dy], _same(n)),
+        lambda: b.make(f.by_input, [b.Shape(n.input), n.filter, dy], _same(n)),
+        lambda: b.make(f.by_filter, [n.input, b.Shape(n.filter), dy], _same(n)),
     ]
 
 
 def _by_input_grad(f: _Family) -> Any:
     return lambda b, n, g: [
         None,
-        b.make(f.by_filter, [g, b.Shape(n.filter), n.out_backprop], _same(n)),
-        b.make(f.conv, [g, n.filter], _same(n)),
+        lambda: b.make(f.by_filter, [g, b.Shape(n.filter), n.out_backprop], _same(n)),
+        lambda: b.make(f.conv, [g, n.filter], _same(n)),
     ]
 
 
 def _by_filter_grad(f: _Family) -> Any:
     return lambda b, n, g: [
-        b.make(f.by_input, [b.Shape(n.input), g, n.out_backprop], _same(n)),
+        lambda: b.make(f.by_input, [b.Shape(n.input), g, n.out_backprop], _same(n)),
         None,
-        b.make(f.conv, [n.input, g], _same(n)),
+        lambda: b.make(f.conv, [n.input, g], _same(n)),
     ]
 
 
@@ -321,12 +321,16 @@ def _general_grad(b: Any, n: Any, dy: Any) -> list[Any]:
         attrs["data_format"] = "NCHW" if f is _IMAGES else "NCDHW"
 
     def one_batch(x: Any) -> Any:
+        if batch == 1:
+            return x
         inner = b.StridedSlice(b.Shape(x), [batch], [0], [1], end_mask=1)
-        return x if batch == 1 else b.Reshape(x, b.ConcatV2([[-1], inner], 0))
+        return b.Reshape(x, b.ConcatV2([[-1], inner], 0))
 
     x, dy = one_batch(n.input), one_batch(dy)
-    dx = b.make(f.by_input, [b.Shape(x), n.filter, dy], attrs)
-    return [b.Reshape(dx, b.Shape(n.input)), b.make(f.by_filter, [x, b.Shape(n.filter), dy], attrs)]
+    return [
+        lambda: b.Reshape(b.make(f.by_input, [b.Shape(x), n.filter, dy], attrs), b.Shape(n.input)),
+        lambda: b.make(f.by_filter, [x, b.Shape(n.filter), dy], attrs),
+    ]
 
 
 def _general_oracle(x: Array, w: Array, **attrs: Any) -> Array:

@@ -6,6 +6,7 @@ by-product of the loss. Half precision is computed in float32.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -39,14 +40,6 @@ def _centred(b: Any, p: Any, g: Any) -> Any:
     The derivative is its own transpose.
     """
     return b.Mul(b.Sub(g, b.Sum(b.Mul(g, p), [-1], keep_dims=True)), p)
-
-
-def _is_zero(g: Any) -> bool:
-    """Whether the gradient of `backprop` is zero.
-
-    It is zero in nearly all graphs, which use only the loss.
-    """
-    return bool(g.op.type == "ZerosLike")
 
 
 # *** Labels as probabilities ***
@@ -89,11 +82,20 @@ def _dense_shape(c: Inference) -> Sequence[Shape]:
 
 def _dense_grad(b: Any, n: Any, dloss: Any, g: Any) -> list[Any]:
     dloss = b.ExpandDims(dloss, -1)
-    x = stretched(b, n.features, n.backprop)
-    by_logits, by_labels = b.Mul(dloss, n.backprop), b.Mul(dloss, b.Neg(b.LogSoftmax(x)))
-    if not _is_zero(g):
-        by_logits = b.AddV2(by_logits, _centred(b, b.Softmax(x), g))
-        by_labels = b.Sub(by_labels, g)
+    both = n.reaches("backprop")  # nearly all graphs use only the loss
+
+    @functools.cache
+    def x() -> Any:
+        return stretched(b, n.features, n.backprop)
+
+    def by_logits() -> Any:
+        out = b.Mul(dloss, n.backprop)
+        return b.AddV2(out, _centred(b, b.Softmax(x()), g)) if both else out
+
+    def by_labels() -> Any:
+        out = b.Mul(dloss, b.Neg(b.LogSoftmax(x())))
+        return b.Sub(out, g) if both else out
+
     return unbroadcast(b, n.features, n.labels, by_logits, by_labels)
 
 
@@ -187,7 +189,7 @@ def _sparse_shape(c: Inference) -> Sequence[Shape]:
 
 def _sparse_grad(b: Any, n: Any, dloss: Any, g: Any) -> list[Any]:
     by_logits = b.Mul(b.ExpandDims(dloss, -1), n.backprop)
-    return [by_logits if _is_zero(g) else b.AddV2(by_logits, _centred(b, b.Softmax(n.features), g)), None]
+    return [b.AddV2(by_logits, _centred(b, b.Softmax(n.features), g)) if n.reaches("backprop") else by_logits, None]
 
 
 def _sparse_jvp(b: Any, n: Any, dx: Any, dlabels: Any) -> list[Any]:

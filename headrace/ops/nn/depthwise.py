@@ -198,19 +198,25 @@ def _same(n: Any) -> dict[str, Any]:
 
 def _grad(b: Any, n: Any, dy: Any) -> list[Any]:
     return [
-        b.make(_BY_INPUT, [b.Shape(n.input), n.filter, dy], _same(n)),
-        b.make(_BY_FILTER, [n.input, b.Shape(n.filter), dy], _same(n)),
+        lambda: b.make(_BY_INPUT, [b.Shape(n.input), n.filter, dy], _same(n)),
+        lambda: b.make(_BY_FILTER, [n.input, b.Shape(n.filter), dy], _same(n)),
     ]
 
 
 def _by_input_grad(b: Any, n: Any, g: Any) -> list[Any]:
-    by_filter = b.make(_BY_FILTER, [g, b.Shape(n.filter), n.out_backprop], _same(n))
-    return [None, by_filter, b.make(_FORWARD, [g, n.filter], _same(n))]
+    return [
+        None,
+        lambda: b.make(_BY_FILTER, [g, b.Shape(n.filter), n.out_backprop], _same(n)),
+        lambda: b.make(_FORWARD, [g, n.filter], _same(n)),
+    ]
 
 
 def _by_filter_grad(b: Any, n: Any, g: Any) -> list[Any]:
-    by_input = b.make(_BY_INPUT, [b.Shape(n.input), g, n.out_backprop], _same(n))
-    return [by_input, None, b.make(_FORWARD, [n.input, g], _same(n))]
+    return [
+        lambda: b.make(_BY_INPUT, [b.Shape(n.input), g, n.out_backprop], _same(n)),
+        None,
+        lambda: b.make(_FORWARD, [n.input, g], _same(n)),
+    ]
 
 
 def _cost(images: int, filter: int) -> Any:

@@ -323,7 +323,7 @@ def _max_back(type: str) -> Any:
     return lambda b, n, h: [
         None,
         None,
-        b.make(type, [n.inputs[0], n.inputs[1], h, *n.inputs[3:]], _flag(n)),
+        lambda: b.make(type, [n.inputs[0], n.inputs[1], h, *n.inputs[3:]], _flag(n)),
         None,
         None,
     ]

@@ -6,9 +6,10 @@ Source: TensorFlow's ops of the same names; Cho et al., "Learning Phrase Represe
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -81,6 +82,9 @@ def _cell_grad_shape(c: Inference) -> Sequence[Shape]:
     return [(batch, inputs), (batch, cells), (batch, cells), (batch, None if cells is None else 2 * cells)]
 
 
+Halves: TypeAlias = tuple[Callable[[], Any], Callable[[], Any]]
+
+
 def _cell_rule(b: Any, n: Any, dr: Any, du: Any, dc: Any, dh: Any) -> list[Any]:
     one = np.float32(1)
 
@@ -88,24 +92,37 @@ def _cell_rule(b: Any, n: Any, dr: Any, du: Any, dc: Any, dh: Any) -> list[Any]:
         """Gradient by the input of a sigmoid with the value `y`."""
         return b.Mul(dy, b.Mul(y, b.Sub(one, y)))
 
-    def split(both: Any) -> tuple[Any, Any]:
-        """Gradients by the input and by the previous output, from that by their concatenation."""
+    def split(both: Any) -> Halves:
+        """Functions that make the parts of `both` for the input and the previous output."""
         at = b.StridedSlice(b.Shape(n.x), [1], [2], [1], shrink_axis_mask=1)
-        return b.Slice(both, [0, 0], b.Pack([-1, at])), b.Slice(both, b.Pack([0, at]), [-1, -1])
+        return (
+            functools.cache(lambda: b.Slice(both, [0, 0], b.Pack([-1, at]))),
+            functools.cache(lambda: b.Slice(both, b.Pack([0, at]), [-1, -1])),
+        )
 
     by_c = b.Mul(b.AddV2(dc, b.Mul(dh, b.Sub(one, n.u))), b.Sub(one, b.Square(n.c)))
-    dx_c, by_reset = split(b.MatMul(by_c, n.w_c, transpose_b=True))
-    by_r = through(n.r, b.AddV2(dr, b.Mul(by_reset, n.h_prev)))
-    by_u = through(n.u, b.AddV2(du, b.Mul(dh, b.Sub(n.h_prev, n.c))))
-    gates = b.ConcatV2([by_r, by_u], 1)
-    dx, dh_prev = split(b.MatMul(gates, n.w_ru, transpose_b=True))
+
+    @functools.cache
+    def candidate() -> Halves:
+        return split(b.MatMul(by_c, n.w_c, transpose_b=True))
+
+    @functools.cache
+    def gates() -> Any:
+        by_r = through(n.r, b.AddV2(dr, b.Mul(candidate()[1](), n.h_prev)))
+        by_u = through(n.u, b.AddV2(du, b.Mul(dh, b.Sub(n.h_prev, n.c))))
+        return b.ConcatV2([by_r, by_u], 1)
+
+    @functools.cache
+    def both() -> Halves:
+        return split(b.MatMul(gates(), n.w_ru, transpose_b=True))
+
     return [
-        b.AddV2(dx, dx_c),
-        b.AddN([dh_prev, b.Mul(by_reset, n.r), b.Mul(dh, n.u)]),
-        b.MatMul(b.ConcatV2([n.x, n.h_prev], 1), gates, transpose_a=True),
-        b.MatMul(b.ConcatV2([n.x, b.Mul(n.h_prev, n.r)], 1), by_c, transpose_a=True),
-        b.Sum(gates, [0], keep_dims=False),
-        b.Sum(by_c, [0], keep_dims=False),
+        lambda: b.AddV2(both()[0](), candidate()[0]()),
+        lambda: b.AddN([both()[1](), b.Mul(candidate()[1](), n.r), b.Mul(dh, n.u)]),
+        lambda: b.MatMul(b.ConcatV2([n.x, n.h_prev], 1), gates(), transpose_a=True),
+        lambda: b.MatMul(b.ConcatV2([n.x, b.Mul(n.h_prev, n.r)], 1), by_c, transpose_a=True),
+        lambda: b.Sum(gates(), [0], keep_dims=False),
+        lambda: b.Sum(by_c, [0], keep_dims=False),
     ]
 
 

@@ -7,6 +7,7 @@ Convolutional Neural Networks", 2012. Each element is divided by a power of the 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
@@ -121,15 +122,24 @@ def _grad_grad(b: Any, n: Any, h: Any) -> list[Any]:
     alpha, beta = n.attrs["alpha"], n.attrs["beta"]
     c = b.const(np.array(2 * alpha * beta, t))
     norm = _norm(b, n, x)
-    power = b.Pow(norm, b.const(np.array(-beta, t)))
-    q = b.RealDiv(b.Mul(g, y), norm)
     back = b.Neg(b.Mul(c, _band(b, n, b.Mul(h, x))))  # by q; near is its own transpose
-    dg = b.AddV2(b.Mul(h, power), b.RealDiv(b.Mul(back, y), norm))
-    dy = b.RealDiv(b.Mul(back, g), norm)
-    of_power = b.Mul(b.const(np.array(-beta, t)), b.RealDiv(b.Mul(b.Mul(h, g), power), norm))
-    d_norm = b.Sub(of_power, b.RealDiv(b.Mul(back, q), norm))
-    of_norm = b.Mul(b.Mul(b.const(np.array(2 * alpha, t)), x), _band(b, n, d_norm))
-    return [dg, b.Sub(of_norm, b.Mul(b.Mul(c, h), _band(b, n, q))), dy]
+
+    @functools.cache
+    def power() -> Any:
+        return b.Pow(norm, b.const(np.array(-beta, t)))
+
+    def dx() -> Any:
+        q = b.RealDiv(b.Mul(g, y), norm)
+        of_power = b.Mul(b.const(np.array(-beta, t)), b.RealDiv(b.Mul(b.Mul(h, g), power()), norm))
+        d_norm = b.Sub(of_power, b.RealDiv(b.Mul(back, q), norm))
+        of_norm = b.Mul(b.Mul(b.const(np.array(2 * alpha, t)), x), _band(b, n, d_norm))
+        return b.Sub(of_norm, b.Mul(b.Mul(c, h), _band(b, n, q)))
+
+    return [
+        lambda: b.AddV2(b.Mul(h, power()), b.RealDiv(b.Mul(back, y), norm)),
+        dx,
+        lambda: b.RealDiv(b.Mul(back, g), norm),
+    ]
 
 
 # *** How the tests exercise them ***

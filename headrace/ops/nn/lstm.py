@@ -9,6 +9,7 @@ computed in float32.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
@@ -266,10 +267,6 @@ def _layer_shape(c: Inference) -> Sequence[Shape]:
 # *** Gradients ***
 
 
-def _is_zero(g: Any) -> bool:
-    return bool(g.op.type == "ZerosLike")
-
-
 def _cell_rule(b: Any, n: Any, *dys: Any) -> list[Any]:
     """The rule of a cell, in ops that have gradients themselves."""
     di, dcs, df, do, dci, dco, dh = dys
@@ -281,35 +278,72 @@ def _cell_rule(b: Any, n: Any, *dys: Any) -> list[Any]:
         """Gradient by the input of a sigmoid with the value `y`."""
         return b.Mul(b.AddN(list(terms)), b.Mul(y, b.Sub(one, y)))
 
-    gate_o = through(n.o, do, b.Mul(dh, n.co))
-    squashed = b.Mul(b.AddV2(dco, b.Mul(dh, n.o)), b.Sub(one, b.Square(n.co)))
-    dcs = b.AddV2(dcs, squashed)
-    if peephole:
-        dcs = b.AddV2(dcs, b.Mul(gate_o, n.wco))
-    gate_ci = b.Mul(b.AddV2(dci, b.Mul(dcs, n.i)), b.Sub(one, b.Square(n.ci)))
-    gate_i = through(n.i, di, b.Mul(dcs, n.ci))
-    gate_f = through(n.f, df, b.Mul(dcs, n.cs_prev))
-    before = [b.Mul(dcs, n.f)]
-    by_peepholes = [b.ZerosLike(p) for p in (n.wci, n.wcf, n.wco)]
-    if peephole:
-        before += [b.Mul(gate_i, n.wci), b.Mul(gate_f, n.wcf)]
-        pairs = ((gate_i, n.cs_prev), (gate_f, n.cs_prev), (gate_o, n.cs))
-        by_peepholes = [b.Sum(b.Mul(g, s), [0], keep_dims=False) for g, s in pairs]
-    gates = b.ConcatV2([gate_i, gate_ci, gate_f, gate_o], 1)
-    both = b.MatMul(gates, n.w, transpose_b=True)
-    at = b.StridedSlice(b.Shape(n.x), [1], [2], [1], shrink_axis_mask=1)
-    dx = b.Slice(both, [0, 0], b.Pack([-1, at]))
-    dh_prev = b.Slice(both, b.Pack([0, at]), [-1, -1])
-    dw = b.MatMul(b.ConcatV2([n.x, n.h_prev], 1), gates, transpose_a=True)
-    return [dx, b.AddN(before), dh_prev, dw, *by_peepholes, b.Sum(gates, [0], keep_dims=False)]
+    @functools.cache
+    def gate_o() -> Any:
+        return through(n.o, do, b.Mul(dh, n.co))
+
+    @functools.cache
+    def by_cs() -> Any:
+        squashed = b.Mul(b.AddV2(dco, b.Mul(dh, n.o)), b.Sub(one, b.Square(n.co)))
+        out = b.AddV2(dcs, squashed)
+        return b.AddV2(out, b.Mul(gate_o(), n.wco)) if peephole else out
+
+    @functools.cache
+    def gate_i() -> Any:
+        return through(n.i, di, b.Mul(by_cs(), n.ci))
+
+    @functools.cache
+    def gate_f() -> Any:
+        return through(n.f, df, b.Mul(by_cs(), n.cs_prev))
+
+    @functools.cache
+    def gates() -> Any:
+        gate_ci = b.Mul(b.AddV2(dci, b.Mul(by_cs(), n.i)), b.Sub(one, b.Square(n.ci)))
+        return b.ConcatV2([gate_i(), gate_ci, gate_f(), gate_o()], 1)
+
+    @functools.cache
+    def both() -> tuple[Any, Any]:
+        """Gradient by the concatenated input and previous output; size of the input."""
+        at = b.StridedSlice(b.Shape(n.x), [1], [2], [1], shrink_axis_mask=1)
+        return b.MatMul(gates(), n.w, transpose_b=True), at
+
+    def by_x() -> Any:
+        whole, at = both()
+        return b.Slice(whole, [0, 0], b.Pack([-1, at]))
+
+    def by_h() -> Any:
+        whole, at = both()
+        return b.Slice(whole, b.Pack([0, at]), [-1, -1])
+
+    def by_cs_prev() -> Any:
+        terms = [b.Mul(by_cs(), n.f)]
+        if peephole:
+            terms += [b.Mul(gate_i(), n.wci), b.Mul(gate_f(), n.wcf)]
+        return b.AddN(terms)
+
+    def by_peephole(name: str, gate: Callable[[], Any], cs: str) -> Any:
+        if not peephole:
+            return b.ZerosLike(getattr(n, name))
+        return b.Sum(b.Mul(gate(), getattr(n, cs)), [0], keep_dims=False)
+
+    return [
+        by_x,
+        by_cs_prev,
+        by_h,
+        lambda: b.MatMul(b.ConcatV2([n.x, n.h_prev], 1), gates(), transpose_a=True),
+        lambda: by_peephole("wci", gate_i, "cs_prev"),
+        lambda: by_peephole("wcf", gate_f, "cs_prev"),
+        lambda: by_peephole("wco", gate_o, "cs"),
+        lambda: b.Sum(gates(), [0], keep_dims=False),
+    ]
 
 
 def _layer_rule(grad: str) -> Any:
     """Gradient rule of a layer: the op `grad`, given the gradients of its outputs."""
 
     def rule(b: Any, n: Any, *dys: Any) -> list[Any]:
-        for name, k in (("i", 0), ("f", 2), ("o", 3), ("ci", 4), ("co", 5)):
-            if not _is_zero(dys[k]):
+        for name in ("i", "f", "o", "ci", "co"):
+            if n.reaches(name):
                 raise LookupError(f"there is no gradient of the output {name!r} of {n.op.type}, only of cs and h")
         outputs = [n.i, n.cs, n.f, n.o, n.ci, n.co, n.h]
         made = b.make(grad, [*n.inputs, *outputs, dys[1], dys[6]], {"use_peephole": n.attrs["use_peephole"]})

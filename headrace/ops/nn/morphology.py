@@ -175,8 +175,8 @@ def _same(n: Any) -> dict[str, Any]:
 
 def _grad(b: Any, n: Any, dy: Any) -> list[Any]:
     return [
-        b.Dilation2DBackpropInput(n.input, n.filter, dy, **_same(n)),
-        b.Dilation2DBackpropFilter(n.input, n.filter, dy, **_same(n)),
+        lambda: b.Dilation2DBackpropInput(n.input, n.filter, dy, **_same(n)),
+        lambda: b.Dilation2DBackpropFilter(n.input, n.filter, dy, **_same(n)),
     ]
 
 
@@ -192,8 +192,11 @@ def _grad_grad(which: int) -> Any:
     """
 
     def rule(b: Any, n: Any, h: Any) -> list[Any]:
-        moved = [h, b.ZerosLike(n.filter)] if which == 0 else [b.ZerosLike(n.input), h]
-        return [None, None, b.make(_TANGENT, [n.input, n.filter, *moved], _same(n))]
+        def by_grad() -> Any:
+            moved = [h, b.ZerosLike(n.filter)] if which == 0 else [b.ZerosLike(n.input), h]
+            return b.make(_TANGENT, [n.input, n.filter, *moved], _same(n))
+
+        return [None, None, by_grad]
 
     return rule
 

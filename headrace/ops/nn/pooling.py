@@ -227,7 +227,7 @@ def _max_jvp(f: _Family) -> Any:
 
 def _max_grad_grad(f: _Family) -> Any:
     def rule(b: Any, n: Any, g: Any) -> list[Any]:
-        return [None, None, _moved(f, b, n, n.orig_input, n.orig_output, g), *[None] * len(_sizes(n))]
+        return [None, None, lambda: _moved(f, b, n, n.orig_input, n.orig_output, g), *[None] * len(_sizes(n))]
 
     return rule
 
@@ -235,8 +235,12 @@ def _max_grad_grad(f: _Family) -> Any:
 def _max_grad_grad_grad(f: _Family) -> Any:
     def rule(b: Any, n: Any, g: Any) -> list[Any]:
         rest = _sizes(n)
-        dx = b.make(f.grad, [n.orig_input, n.orig_output, g, *rest], windows_attrs(n))
-        return [None, None, dx, *[None] * len(rest)]
+        return [
+            None,
+            None,
+            lambda: b.make(f.grad, [n.orig_input, n.orig_output, g, *rest], windows_attrs(n)),
+            *[None] * len(rest),
+        ]
 
     return rule
 

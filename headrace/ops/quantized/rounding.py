@@ -164,8 +164,12 @@ def _v4_gradient_grad(b: Any, n: Any, dx: Any, dlow: Any, dhigh: Any) -> list[An
 
     The op is linear in its first input; the gradients by the ends of the range are 0.
     """
-    type = "QuantizeAndDequantizeV4Grad"
-    return [b.make(type, [dx, n.input, n.input_min, n.input_max], {"axis": n.attrs["axis"]})[0], None, None, None]
+
+    def by_first() -> Any:
+        args = [dx, n.input, n.input_min, n.input_max]
+        return b.make("QuantizeAndDequantizeV4Grad", args, {"axis": n.attrs["axis"]})[0]
+
+    return [by_first, None, None, None]
 
 
 # *** How the tests exercise them ***

@@ -7,6 +7,7 @@ groups of numbers until it is full, and the rest of its last group is discarded.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -19,7 +20,7 @@ from headrace.errors import InternalError, InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, missing, op, type_attr
 from headrace.opkit import arrays
-from headrace.opkit.shape_rules import unbroadcast
+from headrace.opkit.shape_rules import then, unbroadcast
 from headrace.ops.random import definition
 from headrace.ops.random.drawing import SEEDED, SEEDS, dims_of, drawn_shape, seed_shape, state_of, stream_of_seeds
 from headrace.resources.philox import Stream
@@ -217,14 +218,29 @@ def _stateless_grad(b: Any, n: Any, dy: Any) -> list[Any]:
 
         It is the ratio of the densities at the bound and at the number, times the share.
         """
-        return b.Exp(b.AddV2(b.Mul(half, b.Sub(b.Square(z), b.Square(bound))), log_share))
+        return b.Exp(b.AddV2(b.Mul(half, b.Sub(b.Square(at("output")), b.Square(bound))), log_share))
 
-    z, low, high = standard(n.output), standard(n.minvals), standard(n.maxvals)
-    u = b.RealDiv(b.Sub(below(z), below(low)), b.Sub(below(high), below(low)))
-    u = b.Minimum(b.Maximum(u, limits.tiny), one - limits.eps)
-    by_bounds = slope(low, b.Log1p(b.Neg(u))), slope(high, b.Log(u))
-    slopes = zip(n.inputs[2:], (b.OnesLike(z), z, *by_bounds), strict=True)
-    return [None, None, *(unbroadcast(b, x, n.output, b.Mul(dy, slope), None)[0] for x, slope in slopes)]
+    @functools.cache
+    def at(name: str) -> Any:
+        return standard(getattr(n, name))
+
+    @functools.cache
+    def u() -> Any:
+        z, low, high = at("output"), at("minvals"), at("maxvals")
+        share = b.RealDiv(b.Sub(below(z), below(low)), b.Sub(below(high), below(low)))
+        return b.Minimum(b.Maximum(share, limits.tiny), one - limits.eps)
+
+    slopes = (
+        lambda: b.OnesLike(n.output),
+        lambda: at("output"),
+        lambda: slope(at("minvals"), b.Log1p(b.Neg(u()))),
+        lambda: slope(at("maxvals"), b.Log(u())),
+    )
+    summed = (
+        unbroadcast(b, x, n.output, then(slope, functools.partial(b.Mul, dy)), None)[0]
+        for x, slope in zip(n.inputs[2:], slopes, strict=True)
+    )
+    return [None, None, *summed]
 
 
 def _cases(rng: np.random.Generator, dtype: DType) -> list[Any]:

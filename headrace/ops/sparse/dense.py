@@ -6,6 +6,7 @@ the values at its elements are computed.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -75,9 +76,12 @@ def _to_dense_shape(c: Inference) -> Sequence[Shape]:
 def _to_dense_grad(b: Any, n: Any, dy: Any) -> list[Any]:
     rank = b.ExpandDims(b.Size(n.output_shape), 0)
     there = b.GatherNd(dy, b.Reshape(n.sparse_indices, b.ConcatV2([[-1], rank], 0)))
-    every = b.Range(0, b.Rank(dy), 1)
-    elsewhere = b.Sub(b.Sum(dy, every, keep_dims=False), b.Sum(there, [0], keep_dims=False))
-    return [None, None, unbroadcast(b, n.sparse_values, there, there, None)[0], elsewhere]
+
+    def elsewhere() -> Any:
+        every = b.Range(0, b.Rank(dy), 1)
+        return b.Sub(b.Sum(dy, every, keep_dims=False), b.Sum(there, [0], keep_dims=False))
+
+    return [None, None, unbroadcast(b, n.sparse_values, there, lambda: there, None)[0], elsewhere]
 
 
 def _densified(indices: np.ndarray, shape: np.ndarray, values: np.ndarray, default: Any, **attrs: Any) -> np.ndarray:
@@ -175,7 +179,7 @@ op(
     {"T": NUMERIC, "Tindices": INDEX},
     shape=_dense_add_shape,
     kernel=_dense_add_kernel,
-    grad=lambda b, n, dy: [None, b.GatherNd(dy, n.a_indices), None, dy],
+    grad=lambda b, n, dy: [None, lambda: b.GatherNd(dy, n.a_indices), None, dy],
     jvp=linear("a_values", "b"),
     facts=Facts(cost=flops_per_element(1)),
     oracle=_dense_sum,
@@ -225,20 +229,33 @@ def _cwise_shape(c: Inference) -> Sequence[Shape]:
     return [(parts(c, 0, ranks="i")[0],)]
 
 
-def _cwise_grad(derivative: Callable[..., tuple[Any, Any]]) -> Any:
+def _cwise_grad(derivative: Callable[..., tuple[Callable[[], Any], Callable[[], Any]]]) -> Any:
     """Gradient rule of an op on the elements of a sparse and a dense tensor.
 
-    `derivative(b, n, dy, y)` returns the gradients by the values and by `y`, the elements of the dense operand at the
-    same coordinates.
+    `derivative(b, n, dy, y)` returns functions that make the gradients by the values and by `y()`, the elements of the
+    dense operand at the same coordinates.
     """
 
     def rule(b: Any, n: Any, dy: Any) -> list[Any]:
-        shape = b.Shape(n.dense, out_type=int64)
-        missing = b.ExpandDims(b.Sub(b.Size(n.sp_shape), b.Rank(n.dense)), 0)
-        whole = b.ConcatV2([b.Fill(missing, b.const(1, int64)), shape], 0)
-        at = b.Minimum(n.sp_indices, b.Sub(whole, b.const(1, int64)))
-        to_values, to_dense = derivative(b, n, dy, b.GatherNd(b.Reshape(n.dense, whole), at))
-        return [None, to_values, None, b.Reshape(b.ScatterNd(at, to_dense, whole), shape)]
+        @functools.cache
+        def places() -> tuple[Any, Any, Any]:
+            """Shape of the dense operand, shape with the rank of the sparse one, coordinates."""
+            shape = b.Shape(n.dense, out_type=int64)
+            missing = b.ExpandDims(b.Sub(b.Size(n.sp_shape), b.Rank(n.dense)), 0)
+            whole = b.ConcatV2([b.Fill(missing, b.const(1, int64)), shape], 0)
+            return shape, whole, b.Minimum(n.sp_indices, b.Sub(whole, b.const(1, int64)))
+
+        @functools.cache
+        def y() -> Any:
+            _, whole, at = places()
+            return b.GatherNd(b.Reshape(n.dense, whole), at)
+
+        def by_dense() -> Any:
+            shape, whole, at = places()
+            return b.Reshape(b.ScatterNd(at, by_elements(), whole), shape)
+
+        by_values, by_elements = derivative(b, n, dy, y)
+        return [None, by_values, None, by_dense]
 
     return rule
 
@@ -253,17 +270,17 @@ def _cwise_model(f: Callable[[Any, Any], Any]) -> Any:
 
 
 def _quotient_parts(b: Any, n: Any, dy: Any, y: Any) -> tuple[Any, Any]:
-    share = b.RealDiv(dy, conj(b, y))
-    return share, b.Neg(b.Mul(share, conj(b, b.RealDiv(n.sp_values, y))))
+    share = functools.cache(lambda: b.RealDiv(dy, conj(b, y())))
+    return share, lambda: b.Neg(b.Mul(share(), conj(b, b.RealDiv(n.sp_values, y()))))
 
 
 for _type, _f, _on_integers, _derivative, _model, _doc in (
-    ("Add", np.add, np.add, lambda b, n, dy, y: (dy, dy), lambda x, y: x + y, "The sum"),
+    ("Add", np.add, np.add, lambda b, n, dy, y: (lambda: dy, lambda: dy), lambda x, y: x + y, "The sum"),
     (
         "Mul",
         np.multiply,
         np.multiply,
-        lambda b, n, dy, y: (b.Mul(dy, conj(b, y)), b.Mul(dy, conj(b, n.sp_values))),
+        lambda b, n, dy, y: (lambda: b.Mul(dy, conj(b, y())), lambda: b.Mul(dy, conj(b, n.sp_values))),
         lambda x, y: x * y,
         "The product",
     ),

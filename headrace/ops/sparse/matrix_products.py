@@ -6,6 +6,7 @@ and SparseMatrixSoftmaxGrad. The gradient with respect to a matrix has exactly t
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -67,11 +68,19 @@ def _add_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
 def _add_grad(b: Any, n: Any, dy: Any) -> list[Any]:
     t = n.attrs["T"]
     whole = _dense(b, dy, t)
-    every = b.Range(0, b.Rank(whole), 1)
-    terms = ((n.a, n.alpha), (n.b, n.beta))
+    every = functools.cache(lambda: b.Range(0, b.Rank(whole), 1))
+
+    def by_matrix(x: Any, scale: Any) -> Any:
+        return b.SparseMatrixMul(_pruned(b, whole, x, t), conj(b, scale))
+
+    def by_scale(x: Any) -> Any:
+        return b.Sum(b.Mul(whole, conj(b, _dense(b, x, t))), every(), keep_dims=False)
+
     return [
-        *(b.SparseMatrixMul(_pruned(b, whole, x, t), conj(b, scale)) for x, scale in terms),
-        *(b.Sum(b.Mul(whole, conj(b, _dense(b, x, t))), every, keep_dims=False) for x, _ in terms),
+        lambda: by_matrix(n.a, n.alpha),
+        lambda: by_matrix(n.b, n.beta),
+        lambda: by_scale(n.a),
+        lambda: by_scale(n.b),
     ]
 
 
@@ -110,8 +119,12 @@ def _mul_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
 
 def _mul_grad(b: Any, n: Any, dy: Any) -> list[Any]:
     t = n.attrs["T"]
-    whole = b.Mul(_dense(b, dy, t), conj(b, _dense(b, n.a, t)))
-    return [b.SparseMatrixMul(dy, conj(b, n.b)), unbroadcast(b, n.b, whole, whole, None)[0]]
+
+    def by_b() -> Any:
+        whole = b.Mul(_dense(b, dy, t), conj(b, _dense(b, n.a, t)))
+        return unbroadcast(b, n.b, whole, whole, None)[0]
+
+    return [lambda: b.SparseMatrixMul(dy, conj(b, n.b)), by_b]
 
 
 op(
@@ -209,13 +222,17 @@ def _matmul_grad(b: Any, n: Any, dy: Any) -> list[Any]:
     t = n.attrs["T"]
     dy = conj(b, dy) if n.attrs["conjugate_output"] else dy
     dy = _turned(b, dy, n.attrs["transpose_output"], False, t)
-    x, y = _turned(b, n.a, *_operand(n, "a"), t), _turned(b, n.b, *_operand(n, "b"), t)
-    dx = b.BatchMatMulV2(dy, _turned(b, y, False, True, t))
-    d_dense = b.SparseMatrixMatMul(_turned(b, x, False, True, t), dy)
-    return [
-        _pruned(b, _turned(b, dx, *_operand(n, "a"), t), n.a, t),
-        _turned(b, d_dense, *_operand(n, "b"), t),
-    ]
+
+    def by_a() -> Any:
+        y = _turned(b, n.b, *_operand(n, "b"), t)
+        dx = b.BatchMatMulV2(dy, _turned(b, y, False, True, t))
+        return _pruned(b, _turned(b, dx, *_operand(n, "a"), t), n.a, t)
+
+    def by_b() -> Any:
+        x = _turned(b, n.a, *_operand(n, "a"), t)
+        return _turned(b, b.SparseMatrixMatMul(_turned(b, x, False, True, t), dy), *_operand(n, "b"), t)
+
+    return [by_a, by_b]
 
 
 _FLAGS = {"transpose_a": False, "transpose_b": False, "adjoint_a": False, "adjoint_b": False}
@@ -268,13 +285,19 @@ def _sparse_matmul_shape(c: Inference) -> Sequence[Shape]:
 
 def _sparse_matmul_grad(b: Any, n: Any, dy: Any) -> list[Any]:
     t = n.attrs["type"]
-    x, y = _turned(b, n.a, *_operand(n, "a"), t), _turned(b, n.b, *_operand(n, "b"), t)
-    dx = b.SparseMatrixSparseMatMul(dy, y, adjoint_b=True, type=t)
-    dy = b.SparseMatrixSparseMatMul(x, dy, adjoint_a=True, type=t)
-    return [
-        _pruned(b, _dense(b, _turned(b, d, *_operand(n, side), t), t), operand, t)
-        for side, operand, d in (("a", n.a, dx), ("b", n.b, dy))
-    ]
+
+    def by(side: str, operand: Any, d: Any) -> Any:
+        return _pruned(b, _dense(b, _turned(b, d, *_operand(n, side), t), t), operand, t)
+
+    def by_a() -> Any:
+        y = _turned(b, n.b, *_operand(n, "b"), t)
+        return by("a", n.a, b.SparseMatrixSparseMatMul(dy, y, adjoint_b=True, type=t))
+
+    def by_b() -> Any:
+        x = _turned(b, n.a, *_operand(n, "a"), t)
+        return by("b", n.b, b.SparseMatrixSparseMatMul(x, dy, adjoint_a=True, type=t))
+
+    return [by_a, by_b]
 
 
 op(
@@ -335,13 +358,14 @@ def _softmax_grad_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
 
 def _softmax_second(b: Any, n: Any, d: Any) -> list[Any]:
     t = n.attrs["type"]
-    y, dy, d_out = (_dense(b, x, t) for x in (n.softmax, n.grad_softmax, d))
-    sums = [b.Sum(b.Mul(y, x), [-1], keep_dims=True) for x in (dy, d_out)]
-    by_y = b.Sub(b.Mul(d_out, b.Sub(dy, sums[0])), b.Mul(dy, sums[1]))
-    return [
-        _pruned(b, by_y, n.softmax, t),
-        b.SparseMatrixSoftmaxGrad(n.softmax, d, type=t),
-    ]
+
+    def by_softmax() -> Any:
+        y, dy, d_out = (_dense(b, x, t) for x in (n.softmax, n.grad_softmax, d))
+        sums = [b.Sum(b.Mul(y, x), [-1], keep_dims=True) for x in (dy, d_out)]
+        by_y = b.Sub(b.Mul(d_out, b.Sub(dy, sums[0])), b.Mul(dy, sums[1]))
+        return _pruned(b, by_y, n.softmax, t)
+
+    return [by_softmax, lambda: b.SparseMatrixSoftmaxGrad(n.softmax, d, type=t)]
 
 
 op(

@@ -107,6 +107,8 @@ def _add_shape(c: Inference) -> Sequence[Shape]:
 
 
 def _add_grad(b: Any, n: Any, d_indices: Any, d_values: Any, d_shape: Any) -> list[Any]:
+    if not n.wants("a_values", "b_values"):
+        return [None] * 7
     da, db = b.SparseAddGrad(d_values, n.a_indices, n.b_indices, n.sum_indices)
     return [None, da, None, None, db, None, None]
 
@@ -259,7 +261,7 @@ def _extreme_grad(b: Any, n: Any, d_indices: Any, dy: Any) -> list[Any]:
     ]
     _, count, _ = b.SparseAdd(n.a_indices, wins[0], n.a_shape, n.b_indices, wins[1], n.b_shape, b.const(0, _real(t)))
     da, db = b.SparseAddGrad(b.DivNoNan(dy, count), *merged)
-    return [None, b.Mul(wins[0], da), None, None, b.Mul(wins[1], db), None]
+    return [None, lambda: b.Mul(wins[0], da), None, None, lambda: b.Mul(wins[1], db), None]
 
 
 def _extreme_model(f: Any) -> Any:

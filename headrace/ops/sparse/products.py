@@ -94,16 +94,21 @@ def _matmul_shape(c: Inference) -> Sequence[Shape]:
 
 def _matmul_grad(b: Any, n: Any, dy: Any) -> list[Any]:
     adjoint_a, adjoint_b = n.attrs["adjoint_a"], n.attrs["adjoint_b"]
-    db = b.SparseTensorDenseMatMul(n.a_indices, n.a_values, n.a_shape, dy, adjoint_a=not adjoint_a)
-    if adjoint_b:
-        db = conj(b, b.Transpose(db, [1, 0]))
-    rows, columns = b.Unpack(n.a_indices, num=2, axis=1)
-    if adjoint_a:
-        rows, columns = columns, rows
-    factors = b.GatherV2(n.b, columns, 1 if adjoint_b else 0)
-    factors = b.Transpose(factors, [1, 0]) if adjoint_b else conj(b, factors)
-    da = b.Sum(b.Mul(b.GatherV2(dy, rows, 0), factors), [1], keep_dims=False)
-    return [None, conj(b, da) if adjoint_a else da, None, db]
+
+    def by_values() -> Any:
+        rows, columns = b.Unpack(n.a_indices, num=2, axis=1)
+        if adjoint_a:
+            rows, columns = columns, rows
+        factors = b.GatherV2(n.b, columns, 1 if adjoint_b else 0)
+        factors = b.Transpose(factors, [1, 0]) if adjoint_b else conj(b, factors)
+        da = b.Sum(b.Mul(b.GatherV2(dy, rows, 0), factors), [1], keep_dims=False)
+        return conj(b, da) if adjoint_a else da
+
+    def by_dense() -> Any:
+        db = b.SparseTensorDenseMatMul(n.a_indices, n.a_values, n.a_shape, dy, adjoint_a=not adjoint_a)
+        return conj(b, b.Transpose(db, [1, 0])) if adjoint_b else db
+
+    return [None, by_values, None, by_dense]
 
 
 def _matmul_model(
@@ -212,8 +217,8 @@ def _dense_grad(b: Any, n: Any, dy: Any) -> list[Any]:
         return b.Cast(out, DstT=like.dtype) if like.dtype != out.dtype else out
 
     return [
-        product("b", "dy", tb, True, n.a) if ta else product("dy", "b", False, not tb, n.a),
-        product("dy", "a", True, ta, n.b) if tb else product("a", "dy", not ta, False, n.b),
+        lambda: product("b", "dy", tb, True, n.a) if ta else product("dy", "b", False, not tb, n.a),
+        lambda: product("dy", "a", True, ta, n.b) if tb else product("a", "dy", not ta, False, n.b),
     ]
 
 

@@ -441,12 +441,16 @@ def _to_tensor_grad(b: Any, n: Any, dy: Any) -> list[Any]:
     )
     sources = b.Reshape(sources, [-1])
     rows = b.Reshape(dy, b.ConcatV2([b.ExpandDims(b.Size(sources), 0), row], 0))
-    missing = b.Sub(b.Cast(b.Less(sources, 0), DstT=int32), 1)  # 0 for the default, -1 (dropped) for values
-    rest = b.Reshape(b.UnsortedSegmentSum(rows, missing, 1), row)
+
+    def by_default() -> Any:
+        missing = b.Sub(b.Cast(b.Less(sources, 0), DstT=int32), 1)  # 0 for the default, -1 (dropped) for values
+        rest = b.Reshape(b.UnsortedSegmentSum(rows, missing, 1), row)
+        return unbroadcast(b, n.default_value, rest, rest, None)[0]
+
     return [
         None,
-        b.UnsortedSegmentSum(rows, sources, count),
-        unbroadcast(b, n.default_value, rest, rest, None)[0],
+        lambda: b.UnsortedSegmentSum(rows, sources, count),
+        by_default,
         *[None] * len(n.row_partition_tensors),
     ]
 

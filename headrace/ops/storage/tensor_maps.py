@@ -21,7 +21,7 @@ from headrace.resources.values import numpy_dtype_of
 
 if TYPE_CHECKING:
     from headrace.ir.builder import Builder
-    from headrace.ir.grad_node import GradNode
+    from headrace.ir.grad_node import GradEntry, GradNode
     from headrace.ir.graph import Tensor
 
 _MAP = "input_handle: variant"
@@ -62,13 +62,16 @@ def _without(b: Builder, n: GradNode, dy: Tensor) -> Tensor:
     return out
 
 
-def _insert_grad(b: Builder, n: GradNode, dy: Tensor) -> list[Tensor | None]:
-    dtype, value = n.attrs["value_dtype"], None
-    if dtype.is_floating or dtype.is_complex:
+def _insert_grad(b: Builder, n: GradNode, dy: Tensor) -> list[GradEntry]:
+    dtype = n.attrs["value_dtype"]
+
+    def by_value() -> Tensor:
         # zeros, so that the lookup succeeds if no operation has used the value
         zeros = b.TensorMapInsert(b.EmptyTensorMap(), n.key, b.ZerosLike(n.value))
-        value = b.TensorMapLookup(b.AddN([zeros, dy]), n.key, value_dtype=dtype)
-    return [_without(b, n, dy), None, value]
+        out: Tensor = b.TensorMapLookup(b.AddN([zeros, dy]), n.key, value_dtype=dtype)
+        return out
+
+    return [lambda: _without(b, n, dy), None, by_value if dtype.is_floating or dtype.is_complex else None]
 
 
 def _insert_jvp(b: Builder, n: GradNode, *dxs: Tensor | None) -> list[Tensor | None]:
