@@ -36,7 +36,7 @@ from headrace.ir.graph import FuncGraph
 from headrace.ir.order import is_constant
 from headrace.optimize.base import Pass, PassContext
 from headrace.optimize.colocation import entries_for_bypassed, is_colocated
-from headrace.optimize.queries import const, is_plain, owns_graphs, primitives
+from headrace.optimize.queries import const, has_parts, is_plain, owns_graphs
 from headrace.optimize.rewriter import Rewriter
 
 if TYPE_CHECKING:
@@ -50,9 +50,6 @@ class SimplifyAlgebra(Pass):
     """Pass that bypasses identities; see the head of the module."""
 
     name = "identities"
-
-    def requires(self, graph: Graph) -> str:
-        return primitives(graph)
 
     def call(self, graph: Graph, context: PassContext) -> bool:
         walking = Rewriter(graph, context)
@@ -241,7 +238,7 @@ _RULES: Final[Mapping[str, Rule]] = {
 
 def _bypass_results(op: Operation, walking: Rewriter) -> None:
     """Makes the readers of forwarded results of `op` read the inputs."""
-    if not owns_graphs(op):
+    if not owns_graphs(op) or has_parts(op, walking.context):
         return
     graphs = owned(op)
     found = {}

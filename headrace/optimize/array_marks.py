@@ -50,7 +50,7 @@ class DropMarks(Pass):
     whole = True
 
     def requires(self, graph: Graph) -> str:
-        return primitives(graph)
+        return next((why for g in inside_out(graph) if (why := primitives(g))), "")
 
     def call(self, graph: Graph, context: PassContext) -> bool:
         # Without an array there is nothing to find.
@@ -210,6 +210,10 @@ class _Flow:
     def owner(self, graph: Graph) -> Operation:
         return self._owner[graph]
 
+    def readers(self, t: Tensor) -> Sequence[tuple[Operation, int]]:
+        """Pairs (operation, input index) that read the list `t`."""
+        return self._readers.get(t, ())
+
     def waiting(self, mark: Operation) -> Sequence[Operation]:
         """Operations that wait for a mark."""
         return self._waits.get(mark, ())
@@ -246,6 +250,8 @@ def _lost(history: _History, flow: _Flow, context: PassContext) -> str:
             more = [reader for reader in flow.waiting(op) if not wanted.issubset(reader.inputs)]
             if more:
                 return f"'{more[0].name}' waits for '{op.name}'"
+        elif op.type == _REFILL and context.options.is_lowered and len(flow.readers(op.inputs[0])) > 1:
+            return f"'{op.inputs[0].op.name}' would wait for '{op.inputs[1].op.name}'"
         elif not set(op.control_inputs).issubset(op.inputs[0].op.control_inputs):
             return f"'{op.name}' has control inputs that its list does not have"
     return ""

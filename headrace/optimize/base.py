@@ -28,8 +28,9 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from headrace.ir.function import inside_out
+from headrace.ir.function import inside_out, owned
 from headrace.ir.graph import FuncGraph
+from headrace.optimize.queries import primitives
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,11 +63,16 @@ class Options:
       off: names of the passes that are switched off.
       fold_bytes: the largest size of a constant that folding makes, in bytes.
       stack_bytes: the largest size of one value that loop fission stores for all iterations, in bytes.
+      is_lowered: whether the step runs in lowered form: conditionals, loops and calls run part by part, each operation
+        as soon as its inputs are available. In a compiled step they run as a whole, one after the other.
+      is_partial: whether feeds arrive during the step (partial runs), so that operations wait for them.
     """
 
     off: frozenset[str] = frozenset()
     fold_bytes: int = 10 << 20
     stack_bytes: int = 256 << 20
+    is_lowered: bool = False
+    is_partial: bool = False
 
 
 @dataclasses.dataclass(slots=True)
@@ -126,8 +132,12 @@ class Pass(abc.ABC):
         """
 
     def requires(self, graph: Graph) -> str:
-        """Reason why the pass cannot run on `graph`; "" if it can."""
-        return ""
+        """Reason why the pass cannot run on `graph`; "" if it can.
+
+        By default it cannot if the graph has control-flow primitives: two operations with equal inputs may be in
+        different branches, and a new operation without inputs would be in another frame.
+        """
+        return primitives(graph)
 
     def ensures(self, graph: Graph) -> None:  # noqa: B027 - most passes promise no more than a legal graph
         """Raises if `graph` breaks the promise of the pass; called where graphs are verified."""
@@ -178,8 +188,9 @@ def _run_one(p: Pass, graph: Graph, context: PassContext, check: Callable[[Graph
         return False
     changed = False
     try:
+        closed = _closed(graph, p)
         for g in [graph] if p.whole else inside_out(graph):
-            why = p.requires(g)
+            why = closed.get(g) or p.requires(g)
             if why:
                 context.ran.append((f"{p.name} (skipped: {why})", _title(g), False))
                 continue
@@ -195,6 +206,19 @@ def _run_one(p: Pass, graph: Graph, context: PassContext, check: Callable[[Graph
         e.add_note(f"in the pass {p.name!r}, after {', '.join(before) or 'none'}")
         raise
     return changed
+
+
+def _closed(graph: Graph, p: Pass) -> dict[Graph, str]:
+    """Graphs inside of a graph on which `p` cannot run, with the reason.
+
+    Effects in such a graph are not explicit, so that no data edge to it may be removed in the graphs nested in it.
+    """
+    out: dict[Graph, str] = {}
+    for g in [*inside_out(graph)][::-1]:
+        why = out.get(g) or p.requires(g)
+        if why:
+            out.update((f, why) for op in g.operations for f in owned(op))
+    return out
 
 
 def _title(graph: Graph) -> str:

@@ -20,7 +20,7 @@ from headrace.ir.graph import FuncGraph
 from headrace.ir.infer import forget
 from headrace.ir.kernel import constant_kernel
 from headrace.optimize.base import Pass, PassContext
-from headrace.optimize.queries import const, has_effects, is_plain, owns_graphs, primitives
+from headrace.optimize.queries import const, has_effects, is_plain, owns_graphs
 from headrace.optimize.rewriter import Rewriter
 from headrace.optimize.splicing import splice
 
@@ -33,9 +33,6 @@ class EliminateBranches(Pass):
 
     name = "branches"
     grows = True  # a branch that is a mere parameter becomes an Identity where the conditional waits for something
-
-    def requires(self, graph: Graph) -> str:
-        return primitives(graph)
 
     def call(self, graph: Graph, context: PassContext) -> bool:
         if not any(op.opdef.structured for op in graph.operations):

@@ -20,7 +20,7 @@ import numpy as np
 from headrace import dtypes, shapes, thresholds
 from headrace.ir.kernel import constant_kernel
 from headrace.optimize.base import Pass, PassContext
-from headrace.optimize.queries import const, is_possible_on, primitives
+from headrace.optimize.queries import const, is_possible_on
 from headrace.optimize.rewriter import Rewriter
 
 if TYPE_CHECKING:
@@ -35,9 +35,6 @@ class FoldConstants(Pass):
 
     name = "fold"
     grows = True
-
-    def requires(self, graph: Graph) -> str:
-        return primitives(graph)
 
     def call(self, graph: Graph, context: PassContext) -> bool:
         walking = Rewriter(graph, context)

@@ -26,7 +26,7 @@ from headrace.ir.edit.editor import Editor
 from headrace.ir.graph import FuncGraph
 from headrace.ir.notes import RematerializedCall
 from headrace.optimize.base import Pass, PassContext
-from headrace.optimize.queries import in_order, is_silent, primitives
+from headrace.optimize.queries import in_order, is_silent
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation
@@ -36,9 +36,6 @@ class SimplifyControlEdges(Pass):
     """Pass that removes redundant control edges; see the head of the module."""
 
     name = "controls"
-
-    def requires(self, graph: Graph) -> str:
-        return primitives(graph)
 
     def call(self, graph: Graph, context: PassContext) -> bool:
         if not any(op.control_inputs for op in graph.operations):
@@ -129,7 +126,7 @@ class _Cleaning:
             if op in self._instead:
                 todo.pop()
                 continue
-            if not is_silent(op):
+            if not is_silent(op) or (op.type == "_Arg" and self.context.options.is_lowered):
                 self._instead[todo.pop()] = None
                 continue
             before = self.before(op)
@@ -164,7 +161,7 @@ class _Cleaning:
     def implied(self, op: Operation, wanted: dict[Operation, None]) -> set[Operation]:
         """Operations that `op` comes after in any case, by a bounded search."""
         first = min(self.at[c] for c in wanted)
-        firmly = _is_stateful(op)
+        firmly = _is_stateful(op) or self.context.options.is_lowered
         makers = _makers(op, firmly)
         found = {c for c in wanted if makers.get(c)}
         todo = list(dict.fromkeys([*makers, *wanted]))

@@ -25,7 +25,7 @@ from headrace.ir.function import owned, param_offset
 from headrace.ir.order import is_constant
 from headrace.optimize.base import Pass, PassContext
 from headrace.optimize.colocation import anchored
-from headrace.optimize.queries import const, is_plain, owns_graphs, primitives
+from headrace.optimize.queries import const, is_plain, owns_graphs
 from headrace.optimize.rewriter import Rewriter
 
 if TYPE_CHECKING:
@@ -36,9 +36,6 @@ class MergeCommon(Pass):
     """Pass that merges common subexpressions; see the head of the module."""
 
     name = "cse"
-
-    def requires(self, graph: Graph) -> str:
-        return primitives(graph)
 
     def call(self, graph: Graph, context: PassContext) -> bool:
         walking = Rewriter(graph, context)

@@ -29,6 +29,9 @@ class EliminateDeadCode(Pass):
     name = "prune"
     whole = True
 
+    def requires(self, graph: Graph) -> str:
+        return ""
+
     def call(self, graph: Graph, context: PassContext) -> bool:
         return remove_dead(graph, context)
 

@@ -37,10 +37,11 @@ from headrace import thresholds
 from headrace.ir.edit.editor import Editor
 from headrace.ir.function import inside_out
 from headrace.ir.graph import FuncGraph
-from headrace.ir.order import ANY, EVERYTHING, Key, effects, is_resource, key_of
+from headrace.ir.order import Key, effects
 from headrace.optimize.base import Pass, PassContext
 from headrace.optimize.dead_code import remove_dead
-from headrace.optimize.queries import has_effect, in_order, primitives
+from headrace.optimize.lowered_effects import make_lowered_effects_explicit
+from headrace.optimize.queries import has_effect, in_order, is_draw, may_be_same, primitives, references
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation
@@ -53,13 +54,14 @@ class Effects(Pass):
     whole = True
     grows = True
 
-    def requires(self, graph: Graph) -> str:
-        return primitives(graph)
-
     def call(self, graph: Graph, context: PassContext) -> bool:
         context.explicit = False
         changed = remove_dead(graph, context)
+        if context.options.is_lowered:
+            return make_lowered_effects_explicit(graph, context) or changed
         for g in inside_out(graph):
+            if primitives(g):
+                continue
             changed |= _make_explicit(g, context)
         context.explicit = True
         return changed
@@ -118,8 +120,8 @@ class _Ordering:
                 if c in self._number or c.type == "NoOp":
                     said |= explicit[c] | self._bit(c)
             is_acting = op in self._acting
-            touched = effects(op) if op.opdef.structured or op.opdef.facts.effect else _references(op)
-            if is_acting or not all(map(_is_draw, touched)):
+            touched = effects(op) if op.opdef.structured or op.opdef.facts.effect else references(op)
+            if is_acting or not all(map(is_draw, touched)):
                 wanted = reached & acts
                 if is_acting:
                     wanted |= self._conflicting(reached & reads, touched)
@@ -150,7 +152,7 @@ class _Ordering:
         written = [key for key, writes in touched.items() if writes]
         found = 0
         for op in self._members(reads):
-            if any(_may_be_same(a, b) for a in written for b in self._touched[op]):
+            if any(may_be_same(a, b) for a in written for b in self._touched[op]):
                 found |= self._bit(op)
         return found
 
@@ -185,19 +187,3 @@ class _Ordering:
             join = self._joined[missing] = self._graph.add_op("NoOp", name, (), {}, edges)
             self._order.append(join)
         return join
-
-
-def _references(op: Operation) -> dict[Key, bool]:
-    """State that an operation without an effect reads through references (TensorFlow 1's first variables)."""
-    keys = [key_of(t) for t in op.inputs if t.dtype.is_ref]
-    return {key: False for key in keys if key is not None}
-
-
-def _is_draw(key: Key) -> bool:
-    return isinstance(key, tuple) and key[0] == "random"
-
-
-def _may_be_same(a: Key, b: Key) -> bool:
-    if EVERYTHING in (a, b) or a == b:
-        return True
-    return ANY in (a, b) and is_resource(a) and is_resource(b)

@@ -33,9 +33,6 @@ class Inline(Pass):
     name = "inline"
     grows = True
 
-    def requires(self, graph: Graph) -> str:
-        return primitives(graph)
-
     def call(self, graph: Graph, context: PassContext) -> bool:
         calls = [op for op in graph.operations if op.opdef.structured]
         if not any(op.opdef.structured == "Call" or called_names(op) for op in calls):

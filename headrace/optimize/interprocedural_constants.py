@@ -17,7 +17,7 @@ from headrace.ir.graph import FuncGraph
 from headrace.ir.infer import forget
 from headrace.ir.order import is_constant
 from headrace.optimize.base import Pass, PassContext
-from headrace.optimize.queries import const, owns_graphs, primitives
+from headrace.optimize.queries import const, owns_graphs
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
@@ -28,9 +28,6 @@ class PropagateConstants(Pass):
 
     name = "push_constants"
     grows = True
-
-    def requires(self, graph: Graph) -> str:
-        return primitives(graph)
 
     def call(self, graph: Graph, context: PassContext) -> bool:
         changed = False

@@ -29,7 +29,7 @@ class CountLoops(Pass):
 
     def call(self, graph: Graph, context: PassContext) -> bool:
         changed = False
-        for op in loops_of(graph, context):
+        for op in loops_of(graph, context, replaces_results=True):
             loop = LoopEditor(op, context)
             if loop.trip_count is None or (n := loop.trip_count.count) is None:
                 continue

@@ -10,7 +10,7 @@ of the body is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from headrace.ir.analysis.trip_count import trip_count
@@ -21,7 +21,8 @@ from headrace.ir.edit.editor import Editor
 from headrace.ir.function import nested_operations
 from headrace.ir.graph import FuncGraph
 from headrace.ir.order import is_constant
-from headrace.optimize.queries import is_plain, other_device
+from headrace.optimize.queries import has_parts, is_plain, other_device
+from headrace.optimize.waiting import have_equal_waits
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
@@ -42,7 +43,7 @@ class LoopEditor:
     """
 
     def __init__(self, op: Operation, context: PassContext) -> None:
-        self.op = op
+        self.op, self._context = op, context
         self.body: FuncGraph = op.attrs["body"]
         self.cond: FuncGraph = op.attrs["cond"]
         self.outer = Editor(op.graph, context.preserved_of(op.graph))
@@ -100,6 +101,10 @@ class LoopEditor:
             return False
         return twin not in self.cond.results and not any(twin in op.inputs for op in self.cond.operations)
 
+    def have_equal_waits(self, *groups: Sequence[Tensor]) -> bool:
+        """Whether groups of tensors of the graph around the loop wait for the same events (`waiting`)."""
+        return have_equal_waits(self.op.graph, self._context, *groups)
+
     # *** changes ***
 
     def before(self, like: Operation) -> Builder:
@@ -150,7 +155,10 @@ class LoopEditor:
 
 
 def loops_of(
-    graph: Graph, context: PassContext, having: Callable[[Operation], bool] | None = None
+    graph: Graph,
+    context: PassContext,
+    having: Callable[[Operation], bool] | None = None,
+    replaces_results: bool = False,
 ) -> Iterator[Operation]:
     """Yields the Whiles of `graph` that own their graphs, if the signatures match.
 
@@ -162,6 +170,8 @@ def loops_of(
       context: the context of the pass, for the reasons.
       having: None, or a predicate that must hold for an operation of the body. This check costs less than a
         `LoopEditor`.
+      replaces_results: whether the pass makes readers of a loop's results read other tensors; a loop whose results
+        stand for effects inside (`queries.has_parts`) stays then.
     """
     for op in list(graph.operations):
         if op.opdef.structured == "While" and all(isinstance(op.attrs[f], FuncGraph) for f in ("cond", "body")):
@@ -171,6 +181,8 @@ def loops_of(
             ):
                 if why := other_device([op, *nested_operations([*op.attrs["cond"].operations, *loop.operations])]):
                     context.refused("loops", op, why)
+                elif replaces_results and has_parts(op, context):
+                    context.refused("loops", op, "its results stand for effects inside, because it runs part by part")
                 else:
                     yield op
 

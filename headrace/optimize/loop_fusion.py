@@ -5,7 +5,8 @@
 
 This saves the evaluation of a condition and of a counter in each iteration (`loop_variables` merges the two counters),
 so it pays for small bodies only. Neither loop may depend on an output of the other, directly or not. Neither may have
-effects, because their order would change.
+effects, because their order would change. In a step that waits, both must wait for the same events (`waiting`): the
+iterations of one loop would wait for the values of the other.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from headrace.ir.infer import constant_value
 from headrace.optimize.base import Pass, PassContext
 from headrace.optimize.colocation import entries_of
 from headrace.optimize.loop_editor import LoopEditor, loops_of
+from headrace.optimize.waiting import have_equal_waits
 
 if TYPE_CHECKING:
     from headrace.ir.analysis.trip_count import Bound
@@ -40,7 +42,7 @@ class FuseLoops(Pass):
 
 
 def _merge_two(graph: Graph, context: PassContext) -> bool:
-    loops = [(op, bound) for op in loops_of(graph, context) if (bound := _bound(op)) is not None]
+    loops = [(op, bound) for op in loops_of(graph, context, replaces_results=True) if (bound := _bound(op)) is not None]
     for n, (second, other) in enumerate(loops):
         for first, bound in loops[max(0, n - thresholds.FUSED_LOOP_DISTANCE) : n]:
             if not _alike(first, bound, second, other):
@@ -54,6 +56,8 @@ def _merge_two(graph: Graph, context: PassContext) -> bool:
                 )
             elif second in context.preserved or any(second in op.control_inputs for op in graph.operations):
                 context.refused("loop_merging", second, "it is a target or has outgoing control edges")
+            elif not _wait_for_the_same(first, bound, second, other, context):
+                context.refused("loop_merging", second, f"it and '{first.name}' wait for different events")
             elif first in walk.reachable([second]) or second in walk.reachable([first]):
                 context.refused("loop_merging", second, f"it and '{first.name}' depend on one another")
             else:
@@ -80,6 +84,13 @@ def _alike(x: Operation, a: Bound, y: Operation, b: Bound) -> bool:
     if x.attrs.get("parallel_iterations") != y.attrs.get("parallel_iterations"):
         return False
     return _same(a.first, b.first) and _same(a.limit, b.limit)
+
+
+def _wait_for_the_same(x: Operation, a: Bound, y: Operation, b: Bound, context: PassContext) -> bool:
+    """Whether no result of either loop waits for more events after the fusion."""
+    return have_equal_waits(x.graph, context, x.inputs, y.inputs) and have_equal_waits(
+        x.graph, context, (a.first, a.limit), (b.first, b.limit)
+    )
 
 
 def _same(x: Tensor, y: Tensor) -> bool:

@@ -14,7 +14,8 @@ once, so every pure operation of it may be hoisted.
 
 A result that is much larger than its inputs (a scalar broadcast to a matrix) stays in the loop, because storing it
 costs more than computing it. A variable that the loop only reads is read once, if the loop is known to run an
-iteration; the read can fail, because the variable may have no value. Nested loops are handled from the inside out, so
+iteration; the read can fail, because the variable may have no value. It stays in a loop that waits for other steps,
+which may write the variable meanwhile. Nested loops are handled from the inside out, so
 an operation is hoisted as far out as possible.
 """
 
@@ -32,6 +33,7 @@ from headrace.ir.order import effects
 from headrace.optimize.base import Pass, PassContext
 from headrace.optimize.loop_editor import LoopEditor, loops_of, names
 from headrace.optimize.queries import is_plain
+from headrace.optimize.waiting import waits
 
 if TYPE_CHECKING:
     from headrace.ir.graph import FuncGraph, Graph, Operation, Tensor
@@ -54,7 +56,7 @@ class HoistInvariants(Pass):
 def _hoist_body(op: Operation, context: PassContext) -> bool:
     loop = LoopEditor(op, context)
     is_entered = loop.trip_count is not None and bool(loop.trip_count.count)
-    only_reads = not any(effects(op).values())
+    only_reads = not any(effects(op).values()) and not (context.options.is_lowered and waits(op))
     found: dict[Operation, None] = {}
     for each in walk.in_order(walk.reachable(loop.inner.roots())):
         if not each.inputs or not all(t.op in found or loop.is_invariant(t) for t in each.inputs):

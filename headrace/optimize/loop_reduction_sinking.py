@@ -54,7 +54,7 @@ class SinkReductions(Pass):
 
     def call(self, graph: Graph, context: PassContext) -> bool:
         changed = False
-        for op in loops_of(graph, context):
+        for op in loops_of(graph, context, replaces_results=True):
             changed |= _move(op, context)
         return changed
 

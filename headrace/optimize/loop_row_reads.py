@@ -17,7 +17,8 @@ Elements that a loop pops from a list of another loop are known before it begins
 
 `1 - y * y` is computed from all elements of `acc` at once, and the loop pops from a list of the results. These are the
 *popped* rows, with a direction of their own. The values of a variable whose next value is popped are popped rows, too:
-the same elements one iteration later, after the initial value.
+the same elements one iteration later, after the initial value. (The initial value and the list must wait for the same
+events, because they are joined.)
 """
 
 from __future__ import annotations
@@ -87,7 +88,10 @@ class RowReads:
         if loop.trip_count is not None and not loop.trip_count.is_exact:
             self.why = "the loop may end before its counter reaches the bound"
         for p, r in zip(loop.body.params, loop.body.results, strict=True):
-            if popped_from(loop, r) is not None and shapes.is_full(r.shape) and p.shape == r.shape:
+            k = popped_from(loop, r)
+            if k is None or not shapes.is_full(r.shape) or p.shape != r.shape:
+                continue
+            if loop.have_equal_waits([loop.op.inputs[p.op.attrs["index"]]], [loop.op.inputs[k]]):
                 self._found[p] = Popped()
         for op in walk.in_order(loop.body.operations):
             self._look_at(op)

@@ -44,7 +44,7 @@ class SinkCollections(Pass):
 
     def call(self, graph: Graph, context: PassContext) -> bool:
         changed = False
-        for op in loops_of(graph, context):
+        for op in loops_of(graph, context, replaces_results=True):
             loop = LoopEditor(op, context)
             for k in range(len(op.inputs)):
                 changed |= _move(loop, k, context)

@@ -26,7 +26,7 @@ class MergeVariables(Pass):
 
     def call(self, graph: Graph, context: PassContext) -> bool:
         changed = False
-        for op in loops_of(graph, context):
+        for op in loops_of(graph, context, replaces_results=True):
             changed |= _merge(LoopEditor(op, context), context)
         return changed
 
@@ -56,6 +56,8 @@ def _are_equal(loop: LoopEditor, j: int, k: int) -> bool:
     op, body = loop.op, loop.body
     a, b = body.results[j], body.results[k]
     p, q = body.params[j], body.params[k]
+    if not loop.have_equal_waits([op.inputs[j]], [op.inputs[k]]):
+        return False
     if a.index != b.index or p.shape != q.shape or p.handle != q.handle or not _same(op.inputs[j], op.inputs[k]):
         return False
     if a.op is b.op:  # the indices are equal, so both are the same result of one operation

@@ -14,9 +14,12 @@ from headrace.ir.device import DeviceSpec
 from headrace.ir.function import bodies, nested_operations, owns_all
 from headrace.ir.infer import constant_value
 from headrace.ir.kernel import CPU, has_kernel
+from headrace.ir.order import ANY, EVERYTHING, is_resource, key_of
 
 if TYPE_CHECKING:
     from headrace.ir.graph import FuncGraph, Graph, Operation, Tensor
+    from headrace.ir.order import Key
+    from headrace.optimize.base import PassContext
 
 
 def in_order(graph: Graph) -> Sequence[Operation]:
@@ -118,3 +121,40 @@ def has_effects(graphs: Iterable[FuncGraph]) -> bool:
     """Whether any operation of `graphs` or their nested graphs has an effect."""
     ops = nested_operations((op for g in graphs for op in g.operations), calls=True)
     return any(has_effect(op) for op in ops if not op.opdef.structured)
+
+
+def acts(op: Operation) -> bool:
+    """Whether `op` has an effect, or advances the stream of random numbers.
+
+    For a structured operation, this includes the operations in the graphs that it owns or calls.
+    """
+    if op.opdef.structured:
+        inside = nested_operations((o for _, g in bodies(op) for o in g.operations), calls=True)
+        return any(acts(o) for o in inside if not o.opdef.structured)
+    return has_effect(op) or op.opdef.facts.effect == "random"
+
+
+def has_parts(op: Operation, context: PassContext) -> bool:
+    """Whether results of the structured operation `op` stand for effects inside, each result for its own.
+
+    They do if the step runs in lowered form. Then a pass must not replace results of `op`.
+    """
+    return context.options.is_lowered and acts(op)
+
+
+def references(op: Operation) -> dict[Key, bool]:
+    """State that an operation without an effect reads through references (TensorFlow 1's first variables)."""
+    keys = [key_of(t) for t in op.inputs if t.dtype.is_ref]
+    return {key: False for key in keys if key is not None}
+
+
+def is_draw(key: Key) -> bool:
+    """Whether `key` is that of a random operation's stream."""
+    return isinstance(key, tuple) and key[0] == "random"
+
+
+def may_be_same(a: Key, b: Key) -> bool:
+    """Whether two keys may denote the same state."""
+    if EVERYTHING in (a, b) or a == b:
+        return True
+    return ANY in (a, b) and is_resource(a) and is_resource(b)

@@ -43,6 +43,10 @@ def splice(walking: Rewriter, op: Operation, graph: FuncGraph, args: Sequence[Te
     params = {p.op for p in graph.params}
     needed = walk.reachable([*(t.op for t in graph.results), *graph.control_results]) - params
     copies: dict[Operation, Operation] = {p.op: t.op for p, t in moved.items()}
+    waited = {c for each in needed for c in each.control_inputs}
+    for p, t in moved.items():
+        if p.op in waited and t.op.opdef.structured:  # the end of this result alone
+            copies[p.op] = _settled(walking, op, t, ()).op
     gated: set[Operation] = set()  # copies that wait for the control inputs of `op`, directly or not
     for each in walk.in_order(needed):
         inputs = [moved[t] for t in each.inputs]

@@ -27,6 +27,7 @@ from headrace.optimize.pipeline import optimize
 from headrace.prune import Pruned, prune
 
 Steps = Sequence[Pass | Repeat]
+LOWERED = Options(is_lowered=True)
 
 
 @dataclasses.dataclass
@@ -49,13 +50,13 @@ class Step:
         return self.plan
 
 
-def passes_of(steps: Steps | None) -> Callable[[Graph, Sequence[Operation]], PassContext]:
+def passes_of(steps: Steps | None, options: Options) -> Callable[[Graph, Sequence[Operation]], PassContext]:
     """What applies `steps` to a step's graph and its targets; None: all that there are, in their order."""
 
     def apply(graph: Graph, preserved: Sequence[Operation]) -> PassContext:
         if steps is None:
-            return optimize(graph, preserved, check=verify)
-        context = PassContext(Options(), list(preserved))
+            return optimize(graph, preserved, options, check=verify)
+        context = PassContext(options, list(preserved))
         run((Effects(), *steps), graph, context, verify)  # which all others rely on
         return context
 
@@ -63,9 +64,11 @@ def passes_of(steps: Steps | None) -> Callable[[Graph, Sequence[Operation]], Pas
 
 
 @contextlib.contextmanager
-def optimized(steps: Steps | None = None, seen: list[PassContext] | None = None) -> Iterator[None]:
-    """Makes sessions run what `steps` make of their steps."""
-    apply = passes_of(steps)
+def optimized(
+    steps: Steps | None = None, seen: list[PassContext] | None = None, options: Options = LOWERED
+) -> Iterator[None]:
+    """Makes sessions run steps in lowered form after the passes `steps`."""
+    apply = passes_of(steps, options)
 
     def compile_step(feeds: Any, fetches: Any, targets: Any, devices: Any, *_: Any) -> Step:
         pruned = prune(feeds, fetches, targets)
