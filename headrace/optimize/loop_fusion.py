@@ -88,8 +88,13 @@ def _alike(x: Operation, a: Bound, y: Operation, b: Bound) -> bool:
 
 def _wait_for_the_same(x: Operation, a: Bound, y: Operation, b: Bound, context: PassContext) -> bool:
     """Whether no result of either loop waits for more events after the fusion."""
-    return have_equal_waits(x.graph, context, x.inputs, y.inputs) and have_equal_waits(
-        x.graph, context, (a.first, a.limit), (b.first, b.limit)
+
+    def limits(op: Operation, bound: Bound) -> list[Tensor]:
+        return [op.inputs[k] for k in (bound.counter, bound.position) if k is not None]
+
+    graph = x.graph
+    return have_equal_waits(graph, context, x.inputs, y.inputs) and have_equal_waits(
+        graph, context, limits(x, a), limits(y, b)
     )
 
 

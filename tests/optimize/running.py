@@ -14,9 +14,10 @@ from unittest import mock
 import headrace as hr
 import headrace.pipeline
 from headrace import pipeline
+from headrace.errors import GraphError, OpError
 from headrace.execute.plan import Plan, make_plan
 from headrace.grad.differentiate import differentiate
-from headrace.ir.edit.editor import own_bodies
+from headrace.ir.edit.editor import Editor, own_bodies
 from headrace.ir.graph import Graph, Operation
 from headrace.ir.text import from_text, to_text
 from headrace.ir.verify import verify
@@ -24,7 +25,9 @@ from headrace.lower import lower
 from headrace.optimize.base import Options, Pass, PassContext, Repeat, run
 from headrace.optimize.effects import Effects
 from headrace.optimize.pipeline import optimize
+from headrace.optimize.queries import primitives
 from headrace.prune import Pruned, prune
+from headrace.recover import recover
 
 Steps = Sequence[Pass | Repeat]
 LOWERED = Options(is_lowered=True)
@@ -63,17 +66,39 @@ def passes_of(steps: Steps | None, options: Options) -> Callable[[Graph, Sequenc
     return apply
 
 
+def _pruned(feeds: Any, fetches: Any, targets: Any, is_recovered: bool) -> tuple[Pruned, list[Operation]]:
+    """Returns the pruned step, recovered if that is possible, and its targets."""
+    pruned = prune(feeds, fetches, targets)
+    preserved = [op for t in targets if (op := pruned.graph.find(t.name)) is not None]
+    if is_recovered and primitives(pruned.graph):
+        try:
+            recover(pruned.graph, [op.inputs[0] for op in pruned.retvals], preserved)
+        except (OpError, GraphError):
+            return _pruned(feeds, fetches, targets, False)
+        Editor(pruned.graph, preserved).sweep()
+    return pruned, preserved
+
+
 @contextlib.contextmanager
 def optimized(
-    steps: Steps | None = None, seen: list[PassContext] | None = None, options: Options = LOWERED
+    steps: Steps | None = None,
+    seen: list[PassContext] | None = None,
+    options: Options = LOWERED,
+    is_recovered: bool = False,
 ) -> Iterator[None]:
-    """Makes sessions run steps in lowered form after the passes `steps`."""
+    """Makes sessions run steps in lowered form after the passes `steps`.
+
+    Args:
+      steps: The passes; None: all passes in their order.
+      seen: List to which the report of each step is added.
+      options: Limits and switches of the passes.
+      is_recovered: Whether primitives become structured before the passes, where that is possible.
+    """
     apply = passes_of(steps, options)
 
     def compile_step(feeds: Any, fetches: Any, targets: Any, devices: Any, *_: Any) -> Step:
-        pruned = prune(feeds, fetches, targets)
+        pruned, preserved = _pruned(feeds, fetches, targets, is_recovered)
         own_bodies(pruned.graph)
-        preserved = [op for t in targets if (op := pruned.graph.find(t.name)) is not None]
         context = apply(pruned.graph, preserved)
         if seen is not None:
             seen.append(context)
