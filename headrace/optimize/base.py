@@ -11,9 +11,9 @@ Every pass follows these rules:
   effects explicit: a control edge, `control_results` or `PassContext.preserved` states that an operation must run, and
   when. A pass keeps control edges between stateful operations. It may remove data edges without looking at the
   operations behind them.
-* In a step that runs in lowered form (`Options.is_lowered`) no value waits for an event for which it did not wait before:
-  a pass that joins independent values asks `waiting.have_equal_waits`, and none replaces results of an operation that
-  has effects inside (`queries.has_parts`).
+* In a step that runs in lowered form (`Options.is_lowered`) no value waits for an event for which it did not wait
+  before: a pass that joins independent values asks `waiting.have_equal_waits`, and none replaces results of an
+  operation that has effects inside (`queries.has_parts`).
 * A new operation keeps the device and the source line of the operation that it replaces, and also the name if the
   replaced operation is removed.
 * Operations that ask for different devices, or are colocated with different operations (`_class`), are never merged.

@@ -102,7 +102,7 @@ class LoopEditor:
         return twin not in self.cond.results and not any(twin in op.inputs for op in self.cond.operations)
 
     def have_equal_waits(self, *groups: Sequence[Tensor]) -> bool:
-        """Whether groups of tensors of the graph around the loop wait for the same events (`waiting`)."""
+        """Whether tensors around the loop wait for the same events (`waiting`)."""
         return have_equal_waits(self.op.graph, self._context, *groups)
 
     # *** changes ***

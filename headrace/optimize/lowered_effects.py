@@ -49,7 +49,7 @@ _Item: TypeAlias = "Operation | Tensor"
 
 
 def make_lowered_effects_explicit(graph: Graph, context: PassContext) -> bool:
-    """Adds the control edges, and the Identities that have them, to `graph` and its nested graphs.
+    """Adds control edges and Identities to `graph` and its nested graphs.
 
     Returns:
       Whether anything was added.

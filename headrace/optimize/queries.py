@@ -78,7 +78,7 @@ def is_possible_on(type: str, like: Operation, attrs: Mapping[str, Any]) -> bool
 
 
 def other_device(ops: Iterable[Operation]) -> str:
-    """Reason why no operation of another type may replace one of `ops`: one requests a device that is no CPU; or ""."""
+    """Reason against new types in place of `ops`: one requests a device that is no CPU; or ""."""
     for op in ops:
         if (DeviceSpec.from_string(op.device).type or CPU) != CPU:
             return f"'{op.name}' requests {op.device!r}, which may have no kernel for the new operations"
@@ -135,7 +135,7 @@ def acts(op: Operation) -> bool:
 
 
 def has_parts(op: Operation, context: PassContext) -> bool:
-    """Whether results of the structured operation `op` stand for effects inside, each result for its own.
+    """Whether results of the structured operation `op` stand for effects inside.
 
     They do if the step runs in lowered form. Then a pass must not replace results of `op`.
     """

@@ -23,7 +23,7 @@ zero = Const[value=int32[]{0}, dtype=int32]
 
 
 def explicit(text: str) -> tuple[Graph, list[str]]:
-    """The graph of a lowered step after the pass, and the names of the operations that must run."""
+    """Graph of a lowered step after the pass, and names of operations that must run."""
     graph = from_text(STEP + text)
     context = PassContext(LOWERED)
     run((Effects(),), graph, context, verify)
@@ -114,7 +114,7 @@ graph "b" of loop, body (i: int32[], n: int32[], h: float32[2]) -> (next, n, new
 
 
 def test_the_order_of_iterations_is_explicit() -> None:
-    """The next iteration reaches the print by the variable alone, whose data edges are then folded."""
+    """The data edges of the only variable between two prints are folded."""
     text = LOOP.replace(
         "new = Tile(e, s)", "zero = Const[value=int32[1]{0}, dtype=int32]\n  f = Sum(e, zero)\n  new = Fill(s, f)"
     )

@@ -1,4 +1,4 @@
-"""Passes add no wait: programs that fill the queues from which they take still end when they are optimized."""
+"""Passes add no wait: programs that fill their own queues end."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_such_a_program_hangs_if_structured_operations_wait_as_a_whole() -> None
 
 
 def _loops(is_fed: bool) -> tuple[Graph, list[Tensor]]:
-    """A step with two loops with equal trip counts, over two feeds or two elements of queues."""
+    """Step with two loops over two feeds or two elements of queues."""
     with hr.Graph():
         if is_fed:
             x, y = hr.placeholder(hr.float32, ()), hr.placeholder(hr.float32, ())

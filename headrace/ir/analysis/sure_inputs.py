@@ -1,4 +1,4 @@
-"""Sure inputs: those for which a result of a conditional, loop or call waits at any values.
+"""Inputs for which results of conditionals, loops and calls wait at any values.
 
 In the executor the results of a structured operation are sent one by one. A result of a conditional needs no inputs of
 the branches that are not taken, and a loop without iterations does not read the inputs of its body. So a result surely
