@@ -40,7 +40,6 @@ from headrace.ir.kernel import CPU
 from headrace.ir.notes import CountedResidual, ResidualPush
 from headrace.ir.text.dumps import Dumps
 from headrace.lower import Lowered, is_structured, lower
-from headrace.lower.calls import called_by
 from headrace.lower.collectives import expand_collectives
 from headrace.optimize.base import Options, PassContext
 from headrace.optimize.pipeline import names, optimize, options_from
@@ -409,18 +408,14 @@ class CompiledStep:
         self._placed = self._placed or self._place()
         placement, ops, functions = self._placed
         of = placement.of
-        if functions:  # fusing regions changes bodies in place, so the operations are lowered again; names stay
-            by_name = {op.name: device for op, device in of.items()}
-            ops, functions = self._spread()
-            of = {op: by_name[op.name] for op in ops}
-        parts = partition(ops, of, bfloat16=self._environment.options.bfloat16, costs=self._seconds(ops, of))
+        bfloat16 = self._environment.options.bfloat16
+        parts = partition(ops, of, functions=functions, bfloat16=bfloat16, costs=self._seconds(ops, of))
         found: list[FusedRegion] = []
         plans = {}
         for name, part in parts.items():
             _checkpoint(part.graph)
             self._dumps.graph(f"part-{name.rpartition(':device:')[2].replace(':', '-')}", part.graph)
-            mine: Sequence[Operation] = part.ops
-            called = called_by(mine, functions)
+            mine, called = part.ops, part.called
             if is_fused and _is_cpu(name):  # compiled code is for CPUs only
                 mine = _contract(mine, found)
                 called = {f: _contract(body, found) for f, body in called.items()}

@@ -947,6 +947,10 @@ class FuncGraph(Graph, Owned):
             around = around.outer if not isinstance(around, FuncGraph) or around.captures_from_outer else None
         return around is not None
 
+    def define(self, captures: Mapping[Tensor, Tensor], attrs: Mapping[str, Any]) -> None:
+        """Sets the captures and the attributes of the definition of a graph that a reader has filled."""
+        self.captures, self.attrs = dict(captures), dict(attrs)
+
     def add_originals(self, made: Mapping[Tensor, Tensor]) -> None:
         """Records tensors of this graph (the values) that are copies of others."""
         self.originals = {**self.originals, **made}

@@ -23,8 +23,6 @@ from headrace.ir.walk import constant_behind
 from headrace.lower.lowering import LoweringScope, Made, Values, prefix_for, used_params
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from headrace.ir.graph import FuncGraph, Operation, Tensor
     from headrace.lower.lowering import Lowering
 
@@ -113,18 +111,3 @@ def _unused(inputs: list[Tensor], used: set[int]) -> list[Operation]:
     """Producers of arguments that the function does not use, for which the call must wait."""
     some = [t for k, t in enumerate(inputs) if k not in used]
     return [t.op for t in some if t.dtype is not dtypes.resource and constant_behind(t.op) is None]
-
-
-def called_by(
-    ops: Sequence[Operation], functions: Mapping[str, Sequence[Operation]]
-) -> Mapping[str, Sequence[Operation]]:
-    """Functions that `ops` call, directly or through other functions."""
-    out: dict[str, Sequence[Operation]] = {}
-    todo = [ops]
-    while todo:
-        for op in todo.pop():
-            name = op.attrs["f"].name if op.opdef.structured == "Call" else ""
-            if name in functions and name not in out:
-                out[name] = functions[name]
-                todo.append(functions[name])
-    return out

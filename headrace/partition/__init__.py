@@ -22,45 +22,36 @@ TensorFlow's `graph_partition`.
 
 from __future__ import annotations
 
-import dataclasses
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from headrace.ir import walk
 from headrace.ir.analysis import frames
+from headrace.ir.attr_values import Func
+from headrace.ir.edit.copying import copied_attrs
+from headrace.ir.edit.editor import Editor
+from headrace.ir.graph import Graph
 from headrace.partition import check
 from headrace.partition.control_loops import ControlLoops, devices_of_frames
 from headrace.partition.copies import Buffers, standing
 from headrace.partition.edges import Edges
+from headrace.partition.part import Part, part_of
 from headrace.partition.scheduling import hold_back
 from headrace.partition.site import Site, labels
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from headrace.ir.graph import Graph, Operation
+    from headrace.ir.graph import Operation, Tensor
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Part:
-    """The part of a step that one device runs.
-
-    Attributes:
-      device: the full name of the device.
-      graph: a primitive graph of its own. Copies keep the names, attributes, shapes and source lines of their
-        originals, and request the device they are on. The name of an additional copy (see `partition.copies`) contains
-        its device.
-      ops: all operations of the graph.
-    """
-
-    device: str
-    graph: Graph
-    ops: list[Operation]
+__all__ = ["Part", "partition"]
 
 
 def partition(
     ops: Sequence[Operation],
     of: Mapping[Operation, str],
     *,
+    functions: Mapping[str, Sequence[Operation]] = MappingProxyType({}),
     bfloat16: bool = False,
     costs: Mapping[Operation, float] | None = None,
 ) -> dict[str, Part]:
@@ -70,6 +61,8 @@ def partition(
       ops: the operations of a primitive graph in any order, with all their inputs and control inputs. They are not
         changed.
       of: the full name of the device of each operation.
+      functions: the operations of functions that are called in frames of their own. Each part gets copies of those that
+        it calls.
       bfloat16: whether float32 values are sent as bfloat16: half the bytes, 8 of the 24 bits of the mantissa.
       costs: seconds of a firing, as far as they are known. With them, Recvs are delayed until they are needed
         (`partition.scheduling`). None: Recvs start at once.
@@ -119,7 +112,43 @@ def partition(
     loops.close(edges.tensor)
     if costs is not None:
         hold_back(list(sites.values()), costs)
-    return {d: Part(d, site.graph, list(site.graph.operations)) for d, site in sites.items()}
+    return {
+        d: part_of(d, site.graph, {name: _own_copy(body) for name, body in _called(site.graph, functions).items()})
+        for d, site in sites.items()
+    }
+
+
+def _called(graph: Graph, functions: Mapping[str, Sequence[Operation]]) -> Mapping[str, Sequence[Operation]]:
+    """Returns those of `functions` that operations of `graph` call, directly or through other functions."""
+    out: dict[str, Sequence[Operation]] = {}
+    todo = [graph.operations]
+    while todo:
+        for op in todo.pop():
+            name = op.attrs["f"].name if op.opdef.structured == "Call" and isinstance(op.attrs["f"], Func) else ""
+            if name in functions and name not in out:
+                out[name] = functions[name]
+                todo.append(functions[name])
+    return out
+
+
+def _own_copy(ops: Sequence[Operation]) -> Graph:
+    """Returns a graph with copies of the operations of a function, in the same order."""
+    graph = Graph()
+    if ops:
+        graph.share_functions(ops[0].graph)
+    made: dict[Operation, Operation] = {}
+    moved: dict[Tensor, Tensor] = {}
+    late: list[tuple[Operation, int]] = []
+    for op in walk.toposort(ops):
+        inputs = [moved.get(t) for t in op.inputs]
+        late += [(op, i) for i, t in enumerate(inputs) if t is None]
+        attrs = copied_attrs(op, graph, moved)
+        made[op] = copy = graph.copy_op(op, inputs, [made[c] for c in op.control_inputs], attrs=attrs)
+        moved.update(zip(op.outputs, copy.outputs, strict=True))
+    for op, i in late:
+        graph.set_back_edge(made[op], i, moved[op.inputs[i]])
+    Editor(graph).arrange([made[op] for op in ops])
+    return graph
 
 
 def _copy(op: Operation, site: Site, is_extra: bool, edges: Edges, buffers: Buffers) -> None:
@@ -135,7 +164,7 @@ def _copy(op: Operation, site: Site, is_extra: bool, edges: Edges, buffers: Buff
     ]
     controls = list(dict.fromkeys(edges.control(c, site) for c in op.control_inputs))
     name = site.graph.unique_name(f"{op.name}/on_{site.label}") if is_extra else op.name
-    attrs = buffers.attrs_on(op, site.device)
+    attrs = copied_attrs(op, site.graph, site.tensors) if op.opdef.structured else buffers.attrs_on(op, site.device)
     copy = site.graph.copy_op(op, inputs, controls, name, attrs, site.device)
     site.ops[op] = copy
     for old, new in zip(op.outputs, copy.outputs, strict=True):

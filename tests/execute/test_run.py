@@ -21,7 +21,6 @@ from headrace.execute.step import Step
 from headrace.ir.graph import Graph, Operation
 from headrace.ir.text import from_text
 from headrace.lower import lower
-from headrace.partition import partition
 from headrace.resources.manager import ResourceManager
 from tests.multi.seeded import planned
 
@@ -71,7 +70,7 @@ def parts_of(graph: Graph, is_second: Callable[[Operation], bool]) -> Program:
     devices = make_devices({"CPU": 2})
     first, second = devices
     of = {op: second if is_second(op) else first for op in lowered.ops}
-    return PartsProgram(planned(partition(lowered.ops, of), lowered), RunEnvironment(devices=devices))
+    return PartsProgram(planned(lowered, of), RunEnvironment(devices=devices))
 
 
 def step() -> Step:

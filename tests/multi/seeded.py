@@ -15,20 +15,21 @@ from typing import Any
 
 from headrace.execute.devices import LocalDevice, make_devices
 from headrace.execute.parts import PartsProgram
-from headrace.execute.plan import Plan, make_plan
+from headrace.execute.plan import Plan
 from headrace.execute.run import RunEnvironment
 from headrace.execute.step import Step
 from headrace.grad.differentiate import differentiate
 from headrace.ir.analysis import frames
 from headrace.ir.graph import Operation, Tensor
 from headrace.lower import Lowered, lower
-from headrace.partition import Part, partition
+from headrace.partition import partition
 from headrace.place.colocation import colocation_groups
 from headrace.place.costs import is_free
 from headrace.place.groups import Group
 from headrace.prune import prune
 from headrace.resources.manager import ResourceManager
 from tests.execute.machine import SeededReady
+from tests.partition.plans import plan_of, through_bytes
 
 CPU = "/job:localhost/replica:0/task:0/device:CPU:"
 
@@ -106,13 +107,10 @@ class AtOnceDevice(LocalDevice):
         return AtOnce()
 
 
-def planned(parts: Mapping[str, Part], step: Lowered) -> dict[str, Plan]:
-    """A plan for each part of a step; it can be driven many times."""
-    out = {}
-    for name, part in parts.items():
-        called = {op.attrs["f"].name for op in part.ops if op.opdef.structured == "Call"}
-        out[name] = make_plan(part.ops, step.functions if called else {}, name)
-    return out
+def planned(step: Lowered, of: Placement) -> dict[str, Plan]:
+    """Returns a plan for each part of a step, which goes through bytes; it can be driven many times."""
+    parts = partition(step.ops, of, functions=step.functions)
+    return {name: plan_of(through_bytes(part), False) for name, part in parts.items()}
 
 
 class Driven:
@@ -162,4 +160,4 @@ class Driven:
 
 def run(step: Lowered, of: Placement, seed: int, feeds: Sequence[Any] = (), fetches: int = 1) -> list[Any]:
     """The fetches of a step that is placed as `of` says, run in the order of `seed`."""
-    return Driven(planned(partition(step.ops, of), step), seed).run(feeds, fetches)
+    return Driven(planned(step, of), seed).run(feeds, fetches)

@@ -10,7 +10,6 @@ from headrace.execute.run import RunEnvironment
 from headrace.execute.step import Step
 from headrace.ir.text import from_text
 from headrace.lower import lower
-from headrace.partition import partition
 from headrace.resources.manager import ResourceManager
 from tests.multi.seeded import AtOnceDevice, planned
 
@@ -26,7 +25,7 @@ def test_a_part_that_looks_back_after_the_last_one_ended_finds_no_step_that_is_s
     devices = {name: AtOnceDevice(d.spec) for name, d in make_devices({"CPU": 2}).items()}
     first, second = devices
     of = {op: second if op.type == "Neg" else first for op in lowered.ops}
-    program = PartsProgram(planned(partition(lowered.ops, of), lowered), RunEnvironment(devices=devices))
+    program = PartsProgram(planned(lowered, of), RunEnvironment(devices=devices))
     parts = program.start(Step(ResourceManager(), ResourceManager))
     parts.feed(0, np.float32(2.0))
     for executor in [*parts.executors.values()] * 3:

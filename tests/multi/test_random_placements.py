@@ -102,7 +102,7 @@ def _run(
 ) -> list[Any]:
     step = seeded.lowered(fetches, list(feeds), targets)
     of = seeded.at_random(step, rng, rng.choice([2, 3]))
-    driven = seeded.Driven(seeded.planned(seeded.partition(step.ops, of), step), rng.getrandbits(32), resources)
+    driven = seeded.Driven(seeded.planned(step, of), rng.getrandbits(32), resources)
     return driven.run(list(feeds.values()), len(fetches))
 
 
@@ -229,7 +229,7 @@ def _check_placements(name: str, devices: int, most: int) -> None:
     rng = random.Random(name)
     chosen = (seeded.at_random(step, rng, devices) for _ in range(most // 4)) if many else seeded.every(step, devices)
     for seed, of in enumerate(chosen):
-        plans = seeded.planned(seeded.partition(step.ops, of), step)
+        plans = seeded.planned(step, of)
         for v, w in want.items():
             assert seeded.Driven(plans, seed).run([np.asarray(v, dtype.numpy)[()]]) == [w], (seed, v)
 

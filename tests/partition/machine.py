@@ -28,6 +28,7 @@ from headrace.ir.kernel import find_kernel
 from headrace.ir.verify import verify
 from headrace.partition import Part, partition
 from tests.execute.machine import DEAD, Firing, Machine
+from tests.partition.plans import through_bytes
 
 CPU = "/job:localhost/replica:0/task:0/device:CPU:"
 
@@ -221,8 +222,8 @@ class Parts:
 
 
 def cut(ops: Sequence[Operation], of: Mapping[Operation, str], **options: Any) -> dict[str, Part]:
-    """`partition`, and checks that hold of every result."""
-    parts = partition(ops, of, **options)
+    """Partitions operations, sends the parts through bytes, and checks what holds for every result."""
+    parts = {device: through_bytes(part) for device, part in partition(ops, of, **options).items()}
     buffers: dict[int, str] = {}
     tree = derive(ops)
     whole = {f.name: f for f in tree.frames}

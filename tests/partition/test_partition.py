@@ -213,7 +213,7 @@ def test_a_constant_of_one_element_seen_many_times_stays_small() -> None:
     b = new()
     value = np.broadcast_to(np.int32(7), (1 << 40,))
     made = [b.make("Const", (), {"value": value, "dtype": dtypes.int32}, "c") for _ in range(2)]
-    parts = cut(b.graph.operations, placed(b, (B, made[1:])))
+    parts = partition(b.graph.operations, placed(b, (B, made[1:])))
     copy = parts[B].graph.find("c_1")
     assert copy is not None
     assert copy.attrs["value"].strides == (0,)

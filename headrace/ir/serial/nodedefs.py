@@ -28,6 +28,7 @@ from headrace.ir.serial import attrs as wire
 
 if TYPE_CHECKING:
     from headrace.dtypes import DType
+    from headrace.ir.notes import Notes
     from headrace.ir.opdef import OpDef
     from headrace.ir.source import Source
 
@@ -233,7 +234,7 @@ class NodeImport:
         """Adds the operation of `node`. All of its inputs but back edges exist."""
         record, attrs = self.call(node) or self.op(node)
         inputs, late = self.inputs(node, record, attrs)
-        proto, notes = node.proto, notes_from_attrs(attrs)
+        proto, notes = node.proto, self.notes(node, attrs)
         try:
             if proto.device:
                 DeviceSpec.from_string(proto.device)
@@ -244,7 +245,7 @@ class NodeImport:
                 attrs,
                 [self.control(c) for c in node.controls],
                 proto.device,
-                self.source,
+                self.source_of(node),
                 unchecked_back_edges=True,  # self.inputs has checked all but back edges
                 notes=notes,
             )
@@ -256,6 +257,14 @@ class NodeImport:
         for merge, i in self.late.pop(proto.name, ()):
             self.close_loop(merge, i, op)
         return op
+
+    def notes(self, node: NodeDraft, attrs: dict[str, Any]) -> Notes:
+        """Moves the notes that attributes state out of `attrs`, and returns them."""
+        return notes_from_attrs(attrs)
+
+    def source_of(self, node: NodeDraft) -> Source | None:
+        """Returns the user's line of `node`."""
+        return self.source
 
     def op(self, node: NodeDraft) -> tuple[OpDef, dict[str, Any]]:
         """Returns the record of the op that `node` names, and its attributes."""
@@ -576,6 +585,7 @@ def write_node(
     show: Callable[[Tensor], str],
     name_of: Callable[[Any], str],
     add_shapes: bool = False,
+    states_notes: bool = True,
 ) -> None:
     """Fills `node`, an empty message, from `op`.
 
@@ -585,6 +595,7 @@ def write_node(
       show: function from an input to its notation.
       name_of: function from a graph owned by `op` to the name of the function as which it is written.
       add_shapes: whether the node states the static shapes of its outputs, in an attribute.
+      states_notes: whether the node states notes of `op` as attributes.
 
     Raises:
       GraphError: an attribute's value has no wire form.
@@ -593,7 +604,7 @@ def write_node(
     node.input.extend(map(show, op.inputs))
     node.input.extend("^" + c.name for c in op.control_inputs)
     owns = False
-    for name, value in stated_attrs(op.attrs, op.notes).items():
+    for name, value in (stated_attrs(op.attrs, op.notes) if states_notes else op.attrs).items():
         spec = op.opdef.attrs.get(name)
         if spec is not None and spec.kind == "func":
             several = value if spec.is_list else (value,)
