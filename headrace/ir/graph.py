@@ -948,7 +948,7 @@ class FuncGraph(Graph, Owned):
         return around is not None
 
     def define(self, captures: Mapping[Tensor, Tensor], attrs: Mapping[str, Any]) -> None:
-        """Sets the captures and the attributes of the definition of a graph that a reader has filled."""
+        """Sets the captures, and the attributes of the definition, for readers of serialized graphs."""
         self.captures, self.attrs = dict(captures), dict(attrs)
 
     def add_originals(self, made: Mapping[Tensor, Tensor]) -> None:

@@ -32,7 +32,10 @@ _NUMBERS = (
 
 
 def plan_of(part: Part, is_fused: bool) -> Plan:
-    """Returns the plan of a part, as its receiver makes it. Fusing changes the graph of the part."""
+    """Returns the plan of a part, as its receiver makes it.
+
+    Fusing changes the graph of the part.
+    """
     ops, called = part.ops, part.called
     if is_fused:
         ops = fuse_regions(ops, may_be_heavy)[0]
@@ -60,7 +63,7 @@ def digest(plan: Plan) -> str:
 
 
 def through_bytes(part: Part) -> Part:
-    """Returns a part that was encoded and decoded, after a comparison of the plans and edges of both."""
+    """Returns a part that was encoded and decoded, with an equal plan and equal edges."""
     data = encode(part)
     again = decode(data)
     assert encode(again) == data

@@ -585,7 +585,7 @@ def write_node(
     show: Callable[[Tensor], str],
     name_of: Callable[[Any], str],
     add_shapes: bool = False,
-    states_notes: bool = True,
+    is_for_files: bool = True,
 ) -> None:
     """Fills `node`, an empty message, from `op`.
 
@@ -595,7 +595,7 @@ def write_node(
       show: function from an input to its notation.
       name_of: function from a graph owned by `op` to the name of the function as which it is written.
       add_shapes: whether the node states the static shapes of its outputs, in an attribute.
-      states_notes: whether the node states notes of `op` as attributes.
+      is_for_files: whether the node states, as attributes, notes of `op` and the shapes that TensorFlow reads.
 
     Raises:
       GraphError: an attribute's value has no wire form.
@@ -604,7 +604,7 @@ def write_node(
     node.input.extend(map(show, op.inputs))
     node.input.extend("^" + c.name for c in op.control_inputs)
     owns = False
-    for name, value in (stated_attrs(op.attrs, op.notes) if states_notes else op.attrs).items():
+    for name, value in (stated_attrs(op.attrs, op.notes) if is_for_files else op.attrs).items():
         spec = op.opdef.attrs.get(name)
         if spec is not None and spec.kind == "func":
             several = value if spec.is_list else (value,)
@@ -617,7 +617,7 @@ def write_node(
             raise GraphError(f"operation '{op.name}' ({op.type}), attribute '{name}': {e}") from e
     if op.type == "Const" and op.attrs["dtype"] in QUANTIZED:
         node.attr["value"].tensor.dtype = op.attrs["dtype"].number  # the numpy dtype does not show quantisation
-    if owns and len(op.attrs.get("output_shapes", op.outputs)) != len(op.outputs):
+    if is_for_files and owns and len(op.attrs.get("output_shapes", op.outputs)) != len(op.outputs):
         # Without these, TensorFlow assumes that a loop's outputs have the shapes of its inputs.
         node.attr["output_shapes"].list.shape.extend(wire.encode_shape(t.shape) for t in op.outputs)
     if add_shapes and op.outputs:

@@ -129,7 +129,7 @@ class SnapshotWriter:
                         found = op.graph.function(f.name, op)
                         if called.setdefault(f.name, found) is not found or f.name.startswith(_OWNED):
                             raise GraphError(f"another function is called {f.name!r}; give one another name")
-        write_node(node, op, show_tensor, owned.__getitem__, states_notes=False)
+        write_node(node, op, show_tensor, owned.__getitem__, is_for_files=False)
         if op.source is not None:
             out["source"] = self._sources.setdefault(op.source, len(self._sources))
         if op.outputs:
@@ -139,7 +139,7 @@ class SnapshotWriter:
             out["handles"] = handles
         if op.notes:
             out["notes"] = {type(n).__name__: n.to_data() for n in op.notes}
-        floats = {name: v for name, v in op.attrs.items() if _is_inexact(v)}
+        floats = {name: v for name, v in sorted(op.attrs.items()) if _is_inexact(v)}
         if floats:
             out["floats"] = floats
         return out
@@ -241,12 +241,15 @@ class SnapshotReader:
         return Fields(self._graphs[index], f"graph {index} of the snapshot")
 
     def function(self, index: Any, outer: Graph) -> FuncGraph:
-        """Returns a graph with parameters and results: a function, or a graph with an owner in `outer`."""
+        """Returns a graph with parameters and results.
+
+        It is a function of `outer`, or a graph that an operation in `outer` owns.
+        """
         entry = self._entry(index)
         given = Fields(entry.get("function", dict), f"graph {index} of the snapshot")
-        captures, shares = given.get("captures_from_outer", bool), given.get("shares_names", bool)
-        graph = FuncGraph(given.get("name", str), outer, captures, shares)
-        graph.role, graph.source = given.get("role", str), self.source_at(given.get("source", int, None))
+        does_capture, shares = given.get("captures_from_outer", bool), given.get("shares_names", bool)
+        graph = FuncGraph(given.get("name", str), outer, does_capture, shares)
+        graph.role, graph.source = given.get("role", str), self.source_at(given.find("source", int))
         self._fill(graph, entry, index)
         params = [_op_called(graph, p) for p in given.get("params", list)]
         if any(p.type != "_Arg" for p in params):
@@ -313,11 +316,11 @@ class _NodeReader(NodeImport):
     def make(self, node: NodeDraft) -> Operation:
         op = super().make(node)
         data = self._data[node.index]
-        known = data.get("shapes", list, [])
+        known = data.find("shapes", list) or []
         if len(known) != len(op.outputs):
             raise self.error(node, f"it has {len(op.outputs)} outputs and {len(known)} static shapes")
         handles: dict[Any, Handle] = {}
-        for item in data.get("handles", list, []):
+        for item in data.find("handles", list) or []:
             if not isinstance(item, list) or len(item) != 3 or item[0] not in range(len(op.outputs)):
                 raise self.error(node, f"{item!r} describes no handle of an output")
             handles[item[0]] = _handle(item[1:])
@@ -328,9 +331,9 @@ class _NodeReader(NodeImport):
     def op(self, node: NodeDraft) -> tuple[OpDef, dict[str, Any]]:
         record, attrs = super().op(node)
         data = self._data[node.index]
-        for name, value in data.get("floats", dict, {}).items():
+        for name, value in (data.find("floats", dict) or {}).items():
             attrs[name] = _as_floats(name, value, attrs.get(name))
-        owned = {f"{_OWNED}{i}": i for i in data.get("owned", list, [])}
+        owned = {f"{_OWNED}{i}": i for i in data.find("owned", list) or []}
         for name, spec in record.attrs.items() if owned else ():
             if spec.kind == "func":
                 value = attrs[name]
@@ -342,17 +345,17 @@ class _NodeReader(NodeImport):
         return record, attrs
 
     def notes(self, node: NodeDraft, attrs: dict[str, Any]) -> Notes:
-        given = self._data[node.index].get("notes", dict, {})
+        given = self._data[node.index].find("notes", dict) or {}
         return Notes(note_from_data(name, fields) for name, fields in given.items())
 
     def source_of(self, node: NodeDraft) -> Source | None:
-        return self._reader.source_at(self._data[node.index].get("source", int, None))
+        return self._reader.source_at(self._data[node.index].find("source", int))
 
     def check_unknown(self, node: NodeDraft, record: OpDef, name: str) -> None:
         """Accepts attributes that the op does not declare; an import has warned of them."""
 
     def check_colocated(self, node: NodeDraft, name: str) -> None:
-        """Accepts colocation with an operation that the graph does not contain (pruned, or in another part)."""
+        """Accepts colocation with an operation that was pruned or is in another part."""
 
 
 # *** checks of single values ***
@@ -374,24 +377,27 @@ class Fields:
         self._data: Mapping[str, Any] = data
         self._what = what
 
-    def get(self, name: str, kind: type[T], default: Any = ...) -> T:
-        """Returns a field.
-
-        Args:
-          name: the name.
-          kind: the class of its value.
-          default: the value of a missing field; `...`: the field must be present.
+    def get(self, name: str, kind: type[T]) -> T:
+        """Returns a field of class `kind`.
 
         Raises:
           GraphError: the field is missing, or of another class.
         """
-        value = self._data.get(name, default)
-        if value is default and default is not ...:
-            return value  # type: ignore[no-any-return]
-        if type(value) is not kind and not (value is None and default is None):
-            got = "nothing" if value is ... else type(value).__name__
-            raise GraphError(f"{self._what}: the field {name!r} must be {kind.__name__}, got {got}")
-        return value  # type: ignore[no-any-return]
+        value = self.find(name, kind)
+        if value is None:
+            raise GraphError(f"{self._what}: the field {name!r} must be {kind.__name__}, and it is missing")
+        return value
+
+    def find(self, name: str, kind: type[T]) -> T | None:
+        """Returns a field of class `kind`; None for a missing one.
+
+        Raises:
+          GraphError: the field is of another class.
+        """
+        value = self._data.get(name)
+        if value is None or type(value) is kind:
+            return value
+        raise GraphError(f"{self._what}: the field {name!r} must be {kind.__name__}, got {type(value).__name__}")
 
 
 def _source(given: Any) -> Source:
