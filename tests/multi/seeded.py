@@ -108,7 +108,7 @@ class AtOnceDevice(LocalDevice):
 
 
 def planned(step: Lowered, of: Placement) -> dict[str, Plan]:
-    """Returns a plan for each part of a step, which goes through bytes; it can be driven many times."""
+    """Returns a plan for each part of a step; each part goes through bytes."""
     parts = partition(step.ops, of, functions=step.functions)
     return {name: plan_of(through_bytes(part), False) for name, part in parts.items()}
 
