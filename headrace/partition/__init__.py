@@ -109,7 +109,7 @@ def partition(
                 for device in where[op]:
                     site = sites[device]
                     site.graph.set_back_edge(site.ops[op], i, site.tensors[t])
-    loops.close(edges.tensor)
+    loops.close([edges.tensor(t, sites[device]) for t, device in loops.predicates()])
     if costs is not None:
         hold_back(list(sites.values()), costs)
     return {

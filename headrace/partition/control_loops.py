@@ -89,7 +89,7 @@ from typing import TYPE_CHECKING
 from headrace.errors import HeadraceInternalError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping, Sequence
 
     from headrace.ir.analysis.frames import Frame, FrameTree
     from headrace.ir.graph import Operation, Tensor
@@ -142,17 +142,17 @@ class ControlLoops:
         """Predicates of the control loops: for each its LoopCond's output, and its device."""
         return [(_pred(frame), device) for frame, device in self._merges]
 
-    def close(self, tensor: Callable[[Tensor, Site], Tensor]) -> None:
+    def close(self, predicates: Sequence[Tensor]) -> None:
         """Completes the loops.
 
         Args:
-          tensor: maps a tensor of the whole graph to its counterpart in a part.
+          predicates: the counterparts, in the parts, of `predicates()`.
         """
-        for (frame, device), merge in self._merges.items():
+        for ((frame, device), merge), mine in zip(self._merges.items(), predicates, strict=True):
             pred = _pred(frame)
             site = self._sites[device]
             b = site.builder(pred.op.source)
-            _, go = b.Switch(merge, tensor(pred, site), name=f"{pred.op.name}/control/Switch")
+            _, go = b.Switch(merge, mine, name=f"{pred.op.name}/control/Switch")
             back = b.NextIteration(go, name=f"{pred.op.name}/control/NextIteration")
             site.graph.set_back_edge(merge.op, 1, back)
 

@@ -109,8 +109,11 @@ class AtOnceDevice(LocalDevice):
 
 def planned(step: Lowered, of: Placement) -> dict[str, Plan]:
     """Returns a plan for each part of a step; each part goes through bytes."""
+    before = {op.graph: op.graph.version for ops in (step.ops, *step.functions.values()) for op in ops}
     parts = partition(step.ops, of, functions=step.functions)
-    return {name: plan_of(through_bytes(part), False) for name, part in parts.items()}
+    plans = {name: plan_of(through_bytes(part), False) for name, part in parts.items()}
+    assert all(graph.version == version for graph, version in before.items())  # the input is not changed
+    return plans
 
 
 class Driven:

@@ -223,7 +223,9 @@ class Parts:
 
 def cut(ops: Sequence[Operation], of: Mapping[Operation, str], **options: Any) -> dict[str, Part]:
     """Partitions operations, sends the parts through bytes, and checks what holds for every result."""
+    before = [(op.graph.version, op.id, op.attrs, op.notes, op.inputs, op.control_inputs) for op in ops]
     parts = {device: through_bytes(part) for device, part in partition(ops, of, **options).items()}
+    assert [(op.graph.version, op.id, op.attrs, op.notes, op.inputs, op.control_inputs) for op in ops] == before
     buffers: dict[int, str] = {}
     tree = derive(ops)
     whole = {f.name: f for f in tree.frames}
