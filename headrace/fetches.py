@@ -12,8 +12,8 @@ import numpy as np
 from headrace import dtypes, nest, shapes
 from headrace.errors import FeedError, ResourceExhaustedError
 from headrace.ir.graph import Graph, Operation, Tensor
-from headrace.resources.manager import Handle
-from headrace.resources.variable import FedVariable
+from headrace.resources.manager import DEFAULT_CONTAINER, Handle
+from headrace.resources.variable import FedVariable, Variable
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -208,11 +208,11 @@ def feeder(t: Tensor, convert: Convert | None = None) -> Callable[[Any], Any]:
     feed = _feeder(fed, convert or strict)
     if t.dtype is not dtypes.resource:
         return feed
-    name, container = t.op.name, t.op.attrs.get("container", "")
+    name, container = t.op.name, t.op.attrs.get("container") or DEFAULT_CONTAINER
 
     def feed_variable(value: Any) -> Handle:
         variable = FedVariable(name, fed.dtype, fed.shape, feed(value))
-        return Handle(container, name, variable, fed.dtype, fed.shape)
+        return Handle("", container, Variable.__name__, name, False, fed.dtype.name, fed.shape, variable)
 
     return feed_variable
 

@@ -1,8 +1,9 @@
 """Frozen records as plain data: lists, texts, numbers and None, for messages to other processes.
 
 A record is a frozen dataclass. Its fields have the types str, int, bool, another record, `tuple[X, ...]` of one of
-these, or `X | None`. `encode` returns a list with the value of each field, which any codec of plain data can store.
-`decode` checks all it reads, because the data may come from anywhere.
+these, or `X | None`. A field of type Any is for this process, and is None in a record that is encoded. `encode` returns
+a list with the value of each field, which any codec of plain data can store. `decode` checks all it reads, because the
+data may come from anywhere.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ def encode(record: Any) -> list[Any]:
     """Returns the values of the fields of a frozen dataclass as plain data.
 
     A text beyond `MOST_CHARACTERS` is cut, and says so; of a tuple the first `MOST_ITEMS` are kept.
+
+    Raises:
+      TypeError: A field has an object of this process.
 
     Example:
       >>> from headrace.diagnosis import OpRef
@@ -63,7 +67,11 @@ def _encoded(value: Any) -> Any:
         return value if more <= 0 else f"{value[: MOST_CHARACTERS - 40]}... ({more + 40} more characters)"
     if isinstance(value, tuple):
         return [_encoded(v) for v in value[:MOST_ITEMS]]
-    return value if value is None or isinstance(value, int) else encode(value)
+    if value is None or isinstance(value, int):
+        return value
+    if not dataclasses.is_dataclass(value):
+        raise TypeError(f"{value!r} is an object of this process, and cannot be encoded")
+    return encode(value)
 
 
 def _decoded(t: Any, value: object, what: str) -> Any:
@@ -76,6 +84,10 @@ def _decoded(t: Any, value: object, what: str) -> Any:
             raise ValueError(f"{what}: expected a list of at most {MOST_ITEMS} values, got {_brief(value)}")
         item = typing.get_args(t)[0]
         return tuple([_decoded(item, v, what) for v in value])
+    if t is Any:
+        if value is not None:
+            raise ValueError(f"{what}: expected None, got {_brief(value)}")
+        return None
     if dataclasses.is_dataclass(t):
         return decode(typing.cast(type, t), value)
     if type(value) is not t:

@@ -404,6 +404,10 @@ UNPACKED_BYTES: Final = 1 << 20
 # Unit: calls. Bound (tests/session/test_step_cache.py).
 SESSION_CALLS: Final = 256
 
+# Handles of resources that are kept, so that an operation need not make an equal one in each step.
+# Unit: handles. Estimate.
+MEMOIZED_HANDLES: Final = 1024
+
 # Firings that run metadata lists one by one: of a step, and of one loop.
 # Unit: firings. Bound (tests/session/test_metadata.py).
 LISTED_FIRINGS: Final = 10_000

@@ -29,7 +29,7 @@ from headrace.ir.kernel_errors import brief, translated
 from headrace.ir.notes import NO_NOTES, Notes
 from headrace.ir.opdef import OpDef, op_registry
 from headrace.memo import Memo
-from headrace.resources.manager import ResourceManager
+from headrace.resources.manager import Handle, ResourceManager
 
 if TYPE_CHECKING:
     from headrace.dtypes import DType
@@ -49,6 +49,7 @@ class EagerOp:
     Attributes:
       name: as in `ir.graph.Operation`, as are `type`, `opdef`, `attrs` and `notes`.
       notes: none; eager ops have no passes.
+      device: "", since there is one device.
       type: the op type.
       opdef: the record.
       attrs: the complete attributes.
@@ -58,6 +59,7 @@ class EagerOp:
     __slots__ = ("attrs", "name", "opdef", "source", "type")
 
     notes: ClassVar[Notes] = NO_NOTES
+    device: ClassVar[str] = ""
 
     def __init__(self, name: str, record: OpDef, attrs: dict[str, Any]) -> None:
         self.name = name
@@ -83,7 +85,7 @@ class EagerStepState:
       memory: None, since eager ops have no memory limit.
     """
 
-    __slots__ = ("session",)
+    __slots__ = ("_own", "session")
 
     id = 0
     tag = ""
@@ -91,11 +93,23 @@ class EagerStepState:
 
     def __init__(self, session: ResourceManager) -> None:
         self.session = session
+        self._own: ResourceManager | None = None
 
     @property
     def resources(self) -> ResourceManager:
-        """A new manager for each access: its resources live as long as their handles."""
-        return ResourceManager()
+        """The manager of the op: its resources pass to their handles (`keep`)."""
+        if self._own is None:
+            self._own = ResourceManager()
+        return self._own
+
+    def keep(self, value: Any, shared: ResourceManager) -> Any:
+        """Gives the handles in `value` the resources that the op made outside of `shared`."""
+        if isinstance(value, tuple):
+            return tuple([self.keep(v, shared) for v in value])
+        if not isinstance(value, Handle) or value.owned is not None:
+            return value
+        manager = self.resources if value.of_step else self.session
+        return value if manager is shared else manager.owned(value)
 
 
 class _Prepared(NamedTuple):
@@ -273,9 +287,11 @@ class EagerBuilder(OpCalls[EagerTensor]):
             session = ResourceManager()  # no other op may find its resource
         elif op.opdef.facts.effect == "random":
             op.name = repr((op.type, *sorted(prepared.attrs.items())))
-        ctx = KernelContext(EagerStepState(session), op)  # type: ignore[arg-type]  # it has what kernels ask for
+        step = EagerStepState(session)
+        ctx = KernelContext(step, op)  # type: ignore[arg-type]  # it has what kernels ask for
         kernel = prepared.run(ctx, prepared.attrs)
-        return _waited_for(op, kernel, values) if prepared.form == "async" else kernel(*values)
+        out = _waited_for(op, kernel, values) if prepared.form == "async" else kernel(*values)
+        return step.keep(out, self.session)
 
     def _find(self, key: tuple[Any, ...] | None) -> _Prepared | None:
         try:

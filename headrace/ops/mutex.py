@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.errors import InvalidArgumentError
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, op
 from headrace.opkit.shape_rules import nothing, scalars
-from headrace.resources.manager import Handle, resource_of
+from headrace.resources.manager import Handle, handle_of, resource_of
 from headrace.resources.mutex import Hold, Holds, Mutex
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ def _make(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[], Handle]:
     name = attrs["shared_name"] or ctx.node
 
     def kernel() -> Handle:
-        mutex = ctx.step.session.lookup_or_create(attrs["container"], Mutex, name, lambda: Mutex(name))
-        return Handle(attrs["container"], name, mutex)
+        ctx.step.session.lookup_or_create(attrs["container"], Mutex, name, lambda: Mutex(name))
+        return handle_of(ctx.op, attrs["container"], Mutex, name)
 
     return kernel
 
@@ -40,7 +40,7 @@ def _lock(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[..., Any]:
                 holds.add(result)
             done(result)
 
-        return resource_of(handle, Mutex).lock(got)
+        return resource_of(ctx.step, handle, Mutex).lock(got)
 
     return kernel
 

@@ -19,7 +19,7 @@ from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, list_attr, op
 from headrace.opkit.shape_rules import nothing
 from headrace.resources.account import Account
-from headrace.resources.manager import DEFAULT_CONTAINER, Handle, resource_of
+from headrace.resources.manager import DEFAULT_CONTAINER, Handle, handle_of, resource_of
 from headrace.resources.names import name_ref, named
 from headrace.resources.queue import Done, FIFOQueue, Queue
 from headrace.resources.queue_kinds import PaddingFIFOQueue, PriorityQueue, RandomShuffleQueue
@@ -40,7 +40,7 @@ Kind = Callable[[Mapping[str, Any]], Callable[[str], Queue]]  # from attributes 
 
 
 def _by_handle(ctx: KernelContext, handle: Any) -> Queue:
-    return resource_of(handle, Queue)  # type: ignore[type-abstract]
+    return resource_of(ctx.step, handle, Queue)  # type: ignore[type-abstract]
 
 
 def _by_name(ctx: KernelContext, ref: Ref) -> Queue:
@@ -79,7 +79,7 @@ def _make(kind: Kind) -> Any:
     def factory(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[], Handle]:
         def kernel() -> Handle:
             queue = _shared(ctx, attrs, kind(attrs))
-            return Handle(attrs["container"], queue.name, queue)
+            return handle_of(ctx.op, attrs["container"], Queue, queue.name)
 
         return kernel
 

@@ -21,6 +21,7 @@ from headrace.opkit.arrays import boxed, dims, entries, ranked, shape_from, valu
 from headrace.opkit.jvp_rules import linear
 from headrace.opkit.shape_rules import nothing, same_as
 from headrace.opkit.testing.samples import draw
+from headrace.resources.manager import resource_of
 from headrace.resources.variable import Variable
 from headrace.shapes import Dim, Shape
 
@@ -338,7 +339,7 @@ def _resource_assign_kernel(ctx: Any, attrs: Mapping[str, Any]) -> Any:
 
     def assign(handle: Any, begin: Any, end: Any, strides: Any, value: Any) -> None:
         where = index(begin, end, strides)
-        handle.get(Variable).update(lambda x: _written(np.array(x), where, value))
+        resource_of(ctx.step, handle, Variable).update(lambda x: _written(np.array(x), where, value))
 
     return assign
 

@@ -15,7 +15,7 @@ from headrace.errors import InternalError, InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, missing, op, type_attr
 from headrace.opkit.shape_rules import nothing
-from headrace.resources.manager import Handle, resource_of
+from headrace.resources.manager import Handle, handle_of, resource_of
 from headrace.resources.names import name_ref, named
 from headrace.resources.stack import Stack
 from headrace.resources.values import shape_of
@@ -33,7 +33,7 @@ Find = Callable[["KernelContext", Any], Stack]  # from a handle
 
 
 def _by_handle(ctx: KernelContext, handle: Any) -> Stack:
-    return resource_of(handle, Stack)
+    return resource_of(ctx.step, handle, Stack)
 
 
 def _by_name(ctx: KernelContext, ref: Ref) -> Stack:
@@ -53,7 +53,7 @@ def _make(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Any], Handl
             raise InvalidArgumentError(f"Stack size must be a scalar, but had shape: {shapes.show(shape_of(max_size))}")
         size = int(max_size)
         stack = _new(ctx, attrs, size if size >= 0 else None)
-        return Handle(_CONTAINER, stack.name, stack, stack.dtype)
+        return handle_of(ctx.op, _CONTAINER, Stack, stack.name, stack.dtype, of_step=True)
 
     return kernel
 

@@ -6,6 +6,7 @@ Source: TensorFlow's VarHandleOp and VariableV2 and the ops on them. A variable'
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +31,7 @@ from headrace.ir.opdef import (
 from headrace.opkit import arrays
 from headrace.opkit.jvp_rules import passed
 from headrace.opkit.shape_rules import nothing, scalars
-from headrace.resources.manager import Handle, resource_of
+from headrace.resources.manager import Handle, Owners, destroy, handle_of, resource_of
 from headrace.resources.values import int_of, shape_of
 from headrace.resources.variable import CountedVariable, Ref, Variable
 from headrace.shapes import Shape
@@ -156,11 +157,12 @@ op(
 def _var_handle(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[], Handle]:
     dtype, shape, container = attrs["dtype"], attrs["shape"], attrs["container"]
     if attrs["shared_name"] == _ANONYMOUS:
-        return lambda: Handle(container, ctx.node, Variable(ctx.node, dtype, shape), dtype, shape)
+        handle = handle_of(ctx.op, container, Variable, ctx.node, dtype, shape)
+        return lambda: dataclasses.replace(handle, owned=Variable(ctx.node, dtype, shape))
 
     def kernel() -> Handle:
         variable = _named_variable(ctx, attrs, shape)
-        return Handle(container, variable.name, variable, dtype, shape)
+        return handle_of(ctx.op, container, Variable, variable.name, dtype, shape)
 
     return kernel
 
@@ -251,8 +253,8 @@ def _merged_ref(c: Inference) -> Sequence[Shape]:
 # *** reading ***
 
 
-def _variable_for(handle: Any, dtype: dtypes.DType) -> Variable:
-    variable = resource_of(handle, Variable)
+def _variable_for(step: Owners, handle: Any, dtype: dtypes.DType) -> Variable:
+    variable = resource_of(step, handle, Variable)
     if variable.dtype != dtype:
         raise InvalidArgumentError(
             f"Trying to access variable {variable.name} with wrong dtype. "
@@ -261,13 +263,13 @@ def _variable_for(handle: Any, dtype: dtypes.DType) -> Variable:
     return variable
 
 
-def _initialized(handle: Any, dtype: dtypes.DType | None = None) -> Variable:
+def _initialized(step: Owners, handle: Any, dtype: dtypes.DType | None = None) -> Variable:
     """The initialized variable of `handle`.
 
     Raises:
       NotFoundError: it is uninitialized; TensorFlow reports that it does not exist.
     """
-    variable = resource_of(handle, Variable) if dtype is None else _variable_for(handle, dtype)
+    variable = resource_of(step, handle, Variable) if dtype is None else _variable_for(step, handle, dtype)
     if not variable.is_initialized:
         raise NotFoundError(
             f"Resource {handle.container}/{handle.name} does not exist: the variable is uninitialized; "
@@ -278,12 +280,12 @@ def _initialized(handle: Any, dtype: dtypes.DType | None = None) -> Variable:
 
 def _read(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Any], Any]:
     dtype = attrs["dtype"]
-    return lambda handle: _variable_for(handle, dtype).read()
+    return lambda handle: _variable_for(ctx.step, handle, dtype).read()
 
 
 def _variable_shape(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Any], Any]:
     out = attrs["out_type"].numpy
-    return lambda handle: np.array(shape_of(_initialized(handle).read()), out)
+    return lambda handle: np.array(shape_of(_initialized(ctx.step, handle).read()), out)
 
 
 def _variable_shape_shape(c: Inference) -> Sequence[Shape]:
@@ -314,7 +316,7 @@ op(
     "resource: resource",
     "is_initialized: bool",
     shape=scalars,
-    stateful=lambda ctx, attrs: lambda handle: np.bool_(resource_of(handle, Variable).is_initialized),
+    stateful=lambda ctx, attrs: lambda handle: np.bool_(resource_of(ctx.step, handle, Variable).is_initialized),
     grad=NOT_DIFFERENTIABLE,
     facts=_READS,
     doc="Whether the variable has a value.",
@@ -346,7 +348,7 @@ op(
 
 def _no_copies(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Any], None]:
     def kernel(handle: Any) -> None:
-        _initialized(handle)
+        _initialized(ctx.step, handle)
 
     return kernel
 
@@ -369,7 +371,7 @@ def _assign_handle(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[An
     dtype, validate = attrs["dtype"], attrs["validate_shape"]
 
     def kernel(handle: Any, value: Any) -> None:
-        _variable_for(handle, dtype).assign(value, same_shape=validate)
+        _variable_for(ctx.step, handle, dtype).assign(value, same_shape=validate)
 
     return kernel
 
@@ -392,12 +394,12 @@ def _destroy(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Any], No
     ignore = attrs["ignore_lookup_error"]
 
     def kernel(handle: Any) -> None:
-        resource = resource_of(handle, object)
-        if isinstance(resource, Variable):  # the name stays known, as handles to it may be assigned to again
-            existed = resource.is_initialized
-            resource.release()
+        if getattr(handle, "kind", "") == Variable.__name__:  # the name stays: handles may assign to it again
+            variable = resource_of(ctx.step, handle, Variable)
+            existed = variable.is_initialized
+            variable.release()
         else:
-            existed = ctx.step.session.remove(resource) or ctx.step.resources.remove(resource)
+            existed = destroy(ctx.step, handle)
         if not existed and not ignore:
             raise NotFoundError(f"Resource {handle.container}/{handle.name} does not exist, so it cannot be destroyed")
 
@@ -456,7 +458,7 @@ def _update_handle(f: Any) -> Any:
         dtype = attrs["dtype"]
 
         def kernel(handle: Any, value: Any) -> None:
-            _initialized(handle, dtype).update(lambda old: _combined(f, old, value))
+            _initialized(ctx.step, handle, dtype).update(lambda old: _combined(f, old, value))
 
         return kernel
 
@@ -526,7 +528,7 @@ def _count_ref(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Ref], 
 
 def _count_handle(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Any], Any]:
     limit, dtype = attrs["limit"], attrs["T"]
-    return lambda handle: _counter(limit, _initialized(handle, dtype))
+    return lambda handle: _counter(limit, _initialized(ctx.step, handle, dtype))
 
 
 def _count_handle_shape(c: Inference) -> Sequence[Shape]:

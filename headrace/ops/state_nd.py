@@ -19,7 +19,7 @@ from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, op, type_attr
 from headrace.opkit.arrays import HANDLES
 from headrace.opkit.scatter import POLICY, add_at, check_static, extreme_at, places, scatter, set_at, subtract_at
-from headrace.resources.manager import resource_of
+from headrace.resources.manager import Owners, resource_of
 from headrace.resources.values import shape_of
 from headrace.resources.variable import Ref, Variable
 from headrace.shapes import Shape
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from headrace.ir.kernel import KernelContext
 
 
-def _variable(handle: Any, dtype: DType) -> Variable:
+def _variable(step: Owners, handle: Any, dtype: DType) -> Variable:
     """The variable of `handle`, after a check that it is initialized and of `dtype`."""
-    variable = resource_of(handle, Variable)
+    variable = resource_of(step, handle, Variable)
     if variable.dtype != dtype:
         raise InvalidArgumentError(
             f"Trying to access variable {variable.name} with wrong dtype. "
@@ -70,7 +70,7 @@ def _gather(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Any, Any]
     dtype = attrs["dtype"]
 
     def kernel(handle: Any, indices: Any) -> Any:
-        params = np.asarray(_variable(handle, dtype).read())
+        params = np.asarray(_variable(ctx.step, handle, dtype).read())
         if not params.ndim or not indices.ndim:
             raise InvalidArgumentError("params and indices must be at least vectors")
         where, _ = places(indices, params.shape, ignore_bad=False)
@@ -148,7 +148,7 @@ def _scatter_handle(put: _Put) -> Any:
         ignore_bad, dtype = attrs["bad_indices_policy"] == "IGNORE", attrs["T"]
 
         def kernel(handle: Any, indices: Any, updates: Any) -> None:
-            variable = _variable(handle, dtype)
+            variable = _variable(ctx.step, handle, dtype)
             variable.update(lambda params: _scattered(put, ignore_bad, params, indices, updates))
 
         return kernel

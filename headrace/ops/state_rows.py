@@ -17,7 +17,7 @@ from headrace.ir.indexed_slices import IndexedSlices, of_gather
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, op, type_attr
 from headrace.opkit import arrays
-from headrace.resources.manager import resource_of
+from headrace.resources.manager import Owners, resource_of
 from headrace.resources.values import shape_of
 from headrace.resources.variable import Ref, Variable
 from headrace.shapes import Shape
@@ -32,9 +32,9 @@ _READS = Facts(effect="resource")
 _WRITES = Facts(effect="resource", writes=True)
 
 
-def _variable(handle: Any, dtype: dtypes.DType) -> Variable:
+def _variable(step: Owners, handle: Any, dtype: dtypes.DType) -> Variable:
     """The variable of `handle`, after a check that it is initialized and of `dtype`."""
-    variable = resource_of(handle, Variable)
+    variable = resource_of(step, handle, Variable)
     if variable.dtype != dtype:
         raise InvalidArgumentError(
             f"Trying to access variable {variable.name} with wrong dtype. "
@@ -76,7 +76,7 @@ def _gather(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Any, Any]
     dtype, batch = attrs["dtype"], attrs["batch_dims"]
 
     def kernel(handle: Any, indices: Any) -> Any:
-        params = _variable(handle, dtype).read()
+        params = _variable(ctx.step, handle, dtype).read()
         shape, wanted = shape_of(params), shape_of(indices)
         if not shape:
             raise InvalidArgumentError("params must be at least 1 dimensional, got a scalar")
@@ -195,7 +195,7 @@ def _scatter_handle(combine: Callable[[np.ndarray, Any, Any], None]) -> Any:
         dtype = attrs["dtype"]
 
         def kernel(handle: Any, indices: Any, updates: Any) -> None:
-            variable = _variable(handle, dtype)
+            variable = _variable(ctx.step, handle, dtype)
             variable.update(lambda params: _scattered(combine, params, indices, updates))
 
         return kernel

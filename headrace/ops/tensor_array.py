@@ -18,7 +18,7 @@ from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, missing, op, shape_attr, string_attr, type_attr
 from headrace.opkit.shape_rules import nothing
-from headrace.resources.manager import Handle, resource_of
+from headrace.resources.manager import Handle, handle_of, resource_of
 from headrace.resources.names import looked_up, name_ref, named
 from headrace.resources.tensor_array import TensorArray
 from headrace.resources.values import shape_of
@@ -39,7 +39,7 @@ Find = Callable[["KernelContext", Any], TensorArray]  # from a handle
 
 
 def _by_handle(ctx: KernelContext, handle: Any) -> TensorArray:
-    return resource_of(handle, TensorArray)
+    return resource_of(ctx.step, handle, TensorArray)
 
 
 def _by_text(ctx: KernelContext, handle: Any) -> TensorArray:
@@ -86,22 +86,23 @@ def _new(ctx: KernelContext, attrs: Mapping[str, Any], size: Any) -> TensorArray
     return made
 
 
-def _handed_on(array: TensorArray) -> tuple[Handle, Any]:
+def _handed_on(ctx: KernelContext, array: TensorArray) -> tuple[Handle, Any]:
     """Outputs of a V3 op that returns an array: its handle and a flow."""
-    return Handle(_CONTAINER, array.name, array, array.dtype, array.element_shape), np.float32(0)
+    dtype, shape = array.dtype, array.element_shape
+    return handle_of(ctx.op, _CONTAINER, TensorArray, array.name, dtype, shape, of_step=True), np.float32(0)
 
 
-def _as_text(array: TensorArray) -> Any:
+def _as_text(ctx: KernelContext, array: TensorArray) -> Any:
     return name_ref(_CONTAINER, array.name).read()
 
 
-def _as_name(array: TensorArray) -> Ref:
+def _as_name(ctx: KernelContext, array: TensorArray) -> Ref:
     return name_ref(_CONTAINER, array.name)
 
 
-def _make(give: Callable[[TensorArray], Any]) -> Any:
+def _make(give: Callable[[KernelContext, TensorArray], Any]) -> Any:
     def factory(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Any], Any]:
-        return lambda size: give(_new(ctx, attrs, size))
+        return lambda size: give(ctx, _new(ctx, attrs, size))
 
     return factory
 
@@ -112,7 +113,7 @@ def _make_shape(c: Inference) -> Sequence[Shape]:
     return [(), ()]
 
 
-def _grad(find: Find, give: Callable[[TensorArray], Any]) -> Any:
+def _grad(find: Find, give: Callable[[KernelContext, TensorArray], Any]) -> Any:
     def factory(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[..., Any]:
         source, resources = attrs["source"], ctx.step.resources
 
@@ -125,9 +126,8 @@ def _grad(find: Find, give: Callable[[TensorArray], Any]) -> Any:
                     )
                 dims = tuple(prefix.tolist())
             array = find(ctx, handle).grad(source, dims)
-            if give is not _handed_on:  # later operations find it by its name
-                resources.lookup_or_create(_CONTAINER, TensorArray, array.name, lambda: array)
-            return give(array)
+            resources.lookup_or_create(_CONTAINER, TensorArray, array.name, lambda: array)
+            return give(ctx, array)
 
         return kernel
 

@@ -7,12 +7,14 @@ kinds refers to two resources.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import threading
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from headrace import shapes
+from headrace import shapes, thresholds
 from headrace.errors import AlreadyExistsError, CancelledError, InvalidArgumentError, NotFoundError
+from headrace.memo import cached
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,8 +68,7 @@ class ResourceManager:
           NotFoundError: There is none.
         """
         key = (container or DEFAULT_CONTAINER, kind, name)
-        with self._lock:
-            found: R | None = self._resources.get(key)
+        found: R | None = self._resources.get(key)
         if found is None:
             raise NotFoundError(f"Resource {_show(key)} does not exist: it was never created, or deleted")
         return found
@@ -79,8 +80,11 @@ class ResourceManager:
           CancelledError: There is none, and the manager is closed.
         """
         key = (container or DEFAULT_CONTAINER, kind, name)
+        found: R | None = self._resources.get(key)
+        if found is not None:
+            return found
         with self._lock:
-            found: R | None = self._resources.get(key)
+            found = self._resources.get(key)  # another thread may have made it
             if found is None:
                 self._check_open()
                 found = self._resources[key] = make()
@@ -104,15 +108,26 @@ class ResourceManager:
         with self._lock:
             return {(k[0], k[2]): r for k, r in self._resources.items() if k[1] is kind}
 
-    def remove(self, resource: object) -> bool:
-        """Drops `resource` under any name; returns False if the manager does not contain it."""
+    def remove(self, handle: Handle) -> bool:
+        """Drops the resource of `handle`; returns False if the manager does not contain it."""
         with self._lock:
-            keys = [k for k, r in self._resources.items() if r is resource]
-            for k in keys:
-                del self._resources[k]
-        if keys:
+            keys = [
+                k
+                for k in self._resources
+                if (k[0], k[1].__name__, k[2]) == (handle.container, handle.kind, handle.name)
+            ]
+            gone = [self._resources.pop(k) for k in keys]
+        for resource in gone:
             _release(resource)
-        return bool(keys)
+        return bool(gone)
+
+    def owned(self, handle: Handle) -> Handle:
+        """The handle with its resource as its own; `handle` if the manager lacks it."""
+        with self._lock:
+            for (container, kind, name), resource in self._resources.items():
+                if (container, kind.__name__, name) == (handle.container, handle.kind, handle.name):
+                    return dataclasses.replace(handle, owned=resource)
+        return handle
 
     def names(self) -> list[tuple[str, str, str]]:
         """Container, kind and name of each resource, sorted."""
@@ -154,68 +169,115 @@ class ResourceManager:
             raise CancelledError("the session or step that owns these resources has been closed")
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
 class Handle:
-    """Value of a tensor of dtype resource: a resource's name and a reference to it.
+    """Value of a tensor of dtype resource: the name of a resource as data.
+
+    An operation finds the resource in the manager of its session or step (`resource_of`). A resource without a name (a
+    fed variable, an anonymous table, the resources of eager ops) belongs to its handle, and is freed with it.
 
     Attributes:
+      device: The device of the operation that made the resource; "" if it requested none.
       container: The container in its manager.
+      kind: The name of the class under which the manager has it.
       name: The name in its manager.
-      resource: The object itself, so that ops need no lookup.
-      value_dtype: The dtype of its contents, if these are tensors of one kind.
+      of_step: Whether the manager is that of the step, else that of the session.
+      value_dtype: The name of the dtype of its contents, if these are tensors of one kind; else "".
       value_shape: The static shape of its contents, if these are tensors of one kind.
+      owned: A resource that belongs to the handle; None for one that a manager owns. Only a handle without it is data.
     """
 
-    __slots__ = ("container", "name", "resource", "value_dtype", "value_shape")
-
-    def __init__(
-        self,
-        container: str,
-        name: str,
-        resource: Any,
-        value_dtype: DType | None = None,
-        value_shape: Shape = None,
-    ) -> None:
-        self.container = container or DEFAULT_CONTAINER
-        self.name = name
-        self.resource = resource
-        self.value_dtype = value_dtype
-        self.value_shape = value_shape
-
-    @property
-    def kind(self) -> str:
-        """The class name of the resource."""
-        return type(self.resource).__name__
-
-    def get(self, kind: type[R]) -> R:
-        """The resource, which must be of class `kind`.
-
-        Raises:
-          InvalidArgumentError: It is of another class.
-        """
-        resource = self.resource
-        if not isinstance(resource, kind):
-            raise InvalidArgumentError(
-                f"Trying to access resource {self.name!r} as a {kind.__name__}, but it is a {self.kind}: "
-                "the handle of another op was passed"
-            )
-        return resource
+    device: str
+    container: str
+    kind: str
+    name: str
+    of_step: bool = False
+    value_dtype: str = ""
+    value_shape: tuple[int | None, ...] | None = None
+    owned: Any = None
 
     def __repr__(self) -> str:
-        held = "" if self.value_dtype is None else f" of {self.value_dtype.name}{shapes.show(self.value_shape)}"
+        held = f" of {self.value_dtype}{shapes.show(self.value_shape)}" if self.value_dtype else ""
         return f"<{self.kind} {self.container}/{self.name}{held}>"
 
 
-def resource_of(value: Any, kind: type[R]) -> R:
+@cached(thresholds.MEMOIZED_HANDLES, "handles of resources")
+def _handle(
+    device: str, container: str, kind: type, name: str, of_step: bool, dtype: DType | None, shape: Shape
+) -> Handle:
+    held = "" if dtype is None else dtype.name
+    return Handle(device, container or DEFAULT_CONTAINER, kind.__name__, name, of_step, held, shape)
+
+
+def handle_of(
+    op: Any,
+    container: str,
+    kind: type,
+    name: str,
+    dtype: DType | None = None,
+    shape: Shape = None,
+    of_step: bool = False,
+) -> Handle:
+    """The handle of a resource of a session's or a step's manager.
+
+    Args:
+      op: The operation that makes the handle (`KernelContext.op`).
+      container: The container; "" for the default one.
+      kind: The class under which the manager has the resource.
+      name: The name of the resource.
+      dtype, shape: Dtype and static shape of its contents, if these are tensors of one kind.
+      of_step: Whether the manager is that of the step.
+    """
+    return _handle(op.device, container, kind, name, of_step, dtype, shape)
+
+
+class Owners(Protocol):
+    """The managers of a running step (`ir.kernel.StepContext`)."""
+
+    @property
+    def session(self) -> ResourceManager:
+        """The manager of its session."""
+
+    @property
+    def resources(self) -> ResourceManager:
+        """The manager of the step itself."""
+
+
+def resource_of(step: Owners, value: Any, kind: type[R]) -> R:
     """The resource of a scalar handle, which must be of class `kind`.
 
     Raises:
       InvalidArgumentError: `value` is not a scalar handle, or its resource is of another class.
+      NotFoundError: The resource does not exist in this session or step.
     """
-    if not isinstance(value, Handle):
+    if value.__class__ is not Handle:
+        raise _no_handle(value, kind.__name__)
+    owned = value.owned
+    if owned is None and value.kind == kind.__name__:
+        return (step.resources if value.of_step else step.session).lookup(value.container, kind, value.name)
+    if not isinstance(owned, kind):
         raise InvalidArgumentError(
-            f"expected the handle of a {kind.__name__} (a scalar of dtype resource), got {type(value).__name__}"
+            f"Trying to access resource {value.name!r} as a {kind.__name__}, but it is a {value.kind}: "
+            "the handle of another op was passed"
         )
-    return value.get(kind)
+    return owned
+
+
+def destroy(step: Owners, value: Any) -> bool:
+    """Drops the resource of a scalar handle; returns False if it does not exist.
+
+    Raises:
+      InvalidArgumentError: `value` is not a scalar handle.
+    """
+    if value.__class__ is not Handle:
+        raise _no_handle(value, "resource")
+    return (step.resources if value.of_step else step.session).remove(value)
+
+
+def _no_handle(value: Any, kind: str) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"expected the handle of a {kind} (a scalar of dtype resource), got {type(value).__name__}"
+    )
 
 
 def _release(resource: Any) -> None:

@@ -157,7 +157,7 @@ def test_variables_do_not_share_and_are_freed(b: EagerBuilder) -> None:
     v.assign(10.0)
     assert float(w) == 2
     held = v.handle.numpy()
-    resource = held.resource
+    resource = held.owned
     assert type(resource).__name__ == "Variable"
     gone = weakref.ref(v)
     del v, held, resource

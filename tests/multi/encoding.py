@@ -11,6 +11,7 @@ import numpy as np
 from headrace import dtypes, errors, plain_data
 from headrace.execute.records import DeadCause, Path
 from headrace.execute.rendezvous import Key, LocalRendezvous, Receiver, Token
+from headrace.resources.manager import Handle
 
 
 def bytes_of(data: Any) -> bytes:
@@ -23,7 +24,7 @@ class EncodedRendezvous(LocalRendezvous):
 
     Attributes:
       made: all rendezvous since `record`.
-      live: values that are objects of this process (resources, tensor lists), by number; they are not encoded.
+      live: values that are objects of this process (tensor lists), by number; they are not encoded.
       dead, alive: the numbers of dead and of live tokens.
       aborted: the error that `abort` received and the one that receivers get.
     """
@@ -76,6 +77,8 @@ class EncodedRendezvous(LocalRendezvous):
             return ["array", is_array, dtypes.from_numpy(value.dtype).name, value.shape, data]
         if value is None:
             return ["none"]
+        if isinstance(value, Handle):
+            return ["handle", plain_data.encode(value)]
         self.live.append(value)
         return ["live", len(self.live) - 1]
 
@@ -91,6 +94,8 @@ class EncodedRendezvous(LocalRendezvous):
             is_array, dtype, shape, content = rest
             array = np.frombuffer(base64.b64decode(content), dtypes.as_dtype(dtype).numpy).reshape(shape)
             return array if is_array else array[()]
+        if kind == "handle":
+            return plain_data.decode(Handle, rest[0])
         return None if kind == "none" else self.live[rest[0]]
 
 

@@ -70,7 +70,7 @@ def test_random_programs(seed: int) -> None:
     alive, dead = tokens()
     assert alive
     assert dead
-    # a list of tensors is the only value that is not encoded; resources stay on their devices
+    # a list of tensors is the only value that is not encoded
     assert {type(v) for r in EncodedRendezvous.made for v in r.live} <= {TensorList}
 
 

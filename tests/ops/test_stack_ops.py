@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from headrace import dtypes
 from headrace.errors import InternalError, InvalidArgumentError, NotFoundError
+from headrace.resources.manager import Handle, ResourceManager, resource_of
+from headrace.resources.stack import Stack
 from tests.ops.running import Program
 
 f32, i32 = dtypes.float32, dtypes.int32
@@ -67,5 +70,6 @@ def test_a_stack_refuses_what_does_not_fit(p: Program) -> None:
 def test_a_stack_ends_with_its_step(p: Program) -> None:
     s = p.b.StackV2(-1, elem_type=f32)
     old = p.run(s)
-    with p.fails(InvalidArgumentError, "already been closed"):
-        old.resource.pop()
+    assert old == Handle("", "_stacks", "Stack", "StackV2_0", True, "float32")
+    with p.fails(NotFoundError, r"Resource _stacks/StackV2_0/Stack does not exist"):
+        resource_of(SimpleNamespace(session=ResourceManager(), resources=ResourceManager()), old, Stack)

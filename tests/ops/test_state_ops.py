@@ -125,7 +125,7 @@ def test_a_name_keeps_its_dtype(p: Program) -> None:
     p.run(p.b.AssignVariableOp(handle(p), [1.0, 2.0]))
     with p.fails(InvalidArgumentError, "wrong dtype. Expected float32 got int32"):
         p.run(p.b.ReadVariableOp(handle(p, dtype=i32), dtype=i32))
-    with p.fails(InvalidArgumentError, "as a Variable, but it is a FIFOQueue"):
+    with p.fails(InvalidArgumentError, "as a Variable, but it is a Queue"):
         q = p.b.FIFOQueueV2(component_types=(f32,), name="q")
         p.run(p.b.ReadVariableOp(q, dtype=f32))
 

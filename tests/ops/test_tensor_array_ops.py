@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ import pytest
 from headrace import dtypes
 from headrace.errors import InvalidArgumentError, NotFoundError, ShapeError, UnimplementedError
 from headrace.ir.graph import Tensor
+from headrace.resources.manager import ResourceManager, resource_of
+from headrace.resources.tensor_array import TensorArray
 from tests.ops.running import Program, check_gradient, gradients
 
 f32, f64, i64 = dtypes.float32, dtypes.float64, dtypes.int64
@@ -85,8 +88,9 @@ def test_a_tensor_array_refuses_what_does_not_fit(p: Program) -> None:
 def test_an_array_ends_with_its_step(p: Program) -> None:
     a, _ = array(p)
     old = p.run(a)
-    with p.fails(InvalidArgumentError, "already been closed"):
-        old.resource.size()
+    assert (old.kind, old.of_step, old.owned) == ("TensorArray", True, None)
+    with p.fails(NotFoundError, r"Resource _tensor_arrays/.* does not exist"):
+        resource_of(SimpleNamespace(session=ResourceManager(), resources=ResourceManager()), old, TensorArray)
 
 
 def test_static_shapes(p: Program) -> None:

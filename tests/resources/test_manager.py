@@ -1,13 +1,15 @@
 """`resources.manager`: who owns what under which name."""
 
+import dataclasses
+import json
 import threading
 
 import numpy as np
 import pytest
 
-from headrace import dtypes
+from headrace import dtypes, plain_data
 from headrace.errors import AlreadyExistsError, CancelledError, InvalidArgumentError, NotFoundError
-from headrace.resources.manager import Handle, ResourceManager
+from headrace.resources.manager import Handle, ResourceManager, destroy, handle_of, resource_of
 from headrace.resources.stack import Stack
 from headrace.resources.variable import Variable
 
@@ -96,9 +98,64 @@ def test_racing_creators_get_the_same_object():
     assert len(set(map(id, got))) == 1
 
 
-def test_a_handle_knows_its_resource():
-    h = Handle("", "v", variable(), dtypes.float32, (2, None))
+class Step:
+    """The managers of a running step."""
+
+    def __init__(self) -> None:
+        self.session, self.resources = ResourceManager(), ResourceManager()
+
+
+class Op:
+    device = "/device:CPU:1"
+
+
+def test_a_handle_is_data():
+    h = handle_of(Op, "", Variable, "v", dtypes.float32, (2, None))
+    assert h == Handle("/device:CPU:1", "localhost", "Variable", "v", False, "float32", (2, None))
     assert repr(h) == "<Variable localhost/v of float32[2,?]>"
-    assert h.get(Variable) is h.resource
+    data = plain_data.encode(h)
+    assert json.loads(json.dumps(data)) == data
+    assert plain_data.decode(Handle, data) == h
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        h.name = "w"
+    with pytest.raises(ValueError, match=r"Handle\.owned: expected None, got str of length 8"):
+        plain_data.decode(Handle, [*data[:-1], "anything"])
+
+
+def test_a_handle_is_resolved_in_the_session_or_the_step():
+    step = Step()
+    v = step.session.create("", Variable, "v", variable())
+    s = step.resources.create("c", Stack, "s", Stack("s", dtypes.float32))
+    of_session, of_step = handle_of(Op, "", Variable, "v"), handle_of(Op, "c", Stack, "s", of_step=True)
+    assert resource_of(step, of_session, Variable) is v
+    assert resource_of(step, plain_data.decode(Handle, plain_data.encode(of_step)), Stack) is s
     with pytest.raises(InvalidArgumentError, match="as a Stack, but it is a Variable"):
-        h.get(Stack)
+        resource_of(step, of_session, Stack)
+    for other in (handle_of(Op, "d", Variable, "v"), handle_of(Op, "", Variable, "v", of_step=True)):
+        with pytest.raises(NotFoundError, match="/v/Variable does not exist"):
+            resource_of(step, other, Variable)
+    for wrong in (7, None, "v"):
+        with pytest.raises(InvalidArgumentError, match=r"expected the handle of a Variable \(a scalar of dtype"):
+            resource_of(step, wrong, Variable)
+
+
+def test_a_resource_may_belong_to_its_handle():
+    v = variable()
+    h = dataclasses.replace(handle_of(Op, "", Variable, "v"), owned=v)
+    assert resource_of(Step(), h, Variable) is v
+    with pytest.raises(InvalidArgumentError, match="as a Stack, but it is a Variable"):
+        resource_of(Step(), h, Stack)
+    with pytest.raises(TypeError, match="is an object of this process, and cannot be encoded"):
+        plain_data.encode(h)
+
+
+def test_destroying_the_resource_of_a_handle():
+    step = Step()
+    v = step.session.create("", Variable, "v", variable())
+    v.assign(np.zeros(2, np.float32))
+    h = handle_of(Op, "", Variable, "v")
+    assert destroy(step, h)
+    assert not v.is_initialized
+    assert not destroy(step, h)
+    with pytest.raises(InvalidArgumentError, match="expected the handle of a resource"):
+        destroy(step, 7)

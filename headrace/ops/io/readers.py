@@ -19,7 +19,7 @@ from headrace.files import records, sources
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, int_attr, op, shape_attr, string_attr, type_attr
 from headrace.opkit.shape_rules import nothing, scalars
-from headrace.resources.manager import DEFAULT_CONTAINER, Handle, resource_of
+from headrace.resources.manager import DEFAULT_CONTAINER, Handle, handle_of, resource_of
 from headrace.resources.names import name_ref, named
 from headrace.resources.queue import Done, Queue
 from headrace.resources.reader import Open, Reader
@@ -37,7 +37,7 @@ Find = Callable[["KernelContext", Any, type], Any]  # a resource of a kind, from
 
 
 def _by_handle(ctx: KernelContext, handle: Any, kind: type) -> Any:
-    return resource_of(handle, kind)
+    return resource_of(ctx.step, handle, kind)
 
 
 def _by_name(ctx: KernelContext, ref: Any, kind: type) -> Any:
@@ -91,7 +91,7 @@ def _handle(kind: str, make: Callable[[Attrs], Open], keeps_state: bool) -> Any:
     def factory(ctx: KernelContext, attrs: Attrs) -> Callable[[], Handle]:
         def kernel() -> Handle:
             reader = _reader(ctx, attrs, kind, make, keeps_state)
-            return Handle(attrs["container"], reader.name, reader)
+            return handle_of(ctx.op, attrs["container"], Reader, reader.name)
 
         return kernel
 

@@ -23,7 +23,7 @@ from headrace.opkit import arrays
 from headrace.opkit.shape_rules import nothing
 from headrace.ops.random.drawing import AUTO_SELECT, PHILOX, dims_of, range_of
 from headrace.ops.random.rejection import as_type, binomials, check_drawn, drawn
-from headrace.resources.manager import resource_of
+from headrace.resources.manager import Owners, resource_of
 from headrace.resources.philox import RESERVED_PER_NUMBER, Stream
 from headrace.resources.values import shape_of
 from headrace.resources.variable import Variable
@@ -59,9 +59,9 @@ def _added(low: int, high: int, blocks: int) -> tuple[int, int]:
     return (first & word) | (second & word) << 32, (high + (second >> 32)) % (1 << 64)
 
 
-def _advanced(handle: Any, blocks: int) -> tuple[Stream, np.ndarray]:
+def _advanced(step: Owners, handle: Any, blocks: int) -> tuple[Stream, np.ndarray]:
     """Stream of a generator and its state, which then advances by `blocks` blocks."""
-    variable = resource_of(handle, Variable)
+    variable = resource_of(step, handle, Variable)
     if not variable.is_initialized:
         raise NotFoundError(
             f"Resource {handle.container}/{handle.name} does not exist: the generator's state is uninitialized"
@@ -104,9 +104,9 @@ def _draw(distribution: str) -> Any:
             n = math.prod(dims)
             if bounds:
                 low, high = range_of(*bounds)
-                stream, _ = _advanced(handle, n * RESERVED_PER_NUMBER)
+                stream, _ = _advanced(ctx.step, handle, n * RESERVED_PER_NUMBER)
                 return stream.uniform_int(n, low, high, dtype).reshape(dims)
-            stream, _ = _advanced(handle, n * RESERVED_PER_NUMBER)
+            stream, _ = _advanced(ctx.step, handle, n * RESERVED_PER_NUMBER)
             return getattr(stream, distribution)(n, dtype).reshape(dims)
 
         return kernel
@@ -131,7 +131,7 @@ def _binomial(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[..., Any
         inner = np.broadcast_shapes(shape_of(counts), shape_of(probs))
         rows = math.prod(inner)
         samples = math.prod(dims[: max(len(dims) - len(inner), 0)])
-        stream, _ = _advanced(handle, rows * 2 * 100 * (samples + 3) // 4 * RESERVED_PER_NUMBER)
+        stream, _ = _advanced(ctx.step, handle, rows * 2 * 100 * (samples + 3) // 4 * RESERVED_PER_NUMBER)
         return as_type(drawn(stream, dims, [np.asarray(counts), np.asarray(probs)], binomials), dtype)
 
     return kernel
@@ -185,7 +185,7 @@ def _skip(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[..., None]:
         _check_algorithm(algorithm)
         if shape_of(delta):
             raise InvalidArgumentError(f"delta must be of shape [], not {shapes.show(shape_of(delta))}")
-        _advanced(handle, int(delta) * RESERVED_PER_NUMBER % (1 << 64))
+        _advanced(ctx.step, handle, int(delta) * RESERVED_PER_NUMBER % (1 << 64))
 
     return kernel
 
@@ -195,7 +195,7 @@ def _read_and_skip(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[...
         _check_algorithm(alg)
         if shape_of(delta):
             raise InvalidArgumentError(f"delta must be of shape [], not {shapes.show(shape_of(delta))}")
-        _, state = _advanced(handle, int(delta) * RESERVED_PER_NUMBER % (1 << 64))
+        _, state = _advanced(ctx.step, handle, int(delta) * RESERVED_PER_NUMBER % (1 << 64))
         return state[:_STATE].copy()
 
     return kernel

@@ -19,7 +19,7 @@ from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, bool_attr, op, shape_at
 from headrace.opkit.shape_rules import scalars
 from headrace.resources.account import Account
 from headrace.resources.accumulator import Accumulator, DenseAccumulator, SparseAccumulator
-from headrace.resources.manager import DEFAULT_CONTAINER, Handle, resource_of
+from headrace.resources.manager import DEFAULT_CONTAINER, Handle, handle_of, resource_of
 from headrace.resources.names import name_ref, named
 from headrace.resources.values import shape_of
 from headrace.resources.variable import Ref
@@ -38,7 +38,7 @@ Find = Callable[["KernelContext", Any, type[A]], A]  # from a handle
 
 
 def _by_handle(ctx: KernelContext, handle: Any, kind: type[A]) -> A:
-    return _as(resource_of(handle, Accumulator), kind)  # type: ignore[type-abstract]
+    return _as(resource_of(ctx.step, handle, Accumulator), kind)  # type: ignore[type-abstract]
 
 
 def _by_name(ctx: KernelContext, ref: Ref, kind: type[A]) -> A:
@@ -79,7 +79,7 @@ def _make(kind: type[Any]) -> Any:
     def factory(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[], Handle]:
         def kernel() -> Handle:
             found = _shared(ctx, attrs, kind)
-            return Handle(attrs["container"], found.name, found)
+            return handle_of(ctx.op, attrs["container"], Accumulator, found.name)
 
         return kernel
 

@@ -16,7 +16,7 @@ from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, op, type_attr
 from headrace.opkit.shape_rules import scalars
 from headrace.resources import values
-from headrace.resources.manager import Handle
+from headrace.resources.manager import Handle, handle_of
 from headrace.resources.session_tensors import SessionTensors
 from headrace.resources.values import numpy_dtype_of, shape_of
 from headrace.shapes import Shape
@@ -54,7 +54,7 @@ def _put(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Any], Any]:
 def _put_resource(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Any], Handle]:
     def kernel(value: Any) -> Handle:
         store = _store(ctx)
-        return Handle(_CONTAINER, store.put(ctx.node, _DEVICE, value), store)
+        return handle_of(ctx.op, _CONTAINER, SessionTensors, store.put(ctx.node, _DEVICE, value))
 
     return kernel
 

@@ -6,6 +6,7 @@ LookupTable ops; the same without V2; and Anonymous* tables, which are new at ea
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ from headrace.opkit.arrays import check_size
 from headrace.opkit.shape_rules import nothing, scalars, unknown
 from headrace.resources.account import Account
 from headrace.resources.dense_table import DenseTable
-from headrace.resources.manager import DEFAULT_CONTAINER, Handle, resource_of
+from headrace.resources.manager import DEFAULT_CONTAINER, handle_of, resource_of
 from headrace.resources.names import name_ref, named
 from headrace.resources.table import HashTable, MutableHashTable, Table
 from headrace.resources.table_file import Vocabulary
@@ -40,7 +41,7 @@ Attrs = Mapping[str, Any]
 
 
 def _by_handle(ctx: KernelContext, handle: Any) -> Table:
-    return resource_of(handle, Table)  # type: ignore[type-abstract]
+    return resource_of(ctx.step, handle, Table)  # type: ignore[type-abstract]
 
 
 def _by_name(ctx: KernelContext, ref: Ref) -> Table:
@@ -141,11 +142,12 @@ def _make(way: str, type: str, pairs: Mapping[DType, frozenset[DType]], kind: Ca
             _check_pair(type, pairs, attrs)
             if way == "new":
                 table = kind(ctx.node, attrs, None, *args)
-                return Handle(DEFAULT_CONTAINER, table.name, table, table.value_dtype, table.value_shape)
+                handle = handle_of(ctx.op, "", Table, table.name, table.value_dtype, table.value_shape)
+                return dataclasses.replace(handle, owned=table)
             table = _shared(ctx, attrs, lambda name: kind(name, attrs, _account(ctx, type, name), *args))
             if way == "name":
                 return name_ref(attrs["container"] or DEFAULT_CONTAINER, table.name)
-            return Handle(attrs["container"], table.name, table, table.value_dtype, table.value_shape)
+            return handle_of(ctx.op, attrs["container"], Table, table.name, table.value_dtype, table.value_shape)
 
         return kernel
 

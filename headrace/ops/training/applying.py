@@ -18,7 +18,7 @@ from headrace.dtypes import INDEX, DType
 from headrace.errors import InternalError, InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, bool_attr, type_attr
-from headrace.resources.manager import resource_of
+from headrace.resources.manager import Owners, resource_of
 from headrace.resources.values import shape_of
 from headrace.resources.variable import Ref, Variable, update_together
 from headrace.shapes import Shape
@@ -105,8 +105,8 @@ def _by_blocks(formula: Formula, gradient: int, attrs: Any, values: Sequence[Any
 # *** kernels ***
 
 
-def _by_handle(handles: Sequence[Any], dtype: DType) -> list[Variable]:
-    found = [resource_of(handle, Variable) for handle in handles]
+def _by_handle(step: Owners, handles: Sequence[Any], dtype: DType) -> list[Variable]:
+    found = [resource_of(step, handle, Variable) for handle in handles]
     for v in found:
         if v.dtype is not dtype:
             raise InvalidArgumentError(
@@ -153,7 +153,7 @@ def _kernel(
 
         def kernel(*inputs: Any) -> Ref | None:
             targets, given = inputs[:n], inputs[n:]
-            variables = [t.variable for t in targets] if ref else _by_handle(targets, dtype)
+            variables = [t.variable for t in targets] if ref else _by_handle(ctx.step, targets, dtype)
             if n > 1 and len(set(map(id, variables))) < n:
                 raise InvalidArgumentError(
                     f"{', '.join(slots)} must be variables of their own: got {[v.name for v in variables]}"
