@@ -104,6 +104,7 @@ matrix: venv ## the matrix tier: op registry, recorded and random programs, step
 .PHONY: nightly
 nightly: venv ## the tests of all tiers, hours
 	$(BIN)/python -m pytest $(WORKERS) --tier all $(ARGS)
+	$(BIN)/python -m tests.multi.many_programs
 
 .PHONY: mutate
 mutate: venv ## flip the conditions of the passes one by one: the tests must notice; ARGS='fold --jobs 2'

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import headrace as hr
+from headrace import flags
 from headrace.errors import InvalidArgumentError
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Graph, Operation, Tensor
@@ -142,8 +143,8 @@ def _check_machine(seed: int) -> None:
             assert got == [want[op] is DEAD, *(want[t] for t in op.outputs)], f"{op.name} ({op.type}), order {order}"
 
 
-def _check_session(seed: int) -> None:
-    """The same through the session: fetches, dead fetches, and feeds, which revive what comes after them."""
+def _check_session(seed: int, optimize: str = "on") -> None:
+    """Fetches, dead fetches and feeds of a random graph in a session, in random orders and with passes."""
     rng = random.Random(seed)
     graph = random_graph(rng)
     tensors = [t for op in graph.operations for t in op.outputs]
@@ -158,11 +159,13 @@ def _check_session(seed: int) -> None:
     alive = [t for t in tensors if known[t] is not DEAD and t not in unsure]
     dead = [t for t in tensors if known[t] is DEAD and t not in unsure]
     taken = {op: op.outputs[1] for op in graph.operations if op.type == "Merge"}
-    with hr.Session(graph=graph) as session:
-        for order in range(2):
-            ready = SeededReady(order)
-            got = dict(zip(alive, session.run(alive, fed, hr.RunOptions(ready=ready)), strict=True))
-            ready.check()
+    with flags.override(OPTIMIZE=optimize), hr.Session(graph=graph) as session:
+        for order in (0, 1, None):  # None: the order, and the program, of the session's own choice
+            ready = None if order is None else SeededReady(order)
+            options = None if ready is None else hr.RunOptions(ready=ready)
+            got = dict(zip(alive, session.run(alive, fed, options), strict=True))
+            if ready is not None:
+                ready.check()
             want = oracle(graph, {op: int(got[i]) for op, i in taken.items() if i in got}, fed)
             assert {t: want[t] for t in alive} == got, f"order {order}"
         for t in dead[:4]:
@@ -208,9 +211,9 @@ def test_random_primitive_graphs_on_the_machine(seed: int) -> None:
 
 
 @some
-@given(seed=st.integers(0, 2**32))
-def test_random_primitive_graphs_in_a_session(seed: int) -> None:
-    _check_session(seed)
+@given(seed=st.integers(0, 2**32), optimize=st.sampled_from(["on", "off"]))
+def test_random_primitive_graphs_in_a_session(seed: int, optimize: str) -> None:
+    _check_session(seed, optimize)
 
 
 @pytest.mark.nightly
@@ -219,7 +222,7 @@ def test_random_primitive_graphs_in_a_session(seed: int) -> None:
 @given(seed=st.integers(0, 2**32))
 def test_many_random_primitive_graphs(seed: int) -> None:
     _check_machine(seed)
-    _check_session(seed)
+    _check_session(seed, "on" if seed % 4 else "off")
 
 
 # *** (b) structured programs ***

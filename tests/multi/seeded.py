@@ -20,8 +20,12 @@ from headrace.execute.run import RunEnvironment
 from headrace.execute.step import Step
 from headrace.grad.differentiate import differentiate
 from headrace.ir.analysis import frames
+from headrace.ir.edit.editor import own_bodies
 from headrace.ir.graph import Operation, Tensor
 from headrace.lower import Lowered, lower
+from headrace.optimize.base import Options
+from headrace.optimize.loops import LOOP_PASSES
+from headrace.optimize.pipeline import optimize
 from headrace.partition import partition
 from headrace.place.colocation import colocation_groups
 from headrace.place.costs import is_free
@@ -36,11 +40,23 @@ CPU = "/job:localhost/replica:0/task:0/device:CPU:"
 Placement = Mapping[Operation, str]
 
 
-def lowered(fetches: Sequence[Tensor], feeds: Sequence[Tensor] = (), targets: Sequence[Operation] = ()) -> Lowered:
-    """The primitive form of a step."""
+# those that keep every bit of the results
+EXACT = Options(off=frozenset(p.name for p in LOOP_PASSES if not p.is_exact), is_lowered=True)
+
+
+def lowered(
+    fetches: Sequence[Tensor],
+    feeds: Sequence[Tensor] = (),
+    targets: Sequence[Operation] = (),
+    options: Options | None = None,
+) -> Lowered:
+    """The primitive form of a step, after the passes with `options`; None: without passes."""
     pruned = prune(feeds, fetches, targets)
-    kept = [op for t in targets if (op := pruned.graph.find(t.name)) is not None]
-    return lower(pruned.graph, kept, differentiate)
+    preserved: Sequence[Operation] = [op for t in targets if (op := pruned.graph.find(t.name)) is not None]
+    if options is not None:
+        own_bodies(pruned.graph)
+        preserved = optimize(pruned.graph, preserved, options).preserved
+    return lower(pruned.graph, preserved, differentiate)
 
 
 def groups(step: Lowered) -> list[Group]:

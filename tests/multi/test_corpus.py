@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import headrace as hr
+from headrace import flags
 from headrace.ir.opdef import op_registry
 from tests.corpus.test_corpus import CORE, KNOWN, STEP_MS, STRUCTURED, _open, corpus, replay
 from tests.inside import step_of
@@ -76,9 +77,21 @@ class _Scattered:
         )
 
 
+def _cases() -> list[Any]:
+    """Programs with the flag OPTIMIZE; most runs without passes are nightly."""
+    usual = [*((p, "on") for p in PROGRAMS), *((p, "off") for p in PROGRAMS[::4])]
+    later = [*((p, "off") for p in PROGRAMS if (p, "off") not in usual), *((p, "on") for p in MORE)]
+    return [*usual, *(pytest.param(*case, marks=pytest.mark.nightly) for case in later)]
+
+
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("program", [*PROGRAMS, *(pytest.param(p, marks=pytest.mark.nightly) for p in MORE)])
-def test_program(program: str) -> None:
+@pytest.mark.parametrize(("program", "optimize"), _cases())
+def test_program(program: str, optimize: str) -> None:
+    with flags.override(OPTIMIZE=optimize):
+        _check(program)
+
+
+def _check(program: str) -> None:
     try:
         replay.execute(corpus.load(program), _Scattered(program), replay.TOL)
     except replay.Mismatch:

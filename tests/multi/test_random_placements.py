@@ -18,11 +18,14 @@ import numpy as np
 import pytest
 
 import headrace as hr
+from headrace import flags
 from headrace.api import scopes
 from headrace.errors import InvalidArgumentError
+from headrace.optimize.base import Options
 from headrace.resources.manager import ResourceManager
 from tests.api import programs
 from tests.api.test_random_programs import _draw, _program
+from tests.compile.waiting_programs import Program, numbers_of
 from tests.execute.machine import SeededReady
 from tests.grad.test_random_gradients import Example, Made, _all, _along
 from tests.inside import manager_of
@@ -44,8 +47,8 @@ def _compare(got: Any, want: Any, what: str) -> None:
 # *** values, and state ***
 
 
-def check_values(seed: int) -> None:
-    """A program of integers, arrays and lists is what plain Python makes of it, on two or three devices."""
+def check_values(seed: int, options: Options | None = None) -> None:
+    """A program on two or three devices computes the integers and lists of plain Python."""
     rng = random.Random(f"values {seed}")
     stateful = bool(seed % 2)
     block, start = _program(rng, stateful), programs.initial(rng)
@@ -66,12 +69,12 @@ def check_values(seed: int) -> None:
     resources = ResourceManager()
     if stateful:
         for target in [*(v.initializer for v in build.variables.values()), *build.fill]:
-            _run((), {}, [target], rng, resources)
+            _run((), {}, [target], rng, resources, options)
     err, sys.stderr = sys.stderr, io.StringIO()
     failed: InvalidArgumentError | None = None
     got: list[Any] = []
     try:
-        got = _run(values, build.feeds, run, rng, resources)
+        got = _run(values, build.feeds, run, rng, resources, options)
     except InvalidArgumentError as e:
         failed = e
     finally:
@@ -86,7 +89,7 @@ def check_values(seed: int) -> None:
     for name, x in zip(names, got, strict=True):
         _compare(x, np.array(python.values[name], np.int32), name)
     if stateful:
-        assert _run(list(build.ends.values()), {}, [], rng, resources) == list(python.variables.values())
+        assert _run(list(build.ends.values()), {}, [], rng, resources, options) == list(python.variables.values())
 
 
 def _has_effects(op: Any) -> bool:
@@ -99,8 +102,9 @@ def _run(
     targets: Sequence[Any],
     rng: random.Random,
     resources: ResourceManager,
+    options: Options | None,
 ) -> list[Any]:
-    step = seeded.lowered(fetches, list(feeds), targets)
+    step = seeded.lowered(fetches, list(feeds), targets, options)
     of = seeded.at_random(step, rng, rng.choice([2, 3]))
     driven = seeded.Driven(seeded.planned(step, of), rng.getrandbits(32), resources)
     return driven.run(list(feeds.values()), len(fetches))
@@ -109,8 +113,8 @@ def _run(
 # *** gradients ***
 
 
-def check_gradients(seed: int) -> None:
-    """The gradients of a program, of the first and sometimes the second order, are bit for bit those of one device."""
+def check_gradients(seed: int, options: Options | None = None) -> None:
+    """Gradients of the first and second order equal those of one device bit for bit."""
     rng = random.Random(f"gradients {seed}")
     e = Example(30_000 + seed)
     with Made(e, rng.choice(PARALLEL)) as made:
@@ -122,7 +126,7 @@ def check_gradients(seed: int) -> None:
     with hr.Session(graph=made.graph, engine="interpret") as session:
         session.run(made.inputs["V"].initializer)
         want = session.run(fetches, feeds)
-        got = _run(fetches, feeds, [], rng, manager_of(session))
+        got = _run(fetches, feeds, [], rng, manager_of(session), options)
     for t, a, b in zip(fetches, got, want, strict=True):
         _compare(a, b, f"{t.name}, {e!r}")
 
@@ -132,21 +136,31 @@ def blocks(n: int) -> list[Any]:
     return [*range(n), *(pytest.param(b, marks=pytest.mark.nightly) for b in range(n, 3 * n))]
 
 
-@pytest.mark.parametrize("block", blocks(BLOCKS))
-def test_random_programs_on_devices_match_python(block: int) -> None:
-    _all(range(EACH * block, EACH * (block + 1)), check_values)
+with_and_without_passes = pytest.mark.parametrize("options", [None, seeded.EXACT], ids=["plain", "optimized"])
 
 
+@with_and_without_passes
 @pytest.mark.parametrize("block", blocks(BLOCKS))
-def test_random_gradients_on_devices_match_one_device(block: int) -> None:
-    _all(range(GRADIENTS * block, GRADIENTS * (block + 1)), check_gradients)
+def test_random_programs_on_devices_match_python(block: int, options: Options | None) -> None:
+    _all(range(EACH * block, EACH * (block + 1)), lambda seed: check_values(seed, options))
+
+
+@with_and_without_passes
+@pytest.mark.parametrize("block", blocks(BLOCKS))
+def test_random_gradients_on_devices_match_one_device(block: int, options: Options | None) -> None:
+    _all(range(GRADIENTS * block, GRADIENTS * (block + 1)), lambda seed: check_gradients(seed, options))
 
 
 # *** with threads ***
 
 
-def check_threads(seed: int) -> None:
-    """The same in a session: what requests what device is random, and the devices' threads decide about the order."""
+def check_threads(seed: int, optimize: str = "on") -> None:
+    """Gradients in a session with random requests of devices, whose threads decide the order.
+
+    Args:
+      seed: The seed of the program and of the requests.
+      optimize: The flag OPTIMIZE. Some passes add in another order.
+    """
     rng = random.Random(f"threads {seed}")
     e = Example(40_000 + seed)
     with Made(e, rng.choice(PARALLEL)) as made:
@@ -154,26 +168,39 @@ def check_threads(seed: int) -> None:
     with made.session() as session:
         want = made.run(fetches, session, ready=SeededReady(None))
     scatter(made.graph, rng, 3)
-    with hr.Session(graph=made.graph, devices={"CPU": 3}) as session:
+    with flags.override(OPTIMIZE=optimize), hr.Session(graph=made.graph, devices={"CPU": 3}) as session:
         session.run(made.inputs["V"].initializer)
         for _ in range(2):
             got = made.run(fetches, session)
             for t, a, b in zip(fetches, got, want, strict=True):
-                _compare(a, b, f"{t.name}, {e!r}")
+                if optimize == "off":
+                    _compare(a, b, f"{t.name}, {e!r}")
+                else:
+                    e.close(a, b, t.name)
 
 
+def check_waiting(seed: int, optimize: str = "on") -> None:
+    """A program that fills its own queues ends on three devices, with the same numbers."""
+    rng = random.Random(f"waiting {seed}")
+    program = Program(rng, 10)
+    scatter(program.graph, rng, 3)
+    with flags.override(OPTIMIZE=optimize), hr.Session(graph=program.graph, devices={"CPU": 3}) as session:
+        assert numbers_of(session.run(program.fetches, timeout_ms=60_000)) == program.numbers
+
+
+in_both_modes = pytest.mark.parametrize("optimize", ["on", "off"])
+
+
+@in_both_modes
 @pytest.mark.parametrize("block", blocks(3))
-def test_threads(block: int) -> None:
-    _all(range(4 * block, 4 * (block + 1)), check_threads)
+def test_threads(block: int, optimize: str) -> None:
+    _all(range(4 * block, 4 * (block + 1)), lambda seed: check_threads(seed, optimize))
 
 
-@pytest.mark.nightly
-@pytest.mark.timeout(7200)
-@pytest.mark.parametrize("block", range(20))
-def test_many_programs(block: int) -> None:
-    _all(range(1000 + 400 * block, 1000 + 400 * (block + 1)), check_values)
-    _all(range(1000 + 80 * block, 1000 + 80 * (block + 1)), check_gradients)
-    _all(range(1000 + 20 * block, 1000 + 20 * (block + 1)), check_threads)
+@in_both_modes
+@pytest.mark.parametrize("block", blocks(2))
+def test_programs_on_devices_that_fill_their_own_queues(block: int, optimize: str) -> None:
+    _all(range(8 * block, 8 * (block + 1)), lambda seed: check_waiting(seed, optimize))
 
 
 # *** every placement of small programs ***
@@ -246,6 +273,16 @@ def test_every_placement_of_larger_programs(name: str, devices: int) -> None:
     _check_placements(name, devices, 100_000)
 
 
+CHECKS: dict[str, Callable[[int], None]] = {
+    "values": check_values,
+    "values-optimized": lambda seed: check_values(seed, seeded.EXACT),
+    "gradients": check_gradients,
+    "gradients-optimized": lambda seed: check_gradients(seed, seeded.EXACT),
+    "threads": lambda seed: check_threads(seed, "off"),
+    "threads-optimized": check_threads,
+    "waiting": lambda seed: check_waiting(seed, "off"),
+    "waiting-optimized": check_waiting,
+}
+
 if __name__ == "__main__":
-    checks = {"values": check_values, "gradients": check_gradients, "threads": check_threads}
-    checks[sys.argv[1]](int(sys.argv[2]))
+    CHECKS[sys.argv[1]](int(sys.argv[2]))
