@@ -72,7 +72,7 @@ BENCH_JSON ?= benchmarks/results/workloads.json
 .PHONY: bench
 bench: venv ## measure the workloads, into docs/reference/benchmarks.md, then several devices; PYTHON_BENCH= has TensorFlow
 	$(PYTHON_BENCH) -m benchmarks.workloads --docs docs/reference/benchmarks.md --json $(BENCH_JSON) $(ARGS)
-	$(PYTHON_BENCH) -m benchmarks --only devices --only placement --only swap
+	$(PYTHON_BENCH) -m benchmarks --only devices --only routes --only placement --only swap
 
 .PHONY: details
 details: venv ## measure everything else; ARGS='--only overhead'

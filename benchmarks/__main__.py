@@ -26,6 +26,7 @@ from benchmarks import (
     growth,
     interpreter,
     placement,
+    routes,
     startup,
     swap,
 )
@@ -52,6 +53,7 @@ BENCHMARKS: dict[str, Callable[[], list[Result]]] = {
     "swap": swap.swap,
     "devices": devices.devices,
     "placement": placement.placement,
+    "routes": routes.routes,
 }
 
 

@@ -23,6 +23,7 @@ from benchmarks import (
     interpreter,
     placement,
     programs,
+    routes,
     startup,
     swap,
 )
@@ -53,6 +54,7 @@ pytestmark = pytest.mark.system
         lambda: swap.swap(repeats=1, size=swap.Lstm(32, 64, 40)),
         lambda: devices.devices(repeats=1, sizes=devices.Sizes(64, 3, 20, 2)),
         lambda: placement.placement(graphs=2),
+        lambda: routes.routes(repeats=1, trips=3, size=4),
     ],
 )
 def test_each_benchmark_runs(run: Callable[[], list[Result]]) -> None:
@@ -69,6 +71,7 @@ def test_every_benchmark_is_listed() -> None:
         "overhead", "small_runs", "long_chain", "long_loop", "many_runs", "imports", "building", "writes",
         "first_results", "cached_steps", "gradients", "answers", "gradient_size",
         "third_derivative", "gradient_memory", "nested_gradients", "recomputation", "swap", "devices", "placement",
+        "routes",
     }  # fmt: skip
 
 

@@ -191,9 +191,7 @@ def _run_one(p: Pass, graph: Graph, context: PassContext, check: Callable[[Graph
         return False
     changed = False
     try:
-        closed = _closed(graph, p)
-        for g in [graph] if p.whole else inside_out(graph):
-            why = closed.get(g) or p.requires(g)
+        for g, why in [(graph, p.requires(graph))] if p.whole else _graphs(graph, p):
             if why:
                 context.ran.append((f"{p.name} (skipped: {why})", _title(g), False))
                 continue
@@ -211,17 +209,20 @@ def _run_one(p: Pass, graph: Graph, context: PassContext, check: Callable[[Graph
     return changed
 
 
-def _closed(graph: Graph, p: Pass) -> dict[Graph, str]:
-    """Graphs inside of a graph on which `p` cannot run, with the reason.
+def _graphs(graph: Graph, p: Pass) -> list[tuple[Graph, str]]:
+    """Graphs, innermost first, and the reasons why `p` cannot run on them ("" if it can).
 
-    Effects in such a graph are not explicit, so that no data edge to it may be removed in the graphs nested in it.
+    It cannot run on graphs nested in one on which it cannot run: effects in that graph are not explicit, so that no
+    data edge to it may be removed.
     """
-    out: dict[Graph, str] = {}
-    for g in [*inside_out(graph)][::-1]:
-        why = out.get(g) or p.requires(g)
+    graphs = list(inside_out(graph))
+    reasons: dict[Graph, str] = {}
+    for g in reversed(graphs):  # owners first
+        why = reasons.setdefault(g, "") or p.requires(g)
         if why:
-            out.update((f, why) for op in g.operations for f in owned(op))
-    return out
+            reasons[g] = why
+            reasons.update((f, why) for op in g.operations for f in owned(op))
+    return [(g, reasons[g]) for g in graphs]
 
 
 def _title(graph: Graph) -> str:

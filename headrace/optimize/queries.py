@@ -78,9 +78,9 @@ def is_possible_on(type: str, like: Operation, attrs: Mapping[str, Any]) -> bool
 
 
 def other_device(ops: Iterable[Operation]) -> str:
-    """Reason against new types in place of `ops`: one requests a device that is no CPU; or ""."""
+    """Reason against new types in place of `ops`: a request of another device than a CPU."""
     for op in ops:
-        if (DeviceSpec.from_string(op.device).type or CPU) != CPU:
+        if op.device and (DeviceSpec.from_string(op.device).type or CPU) != CPU:
             return f"'{op.name}' requests {op.device!r}, which may have no kernel for the new operations"
     return ""
 
