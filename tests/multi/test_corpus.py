@@ -1,7 +1,7 @@
 """The recorded TensorFlow programs on three devices: what asks for no device gets a random one.
 
 So their graphs, most of them written for one device, are torn apart where nobody who made them thought of it. The
-results, and the classes of errors, must be those that TensorFlow recorded.
+results, and the classes of errors, must be those that TensorFlow recorded. Every part goes through bytes.
 """
 
 from __future__ import annotations
@@ -18,10 +18,16 @@ from headrace.ir.opdef import op_registry
 from tests.corpus.test_corpus import CORE, KNOWN, STEP_MS, STRUCTURED, _open, corpus, replay
 from tests.inside import step_of
 from tests.multi.scattering import scatter
+from tests.partition.plans import partition_through_bytes
 
 pytestmark = [pytest.mark.matrix, pytest.mark.one_engine]
 
 DEVICES = 3
+
+
+@pytest.fixture(autouse=True)
+def _parts_go_through_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.pipeline.partition", partition_through_bytes)
 
 
 def programs() -> tuple[list[str], list[str]]:

@@ -31,6 +31,7 @@ from tests.grad.test_random_gradients import Example, Made, _all, _along
 from tests.inside import manager_of
 from tests.multi import seeded
 from tests.multi.scattering import scatter
+from tests.partition.plans import partition_through_bytes
 
 pytestmark = [pytest.mark.matrix, pytest.mark.one_engine]
 
@@ -38,6 +39,11 @@ BLOCKS = 4  # tests of so many programs each
 EACH = 14
 GRADIENTS = 4  # programs with gradients in each of them, which take longer
 PARALLEL = (1, 2, 10)
+
+
+@pytest.fixture(autouse=True)
+def _parts_go_through_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.pipeline.partition", partition_through_bytes)
 
 
 def _compare(got: Any, want: Any, what: str) -> None:
