@@ -122,8 +122,11 @@ class _Branching:
         for k, t in enumerate(op.outputs):
             name = f"{self.name}/Merge_{k}" if k else f"{self.name}/Merge"
             attrs = {"T": t.dtype.base, "N": len(ends)}
-            out.append(self.merge([e[k] for e in ends], attrs, name, t.shape))
-            out[k].refine(handle=t.handle)
+            merged = self.merge([e[k] for e in ends], attrs, name, t.shape)
+            if len({e[k].handle for e in ends}) > 1:  # a branch may return an empty list in place of one without use
+                merged.replace_static(merged.shape, None)
+            merged.refine(handle=t.handle)
+            out.append(merged)
         return out, lambda: self.ends(out)
 
     def ends(self, results: list[Tensor]) -> list[Operation]:

@@ -185,6 +185,11 @@ def check_threads(seed: int, optimize: str = "on") -> None:
                     e.close(a, b, t.name)
 
 
+def test_programs_that_found_something() -> None:
+    """A gradient of a branch whose list has another dtype than the unused list of the other branch."""
+    check_threads(1256, "off")
+
+
 def check_waiting(seed: int, optimize: str = "on") -> None:
     """A program that fills its own queues ends on three devices, with the same numbers."""
     rng = random.Random(f"waiting {seed}")
