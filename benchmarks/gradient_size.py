@@ -16,7 +16,7 @@ from benchmarks.measure import Result, rounds
 from headrace.environment import Environment
 from headrace.ir.function import bodies
 from headrace.ir.graph import Graph
-from headrace.pipeline import compile_step
+from headrace.pipeline import Request, compile_step
 
 Body = Callable[[Any, Any], Any]
 
@@ -51,7 +51,7 @@ def sizes(f: Callable[[Any], Any], shape: tuple[int, ...], orders: int) -> list[
         with hr.Graph() as graph:
             x = hr.placeholder("float64", shape)
             y = derivative(f(x), x, order)
-        step = compile_step([x], [y], [], Environment())
+        step = compile_step(Request([x], [y], []), Environment())
         found.append((count_operations(graph), len(step.plan.nodes)))
     return found
 

@@ -23,7 +23,7 @@ from headrace import trace
 from headrace.environment import Environment
 from headrace.ir.graph import Graph, Tensor
 from headrace.metadata import RunOptions
-from headrace.pipeline import compile_step
+from headrace.pipeline import Request, compile_step
 from headrace.session import Session
 
 FEED = np.float32(1.0)
@@ -63,7 +63,7 @@ def _overhead(
 ) -> list[Result]:
     """`trips`: how often the frame that is measured is gone through (1: it is the root)."""
     feeds, args = ([], []) if feed is None else ([feed], [FEED])
-    nodes = compile_step(feeds, [out], [], Environment()).plan.frames[-1].count
+    nodes = compile_step(Request(feeds, [out], []), Environment()).plan.frames[-1].count
     n = max(trips, 10_000)
     calls = empty_calls(n)
     with Session(graph=graph) as session:
@@ -94,7 +94,7 @@ def plain_kernels(graph: Graph, out: Tensor, feed: Tensor | None = None) -> Call
     For a graph with a loop it is an iteration in the middle; for one without, the whole step.
     """
     feeds = [] if feed is None else [feed]
-    step = compile_step(feeds, [out], [], Environment())
+    step = compile_step(Request(feeds, [out], []), Environment())
     recorder = _Values()
     with Session(graph=graph) as session:
         session.run(out, dict.fromkeys(feeds, FEED), RunOptions(listener=recorder))

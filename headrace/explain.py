@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from headrace.optimize.base import Note
     from headrace.pipeline import CompiledStep
+    from headrace.programs import Programs
 
 
 SHOWN: Final = 8  # names of a list of operations that the text shows
@@ -39,6 +40,7 @@ class Explanation:
       failures: failures to compile the step or a part of it: the stage and the exception, with its traceback.
       shapes: for a step that is compiled for the shapes of its feeds, each set of shapes so far. The other attributes
         are then those of the newest.
+      stages: the stages that the step passed, in order.
     """
 
     engine: str
@@ -52,9 +54,10 @@ class Explanation:
     moved: tuple[tuple[str, str], ...] = ()
     shapes: tuple[str, ...] = ()
     failures: tuple[str, ...] = ()
+    stages: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        out = [f"engine: {self.engine}"]
+        out = [f"engine: {self.engine}", f"stages: {', '.join(self.stages)}"]
         out += [f"  not compiled: {r}" for r in self.reasons]
         if self.engine == "interpret" and not self.reasons:
             out.append('  not compiled: the session has engine="interpret"')
@@ -80,44 +83,34 @@ def _brief(names: Sequence[str]) -> str:
     return f"{len(names)} operation{'s' * (len(names) > 1)}: {', '.join(names[:SHOWN])}{more}"
 
 
-def explanation(step: CompiledStep) -> Explanation:
-    """Returns the explanation of `step`."""
-    result = (list(step.variants.values()) or [step.result])[-1]
-    report, compiled = result.report, result.compiled
-    failures = tuple(f"{f}\n{f.details}" for f in step.failures)
-    if compiled is None:
-        reports = [c.report for c in step.fused_regions if c.report is not None]
-        return Explanation(
-            "interpret",
-            result.reasons,
-            tuple(dict.fromkeys(name for r in reports for name, _, changed in r.ran if changed)),
-            tuple(note for r in reports for note in r.notes),
-            "",
-            tuple(tuple(op.name for op in c.members) for c in step.fused_regions),
-            tuple((why, tuple(op.name for op in ops)) for why, ops in step.apart.items()),
-            *_placed(step),
-            failures=failures,
-        )
-    assert report is not None, "a compiled step has a report of its passes"
+def explanation(programs: Programs) -> Explanation:
+    """Returns the explanation of a step, for the program of its newest set of shapes."""
+    step = (list(programs.variants.values()) or [programs.general])[-1]
+    compiled, report, regions = step.compiled, step.report, step.fused_regions
+    reports = [r for r in (report, *(region.report for region in regions)) if r is not None]
     return Explanation(
-        "compiled",
-        (),
-        tuple(dict.fromkeys(name for name, _, changed in report.ran if changed)),
-        tuple(report.notes),
-        compiled.source,
-        moved=_placed(step)[1],
-        shapes=tuple(", ".join(map(show, fed)) for fed in step.variants),
-        failures=failures,
+        "interpret" if compiled is None else "compiled",
+        tuple(step.reasons),
+        tuple(dict.fromkeys(name for r in reports for name, _, changed in r.ran if changed)),
+        tuple(note for r in reports for note in r.notes),
+        "" if compiled is None else compiled.source,
+        tuple(tuple(op.name for op in region.members) for region in regions),
+        tuple((why, tuple(op.name for op in ops)) for why, ops in step.apart().items()),
+        *_placed(step),
+        shapes=tuple(", ".join(map(show, fed)) for fed in programs.variants),
+        failures=tuple(f"{f}\n{f.details}" for f in programs.failures),
+        stages=tuple(step.stages),
     )
 
 
 def _placed(step: CompiledStep) -> tuple[Any, Any]:
     """`Explanation.devices` and `Explanation.moved` of a step."""
-    moved = tuple((op.name, why) for op, why in step.moved.items())
-    if not step.is_divided:
-        return (), moved
+    placement = step.placement
+    if placement is None:
+        return (), ()
+    moved = tuple((op.name, why) for op, why in placement.reasons.items())
     on: dict[str, list[str]] = {}
-    for op, device in step.placement.of.items():
+    for op, device in placement.of.items() if step.is_divided else ():
         on.setdefault(device, []).append(op.name)
     return tuple((device, tuple(on[device])) for device in sorted(on)), moved
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from headrace.ir.source import Source
-    from headrace.pipeline import CompiledStep
+    from headrace.programs import Programs
 
 Pack: TypeAlias = Callable[[Sequence[Any]], Any]
 
@@ -412,17 +412,17 @@ def as_own(values: list[Any]) -> list[Any]:
 
 @dataclasses.dataclass(slots=True)
 class PreparedCall:
-    """The compiled step for one set of fetches and feed keys.
+    """The programs for one set of fetches and feed keys.
 
     Attributes:
-      step: the step that computes the fetches.
+      programs: the programs that compute the fetches.
       feeders: for each fed tensor the function that checks and converts its value.
       pack: builds the structure of the fetches from the values of the step.
       fetch_names: names of the fetched tensors.
       counts: number of tensors of each feed key.
     """
 
-    step: CompiledStep
+    programs: Programs
     feeders: list[Callable[[Any], Any]]
     pack: Callable[[Sequence[Any]], Any]
     fetch_names: list[str]

@@ -12,7 +12,7 @@ from headrace.fetches import Fetches, feed_tensors, result, spread
 if TYPE_CHECKING:
     from headrace.execute.run import Run
     from headrace.ir.graph import Graph, Tensor
-    from headrace.pipeline import CompiledStep
+    from headrace.prune import StepGraph
 
 
 class PartialRun:
@@ -21,7 +21,7 @@ class PartialRun:
     Args:
       graph: the user's graph.
       run: the run of the step, not started.
-      step: the step.
+      step: the graph of the step.
       feeders: for each feed the function that checks and converts its value.
       feed_names: the names of all tensors that will be fed.
       fetch_names: the names of all tensors that will be fetched.
@@ -36,7 +36,7 @@ class PartialRun:
         self,
         graph: Graph,
         run: Run,
-        step: CompiledStep,
+        step: StepGraph,
         feeders: Sequence[Callable[[Any], Any]],
         feed_names: Sequence[str],
         fetch_names: Sequence[str],
@@ -50,8 +50,8 @@ class PartialRun:
         self._fed: set[int] = set()
         self._fetches = {n: i for i, n in enumerate(fetch_names)}
         self._fetched: set[int] = set()
-        self._targets = {*target_names, *(op.name for op in step.pruned.graph.operations)}
-        self._depends_on = step.pruned.depends_on()
+        self._targets = {*target_names, *(op.name for op in step.graph.operations)}
+        self._depends_on = step.depends_on()
         self._lock = threading.Lock()
 
     @property

@@ -25,6 +25,7 @@ import numpy as np
 from headrace import dtypes
 from headrace.errors import InvalidArgumentError
 from headrace.ir import walk
+from headrace.ir.edit.copying import copy_graph
 from headrace.ir.graph import Graph, Operation, Tensor
 
 if TYPE_CHECKING:
@@ -34,18 +35,31 @@ _HANDLES = (dtypes.resource, dtypes.string)  # a string: TensorFlow's first stac
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Pruned:
-    """A graph that computes one step.
+class StepGraph:
+    """Graph of one step with explicit ends: the input and output of each stage before lowering.
 
     Attributes:
-      graph: the new graph; operations keep their names, devices and source lines.
+      graph: the graph; operations keep their names, devices and source lines.
       args: the `_Arg` of each feed.
       retvals: the `_Retval` of each fetch.
+      targets: the operations that run although no `_Retval` may need them.
     """
 
     graph: Graph
     args: tuple[Operation, ...]
     retvals: tuple[Operation, ...]
+    targets: tuple[Operation, ...] = ()
+
+    @property
+    def is_structured(self) -> bool:
+        """Whether a conditional, loop or call of the graph is an operation that owns or names graphs."""
+        return any(op.opdef.structured for op in self.graph.operations)
+
+    def copy(self) -> StepGraph:
+        """Returns a copy for a stage that changes its graph; nested graphs are copied, too."""
+        graph, copies = copy_graph(self.graph)
+        args, retvals, targets = (tuple([copies[op] for op in ops]) for ops in (self.args, self.retvals, self.targets))
+        return StepGraph(graph, args, retvals, targets)
 
     def depends_on(self) -> tuple[frozenset[int], ...]:
         """Positions of the feeds that each fetch needs, for partial runs.
@@ -78,7 +92,7 @@ def _positions(bits: int) -> frozenset[int]:
     return frozenset(np.flatnonzero(np.unpackbits(octets, bitorder="little")).tolist())
 
 
-def prune(feeds: Sequence[Tensor], fetches: Sequence[Tensor], targets: Sequence[Operation]) -> Pruned:
+def prune(feeds: Sequence[Tensor], fetches: Sequence[Tensor], targets: Sequence[Operation]) -> StepGraph:
     """Returns the graph of a step.
 
     Args:
@@ -144,7 +158,8 @@ def prune(feeds: Sequence[Tensor], fetches: Sequence[Tensor], targets: Sequence[
         )
         for i, t in enumerate(fetches)
     )
-    return Pruned(new, args, retvals)
+    run = [copies[op] for op in dict.fromkeys(targets) if op in copies and op not in skipped]
+    return StepGraph(new, args, retvals, tuple(run))
 
 
 def _check_unchanged(graph: Graph, variables: Mapping[Tensor, Tensor]) -> None:

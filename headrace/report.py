@@ -46,13 +46,14 @@ _STAGES: Final = {
 }
 # Stages of functions of `pipeline`, for errors that they or `ir` find.
 _IN_PIPELINE: Final = {
-    "_prune": "prune",
-    "_make_structured": "recover",
-    "_optimized": "optimize",
-    "_compile": "compile",
-    "_primitive": "lower",
-    "_place": "place",
-    "_divide": "partition",
+    "pruned": "prune",
+    "recovered": "recover",
+    "optimized": "optimize",
+    "compiled_program": "compile",
+    "lowered_form": "lower",
+    "placed": "place",
+    "partitioned": "partition",
+    "with_fused_regions": "compile",
 }
 _PATH: Final = re.compile(r"(?:[A-Za-z]:)?[^\s'\"(),<>:]*[/\\]([^\s/\\'\"():]+\.\w+)")
 

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from headrace import flags, forking, notices, thresholds, trace
 from headrace.api.scopes import current_graph
 from headrace.errors import CancelledError, FeedError, InvalidArgumentError, OpError
-from headrace.execute.compiled_run import CompiledProgram
 from headrace.execute.devices import DeviceAttributes
 from headrace.execute.step import Step
 from headrace.explain import Explanation, explanation
@@ -36,10 +35,7 @@ from headrace.target import LocalTarget
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from headrace.compile import Compiled
-    from headrace.execute.run import Program
     from headrace.ir.graph import Graph
-    from headrace.pipeline import CompiledStep
 
 CLOSED = "Attempted to use a closed Session."
 CLOSE_SECONDS = 5.0  # the longest wait of close() for running steps, in seconds
@@ -203,7 +199,7 @@ class Session:
         # (graph version, call): no look-up until the graph grows
         known = (self.graph.version, self._call(fetches, dict.fromkeys(key)))
         with self._explained():
-            known[1].step.compiled  # noqa: B018 - errors of building are raised here, not at the first call
+            known[1].programs.general  # noqa: B018 - errors of compiling are raised here, not at the first call
 
         def call(*args: Any, options: RunOptions | None = None, run_metadata: RunMetadata | None = None) -> Any:
             nonlocal known
@@ -217,7 +213,7 @@ class Session:
                 return self._measured(known[1], args, options or _NO_OPTIONS, None, run_metadata)
             return self._run(known[1], args, options or _NO_OPTIONS, None)
 
-        call.explain = lambda: explanation(known[1].step)  # type: ignore[attr-defined]  # for `hr.explain`
+        call.explain = lambda: explanation(known[1].programs)  # type: ignore[attr-defined]  # for `hr.explain`
         return call
 
     def explain(self, fetches: Any, feeds: Sequence[Any] = ()) -> Explanation:
@@ -234,7 +230,7 @@ class Session:
           >>> hr.Session(graph=g, engine="interpret").explain(-x, [x]).engine
           'interpret'
         """
-        return explanation(self._call(fetches, dict.fromkeys(feeds)).step)
+        return explanation(self._call(fetches, dict.fromkeys(feeds)).programs)
 
     def statistics(self) -> SessionStatistics:
         """State of the session at this moment: runs in progress, cached steps, resources, memory.
@@ -247,7 +243,7 @@ class Session:
           0
         """
         with self._lock:
-            engines = [call.step.engine for call in self._calls.values()]
+            engines = [call.programs.engine for call in self._calls.values()]
         target = self._target.statistics()
         return SessionStatistics(
             len(self._active), len(self._partial), len(engines), self._made, Counter(filter(None, engines)),
@@ -288,25 +284,29 @@ class Session:
         tensors = [t for ts in keys for t in ts]
         if len(set(tensors)) < len(tensors):
             raise FeedError(f"a tensor is fed twice: {[t.name for t in tensors]}")
-        from headrace.pipeline import compile_step  # here: it imports all stages, which building a graph does not need
+        from headrace.pipeline import Request  # here: it imports all stages, which building a graph does not need
+        from headrace.programs import Programs
 
         with self._explained():
-            step = compile_step(tensors, resolved.tensors, resolved.targets, self._target.environment, self._engine)
+            programs = Programs(Request(tensors, resolved.tensors, resolved.targets, self._engine), self._target)
+            if self._engine == "interpret":
+                programs.general  # noqa: B018 - errors are raised here, not at the first run
         names, counts = [t.name for t in resolved.tensors], [len(ts) for ts in keys]
-        return PreparedCall(step, [feeder(t, self._convert) for t in tensors], resolved.pack, names, counts)
+        return PreparedCall(programs, [feeder(t, self._convert) for t in tensors], resolved.pack, names, counts)
 
     def _run(self, call: PreparedCall, values: Sequence[Any], options: RunOptions, timeout_ms: float | None) -> Any:
         fed = call.feed(values)
-        if options is _NO_OPTIONS or (options.listener is None and options.ready is None):
-            try:
-                compiled = call.step.compiled_for(fed)
-                if compiled is not None:
-                    if compiled.is_direct:  # no kernel can wait and the run needs no state
-                        return call.pack(as_own(list(compiled.run(None, fed))))
-                    return call.pack(as_own(list(self._run_compiled(compiled, fed, options, timeout_ms))))
-            except BaseException as e:
-                self._explain(e)
-                raise
+        is_observed = options is not _NO_OPTIONS and not (options.listener is None and options.ready is None)
+        try:
+            found = call.programs.observed if is_observed else call.programs.for_values(fed)
+            code = found.compiled
+            if code is not None and code.is_direct:  # no kernel can wait and the run needs no state
+                return call.pack(as_own(list(code.run(None, fed))))
+            if code is not None and code.is_plain:
+                return call.pack(as_own(list(found.program.call(None, fed))))
+        except BaseException as e:
+            self._explain(e)
+            raise
         if options.listener is not None:
             options = dataclasses.replace(options, listener=trace.OneAtATime(options.listener))
         step = self._step(options, timeout_ms)
@@ -314,10 +314,10 @@ class Session:
             options.listener(trace.StepStart(time.perf_counter_ns(), step.id))
         error = ""
         try:
-            run = self._program(call.step, options).start(step)
             self._active.add(step)
             if self._closed:
                 raise CancelledError("the session was closed before the run began")
+            run = found.program.start(step)
             for i, v in enumerate(fed):
                 run.feed(i, v)
             run.run()
@@ -340,40 +340,20 @@ class Session:
         if not isinstance(m, RunMetadata):
             raise TypeError(f"run_metadata must be a RunMetadata, got {m!r} ({type(m).__name__})")
         m.clear()
-        step, device = call.step, self._target.environment.names[0]
+        programs, device = call.programs, self._target.environment.names[0]
         is_seen = bool(options.trace_level) or options.listener is not None or options.ready is not None
-        m.engine = "interpret" if is_seen or not (step.variants or step.compiled) else "compiled"
-        if m.engine == "interpret":  # work for the first run (plans, compilation) is done before the measurement
-            step.divided(is_seen) if step.is_divided else step.plan if is_seen else step.fused_plan
+        # the program is compiled before the measurement
+        is_compiled = not is_seen and bool(programs.variants or programs.general.compiled)
+        m.engine = "compiled" if is_compiled else "interpret"
+        if is_seen:
+            programs.observed  # noqa: B018 - the access compiles it
         with measuring(m, options, device) as options:
             return self._run(call, values, options, timeout_ms)
-
-    def _run_compiled(
-        self, compiled: Compiled, fed: Sequence[Any], options: RunOptions, timeout_ms: float | None
-    ) -> Sequence[Any]:
-        program = CompiledProgram(compiled, self._target.run_environment)
-        if compiled.is_plain:
-            return program.call(None, fed)
-        step = self._step(options, timeout_ms)
-        try:
-            self._active.add(step)
-            if self._closed:
-                raise CancelledError("the session was closed before the run began")
-            return program.call(step, fed)
-        finally:
-            self._active.discard(step)
-            step.close()
 
     def _step(self, options: RunOptions, timeout_ms: float | None) -> Step:
         limit = timeout_ms or options.timeout_in_ms or self._timeout_ms
         until = time.monotonic() + limit / 1000 if limit else None
         return self._target.step(until, options.listener, options.ready)
-
-    def _program(self, compiled: CompiledStep, options: RunOptions) -> Program:
-        is_seen = options.listener is not None or options.ready is not None  # then every operation is a node
-        if compiled.is_divided:
-            return self._target.register(None, compiled.divided(is_seen).plans, is_seen)
-        return self._target.register(None, {"": compiled.plan if is_seen else compiled.fused_plan}, is_seen)
 
     def _explain(self, error: BaseException) -> None:
         """Replaces the operation of an error by the user's operation that it copies."""
@@ -411,11 +391,14 @@ class Session:
         call = self._call(fetches, tuple(feeds))
         if not call.fetch_names and not Fetches(self.graph, fetches).targets:
             raise InvalidArgumentError("Must specify at least one target to fetch or execute.")
-        run = self._target.register(None, {"": call.step.plan}, True).start(self._step(_NO_OPTIONS, None))
+        prepared = call.programs.partial
+        run = prepared.program.start(self._step(_NO_OPTIONS, None))
         handle = f"partial_run_{run.step.id}"
         names = [t.name for f in feeds for t in feed_tensors(self.graph, f)]
         targets = [op.name for op in Fetches(self.graph, fetches).targets]
-        self._partial[handle] = PartialRun(self.graph, run, call.step, call.feeders, names, call.fetch_names, targets)
+        self._partial[handle] = PartialRun(
+            self.graph, run, prepared.pruned, call.feeders, names, call.fetch_names, targets
+        )
         self._active.add(run.step)
         return handle
 

@@ -49,15 +49,16 @@ def simulate(
       True
     """
     # a slow import: the stages of a step, which building a graph does not need
-    from headrace.lower.collectives import expand_collectives
-    from headrace.pipeline import lowered_form
-    from headrace.prune import prune
+    from headrace.environment import Environment
+    from headrace.pipeline import Request, lowered_form, pruned
 
     graph = _graph(fetches)
     resolved = Fetches(graph, fetches)
-    pruned = prune([t for f in feeds for t in feed_tensors(graph, f)], resolved.tensors, resolved.targets)
-    lowered = lowered_form(pruned, resolved.targets)
-    ops = lowered.ops if len(cluster.devices) == 1 else expand_collectives(lowered.ops)
+    feeds = [t for f in feeds for t in feed_tensors(graph, f)]
+    request = Request(feeds, resolved.tensors, resolved.targets)
+    environment = Environment(cluster.names)
+    lowered = lowered_form(request, environment, pruned(request, environment), False)
+    ops = lowered.ops
     first = {}
     if placement:
         by_name = {op.name: op for op in ops}

@@ -10,20 +10,20 @@ from typing import Any
 
 import headrace as hr
 from headrace.environment import Environment
-from headrace.pipeline import CompiledStep
+from headrace.programs import Programs
 from headrace.resources.manager import ResourceManager
 from headrace.resources.memory import Memory
 from headrace.target import LocalTarget
 
 
-def step_of(session: hr.Session, fetches: Any, feeds: Iterable[Any] = ()) -> CompiledStep:
+def step_of(session: hr.Session, fetches: Any, feeds: Iterable[Any] = ()) -> Programs:
     """The step that `session.run(fetches, feed_dict)` runs; `feeds` are the keys of `feed_dict`."""
-    return session._call(fetches, dict.fromkeys(feeds)).step
+    return session._call(fetches, dict.fromkeys(feeds)).programs
 
 
-def steps_of(session: hr.Session) -> list[CompiledStep]:
+def steps_of(session: hr.Session) -> list[Programs]:
     """All cached steps, the oldest first."""
-    return [call.step for call in session._calls.values()]
+    return [call.programs for call in session._calls.values()]
 
 
 def growth_of(session: hr.Session) -> int:

@@ -107,11 +107,11 @@ def test_threads_that_place_steps_at_once_keep_every_home(seed: int, switching: 
                 fetches.append([hr.reduce_sum(vs[k].read_value() * 2.0) for k in some])
         start = hr.group(*(v.initializer for v in vs))
     with hr.Session(graph=g, devices={"CPU": 3}) as s:
-        in_threads(len(fetches) + 1, lambda i: step_of(s, (*fetches, start)[i], {}).placement)
+        in_threads(len(fetches) + 1, lambda i: step_of(s, (*fetches, start)[i], {}).general.placement)
         homes = {v.op.name: environment_of(s).home(v.op.name) for v in vs}
         assert None not in homes.values()
         for fetch in fetches:
-            placed = {op.name: d for op, d in step_of(s, fetch, {}).placement.of.items()}
+            placed = {op.name: d for op, d in step_of(s, fetch, {}).general.placement.of.items()}
             assert {name: d for name, d in placed.items() if name in homes}.items() <= homes.items()
         s.run(start)
         np.testing.assert_array_equal(s.run(fetches), [8.0 * some for some in reads])
@@ -132,6 +132,6 @@ def test_the_homes_of_another_thread_are_read_again_after_a_lost_claim(monkeypat
             return claim(self, homes)
 
         monkeypatch.setattr(Environment, "claim", late)
-        of = step_of(s, y, {}).placement.of
+        of = step_of(s, y, {}).general.placement.of
         assert {d for op, d in of.items() if op.name == "v"} == {CPU + "1"}
         assert environment.home("v") == CPU + "1"

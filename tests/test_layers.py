@@ -26,7 +26,7 @@ FRONT = {"api", "recover", "grad", "eager", "autograph"}
 PASSES = {"prune", "optimize", "place", "lower", "partition", "compile"}
 ENGINE = OPS | FRONT | PASSES | {"execute"}
 TOP = ENGINE | {"explain", "extend", "fetches", "interchange", "partial", "pipeline", "report", "session", "simulate"}
-TOP |= {"compile_result", "environment", "graph_growth", "session_config", "target"}
+TOP |= {"environment", "graph_growth", "programs", "session_config", "target"}
 COMMAND = {"cli", "inspect", "progress"}
 ALL = TOP | COMMAND | {"dist", "train", "v1", "__main__", "pb", ""}
 
@@ -48,12 +48,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "autograph": OPS | {"api", "grad"},
     **dict.fromkeys(PASSES, GRAPH),
     "execute": GRAPH,
-    "pipeline": ENGINE | {"compile_result", "environment"},
+    "pipeline": ENGINE | {"environment"},
     "environment": ENGINE,
     "fetches": ENGINE,
-    "compile_result": ENGINE,
-    "explain": ENGINE | {"pipeline"},
-    "simulate": ENGINE | {"explain", "fetches", "pipeline"},
+    "programs": ENGINE | {"environment", "pipeline", "target"},
+    "explain": ENGINE | {"pipeline", "programs"},
+    "simulate": ENGINE | {"environment", "explain", "fetches", "pipeline"},
     "extend": ENGINE,
     "report": ENGINE,
     "interchange": ENGINE | {"pb"},
@@ -61,7 +61,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "graph_growth": ENGINE,
     "session_config": ENGINE | {"environment"},
     "session": ENGINE
-    | {"explain", "fetches", "graph_growth", "partial", "pipeline", "session_config", "simulate", "target"},
+    | {"explain", "fetches", "graph_growth", "partial", "pipeline", "programs", "session_config", "simulate", "target"},
     "target": ENGINE | {"environment"},
     "dist": TOP,
     "train": TOP,
@@ -94,11 +94,11 @@ LAYER = (
             "interchange",
             "partial",
             "pipeline",
+            "programs",
             "report",
             "session",
             "simulate",
             "target",
-            "compile_result",
             "environment",
             "graph_growth",
             "session_config",

@@ -18,7 +18,7 @@ Primitives, `LoopCond` among them, and operations with effects stay single nodes
 outlined (`outlining`) are members, too. A region with such members is optimized like a step that is compiled as a
 whole. If it has loops, its function is made for each step, so that the loops can check whether the step was cancelled.
 
-    ops, found = fuse_regions(ops, is_heavy, prepare)
+    ops, found = fuse_regions(ops, is_heavy, waits, prepare)
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from headrace.compile.outlining import is_outlined
 from headrace.ir import walk
 from headrace.ir.analysis import frames
 from headrace.ir.analysis.graph_size import deepens_recursion
+from headrace.ir.edit.copying import copy_graph
 from headrace.ir.edit.editor import Editor
 from headrace.ir.kernel import find_kernel, may_wait
 from headrace.ir.notes import FusedKernel, StandsFor
@@ -47,7 +48,7 @@ class FusedRegion:
     """Fused region and the node that replaces it.
 
     Attributes:
-      members: The operations of the region, in topological order. They are no longer part of the graph.
+      members: The operations of the region in the graph before fusion, in topological order.
       op: The operation that replaces them.
       source: The text of the function that computes them.
       report: The report of the passes that ran before compilation; None if they did not run.
@@ -61,47 +62,52 @@ class FusedRegion:
 
 @deepens_recursion
 def fuse_regions(
-    ops: Sequence[Operation], is_heavy: Callable[[Operation], bool], prepare: Prepare | None = None
+    ops: Sequence[Operation],
+    is_heavy: Callable[[Operation], bool],
+    is_late: Callable[[Operation], bool],
+    prepare: Prepare | None = None,
 ) -> tuple[Sequence[Operation], list[FusedRegion]]:
-    """Replaces each fused region of a private graph by one operation.
+    """Replaces each fused region of a primitive graph by one operation, in a copy of the graph.
 
     Args:
-      ops: The operations of a primitive graph that run. All other operations of the graph are removed.
+      ops: The operations of the graph that run.
       is_heavy: Whether an operation with a pure kernel may be large enough for its own thread.
+      is_late: Whether an operation waits after it fires (`waits`).
       prepare: Runs the passes over the graph of a region with loops or conditionals.
 
     Returns:
-      The operations that run now, and the fused regions.
+      The operations that run now, and the fused regions; `ops` if there are none.
 
     Raises:
       GraphError, InvalidArgumentError: The graph is not legal (`ir.analysis.frames`).
     """
-    groups = regions(ops, is_heavy)
+    groups = regions(ops, is_heavy, is_late)
     if not groups:
         return ops, []
-    graph = ops[0].graph
+    graph, copies = copy_graph(ops[0].graph, ops)
     edit = Editor(graph)
-    wanted = set(ops)
-    edit.remove([op for op in graph.operations if op not in wanted])
     stands_for: dict[Operation, Operation] = {}
     found = []
     for members in groups:
-        c = _contract(edit, members, prepare)
-        found.append(c)
-        stands_for.update(dict.fromkeys(members, c.op))
+        mine = [copies[op] for op in members]
+        op, source, report = _contract(edit, mine, prepare)
+        found.append(FusedRegion(tuple(members), op, source, report))
+        stands_for.update(dict.fromkeys(mine, op))
     edit.remove(stands_for.keys())
-    edit.arrange(list(dict.fromkeys(stands_for.get(op, op) for op in ops)))
+    edit.arrange(list(dict.fromkeys(stands_for.get(copies[op], copies[op]) for op in ops)))
     return list(graph.operations), found
 
 
-def regions(ops: Sequence[Operation], is_heavy: Callable[[Operation], bool]) -> list[list[Operation]]:
+def regions(
+    ops: Sequence[Operation], is_heavy: Callable[[Operation], bool], is_late: Callable[[Operation], bool]
+) -> list[list[Operation]]:
     """Members of each fused region that can be made of `ops`, in topological order.
 
     The arguments and errors are those of `fuse_regions`.
     """
     tree = frames.derive(ops)
     marks = {f.loop_cond for f in tree.frames}
-    deadness = deadness_of(ops, tree, lambda op: waits(op) or is_heavy(op)).of
+    deadness = deadness_of(ops, tree, lambda op: is_late(op) or is_heavy(op)).of
     keys: dict[Operation, tuple[frames.Frame, Deadness]] = {}
     for op in ops:
         if _can_be_member(op) and op not in marks and not is_heavy(op):
@@ -212,8 +218,14 @@ def _computes(op: Operation) -> bool:
 # *** the operation of a region ***
 
 
-def _contract(edit: Editor, members: Sequence[Operation], prepare: Prepare | None) -> FusedRegion:
-    """Replaces `members` by one operation; afterwards only members read members."""
+def _contract(
+    edit: Editor, members: Sequence[Operation], prepare: Prepare | None
+) -> tuple[Operation, str, FusedReport | None]:
+    """Replaces `members` by one operation; afterwards only members read members.
+
+    Returns:
+      The operation, the text of the function that computes the members, and the report of the passes.
+    """
     graph, inside = edit.graph, set(members)
     read = list(dict.fromkeys(t for op in members for t in op.inputs if t.op not in inside))
     inputs = [t for t in read if constant(t.op) is None]
@@ -244,7 +256,7 @@ def _contract(edit: Editor, members: Sequence[Operation], prepare: Prepare | Non
         for after in list(edit.waits.get(m, ())):
             if after not in inside:
                 edit.set_controls(after, [op if c is m else c for c in after.control_inputs])
-    return FusedRegion(tuple(members), op, compute.source, report)
+    return op, compute.source, report
 
 
 def show(fused: Iterable[FusedRegion]) -> str:

@@ -68,6 +68,7 @@ def select_outlined(
     lower: Callable[[OutlinedStructures], L],
     is_heavy: Callable[[Operation], bool],
     is_late: Callable[[Operation], bool],
+    is_partial: bool = False,
 ) -> L | None:
     """Lowers a step except for the structured operations that fused regions can contain.
 
@@ -75,6 +76,7 @@ def select_outlined(
       lower: Lowers the step; its argument decides which structured operations stay whole.
       is_heavy: Whether an operation with a pure kernel may be worth a thread of its own.
       is_late: Whether an operation of a primitive graph waits after it fires.
+      is_partial: Whether results are fetched while the step waits for feeds.
 
     Returns:
       The lowered step; None if no structured operation stays whole.
@@ -82,7 +84,7 @@ def select_outlined(
     outlined = OutlinedStructures(is_heavy)
     for _ in range(thresholds.OUTLINING_ROUNDS):
         lowered = lower(outlined)
-        early = must_not_wait(lowered.ops, is_late).union(
+        early = must_not_wait(lowered.ops, is_late, is_partial).union(
             *(must_not_wait(ops, is_late) for ops in lowered.functions.values())
         )
         if not early:
@@ -166,18 +168,21 @@ def is_outlined(op: Operation) -> bool:
 # *** waiting ***
 
 
-def must_not_wait(ops: Sequence[Operation], is_late: Callable[[Operation], bool]) -> set[Operation]:
+def must_not_wait(
+    ops: Sequence[Operation], is_late: Callable[[Operation], bool], is_partial: bool = False
+) -> set[Operation]:
     """Outlined operations of a primitive graph that make an operation wait for more events.
 
     Args:
       ops: The operations of one graph.
       is_late: Whether an operation that is not a primitive waits after it fires.
+      is_partial: Whether results are fetched while the step waits for feeds.
 
     Returns:
       The outlined operations that must be lowered instead.
     """
     left = {op for op in ops if is_outlined(op)}
-    return _More(ops, left, is_late).blamed if left else set()
+    return _More(ops, left, is_late, is_partial).blamed if left else set()
 
 
 class _More:
@@ -188,7 +193,11 @@ class _More:
     """
 
     def __init__(
-        self, ops: Sequence[Operation], left: Collection[Operation], is_late: Callable[[Operation], bool]
+        self,
+        ops: Sequence[Operation],
+        left: Collection[Operation],
+        is_late: Callable[[Operation], bool],
+        is_partial: bool,
     ) -> None:
         self.blamed: set[Operation] = set()
         self._deadness = deadness_of(ops, frames.derive(ops), is_late)
@@ -203,7 +212,8 @@ class _More:
             surely = 0 if is_merge else self._surely([*op.inputs, *op.control_inputs])
             if more := self._given(op, surely):
                 if op.opdef.primitive or not op.opdef.is_pure or is_late(op):
-                    if op.type != "_Retval":  # the step ends only when all its operations have run
+                    # a step that is fed at once ends only when all its operations have run
+                    if is_partial or op.type != "_Retval":
                         self.blamed.update(more)
                 else:
                     self._more.update(dict.fromkeys((op, *op.outputs), more))

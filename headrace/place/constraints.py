@@ -102,7 +102,7 @@ class Constraints:
 
     def _able(self, op: Operation) -> frozenset[str]:
         """Devices with a kernel for `op`."""
-        if op in self._telling:
+        if op in self._telling or (op.opdef.structured and op.opdef.structured != "Call"):  # compiled code is for CPUs
             return frozenset(name for name, spec in self._devices.items() if spec.type == kernel.CPU)
         if op.opdef.primitive or op.opdef.structured or op.opdef.facts.graph_end:
             return frozenset(self._devices)

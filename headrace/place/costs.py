@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 
 from headrace import dtypes, thresholds, trace
 from headrace.ir import walk
+from headrace.ir.analysis.trip_count import trip_count
 from headrace.ir.device import DeviceSpec
+from headrace.ir.function import owned
 from headrace.ir.kernel import CPU
 from headrace.place.trip_count import PrimitiveTripCounts
 
@@ -104,6 +106,9 @@ class Costs:
         if known is not None:
             return known
         facts = op.opdef.facts
+        if op.opdef.structured and op.opdef.structured != "Call":
+            once = sum(self.seconds(o, device) for graph in owned(op) for o in graph.operations)
+            return device.overhead + once * _trips(op)
         if op.opdef.primitive or facts.graph_end or facts.forwards is not None:
             return device.overhead
         cost = op.opdef.facts.cost
@@ -122,6 +127,14 @@ class Costs:
             n = 1.0 if frame.parent is None else told.count(frame)
             counts[frame] = float(thresholds.UNKNOWN_TRIPS) if n is None else n
         return counts
+
+
+def _trips(op: Operation) -> float:
+    """Expected number of iterations of a structured operation; 1 for a conditional."""
+    if op.opdef.structured != "While":
+        return 1.0
+    counted = trip_count(op)
+    return float(thresholds.UNKNOWN_TRIPS if counted is None or counted.most is None else counted.most)
 
 
 def _type(device: str) -> str:

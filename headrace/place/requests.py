@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace import dtypes
@@ -10,6 +10,7 @@ from headrace.errors import InvalidArgumentError
 from headrace.ir.device import DeviceSpec
 from headrace.ir.edit.editor import Editor
 from headrace.ir.function import nested_operations
+from headrace.ir.kernel import CPU
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation
@@ -30,6 +31,39 @@ def inherit_devices(ops: Sequence[Operation], graph: Graph) -> None:
             if other is not None and other.device:
                 Editor(op.graph).set_device(op, other.device)
                 break
+
+
+class WholeStructures:
+    """Predicate for conditionals and loops that one device can run whole, wherever they are placed.
+
+    Their contents request at most one CPU together with the resources that they use. At most one of them may justify a
+    thread of its own: several could run on different devices at the same time.
+
+    Args:
+      names: the full names of all devices.
+      home: returns the device that an operation with state must keep, or None.
+      is_heavy: whether an operation justifies a thread of its own.
+    """
+
+    def __init__(
+        self, names: Sequence[str], home: Callable[[str], str | None], is_heavy: Callable[[Operation], bool]
+    ) -> None:
+        self._is_heavy = is_heavy
+        self._devices = [DeviceSpec.from_string(name) for name in names]
+        self._home = home
+
+    def __call__(self, op: Operation) -> bool:
+        inside = list(nested_operations([op]))
+        handles = [t.op for t in op.inputs if t.dtype is dtypes.resource or t.dtype.is_ref]
+        asked = {o.device for o in (*inside, *handles)} | {self._home(o.name) or "" for o in handles}
+        specs = [DeviceSpec.from_string(device) for device in asked - {""}]
+        can = [d for d in self._devices if d.type == CPU and all(spec.matches(d) for spec in specs)]
+        return bool(can) and sum(map(self._is_heavy, inside)) <= 1
+
+
+def request_of(op: Operation) -> str:
+    """Returns the most specific request among those of `op` and its contents, "" for none."""
+    return max((o.device for o in nested_operations([op])), key=len)
 
 
 def check_devices(ops: Sequence[Operation], names: Sequence[str], soft: bool) -> None:

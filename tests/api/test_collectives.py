@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 import headrace as hr
-import headrace.pipeline
+import headrace.programs
 from headrace import thresholds
+from headrace.environment import Environment
 from headrace.errors import GraphError, InvalidArgumentError, ShapeError, SignatureError
 from headrace.execute.plan import make_plan
 from headrace.grad.differentiate import differentiate
@@ -20,7 +21,7 @@ from headrace.ir.graph import Graph, Operation
 from headrace.ir.verify import verify
 from headrace.lower import lower
 from headrace.lower.collectives import expand_collectives
-from headrace.pipeline import CompiledStep
+from headrace.pipeline import CompiledStep, Request, Stages, pruned
 from tests.api.running import run
 from tests.grad.numeric import check, count, operations
 
@@ -68,18 +69,16 @@ def expanded(bytes_for_ring: int, seen: list[Graph]) -> Iterator[None]:
       seen: gains the graph of each step, after that.
     """
 
-    def compile_step(feeds: Any, fetches: Any, targets: Any, devices: Any, *_: Any) -> CompiledStep:
-        step = CompiledStep(feeds, fetches, targets, devices, "interpret")
-        graph = step.pruned.graph
-        lowered = lower(graph, [op for t in targets if (op := graph.find(t.name)) is not None], differentiate)
+    def compile_step(request: Request, environment: Environment, stages: Stages) -> CompiledStep:
+        step = stages.run("prune", pruned, request, environment)
+        lowered = lower(step.graph, step.targets, differentiate)
         with mock.patch.object(thresholds, "RING_BYTES", bytes_for_ring):
             ops = expand_collectives(lowered.ops)
         verify(lowered.graph)
         seen.append(lowered.graph)
-        step._plan = make_plan(ops, lowered.functions)
-        return step
+        return CompiledStep(request, stages.made, None, {"": make_plan(ops, lowered.functions)})
 
-    with mock.patch.object(headrace.pipeline, "compile_step", compile_step):
+    with mock.patch.object(headrace.programs, "compile_step", compile_step):
         yield
 
 

@@ -11,13 +11,14 @@ import pytest
 
 import headrace as hr
 from headrace import flags
-from headrace.environment import Environment
 from headrace.errors import GraphError, InvalidArgumentError
 from headrace.ir.graph import Graph, Tensor
 from headrace.ir.text import from_text, to_text
 from headrace.ir.text.dumps import Dumps
 from headrace.optimize.pipeline import names, optimize
-from headrace.pipeline import compile_step
+from headrace.pipeline import Request
+from headrace.programs import Programs
+from headrace.target import LocalTarget
 
 INT = hr.TensorSpec((), hr.int32)
 
@@ -118,12 +119,12 @@ def test_a_step_that_waits(folder: Path) -> None:
     with hr.Session(graph=g) as s:
         s.run(q.enqueue(2.0))
         s.run(y)
-    assert stages(folder, 1) == ["pruned.txt", "not-compiled.txt"]
-    assert stages(folder, 2) == ["pruned.txt", "not-compiled.txt", "lowered.txt", "fused_regions.py"]
+    assert stages(folder, 1) == ["pruned.txt", "not-compiled.txt", "effects.txt"]
+    assert stages(folder, 2) == ["pruned.txt", "not-compiled.txt", "effects.txt", "lowered.txt", "fused_regions.py"]
     assert text(folder, "not-compiled.txt", 2).startswith("# 'taken' (QueueDequeueV2)")
     assert " = Merge" in text(folder, "lowered.txt", 2)
     compile(text(folder, "fused_regions.py", 2), "fused_regions.py", "exec")
-    assert check_texts(folder) == 3
+    assert check_texts(folder) == 5
 
 
 def test_a_step_that_waits_with_a_loop_in_a_fused_region(folder: Path) -> None:
@@ -134,10 +135,10 @@ def test_a_step_that_waits_with_a_loop_in_a_fused_region(folder: Path) -> None:
         s.run(q.enqueue(2.0))
         s.run(y)
     assert len(list(folder.iterdir())) == 2
-    assert stages(folder, 2) == ["pruned.txt", "not-compiled.txt", "lowered.txt", "fused_regions.py"]
+    assert stages(folder, 2) == ["pruned.txt", "not-compiled.txt", "effects.txt", "lowered.txt", "fused_regions.py"]
     assert "While[" in text(folder, "lowered.txt", 2)
     assert "for " in text(folder, "fused_regions.py", 2)
-    assert check_texts(folder) == 3
+    assert check_texts(folder) == 5
 
 
 def test_an_interpreted_step_with_a_recursive_function(folder: Path) -> None:
@@ -236,7 +237,7 @@ def test_a_graph_without_a_text_is_an_error_that_names_the_flag(folder: Path) ->
 def test_the_flag_is_read_when_a_step_is_made(folder: Path) -> None:
     with hr.Graph():
         y = hr.constant(1.0) + 1.0
-    step = compile_step([], [y], [], Environment(), "auto")
+    step = Programs(Request([], [y], [], "auto"), LocalTarget()).general
     with flags.override(DUMP=""):
         assert step.compiled is not None
     assert stages(folder)[0] == "pruned.txt"

@@ -31,7 +31,7 @@ def program() -> tuple[hr.Tensor, dict[hr.Tensor, Any]]:
 STAGES = {
     "optimize": (FoldConstants, "call"),
     "compile": (pipeline, "compile_graph"),
-    "recover": (pipeline, "_make_structured"),
+    "recover": (pipeline, "recovered"),
 }
 
 

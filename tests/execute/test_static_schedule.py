@@ -21,7 +21,7 @@ from tests.session.helpers import call, custom_ops
 
 
 def plan_of(session: hr.Session, fetches: object, feeds: tuple[hr.Tensor, ...] = ()) -> Plan:
-    return step_of(session, fetches, dict.fromkeys(feeds)).plan
+    return step_of(session, fetches, dict.fromkeys(feeds)).observed.plan
 
 
 def straight(seed: int) -> tuple[hr.Graph, list[hr.Tensor], list[hr.Tensor]]:

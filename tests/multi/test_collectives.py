@@ -72,7 +72,7 @@ def test_who_sends_to_whom(shape: tuple[int, ...]) -> None:
                 hr.reduce_sum(y, name=f"end{k}")
     ends = [g.get_operation_by_name(f"end{k}") for k in range(n)]
     with hr.Session(graph=g, devices={"CPU": n}, engine="interpret") as session:
-        divided = step_of(session, ends, dict(zip(xs, values, strict=True))).divided()
+        divided = step_of(session, ends, dict(zip(xs, values, strict=True))).general
     sent: collections.Counter[tuple[int, int]] = collections.Counter()
     for plan in divided.plans.values():
         for node in plan.nodes:

@@ -72,7 +72,7 @@ class _Scattered:
         def run(fetches: list[str], targets: list[str], feeds: dict[str, Any], timeout_ms: float | None = None) -> Any:
             names = [*fetches, *targets]
             out = session.run(names, feeds, timeout_ms=timeout_ms)
-            self.divided += step_of(session, names, feeds).is_divided
+            self.divided += step_of(session, names, feeds).general.is_divided
             return list(out)[: len(fetches)]
 
         return types.SimpleNamespace(

@@ -44,7 +44,7 @@ class Layout:
           fetches, feeds: as `Session.run` takes them.
           on: the devices that the step has to run on; None: all.
         """
-        used = set(self.many._call(fetches, dict(feeds or {})).step.placement.of.values())
+        used = set(self.many._call(fetches, dict(feeds or {})).programs.general.placement.of.values())
         assert used == (self.names if on is None else {n for n in self.names if n[-1] in map(str, on)})
         want = self.one.run(fetches, feeds, timeout_ms=SOON_MS)
         got = self.many.run(fetches, feeds, timeout_ms=SOON_MS)

@@ -69,7 +69,7 @@ def test_a_loop_over_two_devices() -> None:
             for _ in range(20):
                 for a, b in zip(s.run(fetches, {x: AT}), want, strict=True):
                     np.testing.assert_array_equal(a, b)
-            assert set(step_of(s, fetches, {x: AT}).placement.of.values()) == {CPU + "0", CPU + "1"}
+            assert set(step_of(s, fetches, {x: AT}).general.placement.of.values()) == {CPU + "0", CPU + "1"}
 
 
 def test_what_is_on_one_device_is_compiled() -> None:
@@ -133,7 +133,7 @@ def test_what_is_colocated_with_something_the_step_does_not_need() -> None:
             z = y + 1.0
     with hr.Session(graph=g, devices={"CPU": 2}) as s:
         assert s.run(z, {x: 1.0}) == 3.0
-        of = {op.name: d for op, d in step_of(s, z, {x: 1.0}).placement.of.items()}
+        of = {op.name: d for op, d in step_of(s, z, {x: 1.0}).general.placement.of.items()}
         assert of[z.op.name] == CPU + "1"
 
 
@@ -152,7 +152,7 @@ def test_what_a_loop_keeps_stays_where_it_is_made() -> None:
         d = hr.gradients(y, [x])[0]
     with hr.Session(graph=g, devices={"CPU": 2}) as s:
         s.run(d, {x: AT})
-        plans = step_of(s, d, {x: AT}).divided(True).plans
+        plans = step_of(s, d, {x: AT}).observed.plans
     sent = [n.op for plan in plans.values() for n in plan.nodes if n.op.type == "_Send"]
     assert len(sent) > 5
     assert hr.dtypes.variant not in {op.attrs["T"] for op in sent}
@@ -190,7 +190,7 @@ def test_a_recv_is_held_back_until_it_is_needed(custom: None) -> None:
             third = call(scopes.builder(), "Heavy", lambda v, w: v * w, [second, y], scalar=True, name="third")
     for held in (True, False):
         with hr.Session(graph=g, devices={"CPU": 2}, config={"enable_recv_scheduling": held}) as s:
-            part = step_of(s, third, {x: 3}).divided().plans[CPU + "0"]
+            part = step_of(s, third, {x: 3}).general.plans[CPU + "0"]
             (recv,) = [n.op for n in part.nodes if n.op.type == "_Recv"]
             assert bool(recv.control_inputs) is held
             assert s.run(third, {x: 3}) == 20
@@ -206,7 +206,7 @@ def test_variables_stay_where_they_were_first() -> None:
     with hr.Session(graph=g, devices={"CPU": 2}) as s:
         s.run(v.initializer)
         np.testing.assert_array_equal(s.run(y), np.full(4, 2.0))  # the addition comes before the read
-        step = step_of(s, y, {})
+        step = step_of(s, y, {}).general
         assert step.is_divided
         assert {d for op, d in step.placement.of.items() if op.name == "v"} == {CPU + "1"}
         assert environment_of(s).home("v") == CPU + "1"
@@ -375,8 +375,8 @@ def test_no_device_can_go_on() -> None:
         with on(1):
             z = hr.cos(y)
     with hr.Session(graph=g, devices={"CPU": 2}) as s:
-        step = step_of(s, z, {x: AT})
-        parts = s._program(step, hr.RunOptions()).start(s._step(hr.RunOptions(), None))
+        step = step_of(s, z, {x: AT}).general
+        parts = step.program.start(s._step(hr.RunOptions(), None))
         assert isinstance(parts, Parts)
         parts.feed(0, AT)
         parts.rendezvous.send = lambda *args: None  # type: ignore[method-assign]

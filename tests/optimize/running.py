@@ -6,18 +6,16 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from unittest import mock
 
 import headrace as hr
-import headrace.pipeline
+import headrace.programs
 from headrace import pipeline
-from headrace.errors import GraphError, OpError
-from headrace.execute.plan import Plan, make_plan
+from headrace.environment import Environment
+from headrace.execute.plan import make_plan
 from headrace.grad.differentiate import differentiate
-from headrace.ir.edit.editor import Editor, own_bodies
 from headrace.ir.graph import Graph, Operation
 from headrace.ir.text import from_text, to_text
 from headrace.ir.verify import verify
@@ -25,32 +23,10 @@ from headrace.lower import lower
 from headrace.optimize.base import Options, Pass, PassContext, Repeat, run
 from headrace.optimize.effects import Effects
 from headrace.optimize.pipeline import optimize
-from headrace.optimize.queries import primitives
-from headrace.prune import Pruned, prune
-from headrace.recover import recover
+from headrace.pipeline import CompiledStep, Request, Stages, pruned, recovered
 
 Steps = Sequence[Pass | Repeat]
 LOWERED = Options(is_lowered=True)
-
-
-@dataclasses.dataclass
-class Step:
-    """What a session keeps of a step that is interpreted."""
-
-    pruned: Pruned
-    plan: Plan
-    compiled: None = None
-    is_divided: bool = False
-    reasons: tuple[str, ...] = ()
-
-    variants: tuple[()] = ()
-
-    def compiled_for(self, fed: Sequence[Any]) -> None:
-        """It is interpreted."""
-
-    @property
-    def fused_plan(self) -> Plan:
-        return self.plan
 
 
 def passes_of(steps: Steps | None, options: Options) -> Callable[[Graph, Sequence[Operation]], PassContext]:
@@ -64,19 +40,6 @@ def passes_of(steps: Steps | None, options: Options) -> Callable[[Graph, Sequenc
         return context
 
     return apply
-
-
-def _pruned(feeds: Any, fetches: Any, targets: Any, is_recovered: bool) -> tuple[Pruned, list[Operation]]:
-    """Returns the pruned step, recovered if that is possible, and its targets."""
-    pruned = prune(feeds, fetches, targets)
-    preserved = [op for t in targets if (op := pruned.graph.find(t.name)) is not None]
-    if is_recovered and primitives(pruned.graph):
-        try:
-            recover(pruned.graph, [op.inputs[0] for op in pruned.retvals], preserved)
-        except (OpError, GraphError):
-            return _pruned(feeds, fetches, targets, False)
-        Editor(pruned.graph, preserved).sweep()
-    return pruned, preserved
 
 
 @contextlib.contextmanager
@@ -96,16 +59,18 @@ def optimized(
     """
     apply = passes_of(steps, options)
 
-    def compile_step(feeds: Any, fetches: Any, targets: Any, devices: Any, *_: Any) -> Step:
-        pruned, preserved = _pruned(feeds, fetches, targets, is_recovered)
-        own_bodies(pruned.graph)
-        context = apply(pruned.graph, preserved)
+    def compile_step(request: Request, environment: Environment, stages: Stages) -> CompiledStep:
+        step = stages.run("prune", pruned, request, environment)
+        if is_recovered:
+            step, _ = stages.run("recover", recovered, step)
+        step = step.copy()
+        context = apply(step.graph, step.targets)
         if seen is not None:
             seen.append(context)
-        lowered = lower(pruned.graph, context.preserved, differentiate)
-        return Step(pruned, make_plan(lowered.ops, lowered.functions))
+        lowered = lower(step.graph, context.preserved, differentiate)
+        return CompiledStep(request, stages.made, None, {"": make_plan(lowered.ops, lowered.functions)})
 
-    with mock.patch.object(headrace.pipeline, "compile_step", compile_step):
+    with mock.patch.object(headrace.programs, "compile_step", compile_step):
         yield
 
 

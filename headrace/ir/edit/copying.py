@@ -11,10 +11,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from headrace.ir import walk
-from headrace.ir.graph import FuncGraph
+from headrace.ir.graph import FuncGraph, Graph
 
 if TYPE_CHECKING:
-    from headrace.ir.graph import Graph, Operation, Tensor
+    from headrace.ir.graph import Operation, Tensor
 
 
 def copy_into(
@@ -47,6 +47,31 @@ def copy_into(
     for op, i in back:
         graph.set_back_edge(copies[op], i, moved[op.inputs[i]])
     return copies
+
+
+def copy_graph(graph: Graph, ops: Sequence[Operation] | None = None) -> tuple[Graph, dict[Operation, Operation]]:
+    """Returns a copy of `graph`, with copies of the graphs that its operations own.
+
+    Args:
+      graph: a graph that is not the graph of an operation.
+      ops: the operations to copy, in any order, with all their inputs and control inputs; None: all.
+
+    Returns:
+      The copy, whose operations have the same names and order, and operation → its copy.
+    """
+    out = Graph()
+    out.share_functions(graph)
+    copies: dict[Operation, Operation] = {}
+    moved: dict[Tensor, Tensor] = {}
+    for op in graph.operations if ops is None else ops:
+        copies[op] = copy = out.copy_op(op, (), ())
+        moved.update(zip(op.outputs, copy.outputs, strict=True))
+    for op, copy in copies.items():
+        copy.inputs = [moved[t] for t in op.inputs]
+        copy.control_inputs = [copies[c] for c in op.control_inputs]
+        if op.opdef.structured:
+            copy.attrs = copied_attrs(op, out, moved)
+    return out, copies
 
 
 def copied(
