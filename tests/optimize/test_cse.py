@@ -64,6 +64,8 @@ def test_constants_of_other_dtypes_or_colocation():
         ("Tanh(x)", "Tanh(x) ^y"),
         ("Tanh(x) ^x", "Tanh(x) ^y"),
         ("Tanh(x)", 'Tanh[_class=("loc:@x")](x)'),
+        ("Tanh(x)", "Tanh{ContiguousResult}(x)"),
+        ("FakeParam[dtype=float32, shape=[]]", 'FakeParam[dtype=float32, shape=[]]{FrameName[name="f"]}'),
         ("Tanh[_mark=(0.0, 1.0)](x)", "Tanh[_mark=(-0.0, 1.0)](x)"),
         ("Fill(s, z)", "Fill(s, o)"),
         ("RandomUniform[dtype=float32](s)", "RandomUniform[dtype=float32](s)"),

@@ -70,6 +70,7 @@ b = Exp(s:2)
         ("a = Exp(s)\nb = Exp(s:1) ^c\nc = NoOp()", ("a", "b")),  # waits
         ("a = Exp(s)\nb = Exp(s:1)\nc = NoOp() ^b", ("a", "b")),  # is waited for
         ("a = Cast[DstT=float64](s)\nb = Cast[DstT=int32](s:1)", ("a", "b")),  # attributes differ
+        ("a = Exp{ContiguousResult}(s)\nb = Exp(s:1)", ("a", "b")),  # notes differ
         ("a = AddV2(s, s)\nb = AddV2(s:1, s:1)", ("a", "b")),  # of two arguments
         ("e = Const[value=int32[1]{4}, dtype=int32]\na = Reshape(s, e)\nb = Reshape(s:1, e)", ("a", "b")),
         ('a = Exp(s) @"/cpu:1"\nb = Exp(s:1)', ("a", "b")),

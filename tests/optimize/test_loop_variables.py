@@ -94,6 +94,7 @@ def test_equal(dtype: str, first: str, second: str, nexts: str, body: str) -> No
         (_MATRIX, "x", "x", "p1, q1", _TANH.replace("(q)", '(q) @"/device:CPU:1"')),
         (_MATRIX, "x", "x", "p1, q1", "p1 = MatMul[transpose_b=true](p, p)\nq1 = MatMul(q, q)"),
         (_MATRIX, "x", "x", "p1, q1", _TANH.replace("(q)", "(q) ^i1")),
+        (_MATRIX, "x", "x", "p1, q1", _TANH.replace("(q)", "{JoinedElementShapes}(q)")),
         (_MATRIX, "x", "x", "p1, q1", _TANH.replace("(p)", "(p) ^i1")),
         (_MATRIX, "x", "x", "p1:0, p1:1", "s = ConcatV2(p, q, zero)\np1 = Split[num_split=2](zero, s)"),
         ("float32[2]", "drawn", "drawn", "p1, q1", "s = Shape(p)\np1 = RandomUniform[dtype=float32](s)\nq1 = RandomUniform[dtype=float32](s)"),

@@ -5,12 +5,13 @@ The tests cover every kind of content, operations that cannot leave the process,
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import struct
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,10 @@ from headrace.errors import (
     GraphError,
     InvalidArgumentError,
     NotFoundError,
+    OpError,
     UnimplementedError,
 )
-from headrace.execute.plan import may_be_heavy
+from headrace.execute.plan import make_plan, may_be_heavy
 from headrace.grad.differentiate import differentiate
 from headrace.ir.attr_values import Func, equal
 from headrace.ir.builder import Builder
@@ -40,6 +42,7 @@ from headrace.partition import partition
 from headrace.partition.codec import MAGIC, VERSION, decode, encode
 from headrace.partition.part import Edge, Part, part_of
 from headrace.prune import prune
+from tests.grad.test_random_gradients import Example, Made
 from tests.multi import seeded
 from tests.partition.golden import PROGRAMS, parts_of
 from tests.partition.plans import described, digest, plan_of
@@ -389,6 +392,67 @@ def test_damaged_bytes_give_the_documented_errors_only() -> None:
         except REFUSED:
             refused += 1
     assert refused > 300
+
+
+#: Values that replace others: of every class of JSON, and legal elsewhere.
+VALUES: list[Any] = [
+    *(None, 0, 1, -1, 1 << 40, 1 << 70, 0.5, "", "x", "x:0", "#graph 1", True, "float32"),
+    *([], {}, [1], [None], [[]], [["a", 1, "b"]], {"FrameName": {"name": "a"}}, {"StandsFor": {"names": ["a"]}}),
+]
+
+
+def places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Iterates over (container, key) of all values inside a value of JSON."""
+    for key in value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():
+        yield value, key
+        yield from places(value[key])
+
+
+@pytest.mark.matrix
+def test_damaged_values_give_the_documented_errors_only() -> None:
+    originals = [example(), *(encode(p) for make in PROGRAMS for p in parts_of(make).values())]
+    rng = random.Random(11)
+    refused = 0
+    for _ in range(1500):
+        values, nodes = pieces(rng.choice(originals))
+        for _ in range(rng.choice([1, 1, 2, 3])):
+            there = list(places(values))
+            container, key = rng.choice(there)
+            other, at = rng.choice(there)
+            change = rng.random()
+            if change < 0.2:
+                del container[key]
+            elif change < 0.4:
+                container[key] = json.loads(json.dumps(other[at]))
+            else:
+                container[key] = rng.choice(VALUES)
+            values = json.loads(json.dumps(values))
+        try:
+            made = decode(joined(values, nodes))
+        except REFUSED:
+            refused += 1
+        else:
+            with contextlib.suppress(GraphError, OpError):  # a legal part, for which there may be no kernels
+                plan_of(made, False)
+    assert refused > 300
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("seed", range(6))
+def test_fused_regions_of_random_parts_are_equal(seed: int) -> None:
+    with Made(Example(60_000 + seed)) as made:
+        fetches = [made.y, *made.gradients(made.y).values()]
+    step = seeded.lowered(fetches, [made.inputs[n] for n in made.example.at if n != "V"])
+    regions = 0
+    for p in partition(step.ops, seeded.at_random(step, random.Random(seed), 2), functions=step.functions).values():
+        other = decode(encode(p))
+        mine, theirs = (fuse_regions(q.ops, may_be_heavy)[1] for q in (p, other))
+        assert [r.source for r in mine] == [r.source for r in theirs]
+        assert described(make_plan(p.ops, p.called, p.device)) == described(
+            make_plan(other.ops, other.called, other.device)
+        )
+        regions += len(mine)
+    assert regions
 
 
 # *** another process ***
