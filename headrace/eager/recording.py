@@ -18,8 +18,8 @@ from headrace.api import scopes
 from headrace.eager.recorder import Recorder
 from headrace.errors import UnimplementedError
 from headrace.grad import sums
-from headrace.grad.activity import carries
 from headrace.grad.gradients import gradients
+from headrace.grad.zeros import carries
 
 if TYPE_CHECKING:
     from headrace.eager.recorder import Entry

@@ -14,25 +14,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from headrace import dtypes
 from headrace.grad import registered
+from headrace.grad.structured import STRUCTURED
+from headrace.grad.zeros import carries
 from headrace.ir import walk
-from headrace.ir.function import bodies
-from headrace.ir.graph import FuncGraph
 
 if TYPE_CHECKING:
-    from headrace.dtypes import DType
-    from headrace.ir.graph import Operation, Tensor
-
-
-def carries(dtype: DType) -> bool:
-    """Whether values of `dtype` have gradients.
-
-    They are floats and complex numbers, lists and tuples of them (variant), and handles of variables. The gradient of a
-    handle is that of the variable's value.
-    """
-    base = dtype.base
-    return base.is_floating or base.is_complex or base is dtypes.variant or base is dtypes.resource
+    from headrace.ir.graph import FuncGraph, Operation, Tensor
 
 
 class Activity:
@@ -63,17 +51,10 @@ class Activity:
             every |= b
         if not op.opdef.structured:
             return [0 if registered.stops(op) else every] * len(op.outputs)
-        kind = op.opdef.structured
-        if kind == "While":
-            return self._of_loop(op, ins)
-        if kind not in ("If", "Case", "Call", "RemoteCall"):
+        rules = STRUCTURED.get(op.opdef.structured)
+        if rules is None or rules.flow is None:
             return [every] * len(op.outputs)
-        outs = [0] * len(op.outputs)
-        for _, graph in bodies(op):
-            given = ins[len(ins) - len(graph.params) :]
-            for i, needs in enumerate(self.of(graph)[: len(outs)]):
-                outs[i] |= _together(needs, given)
-        return outs
+        return rules.flow(self, op, ins)
 
     def of(self, graph: FuncGraph) -> list[int]:
         """Parameters on which each result of `graph` may depend: bit k for parameter k."""
@@ -90,16 +71,9 @@ class Activity:
         self._known[graph] = (graph.version, out)
         return out
 
-    def _of_loop(self, op: Operation, ins: Sequence[int]) -> list[int]:
-        body = dict(bodies(op))["body"]
-        needs = self.of(body)
-        bits = list(ins)
-        for _ in range(len(bits) + 1):
-            more = [old | _together(n, bits) for old, n in zip(bits, needs, strict=True)]
-            if more == bits:
-                return bits
-            bits = more
-        raise AssertionError("the fixpoint iteration over the loop variables did not converge")
+    def through_graph(self, graph: FuncGraph, given: Sequence[int]) -> list[int]:
+        """Sets of the results of `graph`, if its parameters have the sets `given`."""
+        return [_together(needs, given) for needs in self.of(graph)]
 
     def active(self, graph: FuncGraph, reached: Iterable[int], seeded: Iterable[int]) -> set[int]:
         """Variables of a loop that need a gradient.

@@ -3,7 +3,7 @@
 The record of each operation has a rule that makes the gradients of its inputs from those of its outputs. The walk
 visits the operations between xs and ys in reverse topological order, and calls the rule of each. The contributions to a
 tensor with several uses are added. Conditionals, loops and calls own graphs. Their gradients are made by walks through
-these graphs (`conditionals`, `loops`), to which this walk passes itself as an argument.
+these graphs (`grad.structured`), to which this walk passes itself as an argument.
 
 ys and xs are tensors of one graph, the *forward* graph. The gradient goes into that graph, or into its gradient graph
 (`grad.graph`); the walk is the same for both.
@@ -14,17 +14,18 @@ Source: reverse-mode differentiation as in TensorFlow's `gradients_impl`.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
 from headrace import shapes
 from headrace.errors import GraphError
-from headrace.grad import conditionals, loops, registered
-from headrace.grad.activity import Activity, carries
-from headrace.grad.calls import grad_call, grad_for, grad_symbolic
+from headrace.grad import registered
+from headrace.grad.activity import Activity
 from headrace.grad.graph import GradGraph
+from headrace.grad.structured import STRUCTURED
 from headrace.grad.sums import dense, total
-from headrace.grad.zeros import gradient_dtype, gradient_shape, zeros_for
+from headrace.grad.walks import Walks
+from headrace.grad.zeros import carries, gradient_dtype, gradient_shape, zeros_for
 from headrace.ir import walk
 from headrace.ir.graph import Tensor
 from headrace.ir.indexed_slices import IndexedSlices, forwarded
@@ -33,18 +34,6 @@ if TYPE_CHECKING:
     from headrace.grad.sums import Gradient
     from headrace.ir.builder import Builder
     from headrace.ir.graph import Operation
-
-# A kind of structured operation -> its gradient function; see `conditionals.grad_branches`.
-_Rule: TypeAlias = "Callable[..., list[Gradient | None]]"
-_STRUCTURED: dict[str, _Rule] = {
-    "If": conditionals.grad_branches,
-    "Case": conditionals.grad_branches,
-    "RemoteCall": conditionals.grad_branches,
-    "While": loops.grad_loop,
-    "Call": grad_call,
-    "For": grad_for,
-    "SymbolicGradient": grad_symbolic,
-}
 
 
 def backward(
@@ -80,7 +69,7 @@ def backward(
     reached = {x: 1 for x in xs if carries(x.dtype)}
     flow = flow or Activity()
     flow.from_sources((op for op in order if not fixed.issuperset(op.outputs) or not op.outputs), reached)
-    inside = functools.partial(backward, flow=flow)
+    walks = Walks(flow, functools.partial(backward, flow=flow))
     for op in reversed(order):
         inputs = tuple(op.inputs)  # the gradient of a loop may add inputs to it
         wanted = [t in reached and (t not in fixed or t in sources) and carries(t.dtype) for t in inputs]
@@ -90,7 +79,7 @@ def backward(
         # the gradient of an operation is computed on the device of the operation
         at = b.within(f"{op.name}_grad", op.source, op.device)
         since = len(b.graph)
-        entries = _of_operation(at, op, grads, wanted, inside)
+        entries = _of_operation(at, op, grads, wanted, walks)
         found = [
             (t, _fitting(at, op, t, g))
             for t, g, want in zip(inputs, entries, wanted, strict=True)
@@ -132,7 +121,7 @@ def _needed(parts: Collection[Tensor], stop: frozenset[Tensor]) -> set[Operation
 
 
 def _of_operation(
-    b: Builder, op: Operation, grads: list[Gradient | None], wanted: Sequence[bool], inside: conditionals.Backward
+    b: Builder, op: Operation, grads: list[Gradient | None], wanted: Sequence[bool], walks: Walks
 ) -> Sequence[Gradient | None]:
     """Returns the gradients of the inputs of `op`.
 
@@ -141,11 +130,11 @@ def _of_operation(
       op: an operation of the forward graph.
       grads: the gradients of its outputs.
       wanted: for each input, whether its gradient is needed.
-      inside: the walk for the graphs that `op` owns.
+      walks: the walks through the graphs that `op` owns.
     """
-    structured = _STRUCTURED.get(op.opdef.structured)
+    structured = STRUCTURED.get(op.opdef.structured)
     if structured is not None:
-        return structured(b, op, grads, wanted, inside)
+        return structured.gradients(b, op, grads, wanted, walks)
     sparse = registered.lookup(op) is forwarded
     full = [
         (zeros_for(b, t) if carries(t.dtype) else None) if g is None else g if sparse else dense(b, g)

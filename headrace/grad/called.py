@@ -23,10 +23,9 @@ from headrace.api.function import is_tensor
 from headrace.api.rematerialization import unrepeatable
 from headrace.errors import SignatureError, UnimplementedError
 from headrace.grad import sums
-from headrace.grad.activity import carries
 from headrace.grad.forward import forward
 from headrace.grad.gradients import differentiate
-from headrace.grad.zeros import zeros_for
+from headrace.grad.zeros import carries, zeros_for
 from headrace.ir import walk
 from headrace.ir.analysis.graph_size import room_around
 from headrace.ir.builder import Builder

@@ -16,7 +16,7 @@ function is made once, for all its calls.
 Both functions go into the library. The differentiated call becomes a call of `f_residuals`. A second derivative finds
 two recursive functions, `f_residuals` and `f_grad`, and treats them in the same way.
 
-`For` and `SymbolicGradient` are differentiated as calls of the graphs that they stand for.
+A `For` or a `SymbolicGradient` is differentiated as a call of the graph that it stands for (`call_of`).
 """
 
 from __future__ import annotations
@@ -28,38 +28,36 @@ from headrace import dtypes, nest, thresholds
 from headrace.api import tracing
 from headrace.api.rematerialization import unrepeatable
 from headrace.errors import UnimplementedError
-from headrace.grad.activity import carries
 from headrace.grad.conditionals import grad_branches
-from headrace.grad.function import gradient_graph
 from headrace.grad.graph import GradBuilder, GradGraph
+from headrace.grad.registered import title
 from headrace.grad.sums import dense
-from headrace.grad.zeros import gradient_dtype, gradient_shape, zeros_for
+from headrace.grad.zeros import carries, gradient_dtype, gradient_shape, zeros_for
 from headrace.ir.analysis.graph_size import graph_size
 from headrace.ir.attr_values import Func
 from headrace.ir.builder import Builder
 from headrace.ir.edit.copying import copied
-from headrace.ir.edit.for_as_while import counting
 from headrace.ir.function import called, recursive_functions
 from headrace.ir.graph import FuncGraph, Graph, Tensor
 
 if TYPE_CHECKING:
-    from headrace.grad.conditionals import Backward
     from headrace.grad.sums import Gradient
+    from headrace.grad.walks import Backward, Walks
     from headrace.ir.graph import Operation
 
 
 def grad_call(
-    b: Builder, op: Operation, dys: Sequence[Gradient | None], wanted: Sequence[bool], backward: Backward
+    b: Builder, op: Operation, dys: Sequence[Gradient | None], wanted: Sequence[bool], walks: Walks
 ) -> list[Gradient | None]:
     """Returns the gradients of a call; see `conditionals.grad_branches`."""
     f = op.attrs["f"]
     if isinstance(f, FuncGraph):
-        return grad_branches(b, op, dys, wanted, backward)
+        return grad_branches(b, op, dys, wanted, walks)
     graph = op.graph.function(f.name)
     if not graph.gradient and not is_by_name(op):
-        return grad_branches(b, op, dys, wanted, backward)
+        return grad_branches(b, op, dys, wanted, walks)
     if not graph.gradient or dys[-1] is not None:
-        _call_forward(op, _with_residuals(_home(op.graph, f.name), f.name, backward))
+        _call_forward(op, _with_residuals(_home(op.graph, f.name), f.name, walks.backward))
         graph = op.graph.function(op.attrs["f"].name)
     given = [
         zeros_for(b, t) if dy is None else dense(b, dy)
@@ -191,50 +189,42 @@ def _calls(graph: FuncGraph) -> list[Operation]:
     return [op for op, _ in called(graph.operations) if op.opdef.structured == "Call"]
 
 
-def grad_for(
-    b: Builder, op: Operation, dys: Sequence[Gradient | None], wanted: Sequence[bool], backward: Backward
-) -> list[Gradient | None]:
-    """Returns the gradients of a For, as those of a call of its While loop."""
-    return _of_twin(b, op, copied(counting(op), op.graph), dys, wanted, backward)
+def call_of(op: Operation, graph: FuncGraph, home: Graph, lacks: str, advice: str) -> Operation:
+    """Makes a call of a copy of `graph` on the inputs of `op`.
 
-
-def grad_symbolic(
-    b: Builder, op: Operation, dys: Sequence[Gradient | None], wanted: Sequence[bool], backward: Backward
-) -> list[Gradient | None]:
-    """Returns the gradients of a SymbolicGradient, as those of a call of its graph."""
-    return _of_twin(b, op, copied(gradient_graph(op, backward), op.graph), dys, wanted, backward)
-
-
-def _of_twin(
-    b: Builder,
-    op: Operation,
-    graph: FuncGraph,
-    dys: Sequence[Gradient | None],
-    wanted: Sequence[bool],
-    backward: Backward,
-) -> list[Gradient | None]:
-    """Returns the gradients of a new call of `graph` on the inputs of `op`.
-
-    The call computes the same as `op`, and can return residuals in addition.
+    The call computes the same as `op`, and can be extended.
 
     Args:
-      b: the builder of the gradient.
+      op: an operation that stands for a graph, such as a For.
+      graph: the graph that computes it.
+      home: the graph of the call, that of `op` or a nested one.
+      lacks: see `check_repeatable`.
+      advice: see `check_repeatable`.
+    """
+    check_repeatable(op, graph, lacks, advice)
+    b = Builder(home, source=op.source, device=op.device)
+    attrs = {"f": copied(graph, home), "Tout": tuple(t.dtype.base for t in op.outputs)}
+    type = "StatefulPartitionedCall" if tracing.is_stateful(graph) else "PartitionedCall"
+    return tracing.operation_of(b.make(type, (list(op.inputs),), attrs, f"{op.name}/call"))
+
+
+def check_repeatable(op: Operation, graph: FuncGraph, lacks: str, advice: str) -> None:
+    """Raises an error if `graph`, which computes `op`, cannot run twice.
+
+    Args:
       op: the operation.
-      graph: a private graph that computes `op`.
-      dys: the gradient of each output, or None.
-      wanted: for each input, whether its gradient is needed.
-      backward: the reverse walk.
+      graph: a graph that it owns or stands for.
+      lacks: the kind of derivative that `op` then does not have, for the error message.
+      advice: the way to continue, for the error message.
+
+    Raises:
+      UnimplementedError: an operation of the graph would have another result the second time.
     """
     found = unrepeatable(graph)
     if found is not None:
         raise UnimplementedError(
-            f"'{op.name}' ({op.type}) has no gradient, because it would have to run twice, and {found.type} "
-            f"('{found.name}') in it would have another result the second time. Use a while_loop instead",
+            f"operation {title(op)} has no {lacks}, because it would have to run twice, and {title(found)} in it would "
+            f"have another result the second time. {advice}",
             op.name,
             op,
         )
-    beside = Builder(op.graph, source=op.source, device=op.device)
-    attrs = {"f": graph, "Tout": tuple(t.dtype.base for t in op.outputs)}
-    type = "StatefulPartitionedCall" if tracing.is_stateful(graph) else "PartitionedCall"
-    twin = tracing.operation_of(beside.make(type, (list(op.inputs),), attrs, f"{op.name}/call"))
-    return grad_branches(b, twin, dys, wanted, backward)

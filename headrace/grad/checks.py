@@ -16,8 +16,8 @@ import numpy as np
 
 from headrace import dtypes, nest
 from headrace.api import scopes, tracing
-from headrace.grad.activity import carries
 from headrace.grad.transforms import jvp, vjp
+from headrace.grad.zeros import carries
 from headrace.ir.graph import Tensor
 
 _MODES = ("rev", "fwd")

@@ -22,7 +22,7 @@ it starts only when the gradients of its outputs have arrived, not as soon as it
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from headrace import dtypes
 from headrace.api import tracing
@@ -32,17 +32,15 @@ from headrace.grad.zeros import no_slices, shape_of_gradient, zeros_for
 from headrace.ir.builder import Builder
 from headrace.ir.edit import add_values
 from headrace.ir.edit.copying import copied
-from headrace.ir.function import param_offset, unify
+from headrace.ir.function import bodies, param_offset, unify
 from headrace.ir.graph import FuncGraph, Tensor
 from headrace.ir.indexed_slices import IndexedSlices
 from headrace.ir.notes import RematerializedCall
 
 if TYPE_CHECKING:
     from headrace.grad.sums import Gradient
+    from headrace.grad.walks import Flow, Walks
     from headrace.ir.graph import Graph, Operation
-
-# The reverse walk: backward(b, ys, dys, xs) -> the gradient of each x.
-Backward: TypeAlias = "Callable[..., list[Gradient | None]]"
 
 
 class GradBranch(GradGraph):
@@ -84,8 +82,26 @@ def _nothing(graph: FuncGraph, like: Tensor) -> Tensor:
     return out
 
 
+def flow_of_branches(flow: Flow, op: Operation, ins: Sequence[int]) -> list[int]:
+    """Returns the sets of sources of the outputs of an If, Case or call.
+
+    They are unions over the branches.
+
+    Args:
+      flow: the activity analysis.
+      op: the operation.
+      ins: the sets of its inputs.
+    """
+    outs = [0] * len(op.outputs)
+    for _, graph in bodies(op):
+        found = flow.through_graph(graph, ins[len(ins) - len(graph.params) :])
+        for i, sources in enumerate(found[: len(outs)]):  # a call of an unfinished recursive function has more outputs
+            outs[i] |= sources
+    return outs
+
+
 def grad_branches(
-    b: Builder, op: Operation, dys: Sequence[Gradient | None], wanted: Sequence[bool], backward: Backward
+    b: Builder, op: Operation, dys: Sequence[Gradient | None], wanted: Sequence[bool], walks: Walks
 ) -> list[Gradient | None]:
     """Returns the gradients of an If, Case or call.
 
@@ -94,7 +110,7 @@ def grad_branches(
       op: the operation, in the graph of `b` or in its forward graph.
       dys: the gradient of each output, or None.
       wanted: for each input, whether its gradient is needed.
-      backward: the reverse walk.
+      walks: the walks through the graphs of `op`.
 
     Returns:
       The gradient of each input, or None.
@@ -111,7 +127,7 @@ def grad_branches(
         inner, moved = make(b, op, graph)
         mine: FuncGraph = inner.graph  # type: ignore[assignment]
         ys, xs = [moved(graph.results[k]) for k in outs], [moved(graph.params[k - offset]) for k in ins]
-        found.append(backward(inner, ys, [mine.capture(dy) for dy in given], xs))
+        found.append(walks.backward(inner, ys, [mine.capture(dy) for dy in given], xs))
         builders.append(inner)
     backs: list[FuncGraph] = [inner.graph for inner in builders]  # type: ignore[misc]
     ends: list[list[Tensor]] = [[] for _ in backs]

@@ -22,8 +22,8 @@ from typing import Any
 from headrace import dtypes, nest
 from headrace.api import scopes, tracing
 from headrace.errors import SignatureError
-from headrace.grad.activity import carries
 from headrace.grad.registered import OVERRIDE, Custom, as_gradient, title
+from headrace.grad.zeros import carries
 from headrace.ir.builder import Builder
 from headrace.ir.grad_node import GradNode
 from headrace.ir.graph import FuncGraph, Graph, Operation, Tensor

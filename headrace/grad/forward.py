@@ -18,23 +18,25 @@ The record of an operation gives its rule in one of three ways.
    computed only if the tangent needs them. Gradients of users (`RegisterGradient`, `custom_gradient`) get tangents in
    this way.
 
-Conditionals, loops and calls are extended in place (`forward_loops`).
+Conditionals, loops and calls are extended in place (`grad.structured`, `forward_loops`).
 
 Source: the third way is that of J. Townsend, "A new trick for calculating Jacobian vector products" (2017).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from headrace import shapes
 from headrace.errors import GraphError
-from headrace.grad import forward_loops, registered
-from headrace.grad.activity import carries
+from headrace.grad import registered
+from headrace.grad.activity import Activity
 from headrace.grad.backward import backward
+from headrace.grad.structured import STRUCTURED
 from headrace.grad.sums import dense
-from headrace.grad.zeros import gradient_dtype, gradient_shape, zeros_for
+from headrace.grad.walks import ForwardWalks
+from headrace.grad.zeros import carries, gradient_dtype, gradient_shape, zeros_for
 from headrace.ir import walk
 from headrace.ir.grad_node import GradNode
 from headrace.ir.opdef import SYMMETRIC, Missing
@@ -44,17 +46,6 @@ from headrace.opkit.jvp_rules import stretched
 if TYPE_CHECKING:
     from headrace.ir.builder import Builder
     from headrace.ir.graph import Operation, Tensor
-
-# A kind of structured operation -> the function that makes its tangents; see `forward_loops.of_branches`.
-_STRUCTURED: dict[str, Callable[..., list[Tensor | None]]] = {
-    "If": forward_loops.of_branches,
-    "Case": forward_loops.of_branches,
-    "RemoteCall": forward_loops.of_branches,
-    "While": forward_loops.of_loop,
-    "Call": forward_loops.of_call,
-    "For": forward_loops.of_for,
-    "SymbolicGradient": forward_loops.of_symbolic,
-}
 
 
 def forward(
@@ -80,12 +71,13 @@ def forward(
         if dx is not None and carries(x.dtype):
             parts[x] = _plus(b, parts.get(x), _fitting(b, x.op, x, dx))
     wanted = _leading_to(ys)
+    walks = ForwardWalks(Activity(), backward, forward)
     for op in walk.in_order({t.op for t in wanted}):
         given = [parts.get(t) for t in op.inputs]
         asked = [t in wanted and carries(t.dtype) for t in op.outputs]
         if any(asked) and any(dx is not None for dx in given):
             at = b.within(f"{op.name}_tangent", op.source)
-            for y, dy, ask in zip(op.outputs, _of_operation(at, op, given, asked), asked, strict=True):
+            for y, dy, ask in zip(op.outputs, _of_operation(at, op, given, asked, walks), asked, strict=True):
                 if dy is not None and ask:
                     parts[y] = _plus(at, parts.get(y), _fitting(at, op, y, dy))
     return [parts.get(y) for y in ys]
@@ -109,12 +101,12 @@ def _plus(b: Builder, a: Tensor | None, c: Tensor) -> Tensor:
 
 
 def _of_operation(
-    b: Builder, op: Operation, dxs: Sequence[Tensor | None], wanted: Sequence[bool]
+    b: Builder, op: Operation, dxs: Sequence[Tensor | None], wanted: Sequence[bool], walks: ForwardWalks
 ) -> Sequence[Tensor | None]:
     """Returns the tangent of each output of `op`, given the tangents `dxs` of its inputs."""
-    structured = _STRUCTURED.get(op.opdef.structured)
+    structured = STRUCTURED.get(op.opdef.structured)
     if structured is not None:
-        return structured(b, op, dxs, wanted, forward)
+        return structured.tangents(b, op, dxs, wanted, walks)
     jvp = op.opdef.jvp
     if registered.OVERRIDE in op.attrs:
         return _transposed(b, op, dxs, wanted)

@@ -24,37 +24,29 @@ function, which also takes and returns tangents, and which calls itself where th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
-from headrace.api import tracing
-from headrace.api.rematerialization import unrepeatable
-from headrace.errors import UnimplementedError
-from headrace.grad.activity import Activity, carries
-from headrace.grad.backward import backward
-from headrace.grad.calls import is_by_name
-from headrace.grad.function import gradient_graph
-from headrace.grad.registered import title
-from headrace.grad.zeros import gradient_dtype, gradient_shape, zeros_for
+from headrace.grad.calls import check_repeatable, is_by_name
+from headrace.grad.zeros import carries, gradient_dtype, gradient_shape, zeros_for
 from headrace.ir import walk
 from headrace.ir.attr_values import Func
 from headrace.ir.builder import Builder
 from headrace.ir.edit import add_values
 from headrace.ir.edit.copying import copied, copy_into
-from headrace.ir.edit.for_as_while import counting
 from headrace.ir.function import base_name, bodies, nested, param_offset
 from headrace.ir.graph import FuncGraph
 from headrace.ir.order import is_constant
 
 if TYPE_CHECKING:
+    from headrace.grad.walks import Forward, ForwardWalks
     from headrace.ir.graph import Graph, Operation, Tensor
 
-# The forward walk: forward(b, xs, dxs, ys) -> the tangent of each y.
-Forward: TypeAlias = "Callable[..., list[Tensor | None]]"
+_ADVICE: Final = "Move it out, or differentiate along a direction that does not depend on its results"
 
 
 def of_branches(
-    b: Builder, op: Operation, dxs: Sequence[Tensor | None], wanted: Sequence[bool], forward: Forward
+    b: Builder, op: Operation, dxs: Sequence[Tensor | None], wanted: Sequence[bool], walks: ForwardWalks
 ) -> list[Tensor | None]:
     """Returns the wanted tangents of the results of an If, Case or call.
 
@@ -63,7 +55,7 @@ def of_branches(
       op: the operation, which is extended.
       dxs: the tangent of each input, or None.
       wanted: for each output, whether its tangent is needed.
-      forward: the forward walk.
+      walks: the walks through the graphs of `op`.
 
     Returns:
       The tangent of each result, or None.
@@ -71,8 +63,7 @@ def of_branches(
     op = _able_to_grow(b, op, dxs)
     graphs = add_values.own_graphs(op)
     offset = param_offset(op)
-    flow = Activity()
-    needs = [flow.of(g) for g in graphs]
+    needs = [walks.flow.of(g) for g in graphs]
 
     def leads(k: int, j: int) -> bool:
         return any(of[j] >> (k - offset) & 1 for of in needs)
@@ -84,7 +75,7 @@ def of_branches(
     found = []
     for i, g in enumerate(graphs):
         xs, ts = [g.params[k - offset] for k in ins], [twin[i] for twin in twins]
-        found.append(forward(_inside(b, g, op), xs, ts, [g.results[j] for j in outs]))
+        found.append(walks.forward(_inside(b, g, op), xs, ts, [g.results[j] for j in outs]))
     tangents: list[Tensor | None] = [None] * len(wanted)
     for j, parts in zip(outs, zip(*found, strict=True), strict=True):
         if any(p is not None for p in parts):
@@ -97,14 +88,14 @@ def of_branches(
 
 
 def of_loop(
-    b: Builder, op: Operation, dxs: Sequence[Tensor | None], wanted: Sequence[bool], forward: Forward
+    b: Builder, op: Operation, dxs: Sequence[Tensor | None], wanted: Sequence[bool], walks: ForwardWalks
 ) -> list[Tensor | None]:
     """Returns the wanted tangents of the results of a While; see `of_branches`."""
     tangents: list[Tensor | None] = [None] * len(wanted)
     add_values.own_graphs(op)
     reached = [k for k, dx in enumerate(dxs) if dx is not None]
     seeded = [k for k, want in enumerate(wanted) if want]
-    active = sorted(Activity().active(op.attrs["body"], reached, seeded))
+    active = sorted(walks.flow.active(op.attrs["body"], reached, seeded))
     if not active:
         return tangents
     op = _able_to_grow(b, op, dxs)
@@ -116,7 +107,7 @@ def of_loop(
     moving = [k for k in active if not is_constant(body, k)]
     inner = _inside(b, body, op)
     xs, ts = [body.params[k] for k in active], [body.params[at[k]] for k in active]
-    for k, dy in zip(moving, forward(inner, xs, ts, [body.results[k] for k in moving]), strict=True):
+    for k, dy in zip(moving, walks.forward(inner, xs, ts, [body.results[k] for k in moving]), strict=True):
         add_values.set_result(op, at[k], zeros_for(inner, body.results[k]) if dy is None else dy)
     for k in seeded:
         if k in at:
@@ -145,15 +136,15 @@ def _add_tangent(op: Operation, k: int, init: Tensor) -> int:
 
 
 def of_call(
-    b: Builder, op: Operation, dxs: Sequence[Tensor | None], wanted: Sequence[bool], forward: Forward
+    b: Builder, op: Operation, dxs: Sequence[Tensor | None], wanted: Sequence[bool], walks: ForwardWalks
 ) -> list[Tensor | None]:
     """Returns the tangents of a call; see `of_branches`."""
     f = op.attrs["f"]
     if isinstance(f, FuncGraph) or not is_by_name(op):
-        return of_branches(b, op, dxs, wanted, forward)
+        return of_branches(b, op, dxs, wanted, walks)
     op = _able_to_grow(b, op, dxs)
     of = op.graph.function(f.name)
-    second = _with_tangents(op.graph, of, forward)
+    second = _with_tangents(op.graph, of, walks.forward)
     given = [zeros_for(b, x) if dx is None else dx for x, dx in zip(op.inputs, dxs, strict=True) if carries(x.dtype)]
     n = len(op.outputs)
     attrs = {
@@ -206,32 +197,6 @@ def _with_tangents(graph: Graph, of: FuncGraph, forward: Forward) -> FuncGraph:
     return out
 
 
-def of_for(
-    b: Builder, op: Operation, dxs: Sequence[Tensor | None], wanted: Sequence[bool], forward: Forward
-) -> list[Tensor | None]:
-    """Returns the tangents of a For, as those of a call of its While loop."""
-    return of_branches(b, _call_beside(b, op, counting(op)), dxs, wanted, forward)
-
-
-def of_symbolic(
-    b: Builder, op: Operation, dxs: Sequence[Tensor | None], wanted: Sequence[bool], forward: Forward
-) -> list[Tensor | None]:
-    """Returns the tangents of a SymbolicGradient, as those of a call of its graph."""
-    return of_branches(b, _call_beside(b, op, gradient_graph(op, backward)), dxs, wanted, forward)
-
-
-def _call_beside(b: Builder, op: Operation, graph: FuncGraph) -> Operation:
-    """Makes a call of a copy of `graph` on the inputs of `op`.
-
-    The call computes the same as `op`, and can be extended.
-    """
-    _check_repeatable(op, graph)
-    beside = Builder(b.graph, source=op.source, device=op.device)
-    attrs = {"f": copied(graph, b.graph), "Tout": tuple(t.dtype.base for t in op.outputs)}
-    type = "StatefulPartitionedCall" if tracing.is_stateful(graph) else "PartitionedCall"
-    return tracing.operation_of(beside.make(type, (list(op.inputs),), attrs, f"{op.name}/call"))
-
-
 def _able_to_grow(b: Builder, op: Operation, dxs: Sequence[Tensor | None]) -> Operation:
     """Returns `op`, or a copy of it if `op` itself cannot be extended.
 
@@ -241,7 +206,7 @@ def _able_to_grow(b: Builder, op: Operation, dxs: Sequence[Tensor | None]) -> Op
     if op.graph is graph and op not in walk.reachable([dx.op for dx in dxs if dx is not None]):
         return op
     for _, g in bodies(op):
-        _check_repeatable(op, g)
+        check_repeatable(op, g, "tangents (forward mode) here", _ADVICE)
     twin = copy_into(graph, [op], {t: graph.capture(t) for t in op.inputs})[op]
     for before in map(graph.capture_control, op.control_inputs):
         if before is not None:
@@ -249,19 +214,6 @@ def _able_to_grow(b: Builder, op: Operation, dxs: Sequence[Tensor | None]) -> Op
     for _, g in nested([twin]):  # only the results of a copy are used; prints and assertions of `op` are not repeated
         g.set_control_results(())
     return twin
-
-
-def _check_repeatable(op: Operation, graph: FuncGraph) -> None:
-    """Raises `UnimplementedError` if `graph`, which `op` owns, cannot run twice."""
-    found = unrepeatable(graph)
-    if found is not None:
-        raise UnimplementedError(
-            f"operation {title(op)} has no tangents (forward mode) here, because it would have to run twice, and "
-            f"{title(found)} in it would have another result the second time. Move it out, or differentiate along "
-            "a direction that does not depend on its results",
-            op.name,
-            op,
-        )
 
 
 def _inside(b: Builder, graph: FuncGraph, op: Operation) -> Builder:

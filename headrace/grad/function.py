@@ -17,7 +17,7 @@ from headrace.ir.function import body
 from headrace.ir.graph import FuncGraph, Graph
 
 if TYPE_CHECKING:
-    from headrace.grad.conditionals import Backward
+    from headrace.grad.walks import Backward
     from headrace.ir.graph import Operation, Tensor
 
 

@@ -17,10 +17,9 @@ from headrace.api.sparse_tensor import SparseTensor
 from headrace.errors import GraphError, SignatureError
 from headrace.gc_pause import paused
 from headrace.grad import sums
-from headrace.grad.activity import carries
 from headrace.grad.backward import backward
 from headrace.grad.graph import GradGraph
-from headrace.grad.zeros import gradient_dtype, gradient_shape, zeros_for
+from headrace.grad.zeros import carries, gradient_dtype, gradient_shape, zeros_for
 from headrace.ir import walk
 from headrace.ir.analysis.graph_size import room_around
 from headrace.ir.builder import Builder

@@ -16,9 +16,9 @@ from headrace import dtypes, nest
 from headrace.api import functional, scopes, tracing
 from headrace.api.function import TensorSpec
 from headrace.errors import GraphError, SignatureError
-from headrace.grad.activity import carries
 from headrace.grad.called import DifferentiatedCall, anywhere, named, positions
 from headrace.grad.transforms import grad
+from headrace.grad.zeros import carries
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Tensor
 

@@ -48,13 +48,12 @@ import numpy as np
 
 from headrace import dtypes, shapes
 from headrace.api import tracing
-from headrace.grad.activity import Activity
 from headrace.grad.graph import GradBuilder, GradGraph
 from headrace.grad.sums import dense
 from headrace.grad.zeros import gradient_dtype, gradient_shape, shape_of_gradient, zeros_for
 from headrace.ir.builder import Builder
 from headrace.ir.edit import add_values
-from headrace.ir.function import base_name
+from headrace.ir.function import base_name, bodies
 from headrace.ir.graph import FuncGraph, Tensor
 from headrace.ir.indexed_slices import IndexedSlices
 from headrace.ir.infer import scalar_value
@@ -63,8 +62,8 @@ from headrace.ir.order import counts, effects, is_constant
 
 if TYPE_CHECKING:
     from headrace.dtypes import DType
-    from headrace.grad.conditionals import Backward
     from headrace.grad.sums import Gradient
+    from headrace.grad.walks import Flow, Walks
     from headrace.ir.graph import Graph, Operation
     from headrace.shapes import Shape
 
@@ -396,8 +395,20 @@ def hoisted(op: Operation, t: Tensor) -> Tensor:
     return out
 
 
+def flow_of_loop(flow: Flow, op: Operation, ins: Sequence[int]) -> list[int]:
+    """Returns the sets of sources of the outputs of a While; see `conditionals.flow_of_branches`."""
+    body = dict(bodies(op))["body"]
+    bits = list(ins)
+    for _ in range(len(bits) + 1):
+        more = [old | new for old, new in zip(bits, flow.through_graph(body, bits), strict=True)]
+        if more == bits:
+            return bits
+        bits = more
+    raise AssertionError("the fixpoint iteration over the loop variables did not converge")
+
+
 def grad_loop(
-    b: Builder, op: Operation, dys: Sequence[Gradient | None], wanted: Sequence[bool], backward: Backward
+    b: Builder, op: Operation, dys: Sequence[Gradient | None], wanted: Sequence[bool], walks: Walks
 ) -> list[Gradient | None]:
     """Returns the gradients of a While; see `conditionals.grad_branches`."""
     none: list[Gradient | None] = [None] * len(op.inputs)
@@ -407,7 +418,7 @@ def grad_loop(
     forward: FuncGraph = op.attrs["body"]
     seeded = [k for k, dy in enumerate(dys) if dy is not None]
     reached = [k for k, want in enumerate(wanted) if want]
-    active = sorted(Activity().active(forward, reached, seeded))
+    active = sorted(walks.flow.active(forward, reached, seeded))
     if not active:
         return none
     last = b.Sub(trip_count_tensor(op), 1, name="last")
@@ -421,7 +432,7 @@ def grad_loop(
         init = zeros_for(b, op.outputs[k]) if dy is None else dense(b, dy)
         carried[k] = body.add_variable(init, f"{base_name(p)}_grad", gradient_shape(p), p.handle)
     ys = [forward.results[k] for k in moving]
-    found = backward(at, ys, [carried[k].param for k in moving], [forward.params[k] for k in active])
+    found = walks.backward(at, ys, [carried[k].param for k in moving], [forward.params[k] for k in active])
     collected: dict[int, list[_Variable]] = {}
     for k, g in zip(active, found, strict=True):
         if k in carried:

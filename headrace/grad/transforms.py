@@ -16,8 +16,8 @@ import numpy as np
 from headrace import nest, shapes
 from headrace.api import scopes, tracing
 from headrace.errors import GraphError, SignatureError
-from headrace.grad.activity import carries
 from headrace.grad.called import DifferentiatedCall, GradProgram, anywhere, is_eager, named, positions
+from headrace.grad.zeros import carries
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Tensor
 

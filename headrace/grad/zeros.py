@@ -1,4 +1,4 @@
-"""Zero gradients, for tensors that no gradient reaches, and their dtypes and shapes."""
+"""Tensors with gradients: dtypes and shapes of gradients, and zero gradients."""
 
 from __future__ import annotations
 
@@ -12,6 +12,16 @@ if TYPE_CHECKING:
     from headrace.ir.builder import Builder
     from headrace.ir.graph import Tensor
     from headrace.shapes import Shape
+
+
+def carries(dtype: DType) -> bool:
+    """Whether values of `dtype` have gradients.
+
+    They are floats and complex numbers, lists and tuples of them (variant), and handles of variables. The gradient of a
+    handle is that of the variable's value.
+    """
+    base = dtype.base
+    return base.is_floating or base.is_complex or base is dtypes.variant or base is dtypes.resource
 
 
 def gradient_dtype(x: Tensor) -> DType:

@@ -35,7 +35,7 @@ from headrace.ir.opdef import (
 from headrace.opkit.arrays import zeros
 from headrace.shapes import Shape, show
 
-# their gradient rules are in `grad.conditionals`, `grad.loops` and `grad.calls`
+# their gradient rules are in the table of `grad.structured`
 _OF_ITS_GRAPHS = missing("hr.gradients builds its gradient from those of its graphs")
 _TYPES = list_attr("type")
 _OUTPUT_SHAPES = list_attr("shape", ())

@@ -35,7 +35,7 @@ from typing import Any
 import numpy as np
 
 import headrace as hr
-from headrace.grad.activity import carries
+from headrace.grad.zeros import carries
 from headrace.ir.opdef import op_registry
 from headrace.recover import recover, resolved
 

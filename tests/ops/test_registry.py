@@ -23,9 +23,8 @@ import pytest
 from headrace import dtypes, nest, shapes
 from headrace.dtypes import DType
 from headrace.errors import OpError, SignatureError
-from headrace.grad.activity import carries
 from headrace.grad.registered import input_gradients
-from headrace.grad.zeros import zeros_for
+from headrace.grad.zeros import carries, zeros_for
 from headrace.ir import text, walk
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Graph, Operation
