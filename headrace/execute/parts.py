@@ -1,15 +1,9 @@
 """A step over several devices: an executor for each, which meet only in the rendezvous.
 
 **The problem.** Each device has a part of the step: a plan of its own, which `partition/` made. An executor of its own
-runs it as if there were no other parts, and learns of them only through its Sends and Recvs. Three things concern all
-parts together:
-
-* Begin and end: the step is over when all parts are.
-* Failure: the first error is the error of the step. The rendezvous is aborted with it, and the other parts are
-  cancelled, so that the step ends everywhere, once.
-* Deadlock: when all parts wait, and only for one another, no token is under way and none will ever be. Then an
-  iteration that some part can never complete is ended, the innermost first, as on a single device
-  (`Propagator.release`). If there is no such iteration, the step fails with the list of nodes that wait.
+runs it as if there were no other parts, and learns of them only through its Sends and Recvs. The beginning, the end, a
+failure and a deadlock concern all parts together: `step_state.StepState` decides about them. `Parts` drives the
+executors with threads, reports events to the state and carries its instructions out.
 
 **Threads.** Each device gives a thread to the step; for the first device it is the thread that called `run`. A thread
 is not bound to its device. An executor whose part has no ready node is *parked*, and its thread drives another
@@ -31,12 +25,30 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace import flags
-from headrace.errors import AbortedError, DeadlineExceededError, InternalError
+from headrace.errors import DeadlineExceededError
 from headrace.execute.entered import entered
 from headrace.execute.executor import Executor
+from headrace.execute.plan import RECV
 from headrace.execute.ports import nothing, ports_of
 from headrace.execute.rendezvous import LocalRendezvous
 from headrace.execute.run import RunStatistics
+from headrace.execute.step_state import (
+    Abort,
+    Begin,
+    Cancelled,
+    End,
+    Event,
+    Failed,
+    Finished,
+    Idle,
+    Pause,
+    Probe,
+    Release,
+    Satisfied,
+    Start,
+    StepState,
+    waiting_lines,
+)
 
 if TYPE_CHECKING:
     from headrace.execute.plan import Plan
@@ -52,11 +64,12 @@ class PartsProgram:
       environment: the resources of the session.
     """
 
-    __slots__ = ("environment", "plans")
+    __slots__ = ("_edges", "environment", "plans")
 
     def __init__(self, plans: Mapping[str, Plan], environment: RunEnvironment) -> None:
         self.plans = plans
         self.environment = environment
+        self._edges = {name: frozenset(n.edge for n in p.nodes if n.kind == RECV) for name, p in plans.items()}
 
     def start(self, step: Step) -> Parts:
         """Returns a new run of the plans for `step`.
@@ -66,7 +79,59 @@ class PartsProgram:
         """
         if step.ready is not None and not callable(step.ready):
             raise ValueError("this step runs on several devices: give RunOptions(ready=...) a function of their names")
-        return Parts(self.plans, step, self.environment)
+        return Parts(self.plans, self._edges, step, self.environment)
+
+
+class Part:
+    """One device's part of a running step.
+
+    Args:
+      name: the name of the device.
+      executor: the executor of the part.
+      rendezvous: the rendezvous of the parts.
+      edges: the edges on which the part receives tokens.
+
+    Attributes:
+      name: the name of the device.
+      executor: the executor of the part.
+    """
+
+    __slots__ = ("_edges", "_epoch", "_order", "_rendezvous", "_wave", "executor", "name")
+
+    def __init__(self, name: str, executor: Executor, rendezvous: LocalRendezvous, edges: frozenset[str]) -> None:
+        self.name = name
+        self.executor = executor
+        self._rendezvous = rendezvous
+        self._edges = edges
+        self._epoch = self._order = self._wave = 0
+
+    def report(self) -> Idle | Finished:
+        """Returns the report of a part that no thread drives."""
+        e = self.executor
+        self._epoch += 1
+        arrived = e.received + self._rendezvous.arrived(self._edges)
+        if e.finished:
+            return Finished(self.name, self._epoch, self._wave, e.sent, arrived)
+        frame = e.propagator.releasable()
+        level = 0 if frame is None else frame.level
+        waits = () if level else (*e.half_fed(), *(f"  {line}" for line in self._rendezvous.table(self._edges)))
+        return Idle(self.name, self._epoch, self._order, self._wave, e.sent, arrived, level, not e.only_receives, waits)
+
+    def probe(self, wave: int) -> Idle | Finished:
+        """Returns the report for a `Probe`."""
+        self._wave = max(self._wave, wave)
+        return self.report()
+
+    def obey(self, order: Start | Release, is_fed: bool) -> bool:
+        """Carries out an order; returns whether it is new, so that the part can run."""
+        if order.order <= self._order:
+            return False
+        self._order = order.order
+        if isinstance(order, Release):
+            self.executor.end_half_fed()
+        else:
+            self.executor.begin(is_fed)
+        return True
 
 
 class Parts:
@@ -74,48 +139,54 @@ class Parts:
 
     Args:
       plans: for each device, by name, its part of the step.
+      edges: for each device the edges on which it receives tokens.
       step: the identity, resources, listener and cancellation of the step.
       environment: the resources of the session.
 
     Attributes:
       step: the identity, resources and cancellation of the step.
       rendezvous: the rendezvous of the parts.
-      executors: for each device, by name, the executor of its part.
+      parts: the parts by the name of their device.
+      state: the decisions that concern all parts.
     """
 
     def __init__(
         self,
         plans: Mapping[str, Plan],
+        edges: Mapping[str, frozenset[str]],
         step: Step,
         environment: RunEnvironment,
     ) -> None:
         self.step = step
         self.rendezvous = LocalRendezvous()
+        self.state = StepState(step.id, tuple(plans))
         self._environment = environment
         self._seconds = 0.0
+        self._begun = 0
         self._until: Sequence[int] | None = None
         self._is_fed = True
         self._is_paused = False
         self._uses_blas = any(plan.uses_blas for plan in plans.values())
         self._flushes = any(plan.flushes for plan in plans.values())
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # an instruction may wake a part
         self._error: BaseException | None = None
-        self._runnable: queue.SimpleQueue[Executor | None] = queue.SimpleQueue()
-        self._parked: set[Executor] = set()
-        # by thread, the executors that it has made runnable and will drive itself
-        self._mine: dict[int, list[Executor]] = {}
+        self._runnable: queue.SimpleQueue[Part | None] = queue.SimpleQueue()
+        self._parked: set[Part] = set()
+        self._idle_since = 0.0  # the time at which all parts were parked
+        # by thread, the parts that it has made runnable and will drive itself
+        self._mine: dict[int, list[Part]] = {}
         self._left = len(plans)  # parts that are not over
-        self.executors: dict[str, Executor] = {}
+        self.parts: dict[str, Part] = {}
         for name, plan in plans.items():
-            part = step.part()
+            of = step.part()
             if environment.account is not None:
-                part.memory = environment.account(part, name)
-            device = environment.devices[name]
-            executor = Executor(plan, part, ports_of(environment, device, self.rendezvous, self.give_away))
-            part.completions.wake = lambda e=executor: self._wake(e)
-            self.executors[name] = executor
-        self._feeds = {n.position: (e, i) for e in self.executors.values() for i, n in enumerate(e.plan.args)}
-        self._fetches = {n.position: e for e in self.executors.values() for n in e.plan.retvals}
+                of.memory = environment.account(of, name)
+            ports = ports_of(environment, environment.devices[name], self.rendezvous, self.give_away)
+            part = self.parts[name] = Part(name, Executor(plan, of, ports), self.rendezvous, edges[name])
+            of.completions.wake = lambda part=part: self._wake(part)
+        executors = [part.executor for part in self.parts.values()]
+        self._feeds = {n.position: (e, i) for e in executors for i, n in enumerate(e.plan.args)}
+        self._fetches = {n.position: e for e in executors for n in e.plan.retvals}
 
     # *** the interface of the owner ***
 
@@ -135,7 +206,7 @@ class Parts:
     @property
     def finished(self) -> bool:
         """Whether all parts are finished."""
-        return all(e.propagator.finished for e in self.executors.values())
+        return all(part.executor.finished for part in self.parts.values())
 
     def cancel(self, error: BaseException) -> None:
         """Makes the step fail with `error` at its next check."""
@@ -143,8 +214,7 @@ class Parts:
 
     def statistics(self) -> RunStatistics:
         """State of the run at this moment."""
-        parts = self.executors.values()
-        of = [e.statistics() for e in parts]
+        of = [part.executor.statistics() for part in self.parts.values()]
         sent, received = sum(s.sent for s in of), sum(s.received for s in of)
         return RunStatistics(self.finished, self._seconds, sent, received, sum((s.waiting for s in of), ()))
 
@@ -159,13 +229,15 @@ class Parts:
         self._seconds += time.perf_counter() - began
 
     def _run(self) -> None:
-        unfinished = {name: e for name, e in self.executors.items() if not e.propagator.finished}
-        if not unfinished:
+        names = self.state.open_parts
+        if not names:
             return
         self._runnable = queue.SimpleQueue()
         with self._lock:
-            self._left = len(unfinished)
             self._parked.clear()
+            self._begun += 1
+            self._left = len(names)
+            self._handle(Begin(self._begun, self._is_fed))
         over: queue.SimpleQueue[None] = queue.SimpleQueue()
 
         def serve() -> None:
@@ -177,156 +249,128 @@ class Parts:
 
         helpers = 0
         try:
-            for executor in unfinished.values():
-                executor.begin(self._is_fed)
-                self._runnable.put(executor)
-            for device in list(unfinished)[1:]:
+            for device in names[1:]:
                 self._environment.devices[device].run(serve)
                 helpers += 1
             self._serve()
         except BaseException as e:  # Ctrl-C, or no thread was available
-            self.fail(e)
-            self._end()
+            self._handle(Cancelled(e))
+            self._end_threads()
             raise
         finally:
             for _ in range(helpers):
                 over.get()
-            if self._error is not None:  # a part that no thread drives any more may have started kernels
+            if not self._is_paused:
                 self.abandon()
-            elif not self._is_paused:
-                self._release_parts()
 
     def abandon(self) -> None:
         """Cancels the asynchronous kernels of all parts. No code of this step runs afterwards."""
-        for executor in self.executors.values():
-            executor.abandon()
-        self._release_parts()
+        for part in self.parts.values():
+            part.executor.abandon()
+            # they refer back to this object, which is freed without the garbage collector
+            part.executor.step.completions.wake, part.executor.ports.busy = None, nothing
 
-    def _release_parts(self) -> None:
-        """Removes the references from the parts to this object.
+    # *** events and instructions ***
 
-        It is then freed without the garbage collector.
-        """
-        for executor in self.executors.values():
-            executor.step.completions.wake, executor.ports.busy = None, nothing
-
-    def fail(self, error: BaseException) -> None:
-        """Ends the step on all devices with `error`; the first call counts."""
+    def _handle(self, event: Event) -> None:
+        """Reports an event, and carries out the instructions that follow."""
         with self._lock:
-            if self._error is not None:
-                return
-            self._error = error
-        ended = AbortedError(f"step {self.step.id} failed on another device: {error}")
-        self.rendezvous.abort(ended)
-        for executor in self.executors.values():
-            executor.step.cancel(ended)
+            for instruction in self.state.handle(event):
+                if isinstance(instruction, (Start, Release)):
+                    part = self.parts[instruction.part]
+                    if part.obey(instruction, self._is_fed):
+                        self._parked.discard(part)
+                        self._runnable.put(part)
+                elif isinstance(instruction, Probe):
+                    self._handle(self.parts[instruction.part].probe(instruction.wave))
+                elif isinstance(instruction, Abort):
+                    self.rendezvous.abort(instruction.error)
+                    self.parts[instruction.part].executor.step.cancel(instruction.error)
+                elif isinstance(instruction, Pause):
+                    self._is_paused = True
+                    self._end_threads()
+                else:
+                    assert isinstance(instruction, End)
+                    self._error = instruction.error
+                    self._end_threads()
+
+    def _end_threads(self) -> None:
+        for _ in self.parts:
+            self._runnable.put(None)
+
+    def _settle(self) -> None:
+        """Reports that no thread drives any part, which can be so for good."""
+        self._idle_since = self.step.clock.monotonic()
+        if self._until is not None and all(map(self.has, self._until)):
+            self._handle(Satisfied(self._begun))
+        elif not all(part.executor.only_receives for part in self._parked):
+            return  # a kernel will wake a part; this is the usual case, and it saves the reports
+        for part in list(self.parts.values()):
+            self._handle(part.report())
 
     # *** driving ***
 
     def _serve(self) -> None:
-        """Drives runnable parts until all are over."""
+        """Drives runnable parts until all are over or paused."""
         mine = self._mine[threading.get_ident()] = []
         while True:
-            executor: Executor | None
+            part: Part | None
             if mine and not self._is_paused:
-                executor = mine.pop()
+                part = mine.pop()
             else:
                 try:
-                    executor = self.step.clock.take(self._runnable, self._patience())
+                    part = self.step.clock.take(self._runnable, self._patience())
                 except queue.Empty:
                     self._look_at_the_clock()
                     continue
-            if executor is None:
+            if part is None:
                 return
+            executor = part.executor
+            event: Event | None = None
             try:
                 executor.advance()
-                is_over = executor.propagator.finished
+                if executor.finished:
+                    event = part.report()
             except BaseException as e:  # `run` raises the first of them in the thread of its caller
                 executor.tell(e)
                 executor.abandon()
-                self.fail(e)
-                is_over = True
-            if is_over:
+                event = Failed(part.name, e)
+            if event is not None:
                 with self._lock:
                     self._left -= 1
-                    left = self._left
-                if not left:
-                    self._end()
-                    continue
-            self._park(None if is_over else executor)
+                    self._handle(event)
+            self._park(part if event is None else None)
 
-    def _end(self) -> None:
-        """Ends the threads of the step, all parts of which are over or paused."""
-        for _ in self.executors:
-            self._runnable.put(None)
-
-    def _park(self, executor: Executor | None) -> None:
-        """Parks `executor` (None: its part is over); resolves a deadlock if all parts are stuck."""
+    def _park(self, part: Part | None) -> None:
+        """Parks `part`; None: a part is over."""
         with self._lock:
-            if executor is not None:
-                self._parked.add(executor)
-                if not executor.step.completions.empty():  # a completion arrived before the executor was parked
-                    self._parked.discard(executor)
-                    self._runnable.put(executor)
+            if part is not None:
+                self._parked.add(part)
+                if not part.executor.step.completions.empty():  # a completion arrived before the part was parked
+                    self._parked.discard(part)
+                    self._runnable.put(part)
                     return
-            # the last check: another thread may end the last part
-            if not self._left or len(self._parked) < self._left:
-                return
-            is_stuck = self.is_stuck
-            if self._is_satisfied() or (is_stuck and not self._is_fed):
-                self._is_paused = True
-                self._end()
-                return
-            if not is_stuck:
-                return
-            blocked = self.blocked()
-            if blocked is not None:
-                self._parked.discard(blocked)  # this thread alone drives it from here
-        if blocked is None:
-            self.fail(self._stuck())
-            return
-        blocked.end_half_fed()
-        self._runnable.put(blocked)
+            if 0 < self._left == len(self._parked):
+                self._settle()
 
-    def _wake(self, executor: Executor) -> None:
-        """Makes `executor` runnable; called after a completion was added for it."""
-        if executor in self._parked:
+    def _wake(self, part: Part) -> None:
+        """Makes `part` runnable; called after a completion was added for it."""
+        if part in self._parked:
             with self._lock:
-                if executor not in self._parked:
+                if part not in self._parked:
                     return  # another thread was faster
-                self._parked.discard(executor)
+                self._parked.discard(part)
             mine = self._mine.get(threading.get_ident())
             if mine is None:
-                self._runnable.put(executor)
+                self._runnable.put(part)
             else:
-                mine.append(executor)
+                mine.append(part)
 
     def give_away(self) -> None:
         """Lets other threads drive the parts that the calling thread, now busy, has made runnable."""
         mine = self._mine.get(threading.get_ident())
         while mine:
             self._runnable.put(mine.pop())
-
-    def _is_satisfied(self) -> bool:
-        """Whether this is a partial run whose fetches are all computed."""
-        return self._until is not None and all(map(self.has, self._until))
-
-    @property
-    def is_stuck(self) -> bool:
-        """Whether all unfinished parts wait for one another, so that no token can come."""
-        return self._error is None and all(
-            e.propagator.finished or (e.only_receives and e.step.completions.empty()) for e in self.executors.values()
-        )
-
-    def blocked(self) -> Executor | None:
-        """Stuck part with the innermost iteration to end; None without one."""
-        deepest: Executor | None = None
-        depth = 0
-        for executor in self.executors.values():
-            frame = executor.propagator.releasable()
-            if frame is not None and frame.level > depth:
-                deepest, depth = executor, frame.level
-        return deepest
 
     # *** time ***
 
@@ -338,28 +382,25 @@ class Parts:
 
     def _look_at_the_clock(self) -> None:
         """Checks the deadline and the wait limit, after `_patience` seconds without a runnable part."""
-        left = self.step.time_left()
-        if left is not None and left <= 0:
-            self.fail(DeadlineExceededError(f"Timed out: step {self.step.id} ran past its time limit{self._waits()}"))
-            return
+        left, limit = self.step.time_left(), flags.WAIT_LIMIT.value
         with self._lock:
-            is_waiting = len(self._parked) == self._left
-        if is_waiting and left is None and not any(e.is_blocked for e in self.executors.values()):
-            self.fail(
-                DeadlineExceededError(
-                    f"step {self.step.id} has waited {flags.WAIT_LIMIT.value:g} s without any progress"
-                    f"{self._waits()}. Nothing in this step can wake it; give the run a timeout, close the queue, or "
-                    "raise HEADRACE_WAIT_LIMIT if the wait is intended"
+            waits = waiting_lines({part.name: part.executor.half_fed() for part in self._parked})
+            if left is not None and left <= 0:
+                text = f"Timed out: step {self.step.id} ran past its time limit{waits}"
+            elif left is None and self._is_waiting(limit):
+                text = (
+                    f"step {self.step.id} has waited {limit:g} s without any progress{waits}. Nothing in this step can "
+                    "wake it; give the run a timeout, close the queue, or raise HEADRACE_WAIT_LIMIT if the wait is "
+                    "intended"
                 )
-            )
+            else:
+                return
+            self._handle(Cancelled(DeadlineExceededError(text)))
 
-    def _waits(self) -> str:
-        lines = [f"{name}:\n" + "\n".join(e.half_fed()) for name, e in self.executors.items() if e.half_fed()]
-        return "; it waits for\n" + "\n".join(lines) if lines else ""
-
-    def _stuck(self) -> InternalError:
-        text = "\n".join(self.rendezvous.table())
-        return InternalError(
-            f"step {self.step.id} cannot continue: every device waits for another{self._waits()}\n{text}\n"
-            "In a loop every NextIteration must fire alive in the same iterations."
+    def _is_waiting(self, limit: float) -> bool:
+        """Whether all parts have waited `limit` seconds, none for the user's function."""
+        return (
+            len(self._parked) == self._left
+            and self.step.clock.monotonic() - self._idle_since >= limit
+            and not any(part.executor.is_blocked for part in self._parked)
         )

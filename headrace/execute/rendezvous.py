@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import abc
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from headrace.errors import DeadlineExceededError, InternalError
@@ -80,8 +80,16 @@ class Rendezvous(abc.ABC):
         """Aborts the step: current and later receivers fail with `error`. The first call counts."""
 
     @abc.abstractmethod
-    def table(self) -> list[str]:
-        """Lines about tokens that receivers wait for, and tokens without a receiver."""
+    def arrived(self, edges: Collection[str]) -> int:
+        """Number of tokens without a receiver on some edges."""
+
+    @abc.abstractmethod
+    def table(self, edges: Collection[str] | None = None) -> list[str]:
+        """Lines about tokens that receivers wait for, and tokens without a receiver.
+
+        Args:
+          edges: the edges; None: all.
+        """
 
     def recv(self, key: Key, timeout: float) -> Token:
         """Blocks until the token of `key` arrives, and returns it.
@@ -166,12 +174,19 @@ class LocalRendezvous(Rendezvous):
         with self._lock:
             return len(self._arrived) + len(self._waiting)
 
-    def table(self) -> list[str]:
+    def arrived(self, edges: Collection[str]) -> int:
+        if not self._arrived:
+            return 0
         with self._lock:
-            lines = [f"{show(k)}: awaited, not sent" for k in self._waiting]
+            return sum(edge in edges for edge, _, _ in self._arrived)
+
+    def table(self, edges: Collection[str] | None = None) -> list[str]:
+        with self._lock:
+            lines = [f"{show(k)}: awaited, not sent" for k in self._waiting if edges is None or k[0] in edges]
             lines += [
                 f"{show(k)}: sent{'' if cause is None else ' dead'}, not received"
                 for k, (_, cause) in self._arrived.items()
+                if edges is None or k[0] in edges
             ]
         return lines if len(lines) <= SHOWN else [*lines[:SHOWN], f"and {len(lines) - SHOWN} more"]
 

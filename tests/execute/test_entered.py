@@ -11,6 +11,8 @@ import pytest
 from headrace import denormals
 from headrace.execute.entered import entered
 
+pytestmark = pytest.mark.one_engine
+
 QUIET = {"divide": "ignore", "over": "ignore", "under": "ignore", "invalid": "ignore"}
 
 

@@ -24,6 +24,8 @@ from headrace.lower import lower
 from headrace.resources.manager import ResourceManager
 from tests.multi.seeded import planned
 
+pytestmark = pytest.mark.one_engine
+
 TEXT = """
     x = _Arg[T=float32, index=0, shape=[3]]
     y = _Arg[T=float32, index=1, shape=[3]]

@@ -8,16 +8,18 @@ the queue of the device that is to get it until that has its turn.
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
 from headrace.execute.devices import LocalDevice, make_devices
-from headrace.execute.parts import PartsProgram
+from headrace.execute.parts import Part, PartsProgram
 from headrace.execute.plan import Plan
 from headrace.execute.run import RunEnvironment
 from headrace.execute.step import Step
+from headrace.execute.step_state import Abort, Begin, End, Probe, Release, Start
 from headrace.grad.differentiate import differentiate
 from headrace.ir.analysis import frames
 from headrace.ir.edit.editor import own_bodies
@@ -132,6 +134,12 @@ def planned(step: Lowered, of: Placement) -> dict[str, Plan]:
     return plans
 
 
+def is_idle(part: Part) -> bool:
+    """Whether no node of a part is ready."""
+    e = part.executor
+    return e.finished or bool(e._waiting and not e._ready and not e._calls and e.step.completions.empty())
+
+
 class Driven:
     """A step over several devices, driven by one thread.
 
@@ -157,24 +165,61 @@ class Driven:
         """The values of so many fetches; everything is checked to have come to its end."""
         for i, x in enumerate(feeds):
             self.parts.feed(i, x)
-        executors = list(self.parts.executors.values())
-        while not all(e.propagator.finished for e in executors):
-            self.random.shuffle(executors)
-            turns = [e.advance(self.random.choice([1, 1, 2, 5, 100]), once=True) for e in executors]
-            if not any(turns):
-                blocked = self.parts.blocked()
-                assert blocked is not None, self.parts._stuck()
-                blocked.end_half_fed()
+        self._mail: list[Any] = [Begin()]  # events and instructions on their way
+        self._ends: list[End] = []
+        parts = list(self.parts.parts.values())
+        started: set[str] = set()
+        reported: dict[str, Any] = {}  # the last report of each part, without its number
+        while not self._ends:
+            self.random.shuffle(parts)
+            for part in parts:
+                if part.name in started:
+                    part.executor.advance(self.random.choice([1, 1, 2, 5, 100]), once=True)
+            for _ in range(self.random.choice([0, 1, 1, 3])):
+                self._deliver(started)
+            for part in parts:
+                if part.name in started and is_idle(part):
+                    report = part.report()
+                    seen = dataclasses.replace(report, epoch=0)
+                    if reported.get(part.name) != seen:  # it became idle, or a token arrived that wakes no node
+                        reported[part.name] = seen
+                        self._mail.append(report)
+        for _ in range(len(self._mail)):
+            self._deliver(started)
+        assert self._ends == [End(None)]
         out = [self.parts.fetch(i) for i in range(fetches)]
         self.check()
         return out
 
+    def _deliver(self, started: set[str]) -> None:
+        """Delivers an event or instruction on its way, in any order; some are delivered twice."""
+        if not self._mail:
+            return
+        i = self.random.randrange(len(self._mail))
+        mail = self._mail[i] if self.random.random() < 0.2 else self._mail.pop(i)
+        if isinstance(mail, (Start, Release)):
+            self.parts.parts[mail.part].obey(mail, is_fed=True)
+            started.add(mail.part)
+        elif isinstance(mail, Probe):
+            part = self.parts.parts[mail.part]
+            if is_idle(part):
+                self._mail.append(part.probe(mail.wave))
+            else:
+                self._mail.append(mail)  # it reports when it is idle
+        else:
+            assert not isinstance(mail, Abort), mail.error
+            made = self.parts.state.handle(mail)
+            if any(isinstance(m, Release) for m in made):
+                assert all(map(is_idle, self.parts.parts.values())), "an iteration is ended while a token is under way"
+            self._ends += [m for m in made if isinstance(m, End)]
+            self._mail += [m for m in made if not isinstance(m, End)]
+
     def check(self) -> None:
         """Asserts the invariant on each device, and that no token is left over."""
         assert len(self.parts.rendezvous) == 0, self.parts.rendezvous.table()
-        for name, executor in self.parts.executors.items():
-            self.queues[name].check(executor.propagator)
-            assert not executor._waiting, name
+        for name, part in self.parts.parts.items():
+            self.queues[name].check(part.executor.propagator)
+            assert not part.executor._waiting, name
 
 
 def run(step: Lowered, of: Placement, seed: int, feeds: Sequence[Any] = (), fetches: int = 1) -> list[Any]:

@@ -8,6 +8,7 @@ from headrace.execute.devices import make_devices
 from headrace.execute.parts import PartsProgram
 from headrace.execute.run import RunEnvironment
 from headrace.execute.step import Step
+from headrace.execute.step_state import Begin, End
 from headrace.ir.text import from_text
 from headrace.lower import lower
 from headrace.resources.manager import ResourceManager
@@ -28,9 +29,12 @@ def test_a_part_that_looks_back_after_the_last_one_ended_finds_no_step_that_is_s
     program = PartsProgram(planned(lowered, of), RunEnvironment(devices=devices))
     parts = program.start(Step(ResourceManager(), ResourceManager))
     parts.feed(0, np.float32(2.0))
-    for executor in [*parts.executors.values()] * 3:
-        executor.advance()
-    assert all(e.propagator.finished for e in parts.executors.values())
+    for part in [*parts.parts.values()] * 3:
+        part.executor.advance()
+    assert parts.finished
+    assert parts.state.handle(Begin())
+    ended = [parts.state.handle(part.report()) for part in parts.parts.values()]
+    assert ended == [[], [End(None)]]
     parts._left = 0  # two threads have ended a part each; one of them is yet to look whether the others are stuck
     parts._park(None)
     assert parts._error is None
