@@ -24,7 +24,7 @@ class EncodedRendezvous(LocalRendezvous):
 
     Attributes:
       made: all rendezvous since `record`.
-      live: values that are objects of this process (tensor lists), by number; they are not encoded.
+      live: values that are objects of this process (variants), by number; they are not encoded.
       dead, alive: the numbers of dead and of live tokens.
       aborted: the error that `abort` received and the one that receivers get.
     """

@@ -12,8 +12,9 @@ import headrace as hr
 from headrace.errors import AbortedError, OpError
 from headrace.execute import parts
 from headrace.execute.rendezvous import LocalRendezvous
+from headrace.resources.optional import Optional
 from headrace.resources.tensor_list import TensorList
-from tests.multi import test_collectives, test_corpus, test_layouts, test_random_placements, test_session
+from tests.multi import seeded, test_collectives, test_corpus, test_layouts, test_random_placements, test_session
 from tests.multi.encoding import EncodedRendezvous
 from tests.multi.scattering import scatter
 from tests.session.helpers import custom_ops
@@ -21,6 +22,7 @@ from tests.session.helpers import custom_ops
 pytestmark = [pytest.mark.matrix, pytest.mark.one_engine]
 
 SEEDS = 4
+PASSES = ("on", "off")
 
 SUITE: list[Callable[[], None]] = [
     test_layouts.test_data_parallel_with_variables_on_one_device,
@@ -63,20 +65,22 @@ def test_a_program_of_the_suite(program: Callable[[], None]) -> None:
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_random_programs(seed: int) -> None:
+    options = (None, seeded.EXACT)[seed % 2]
     for check in (test_random_placements.check_values, test_random_placements.check_gradients):
         for i in range(4):
-            check(700 + 4 * seed + i)
-    test_random_placements.check_threads(700 + seed)
+            check(700 + 4 * seed + i, options)
+    for check_session in (test_random_placements.check_threads, test_random_placements.check_waiting):
+        check_session(700 + seed, PASSES[seed % 2])
     alive, dead = tokens()
     assert alive
     assert dead
-    # a list of tensors is the only value that is not encoded
-    assert {type(v) for r in EncodedRendezvous.made for v in r.live} <= {TensorList}
+    # variants are the only values that are not encoded
+    assert {type(v) for r in EncodedRendezvous.made for v in r.live} <= {TensorList, Optional}
 
 
-@pytest.mark.parametrize("program", test_corpus.PROGRAMS[::10])
-def test_programs_of_the_corpus(program: str) -> None:
-    test_corpus.test_program(program)
+@pytest.mark.parametrize(("i", "program"), [*enumerate(test_corpus.PROGRAMS[::10])])
+def test_programs_of_the_corpus(i: int, program: str) -> None:
+    test_corpus.test_program(program, PASSES[i % 2])
 
 
 # *** errors ***
