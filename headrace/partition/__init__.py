@@ -28,9 +28,7 @@ from typing import TYPE_CHECKING
 from headrace.ir import walk
 from headrace.ir.analysis import frames
 from headrace.ir.attr_values import Func
-from headrace.ir.edit.copying import copied_attrs
-from headrace.ir.edit.editor import Editor
-from headrace.ir.graph import Graph
+from headrace.ir.edit.copying import copied_attrs, copy_graph
 from headrace.partition import check
 from headrace.partition.control_loops import ControlLoops, devices_of_frames
 from headrace.partition.copies import Buffers, standing
@@ -42,7 +40,7 @@ from headrace.partition.site import Site, labels
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from headrace.ir.graph import Operation, Tensor
+    from headrace.ir.graph import Graph, Operation
 
 __all__ = ["Part", "partition"]
 
@@ -113,8 +111,9 @@ def partition(
     if costs is not None:
         hold_back(list(sites.values()), costs)
     return {
-        d: part_of(d, site.graph, {name: _own_copy(body) for name, body in _called(site.graph, functions).items()})
+        d: part_of(d, site.graph, {f: copy_graph(body[0].graph, body)[0] for f, body in called.items()})
         for d, site in sites.items()
+        for called in [_called(site.graph, functions)]
     }
 
 
@@ -129,26 +128,6 @@ def _called(graph: Graph, functions: Mapping[str, Sequence[Operation]]) -> Mappi
                 out[name] = functions[name]
                 todo.append(functions[name])
     return out
-
-
-def _own_copy(ops: Sequence[Operation]) -> Graph:
-    """Returns a graph with copies of the operations of a function, in the same order."""
-    graph = Graph()
-    if ops:
-        graph.share_functions(ops[0].graph)
-    made: dict[Operation, Operation] = {}
-    moved: dict[Tensor, Tensor] = {}
-    late: list[tuple[Operation, int]] = []
-    for op in walk.toposort(ops):
-        inputs = [moved.get(t) for t in op.inputs]
-        late += [(op, i) for i, t in enumerate(inputs) if t is None]
-        attrs = copied_attrs(op, graph, moved)
-        made[op] = copy = graph.copy_op(op, inputs, [made[c] for c in op.control_inputs], attrs=attrs)
-        moved.update(zip(op.outputs, copy.outputs, strict=True))
-    for op, i in late:
-        graph.set_back_edge(made[op], i, moved[op.inputs[i]])
-    Editor(graph).arrange([made[op] for op in ops])
-    return graph
 
 
 def _copy(op: Operation, site: Site, is_extra: bool, edges: Edges, buffers: Buffers) -> None:

@@ -21,7 +21,7 @@ import pytest
 import headrace as hr
 from headrace.api import scopes
 from headrace.api.function import Function, TensorSpec
-from headrace.compile.fused_regions import fuse_regions
+from headrace.compile.fused_regions import fuse_regions, waits
 from headrace.errors import (
     DataLossError,
     GraphError,
@@ -30,7 +30,7 @@ from headrace.errors import (
     OpError,
     UnimplementedError,
 )
-from headrace.execute.plan import make_plan, may_be_heavy
+from headrace.execute.plan import may_be_heavy
 from headrace.grad.differentiate import differentiate
 from headrace.ir.attr_values import Func, equal
 from headrace.ir.builder import Builder
@@ -185,9 +185,9 @@ def test_outlined_loops_make_the_same_fused_region() -> None:
     assert any(op.opdef.structured == "While" for op in lowered.ops)
     (mine,) = partition(lowered.ops, dict.fromkeys(lowered.ops, A)).values()
     other = decode(encode(mine))
-    (first,), (second,) = (fuse_regions(p.ops, may_be_heavy)[1] for p in (mine, other))
+    (first,), (second,) = (fuse_regions(p.ops, may_be_heavy, waits)[1] for p in (mine, other))
     assert first.source == second.source
-    assert described(plan_of(mine, False)) == described(plan_of(other, False))  # fused already
+    assert described(plan_of(mine, True)) == described(plan_of(other, True))
 
 
 def test_functions_in_frames_of_their_own() -> None:
@@ -446,11 +446,9 @@ def test_fused_regions_of_random_parts_are_equal(seed: int) -> None:
     regions = 0
     for p in partition(step.ops, seeded.at_random(step, random.Random(seed), 2), functions=step.functions).values():
         other = decode(encode(p))
-        mine, theirs = (fuse_regions(q.ops, may_be_heavy)[1] for q in (p, other))
+        mine, theirs = (fuse_regions(q.ops, may_be_heavy, waits)[1] for q in (p, other))
         assert [r.source for r in mine] == [r.source for r in theirs]
-        assert described(make_plan(p.ops, p.called, p.device)) == described(
-            make_plan(other.ops, other.called, other.device)
-        )
+        assert described(plan_of(p, True)) == described(plan_of(other, True))
         regions += len(mine)
     assert regions
 
