@@ -145,7 +145,7 @@ class Stages:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class CompiledStep:
-    """A step after all stages, as data: a target registers it as a program that can be started.
+    """A step after all stages, as data, which a target registers as a program.
 
     Attributes:
       request: the step.
@@ -155,7 +155,8 @@ class CompiledStep:
       reasons: reasons against a function, a line for each.
       fused_regions: fused regions of the plans.
       is_apart: whether an operation is never a member of a fused region, because it may be large enough for a thread.
-      program: what the target made of it (`Target.register`); None before.
+      device: full name of the only device of the step; "": the default device, or several devices.
+      program: the program that `Target.register` returned for it; None before.
     """
 
     request: Request
@@ -165,6 +166,7 @@ class CompiledStep:
     reasons: Sequence[str] = ()
     fused_regions: Sequence[FusedRegion] = ()
     is_apart: Callable[[Operation], bool] = may_be_heavy
+    device: str = ""
     program: Program | None = None
 
     @property
@@ -238,6 +240,7 @@ def compile_step(request: Request, environment: Environment, stages: Stages | No
     lowered = stages.run("lower", lowered_form, request, environment, step, is_optimized)
     parts: Mapping[str, tuple[Sequence[Operation], Mapping[str, Sequence[Operation]]]]
     parts = {"": (lowered.ops, lowered.functions)}
+    device = ""
     if not has_one_device:
         placement = stages.run("place", placed, environment, lowered)
         used = set(placement.of.values())
@@ -249,8 +252,10 @@ def compile_step(request: Request, environment: Environment, stages: Stages | No
                 return CompiledStep(request, stages.made, None, {}, reasons)
             cut = stages.run("partition", partitioned, environment, lowered, placement)
             parts = {name: (part.ops, part.called) for name, part in cut.items()}
-        elif is_optimized and not reasons:
-            return compiled_function(request, stages, step)
+        else:
+            device = min(used, default="")
+            if is_optimized and not reasons:
+                return compiled_function(request, stages, step, device)
 
     fused: Sequence[FusedRegion] = ()
     # a product of unknown size between a loop and its gradient would separate them
@@ -259,14 +264,14 @@ def compile_step(request: Request, environment: Environment, stages: Stages | No
         parts, fused = stages.run("fused_regions", with_fused_regions, request, environment, parts, is_apart)
         stages.dumps.text("fused_regions.py", "\n".join(f"# {show([c])}\n{c.source}" for c in fused))
     plans = stages.run("plan", lambda: {d: make_plan(ops, called, d) for d, (ops, called) in parts.items()})
-    return CompiledStep(request, stages.made, None, plans, reasons, fused, is_apart)
+    return CompiledStep(request, stages.made, None, plans, reasons, fused, is_apart, device)
 
 
-def compiled_function(request: Request, stages: Stages, step: StepGraph) -> CompiledStep:
+def compiled_function(request: Request, stages: Stages, step: StepGraph, device: str = "") -> CompiledStep:
     """Returns a step as one Python function."""
     compiled = stages.run("compile", compile_graph, step.graph, step.args, step.retvals, step.targets, differentiate)
     stages.dumps.text("source.py", compiled.source)
-    return CompiledStep(request, stages.made, compiled)
+    return CompiledStep(request, stages.made, compiled, device=device)
 
 
 # *** the stages; each leaves its input as it is ***

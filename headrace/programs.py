@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -116,7 +117,10 @@ class Programs:
             wanted = self.request.engine != "interpret" and flags.OPTIMIZE.value != "off"
             if wanted and len(self._target.environment.names) > 1:
                 wanted = self.general.compiled is not None
-            self._variants = Variants(self.request.feeds if wanted and self._has_structure else (), self._for_shapes)
+            # a cycle of references would keep the target, and its threads, until the garbage collector runs
+            me = weakref.proxy(self)
+            varying = self.request.feeds if wanted and self._has_structure else ()
+            self._variants = Variants(varying, lambda shapes: me._for_shapes(shapes))
         return self._variants
 
     @property

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from headrace.ir.graph import Graph
+    from headrace.pipeline import CompiledStep
 
 CLOSED = "Attempted to use a closed Session."
 CLOSE_SECONDS = 5.0  # the longest wait of close() for running steps, in seconds
@@ -309,7 +310,7 @@ class Session:
             raise
         if options.listener is not None:
             options = dataclasses.replace(options, listener=trace.OneAtATime(options.listener))
-        step = self._step(options, timeout_ms)
+        step = self._step(found, options, timeout_ms)
         if options.listener is not None:
             options.listener(trace.StepStart(time.perf_counter_ns(), step.id))
         error = ""
@@ -350,10 +351,10 @@ class Session:
         with measuring(m, options, device) as options:
             return self._run(call, values, options, timeout_ms)
 
-    def _step(self, options: RunOptions, timeout_ms: float | None) -> Step:
+    def _step(self, compiled: CompiledStep, options: RunOptions, timeout_ms: float | None) -> Step:
         limit = timeout_ms or options.timeout_in_ms or self._timeout_ms
         until = time.monotonic() + limit / 1000 if limit else None
-        return self._target.step(until, options.listener, options.ready)
+        return self._target.step(until, options.listener, options.ready, compiled.device)
 
     def _explain(self, error: BaseException) -> None:
         """Replaces the operation of an error by the user's operation that it copies."""
@@ -392,7 +393,7 @@ class Session:
         if not call.fetch_names and not Fetches(self.graph, fetches).targets:
             raise InvalidArgumentError("Must specify at least one target to fetch or execute.")
         prepared = call.programs.partial
-        run = prepared.program.start(self._step(_NO_OPTIONS, None))
+        run = prepared.program.start(self._step(prepared, _NO_OPTIONS, None))
         handle = f"partial_run_{run.step.id}"
         names = [t.name for f in feeds for t in feed_tensors(self.graph, f)]
         targets = [op.name for op in Fetches(self.graph, fetches).targets]

@@ -79,6 +79,7 @@ class Target(Protocol):
         deadline: float | None = None,
         listener: trace.Listener | None = None,
         ready: Ready | Callable[[str], Ready] | None = None,
+        device: str = "",
     ) -> Step:
         """Returns a new step, for one start of a program.
 
@@ -86,6 +87,7 @@ class Target(Protocol):
           deadline: the time, as in `time.monotonic()`, at which the step fails; None: no deadline.
           listener: receives the `trace` events of the step, or None.
           ready: a queue of ready nodes, or a function that makes the queue of a device, see `metadata.RunOptions`.
+          device: full name of the device that runs the whole step; "": the default device, or several devices.
         """
 
     def statistics(self) -> TargetStatistics:
@@ -187,11 +189,12 @@ class LocalTarget:
         deadline: float | None = None,
         listener: trace.Listener | None = None,
         ready: Ready | Callable[[str], Ready] | None = None,
+        device: str = "",
     ) -> Step:
-        """Returns a new step, with the memory of the default device; see `Target.step`."""
+        """Returns a new step, with the memory of its device; see `Target.step`."""
         step = Step(self._resources, ResourceManager, deadline, self._blocking, listener, ready)
         if self._memories:
-            step.memory = _account(self._memories, step, self.environment.names[0])
+            step.memory = _account(self._memories, step, device or self.environment.names[0])
         return step
 
     def statistics(self) -> TargetStatistics:

@@ -98,7 +98,7 @@ def test_a_step_has_a_deadline_and_resources_of_its_own() -> None:
     assert step.resources is not step.session
 
 
-def test_a_step_uses_the_memory_of_the_default_device_and_its_parts_that_of_theirs() -> None:
+def test_a_step_uses_the_memory_of_its_device_and_its_parts_that_of_theirs() -> None:
     target = LocalTarget({"CPU": 2}, memory_limit=1000)
     step = target.step()
     part = step.part()
@@ -108,6 +108,7 @@ def test_a_step_uses_the_memory_of_the_default_device_and_its_parts_that_of_thei
     assert memories[0] is not memories[1]
     assert all(isinstance(m, Memory) for m in memories)
     assert list(target.statistics().memory) == [CPU + "0", CPU + "1"]
+    assert target.step(device=CPU + "1").memory.memory is memories[1]
     assert LocalTarget().step().memory is None
 
 
@@ -120,9 +121,9 @@ def test_a_registered_program_is_of_the_kind_that_runs_it() -> None:
             z = y * 2.0
     session = hr.Session(graph=g, engine="compiled")
     session.run(z, {x: 1.0})
-    compiled = step_of(session, z, [x]).compiled
-    plan = step_of(hr.Session(graph=g, engine="interpret"), z, [x]).plan
-    plans = step_of(hr.Session(graph=g, engine="interpret", devices={"CPU": 2}), z, [x]).divided().plans
+    compiled = step_of(session, z, [x]).general.compiled
+    plan = step_of(hr.Session(graph=g, engine="interpret"), z, [x]).general.plan
+    plans = step_of(hr.Session(graph=g, engine="interpret", devices={"CPU": 2}), z, [x]).general.plans
     target = LocalTarget({"CPU": 2})
     programs = {
         CompiledProgram: target.register(compiled, {}),

@@ -213,6 +213,22 @@ def test_variables_stay_where_they_were_first() -> None:
         assert environment_of(s).home("v") == CPU + "1"
 
 
+@pytest.mark.parametrize("engine", ["auto", "interpret"])
+def test_state_counts_on_its_device_also_where_a_step_has_no_other(engine: str) -> None:
+    with hr.Graph() as g:
+        with on(1):
+            v = hr.Variable(np.zeros(1000), name="v")
+        with on(0):
+            y = hr.reduce_sum(v.read_value())
+    with hr.Session(graph=g, devices={"CPU": 2}, memory_limit=10**6, engine=engine) as s:
+        s.run(v.initializer)
+        assert not step_of(s, v.initializer, {}).general.is_divided
+        assert {name: m.held for name, m in s.statistics().memory.items()} == {CPU + "0": 0, CPU + "1": 8000}
+        assert s.run(y) == 0.0
+        assert s.run([]) == []
+        assert s.statistics().memory[CPU + "0"].held == 0
+
+
 def test_partial_runs() -> None:
     with hr.Graph() as g:
         x, z = hr.placeholder(hr.float32, ()), hr.placeholder(hr.float32, ())
@@ -377,7 +393,7 @@ def test_no_device_can_go_on() -> None:
             z = hr.cos(y)
     with hr.Session(graph=g, devices={"CPU": 2}) as s:
         step = step_of(s, z, {x: AT}).general
-        parts = step.program.start(s._step(hr.RunOptions(), None))
+        parts = step.program.start(s._step(step, hr.RunOptions(), None))
         assert isinstance(parts, Parts)
         parts.feed(0, AT)
         with pytest.MonkeyPatch.context() as patch:
