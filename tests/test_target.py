@@ -142,16 +142,16 @@ def test_a_registered_program_is_of_the_kind_that_runs_it() -> None:
 
 
 def test_a_closed_target_has_released_everything_once() -> None:
-    threads = threading.active_count()
+    before = set(threading.enumerate())
     target, done = LocalTarget({"CPU": 2}), threading.Event()
     v = target.step().session.create("", Resource, "v", Resource())
     target.run_environment.pool.submit(done.set)
     assert done.wait(20)
-    assert threading.active_count() > threads
+    assert set(threading.enumerate()) - before
     target.close()
     target.close()
     assert v.released == 1
-    until(lambda: threading.active_count() == threads)
+    until(lambda: not set(threading.enumerate()) - before)
     with pytest.raises(CancelledError, match="has been closed"):
         target.step().session.create("", Resource, "v", Resource())
     with pytest.raises(RuntimeError, match="accept no work"):
@@ -176,7 +176,7 @@ def test_a_target_closed_by_several_threads_releases_once() -> None:
 
 def test_a_dropped_target_releases_its_resources_and_threads() -> None:
     gc.collect()
-    threads = threading.active_count()
+    before = set(threading.enumerate())
     target = LocalTarget()
     v = target.step().session.create("", Resource, "v", Resource())
     target.run_environment.pool.submit(lambda: None)
@@ -185,12 +185,12 @@ def test_a_dropped_target_releases_its_resources_and_threads() -> None:
     del target
     assert reference() is None  # without the garbage collector
     assert v.released == 1
-    until(lambda: threading.active_count() == threads)
+    until(lambda: not set(threading.enumerate()) - before)
 
 
 def test_a_dropped_session_frees_its_threads_without_the_garbage_collector() -> None:
     gc.collect()
-    threads = threading.active_count()
+    before = set(threading.enumerate())
     with hr.Graph() as g:
         x = hr.placeholder(hr.float32, (64, 64))
         with hr.device("/device:CPU:1"):
@@ -199,7 +199,7 @@ def test_a_dropped_session_frees_its_threads_without_the_garbage_collector() -> 
             z = hr.matmul(x, y) + hr.py_func(np.negative, [x], hr.float32)
     s = hr.Session(graph=g, engine="interpret", devices={"CPU": 2})
     s.run(z, {x: np.ones((64, 64), np.float32)})
-    assert threading.active_count() > threads
+    assert set(threading.enumerate()) - before
     reference = weakref.ref(target_of(s))
     gc.disable()
     try:
@@ -207,7 +207,7 @@ def test_a_dropped_session_frees_its_threads_without_the_garbage_collector() -> 
         assert reference() is None
     finally:
         gc.enable()
-    until(lambda: threading.active_count() == threads)
+    until(lambda: not set(threading.enumerate()) - before)
 
 
 def test_resources_that_a_fork_has_cut_off_are_replaced_without_a_release() -> None:
