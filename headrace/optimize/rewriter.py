@@ -127,7 +127,8 @@ class Rewriter:
             # running `op` meant computing all its results, unless effects are explicit
             mine = ends if op in self.graph.control_results and not self.context.explicit else must
             known = [c for c in self.graph.control_results if c is not op]
-            self.graph.set_control_results(dict.fromkeys([*known, *mine]))
+            # a parameter is available before any operation of the graph runs
+            self.graph.set_control_results(dict.fromkeys([*known, *(m for m in mine if m.type != "_Arg")]))
         else:
             mine = ends if op in self.preserved else must
             self.preserved.discard(op)

@@ -190,6 +190,10 @@ def test_programs_that_found_something() -> None:
     check_threads(1256, "off")
 
 
+def test_a_branch_whose_control_result_was_a_parameter() -> None:
+    check_threads(20064)
+
+
 def check_waiting(seed: int, optimize: str = "on") -> None:
     """A program that fills its own queues ends on three devices, with the same numbers."""
     rng = random.Random(f"waiting {seed}")

@@ -59,3 +59,23 @@ def test_names_in_graphs_inside():
     assert "\n  r = Tanh" in after
     after, _ = apply(EliminateBranches(), text.replace("of s, f (", "of s, f, shares_names ("))
     assert 'graph "f" of c/then_branch/s, f, shares_names (c/then_branch/b: float32[2]) -> (c/then_branch/r)' in after
+
+
+def test_a_result_that_is_a_parameter_is_no_control_result():
+    text = """
+    x = _Arg[T=float32, index=0, shape=[2]]
+    o = PartitionedCall[f=@"g", Tin=(float32), Tout=(float32)](x)
+    graph "g" of o, f (a: float32[2]) -> (r) ^c {
+      yes = Const[value=bool[]{true}, dtype=bool]
+      c = If[Tout=(float32, float32), then_branch=@"t", else_branch=@"e"](yes, a)
+      r = Neg(c)
+      graph "t" of c, then_branch (b: float32[2]) -> (s, b) {
+        s = Sin(b)
+      }
+      graph "e" of c, else_branch (b: float32[2]) -> (u, b) {
+        u = Cos(b)
+      }
+    }
+    """
+    after, _ = apply(EliminateBranches(), text)
+    assert "(a: float32[2]) -> (r) ^c/then_branch/s {" in after
