@@ -50,7 +50,8 @@ from headrace.recover import recover
 
 if TYPE_CHECKING:
     from headrace.environment import Environment
-    from headrace.execute.run import Program
+    from headrace.execute.run import Program, Run
+    from headrace.execute.step import Step
     from headrace.ir.graph import Graph, Operation, Tensor
     from headrace.shapes import Shape
 
@@ -106,7 +107,7 @@ class Stages:
     def __init__(self, base: Stages | None = None) -> None:
         self.made: dict[str, Any] = {}
         self.current = ""
-        self.dumps = Dumps() if base is None else base.dumps
+        self.dumps: Dumps = Dumps() if base is None else base.dumps
         self._common = self.made if base is None else base.made
 
     def run(self, name: str, stage: Callable[..., T], *args: Any) -> T:
@@ -184,6 +185,11 @@ class CompiledStep:
     def placement(self) -> Placement | None:
         """Devices of the operations in primitive form; None if the target has one device."""
         return self.stages.get("place")
+
+    def start(self, step: Step) -> Run:
+        """Returns a new run of the step for `step`, without feeds. The step is registered."""
+        assert self.program is not None, "`Programs` registers each step"
+        return self.program.start(step)
 
     @property
     def plan(self) -> Plan:

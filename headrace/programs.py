@@ -1,4 +1,4 @@
-"""Programs of one step: which of them runs, and what happens when one cannot be compiled.
+"""Programs of one step: which of them runs, and the fallback to the executor.
 
 A step may need several programs. A run with a listener uses the program of the engine "interpret", in which every
 operation is a node; a partial run uses one whose feeds are events. Other runs use the program for the shapes that they

@@ -36,7 +36,7 @@ _HANDLES = (dtypes.resource, dtypes.string)  # a string: TensorFlow's first stac
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StepGraph:
-    """Graph of one step with explicit ends: the input and output of each stage before lowering.
+    """Graph of one step with explicit ends, the input and output of stages before lowering.
 
     Attributes:
       graph: the graph; operations keep their names, devices and source lines.
@@ -49,11 +49,6 @@ class StepGraph:
     args: tuple[Operation, ...]
     retvals: tuple[Operation, ...]
     targets: tuple[Operation, ...] = ()
-
-    @property
-    def is_structured(self) -> bool:
-        """Whether a conditional, loop or call of the graph is an operation that owns or names graphs."""
-        return any(op.opdef.structured for op in self.graph.operations)
 
     def copy(self) -> StepGraph:
         """Returns a copy for a stage that changes its graph; nested graphs are copied, too."""

@@ -18,6 +18,7 @@ from headrace import flags, forking, notices, thresholds, trace
 from headrace.api.scopes import current_graph
 from headrace.errors import CancelledError, FeedError, InvalidArgumentError, OpError
 from headrace.execute.devices import DeviceAttributes
+from headrace.execute.entered import entered
 from headrace.execute.step import Step
 from headrace.explain import Explanation, explanation
 from headrace.fetches import Convert, Fetches, PreparedCall, as_own, feed_tensors, feeder, key_of, result, strict
@@ -304,7 +305,8 @@ class Session:
             if code is not None and code.is_direct:  # no kernel can wait and the run needs no state
                 return call.pack(as_own(list(code.run(None, fed))))
             if code is not None and code.is_plain:
-                return call.pack(as_own(list(found.program.call(None, fed))))
+                with entered(code.flushes, self._target.run_environment.blas_threads):
+                    return call.pack(as_own(list(code.run(None, fed))))
         except BaseException as e:
             self._explain(e)
             raise
@@ -318,7 +320,7 @@ class Session:
             self._active.add(step)
             if self._closed:
                 raise CancelledError("the session was closed before the run began")
-            run = found.program.start(step)
+            run = found.start(step)
             for i, v in enumerate(fed):
                 run.feed(i, v)
             run.run()
@@ -393,7 +395,7 @@ class Session:
         if not call.fetch_names and not Fetches(self.graph, fetches).targets:
             raise InvalidArgumentError("Must specify at least one target to fetch or execute.")
         prepared = call.programs.partial
-        run = prepared.program.start(self._step(prepared, _NO_OPTIONS, None))
+        run = prepared.start(self._step(prepared, _NO_OPTIONS, None))
         handle = f"partial_run_{run.step.id}"
         names = [t.name for f in feeds for t in feed_tensors(self.graph, f)]
         targets = [op.name for op in Fetches(self.graph, fetches).targets]

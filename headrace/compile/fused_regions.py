@@ -67,7 +67,7 @@ def fuse_regions(
     is_late: Callable[[Operation], bool],
     prepare: Prepare | None = None,
 ) -> tuple[Sequence[Operation], list[FusedRegion]]:
-    """Replaces each fused region of a primitive graph by one operation, in a copy of the graph.
+    """Replaces each fused region by one operation, in a copy of the primitive graph.
 
     Args:
       ops: The operations of the graph that run.

@@ -178,7 +178,7 @@ def find_kernel(op: Operation, device: str = CPU) -> Kernel | None:
 
 
 def has_kernel(type: str, attrs: Mapping[str, Any], device: str) -> bool:
-    """Whether an operation of `type` with `attrs` would have a kernel on `device`, a type of device but the CPU."""
+    """Whether an operation of `type` with `attrs` would have a kernel on `device`."""
     return _override_for(type, attrs, NO_NOTES, device) is not None
 
 

@@ -36,7 +36,7 @@ from headrace.ir.graph import FuncGraph
 from headrace.ir.order import is_constant
 from headrace.optimize.base import Pass, PassContext
 from headrace.optimize.colocation import entries_for_bypassed, is_colocated
-from headrace.optimize.queries import const, has_parts, is_plain, owns_graphs
+from headrace.optimize.queries import const, is_plain, owns_graphs
 from headrace.optimize.rewriter import Rewriter
 
 if TYPE_CHECKING:
@@ -238,7 +238,7 @@ _RULES: Final[Mapping[str, Rule]] = {
 
 def _bypass_results(op: Operation, walking: Rewriter) -> None:
     """Makes the readers of forwarded results of `op` read the inputs."""
-    if not owns_graphs(op) or has_parts(op, walking.context):
+    if not owns_graphs(op) or walking.context.has_parts(op):
         return
     graphs = owned(op)
     found = {}

@@ -13,7 +13,7 @@ Every pass follows these rules:
   operations behind them.
 * In a step that runs in lowered form (`Options.is_lowered`) no value waits for an event for which it did not wait
   before: a pass that joins independent values asks `waiting.have_equal_waits`, and none replaces results of an
-  operation that has effects inside (`queries.has_parts`).
+  operation that has effects inside (`PassContext.has_parts`).
 * A new operation keeps the device and the source line of the operation that it replaces, and also the name if the
   replaced operation is removed.
 * Operations that ask for different devices, or are colocated with different operations (`_class`), are never merged.
@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from headrace.ir.function import inside_out, owned
 from headrace.ir.graph import FuncGraph
-from headrace.optimize.queries import primitives
+from headrace.optimize.queries import acts, primitives
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -106,6 +106,13 @@ class PassContext:
     def refused(self, rule: str, op: Operation, why: str) -> None:
         """Reports that `rule` matched `op` and was not applied; `why` is the reason."""
         self.notes.append(Note(rule, op.name, why, False))
+
+    def has_parts(self, op: Operation) -> bool:
+        """Whether each result of the structured operation `op` stands for effects inside.
+
+        They do if the step runs in lowered form. Then a pass must not replace results of `op`.
+        """
+        return self.options.is_lowered and acts(op)
 
     def preserved_of(self, graph: Graph) -> Sequence[Operation]:
         """Operations of `preserved` that are in `graph`."""
@@ -210,7 +217,7 @@ def _run_one(p: Pass, graph: Graph, context: PassContext, check: Callable[[Graph
 
 
 def _graphs(graph: Graph, p: Pass) -> list[tuple[Graph, str]]:
-    """Graphs, innermost first, and the reasons why `p` cannot run on them ("" if it can).
+    """Graphs, innermost first, with the reasons why `p` cannot run on them.
 
     It cannot run on graphs nested in one on which it cannot run: effects in that graph are not explicit, so that no
     data edge to it may be removed.

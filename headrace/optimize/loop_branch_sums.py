@@ -23,7 +23,7 @@ from headrace.ir.edit.editor import Editor
 from headrace.ir.function import owned
 from headrace.optimize.base import Pass, PassContext
 from headrace.optimize.loop_editor import LoopEditor, loops_of
-from headrace.optimize.queries import has_parts, is_zeros, owns_graphs
+from headrace.optimize.queries import is_zeros, owns_graphs
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
@@ -52,7 +52,7 @@ def _move(loop: LoopEditor, k: int, context: PassContext) -> bool:
         return False
     add, made = found
     choice = made.op
-    if has_parts(choice, context):
+    if context.has_parts(choice):
         context.refused(_RULE, choice, "its results stand for effects inside, because it runs part by part")
         return False
     branches = owned(choice)

@@ -21,7 +21,7 @@ from headrace.ir.edit.editor import Editor
 from headrace.ir.function import nested_operations
 from headrace.ir.graph import FuncGraph
 from headrace.ir.order import is_constant
-from headrace.optimize.queries import has_parts, is_plain, other_device
+from headrace.optimize.queries import is_plain, other_device
 from headrace.optimize.waiting import have_equal_waits
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ def loops_of(
       having: None, or a predicate that must hold for an operation of the body. This check costs less than a
         `LoopEditor`.
       replaces_results: whether the pass makes readers of a loop's results read other tensors; a loop whose results
-        stand for effects inside (`queries.has_parts`) stays then.
+        stand for effects inside (`PassContext.has_parts`) stays then.
     """
     for op in list(graph.operations):
         if op.opdef.structured == "While" and all(isinstance(op.attrs[f], FuncGraph) for f in ("cond", "body")):
@@ -181,7 +181,7 @@ def loops_of(
             ):
                 if why := other_device([op, *nested_operations([*op.attrs["cond"].operations, *loop.operations])]):
                     context.refused("loops", op, why)
-                elif replaces_results and has_parts(op, context):
+                elif replaces_results and context.has_parts(op):
                     context.refused("loops", op, "its results stand for effects inside, because it runs part by part")
                 else:
                     yield op

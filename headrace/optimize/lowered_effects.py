@@ -21,7 +21,7 @@ this is stated as in `effects`. In a loop's graphs it follows from the edges, be
 those of the previous iteration.
 
 Passes keep these edges as they keep all control edges, and do not replace results of operations with effects inside
-(`queries.has_parts`).
+(`PassContext.has_parts`).
 
 Source: TensorFlow 1's executor, and its parallel iterations.
 """

@@ -19,7 +19,6 @@ from headrace.ir.order import ANY, EVERYTHING, is_resource, key_of
 if TYPE_CHECKING:
     from headrace.ir.graph import FuncGraph, Graph, Operation, Tensor
     from headrace.ir.order import Key
-    from headrace.optimize.base import PassContext
 
 
 def in_order(graph: Graph) -> Sequence[Operation]:
@@ -78,7 +77,7 @@ def is_possible_on(type: str, like: Operation, attrs: Mapping[str, Any]) -> bool
 
 
 def other_device(ops: Iterable[Operation]) -> str:
-    """Reason against new types in place of `ops`: a request of another device than a CPU."""
+    """Reason against new types in place of `ops`, such as a request of another device."""
     for op in ops:
         if op.device and (DeviceSpec.from_string(op.device).type or CPU) != CPU:
             return f"'{op.name}' requests {op.device!r}, which may have no kernel for the new operations"
@@ -132,14 +131,6 @@ def acts(op: Operation) -> bool:
         inside = nested_operations((o for _, g in bodies(op) for o in g.operations), calls=True)
         return any(acts(o) for o in inside if not o.opdef.structured)
     return has_effect(op) or op.opdef.facts.effect == "random"
-
-
-def has_parts(op: Operation, context: PassContext) -> bool:
-    """Whether results of the structured operation `op` stand for effects inside.
-
-    They do if the step runs in lowered form. Then a pass must not replace results of `op`.
-    """
-    return context.options.is_lowered and acts(op)
 
 
 def references(op: Operation) -> dict[Key, bool]:

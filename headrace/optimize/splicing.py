@@ -52,7 +52,8 @@ def splice(walking: Rewriter, op: Operation, graph: FuncGraph, args: Sequence[Te
         inputs = [moved[t] for t in each.inputs]
         controls = list(dict.fromkeys(copies[c] for c in each.control_inputs))
         if each.type != "Const":
-            if gated.isdisjoint(walk.predecessors(each)):
+            # in lowered form an operation in a structured one waits for some of its inputs only
+            if each.opdef.structured or gated.isdisjoint(walk.predecessors(each)):
                 controls = list(dict.fromkeys([*controls, *before]))
             gated.add(each)
         copy = outer.copy_op(each, inputs, controls, _free(outer, prefix + each.name))

@@ -34,7 +34,7 @@ def inherit_devices(ops: Sequence[Operation], graph: Graph) -> None:
 
 
 class WholeStructures:
-    """Predicate for conditionals and loops that one device can run whole, wherever they are placed.
+    """Predicate for conditionals and loops that one device can run whole.
 
     Their contents request at most one CPU together with the resources that they use. At most one of them may justify a
     thread of its own: several could run on different devices at the same time.

@@ -15,7 +15,6 @@ from headrace.errors import GraphError, InvalidArgumentError
 from headrace.ir.graph import Graph, Tensor
 from headrace.ir.text import from_text, to_text
 from headrace.ir.text.dumps import Dumps
-from headrace.optimize.pipeline import names, optimize
 from headrace.pipeline import Request
 from headrace.programs import Programs
 from headrace.target import LocalTarget
@@ -74,25 +73,6 @@ def test_a_compiled_step(folder: Path) -> None:
     assert "cond = StatelessIf[" in text(folder, "pruned.txt")
     branches, *_ = sorted((folder / "step-1").glob("*-branches.txt"))
     assert "StatelessIf[" not in branches.read_text()
-
-
-def test_a_pass_that_leaves_the_root_alone_has_its_plain_name(folder: Path) -> None:
-    """A graph of primitives that could not be recovered is left alone by most passes, functions that it calls not."""
-    graph = from_text("""
-    p = _Arg[T=bool, index=0, shape=[]]
-    s = Switch(p, p)
-    n = _Retval[index=0](s:1)
-    c = PartitionedCall[f=@"f", Tin=(), Tout=(float32)]()
-    graph "f" of c, f () -> (b) {
-      a = Const[value=float32[]{1.0}, dtype=float32]
-      b = Neg(a)
-    }
-    r = _Retval[index=1](c)
-    """)
-    told: list[str] = []
-    optimize(graph, on_stage=lambda name, _: told.append(name))
-    assert told
-    assert set(told) <= set(names())
 
 
 def test_a_recovered_graph(folder: Path) -> None:
