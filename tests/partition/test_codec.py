@@ -45,7 +45,7 @@ from headrace.prune import prune
 from tests.grad.test_random_gradients import Example, Made
 from tests.multi import seeded
 from tests.partition.golden import PROGRAMS, parts_of
-from tests.partition.plans import described, digest, plan_of
+from tests.partition.plans import described, digest, partition_through_bytes, plan_of
 
 pytestmark = pytest.mark.one_engine
 
@@ -188,6 +188,33 @@ def test_outlined_loops_make_the_same_fused_region() -> None:
     (first,), (second,) = (fuse_regions(p.ops, may_be_heavy, waits)[1] for p in (mine, other))
     assert first.source == second.source
     assert described(plan_of(mine, True)) == described(plan_of(other, True))
+
+
+@pytest.mark.matrix
+def test_whole_loops_of_parts_give_the_same_after_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    kinds: list[str] = []
+
+    def cut(*args: Any, **options: Any) -> dict[str, Part]:
+        parts = partition_through_bytes(*args, **options)
+        kinds.extend(op.opdef.structured for p in parts.values() for op in p.ops)
+        return parts
+
+    with hr.Graph() as g:
+        n, w = hr.placeholder(hr.int32, [], name="n"), hr.placeholder(hr.float32, [8, 8], name="w")
+        with hr.device("/cpu:0"):
+            start = (0, hr.ones([2, 8]))
+            y = hr.while_loop(lambda i, x: i < n, lambda i, x: (i + 1, hr.tanh(hr.matmul(x, w))), start)[1]
+        with hr.device("/cpu:1"):
+            z = hr.reduce_sum(y * y)
+        fetches = [z, *hr.gradients(z, [w])]
+    feeds = {n: 5, w: np.linspace(-1, 1, 64, dtype=np.float32).reshape(8, 8)}
+    with hr.Session(graph=g) as session:
+        want = session.run(fetches, feeds)
+    monkeypatch.setattr("headrace.pipeline.partition", cut)
+    with hr.Session(graph=g, devices={"CPU": 2}) as session:
+        for got, x in zip(session.run(fetches, feeds), want, strict=True):
+            np.testing.assert_allclose(got, x, rtol=1e-6)
+    assert kinds.count("While") == 2  # the loop and its gradient
 
 
 def test_functions_in_frames_of_their_own() -> None:
