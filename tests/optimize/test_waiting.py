@@ -7,6 +7,7 @@ import random
 import pytest
 
 import headrace as hr
+from headrace.ir import walk
 from headrace.ir.edit.editor import own_bodies
 from headrace.ir.graph import Graph, Tensor
 from headrace.ir.text import from_text
@@ -14,8 +15,9 @@ from headrace.optimize.base import Options, PassContext
 from headrace.optimize.pipeline import optimize
 from headrace.optimize.waiting import have_equal_waits, waits
 from headrace.prune import prune
-from tests.compile.waiting_programs import Program, numbers_of
+from tests.compile.waiting_programs import Program, Value, numbers_of
 from tests.grad.test_random_gradients import _all
+from tests.multi.scattering import scatter
 from tests.optimize.running import LOWERED, optimized
 
 STEP_MS = 10_000
@@ -46,6 +48,74 @@ def test_such_a_program_hangs_if_structured_operations_wait_as_a_whole() -> None
         pytest.raises(hr.errors.DeadlineExceededError),
     ):
         session.run(program.fetches, timeout_ms=1000)
+
+
+# *** partial runs ***
+
+
+class _Fed(Program):
+    """A program whose elements of queues are placeholders.
+
+    Attributes:
+      feeds: The placeholders, with the numbers to feed.
+    """
+
+    def __init__(self, rng: random.Random, size: int) -> None:
+        self.feeds: list[tuple[Tensor, int]] = []
+        super().__init__(rng, size)
+
+    def _take(self) -> None:
+        self._taken += 1
+        n = self._rng.randrange(-9, 10)
+        x = hr.placeholder(hr.int32, ())
+        self.feeds.append((x, n))
+        self._add(Value(n, self._taken), x)
+
+
+def check_partial(seed: int, devices: int) -> None:
+    """Each fetch of a partial run is available as soon as the feeds on which it depends are fed."""
+    rng = random.Random(f"partial {seed}")
+    program = _Fed(rng, 10)
+    if devices > 1:
+        scatter(program.graph, rng, devices)
+    tensors = program.fetches[0]
+    placeholders = [x for x, _ in program.feeds]
+    left = dict.fromkeys(t for t in tensors if t not in placeholders)
+    want = dict(zip(tensors, program.numbers, strict=True))
+    needs = {t: {x for x in placeholders if x.op in walk.reachable([t.op])} for t in left}
+    with hr.Session(graph=program.graph, devices={"CPU": devices}, engine="auto") as session:
+        handle = session.partial_run_setup(list(left), placeholders)
+        fed: set[Tensor] = set()
+        for x, n in program.feeds:
+            fed.add(x)
+            now = [t for t in left if needs[t] <= fed]
+            got = session.partial_run(handle, now, {x: n})
+            assert [int(v) for v in got] == [want[t] for t in now]
+            for t in now:
+                del left[t]
+
+
+@pytest.mark.matrix
+@pytest.mark.one_engine
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("devices", [1, 3])
+@pytest.mark.parametrize("block", [0, *(pytest.param(b, marks=pytest.mark.nightly) for b in range(1, 20))])
+def test_partial_runs_of_random_programs(block: int, devices: int) -> None:
+    _all(range(15 * block, 15 * (block + 1)), lambda seed: check_partial(seed, devices))
+
+
+def test_a_loop_of_a_partial_run_does_not_wait_for_the_feed_of_another_loop() -> None:
+    """Fused, an iteration would begin when all variables of the tenth iteration before it are known."""
+    with hr.Graph() as g:
+        x, y = hr.placeholder(hr.float32, ()), hr.placeholder(hr.float32, ())
+        ends = [
+            hr.while_loop(lambda i, h: i < 20, lambda i, h, f=f: (i + 1, f(h)), [0, z])[1]
+            for z, f in ((x, hr.abs), (y, hr.negative))
+        ]
+    with hr.Session(graph=g, engine="auto") as session:
+        handle = session.partial_run_setup(ends, [x, y])
+        assert session.partial_run(handle, ends[0], {x: -2.0}) == 2.0
+        assert session.partial_run(handle, ends[1], {y: 3.0}) == 3.0
 
 
 # *** single conditions ***
