@@ -174,7 +174,10 @@ def input_gradients(
     found = lookup(op)(b, GradNode(op, wanted, reached, view), *dys)
     if len(found) != len(op.inputs):
         raise GraphError(f"the gradient of {title(op)} gave {len(found)} entries for {len(op.inputs)} inputs")
-    return [(g() if want else None) if callable(g) else g for g, want in zip(found, wanted, strict=True)]
+    entries = [g if want or not callable(g) else None for g, want in zip(found, wanted, strict=True)]
+    while any(map(callable, entries)):
+        entries = [g() if callable(g) else g for g in entries]
+    return entries
 
 
 def _none(b: Builder, n: GradNode, *dys: Any) -> list[None]:

@@ -9,8 +9,9 @@ if TYPE_CHECKING:
     from headrace.ir.graph import Operation, Tensor
     from headrace.ir.opdef import OpDef
 
-# Entry of a gradient rule for an input: the gradient, a function that makes it if it is wanted, or None.
-GradEntry: TypeAlias = "Tensor | Callable[[], Tensor | None] | None"
+# Entry of a gradient rule for an input: the gradient, a function that makes it if it is wanted, or None. A function may
+# return a function, which is called after those of all other entries.
+GradEntry: TypeAlias = "Tensor | Callable[[], GradEntry] | None"
 
 
 class GradNode:

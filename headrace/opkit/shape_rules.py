@@ -87,19 +87,16 @@ def unbroadcast(b: Builder, x: Tensor, y: Tensor, gx: GradEntry, gy: GradEntry) 
 def then(g: GradEntry, f: Callable[[Tensor], Tensor]) -> GradEntry:
     """Applies `f` to an entry of a gradient rule.
 
-    For a function that makes the gradient, the result is a function; for None, it is None.
+    For a function that makes the gradient, the result is a function; for None, it is None. `f` is called after the
+    functions of all entries, because it may read the shape of a tensor whose value they read: then the value is the
+    only residual.
     """
     if g is None:
         return None
     if not callable(g):
         return f(g)
     make = g
-
-    def later() -> Tensor | None:
-        made = make()
-        return None if made is None else f(made)
-
-    return later
+    return lambda: functools.partial(then, make(), f)
 
 
 def _sum_over(b: Builder, g: Tensor, x: Tensor, whole: Shape) -> Tensor:

@@ -5,6 +5,7 @@ Source: TensorFlow's ops of the same names. Half precision is multiplied in floa
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -18,6 +19,7 @@ from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, op
 from headrace.opkit.elementwise import conj, widened
 from headrace.opkit.jvp_rules import multilinear
+from headrace.opkit.shape_rules import then
 from headrace.opkit.testing.samples import draw
 from headrace.shapes import Shape, broadcast, merge, merge_dim, show, with_rank, with_rank_at_least
 
@@ -220,12 +222,16 @@ def _batch_grad(broadcasts: bool) -> Any:
         xs, ys = n.op.inputs[0].shape, n.op.inputs[1].shape
         if not broadcasts or (shapes.is_full(xs) and shapes.is_full(ys) and xs[:-2] == ys[:-2]):
             return list(both)
-        axes = b.BroadcastGradientArgs(*(b.StridedSlice(b.Shape(m), [0], [-2], [1], begin_mask=1) for m in (x, y)))
 
-        def summed(i: int, to: Any) -> Any:
-            return b.Reshape(b.Sum(both[i](), axes[i], keep_dims=False), b.Shape(to))
+        @functools.cache
+        def axes() -> Any:
+            batches = (b.StridedSlice(b.Shape(m), [0], [-2], [1], begin_mask=1) for m in (x, y))
+            return b.BroadcastGradientArgs(*batches)
 
-        return [lambda: summed(0, x), lambda: summed(1, y)]
+        return [
+            then(both[0], lambda g: b.Reshape(b.Sum(g, axes()[0], keep_dims=False), b.Shape(x))),
+            then(both[1], lambda g: b.Reshape(b.Sum(g, axes()[1], keep_dims=False), b.Shape(y))),
+        ]
 
     return grad
 

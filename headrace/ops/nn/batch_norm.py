@@ -213,7 +213,7 @@ def _norm_grad_rule(b: Any, n: Any, u: Any, v: Any, w: Any, *empty: Any) -> list
 
     if not n.wants("y_backprop", "x", "scale"):
         return [None] * len(n.inputs)
-    g, x = wide(n.y_backprop), wide(n.x)
+    x = wide(n.x)
     training = n.attrs["is_training"]
 
     @functools.cache
@@ -237,21 +237,30 @@ def _norm_grad_rule(b: Any, n: Any, u: Any, v: Any, w: Any, *empty: Any) -> list
     u = wide(u)
 
     @functools.cache
+    def g() -> Any:
+        return wide(n.y_backprop)
+
+    @functools.cache
     def wide_v() -> Any:
         return along(v)
 
     @functools.cache
     def both() -> Any:
-        return b.Mul(u, projected(g))
+        return b.Mul(u, projected(g()))
+
+    if n.wants("y_backprop") or (training and n.wants("x")):
+        slope()
+    if n.wants("scale") or (training and n.wants("x")):
+        both()  # reads y_backprop before its shape is read
 
     def by_g() -> Any:
-        terms = [b.Mul(slope(), projected(u)), b.Mul(wide_v(), normal()), b.BroadcastTo(along(w), b.Shape(g))]
+        terms = [b.Mul(slope(), projected(u)), b.Mul(wide_v(), normal()), b.BroadcastTo(along(w), b.Shape(u))]
         return b.Cast(b.AddN(terms), DstT=t)
 
     def by_x() -> Any:
-        terms = [b.Mul(r, projected(b.Mul(wide_v(), g)))]
+        terms = [b.Mul(r, projected(b.Mul(wide_v(), g())))]
         if training:
-            moved = b.Add(b.Mul(u, mean(b.Mul(g, normal()))), b.Mul(g, mean(b.Mul(u, normal()))))
+            moved = b.Add(b.Mul(u, mean(b.Mul(g(), normal()))), b.Mul(g(), mean(b.Mul(u, normal()))))
             terms.append(b.Neg(b.Mul(r, projected(b.Mul(slope(), moved)))))
             terms.append(b.Neg(b.Mul(b.Mul(slope(), mean(both())), b.Mul(r, normal()))))
         return b.Cast(b.AddN(terms), DstT=t)

@@ -9,7 +9,6 @@ computed in float32.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
@@ -278,63 +277,54 @@ def _cell_rule(b: Any, n: Any, *dys: Any) -> list[Any]:
         """Gradient by the input of a sigmoid with the value `y`."""
         return b.Mul(b.AddN(list(terms)), b.Mul(y, b.Sub(one, y)))
 
-    @functools.cache
-    def gate_o() -> Any:
-        return through(n.o, do, b.Mul(dh, n.co))
-
-    @functools.cache
-    def by_cs() -> Any:
+    every_gate = n.wants("x", "h_prev", "w", "b")
+    by_i = every_gate or (peephole and n.wants("cs_prev", "wci"))
+    by_f = every_gate or (peephole and n.wants("cs_prev", "wcf"))
+    by_state = by_i or by_f or n.wants("cs_prev")
+    gate_o = gate_ci = gate_i = gate_f = None
+    if every_gate or (peephole and (by_state or n.wants("wco"))):
+        gate_o = through(n.o, do, b.Mul(dh, n.co))
+    if by_state:
         squashed = b.Mul(b.AddV2(dco, b.Mul(dh, n.o)), b.Sub(one, b.Square(n.co)))
-        out = b.AddV2(dcs, squashed)
-        return b.AddV2(out, b.Mul(gate_o(), n.wco)) if peephole else out
-
-    @functools.cache
-    def gate_i() -> Any:
-        return through(n.i, di, b.Mul(by_cs(), n.ci))
-
-    @functools.cache
-    def gate_f() -> Any:
-        return through(n.f, df, b.Mul(by_cs(), n.cs_prev))
-
-    @functools.cache
-    def gates() -> Any:
-        gate_ci = b.Mul(b.AddV2(dci, b.Mul(by_cs(), n.i)), b.Sub(one, b.Square(n.ci)))
-        return b.ConcatV2([gate_i(), gate_ci, gate_f(), gate_o()], 1)
-
-    @functools.cache
-    def both() -> tuple[Any, Any]:
-        """Gradient by the concatenated input and previous output; size of the input."""
-        at = b.StridedSlice(b.Shape(n.x), [1], [2], [1], shrink_axis_mask=1)
-        return b.MatMul(gates(), n.w, transpose_b=True), at
-
-    def by_x() -> Any:
-        whole, at = both()
-        return b.Slice(whole, [0, 0], b.Pack([-1, at]))
-
-    def by_h() -> Any:
-        whole, at = both()
-        return b.Slice(whole, b.Pack([0, at]), [-1, -1])
-
-    def by_cs_prev() -> Any:
-        terms = [b.Mul(by_cs(), n.f)]
+        dcs = b.AddV2(dcs, squashed)
         if peephole:
-            terms += [b.Mul(gate_i(), n.wci), b.Mul(gate_f(), n.wcf)]
-        return b.AddN(terms)
+            dcs = b.AddV2(dcs, b.Mul(gate_o, n.wco))
+    if every_gate:
+        gate_ci = b.Mul(b.AddV2(dci, b.Mul(dcs, n.i)), b.Sub(one, b.Square(n.ci)))
+    if by_i:
+        gate_i = through(n.i, di, b.Mul(dcs, n.ci))
+    if by_f:
+        gate_f = through(n.f, df, b.Mul(dcs, n.cs_prev))
+    before = []
+    if n.wants("cs_prev"):
+        before.append(b.Mul(dcs, n.f))
+        if peephole:
+            before += [b.Mul(gate_i, n.wci), b.Mul(gate_f, n.wcf)]
 
-    def by_peephole(name: str, gate: Callable[[], Any], cs: str) -> Any:
+    def by_peephole(name: str, gate: Any, cs: str) -> Any:
         if not peephole:
             return b.ZerosLike(getattr(n, name))
-        return b.Sum(b.Mul(gate(), getattr(n, cs)), [0], keep_dims=False)
+        return b.Sum(b.Mul(gate, getattr(n, cs)), [0], keep_dims=False)
 
+    by_peepholes = [
+        by_peephole(name, gate, cs) if n.wants(name) else None
+        for name, gate, cs in (("wci", gate_i, "cs_prev"), ("wcf", gate_f, "cs_prev"), ("wco", gate_o, "cs"))
+    ]
+    gates = b.ConcatV2([gate_i, gate_ci, gate_f, gate_o], 1) if every_gate else None
+    both = at = None
+    if n.wants("x", "h_prev"):
+        both = b.MatMul(gates, n.w, transpose_b=True)
+        at = b.StridedSlice(b.Shape(n.x), [1], [2], [1], shrink_axis_mask=1)
+    dx = b.Slice(both, [0, 0], b.Pack([-1, at])) if n.wants("x") else None
+    dh_prev = b.Slice(both, b.Pack([0, at]), [-1, -1]) if n.wants("h_prev") else None
+    dw = b.MatMul(b.ConcatV2([n.x, n.h_prev], 1), gates, transpose_a=True) if n.wants("w") else None
     return [
-        by_x,
-        by_cs_prev,
-        by_h,
-        lambda: b.MatMul(b.ConcatV2([n.x, n.h_prev], 1), gates(), transpose_a=True),
-        lambda: by_peephole("wci", gate_i, "cs_prev"),
-        lambda: by_peephole("wcf", gate_f, "cs_prev"),
-        lambda: by_peephole("wco", gate_o, "cs"),
-        lambda: b.Sum(gates(), [0], keep_dims=False),
+        dx,
+        lambda: b.AddN(before),
+        dh_prev,
+        dw,
+        *by_peepholes,
+        lambda: b.Sum(gates, [0], keep_dims=False),
     ]
 
 
