@@ -141,7 +141,7 @@ class Stages:
                 yield f"lowered-{function}", ops[0].graph
         elif name == "partition":
             for device, part in made.items():
-                yield f"part-{device.rpartition(':device:')[2].replace(':', '-')}", part.graph
+                yield f"part-{device.rpartition('/device:')[2].replace(':', '-')}", part.graph
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)

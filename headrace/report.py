@@ -53,7 +53,7 @@ _IN_PIPELINE: Final = {
     "lowered_form": "lower",
     "placed": "place",
     "partitioned": "partition",
-    "with_fused_regions": "compile",
+    "with_fused_regions": "fused_regions",
 }
 _PATH: Final = re.compile(r"(?:[A-Za-z]:)?[^\s'\"(),<>:]*[/\\]([^\s/\\'\"():]+\.\w+)")
 
@@ -215,6 +215,8 @@ def stage(error: BaseException) -> str:
             found = "build"  # an operation that runs at once makes it another stage
         elif part in _STAGES:
             return _STAGES[part]
+        elif part == "programs":
+            found = "compile"  # unless a function below has a stage of its own
         elif part == "pipeline":
             found = _IN_PIPELINE.get(function, found)
     return found or "outside headrace"

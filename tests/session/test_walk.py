@@ -1,0 +1,120 @@
+"""The walk of a step: docs/internals/walk.md against the code."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headrace as hr
+from headrace.report import _IN_PIPELINE
+from tests.inside import step_of
+
+pytestmark = pytest.mark.one_engine
+
+TEXT = (Path(__file__).parents[2] / "docs/internals/walk.md").read_text("utf-8")
+
+
+def table(heading: str) -> dict[str, str]:
+    """The second column of the table under `heading`, by the first."""
+    section = TEXT.partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line[:1] == "|"]
+    return {row[0]: row[1] for row in rows[2:]}
+
+
+def program() -> tuple[hr.Graph, dict[str, Any]]:
+    with hr.Graph() as g:
+        with hr.device("/cpu:0"):
+            x = hr.placeholder(hr.float32, [2], name="x")
+            y = hr.while_loop(lambda i, v: i < 3, lambda i, v: (i + 1, v * 2.0), [0, x])[1]
+        with hr.device("/cpu:1"):
+            far = hr.reduce_sum(y)
+        queue = hr.FIFOQueue(3, [hr.float32], shapes=[[2]])
+        waits = hr.sin(hr.cos(hr.tanh(queue.dequeue() + x)))
+    return g, {"x": x, "y": y, "far": far, "waits": waits}
+
+
+ROUTES = {
+    "one device, nothing waits": ("y", 1, "auto", "general"),
+    "one device, an operation waits or the feeds arrive in several calls": ("waits", 1, "auto", "general"),
+    "several devices, all operations on one CPU": ("y", 2, "auto", "general"),
+    "several devices": ("far", 2, "auto", "general"),
+    'engine "interpret", or a run with a listener': ("y", 1, "interpret", "general"),
+    "the same on several devices": ("far", 2, "interpret", "general"),
+}
+
+
+def test_the_routes_pass_the_stages_of_the_page() -> None:
+    graph, tensors = program()
+    passed = {}
+    for route, (name, devices, engine, form) in ROUTES.items():
+        with hr.Session(graph=graph, devices={"CPU": devices}, engine=engine) as session:
+            passed[route] = ", ".join(getattr(step_of(session, tensors[name], [tensors["x"]]), form).stages)
+    assert passed == table("Routes")
+
+
+def test_observed_and_partial_runs_take_their_routes() -> None:
+    graph, tensors = program()
+    routes = table("Routes")
+    for devices, observed, partial in (
+        (1, 'engine "interpret", or a run with a listener', list(ROUTES)[1]),
+        (2, "the same on several devices", "several devices"),
+    ):
+        with hr.Session(graph=graph, devices={"CPU": devices}, engine="auto") as session:
+            step = step_of(session, tensors["far"], [tensors["x"]])
+            assert ", ".join(step.observed.stages) == routes[observed]
+            assert ", ".join(step.partial.stages) == routes[partial]
+
+
+def test_the_page_names_all_stages_in_their_order() -> None:
+    stages = [name.strip("`") for name in table("Stages")]
+    drawn = re.findall(r"\w+", TEXT.partition("compile_step:\n")[2].partition("```")[0])
+    assert set(stages) <= set(drawn)
+    for row in table("Routes").values():
+        order = [stages.index(stage) for stage in row.split(", ")]
+        assert order[-1] == stages.index("compile") or order == sorted(order)
+
+
+def test_errors_name_stages_of_the_page() -> None:
+    stages = {name.strip("`") for name in table("Stages")}
+    assert set(_IN_PIPELINE.values()) <= stages
+
+
+def modules_of(call: Callable[[], object]) -> list[str]:
+    """The modules that `call` enters up to the generated function; the session, which is between others, once."""
+    entered: list[str] = []
+
+    def profile(frame: Any, event: str, arg: Any) -> None:
+        if event != "call" or "the generated function" in entered:
+            return
+        module = frame.f_globals.get("__name__", "")
+        if frame.f_code.co_filename.startswith("<compiled"):
+            entered.append("the generated function")
+        elif module.startswith("headrace."):
+            entered.append(module.removeprefix("headrace."))
+
+    sys.setprofile(profile)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return ["session", *(module for module, _ in groupby(m for m in entered if m != "session"))]
+
+
+def test_a_compiled_step_enters_no_module_twice() -> None:
+    graph, tensors = program()
+    with graph:
+        plain = tensors["x"] * 2.0
+    rows = table("From the call to the kernel")
+    with hr.Session(graph=graph, engine="auto") as session:
+        for row, fetch in (("of pure operations", plain), ("with a loop", tensors["y"])):
+            feeds = {tensors["x"]: [1.0, 2.0]}
+            session.run(fetch, feeds)
+            entered = modules_of(lambda fetch=fetch, feeds=feeds: session.run(fetch, feeds))  # type: ignore[misc]
+            assert ", ".join(entered) == rows[row]
+            assert len(set(entered)) == len(entered)
