@@ -528,7 +528,7 @@ def _in_imported_loops(ops: Sequence[Operation]) -> set[Operation]:
 
 
 def used_params(graph: FuncGraph, schedule: Sequence[Operation]) -> Iterator[int]:
-    """Positions of the parameters that are results or control results, or that the schedule reads or waits for."""
+    """Positions of the parameters that the schedule or the ends of `graph` need."""
     read = {t for op in schedule for t in op.inputs} | set(graph.results)
     waited = {c for op in schedule for c in op.control_inputs} | set(graph.control_results)
     for i, p in enumerate(graph.params):

@@ -77,7 +77,7 @@ def is_possible_on(type: str, like: Operation, attrs: Mapping[str, Any]) -> bool
 
 
 def other_device(ops: Iterable[Operation]) -> str:
-    """Reason against new types in place of `ops`, such as a request of another device."""
+    """Reason against new op types in place of `ops`: a request of a non-CPU device."""
     for op in ops:
         if op.device and (DeviceSpec.from_string(op.device).type or CPU) != CPU:
             return f"'{op.name}' requests {op.device!r}, which may have no kernel for the new operations"

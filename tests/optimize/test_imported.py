@@ -1,4 +1,4 @@
-"""Imported programs with state: effects that only data and control edges of primitives order stay in order."""
+"""Imported programs with state: effects stay in the order of the primitives."""
 
 from __future__ import annotations
 

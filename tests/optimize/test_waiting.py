@@ -73,7 +73,7 @@ class _Fed(Program):
 
 
 def check_partial(seed: int, devices: int) -> None:
-    """Each fetch of a partial run is available as soon as the feeds on which it depends are fed."""
+    """A fetch of a partial run is available once its feeds are fed."""
     rng = random.Random(f"partial {seed}")
     program = _Fed(rng, 10)
     if devices > 1:
@@ -105,7 +105,7 @@ def test_partial_runs_of_random_programs(block: int, devices: int) -> None:
 
 
 def test_a_loop_of_a_partial_run_does_not_wait_for_the_feed_of_another_loop() -> None:
-    """Fused, an iteration would begin when all variables of the tenth iteration before it are known."""
+    """An iteration of fused loops waits for all variables of an earlier iteration."""
     with hr.Graph() as g:
         x, y = hr.placeholder(hr.float32, ()), hr.placeholder(hr.float32, ())
         ends = [
