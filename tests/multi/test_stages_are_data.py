@@ -80,7 +80,7 @@ def test_a_step_with_all_kinds_of_notes(seen: list[Operation]) -> None:
         gradients = hr.gradients(y, [w, x])
         waits = hr.reduce_sum(hr.add_n([hr.sin(y) * k for k in (2.0, 3.0, 4.0, 5.0)])) + queue.dequeue()
     feeds = {w: np.eye(16, dtype=np.float32), x: np.ones((4, 16), np.float32)}
-    with hr.Session(graph=g, memory_limit=1 << 30) as session:
+    with hr.Session(graph=g, memory_limit=1 << 30, engine="auto") as session:
         session.run(gradients, feeds)
         session.run([waits, fill], feeds)
     wanted = {"ResidualPush", "ResidualPop", "CountedResidual", "SwapMemory", "ContiguousResult", "FusedKernel"}
