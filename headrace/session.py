@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import queue
 import threading
 import time
 from collections import Counter
@@ -124,6 +125,7 @@ class Session:
         self._growth = GraphGrowth()
         self._lock = threading.Lock()
         self._active: set[Step] = set()
+        self._ended: queue.SimpleQueue[None] = queue.SimpleQueue()  # an entry for each step that ends after `close`
         self._partial: dict[str, PartialRun] = {}
         self._closed = ""  # the reason why the session can no longer be used; "" while it is open
         forking.register_at_fork(self)
@@ -330,8 +332,7 @@ class Session:
             self._explain(e)
             raise
         finally:
-            self._active.discard(step)
-            step.close()
+            self._end_step(step)
             if options.listener is not None:
                 options.listener(trace.StepEnd(time.perf_counter_ns(), step.id, error))
         return call.pack(out)
@@ -355,7 +356,7 @@ class Session:
 
     def _step(self, compiled: CompiledStep, options: RunOptions, timeout_ms: float | None) -> Step:
         limit = timeout_ms or options.timeout_in_ms or self._timeout_ms
-        until = time.monotonic() + limit / 1000 if limit else None
+        until = self._target.clock.monotonic() + limit / 1000 if limit else None
         return self._target.step(until, options.listener, options.ready, compiled.device)
 
     def _explain(self, error: BaseException) -> None:
@@ -446,8 +447,13 @@ class Session:
         if run is None:
             return  # another thread has called close()
         run.run.abandon()
-        run.run.step.close()
-        self._active.discard(run.run.step)
+        self._end_step(run.run.step)
+
+    def _end_step(self, step: Step) -> None:
+        self._active.discard(step)
+        step.close()
+        if self._closed:
+            self._ended.put(None)
 
     # *** devices ***
 
@@ -490,9 +496,11 @@ class Session:
         for handle, run in list(self._partial.items()):
             if not run.is_running:  # a running one ends itself when it notices the cancellation
                 self._end_partial(handle)
-        until = time.monotonic() + CLOSE_SECONDS
-        while self._active and time.monotonic() < until:
-            time.sleep(0.001)
+        clock = self._target.clock
+        until = clock.monotonic() + CLOSE_SECONDS
+        with contextlib.suppress(queue.Empty):
+            while self._active:
+                clock.take(self._ended, until - clock.monotonic())
         self._target.close()
 
     def _forked(self) -> None:
@@ -502,6 +510,7 @@ class Session:
         closed.
         """
         self._lock = threading.Lock()
+        self._ended = queue.SimpleQueue()
         if self._active and not self._closed:
             self._closed = (
                 "this session had a step under way when the process was forked, which only the parent can end. Make a "

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from headrace import forking, thresholds
 from headrace.environment import NO_OPTIONS, Environment, PlacementOptions
+from headrace.execute.clock import SYSTEM_CLOCK
 from headrace.execute.compiled_run import CompiledProgram
 from headrace.execute.devices import DeviceAttributes, make_devices
 from headrace.execute.executor import MachineProgram
@@ -30,6 +31,7 @@ from headrace.resources.step_memory import StepMemory
 
 if TYPE_CHECKING:
     from headrace import trace
+    from headrace.execute.clock import Clock
     from headrace.execute.compiled_run import Code
     from headrace.execute.devices import LocalDevice
     from headrace.execute.plan import Plan
@@ -56,9 +58,11 @@ class Target(Protocol):
 
     Attributes:
       environment: the devices for which steps are compiled, measured costs and homes of state.
+      clock: the time of the deadlines of steps, and all waits for them.
     """
 
     environment: Environment
+    clock: Clock
 
     def devices(self) -> Sequence[DeviceAttributes]:
         """Returns descriptions of the devices, the default device first."""
@@ -84,7 +88,7 @@ class Target(Protocol):
         """Returns a new step, for one start of a program.
 
         Args:
-          deadline: the time, as in `time.monotonic()`, at which the step fails; None: no deadline.
+          deadline: the time of `clock` at which the step fails; None: no deadline.
           listener: receives the `trace` events of the step, or None.
           ready: a queue of ready nodes, or a function that makes the queue of a device, see `metadata.RunOptions`.
           device: full name of the device that runs the whole step; "": the default device, or several devices.
@@ -117,9 +121,11 @@ class LocalTarget:
       intra_op_threads: threads that a single product may use in the BLAS library.
       inter_op_threads: threads for heavy kernels that can run in parallel; None: one for each core.
       options: options of placement and partition.
+      clock: the time of the deadlines of steps, and all waits for them.
 
     Attributes:
       environment: the devices for which steps are compiled, measured costs and homes of state.
+      clock: the time of the deadlines of steps, and all waits for them.
       local_devices: the devices, by name.
       run_environment: the threads, devices and accounts that the runs of steps share.
 
@@ -143,6 +149,7 @@ class LocalTarget:
         intra_op_threads: int = 1,
         inter_op_threads: int | None = None,
         options: PlacementOptions = NO_OPTIONS,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         if memory_limit is not None and memory_limit < 1:
             raise ValueError(f"memory_limit must be at least 1 byte, got {memory_limit}")
@@ -164,6 +171,7 @@ class LocalTarget:
             self._kernels, intra_op_threads, self.local_devices, self.environment.record, account
         )
         self._blocking = Pool(thresholds.BLOCKING_THREADS, "headrace-blocking", computes=False)
+        self.clock = clock
         self._lock = threading.Lock()
         self._is_closed = False
         forking.register_at_fork(self)
@@ -192,7 +200,7 @@ class LocalTarget:
         device: str = "",
     ) -> Step:
         """Returns a new step, with the memory of its device; see `Target.step`."""
-        step = Step(self._resources, ResourceManager, deadline, self._blocking, listener, ready)
+        step = Step(self._resources, ResourceManager, deadline, self._blocking, listener, ready, self.clock)
         if self._memories:
             step.memory = _account(self._memories, step, device or self.environment.names[0])
         return step

@@ -10,6 +10,7 @@ from typing import Any
 
 import headrace as hr
 from headrace.environment import Environment
+from headrace.execute.clock import Clock
 from headrace.programs import Programs
 from headrace.resources.manager import ResourceManager
 from headrace.resources.memory import Memory
@@ -59,3 +60,8 @@ def resources_of(session: hr.Session) -> list[Any]:
 def memories_of(session: hr.Session) -> list[Memory]:
     """The accounts of the devices with a memory limit."""
     return list(session._target._memories.values())
+
+
+def use_clock(session: hr.Session, clock: Clock) -> None:
+    """Makes `clock` the time of the deadlines and waits of later steps."""
+    session._target.clock = clock

@@ -18,6 +18,8 @@ from headrace import flags
 from headrace.api.scopes import current_graph
 from headrace.compile.blockers import blockers
 from headrace.errors import CancelledError, DeadlineExceededError, InvalidArgumentError, OpError
+from tests.execute.clocks import ManualClock, soon
+from tests.inside import target_of, use_clock
 
 PATIENCE = 20.0  # seconds that a function waits before the test fails
 
@@ -167,13 +169,6 @@ def stuck(
             go.set()
 
 
-def soon(condition: Callable[[], bool]) -> bool:
-    until = time.monotonic() + PATIENCE
-    while not condition() and time.monotonic() < until:
-        time.sleep(0.002)
-    return condition()
-
-
 @pytest.mark.system
 @pytest.mark.parametrize("is_alone", [True, False])
 def test_a_deadline_ends_the_step_and_nothing_happens_afterwards(engine: str, is_alone: bool) -> None:
@@ -182,7 +177,7 @@ def test_a_deadline_ends_the_step_and_nothing_happens_afterwards(engine: str, is
         with pytest.raises(DeadlineExceededError, match=r"ran past its time limit; it waits for 'PyFunc"):
             session.run(step, timeout_ms=50)
         go.set()
-        time.sleep(0.05)
+        assert soon(lambda: not target_of(session)._blocking.is_busy)
         assert session.run(v) == 0
         assert session.run(step) == 1
     assert soon(lambda: threading.active_count() == threads)
@@ -270,10 +265,20 @@ def test_what_is_no_exception_passes_through(engine: str, error: type[BaseExcept
 
 
 def test_a_function_may_take_longer_than_a_queue_may(engine: str) -> None:
+    clock, was_waiting = ManualClock(), []
+
+    def take_long() -> None:
+        assert clock.waiting.wait(PATIENCE)
+        before = clock.waits
+        clock.advance(2 * flags.WAIT_LIMIT.value)
+        was_waiting.append(soon(lambda: clock.waits > before))  # the step has noticed the time, and waits again
+
     with tf.Graph().as_default() as g:
-        slow = [tf.py_func(lambda: time.sleep(0.1), [], []) for _ in range(2)]
-    with hr.Session(graph=g, engine=engine) as session, flags.override(WAIT_LIMIT=0.02):
+        slow = [tf.py_func(take_long, [], []) for _ in range(2)]
+    with hr.Session(graph=g, engine=engine) as session:
+        use_clock(session, clock)
         session.run(slow)
+    assert was_waiting == [True, True]
 
 
 def test_a_partial_run_with_calls_that_wait() -> None:

@@ -23,7 +23,8 @@ from headrace.errors import CancelledError, DeadlineExceededError, InternalError
 from headrace.execute.devices import Stream, make_devices
 from headrace.execute.executor import Executor
 from headrace.execute.parts import Parts
-from tests.inside import environment_of, step_of
+from tests.execute.clocks import ManualClock
+from tests.inside import environment_of, step_of, use_clock
 from tests.multi.seeded import CPU
 from tests.session.helpers import call, custom_ops
 
@@ -272,11 +273,13 @@ def test_steps_that_wait_for_each_other(custom: None) -> None:
             put = b.QueueEnqueueV2(q, [hr.constant(7)])
         with on(1):
             y = x + 1
+    clock = ManualClock()
     with hr.Session(graph=g, devices={"CPU": 2}) as s:
+        use_clock(s, clock)
         got: list[Any] = []
         thread = threading.Thread(target=lambda: got.append(s.run(y)))
         thread.start()
-        time.sleep(0.05)
+        assert clock.waiting.wait(20)
         s.run(put)
         thread.join(20)
         assert got == [8]
@@ -343,7 +346,9 @@ def test_closing_cancels() -> None:
             x = b.QueueDequeueV2(q, component_types=[hr.int32])
         with on(1):
             y = x + 1
+    clock = ManualClock()
     s = hr.Session(graph=g, devices={"CPU": 2})
+    use_clock(s, clock)
     errors: list[BaseException] = []
 
     def work() -> None:
@@ -354,9 +359,8 @@ def test_closing_cancels() -> None:
 
     thread = threading.Thread(target=work)
     thread.start()
-    while not s.statistics().active:
-        time.sleep(0.001)
-    time.sleep(0.02)
+    assert clock.waiting.wait(20)
+    assert s.statistics().active
     s.close()
     thread.join(20)
     assert [type(e) for e in errors] == [CancelledError]

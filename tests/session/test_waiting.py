@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace import flags
 from headrace.errors import CancelledError, DeadlineExceededError, OutOfRangeError
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Tensor
+from tests.execute.clocks import ManualClock
 from tests.execute.loops import Loop, counting
+from tests.inside import use_clock
 from tests.session.helpers import builder, call, session
 
 LONG = 60.0
@@ -48,12 +49,13 @@ def test_a_dequeue_from_an_empty_queue() -> None:
     q, get = queue(b)
     put = b.QueueEnqueueV2(q, [b.const(5)])
     with session(b) as s:
+        use_clock(s, ManualClock(expires=True))
         with pytest.raises(
             DeadlineExceededError, match=r"it waits for 'get' \(QueueDequeueV2\), made at .*test_waiting.py"
         ):
-            s.run(get, timeout_ms=20)
+            s.run(get, timeout_ms=LIMIT)
         with pytest.raises(DeadlineExceededError):
-            s.run(get, options=hr.RunOptions(timeout_in_ms=20))
+            s.run(get, options=hr.RunOptions(timeout_in_ms=LIMIT))
         s.run(put)
         assert s.run(get, timeout_ms=LIMIT) == 5  # nothing was lost to those who gave up
 
@@ -61,7 +63,8 @@ def test_a_dequeue_from_an_empty_queue() -> None:
 def test_the_sessions_own_time_limit() -> None:
     b = builder()
     _, get = queue(b)
-    with session(b, config={"operation_timeout_in_ms": 20}) as s:
+    with session(b, config={"operation_timeout_in_ms": LIMIT}) as s:
+        use_clock(s, ManualClock(expires=True))
         with pytest.raises(DeadlineExceededError):
             s.run(get)
         with pytest.raises(DeadlineExceededError):
@@ -87,14 +90,11 @@ def test_a_busy_loop_that_is_listened_to() -> None:
 def test_a_wait_without_a_time_limit_ends_by_the_flag() -> None:
     b = builder()
     _, get = queue(b)
-    with (
-        flags.override(WAIT_LIMIT=0.02),
-        session(b) as s,
-        pytest.raises(
-            DeadlineExceededError, match=r"has waited 0.02 s without any progress for 'get'.*HEADRACE_WAIT_LIMIT"
-        ),
-    ):
-        s.run(get)
+    limit = "has waited 600 s without any progress for 'get'.*HEADRACE_WAIT_LIMIT"
+    with session(b) as s:
+        use_clock(s, ManualClock(expires=True))
+        with pytest.raises(DeadlineExceededError, match=limit):
+            s.run(get)
 
 
 def test_what_was_started_is_cancelled_when_the_step_ends(custom: None) -> None:
@@ -109,8 +109,9 @@ def test_what_was_started_is_cancelled_when_the_step_ends(custom: None) -> None:
     waits = [call(b, "Async", begin, name=f"wait{i}", scalar=True) for i in range(3)]
     fail = b.after(call(b, "Stateful", lambda ctx: np.int32(0), scalar=True)).FloorDiv(b.const(1), b.const(0))
     with session(b) as s:
+        use_clock(s, ManualClock(expires=True))
         with pytest.raises(DeadlineExceededError):
-            s.run(waits, timeout_ms=20)
+            s.run(waits, timeout_ms=LIMIT)
         assert sorted(cancelled) == ["wait0", "wait1", "wait2"]
         for done in late:
             done(np.int32(1))  # too late, and of no consequence
@@ -157,8 +158,9 @@ def test_what_would_wait_in_a_branch_that_is_not_taken_does_not() -> None:
     merged = b.Merge([got, yes])[0]
     with session(b) as s:
         assert s.run(merged, {p: True}, timeout_ms=LIMIT) == 1
+        use_clock(s, ManualClock(expires=True))
         with pytest.raises(DeadlineExceededError, match="QueueDequeueV2"):
-            s.run(merged, {p: False}, timeout_ms=20)
+            s.run(merged, {p: False}, timeout_ms=LIMIT)
 
 
 # *** closing ***
