@@ -65,15 +65,14 @@ class Programs:
     @property
     def observed(self) -> CompiledStep:
         """Program of runs with a listener: each operation is a node."""
-        if self.request.engine == "interpret":
-            return self.general
-        return self._once("observed", dataclasses.replace(self.request, engine="interpret"))
+        return self._once("observed", dataclasses.replace(self.request, engine="interpret"), True)
 
     @property
     def partial(self) -> CompiledStep:
         """Program of runs that are fed in several calls."""
-        engine = "auto" if self.request.engine == "auto" else "interpret"
-        return self._once("partial", dataclasses.replace(self.request, engine=engine, is_partial=True))
+        if self.request.engine != "auto":
+            return self.observed
+        return self._once("partial", dataclasses.replace(self.request, is_partial=True), True)
 
     def for_values(self, fed: Sequence[Any]) -> CompiledStep:
         """Returns the program for the values of the feeds."""
@@ -103,14 +102,26 @@ class Programs:
         """Programs by the shapes of the feeds whose static shapes are incomplete."""
         return {} if self._variants is None else dict(self._variants.made.items())
 
-    def _once(self, name: str, request: Request) -> CompiledStep:
+    def _once(self, name: str, request: Request, is_interpreted: bool = False) -> CompiledStep:
+        """Returns the program `name`, compiled at the first call.
+
+        Args:
+          name: the name.
+          request: the step.
+          is_interpreted: whether the token machine fires each node by itself (`Target.register`).
+        """
         found = self._made.get(name)
         if found is None:
             with self._lock:
                 found = self._made.get(name)
                 if found is None:
-                    found = self._made[name] = self._compile(request)
+                    is_same = name != "general" and request == self.request  # the stages have run
+                    step = self.general if is_same else self._compile(request)
+                    found = self._made[name] = self._registered(step, is_interpreted)
         return found
+
+    def _registered(self, step: CompiledStep, is_interpreted: bool = False) -> CompiledStep:
+        return dataclasses.replace(step, program=self._target.register(step.compiled, step.plans, is_interpreted))
 
     def _find_variants(self) -> Variants[CompiledStep]:
         with self._lock:
@@ -131,7 +142,7 @@ class Programs:
 
     def _for_shapes(self, shapes: Mapping[int, Shape]) -> CompiledStep | None:
         with self._lock:
-            step = self._compile(dataclasses.replace(self.request, shapes=shapes))
+            step = self._registered(self._compile(dataclasses.replace(self.request, shapes=shapes)))
             if step.compiled is not None:
                 return step
             self._made["general"] = step  # the same for all shapes
@@ -148,9 +159,7 @@ class Programs:
             stages.refuse(step.reasons)
         if request.engine == "compiled" and step.compiled is None:
             raise InvalidArgumentError(not_compiled(step.reasons))
-        is_interpreted = request.engine == "interpret" or request.is_partial
-        registered = self._target.register(step.compiled, step.plans, is_interpreted)
-        return dataclasses.replace(step, program=registered)
+        return step
 
     def _interpreted(self, request: Request, failure: Failure) -> CompiledStep:
         """Returns the program of a step whose compilation failed, if the step itself is correct.
@@ -161,8 +170,7 @@ class Programs:
         """
         error = failure.error
         try:
-            literal = dataclasses.replace(request, engine="interpret", shapes={})
-            step = self._compile(literal) if request.is_partial else self._once("observed", literal)
+            step = self.observed
         except Exception:
             if failure.may_be_users:
                 raise error from None

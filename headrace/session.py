@@ -58,8 +58,8 @@ class Session:
         `intra_op_parallelism_threads`, as in TensorFlow's ConfigProto.
       engine: "interpret": the token machine runs all steps. "compiled": each step becomes one Python function; a step
         that cannot be compiled is an error. "auto": each step that can be compiled is, and the token machine runs the
-        others. None: the value of HEADRACE_ENGINE ("auto" by default). Partial runs, and runs with a listener, are
-        always interpreted.
+        others. None: the value of HEADRACE_ENGINE ("auto" by default). The token machine runs partial runs, and runs
+        with a listener.
       devices: number of logical devices of each type, such as {"CPU": 4}. A step runs on several of them, each with its
         own threads, if its operations request this or if it is large enough to gain from it.
       memory_limit: bytes that each device may use for values that loops keep for gradients, and for variables and

@@ -86,7 +86,7 @@ def test_errors_name_stages_of_the_page() -> None:
 
 
 def modules_of(call: Callable[[], object]) -> list[str]:
-    """The modules that `call` enters up to the generated function; the session, which is between others, once."""
+    """The modules that `call` enters up to the generated function, the session once."""
     entered: list[str] = []
 
     def profile(frame: Any, event: str, arg: Any) -> None:
