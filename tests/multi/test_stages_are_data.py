@@ -64,7 +64,7 @@ def test_random_gradients(seed: int, seen: list[Operation]) -> None:
     with hr.Session(graph=made.graph, devices={"CPU": 3}) as session:
         session.run(made.inputs["V"].initializer)
         made.run(fetches, session)
-    assert len(seen) > 1000
+    assert len(seen) > 300
     assert {"ResidualPush", "ResidualPop", "StandsFor"} & _check(seen)
 
 
