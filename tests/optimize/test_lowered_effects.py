@@ -141,3 +141,43 @@ def test_a_result_that_waits_for_less_adds_no_edge(is_lowered: bool) -> None:
     graph = from_text(STEP + text)
     run((Effects(),), graph, PassContext(Options(is_lowered=is_lowered)), verify)
     assert waits(graph, "after") == ([] if is_lowered else ["a"])
+
+
+def test_reads_wait_for_effects_and_writes_for_reads_of_the_same_state() -> None:
+    graph, must = explicit(
+        'u = VarHandleOp[dtype=float32, shape=[2], shared_name="u"]\n'
+        "a = AssignVariableOp(v, x)\nk = Identity(x) ^a\ns = Shape(k)\n"
+        "before = ReadVariableOp[dtype=float32](v) ^s\nt = Shape(before)\n"
+        "b = AssignVariableOp(v, x) ^t\nc = AssignVariableOp(u, x) ^t\n"
+        "d = Identity(before) ^b ^c\nr = _Retval[index=0](d)"
+    )
+    assert must == ["a", "b", "c"]
+    assert waits(graph, "before") == ["s", "a"]
+    assert waits(graph, "b") == ["t", "before"]
+    assert waits(graph, "c") == ["t", "a"]
+
+
+def test_a_fetch_that_reaches_a_result_needs_it() -> None:
+    """The fetched shape is folded, and the effect in the branch must still run."""
+    text = CONDITIONAL.replace("d = Identity(c) ^after\nr = _Retval[index=0](d)", "r = _Retval[index=0](s)")
+    graph, must = explicit(text.replace("text = AsString(n)\nafter = PrintV2(text) ^s\n", ""))
+    assert must == ["c/effects_0"]  # the first result has no consumer and is removed
+    graph = from_text(STEP + text.replace("text = AsString(n)\nafter = PrintV2(text) ^s\n", ""))
+    optimize(graph, (), LOWERED, verify)
+    assert any(op.type == "PrintV2" for op in nested_operations(graph.operations))
+
+
+def test_an_input_after_an_effect_is_settled_and_a_handle_is_not() -> None:
+    text = (
+        "a = AssignVariableOp(v, x)\ny = Neg(x) ^a\nz = Exp(y)\nh = Identity(v) ^a\n"
+        'c = StatefulPartitionedCall[f=@"f", Tin=(float32, resource), Tout=(float32)](z, h)\n'
+        "r = _Retval[index=0](c)\n"
+        'graph "f" of c, f (b: float32[2], w: resource[]) -> (k) {\n'
+        "  s = Shape(b)\n  o = AssignAddVariableOp(w, b) ^s\n  k = Neg(b) ^o\n}"
+    )
+    graph, must = explicit(text)
+    call = graph.get_operation_by_name("c")
+    assert [t.name for t in call.inputs] == ["z/settled:0", "h:0"]
+    assert waits(graph, "z/settled") == ["a"]
+    assert waits(graph, "o") == ["s"]  # it reads both parameters
+    assert must == ["a"]
