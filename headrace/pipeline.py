@@ -69,7 +69,8 @@ class Request:
       engine: "interpret": the token machine runs the step as it is. "compiled": one Python function. "auto": the
         function if the step can be compiled, else the token machine with fused regions.
       is_partial: whether the feeds arrive in several calls; then the token machine runs the step.
-      shapes: shapes of feeds that the step is compiled for, by position.
+      shapes: shapes of feeds that the step is compiled for, by position. A step that cannot become one function for a
+        reason that the shapes do not change is compiled for any shapes, and its `CompiledStep.request` has none.
     """
 
     feeds: Sequence[Tensor]
@@ -233,6 +234,8 @@ def compile_step(request: Request, environment: Environment, stages: Stages | No
         stages.refuse(reasons)
         if reasons and request.engine == "compiled":
             return CompiledStep(request, stages.made, None, {}, reasons)
+        if reasons:  # the plans of the token machine serve feeds of any shapes
+            request = dataclasses.replace(request, shapes={})
         if refused:
             step = stages.made["prune"]
         else:

@@ -145,7 +145,8 @@ class Programs:
             step = self._registered(self._compile(dataclasses.replace(self.request, shapes=shapes)))
             if step.compiled is not None:
                 return step
-            self._made["general"] = step  # the same for all shapes
+            if not step.request.shapes:
+                self._made.setdefault("general", step)
             return None
 
     def _compile(self, request: Request) -> CompiledStep:
@@ -179,6 +180,7 @@ class Programs:
             raise failure.as_error().with_traceback(error.__traceback__) from error
         self.failures.append(failure)
         failure.warn()
+        request = dataclasses.replace(request, shapes={})  # the executor serves all shapes
         return dataclasses.replace(step, request=request, reasons=(str(failure),))
 
 

@@ -174,6 +174,37 @@ def test_what_cannot_be_compiled_is_tried_once() -> None:
     assert session.explain(z, [x]).engine == "interpret"
 
 
+def test_the_plans_of_a_step_that_waits_serve_all_shapes() -> None:
+    with hr.Graph() as g:
+        x = hr.placeholder(hr.float32, (None, None))
+        q = hr.FIFOQueue(10, hr.float32, ())
+        fill = q.enqueue(hr.constant(1.0))
+        _, total = hr.while_loop(
+            lambda i, a: i < hr.shape(x)[0],
+            lambda i, a: (i + 1, a + hr.cast(hr.shape(x)[1], hr.float32)),
+            (0, q.dequeue()),
+        )
+    session = hr.Session(graph=g)
+    for shape in ((2, 3), (3, 4), (0, 1)):
+        session.run(fill)
+        assert session.run(total, {x: np.ones(shape)}) == 1 + shape[0] * shape[1]
+    assert not made(session)
+
+
+def test_a_step_that_only_some_shapes_place_on_one_device_has_plans_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    with hr.Graph() as g:
+        x = hr.placeholder(hr.float32, (None, None))
+        many = [hr.reduce_sum(hr.matmul(x * float(k), x)) for k in range(1, 4)]
+        _, rows = hr.while_loop(lambda i, a: i < hr.shape(x)[0], lambda i, a: (i + 1, a + 1), (0, 0))
+    monkeypatch.setattr(thresholds, "UNKNOWN_DIMENSION", 1)
+    session = hr.Session(graph=g, devices={"CPU": 2})
+    for n in (2, 400, 3):
+        *sums, found = session.run([*many, rows], {x: np.ones((n, n))})
+        np.testing.assert_allclose(sums, [k * n**3 for k in range(1, 4)])
+        assert found == n
+    assert session.explain([*many, rows], [x]).devices == ()
+
+
 def test_a_shape_that_does_not_fit_is_told_as_before(net: Recurrent) -> None:
     feeds = {**net.feeds(4, 5), net.lengths: np.ones(3, np.int32)}
     told = []
