@@ -54,30 +54,6 @@ class CompiledProgram:
         """Returns a new run of the code for `step`."""
         return CompiledRun(self.code, step, self._environment.blas_threads)
 
-    def call(self, step: Step | None, values: Sequence[Any]) -> Sequence[Any]:
-        """Returns the values of the fetches without a `Run`.
-
-        Args:
-          step: the step; None is allowed if the code needs none (`compile.Compiled.is_plain`).
-          values: the values of the feeds, in order.
-        """
-        return _called(self.code, step, values, self._environment.blas_threads)
-
-
-def _called(code: Code, step: Step | None, values: Sequence[Any], blas_threads: int) -> Sequence[Any]:
-    if not code.uses_blas:
-        blas_threads = 0
-    if code.blocks and step is not None and is_observed(step):
-        with entered(blas_threads=blas_threads):
-            return watched(step, lambda: _entered(code, step, values))
-    with entered(code.flushes, blas_threads):
-        return code.run(step, values)
-
-
-def _entered(code: Code, step: Step, values: Sequence[Any]) -> Sequence[Any]:
-    with entered(code.flushes):
-        return code.run(step, values)
-
 
 class CompiledRun:
     """A run of compiled code.
@@ -106,11 +82,17 @@ class CompiledRun:
     def run(self, until: Sequence[int] | None = None, is_fed: bool = True) -> None:
         if not is_fed or self._values is not None:
             return
-        fed, began = self._fed, time.perf_counter()
-        values = [fed[i] for i in range(len(fed))]
-        self._fed = {}
-        self._values = list(_called(self._code, self.step, values, self._blas_threads))
-        self._seconds += time.perf_counter() - began
+        began = time.perf_counter()
+        fed, self._fed = self._fed, {}
+        code, step, values = self._code, self.step, [fed[i] for i in range(len(fed))]
+        blas_threads = self._blas_threads if code.uses_blas else 0
+        if code.blocks and is_observed(step):
+            with entered(blas_threads=blas_threads):
+                self._values = list(watched(step, lambda: _entered(code, step, values)))
+        else:
+            with entered(code.flushes, blas_threads):
+                self._values = list(code.run(step, values))
+        self._seconds = time.perf_counter() - began
 
     def fetch(self, position: int) -> Any:
         assert self._values is not None, "the code has run"
@@ -132,3 +114,8 @@ class CompiledRun:
 
     def statistics(self) -> RunStatistics:
         return RunStatistics(self.finished, self._seconds)
+
+
+def _entered(code: Code, step: Step, values: Sequence[Any]) -> Sequence[Any]:
+    with entered(code.flushes):
+        return code.run(step, values)

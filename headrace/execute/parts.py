@@ -36,7 +36,6 @@ from headrace.execute.step_state import (
     Abort,
     Begin,
     Cancelled,
-    End,
     Event,
     Failed,
     Finished,
@@ -151,11 +150,7 @@ class Parts:
     """
 
     def __init__(
-        self,
-        plans: Mapping[str, Plan],
-        edges: Mapping[str, frozenset[str]],
-        step: Step,
-        environment: RunEnvironment,
+        self, plans: Mapping[str, Plan], edges: Mapping[str, frozenset[str]], step: Step, environment: RunEnvironment
     ) -> None:
         self.step = step
         self.rendezvous = LocalRendezvous()
@@ -289,8 +284,7 @@ class Parts:
                 elif isinstance(instruction, Pause):
                     self._is_paused = True
                     self._end_threads()
-                else:
-                    assert isinstance(instruction, End)
+                else:  # End
                     self._error = instruction.error
                     self._end_threads()
 
@@ -384,10 +378,11 @@ class Parts:
         """Checks the deadline and the wait limit, after `_patience` seconds without a runnable part."""
         left, limit = self.step.time_left(), flags.WAIT_LIMIT.value
         with self._lock:
+            has_waited = len(self._parked) == self._left and self.step.clock.monotonic() - self._idle_since >= limit
             waits = waiting_lines({part.name: part.executor.half_fed() for part in self._parked})
             if left is not None and left <= 0:
                 text = f"Timed out: step {self.step.id} ran past its time limit{waits}"
-            elif left is None and self._is_waiting(limit):
+            elif left is None and has_waited and not any(part.executor.is_blocked for part in self._parked):
                 text = (
                     f"step {self.step.id} has waited {limit:g} s without any progress{waits}. Nothing in this step can "
                     "wake it; give the run a timeout, close the queue, or raise HEADRACE_WAIT_LIMIT if the wait is "
@@ -396,11 +391,3 @@ class Parts:
             else:
                 return
             self._handle(Cancelled(DeadlineExceededError(text)))
-
-    def _is_waiting(self, limit: float) -> bool:
-        """Whether all parts have waited `limit` seconds, none for the user's function."""
-        return (
-            len(self._parked) == self._left
-            and self.step.clock.monotonic() - self._idle_since >= limit
-            and not any(part.executor.is_blocked for part in self._parked)
-        )
