@@ -470,7 +470,9 @@ def with_fused_regions(
         return ops
 
     def prepared(graph: Graph, preserved: Sequence[Operation], shapes: Mapping[Tensor, Shape]) -> PassContext:
-        return run_passes(graph, preserved, environment, shapes)
+        if shapes:
+            return run_passes(graph, preserved, environment, shapes)
+        return PassContext(preserved=preserved)  # the passes have run over the whole step
 
     out = {
         name: (fused(ops), {f: fused(body) for f, body in called.items()}) if _is_cpu(name) else (ops, called)

@@ -128,20 +128,10 @@ def prune(feeds: Sequence[Tensor], fetches: Sequence[Tensor], targets: Sequence[
         op.outputs[0].copy_static(t)
     moved: dict[Tensor, Tensor] = {t: args[i].outputs[0] for t, i in fed.items()}
     copies: dict[Operation, Operation] = {op: args[fed[op.outputs[0]]] for op in skipped}
-    back: list[tuple[Operation, int, Tensor]] = []
-    for op in order:
-        reads = op.inputs if edges is None else [edges.given(t) for t in op.inputs]
-        waits = op.control_inputs if edges is None else [edges.instead_of(c) for c in op.control_inputs]
-        inputs = [moved.get(t) for t in reads]
-        for i, (old, got) in enumerate(zip(reads, inputs, strict=True)):
-            if got is None:
-                back.append((op, i, old))
-        copy = new.copy_op(op, inputs, list(dict.fromkeys(copies[c] for c in waits if c in copies)))
-        copies[op] = copy
-        for old, t in zip(op.outputs, copy.outputs, strict=True):
-            moved.setdefault(old, t)
-    for op, i, old in back:
-        new.set_back_edge(copies[op], i, moved[old])
+    if edges is None:
+        new.copy_ops(order, moved, copies)
+    else:
+        _copy(order, edges, new, moved, copies)
     _check_unchanged(new, {moved[t]: t for t in feeds if t.dtype.is_ref or t.dtype is dtypes.resource})
     retvals = tuple(
         new.add_op(
@@ -155,6 +145,27 @@ def prune(feeds: Sequence[Tensor], fetches: Sequence[Tensor], targets: Sequence[
     )
     run = [copies[op] for op in dict.fromkeys(targets) if op in copies and op not in skipped]
     return StepGraph(new, args, retvals, tuple(run))
+
+
+def _copy(
+    order: Sequence[Operation],
+    edges: _Edges,
+    graph: Graph,
+    moved: dict[Tensor, Tensor],
+    copies: dict[Operation, Operation],
+) -> None:
+    """Copies operations with the edges that the step uses; the other arguments are those of `Graph.copy_ops`."""
+    back: list[tuple[Operation, int, Tensor]] = []
+    for op in order:
+        reads = [edges.given(t) for t in op.inputs]
+        waits = [edges.instead_of(c) for c in op.control_inputs]
+        back += [(op, i, t) for i, t in enumerate(reads) if t not in moved]
+        controls = list(dict.fromkeys(copies[c] for c in waits if c in copies))
+        copies[op] = copy = graph.copy_op(op, [moved.get(t) for t in reads], controls)
+        for old, t in zip(op.outputs, copy.outputs, strict=True):
+            moved.setdefault(old, t)
+    for op, i, old in back:
+        graph.set_back_edge(copies[op], i, moved[old])
 
 
 def _check_unchanged(graph: Graph, variables: Mapping[Tensor, Tensor]) -> None:

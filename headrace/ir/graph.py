@@ -582,6 +582,48 @@ class Graph(Uncopyable):
             self._grew()
         return copy
 
+    def copy_ops(
+        self, ops: Sequence[Operation], moved: dict[Tensor, Tensor], copies: dict[Operation, Operation]
+    ) -> None:
+        """Appends copies of operations of another graph, which keep their names: `copy_op` for many at once.
+
+        Args:
+          ops: the operations, in any order. The copies share their attributes.
+          moved: tensor that `ops` read → its replacement here. Outputs of the copies are added, except for tensors that
+            have a replacement.
+          copies: operation that `ops` wait for → its replacement here. The copies are added. Other control inputs are
+            dropped.
+
+        Raises:
+          GraphError: a name is taken.
+          RuntimeError: the graph is finalized.
+        """
+        self._check_open()
+        first = len(self._operations)
+        made: list[Operation] = []
+        for i, op in enumerate(ops, first):
+            dtypes = [t.dtype for t in op.outputs]
+            copy = Operation(self, op.name, op.opdef, [], [], op.attrs, op.device, op.source, dtypes, op.notes)
+            copy.id = i
+            for old, new in zip(op.outputs, copy.outputs):
+                new.static_shape, new.handle = old.static_shape, old.handle
+                moved.setdefault(old, new)
+            copies[op] = copy
+            made.append(copy)
+        for op, copy in zip(ops, made, strict=True):
+            copy.inputs = [moved[t] for t in op.inputs]
+            if op.control_inputs:
+                copy.control_inputs = list(dict.fromkeys([copies[c] for c in op.control_inputs if c in copies]))
+        with self._lock:
+            names = {copy.name: copy for copy in made}
+            if len(names) < len(made) or not self._by_name.keys().isdisjoint(names):
+                raise GraphError(f"names of copies are not unique in {self.title}")
+            self._operations += made
+            self._by_name.update(names)
+            for name in names:
+                self._taken.setdefault(name.lower(), 1)
+            self._grew()
+
     def set_back_edge(self, merge: Operation, index: int, value: Tensor) -> None:
         """Sets input `index` of a Merge to `value`, the output of a later NextIteration.
 

@@ -63,12 +63,8 @@ def copy_graph(graph: Graph, ops: Sequence[Operation] | None = None) -> tuple[Gr
     out.share_functions(graph)
     copies: dict[Operation, Operation] = {}
     moved: dict[Tensor, Tensor] = {}
-    for op in graph.operations if ops is None else ops:
-        copies[op] = copy = out.copy_op(op, (), ())
-        moved.update(zip(op.outputs, copy.outputs, strict=True))
+    out.copy_ops(graph.operations if ops is None else ops, moved, copies)
     for op, copy in copies.items():
-        copy.inputs = [moved[t] for t in op.inputs]
-        copy.control_inputs = [copies[c] for c in op.control_inputs]
         if op.opdef.structured:
             copy.attrs = copied_attrs(op, out, moved)
     return out, copies
