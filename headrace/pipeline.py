@@ -384,9 +384,9 @@ def lowered_form(request: Request, environment: Environment, step: StepGraph, is
     has_one_device = len(environment.names) == 1
     done: Lowered | None = None
     if is_optimized and is_structured(step.graph.operations):
-        is_whole = (
-            (lambda op: True) if has_one_device else WholeStructures(environment.names, environment.home, is_heavy)
-        )
+        is_whole: Callable[[Operation], bool] = lambda op: True
+        if not has_one_device:
+            is_whole = WholeStructures(step.graph.operations, environment.names, environment.home, is_heavy)
         done = select_outlined(
             lambda is_outlined: lower(
                 step.graph, step.targets, differentiate, lambda op: is_whole(op) and is_outlined(op)

@@ -9,11 +9,11 @@ from headrace import dtypes
 from headrace.errors import InvalidArgumentError
 from headrace.ir.device import DeviceSpec
 from headrace.ir.edit.editor import Editor
-from headrace.ir.function import nested_operations
+from headrace.ir.function import nested, nested_operations, param_offset
 from headrace.ir.kernel import CPU
 
 if TYPE_CHECKING:
-    from headrace.ir.graph import Graph, Operation
+    from headrace.ir.graph import Graph, Operation, Tensor
 
 
 def inherit_devices(ops: Sequence[Operation], graph: Graph) -> None:
@@ -40,30 +40,55 @@ class WholeStructures:
     thread of its own: several could run on different devices at the same time.
 
     Args:
+      ops: the operations of the step.
       names: the full names of all devices.
       home: returns the device that an operation with state must keep, or None.
       is_heavy: whether an operation justifies a thread of its own.
     """
 
     def __init__(
-        self, names: Sequence[str], home: Callable[[str], str | None], is_heavy: Callable[[Operation], bool]
+        self,
+        ops: Sequence[Operation],
+        names: Sequence[str],
+        home: Callable[[str], str | None],
+        is_heavy: Callable[[Operation], bool],
     ) -> None:
+        #: Parameter of a nested graph → the input of the owner that it stands for, of handles.
+        self._passed = {
+            graph.params[i]: t
+            for owner, graph in nested(ops)
+            for i, t in enumerate(owner.inputs, -param_offset(owner))
+            if _is_handle(t) and 0 <= i < len(graph.params)
+        }
         self._is_heavy = is_heavy
         self._devices = [DeviceSpec.from_string(name) for name in names]
         self._home = home
 
     def __call__(self, op: Operation) -> bool:
         inside = list(nested_operations([op]))
-        handles = [t.op for t in op.inputs if t.dtype is dtypes.resource or t.dtype.is_ref]
+        handles = [self._maker(t) for t in op.inputs if _is_handle(t)]
         asked = {o.device for o in (*inside, *handles)} | {self._home(o.name) or "" for o in handles}
         specs = [DeviceSpec.from_string(device) for device in asked - {""}]
         can = [d for d in self._devices if d.type == CPU and all(spec.matches(d) for spec in specs)]
         return bool(can) and sum(map(self._is_heavy, inside)) <= 1
 
+    def _maker(self, handle: Tensor) -> Operation:
+        """Returns the operation that makes a handle, outside of all nested graphs that it is passed to."""
+        while handle in self._passed:
+            handle = self._passed[handle]
+        return handle.op
+
+
+def _is_handle(t: Tensor) -> bool:
+    return t.dtype is dtypes.resource or t.dtype.is_ref
+
 
 def request_of(op: Operation) -> str:
-    """Returns the most specific request among those of `op` and its contents, "" for none."""
-    return max((o.device for o in nested_operations([op])), key=len)
+    """Returns the requests of `op` and its contents, which agree, as one; "" for none."""
+    asked = DeviceSpec()
+    for device in {o.device for o in nested_operations([op])}:
+        asked = asked.merge(DeviceSpec.from_string(device))
+    return str(asked)
 
 
 def check_devices(ops: Sequence[Operation], names: Sequence[str], soft: bool) -> None:
