@@ -154,7 +154,7 @@ def _copy(
     moved: dict[Tensor, Tensor],
     copies: dict[Operation, Operation],
 ) -> None:
-    """Copies operations with the edges that the step uses; the other arguments are those of `Graph.copy_ops`."""
+    """Copies operations with the edges that the step uses; see `Graph.copy_ops`."""
     back: list[tuple[Operation, int, Tensor]] = []
     for op in order:
         reads = [edges.given(t) for t in op.inputs]

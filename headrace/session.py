@@ -37,6 +37,7 @@ from headrace.target import LocalTarget
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
+    from headrace.compile import Compiled
     from headrace.ir.graph import Graph
     from headrace.pipeline import CompiledStep
 
@@ -307,8 +308,7 @@ class Session:
             if code is not None and code.is_direct:  # no kernel can wait and the run needs no state
                 return call.pack(as_own(list(code.run(None, fed))))
             if code is not None and code.is_plain:
-                with entered(code.flushes, self._target.run_environment.blas_threads):
-                    return call.pack(as_own(list(code.run(None, fed))))
+                return call.pack(self._called(code, None, fed))
         except BaseException as e:
             self._explain(e)
             raise
@@ -322,11 +322,14 @@ class Session:
             self._active.add(step)
             if self._closed:
                 raise CancelledError("the session was closed before the run began")
-            run = found.start(step)
-            for i, v in enumerate(fed):
-                run.feed(i, v)
-            run.run()
-            out = [result([run.fetch(i)]) for i in range(len(call.fetch_names))]
+            if code is not None and not code.blocks:  # all feeds and fetches are there at once
+                out = self._called(code, step, fed)
+            else:
+                run = found.start(step)
+                for i, v in enumerate(fed):
+                    run.feed(i, v)
+                run.run()
+                out = [result([run.fetch(i)]) for i in range(len(call.fetch_names))]
         except BaseException as e:
             error = str(e)
             self._explain(e)
@@ -336,6 +339,12 @@ class Session:
             if options.listener is not None:
                 options.listener(trace.StepEnd(time.perf_counter_ns(), step.id, error))
         return call.pack(out)
+
+    def _called(self, code: Compiled, step: Step | None, fed: Sequence[Any]) -> list[Any]:
+        """Returns the fetches of compiled code in which no kernel may block its thread."""
+        blas_threads = self._target.run_environment.blas_threads if code.uses_blas else 0
+        with entered(code.flushes, blas_threads):
+            return as_own(list(code.run(step, fed)))
 
     def _measured(
         self, call: PreparedCall, values: Sequence[Any], options: RunOptions, timeout_ms: float | None, m: RunMetadata

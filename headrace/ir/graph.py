@@ -585,7 +585,7 @@ class Graph(Uncopyable):
     def copy_ops(
         self, ops: Sequence[Operation], moved: dict[Tensor, Tensor], copies: dict[Operation, Operation]
     ) -> None:
-        """Appends copies of operations of another graph, which keep their names: `copy_op` for many at once.
+        """Appends copies of operations of another graph under their names.
 
         Args:
           ops: the operations, in any order. The copies share their attributes.

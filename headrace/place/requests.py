@@ -73,7 +73,7 @@ class WholeStructures:
         return bool(can) and sum(map(self._is_heavy, inside)) <= 1
 
     def _maker(self, handle: Tensor) -> Operation:
-        """Returns the operation that makes a handle, outside of all nested graphs that it is passed to."""
+        """Returns the operation that makes a handle, outside of all nested graphs."""
         while handle in self._passed:
             handle = self._passed[handle]
         return handle.op

@@ -173,11 +173,11 @@ def test_work_is_done_in_its_own_threads() -> None:
         return f
 
     with hr.Graph() as g:
-        x = hr.placeholder(hr.float32, [1 << 17])
+        xs = [hr.placeholder(hr.float32, [1 << 17]) for _ in range(3)]
         with hr.device(DLP):
-            ys = [hr.nn.softplus(x) for _ in range(3)]
+            ys = [hr.nn.softplus(x) for x in xs]
     with hr.Session(graph=g, devices={"DLP": 1}) as session:
-        session.run(ys, {x: np.zeros(1 << 17, np.float32)})
+        session.run(ys, {x: np.zeros(1 << 17, np.float32) for x in xs})
     assert any(t.startswith("headrace-DLP:0-compute") for t in threads)
 
 

@@ -144,8 +144,8 @@ def locks(owners):
 from headrace import forking
 held = [*locks(list(forking._followed)), blas._lock, step._making, recursion._lock]
 kinds = {type(o).__name__ for o in forking._followed}
-assert {"Graph", "Session", "CompiledStep", "ResourceManager", "Variable", "FIFOQueue", "Philox", "Memory", "Pool",
-        "LocalDevice"} <= kinds, kinds
+assert {"Graph", "Session", "Programs", "LocalTarget", "ResourceManager", "Variable", "FIFOQueue", "Philox", "Memory",
+        "Pool", "LocalDevice"} <= kinds, kinds
 
 ready, go = threading.Event(), threading.Event()
 

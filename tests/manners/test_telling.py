@@ -125,7 +125,7 @@ def test_records(caplog: pytest.LogCaptureFixture) -> None:
     assert any(t.startswith("session of <Graph of") and "devices CPU:0, CPU:1; engine" in t for t in texts)
     assert any(t.startswith("a step of ") and "operations on /job:localhost" in t for t in texts)
     stages = {t.partition(":")[0] for t in texts if t.endswith(" ms")}
-    assert {"prune", "place", "lower", "partition and plan"} <= stages
+    assert {"prune", "place", "lower", "partition", "plan"} <= stages
 
 
 @pytest.mark.one_engine
