@@ -198,8 +198,8 @@ class CompiledStep:
         return self.plans[""]
 
     def apart(self) -> Mapping[str, Sequence[Operation]]:
-        """Operations outside of fused regions, by reason; none if the engine fuses no regions."""
-        if self.request.engine != "auto":
+        """Operations outside of fused regions, by reason; none if the step was not fused."""
+        if "fused_regions" not in self.stages:
             return {}
         return apart(dict.fromkeys(n.op for plan in self.plans.values() for n in plan.nodes), self.is_apart)
 
@@ -225,11 +225,12 @@ def compile_step(request: Request, environment: Environment, stages: Stages | No
     stages = Stages() if stages is None else stages
     has_one_device = len(environment.names) == 1
     step = stages.run("prune", pruned, request, environment)
+    fed_constants = request.fed_constants()  # then neither passes nor compiled code may rely on static shapes
     refused: Sequence[str] = ()
     reasons: Sequence[str] = ()
     if request.engine != "interpret":
         step, refused = stages.run("recover", recovered, step)
-        refused = request.fed_constants() or refused or too_large(step.graph.operations)
+        refused = fed_constants or refused or too_large(step.graph.operations)
         reasons = refused or blocked(request, step)
         stages.refuse(reasons)
         if reasons and request.engine == "compiled":
@@ -269,7 +270,7 @@ def compile_step(request: Request, environment: Environment, stages: Stages | No
     fused: Sequence[FusedRegion] = ()
     # a product of unknown size between a loop and its gradient would separate them
     is_apart = is_heavy if any(op.opdef.structured == "While" for op in lowered.left) else may_be_heavy
-    if request.engine != "interpret":
+    if request.engine != "interpret" and not fed_constants:
         parts, fused = stages.run("fused_regions", with_fused_regions, request, environment, parts, is_apart)
         stages.dumps.text("fused_regions.py", "\n".join(f"# {show([c])}\n{c.source}" for c in fused))
     plans = stages.run("plan", lambda: {d: make_plan(ops, called, d) for d, (ops, called) in parts.items()})

@@ -125,6 +125,8 @@ class Programs:
 
     def _find_variants(self) -> Variants[CompiledStep]:
         with self._lock:
+            if self._variants is not None:  # another thread has made them
+                return self._variants
             wanted = self.request.engine != "interpret" and flags.OPTIMIZE.value != "off"
             if wanted and len(self._target.environment.names) > 1:
                 wanted = self.general.compiled is not None

@@ -59,7 +59,7 @@ class Variants(Generic[T]):
         with self._lock:
             if key in self.made:  # another thread has made it
                 return self.made.get(key)
-            if len(self.made) == self.made.limit:
+            if not self.open or len(self.made) == self.made.limit:
                 return None
             made = self._make(dict(zip(self.open, key, strict=True)))
             if made is None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from concurrent import futures
 from typing import Any
 
 import numpy as np
 import pytest
 
 import headrace as hr
-from headrace import flags, thresholds
+from headrace import flags, pipeline, thresholds
 from headrace.compile import variants
 from headrace.session import Session
 from tests.inside import steps_of
@@ -203,6 +206,39 @@ def test_a_step_that_only_some_shapes_place_on_one_device_has_plans_for_all(monk
         np.testing.assert_allclose(sums, [k * n**3 for k in range(1, 4)])
         assert found == n
     assert session.explain([*many, rows], [x]).devices == ()
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("waits", [False, True])
+def test_threads_that_run_a_step_for_the_first_time_compile_it_once(
+    monkeypatch: pytest.MonkeyPatch, waits: bool
+) -> None:
+    with hr.Graph() as g:
+        x = hr.placeholder(hr.float32, (None,))
+        q = hr.FIFOQueue(10, hr.float32, ())
+        fill = q.enqueue_many(x)
+        y = hr.while_loop(lambda i, a: i < 2, lambda i, a: (i + 1, a + hr.reduce_sum(x)), (0, 0.0))[1]
+        if waits:
+            y += q.dequeue()
+    session = hr.Session(graph=g)
+    session.run(fill, {x: np.zeros(4)})
+    optimized, passes = pipeline.optimized, []
+
+    def slow(*args: Any) -> Any:
+        passes.append(args)
+        time.sleep(0.01)  # for the other threads to arrive
+        return optimized(*args)
+
+    monkeypatch.setattr(pipeline, "optimized", slow)
+    arrived = threading.Barrier(4)
+
+    def run() -> Any:
+        arrived.wait(10)
+        return session.run(y, {x: np.ones(3)})
+
+    with futures.ThreadPoolExecutor(4) as pool:
+        assert [f.result(10) for f in [pool.submit(run) for _ in range(4)]] == [6] * 4
+    assert len(passes) == 1
 
 
 def test_a_shape_that_does_not_fit_is_told_as_before(net: Recurrent) -> None:

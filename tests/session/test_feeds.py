@@ -207,6 +207,17 @@ def test_any_tensor_can_be_fed_and_what_it_is_made_of_does_not_run(custom: None)
         assert runs == ["first"]
 
 
+@pytest.mark.parametrize("devices", [1, 2])
+def test_a_fed_shape_changes_the_static_shapes_behind_it(devices: int) -> None:
+    with hr.Graph() as g:
+        shape = hr.shape(hr.zeros([2, 3]))
+        y = hr.reduce_sum(hr.reshape(hr.ones(shape * 2), [-1]) * 2.0 + 1.0)
+    # the checks of kernels compare with the static shapes
+    with hr.Session(graph=g, devices={"CPU": devices}) as s, hr.flags.override(VERIFY=1):
+        for fed in ([2, 3], [1, 4]):
+            assert s.run(y, {shape: fed}) == 12 * np.prod(fed)
+
+
 def test_one_output_of_several_is_fed(custom: None) -> None:
     b = builder()
     x, y = call(b, "Stateful", lambda ctx: (np.int32(1), np.int32(2)), out=("int32", "int32"), scalar=True)
