@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace import flags, pipeline, thresholds
+from headrace import flags, pipeline, programs, thresholds
 from headrace.compile import variants
 from headrace.session import Session
 from tests.inside import steps_of
@@ -222,14 +222,18 @@ def test_threads_that_run_a_step_for_the_first_time_compile_it_once(
             y += q.dequeue()
     session = hr.Session(graph=g)
     session.run(fill, {x: np.zeros(4)})
-    optimized, passes = pipeline.optimized, []
+    runs: list[Any] = []
 
-    def slow(*args: Any) -> Any:
-        passes.append(args)
-        time.sleep(0.01)  # for the other threads to arrive
-        return optimized(*args)
+    def slow(stage: Any) -> Any:
+        def run(*args: Any) -> Any:
+            runs.append(stage)
+            time.sleep(0.02)  # for the other threads to arrive
+            return stage(*args)
 
-    monkeypatch.setattr(pipeline, "optimized", slow)
+        return run
+
+    monkeypatch.setattr(programs, "pruned", slow(programs.pruned))
+    monkeypatch.setattr(pipeline, "optimized", slow(pipeline.optimized))
     arrived = threading.Barrier(4)
 
     def run() -> Any:
@@ -238,7 +242,7 @@ def test_threads_that_run_a_step_for_the_first_time_compile_it_once(
 
     with futures.ThreadPoolExecutor(4) as pool:
         assert [f.result(10) for f in [pool.submit(run) for _ in range(4)]] == [6] * 4
-    assert len(passes) == 1
+    assert len(runs) == 2
 
 
 def test_a_shape_that_does_not_fit_is_told_as_before(net: Recurrent) -> None:
