@@ -306,34 +306,41 @@ class Parts:
 
     def _serve(self) -> None:
         """Drives runnable parts until all are over or paused."""
-        mine = self._mine[threading.get_ident()] = []
+        me = threading.get_ident()
+        mine = self._mine[me] = []
+        try:
+            while (part := self._next(mine)) is not None:
+                self._drive(part)
+        finally:
+            del self._mine[me]  # the thread may serve another step next, whose completions wake parts of this one
+
+    def _next(self, mine: list[Part]) -> Part | None:
+        """Returns the next part to drive, after a wait for one; None: all are over or paused."""
         while True:
-            part: Part | None
             if mine and not self._is_paused:
-                part = mine.pop()
-            else:
-                try:
-                    part = self.step.clock.take(self._runnable, self._patience())
-                except queue.Empty:
-                    self._look_at_the_clock()
-                    continue
-            if part is None:
-                return
-            executor = part.executor
-            event: Event | None = None
+                return mine.pop()
             try:
-                executor.advance()
-                if executor.finished:
-                    event = part.report()
-            except BaseException as e:  # `run` raises the first of them in the thread of its caller
-                executor.tell(e)
-                executor.abandon()
-                event = Failed(part.name, e)
-            if event is not None:
-                with self._lock:
-                    self._left -= 1
-                    self._handle(event)
-            self._park(part if event is None else None)
+                return self.step.clock.take(self._runnable, self._patience())
+            except queue.Empty:
+                self._look_at_the_clock()
+
+    def _drive(self, part: Part) -> None:
+        """Drives a part until it is parked or over."""
+        executor = part.executor
+        event: Event | None = None
+        try:
+            executor.advance()
+            if executor.finished:
+                event = part.report()
+        except BaseException as e:  # `run` raises the first of them in the thread of its caller
+            executor.tell(e)
+            executor.abandon()
+            event = Failed(part.name, e)
+        if event is not None:
+            with self._lock:
+                self._left -= 1
+                self._handle(event)
+        self._park(part if event is None else None)
 
     def _park(self, part: Part | None) -> None:
         """Parks `part`; None: a part is over."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import Any
 
 import numpy as np
@@ -218,6 +219,35 @@ def test_closing_while_a_partial_run_waits(custom: None) -> None:
     thread.join(30)
     assert not thread.is_alive()
     assert [type(e) for e in errors] == [CancelledError]
+
+
+@pytest.mark.system
+def test_another_step_wakes_a_partial_run_from_a_thread_that_served_it() -> None:
+    with hr.Graph() as g:
+        x, y, z = (hr.placeholder(hr.float32, ()) for _ in range(3))
+        with hr.device("/cpu:1"):
+            first = x * 2.0
+        with hr.device("/cpu:0"):
+            q = hr.FIFOQueue(1, hr.float32, ())
+            last = q.dequeue() + y
+            there = z + 1.0
+        with hr.device("/cpu:1"):
+            back = there * 2.0
+        with hr.device("/cpu:0"):
+            put = q.enqueue(back)  # driven by the thread of the second device, which sends `back`
+    s = hr.Session(graph=g, devices={"CPU": 2})
+    handle = s.partial_run_setup([first, last], [x, y])
+    assert s.partial_run(handle, first, {x: 1.0}) == 2.0  # the part on the second device is over
+    out: list[Any] = []
+    waiting = threading.Thread(target=lambda: out.append(s.partial_run(handle, last, {y: 1.0})), daemon=True)
+    waiting.start()
+    for run in list(s._partial.values()):
+        while not run.run.statistics().waiting or not run.is_running:
+            time.sleep(0.001)
+    s.run(put, {z: 3.0})
+    waiting.join(5)
+    assert out == [9.0]
+    s.close()
 
 
 def test_values_are_the_callers_own(chain: Any) -> None:
