@@ -299,8 +299,11 @@ class Parts:
             self._handle(Satisfied(self._begun))
         elif not all(part.executor.only_receives for part in self._parked):
             return  # a kernel will wake a part; this is the usual case, and it saves the reports
-        for part in list(self.parts.values()):
-            self._handle(part.report())
+        over = [part for part in self.parts.values() if part not in self._parked]
+        for part in self.parts.values():
+            # the reports before may have released a part, which another thread then drives
+            if part in self._parked or part in over:
+                self._handle(part.report())
 
     # *** driving ***
 
@@ -315,7 +318,7 @@ class Parts:
             del self._mine[me]  # the thread may serve another step next, whose completions wake parts of this one
 
     def _next(self, mine: list[Part]) -> Part | None:
-        """Returns the next part to drive, after a wait for one; None: all are over or paused."""
+        """Waits for the next part to drive; None: all are over or paused."""
         while True:
             if mine and not self._is_paused:
                 return mine.pop()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import pytest
 
 from headrace.execute.devices import make_devices
-from headrace.execute.parts import PartsProgram
+from headrace.execute.parts import Part, PartsProgram
 from headrace.execute.run import RunEnvironment
 from headrace.execute.step import Step
-from headrace.execute.step_state import Begin, End
+from headrace.execute.step_state import Begin, End, Idle, Release
 from headrace.ir.text import from_text
 from headrace.lower import lower
 from headrace.resources.manager import ResourceManager
@@ -38,3 +41,27 @@ def test_a_part_that_looks_back_after_the_last_one_ended_finds_no_step_that_is_s
     parts._left = 0  # two threads have ended a part each; one of them is yet to look whether the others are stuck
     parts._park(None)
     assert parts._error is None
+
+
+def test_a_part_that_a_report_releases_is_not_asked_while_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    lowered = lower(from_text(TEXT))
+    devices = {name: AtOnceDevice(d.spec) for name, d in make_devices({"CPU": 3}).items()}
+    ops = {op: sorted(devices)[i % 3] for i, op in enumerate(lowered.ops)}
+    parts = PartsProgram(planned(lowered, ops), RunEnvironment(devices=devices)).start(
+        Step(ResourceManager(), ResourceManager)
+    )
+    *_, middle, last = names = list(parts.parts)
+    assert len(names) == 3
+    asked: list[str] = []
+
+    def handle(event: Any) -> list[Any]:
+        asked.append(event.part)
+        return [Release(last, 1)] if event.part == middle else []
+
+    monkeypatch.setattr(parts.state, "handle", handle)
+    monkeypatch.setattr(Part, "report", lambda part: Idle(part.name, 1))
+    monkeypatch.setattr(Part, "obey", lambda part, order, is_fed: True)
+    parts._parked.update(parts.parts.values())
+    parts._settle()
+    assert asked == names[:2]
+    assert parts.parts[last] not in parts._parked
