@@ -284,7 +284,7 @@ POOL_FLOPS: Final = 2e6
 CANCELLED_POLL: Final = 0.005
 
 # Interval at which a wait of the main thread returns to Python, which then handles signals.
-# Unit: seconds. Estimate (tests/execute/test_threads.py).
+# Unit: seconds. Estimate (tests/execute/test_clock.py).
 SIGNAL_POLL: Final = 0.5
 
 # Threads of one session for kernels that block.

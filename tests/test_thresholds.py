@@ -32,6 +32,7 @@ ELSEWHERE: Final[dict[str, set[str]]] = {
         "place/constraints.py _LISTED",
         "place/simulate.py _COLUMNS",
     },
+    "the wire format": {"partition/codec.py MAX_BYTES", "partition/codec.py VERSION"},
     "limits of Python's grammar": {
         "compile/emit.py MOST_BLOCKS",
         "compile/emit.py MOST_LOOPS",
