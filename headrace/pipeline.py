@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 from headrace import flags, notices, thresholds
 from headrace.compile import Compiled, compile_graph
@@ -56,6 +56,8 @@ if TYPE_CHECKING:
     from headrace.shapes import Shape
 
 T = TypeVar("T")
+# device → the operations of its part, and those of the functions that it calls
+Parts: TypeAlias = "Mapping[str, tuple[Sequence[Operation], Mapping[str, Sequence[Operation]]]]"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -248,8 +250,7 @@ def compile_step(request: Request, environment: Environment, stages: Stages | No
         return compiled_function(request, stages, step)
 
     lowered = stages.run("lower", lowered_form, request, environment, step, is_optimized)
-    parts: Mapping[str, tuple[Sequence[Operation], Mapping[str, Sequence[Operation]]]]
-    parts = {"": (lowered.ops, lowered.functions)}
+    parts: Parts = {"": (lowered.ops, lowered.functions)}
     device = ""
     if not has_one_device:
         placement = stages.run("place", placed, environment, lowered)
@@ -349,19 +350,7 @@ def run_passes(
     options: Options = _AS_A_WHOLE,
     dumps: Dumps | None = None,
 ) -> PassContext:
-    """Runs the passes over a private graph whose operations own private graphs.
-
-    Args:
-      graph: the graph, which is changed.
-      preserved: operations of it that must run.
-      environment: devices of the target.
-      shapes: known shapes of arguments.
-      options: limits and switches, to which those of the flag and of the environment are added.
-      dumps: receives the graph after each pass that changed it.
-
-    Returns:
-      The report.
-    """
+    """Runs the passes over a private graph, given known shapes and preserved operations."""
     if shapes:
         specialize(graph, shapes)
     off = options_from(flags.OPTIMIZE.value).off
@@ -388,16 +377,15 @@ def lowered_form(request: Request, environment: Environment, step: StepGraph, is
         is_whole: Callable[[Operation], bool] = lambda op: True
         if not has_one_device:
             is_whole = WholeStructures(step.graph.operations, environment.names, environment.home, is_heavy)
-        done = select_outlined(
-            lambda is_outlined: lower(
-                step.graph, step.targets, differentiate, lambda op: is_whole(op) and is_outlined(op)
-            ),
-            may_be_heavy,
-            _is_late(request),
-            request.is_partial,
-        )
+
+        def lower_rest(is_outlined: Callable[[Operation], bool]) -> Lowered:
+            return lower(step.graph, step.targets, differentiate, lambda op: is_whole(op) and is_outlined(op))
+
+        done = select_outlined(lower_rest, may_be_heavy, _is_late(request), request.is_partial)
+    elif not is_structured(step.graph.operations):
+        done = Lowered(step.graph, step.graph.operations, {})
     if done is None:
-        done = _lowered(step)
+        done = lower(step.graph, step.targets, differentiate)
     _count(environment, [*done.ops, *(op for body in done.functions.values() for op in body)])
     if has_one_device:
         return done
@@ -412,26 +400,13 @@ def lowered_form(request: Request, environment: Environment, step: StepGraph, is
     return Lowered(ops[0].graph if ops else done.graph, ops, done.functions, done.left)
 
 
-def _lowered(step: StepGraph) -> Lowered:
-    """Lowers all structured operations of a step."""
-    if not is_structured(step.graph.operations):
-        return Lowered(step.graph, step.graph.operations, {})
-    return lower(step.graph, step.targets, differentiate)
-
-
 def placed(environment: Environment, lowered: Lowered) -> Placement:
     """Assigns a device to each operation, and claims the homes of state."""
     options, ops = environment.options, lowered.ops
     while True:
         homes = {op: home for op in ops if (home := environment.home(op.name)) is not None}
-        found = place(
-            ops,
-            environment.cluster,
-            soft=options.soft,
-            costs=environment.costs(),
-            first=homes,
-            functions=lowered.functions,
-        )
+        costs, functions = environment.costs(), lowered.functions
+        found = place(ops, environment.cluster, soft=options.soft, costs=costs, first=homes, functions=functions)
         if environment.claim({op.name: found.of[op] for op in ops if owns_state(op)}):
             break  # else a step of another thread was placed in the meantime
     if options.log is not None:
@@ -452,9 +427,6 @@ def partitioned(environment: Environment, lowered: Lowered, placement: Placement
         if max(found.values(), default=0.0) >= thresholds.LONG_OPERATION:  # else delaying a Recv takes longer
             seconds = found
     return partition(ops, of, functions=lowered.functions, bfloat16=environment.options.bfloat16, costs=seconds)
-
-
-Parts = Mapping[str, "tuple[Sequence[Operation], Mapping[str, Sequence[Operation]]]"]
 
 
 def with_fused_regions(
