@@ -413,6 +413,9 @@ class Session:
             self.graph, run, prepared.pruned, call.feeders, names, call.fetch_names, targets
         )
         self._active.add(run.step)
+        if self._closed:
+            self._end_partial(handle)
+            raise CancelledError("the session was closed before the run began")
         return handle
 
     def partial_run(self, handle: str, fetches: Any, feed_dict: Mapping[Any, Any] | None = None) -> Any:

@@ -221,6 +221,19 @@ def test_closing_while_a_partial_run_waits(custom: None) -> None:
     assert [type(e) for e in errors] == [CancelledError]
 
 
+def test_closing_during_the_set_up_leaves_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    with hr.Graph() as g:
+        x = hr.placeholder(hr.float32, ())
+        y = x * 2.0
+    s = hr.Session(graph=g)
+    step = s._step
+    monkeypatch.setattr(s, "_step", lambda *args: (s.close(), step(*args))[1])
+    with pytest.raises(CancelledError, match="closed before"):
+        s.partial_run_setup(y, [x])
+    assert not s._active
+    assert not s._partial
+
+
 @pytest.mark.system
 def test_another_step_wakes_a_partial_run_from_a_thread_that_served_it() -> None:
     with hr.Graph() as g:
