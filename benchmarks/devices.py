@@ -141,7 +141,7 @@ def predictions(sizes: Sizes) -> list[Result]:
                 began = time.perf_counter()
                 run(at)
                 seconds.append(time.perf_counter() - began)
-            placement = session._call(y, [x]).step.placement
+            placement = session._call(y, [x]).programs.observed.placement
         of = placement.of
         found = simulate_step(list(of), of, Cluster.local(sorted(set(of.values()))), Costs.from_events(events))
         measured = statistics.median(seconds)
