@@ -61,7 +61,9 @@ def make_lowered_effects_explicit(graph: Graph, context: PassContext) -> bool:
         ordering = _Ordering(g, relevant)
         changed |= ordering.run()
         if not is_in_loop:
-            changed |= _state(g, ordering.must, context)
+            # the step ends when all its operations have run, so nothing waits for a part because of this
+            parts = () if isinstance(g, FuncGraph) else ordering.parts
+            changed |= _state(g, [*ordering.must, *parts], context)
         for op in ordering.parts:
             if owns_all(op) and not any(map(primitives, owned(op))):
                 is_loop = op.opdef.structured not in ("If", "Case", "Call")

@@ -41,6 +41,9 @@ class Image:
         self.shape = array.shape
         self.dtype = array.dtype
 
+    def __repr__(self) -> str:
+        return f"Image({self._array!r})"
+
     def _forbidden(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise AssertionError("numpy looks into another device's memory")
 
