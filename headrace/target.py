@@ -20,7 +20,6 @@ from headrace.execute.clock import SYSTEM_CLOCK
 from headrace.execute.compiled_run import CompiledProgram
 from headrace.execute.devices import DeviceAttributes, make_devices
 from headrace.execute.executor import MachineProgram
-from headrace.execute.parts import PartsProgram
 from headrace.execute.run import RunEnvironment
 from headrace.execute.static_schedule import StaticProgram, static_schedule
 from headrace.execute.step import Step
@@ -186,6 +185,8 @@ class LocalTarget:
         if code is not None:
             return CompiledProgram(code, self.run_environment)
         if "" not in plans:
+            from headrace.execute.parts import PartsProgram  # a slow import, which one device does not need
+
             return PartsProgram(plans, self.run_environment)
         schedule = None if is_interpreted else static_schedule(plans[""])
         if schedule is not None:
