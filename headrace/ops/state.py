@@ -31,9 +31,9 @@ from headrace.ir.opdef import (
 from headrace.opkit import arrays
 from headrace.opkit.jvp_rules import passed
 from headrace.opkit.shape_rules import nothing, scalars
-from headrace.resources.manager import Handle, Owners, destroy, handle_of, resource_of
+from headrace.resources.manager import Handle, destroy, handle_of, resource_of
 from headrace.resources.values import int_of, shape_of
-from headrace.resources.variable import CountedVariable, Ref, Variable
+from headrace.resources.variable import CountedVariable, Ref, Variable, initialized_variable, variable_of
 from headrace.shapes import Shape
 
 if TYPE_CHECKING:
@@ -253,39 +253,14 @@ def _merged_ref(c: Inference) -> Sequence[Shape]:
 # *** reading ***
 
 
-def _variable_for(step: Owners, handle: Any, dtype: dtypes.DType) -> Variable:
-    variable = resource_of(step, handle, Variable)
-    if variable.dtype != dtype:
-        raise InvalidArgumentError(
-            f"Trying to access variable {variable.name} with wrong dtype. "
-            f"Expected {variable.dtype.name} got {dtype.name}"
-        )
-    return variable
-
-
-def _initialized(step: Owners, handle: Any, dtype: dtypes.DType | None = None) -> Variable:
-    """The initialized variable of `handle`.
-
-    Raises:
-      NotFoundError: it is uninitialized; TensorFlow reports that it does not exist.
-    """
-    variable = resource_of(step, handle, Variable) if dtype is None else _variable_for(step, handle, dtype)
-    if not variable.is_initialized:
-        raise NotFoundError(
-            f"Resource {handle.container}/{handle.name} does not exist: the variable is uninitialized; "
-            "run its initializer in this session first: session.run(v.initializer), where v is the variable"
-        )
-    return variable
-
-
 def _read(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Any], Any]:
     dtype = attrs["dtype"]
-    return lambda handle: _variable_for(ctx.step, handle, dtype).read()
+    return lambda handle: variable_of(ctx.step, handle, dtype).read()
 
 
 def _variable_shape(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Any], Any]:
     out = attrs["out_type"].numpy
-    return lambda handle: np.array(shape_of(_initialized(ctx.step, handle).read()), out)
+    return lambda handle: np.array(shape_of(initialized_variable(ctx.step, handle).read()), out)
 
 
 def _variable_shape_shape(c: Inference) -> Sequence[Shape]:
@@ -348,7 +323,7 @@ op(
 
 def _no_copies(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Any], None]:
     def kernel(handle: Any) -> None:
-        _initialized(ctx.step, handle)
+        initialized_variable(ctx.step, handle)
 
     return kernel
 
@@ -371,7 +346,7 @@ def _assign_handle(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[An
     dtype, validate = attrs["dtype"], attrs["validate_shape"]
 
     def kernel(handle: Any, value: Any) -> None:
-        _variable_for(ctx.step, handle, dtype).assign(value, same_shape=validate)
+        variable_of(ctx.step, handle, dtype).assign(value, same_shape=validate)
 
     return kernel
 
@@ -458,7 +433,7 @@ def _update_handle(f: Any) -> Any:
         dtype = attrs["dtype"]
 
         def kernel(handle: Any, value: Any) -> None:
-            _initialized(ctx.step, handle, dtype).update(lambda old: _combined(f, old, value))
+            initialized_variable(ctx.step, handle, dtype).update(lambda old: _combined(f, old, value))
 
         return kernel
 
@@ -528,7 +503,7 @@ def _count_ref(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Ref], 
 
 def _count_handle(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Any], Any]:
     limit, dtype = attrs["limit"], attrs["T"]
-    return lambda handle: _counter(limit, _initialized(ctx.step, handle, dtype))
+    return lambda handle: _counter(limit, initialized_variable(ctx.step, handle, dtype))
 
 
 def _count_handle_shape(c: Inference) -> Sequence[Shape]:

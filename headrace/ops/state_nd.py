@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headrace import dtypes, shapes
-from headrace.dtypes import INDEX, NUMERIC, REAL, DType
-from headrace.errors import InvalidArgumentError, NotFoundError
+from headrace.dtypes import INDEX, NUMERIC, REAL
+from headrace.errors import InvalidArgumentError
 from headrace.ir.indexed_slices import IndexedSlices
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, op, type_attr
 from headrace.opkit.arrays import HANDLES
 from headrace.opkit.scatter import POLICY, add_at, check_static, extreme_at, places, scatter, set_at, subtract_at
-from headrace.resources.manager import Owners, resource_of
 from headrace.resources.values import shape_of
-from headrace.resources.variable import Ref, Variable
+from headrace.resources.variable import Ref, initialized_variable
 from headrace.shapes import Shape
 
 if TYPE_CHECKING:
@@ -29,22 +28,6 @@ if TYPE_CHECKING:
     from headrace.ir.grad_node import GradNode
     from headrace.ir.graph import Tensor
     from headrace.ir.kernel import KernelContext
-
-
-def _variable(step: Owners, handle: Any, dtype: DType) -> Variable:
-    """The variable of `handle`, after a check that it is initialized and of `dtype`."""
-    variable = resource_of(step, handle, Variable)
-    if variable.dtype != dtype:
-        raise InvalidArgumentError(
-            f"Trying to access variable {variable.name} with wrong dtype. "
-            f"Expected {variable.dtype.name} got {dtype.name}"
-        )
-    if not variable.is_initialized:
-        raise NotFoundError(
-            f"Resource {handle.container}/{handle.name} does not exist: the variable is uninitialized; "
-            "run its initializer in this session first: session.run(v.initializer), where v is the variable"
-        )
-    return variable
 
 
 def _held(c: Inference, dtype: str) -> Shape:
@@ -70,7 +53,7 @@ def _gather(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Any, Any]
     dtype = attrs["dtype"]
 
     def kernel(handle: Any, indices: Any) -> Any:
-        params = np.asarray(_variable(ctx.step, handle, dtype).read())
+        params = np.asarray(initialized_variable(ctx.step, handle, dtype).read())
         if not params.ndim or not indices.ndim:
             raise InvalidArgumentError("params and indices must be at least vectors")
         where, _ = places(indices, params.shape, ignore_bad=False)
@@ -148,7 +131,7 @@ def _scatter_handle(put: _Put) -> Any:
         ignore_bad, dtype = attrs["bad_indices_policy"] == "IGNORE", attrs["T"]
 
         def kernel(handle: Any, indices: Any, updates: Any) -> None:
-            variable = _variable(ctx.step, handle, dtype)
+            variable = initialized_variable(ctx.step, handle, dtype)
             variable.update(lambda params: _scattered(put, ignore_bad, params, indices, updates))
 
         return kernel

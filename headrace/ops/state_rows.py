@@ -12,14 +12,13 @@ import numpy as np
 
 from headrace import dtypes, shapes
 from headrace.dtypes import INDEX, NUMERIC, REAL
-from headrace.errors import InvalidArgumentError, NotFoundError
+from headrace.errors import InvalidArgumentError
 from headrace.ir.indexed_slices import IndexedSlices, of_gather
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, op, type_attr
 from headrace.opkit import arrays
-from headrace.resources.manager import Owners, resource_of
 from headrace.resources.values import shape_of
-from headrace.resources.variable import Ref, Variable
+from headrace.resources.variable import Ref, initialized_variable
 from headrace.shapes import Shape
 
 if TYPE_CHECKING:
@@ -30,22 +29,6 @@ if TYPE_CHECKING:
 
 _READS = Facts(effect="resource")
 _WRITES = Facts(effect="resource", writes=True)
-
-
-def _variable(step: Owners, handle: Any, dtype: dtypes.DType) -> Variable:
-    """The variable of `handle`, after a check that it is initialized and of `dtype`."""
-    variable = resource_of(step, handle, Variable)
-    if variable.dtype != dtype:
-        raise InvalidArgumentError(
-            f"Trying to access variable {variable.name} with wrong dtype. "
-            f"Expected {variable.dtype.name} got {dtype.name}"
-        )
-    if not variable.is_initialized:
-        raise NotFoundError(
-            f"Resource {handle.container}/{handle.name} does not exist: the variable is uninitialized; "
-            "run its initializer in this session first: session.run(v.initializer), where v is the variable"
-        )
-    return variable
 
 
 def _held(c: Inference) -> Shape:
@@ -76,7 +59,7 @@ def _gather(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Any, Any]
     dtype, batch = attrs["dtype"], attrs["batch_dims"]
 
     def kernel(handle: Any, indices: Any) -> Any:
-        params = _variable(ctx.step, handle, dtype).read()
+        params = initialized_variable(ctx.step, handle, dtype).read()
         shape, wanted = shape_of(params), shape_of(indices)
         if not shape:
             raise InvalidArgumentError("params must be at least 1 dimensional, got a scalar")
@@ -195,7 +178,7 @@ def _scatter_handle(combine: Callable[[np.ndarray, Any, Any], None]) -> Any:
         dtype = attrs["dtype"]
 
         def kernel(handle: Any, indices: Any, updates: Any) -> None:
-            variable = _variable(ctx.step, handle, dtype)
+            variable = initialized_variable(ctx.step, handle, dtype)
             variable.update(lambda params: _scattered(combine, params, indices, updates))
 
         return kernel

@@ -7,16 +7,18 @@ and a value that was read never changes.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headrace import forking, shapes
-from headrace.errors import FailedPreconditionError, InvalidArgumentError
+from headrace.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
+from headrace.resources.manager import resource_of
 from headrace.resources.values import nbytes_of, numpy_dtype_of, shape_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from headrace.dtypes import DType
+    from headrace.resources.manager import Owners
     from headrace.resources.memory import Memory
     from headrace.resources.values import Value
     from headrace.shapes import Shape
@@ -213,3 +215,43 @@ class Ref:
 
     def __repr__(self) -> str:
         return f"<Ref to {self.variable!r}>"
+
+
+# *** variables by handle ***
+
+
+def variable_of(step: Owners, handle: Any, dtype: DType) -> Variable:
+    """The variable of a handle, which must have `dtype`.
+
+    Raises:
+      InvalidArgumentError: `handle` is not a scalar handle of a variable, or the variable has another dtype.
+      NotFoundError: The variable does not exist in this session or step.
+    """
+    variable = resource_of(step, handle, Variable)
+    check_dtype(variable, dtype)
+    return variable
+
+
+def initialized_variable(step: Owners, handle: Any, dtype: DType | None = None) -> Variable:
+    """The initialized variable of a handle, which must have `dtype` if it is given.
+
+    Raises:
+      InvalidArgumentError: As `variable_of`.
+      NotFoundError: As `variable_of`, or the variable is uninitialized; TensorFlow reports that it does not exist.
+    """
+    variable = resource_of(step, handle, Variable) if dtype is None else variable_of(step, handle, dtype)
+    if not variable.is_initialized:
+        raise NotFoundError(
+            f"Resource {handle.container}/{handle.name} does not exist: the variable is uninitialized; "
+            "run its initializer in this session first: session.run(v.initializer), where v is the variable"
+        )
+    return variable
+
+
+def check_dtype(variable: Variable, dtype: DType) -> None:
+    """Raises `InvalidArgumentError` unless a variable has `dtype`."""
+    if variable.dtype != dtype:
+        raise InvalidArgumentError(
+            f"Trying to access variable {variable.name} with wrong dtype. "
+            f"Expected {variable.dtype.name} got {dtype.name}"
+        )

@@ -20,7 +20,7 @@ from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, bool_attr, type_attr
 from headrace.resources.manager import Owners, resource_of
 from headrace.resources.values import shape_of
-from headrace.resources.variable import Ref, Variable, update_together
+from headrace.resources.variable import Ref, Variable, check_dtype, update_together
 from headrace.shapes import Shape
 
 if TYPE_CHECKING:
@@ -108,10 +108,7 @@ def _by_blocks(formula: Formula, gradient: int, attrs: Any, values: Sequence[Any
 def _by_handle(step: Owners, handles: Sequence[Any], dtype: DType) -> list[Variable]:
     found = [resource_of(step, handle, Variable) for handle in handles]
     for v in found:
-        if v.dtype is not dtype:
-            raise InvalidArgumentError(
-                f"Trying to access variable {v.name} with wrong dtype. Expected {v.dtype.name} got {dtype.name}"
-            )
+        check_dtype(v, dtype)
         if not v.is_initialized:  # an odd class, but TensorFlow's
             raise InternalError(f"Invalid variable reference. Variable {v.name} is uninitialized")
     return found
