@@ -121,8 +121,10 @@ class Stages:
             with notices.timed(name):
                 kept[name] = made = stage(*args)
             for title, graph in self._graphs(name, made):
-                verified(graph)
+                verified(graph)  # with the functions that it calls
                 self.dumps.graph(title, graph)
+            for function, ops in made.functions.items() if isinstance(made, Lowered) else ():
+                self.dumps.graph(f"lowered-{function}", ops[0].graph)
         self.made[name] = kept[name]
         return cast(T, kept[name])
 
@@ -140,8 +142,6 @@ class Stages:
         elif name == "lower":
             if made.graph not in [self.made[k][0].graph for k in ("recover", "optimize") if k in self.made]:
                 yield "lowered", made.graph
-            for function, ops in made.functions.items():
-                yield f"lowered-{function}", ops[0].graph
         elif name == "partition":
             for device, part in made.items():
                 yield f"part-{device.rpartition('/device:')[2].replace(':', '-')}", part.graph
