@@ -116,4 +116,4 @@ def submit(step: Step, work: Callable[[], object]) -> None:
 def _too_late(step: Step) -> DeadlineExceededError:
     op = step.blocked_in
     busy = "" if op is None else f"; it waits for {place(op)}, whose Python function has not returned"
-    return DeadlineExceededError(f"Timed out: step {step.id} ran past its time limit{busy}")
+    return step.past_deadline(busy)

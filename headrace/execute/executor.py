@@ -594,7 +594,7 @@ class Executor:
                 if left is not None and left <= 0:
                     raise self._too_late() from None
                 if left is None and not self.is_blocked:
-                    raise self._waited_too_long(limit) from None
+                    raise step.past_wait_limit(limit, f" for {self._waits()}") from None
 
     def _release(self) -> bool:
         """Ends iterations that can never complete, until a node becomes ready; see `Propagator.release`."""
@@ -640,14 +640,7 @@ class Executor:
     def _too_late(self) -> DeadlineExceededError:
         waits = self._waits()
         busy = f"; it waits for {waits}" if waits else ""
-        return DeadlineExceededError(f"Timed out: step {self.step.id} ran past its time limit{busy}")
-
-    def _waited_too_long(self, limit: float) -> DeadlineExceededError:
-        return DeadlineExceededError(
-            f"step {self.step.id} has waited {limit:g} s without any progress for {self._waits()}. Nothing in this "
-            "step can wake it; give the run a timeout, close the queue, or raise HEADRACE_WAIT_LIMIT if the wait is "
-            "intended"
-        )
+        return self.step.past_deadline(busy)
 
     def half_fed(self) -> list[str]:
         """Lines that name nodes with some inputs missing and nodes that wait, at most 8."""

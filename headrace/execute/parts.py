@@ -25,7 +25,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace import flags
-from headrace.errors import DeadlineExceededError
 from headrace.execute.entered import entered
 from headrace.execute.executor import Executor
 from headrace.execute.plan import RECV
@@ -391,13 +390,9 @@ class Parts:
             has_waited = len(self._parked) == self._left and self.step.clock.monotonic() - self._idle_since >= limit
             waits = waiting_lines({part.name: part.executor.half_fed() for part in self._parked})
             if left is not None and left <= 0:
-                text = f"Timed out: step {self.step.id} ran past its time limit{waits}"
+                error = self.step.past_deadline(waits)
             elif left is None and has_waited and not any(part.executor.is_blocked for part in self._parked):
-                text = (
-                    f"step {self.step.id} has waited {limit:g} s without any progress{waits}. Nothing in this step can "
-                    "wake it; give the run a timeout, close the queue, or raise HEADRACE_WAIT_LIMIT if the wait is "
-                    "intended"
-                )
+                error = self.step.past_wait_limit(limit, waits)
             else:
                 return
-            self._handle(Cancelled(DeadlineExceededError(text)))
+            self._handle(Cancelled(error))

@@ -210,7 +210,18 @@ class Step:
             raise self.cancelled
         left = self.time_left()
         if left is not None and left <= 0:
-            raise DeadlineExceededError(f"Timed out: step {self.id} ran past its time limit{doing}")
+            raise self.past_deadline(doing)
+
+    def past_deadline(self, doing: str = "") -> DeadlineExceededError:
+        """Returns the error of a step past its deadline; `doing` is an addition to the text."""
+        return DeadlineExceededError(f"Timed out: step {self.id} ran past its time limit{doing}")
+
+    def past_wait_limit(self, limit: float, waits: str) -> DeadlineExceededError:
+        """Returns the error of a step that nothing has woken for `limit` seconds; `waits` says what it waits for."""
+        return DeadlineExceededError(
+            f"step {self.id} has waited {limit:g} s without any progress{waits}. Nothing in this step can wake it; "
+            "give the run a timeout, close the queue, or raise HEADRACE_WAIT_LIMIT if the wait is intended"
+        )
 
     def close(self) -> None:
         """Drops the step's resources."""

@@ -566,12 +566,11 @@ class Graph(Uncopyable):
         """
         self._check_open()
         reads: list[Tensor] = list(inputs)  # type: ignore[arg-type]  # back edges follow
-        made = [t.dtype for t in op.outputs]
-        attrs, device = op.attrs if attrs is None else attrs, op.device if device is None else device
-        controls = list(control_inputs)
-        copy = Operation(self, name or op.name, op.opdef, reads, controls, attrs, device, op.source, made, op.notes)
-        for old, new in zip(op.outputs, copy.outputs):
-            new.static_shape, new.handle = old.static_shape, old.handle
+        copy = self._copy_of(op, name or op.name, reads, list(control_inputs))
+        if attrs is not None:
+            copy.attrs = attrs
+        if device is not None:
+            copy.device = device
         with self._lock:
             if copy.name in self._by_name:
                 raise GraphError(f"Node {copy.name!r} is not unique: the graph has an operation of that name already")
@@ -580,6 +579,14 @@ class Graph(Uncopyable):
             self._by_name[copy.name] = copy
             self._taken.setdefault(copy.name.lower(), 1)
             self._grew()
+        return copy
+
+    def _copy_of(self, op: Operation, name: str, inputs: list[Tensor], controls: list[Operation]) -> Operation:
+        """Returns a copy of `op`, with its shapes, notes and source line, that is not in the graph yet."""
+        made = [t.dtype for t in op.outputs]
+        copy = Operation(self, name, op.opdef, inputs, controls, op.attrs, op.device, op.source, made, op.notes)
+        for old, new in zip(op.outputs, copy.outputs):
+            new.static_shape, new.handle = old.static_shape, old.handle
         return copy
 
     def copy_ops(
@@ -602,13 +609,10 @@ class Graph(Uncopyable):
         first = len(self._operations)
         made: list[Operation] = []
         for i, op in enumerate(ops, first):
-            dtypes = [t.dtype for t in op.outputs]
-            copy = Operation(self, op.name, op.opdef, [], [], op.attrs, op.device, op.source, dtypes, op.notes)
+            copies[op] = copy = self._copy_of(op, op.name, [], [])
             copy.id = i
             for old, new in zip(op.outputs, copy.outputs):
-                new.static_shape, new.handle = old.static_shape, old.handle
                 moved.setdefault(old, new)
-            copies[op] = copy
             made.append(copy)
         for op, copy in zip(ops, made, strict=True):
             copy.inputs = [moved[t] for t in op.inputs]
