@@ -20,6 +20,7 @@ resources) from its step.
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -141,6 +142,62 @@ class Run(Protocol):
     def statistics(self) -> RunStatistics:
         """State of the run at this moment."""
         ...
+
+
+class RunAtOnce:
+    """Base of the runs that compute all fetches at once, as soon as all feeds have been supplied.
+
+    Args:
+      step: the identity, resources and cancellation of the step.
+      blas_threads: number of threads that the BLAS library may use during the run.
+
+    Attributes:
+      step: the identity, resources and cancellation of the step.
+      results: for each fetch its value, once it is computed.
+      finished: whether the run is over.
+    """
+
+    __slots__ = ("_blas_threads", "_seconds", "finished", "results", "step")
+
+    def __init__(self, step: Step, blas_threads: int) -> None:
+        self.step = step
+        self.results: list[Any] = []
+        self.finished = False
+        self._blas_threads = blas_threads
+        self._seconds = 0.0
+
+    def _compute(self) -> None:
+        """Computes `results`."""
+        raise NotImplementedError
+
+    def run(self, until: Sequence[int] | None = None, is_fed: bool = True) -> None:
+        """Runs the whole step, unless feeds are missing; see `Run`."""
+        if self.finished or not is_fed:
+            return
+        began = time.perf_counter()
+        self._compute()
+        self.finished = True
+        self._seconds = time.perf_counter() - began
+
+    def fetch(self, position: int) -> Any:
+        """Hands over the value of a fetch."""
+        value, self.results[position] = self.results[position], None
+        return value
+
+    def has(self, position: int) -> bool:
+        """Whether a fetch has its value."""
+        return self.finished
+
+    def cancel(self, error: BaseException) -> None:
+        """Makes the step fail with `error` at its next check."""
+        self.step.cancel(error)
+
+    def abandon(self) -> None:
+        """Has no effect, since such a run has no asynchronous kernels."""
+
+    def statistics(self) -> RunStatistics:
+        """State of the run at this moment."""
+        return RunStatistics(self.finished, self._seconds)
 
 
 class Program(Protocol):

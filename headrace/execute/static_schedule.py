@@ -16,8 +16,7 @@ A run with a listener or with a ready queue of its own uses the executor instead
 from __future__ import annotations
 
 import collections
-import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from headrace import thresholds
@@ -26,7 +25,7 @@ from headrace.execute.blame import raise_blamed
 from headrace.execute.entered import entered
 from headrace.execute.plan import ARG, NARY, NULLARY, OTHER, PASS, RETVAL, STATEFUL, TRIGGER, UNARY
 from headrace.execute.records import Frame, Iteration
-from headrace.execute.run import RunStatistics
+from headrace.execute.run import RunAtOnce
 from headrace.gc_pause import paused
 from headrace.ir.kernel import KernelContext
 
@@ -203,68 +202,32 @@ class StaticProgram:
         return StaticRun(self.schedule, step, self.environment.blas_threads)
 
 
-class StaticRun:
+class StaticRun(RunAtOnce):
     """A run of a static schedule.
-
-    It computes all fetches at once, as soon as all feeds have been supplied.
 
     Args:
       schedule: the schedule to run.
       step: the identity, resources and cancellation of the step.
       blas_threads: number of threads that the BLAS library may use during the run.
-
-    Attributes:
-      step: the identity, resources and cancellation of the step.
-      results: for each fetch its value, once it is computed.
-      finished: whether the run is over.
     """
 
-    __slots__ = ("_blas_threads", "_places", "_schedule", "_seconds", "finished", "results", "step")
+    __slots__ = ("_places", "_schedule")
 
     def __init__(self, schedule: StaticSchedule, step: Step, blas_threads: int = 1) -> None:
+        super().__init__(step, blas_threads)
         self._schedule = schedule
         self._places = schedule.places[:]
-        self._blas_threads = blas_threads
-        self.step = step
-        self.finished = False
-        self._seconds = 0.0
         fetches = schedule.plan.retvals
-        self.results: list[Any] = [None] * (fetches[-1].position + 1 if fetches else 0)
+        self.results = [None] * (fetches[-1].position + 1 if fetches else 0)
 
     def feed(self, position: int, value: Any) -> None:
         """Supplies the feed `position`."""
         self._places[self._schedule.args[position]] = value
 
-    def run(self, until: Sequence[int] | None = None, is_fed: bool = True) -> None:
-        """Runs the whole step, unless feeds are missing; see `run.Run`."""
-        if self.finished or not is_fed:
-            return
-        began = time.perf_counter()
+    def _compute(self) -> None:
         plan = self._schedule.plan
         with entered(plan.flushes, self._blas_threads if plan.uses_blas else 0):
             self._run()
-        self.finished = True
-        self._seconds = time.perf_counter() - began
-
-    def fetch(self, position: int) -> Any:
-        """Hands over the value of a fetch."""
-        value, self.results[position] = self.results[position], None
-        return value
-
-    def has(self, position: int) -> bool:
-        """Whether a fetch has its value."""
-        return self.finished
-
-    def cancel(self, error: BaseException) -> None:
-        """Makes the step fail with `error` at its next check."""
-        self.step.cancel(error)
-
-    def abandon(self) -> None:
-        """Has no effect, since the schedule has no asynchronous kernels."""
-
-    def statistics(self) -> RunStatistics:
-        """State of the run at this moment."""
-        return RunStatistics(self.finished, self._seconds)
 
     def _run(self) -> None:
         schedule, step, v = self._schedule, self.step, self._places
