@@ -37,11 +37,12 @@ from headrace import thresholds
 from headrace.ir.edit.editor import Editor
 from headrace.ir.function import inside_out
 from headrace.ir.graph import FuncGraph
-from headrace.ir.order import Key, effects
+from headrace.ir.order import effects
 from headrace.optimize.base import Pass, PassContext
 from headrace.optimize.dead_code import remove_dead
+from headrace.optimize.effect_sets import EffectSets
 from headrace.optimize.lowered_effects import make_lowered_effects_explicit
-from headrace.optimize.queries import has_effect, in_order, is_draw, may_be_same, primitives, references
+from headrace.optimize.queries import has_effect, in_order, is_draw, primitives, references
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation
@@ -84,24 +85,19 @@ def _make_explicit(graph: Graph, context: PassContext) -> bool:
 
 
 class _Ordering:
-    """Adds the control edges of one graph.
-
-    Sets of operations are integers with one bit for each operation. There are many sets, most of them share most of
-    their members, and the only operations on them are unions and differences.
-    """
+    """Adds the control edges of one graph; sets of operations are those of `EffectSets`."""
 
     def __init__(self, graph: Graph, acting: set[Operation]) -> None:
         self._graph = graph
         self._edit = Editor(graph)
         self._acting = {op for op in acting if op.opdef.facts.effect != "random"}
-        self._touched: dict[Operation, dict[Key, bool]] = {}
-        self._number: dict[Operation, int] = {}
-        self._numbered: list[Operation] = []
+        self._sets: EffectSets[Operation] = EffectSets()
         self._joined: dict[int, Operation] = {}
         self._order: list[Operation] = []
 
     def run(self) -> bool:
         """Adds the missing control edges; returns whether there were any."""
+        sets = self._sets
         before: dict[Operation, int] = {}  # for each operation, the operations that it comes after
         explicit: dict[Operation, int] = {}  # those of them that control edges between operations with effects imply
         acts = reads = 0
@@ -110,59 +106,36 @@ class _Ordering:
             reached = said = 0
             for t in op.inputs:
                 maker = t.op
-                reached |= before[maker] | self._bit(maker)
+                reached |= before[maker] | sets.bit(maker)
                 if (
                     maker in self._acting and not op.opdef.structured
                 ):  # no pass removes either operation, nor the edge between them
-                    said |= explicit[maker] | self._bit(maker)
+                    said |= explicit[maker] | sets.bit(maker)
             for c in op.control_inputs:
-                reached |= before[c] | self._bit(c)
-                if c in self._number or c.type == "NoOp":
-                    said |= explicit[c] | self._bit(c)
+                reached |= before[c] | sets.bit(c)
+                if c in sets or c.type == "NoOp":
+                    said |= explicit[c] | sets.bit(c)
             is_acting = op in self._acting
             touched = effects(op) if op.opdef.structured or op.opdef.facts.effect else references(op)
             if is_acting or not all(map(is_draw, touched)):
                 wanted = reached & acts
                 if is_acting:
-                    wanted |= self._conflicting(reached & reads, touched)
+                    wanted |= sets.conflicting(reached & reads, touched)
                 missing = wanted & ~said
                 if missing:
                     changed = True
                     self._add(op, missing, explicit)
                     said |= wanted
-                self._touched[op] = touched
-                self._number[op] = len(self._numbered)
-                self._numbered.append(op)
+                sets.touched[op] = touched
                 if is_acting:
-                    acts |= self._bit(op)
+                    acts |= sets.add(op)
                 else:
-                    reads |= self._bit(op)
+                    reads |= sets.add(op)
             before[op], explicit[op] = reached, said
             self._order.append(op)
         if self._joined:
             self._edit.arrange(self._order)
         return changed
-
-    def _bit(self, op: Operation) -> int:
-        number = self._number.get(op)
-        return 0 if number is None else 1 << number
-
-    def _conflicting(self, reads: int, touched: dict[Key, bool]) -> int:
-        """Members of `reads` that read state which an operation that touches `touched` may write."""
-        written = [key for key, writes in touched.items() if writes]
-        found = 0
-        for op in self._members(reads):
-            if any(may_be_same(a, b) for a in written for b in self._touched[op]):
-                found |= self._bit(op)
-        return found
-
-    def _members(self, some: int) -> Sequence[Operation]:
-        out = []
-        while some:
-            number = some.bit_length() - 1
-            some ^= 1 << number
-            out.append(self._numbered[number])
-        return out
 
     def _add(self, op: Operation, missing: int, explicit: dict[Operation, int]) -> None:
         """Makes `op` wait for all of `missing`, with as few edges as possible.
@@ -172,8 +145,8 @@ class _Ordering:
         edges = []
         left = missing
         while left:
-            last = self._numbered[left.bit_length() - 1]
-            left &= ~(self._bit(last) | explicit[last])
+            last = self._sets.last(left)
+            left &= ~(self._sets.bit(last) | explicit[last])
             edges.append(last)
         if len(edges) > thresholds.EFFECT_EDGES:
             edges = [self._join(missing, edges)]

@@ -37,11 +37,11 @@ from headrace.ir.edit.editor import Editor
 from headrace.ir.function import owned, owns_all, param_offset
 from headrace.ir.graph import FuncGraph, Operation, Tensor
 from headrace.ir.order import effects
-from headrace.optimize.queries import acts, in_order, is_draw, may_be_same, primitives, references
+from headrace.optimize.effect_sets import EffectSets
+from headrace.optimize.queries import acts, in_order, is_draw, primitives, references
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph
-    from headrace.ir.order import Key
     from headrace.optimize.base import PassContext
 
 # an operation with an effect, a parameter that reaches effects, or a result of a structured operation with effects
@@ -101,7 +101,7 @@ def _relevant(op: Operation, graph: FuncGraph, ordering: _Ordering) -> frozenset
 class _Ordering:
     """Adds the edges of one graph.
 
-    Sets of items are integers with one bit for each item, in topological order.
+    Sets of items are those of `EffectSets`.
 
     Args:
       graph: the graph.
@@ -122,9 +122,7 @@ class _Ordering:
         self._sure = SureInputs()
         self._after: dict[Operation, int] = {}  # items for which a control edge from an operation waits
         self._firm: dict[_Item, int] = {}  # items for which edges that no pass removes make it wait
-        self._items: list[_Item] = []
-        self._number: dict[_Item, int] = {}
-        self._touched: dict[Operation, dict[Key, bool]] = {}
+        self._sets: EffectSets[_Item] = EffectSets()
         self._reads = 0
         self._anchors: dict[Tensor, Operation] = {}
         self._wraps: dict[Tensor, Tensor] = {}
@@ -173,22 +171,22 @@ class _Ordering:
             said |= self._union(self._firm.get(self._source(t), 0) for t in op.inputs if is_acting)
             wanted = reached & ~self._reads
             if is_acting:
-                wanted |= self._conflicting(reached & self._reads, touched)
+                wanted |= self._sets.conflicting(reached & self._reads, touched)
             self._wait(op, wanted & ~said)
-            self._touched[op] = touched
+            self._sets.touched[op] = touched
             self._add_item(op, op, reached, wanted | said)
             if is_acting:
                 self.must[op] = None
             else:
-                self._reads |= 1 << self._number[op]
+                self._reads |= self._sets.bit(op)
             return
         if op.type == "_Retval" and not self._is_looking:
             firm = self._firm.get(self._source(op.inputs[0]), 0)
-            for item in self._members(self.effects_of(op.inputs[0]) & ~firm):
+            for item in self._sets.members(self.effects_of(op.inputs[0]) & ~firm):
                 if isinstance(item, Tensor):
                     self.must[self._end(item)] = None
         self._set(op, reached)
-        if op.type == "Identity" and op.inputs[0] in self._number:
+        if op.type == "Identity" and op.inputs[0] in self._sets:
             said |= self._firm[op.inputs[0]]
             if not op.control_inputs:
                 self._anchors.setdefault(op.inputs[0], op)
@@ -207,7 +205,7 @@ class _Ordering:
             reached = controls | self._union(self.reached[x] for i, x in enumerate(op.inputs) if positions >> i & 1)
             if is_part:
                 self._add_item(t, op, reached, reached)
-            self.reached[t] = reached | self._bit(t)
+            self.reached[t] = reached | self._sets.bit(t)
             after |= self.reached[t]
         self._after[op] = after
 
@@ -217,20 +215,14 @@ class _Ordering:
             self.reached[t] = reached
 
     def _add_item(self, item: _Item, op: Operation, reached: int, firm: int) -> None:
-        self._number[item] = len(self._items)
-        self._items.append(item)
-        self._firm[item] = firm | self._bit(item)
+        self._firm[item] = firm | self._sets.add(item)
         if isinstance(item, Operation):
-            self._set(op, reached | self._bit(item))
+            self._set(op, reached | self._sets.bit(item))
 
     @staticmethod
     def _source(t: Tensor) -> _Item:
         """Item or operation that makes `t`."""
         return t if t.op.opdef.structured else t.op
-
-    def _bit(self, item: _Item) -> int:
-        number = self._number.get(item)
-        return 0 if number is None else 1 << number
 
     @staticmethod
     def _union(sets: Iterable[int]) -> int:
@@ -238,24 +230,6 @@ class _Ordering:
         for s in sets:
             out |= s
         return out
-
-    def _members(self, some: int) -> Sequence[_Item]:
-        out = []
-        while some:
-            number = some.bit_length() - 1
-            some ^= 1 << number
-            out.append(self._items[number])
-        return out
-
-    def _conflicting(self, reads: int, touched: dict[Key, bool]) -> int:
-        """Members of `reads` that read state which an operation that touches `touched` may write."""
-        written = [key for key, writes in touched.items() if writes]
-        found = 0
-        for op in self._members(reads):
-            assert isinstance(op, Operation)
-            if any(may_be_same(a, b) for a in written for b in self._touched[op]):
-                found |= self._bit(op)
-        return found
 
     # *** edges ***
 
@@ -268,7 +242,7 @@ class _Ordering:
     def _edges(self, missing: int) -> list[Operation]:
         edges = []
         while missing:
-            last = self._items[missing.bit_length() - 1]
+            last = self._sets.last(missing)
             missing &= ~self._firm[last]
             edges.append(self._end(last))
         return edges
