@@ -145,7 +145,9 @@ class Run(Protocol):
 
 
 class RunAtOnce:
-    """Base of the runs that compute all fetches at once, as soon as all feeds have been supplied.
+    """Base of the runs that compute all fetches at once.
+
+    Such a run starts as soon as all feeds have been supplied.
 
     Args:
       step: the identity, resources and cancellation of the step.

@@ -213,11 +213,11 @@ class Step:
             raise self.past_deadline(doing)
 
     def past_deadline(self, doing: str = "") -> DeadlineExceededError:
-        """Returns the error of a step past its deadline; `doing` is an addition to the text."""
+        """Returns the error of a step past its deadline, with `doing` appended."""
         return DeadlineExceededError(f"Timed out: step {self.id} ran past its time limit{doing}")
 
     def past_wait_limit(self, limit: float, waits: str) -> DeadlineExceededError:
-        """Returns the error of a step that nothing has woken for `limit` seconds; `waits` says what it waits for."""
+        """Returns the error of a step that has waited `limit` seconds for `waits`."""
         return DeadlineExceededError(
             f"step {self.id} has waited {limit:g} s without any progress{waits}. Nothing in this step can wake it; "
             "give the run a timeout, close the queue, or raise HEADRACE_WAIT_LIMIT if the wait is intended"

@@ -582,7 +582,10 @@ class Graph(Uncopyable):
         return copy
 
     def _copy_of(self, op: Operation, name: str, inputs: list[Tensor], controls: list[Operation]) -> Operation:
-        """Returns a copy of `op`, with its shapes, notes and source line, that is not in the graph yet."""
+        """Returns a copy of `op` that is not in the graph yet.
+
+        The copy has the shapes, the notes and the source line of `op`.
+        """
         made = [t.dtype for t in op.outputs]
         copy = Operation(self, name, op.opdef, inputs, controls, op.attrs, op.device, op.source, made, op.notes)
         for old, new in zip(op.outputs, copy.outputs):

@@ -1,7 +1,8 @@
-"""Sets of the operations with effects of one graph, as integers with one bit for each operation.
+"""Sets of the operations with effects of one graph, as bit sets.
 
-There are many such sets, most of them share most of their members, and the only operations on them are unions and
-differences. The items have their numbers in topological order, so the highest bit is the latest item.
+A set is an integer with one bit for each operation. There are many such sets, most of them share most of their members,
+and the only operations on them are unions and differences. The items have their numbers in topological order, so the
+highest bit is the latest item.
 """
 
 from __future__ import annotations
@@ -56,7 +57,10 @@ class EffectSets(Generic[Item]):
         return out
 
     def conflicting(self, reads: int, touched: Mapping[Key, bool]) -> int:
-        """Returns the members of `reads` that read state which an operation that touches `touched` may write."""
+        """Returns the members of `reads` that depend on what `touched` writes.
+
+        A member depends on it if it reads state which an operation that touches `touched` may write.
+        """
         written = [key for key, writes in touched.items() if writes]
         found = 0
         for item in self.members(reads):
