@@ -231,12 +231,15 @@ def check_type(type: str) -> None:
         )
 
 
-def make_devices(counts: Mapping[str, int], memory_limit: int | None = None) -> dict[str, LocalDevice]:
+def make_devices(
+    counts: Mapping[str, int], memory_limit: int | None = None, task: DeviceSpec = HERE
+) -> dict[str, LocalDevice]:
     """Creates the devices of a session, by name.
 
     Args:
       counts: number of devices of each type. There is always at least one CPU.
       memory_limit: the memory limit of each device, in bytes; None: no limit.
+      task: job, replica and task in the names of the devices.
 
     Raises:
       InvalidArgumentError: a type that is not registered, or a count that is not a valid number.
@@ -256,7 +259,7 @@ def make_devices(counts: Mapping[str, int], memory_limit: int | None = None) -> 
         if isinstance(n, bool) or not isinstance(n, int) or n < (type == "CPU"):
             raise InvalidArgumentError(f"devices={{{type!r}: {n!r}}}: expected the number of devices, an int")
         for i in range(n):
-            d = factory(DeviceSpec(HERE.job, HERE.replica, HERE.task, type, i), memory_limit)
+            d = factory(DeviceSpec(task.job, task.replica, task.task, type, i), memory_limit)
             if not isinstance(d, LocalDevice):
                 raise InvalidArgumentError(
                     f"the factory of device type {type!r}, registered at {device_types.where(type)}, must make a "

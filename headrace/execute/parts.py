@@ -22,13 +22,12 @@ import queue
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headrace import flags
+from headrace.execute.driver import PartsDriver
 from headrace.execute.entered import entered
-from headrace.execute.executor import Executor
 from headrace.execute.plan import RECV
-from headrace.execute.ports import nothing, ports_of
 from headrace.execute.rendezvous import LocalRendezvous
 from headrace.execute.run import RunStatistics
 from headrace.execute.step_state import (
@@ -36,9 +35,6 @@ from headrace.execute.step_state import (
     Begin,
     Cancelled,
     Event,
-    Failed,
-    Finished,
-    Idle,
     Pause,
     Probe,
     Release,
@@ -49,9 +45,15 @@ from headrace.execute.step_state import (
 )
 
 if TYPE_CHECKING:
+    from headrace.execute.part import Part
     from headrace.execute.plan import Plan
     from headrace.execute.run import RunEnvironment
     from headrace.execute.step import Step
+
+
+def received_edges(plans: Mapping[str, Plan]) -> dict[str, frozenset[str]]:
+    """Returns for each device the edges on which its part receives tokens."""
+    return {name: frozenset(n.edge for n in p.nodes if n.kind == RECV) for name, p in plans.items()}
 
 
 class PartsProgram:
@@ -67,7 +69,7 @@ class PartsProgram:
     def __init__(self, plans: Mapping[str, Plan], environment: RunEnvironment) -> None:
         self.plans = plans
         self.environment = environment
-        self._edges = {name: frozenset(n.edge for n in p.nodes if n.kind == RECV) for name, p in plans.items()}
+        self._edges = received_edges(plans)
 
     def start(self, step: Step) -> Parts:
         """Returns a new run of the plans for `step`.
@@ -80,60 +82,8 @@ class PartsProgram:
         return Parts(self.plans, self._edges, step, self.environment)
 
 
-class Part:
-    """One device's part of a running step.
-
-    Args:
-      name: the name of the device.
-      executor: the executor of the part.
-      rendezvous: the rendezvous of the parts.
-      edges: the edges on which the part receives tokens.
-
-    Attributes:
-      name: the name of the device.
-      executor: the executor of the part.
-    """
-
-    __slots__ = ("_edges", "_epoch", "_order", "_rendezvous", "_wave", "executor", "name")
-
-    def __init__(self, name: str, executor: Executor, rendezvous: LocalRendezvous, edges: frozenset[str]) -> None:
-        self.name = name
-        self.executor = executor
-        self._rendezvous = rendezvous
-        self._edges = edges
-        self._epoch = self._order = self._wave = 0
-
-    def report(self) -> Idle | Finished:
-        """Returns the report of a part that no thread drives."""
-        e = self.executor
-        self._epoch += 1
-        arrived = e.received + self._rendezvous.arrived(self._edges)
-        if e.finished:
-            return Finished(self.name, self._epoch, self._wave, e.sent, arrived)
-        frame = e.propagator.releasable()
-        level = 0 if frame is None else frame.level
-        waits = () if level else (*e.half_fed(), *(f"  {line}" for line in self._rendezvous.table(self._edges)))
-        return Idle(self.name, self._epoch, self._order, self._wave, e.sent, arrived, level, not e.only_receives, waits)
-
-    def probe(self, wave: int) -> Idle | Finished:
-        """Returns the report for a `Probe`."""
-        self._wave = max(self._wave, wave)
-        return self.report()
-
-    def obey(self, order: Start | Release, is_fed: bool) -> bool:
-        """Carries out an order; returns whether it is new, so that the part can run."""
-        if order.order <= self._order:
-            return False
-        self._order = order.order
-        if isinstance(order, Release):
-            self.executor.end_half_fed()
-        else:
-            self.executor.begin(is_fed)
-        return True
-
-
-class Parts:
-    """A run of a step on several devices.
+class Parts(PartsDriver):
+    """A run of a step on several devices of this process.
 
     Args:
       plans: for each device, by name, its part of the step.
@@ -142,75 +92,29 @@ class Parts:
       environment: the resources of the session.
 
     Attributes:
-      step: the identity, resources and cancellation of the step.
-      rendezvous: the rendezvous of the parts.
-      parts: the parts by the name of their device.
       state: the decisions that concern all parts.
     """
 
     def __init__(
         self, plans: Mapping[str, Plan], edges: Mapping[str, frozenset[str]], step: Step, environment: RunEnvironment
     ) -> None:
-        self.step = step
-        self.rendezvous = LocalRendezvous()
+        super().__init__(plans, edges, step, environment, LocalRendezvous())
         self.state = StepState(step.id, tuple(plans))
-        self._environment = environment
         self._seconds = 0.0
         self._begun = 0
         self._until: Sequence[int] | None = None
-        self._is_fed = True
         self._is_paused = False
-        self._uses_blas = any(plan.uses_blas for plan in plans.values())
-        self._flushes = any(plan.flushes for plan in plans.values())
-        self._lock = threading.RLock()  # an instruction may wake a part
         self._error: BaseException | None = None
         self._runnable: queue.SimpleQueue[Part | None] = queue.SimpleQueue()
-        self._parked: set[Part] = set()
         self._idle_since = 0.0  # the time at which all parts were parked
         # by thread, the parts that it has made runnable and will drive itself
         self._mine: dict[int, list[Part]] = {}
-        self._left = len(plans)  # parts that are not over
-        self.parts: dict[str, Part] = {}
-        for name, plan in plans.items():
-            of = step.part()
-            if environment.account is not None:
-                of.memory = environment.account(of, name)
-            ports = ports_of(environment, environment.devices[name], self.rendezvous, self.give_away)
-            part = self.parts[name] = Part(name, Executor(plan, of, ports), self.rendezvous, edges[name])
-            of.completions.wake = lambda part=part: self._wake(part)
-        executors = [part.executor for part in self.parts.values()]
-        self._feeds = {n.position: (e, i) for e in executors for i, n in enumerate(e.plan.args)}
-        self._fetches = {n.position: e for e in executors for n in e.plan.retvals}
 
     # *** the interface of the owner ***
 
-    def feed(self, position: int, value: Any) -> None:
-        """Supplies the feed `position`."""
-        executor, i = self._feeds[position]
-        executor.feed(i, value)
-
-    def fetch(self, position: int) -> Any:
-        """Hands over the value of a fetch; raises `InvalidArgumentError` if it has none."""
-        return self._fetches[position].fetch(position)
-
-    def has(self, position: int) -> bool:
-        """Whether a fetch has its value or is known to be dead."""
-        return self._fetches[position].has(position)
-
-    @property
-    def finished(self) -> bool:
-        """Whether all parts are finished."""
-        return all(part.executor.finished for part in self.parts.values())
-
-    def cancel(self, error: BaseException) -> None:
-        """Makes the step fail with `error` at its next check."""
-        self.step.cancel(error)
-
     def statistics(self) -> RunStatistics:
         """State of the run at this moment."""
-        of = [part.executor.statistics() for part in self.parts.values()]
-        sent, received = sum(s.sent for s in of), sum(s.received for s in of)
-        return RunStatistics(self.finished, self._seconds, sent, received, sum((s.waiting for s in of), ()))
+        return self._statistics(self._seconds)
 
     def run(self, until: Sequence[int] | None = None, is_fed: bool = True) -> None:
         """Runs until all parts are finished or paused, see `run.Run`."""
@@ -257,29 +161,14 @@ class Parts:
             if not self._is_paused:
                 self.abandon()
 
-    def abandon(self) -> None:
-        """Cancels the asynchronous kernels of all parts. No code of this step runs afterwards."""
-        for part in self.parts.values():
-            part.executor.abandon()
-            # they refer back to this object, which is freed without the garbage collector
-            part.executor.step.completions.wake, part.executor.ports.busy = None, nothing
-
     # *** events and instructions ***
 
     def _handle(self, event: Event) -> None:
         """Reports an event, and carries out the instructions that follow."""
         with self._lock:
             for instruction in self.state.handle(event):
-                if isinstance(instruction, (Start, Release)):
-                    part = self.parts[instruction.part]
-                    if part.obey(instruction, self._is_fed):
-                        self._parked.discard(part)
-                        self._runnable.put(part)
-                elif isinstance(instruction, Probe):
-                    self._handle(self.parts[instruction.part].probe(instruction.wave))
-                elif isinstance(instruction, Abort):
-                    self.rendezvous.abort(instruction.error)
-                    self.parts[instruction.part].executor.step.cancel(instruction.error)
+                if isinstance(instruction, (Start, Release, Probe, Abort)):
+                    self._carry_out(instruction)
                 elif isinstance(instruction, Pause):
                     self._is_paused = True
                     self._end_threads()
@@ -326,50 +215,15 @@ class Parts:
             except queue.Empty:
                 self._look_at_the_clock()
 
-    def _drive(self, part: Part) -> None:
-        """Drives a part until it is parked or over."""
-        executor = part.executor
-        event: Event | None = None
-        try:
-            executor.advance()
-            if executor.finished:
-                event = part.report()
-        except BaseException as e:  # `run` raises the first of them in the thread of its caller
-            executor.tell(e)
-            executor.abandon()
-            event = Failed(part.name, e)
-        if event is not None:
-            with self._lock:
-                self._left -= 1
-                self._handle(event)
-        self._park(part if event is None else None)
+    def _run_later(self, part: Part) -> None:
+        """Lets this thread drive a part if it serves the step, else another one."""
+        mine = self._mine.get(threading.get_ident())
+        if mine is None:
+            self._runnable.put(part)
+        else:
+            mine.append(part)
 
-    def _park(self, part: Part | None) -> None:
-        """Parks `part`; None: a part is over."""
-        with self._lock:
-            if part is not None:
-                self._parked.add(part)
-                if not part.executor.step.completions.empty():  # a completion arrived before the part was parked
-                    self._parked.discard(part)
-                    self._runnable.put(part)
-                    return
-            if 0 < self._left == len(self._parked):
-                self._settle()
-
-    def _wake(self, part: Part) -> None:
-        """Makes `part` runnable; called after a completion was added for it."""
-        if part in self._parked:
-            with self._lock:
-                if part not in self._parked:
-                    return  # another thread was faster
-                self._parked.discard(part)
-            mine = self._mine.get(threading.get_ident())
-            if mine is None:
-                self._runnable.put(part)
-            else:
-                mine.append(part)
-
-    def give_away(self) -> None:
+    def busy(self) -> None:
         """Lets other threads drive the parts that the calling thread, now busy, has made runnable."""
         mine = self._mine.get(threading.get_ident())
         while mine:

@@ -15,7 +15,8 @@ from concurrent.futures import Future
 from typing import Any
 
 from headrace.execute.devices import LocalDevice, make_devices
-from headrace.execute.parts import Part, PartsProgram
+from headrace.execute.part import Part
+from headrace.execute.parts import PartsProgram
 from headrace.execute.plan import Plan
 from headrace.execute.run import RunEnvironment
 from headrace.execute.step import Step
@@ -203,7 +204,8 @@ class Driven:
         elif isinstance(mail, Probe):
             part = self.parts.parts[mail.part]
             if is_idle(part):
-                self._mail.append(part.probe(mail.wave))
+                part.probe(mail.wave)
+                self._mail.append(part.report())
             else:
                 self._mail.append(mail)  # it reports when it is idle
         else:

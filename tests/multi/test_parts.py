@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from headrace.execute.devices import make_devices
-from headrace.execute.parts import Part, PartsProgram
+from headrace.execute.part import Part
+from headrace.execute.parts import PartsProgram
 from headrace.execute.run import RunEnvironment
 from headrace.execute.step import Step
 from headrace.execute.step_state import Begin, End, Idle, Release
