@@ -51,11 +51,13 @@ class Environment:
       names: the full names of all devices, the default device first.
       options: options of placement and partition.
       has_limit: whether the devices have a memory limit.
+      is_remote: whether other processes own the devices.
 
     Attributes:
       names: the full names of all devices, the default device first.
       options: options of placement and partition.
       has_limit: whether the devices have a memory limit, so that steps count their values (`resources.memory`).
+      is_remote: whether other processes own the devices. They compile their parts of a step themselves.
 
     Example:
       >>> environment = Environment()
@@ -70,10 +72,12 @@ class Environment:
         names: Sequence[str] = DEFAULT_DEVICES,
         options: PlacementOptions = NO_OPTIONS,
         has_limit: bool = False,
+        is_remote: bool = False,
     ) -> None:
         self.names = tuple(names)
         self.options = options
         self.has_limit = has_limit
+        self.is_remote = is_remote
         self._lock = threading.Lock()
         self._seconds: dict[tuple[str, str], float] = {}  # (operation, type of device) → moving average
         self._homes: dict[str, str] = {}  # operation with state → device
@@ -82,6 +86,11 @@ class Environment:
     def _forked(self) -> None:
         """Replaces the lock in a forked process, see `forking`."""
         self._lock = threading.Lock()
+
+    @property
+    def is_single(self) -> bool:
+        """Whether there is one device, and this process owns it."""
+        return len(self.names) == 1 and not self.is_remote
 
     @property
     def cluster(self) -> Cluster:

@@ -88,7 +88,17 @@ class Request:
         named = [*(t.op for t in (*self.feeds, *self.fetches)), *self.targets]
         return named[0].graph if named else None
 
-    def fed_constants(self) -> list[str]:
+    @property
+    def is_ordered(self) -> bool:
+        """Whether stateful operations of the user's graph run in the order of their creation."""
+        return self.graph is not None and self.graph.order is not None
+
+    def inherit_devices(self, ops: Sequence[Operation]) -> None:
+        """Copies device requests to operations that are colocated with pruned operations."""
+        if self.graph is not None:
+            inherit_devices(ops, self.graph)
+
+    def fed_constants(self) -> Sequence[str]:
         """Reasons against relying on static shapes: a line for each fed constant tensor."""
         fed = [t for t in self.feeds if constant_value(t) is not None]
         return [f"'{t.name}' is fed, and shapes in the graph were inferred from the value it has there" for t in fed]
@@ -160,6 +170,7 @@ class CompiledStep:
       fused_regions: fused regions of the plans.
       is_apart: whether an operation is never a member of a fused region, because it may be large enough for a thread.
       device: full name of the only device of the step; "": the default device, or several devices.
+      is_whole: whether the process that owns `device` compiles the step to one function.
       program: the program that `Target.register` returned for it; None before.
     """
 
@@ -171,6 +182,7 @@ class CompiledStep:
     fused_regions: Sequence[FusedRegion] = ()
     is_apart: Callable[[Operation], bool] = may_be_heavy
     device: str = ""
+    is_whole: bool = False
     program: Program | None = None
 
     @property
@@ -193,6 +205,19 @@ class CompiledStep:
         """Returns a new run of the step for `step`, without feeds. The step is registered."""
         assert self.program is not None, "`Programs` registers each step"
         return self.program.start(step)
+
+    @property
+    def graph(self) -> StepGraph:
+        """The step in structured form, after the optimizer if it ran."""
+        for stage in ("optimize", "recover"):
+            if stage in self.stages:
+                return cast(StepGraph, self.stages[stage][0])
+        return self.pruned
+
+    @property
+    def parts(self) -> Mapping[str, Part]:
+        """The part of each device of a step over several devices, before regions are fused."""
+        return cast("Mapping[str, Part]", self.stages.get("partition", {}))
 
     @property
     def plan(self) -> Plan:
@@ -225,7 +250,7 @@ def compile_step(request: Request, environment: Environment, stages: Stages | No
       GraphError: the graph is not legal.
     """
     stages = Stages() if stages is None else stages
-    has_one_device = len(environment.names) == 1
+    has_one_device = environment.is_single
     step = stages.run("prune", pruned, request, environment)
     fed_constants = request.fed_constants()  # then neither passes nor compiled code may rely on static shapes
     refused: Sequence[str] = ()
@@ -255,22 +280,28 @@ def compile_step(request: Request, environment: Environment, stages: Stages | No
     if not has_one_device:
         placement = stages.run("place", placed, environment, lowered)
         used = set(placement.of.values())
-        if len(used) > 1 or not all(map(_is_cpu, used)):
-            where = f"it runs on {len(used)} devices" if len(used) > 1 else f"it runs on {min(used)}"
-            stages.refuse([where])
-            reasons = [where, *reasons]
+        is_whole = len(used) < 2 and is_optimized and not reasons and all(map(_is_cpu, used))
+        if is_whole and environment.is_remote:
+            return CompiledStep(request, stages.made, device=min(used, default=""), is_whole=True)
+        if len(used) > 1 or not all(map(_is_cpu, used)) or environment.is_remote:
+            if not environment.is_remote or len(used) > 1:
+                where = f"it runs on {len(used)} devices" if len(used) > 1 else f"it runs on {min(used)}"
+                stages.refuse([where])
+                reasons = [where, *reasons]
             if request.engine == "compiled":
                 return CompiledStep(request, stages.made, None, {}, reasons)
             cut = stages.run("partition", partitioned, environment, lowered, placement)
             parts = {name: (part.ops, part.called) for name, part in cut.items()}
         else:
             device = min(used, default="")
-            if is_optimized and not reasons:
+            if is_whole:
                 return compiled_function(request, stages, step, device)
 
-    fused: Sequence[FusedRegion] = ()
     # a product of unknown size between a loop and its gradient would separate them
     is_apart = is_heavy if any(op.opdef.structured == "While" for op in lowered.left) else may_be_heavy
+    if environment.is_remote:  # each device compiles its part
+        return CompiledStep(request, stages.made, reasons=reasons, is_apart=is_apart)
+    fused: Sequence[FusedRegion] = ()
     if request.engine != "interpret" and not fed_constants:
         parts, fused = stages.run("fused_regions", with_fused_regions, request, environment, parts, is_apart)
         stages.dumps.text("fused_regions.py", "\n".join(f"# {show([c])}\n{c.source}" for c in fused))
@@ -293,7 +324,7 @@ def pruned(request: Request, environment: Environment) -> StepGraph:
     """Copies the subgraph of a step."""
     step = prune(request.feeds, request.fetches, request.targets)
     check_expansion(step.graph.operations)
-    if len(environment.names) == 1:
+    if environment.is_single:
         check_devices(step.graph.operations, environment.names, environment.options.soft)
     return step
 
@@ -315,8 +346,7 @@ def blocked(request: Request, step: StepGraph) -> Sequence[str]:
     """Reasons against running a structured step as one Python function."""
     if request.is_partial:
         return ("it is fed in several calls",)
-    graph = request.graph
-    return blockers(step.graph.operations, graph is not None and graph.order is not None)
+    return blockers(step.graph.operations, request.is_ordered)
 
 
 # passes that stack the values of all iterations, and so hold a second copy of all of them at the same time
@@ -371,7 +401,7 @@ def lowered_form(request: Request, environment: Environment, step: StepGraph, is
     Loops and conditionals that fused regions can contain stay whole if the step is optimized. For several devices,
     collectives are expanded, and operations that are colocated with pruned ones get their device requests.
     """
-    has_one_device = len(environment.names) == 1
+    has_one_device = environment.is_single
     done: Lowered | None = None
     if is_optimized and is_structured(step.graph.operations):
         is_whole: Callable[[Operation], bool] = lambda op: True
@@ -393,8 +423,7 @@ def lowered_form(request: Request, environment: Environment, step: StepGraph, is
         graph, copies = copy_graph(done.graph)
         done = Lowered(graph, list(copies.values()), {})
     ops = expand_collectives(done.ops)
-    if request.graph is not None:
-        inherit_devices(ops, request.graph)
+    request.inherit_devices(ops)
     for op in done.left:
         Editor(done.graph).set_device(op, request_of(op))
     return Lowered(ops[0].graph if ops else done.graph, ops, done.functions, done.left)

@@ -20,7 +20,7 @@ from headrace import flags, forking
 from headrace.compile.fallback import Failure
 from headrace.compile.variants import Variants
 from headrace.errors import InvalidArgumentError
-from headrace.pipeline import CompiledStep, Request, Stages, compile_step, pruned
+from headrace.pipeline import CompiledStep, Request, Stages, pruned
 
 if TYPE_CHECKING:
     from headrace.shapes import Shape
@@ -121,14 +121,14 @@ class Programs:
         return found
 
     def _registered(self, step: CompiledStep, is_interpreted: bool = False) -> CompiledStep:
-        return dataclasses.replace(step, program=self._target.register(step.compiled, step.plans, is_interpreted))
+        return dataclasses.replace(step, program=self._target.register(step, is_interpreted))
 
     def _find_variants(self) -> Variants[CompiledStep]:
         with self._lock:
             if self._variants is not None:  # another thread has made them
                 return self._variants
             wanted = self.request.engine != "interpret" and flags.OPTIMIZE.value != "off"
-            if wanted and len(self._target.environment.names) > 1:
+            if wanted and not self._target.environment.is_single:
                 wanted = self.general.compiled is not None
             # a cycle of references would keep the target, and its threads, until the garbage collector runs
             me = weakref.proxy(self)
@@ -154,7 +154,7 @@ class Programs:
     def _compile(self, request: Request) -> CompiledStep:
         stages = Stages(self._stages)
         try:
-            step = compile_step(request, self._target.environment, stages)
+            step = self._target.compile(request, stages)
         except Exception as e:
             if request.engine == "interpret" or stages.current == "prune":
                 raise

@@ -18,7 +18,7 @@ from headrace import forking, thresholds
 from headrace.environment import NO_OPTIONS, Environment, PlacementOptions
 from headrace.execute.clock import SYSTEM_CLOCK
 from headrace.execute.compiled_run import CompiledProgram
-from headrace.execute.devices import DeviceAttributes, make_devices
+from headrace.execute.devices import HERE, DeviceAttributes, make_devices
 from headrace.execute.executor import MachineProgram
 from headrace.execute.run import RunEnvironment
 from headrace.execute.static_schedule import StaticProgram, static_schedule
@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     from headrace.execute.plan import Plan
     from headrace.execute.records import Ready
     from headrace.execute.run import Program
+    from headrace.ir.device import DeviceSpec
     from headrace.metadata import MemoryStatistics
+    from headrace.pipeline import CompiledStep, Request, Stages
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -66,13 +68,14 @@ class Target(Protocol):
     def devices(self) -> Sequence[DeviceAttributes]:
         """Returns descriptions of the devices, the default device first."""
 
-    def register(self, code: Code | None, plans: Mapping[str, Plan], is_interpreted: bool = False) -> Program:
+    def compile(self, request: Request, stages: Stages) -> CompiledStep:
+        """Compiles a step as far as this process does it; see `pipeline.compile_step`."""
+
+    def register(self, step: CompiledStep, is_interpreted: bool = False) -> Program:
         """Returns the program of a compiled step, which can be started any number of times.
 
         Args:
-          code: the step as one Python function, or None.
-          plans: without `code`, the plan of each device's part, by the full name of the device. A step on the default
-            device has one plan, under "".
+          step: the step.
           is_interpreted: whether the token machine must fire each node by itself, for a listener, a queue of ready
             nodes or a partial run.
         """
@@ -121,6 +124,7 @@ class LocalTarget:
       inter_op_threads: threads for heavy kernels that can run in parallel; None: one for each core.
       options: options of placement and partition.
       clock: the time of the deadlines of steps, and all waits for them.
+      task: job, replica and task in the names of the devices.
 
     Attributes:
       environment: the devices for which steps are compiled, measured costs and homes of state.
@@ -149,13 +153,14 @@ class LocalTarget:
         inter_op_threads: int | None = None,
         options: PlacementOptions = NO_OPTIONS,
         clock: Clock = SYSTEM_CLOCK,
+        task: DeviceSpec = HERE,
     ) -> None:
         if memory_limit is not None and memory_limit < 1:
             raise ValueError(f"memory_limit must be at least 1 byte, got {memory_limit}")
         inter_op_threads = inter_op_threads or os.cpu_count() or 1
         if intra_op_threads < 1 or inter_op_threads < 1:
             raise ValueError("intra_op_threads and inter_op_threads must be at least 1")
-        self.local_devices: Mapping[str, LocalDevice] = make_devices(devices or {}, memory_limit)
+        self.local_devices: Mapping[str, LocalDevice] = make_devices(devices or {}, memory_limit, task)
         self._memories = {
             d.name: Memory(d.name, d.memory_limit, d.stream("copy").submit)
             for d in self.local_devices.values()
@@ -180,8 +185,25 @@ class LocalTarget:
         """Returns descriptions of the devices, the default device first."""
         return [DeviceAttributes(d.name, d.type, d.memory_limit or 0) for d in self.local_devices.values()]
 
-    def register(self, code: Code | None, plans: Mapping[str, Plan], is_interpreted: bool = False) -> Program:
+    def compile(self, request: Request, stages: Stages) -> CompiledStep:
+        """Compiles a step for the devices of this process."""
+        from headrace.pipeline import compile_step  # it imports all stages, which building a graph does not need
+
+        return compile_step(request, self.environment, stages)
+
+    def register(self, step: CompiledStep, is_interpreted: bool = False) -> Program:
         """Returns the program of a compiled step; see `Target.register`."""
+        return self.program(step.compiled, step.plans, is_interpreted)
+
+    def program(self, code: Code | None, plans: Mapping[str, Plan], is_interpreted: bool = False) -> Program:
+        """Returns the program of a function or of plans.
+
+        Args:
+          code: a step as one Python function, or None.
+          plans: without `code`, the plan of each device's part, by the full name of the device. A step on the default
+            device has one plan, under "".
+          is_interpreted: whether the token machine must fire each node by itself.
+        """
         if code is not None:
             return CompiledProgram(code, self.run_environment)
         if "" not in plans:

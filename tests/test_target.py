@@ -126,10 +126,10 @@ def test_a_registered_program_is_of_the_kind_that_runs_it() -> None:
     plans = step_of(hr.Session(graph=g, engine="interpret", devices={"CPU": 2}), z, [x]).general.plans
     target = LocalTarget({"CPU": 2})
     programs = {
-        CompiledProgram: target.register(compiled, {}),
-        StaticProgram: target.register(None, {"": plan}),
-        MachineProgram: target.register(None, {"": plan}, is_interpreted=True),
-        PartsProgram: target.register(None, plans),
+        CompiledProgram: target.program(compiled, {}),
+        StaticProgram: target.program(None, {"": plan}),
+        MachineProgram: target.program(None, {"": plan}, is_interpreted=True),
+        PartsProgram: target.program(None, plans),
     }
     for kind, program in programs.items():
         assert type(program) is kind

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import headrace as hr
-import headrace.programs
+import headrace.pipeline
 from headrace import thresholds
 from headrace.environment import Environment
 from headrace.errors import GraphError, InvalidArgumentError, ShapeError, SignatureError
@@ -78,7 +78,7 @@ def expanded(bytes_for_ring: int, seen: list[Graph]) -> Iterator[None]:
         seen.append(lowered.graph)
         return CompiledStep(request, stages.made, None, {"": make_plan(ops, lowered.functions)})
 
-    with mock.patch.object(headrace.programs, "compile_step", compile_step):
+    with mock.patch.object(headrace.pipeline, "compile_step", compile_step):
         yield
 
 

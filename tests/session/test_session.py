@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace import programs
+from headrace import pipeline
 from headrace.errors import CancelledError, FeedError, InvalidArgumentError
 from tests.execute.loops import Loop, counting
 from tests.inside import manager_of
@@ -24,13 +24,13 @@ from tests.session.helpers import builder, call, session
 def compiled(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """One entry for each step that is compiled."""
     seen: list[Any] = []
-    original = programs.compile_step
+    original = pipeline.compile_step
 
     def compile_step(*args: Any) -> Any:
         seen.append(args)
         return original(*args)
 
-    monkeypatch.setattr(programs, "compile_step", compile_step)
+    monkeypatch.setattr(pipeline, "compile_step", compile_step)
     return seen
 
 
