@@ -6,32 +6,23 @@
 A part is encoded before its regions are fused, because a fused region contains a function of this process. The receiver
 fuses regions and makes the plan.
 
-Layout, all numbers little-endian: `MAGIC`, the version (u16), the number of graphs (u32), the length of the JSON text
-(u64), for each graph the length of its nodes (u64), then the JSON text and the nodes (`ir.serial.snapshot`).
-
-The bytes are hostile input. Lengths are compared with the size of the input before anything is read, every value is
-checked, and `ir.verify` checks the graphs at the end.
+The bytes are an envelope (`ir.serial.envelope`). They are hostile input: every value is checked, and `ir.verify` checks
+the graphs at the end.
 """
 
 from __future__ import annotations
 
-import json
-import struct
-from collections.abc import Sequence
 from typing import Any, Final
 
-from headrace.errors import DataLossError, GraphError, InvalidArgumentError, UnimplementedError
+from headrace.errors import GraphError
 from headrace.ir.device import DeviceSpec
-from headrace.ir.serial.snapshot import Fields, SnapshotReader, SnapshotWriter
+from headrace.ir.serial.envelope import pack, unpack
+from headrace.ir.serial.snapshot import SnapshotWriter
 from headrace.ir.verify import verify
 from headrace.partition.part import Edge, Part, part_of
 
 VERSION: Final = 1
 MAGIC: Final = b"hr-part\n"
-MAX_BYTES: Final = 1 << 31  # of an encoded part; protobuf cannot read longer messages
-
-_HEAD: Final = struct.Struct("<8sHIQ")
-_LENGTH: Final = struct.Struct("<Q")
 
 
 def encode(part: Part) -> bytes:
@@ -39,7 +30,7 @@ def encode(part: Part) -> bytes:
 
     Raises:
       InvalidArgumentError: an operation refers to an object of this process (a Python function, a fused region), or the
-        part has more than `MAX_BYTES`; the text names the operation.
+        part is too large; the text names the operation.
       NotFoundError: a function that an operation calls is not in the library.
       GraphError: an attribute has no wire form.
 
@@ -51,19 +42,10 @@ def encode(part: Part) -> bytes:
       [<Operation 'x' type=NoOp>]
     """
     writer = SnapshotWriter()
-    data: dict[str, Any] = {"device": part.device, "graph": writer.add(part.graph)}
-    data["functions"] = {name: writer.add(graph) for name, graph in part.functions.items()}
-    data["edges"] = [_edge_data(e) for e in part.edges]
-    text = json.dumps(data | writer.data(), separators=(",", ":")).encode()
-    messages = writer.messages
-    lengths = b"".join(_LENGTH.pack(len(m)) for m in messages)
-    out = b"".join((_HEAD.pack(MAGIC, VERSION, len(messages), len(text)), lengths, text, *messages))
-    if len(out) > MAX_BYTES:
-        raise InvalidArgumentError(
-            f"the part of the step on {part.device} has {len(out)} bytes, and at most {MAX_BYTES} can be sent. Make "
-            "its large constants variables, or feed them"
-        )
-    return out
+    fields: dict[str, Any] = {"device": part.device, "graph": writer.add(part.graph)}
+    fields["functions"] = {name: writer.add(graph) for name, graph in part.functions.items()}
+    fields["edges"] = [_edge_data(e) for e in part.edges]
+    return pack(MAGIC, VERSION, fields, writer, f"part of the step on {part.device}")
 
 
 def decode(data: bytes) -> Part:
@@ -76,13 +58,7 @@ def decode(data: bytes) -> Part:
       NotFoundError: an op type or a called function does not exist here.
       InvalidArgumentError: the frames of the graph do not fit together.
     """
-    text, messages = _split(data)
-    try:
-        values = json.loads(text)
-    except (ValueError, RecursionError) as e:
-        raise DataLossError(f"the encoded part contains no JSON text: {e}") from e
-    given = Fields(values, "the encoded part")
-    reader = SnapshotReader(values, messages)
+    given, reader = unpack(MAGIC, VERSION, data, "part")
     device = given.get("device", str)
     DeviceSpec.from_string(device)
     graph = reader.graph(given.get("graph", int))
@@ -98,29 +74,6 @@ def decode(data: bytes) -> Part:
             f"graph has {[_edge_data(e) for e in part.edges]!r:.200}"
         )
     return part
-
-
-def _split(data: bytes) -> tuple[bytes, Sequence[bytes]]:
-    """Returns the JSON text and the nodes of each graph."""
-    if len(data) < _HEAD.size or data[: len(MAGIC)] != MAGIC:
-        raise DataLossError(f"{len(data)} bytes are no encoded part: they must begin with {MAGIC!r}")
-    _, version, graphs, length = _HEAD.unpack_from(data)
-    if version != VERSION:
-        raise UnimplementedError(
-            f"the encoded part has version {version}, and this version of headrace reads {VERSION}: use one version of "
-            "headrace in all processes"
-        )
-    at = _HEAD.size + graphs * _LENGTH.size
-    if len(data) > MAX_BYTES or at > len(data):
-        raise DataLossError(f"the encoded part of {len(data)} bytes cannot have {graphs} graphs")
-    lengths = [length, *(_LENGTH.unpack_from(data, _HEAD.size + i * _LENGTH.size)[0] for i in range(graphs))]
-    if at + sum(lengths) != len(data):
-        raise DataLossError(f"the encoded part has {len(data)} bytes, and its header states {at + sum(lengths)}")
-    pieces = []
-    for n in lengths:
-        pieces.append(data[at : at + n])
-        at += n
-    return pieces[0], pieces[1:]
 
 
 def _edge_data(e: Edge) -> list[Any]:
