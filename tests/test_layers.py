@@ -62,7 +62,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "session_config": ENGINE | {"environment"},
     "session": ENGINE
     | {"explain", "fetches", "graph_growth", "partial", "pipeline", "programs", "session_config", "simulate", "target"},
-    "target": ENGINE | {"environment"},
+    "target": ENGINE | {"environment", "pipeline"},
     "dist": TOP,
     "train": TOP,
     **dict.fromkeys(COMMAND, TOP | COMMAND | {"dist", "train"}),
@@ -125,7 +125,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "execute": ARRAYS | {"threadpoolctl", "jax"},
     "compile": ARRAYS | {"jax"},
     "session": ARRAYS | {"threadpoolctl"},
-    "dist": ARRAYS | {"ray"},
+    "dist": ARRAYS | {"msgspec", "ray"},
     "train": ARRAYS | {"tqdm", "matplotlib"},
 }
 
@@ -536,6 +536,6 @@ def test_import_is_light() -> None:
     )
     assert done.returncode == 0, done.stderr
     slow = {"jax", "tensorflow", "ray", "asyncio", "scipy", "socket", "threadpoolctl", "re2"}
-    slow |= {"PIL", "tqdm", "matplotlib", "safetensors", "google_crc32c"}
+    slow |= {"PIL", "tqdm", "matplotlib", "safetensors", "google_crc32c", "msgspec"}
     heavy = slow & set(done.stdout.split())
     assert not heavy, f"`import headrace` imports {sorted(heavy)}; import them in the function that needs them"

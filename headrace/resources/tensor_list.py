@@ -141,6 +141,20 @@ class TensorList:
         """Number of elements."""
         return len(self._items)
 
+    @property
+    def is_blank(self) -> bool:
+        """Whether all elements are uninitialized."""
+        return not self._initialized
+
+    def stored(self) -> list[Value]:
+        """The elements in the form in which they are stored: also `UNINITIALIZED` and `SpilledTensor`s."""
+        return list(self._items)
+
+    @property
+    def pattern(self) -> TensorList | None:
+        """The list whose elements have the shapes of the uninitialized ones, without its contents."""
+        return None if self._pattern is None else self._pattern._outline()
+
     def get(self, index: int, element_shape: Shape = None) -> Value:
         """The element at `index`; zeros if it is uninitialized.
 
@@ -439,6 +453,11 @@ class TensorList:
         out._pattern = None
         return out
 
+    def _outline(self) -> TensorList:
+        """The list with zeros of the same shapes, each a view of one element."""
+        known = self._shapes()
+        return known._with_items([_outline(item, self.element_dtype) for item in known._items])
+
     def zeros_like(self) -> TensorList:
         """A list of equal length whose elements are zeros of the same shapes; O(log n)."""
         items: Vector[Value] = Vector.blank(len(self._items))
@@ -619,6 +638,13 @@ def list_of(value: Value, element_dtype: DType | None = None) -> TensorList:
             f"Invalid data types; op elements {element_dtype.name} but list elements {value.element_dtype.name}"
         )
     return value
+
+
+def _outline(item: Value, dtype: DType) -> Value:
+    if type(item) is TensorList:
+        return item._outline()
+    shape = shape_of(item)
+    return np.broadcast_to(values.zeros(dtype, (1,) * len(shape)), shape) if shape else item
 
 
 def _fuller(a: TensorList | None, b: TensorList | None) -> TensorList | None:

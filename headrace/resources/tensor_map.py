@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -26,6 +26,15 @@ class TensorMap:
 
     def __init__(self, items: Mapping[_Key, tuple[Value, Value]] | None = None) -> None:
         self._items = dict(items or {})  # keys and values
+
+    @classmethod
+    def of(cls, items: Iterable[tuple[Value, Value]]) -> TensorMap:
+        """A map of pairs of a key and a value."""
+        return cls({_key(key): (key, value) for key, value in items})
+
+    def items(self) -> list[tuple[Value, Value]]:
+        """The keys with their values, in the order of insertion."""
+        return list(self._items.values())
 
     def insert(self, key: Value, value: Value) -> TensorMap:
         """This map with `value` at `key`, which may exist already."""
