@@ -18,7 +18,7 @@ import importlib as _importlib
 from typing import TYPE_CHECKING as _TYPE_CHECKING, Any as _Any
 
 import headrace.ops
-from headrace import dtypes, errors, flags, interchange, trace
+from headrace import dtypes, errors, flags, interchange, target, trace
 from headrace.api import linalg, math, nn, operators, random, raw_ops, scopes, sparse, special
 from headrace.api.storage.accumulators import (
     ConditionalAccumulator, ConditionalAccumulatorBase, SparseConditionalAccumulator
@@ -130,6 +130,14 @@ def _html(graph: Graph) -> str:
     return graph_html(graph)
 
 
+
+def _address(url: str) -> _Any:
+    from headrace.dist.address import Address
+
+    return Address(url)
+
+
+target.SCHEMES["headrace"] = _address
 scopes.install(scopes.Runtime(_EagerBuilder(), Session, interchange.graph_def, _html))
 
 # Modules that few programs use, or only those that train, are imported on first use.
@@ -145,6 +153,13 @@ _LATER = {
     "strings": "headrace.api.strings",
     "summary": "headrace.api.summary",
     "train": "headrace.train",
+    "cluster": "headrace.dist.launch",
+}
+# Classes that import sockets are imported on first use, too.
+_LATER_CLASSES = {
+    "ClusterSpec": "headrace.dist.cluster_spec",
+    "NetworkOptions": "headrace.dist.network",
+    "Server": "headrace.dist.server",
 }
 
 if _TYPE_CHECKING:
@@ -152,21 +167,27 @@ if _TYPE_CHECKING:
     from headrace.api import image, initializers, io, layers, quantization, signal, strings, summary
     from headrace.api.sparse import sets
     from headrace.api.storage import lookup
+    from headrace.dist import launch as cluster
+    from headrace.dist.cluster_spec import ClusterSpec
+    from headrace.dist.network import NetworkOptions
+    from headrace.dist.server import Server
 else:
 
     def __getattr__(name: str) -> _Any:
         if name in _LATER:
             return _importlib.import_module(_LATER[name])
+        if name in _LATER_CLASSES:
+            return getattr(_importlib.import_module(_LATER_CLASSES[name]), name)
         raise AttributeError(f"module 'headrace' has no attribute {name!r}")
 
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "Assert", "Barrier", "Cluster", "ConditionalAccumulator", "ConditionalAccumulatorBase", "Costs", "DType",
+    "Assert", "Barrier", "Cluster", "ClusterSpec", "ConditionalAccumulator", "ConditionalAccumulatorBase", "Costs", "DType",
     "DeviceModel", "EagerTensor", "FIFOQueue", "Function", "Graph", "IndexedSlices", "IndexedSlicesValue", "Link",
-    "MapStagingArea", "MetaGraph", "Operation", "PaddingFIFOQueue", "Print", "PriorityQueue", "QueueBase",
-    "RandomShuffleQueue", "RegisterGradient", "RunMetadata", "RunOptions", "Session", "SessionStatistics",
+    "MapStagingArea", "MetaGraph", "NetworkOptions", "Operation", "PaddingFIFOQueue", "Print", "PriorityQueue", "QueueBase",
+    "RandomShuffleQueue", "RegisterGradient", "RunMetadata", "RunOptions", "Server", "Session", "SessionStatistics",
     "Signature", "SparseConditionalAccumulator", "SparseTensor", "SparseTensorSpec", "SparseTensorValue", "StagingArea",
     "Tensor", "TensorArray", "TensorSpec", "Variable",
     "__version__", "abs", "accumulate_n", "acos", "acosh", "add", "add_n", "adjoint", "all_gather", "all_max",
@@ -176,7 +197,7 @@ __all__ = [
     "assert_positive", "assert_rank", "assert_rank_at_least", "atan", "atan2", "atanh", "band_part", "betainc",
     "bfloat16", "bincount", "bitcast", "bitwise_and", "bitwise_or", "bitwise_xor", "bool", "boolean_mask", "broadcast",
     "broadcast_dynamic_shape", "broadcast_static_shape", "broadcast_to", "bucketize", "case", "cast", "ceil",
-    "check_gradients", "check_numerics", "clip_by_global_norm", "clip_by_norm", "clip_by_value", "colocate_with",
+    "check_gradients", "check_numerics", "clip_by_global_norm", "clip_by_norm", "clip_by_value", "cluster", "colocate_with",
     "complex", "complex128", "complex64", "concat", "cond", "confusion_matrix", "conj", "constant", "constant_value",
     "control_dependencies", "convert_to_tensor", "convert_to_tensor_or_sparse_tensor", "cos", "cosh", "count_nonzero",
     "cross", "cumprod", "cumsum", "cumulative_logsumexp", "custom_gradient", "device", "diag", "diag_part", "digamma",

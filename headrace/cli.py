@@ -154,7 +154,41 @@ def _parser() -> argparse.ArgumentParser:
     text = commands.add_parser("text", help="print a graph as text")
     _add_common(text)
     text.set_defaults(command=_text)
+
+    worker = commands.add_parser("worker", help="run a task of a cluster")
+    worker.add_argument("--cluster", required=True, metavar="FILE.toml", help="the tasks with their addresses")
+    worker.add_argument("--job", required=True, metavar="NAME", help="the job of this task")
+    worker.add_argument("--task", required=True, type=int, metavar="N", help="the number of this task in its job")
+    worker.add_argument(
+        "--device", action="append", default=[], metavar="TYPE=N", help="number of devices of a type, such as CPU=2"
+    )
+    worker.add_argument("--bind", metavar="HOST", help="address to listen on, if not that of the file")
+    worker.add_argument("--heartbeat", type=_seconds, default=1.0, metavar="SECONDS", help="time between signs of life")
+    worker.add_argument(
+        "--patience", type=_seconds, default=10.0, metavar="SECONDS", help="time after which a silent process is lost"
+    )
+    worker.add_argument("--until-eof", action="store_true", help="end when the standard input ends")
+    worker.add_argument("--traceback", action="store_true", help="show Python's traceback of an error")
+    worker.set_defaults(command=_worker, failed=FAILED)
+
+    status = commands.add_parser("status", help="describe a cluster: workers, steps under way, and their waits")
+    status.add_argument("target", metavar="TARGET", help="the address of a server, headrace://host:port")
+    status.add_argument("--json", action="store_true", help="print the state as JSON")
+    status.add_argument("--traceback", action="store_true", help="show Python's traceback of an error")
+    status.set_defaults(command=_status, failed=FAILED)
     return parser
+
+
+def _worker(args: argparse.Namespace) -> int:
+    from headrace.dist import command
+
+    return command.worker(args)
+
+
+def _status(args: argparse.Namespace) -> int:
+    from headrace.dist import command
+
+    return command.status(args)
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:

@@ -117,6 +117,14 @@ STRING_LIMIT: Final = _flag(
     "Limit in bytes of all strings that one operation creates by decompressing, joining, formatting or replacing. "
     "The operation fails with ResourceExhaustedError before it allocates more.",
 )
+CLUSTER_SECRET: Final = _flag(
+    "CLUSTER_SECRET",
+    str,
+    "",
+    "a text",
+    _is_text,
+    "Secret that all processes of a cluster share. Without it, or certificates, a server listens on loopback only.",
+)
 ENGINES: Final = ("auto", "interpret", "compiled")
 ENGINE: Final = _flag(
     "ENGINE",

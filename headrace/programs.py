@@ -24,7 +24,7 @@ from headrace.pipeline import CompiledStep, Request, Stages, pruned
 
 if TYPE_CHECKING:
     from headrace.shapes import Shape
-    from headrace.target import Target
+    from headrace.target import StepTarget
 
 
 class Programs:
@@ -33,6 +33,7 @@ class Programs:
     Args:
       request: the step.
       target: the machines that run the step.
+      stages: stages that have run already; None: none has.
 
     Attributes:
       request: the step.
@@ -42,11 +43,11 @@ class Programs:
       InvalidArgumentError, GraphError: as `compile_step`, or the engine is "compiled" and the step cannot be compiled.
     """
 
-    def __init__(self, request: Request, target: Target) -> None:
+    def __init__(self, request: Request, target: StepTarget, stages: Stages | None = None) -> None:
         self.request = request
         self.failures: list[Failure] = []
         self._target = target
-        self._stages = Stages()
+        self._stages = Stages() if stages is None else stages
         self._made: dict[str, CompiledStep] = {}
         self._variants: Variants[CompiledStep] | None = None
         self._fixed: CompiledStep | None = None  # the program, if it does not depend on the feeds' shapes
@@ -160,7 +161,7 @@ class Programs:
                 raise
             step = self._interpreted(request, Failure(stages.current, e))
             stages.refuse(step.reasons)
-        if request.engine == "compiled" and step.compiled is None:
+        if request.engine == "compiled" and step.compiled is None and not step.is_whole:
             raise InvalidArgumentError(not_compiled(step.reasons))
         return step
 

@@ -32,7 +32,7 @@ from headrace.metadata import RunMetadata, RunOptions, SessionStatistics
 from headrace.metadata.counters import measuring
 from headrace.partial import PartialRun
 from headrace.session_config import read_config
-from headrace.target import LocalTarget
+from headrace.target import LocalTarget, connectable
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from headrace.compile import Compiled
     from headrace.ir.graph import Graph
     from headrace.pipeline import CompiledStep
+    from headrace.target import Connectable, Target
 
 CLOSED = "Attempted to use a closed Session."
 CLOSE_SECONDS = 5.0  # the longest wait of close() for running steps, in seconds
@@ -51,7 +52,8 @@ class Session:
     """Runs a graph.
 
     Args:
-      target: must be "" (this process).
+      target: "" (this process); or a cluster: an address ("headrace://host:port"), an `hr.Server`, or the result of
+        `hr.cluster.local`.
       graph: the graph to run; None: the graph of the enclosing `with hr.Graph()`.
       config: a mapping of `device_count` ({"CPU": n}), `operation_timeout_in_ms`, `allow_soft_placement` (default
         True), `log_device_placement`, `enable_bfloat16_sendrecv` (float32 is sent between devices as bfloat16),
@@ -88,7 +90,7 @@ class Session:
 
     def __init__(
         self,
-        target: str = "",
+        target: str | Connectable = "",
         graph: Graph | None = None,
         config: Mapping[str, Any] | None = None,
         *,
@@ -98,8 +100,6 @@ class Session:
         intra_op_threads: int = 1,
         inter_op_threads: int | None = None,
     ) -> None:
-        if target:
-            raise ValueError(f"Session target {target!r}: only '' (this process) exists; headrace has no clusters yet")
         graph = graph if graph is not None else current_graph()
         if graph is None:
             raise ValueError("no graph: give Session(graph=...), or make the session inside `with hr.Graph() as g:`")
@@ -112,13 +112,22 @@ class Session:
         self._timeout_ms = settings.timeout_ms
         if devices is not None and not isinstance(devices, Mapping):
             raise TypeError(f"devices={devices!r}: expected the number of devices of each type, as {{'CPU': 2}}")
-        self._target = LocalTarget(
-            {**settings.devices, **(devices or {})},
-            memory_limit,
-            settings.intra_op_threads or intra_op_threads,
-            settings.inter_op_threads or inter_op_threads,
-            settings.placement,
-        )
+        self._target: Target
+        self._blas_threads = settings.intra_op_threads or intra_op_threads
+        if target == "":
+            self._target = LocalTarget(
+                {**settings.devices, **(devices or {})},
+                memory_limit,
+                self._blas_threads,
+                settings.inter_op_threads or inter_op_threads,
+                settings.placement,
+            )
+        elif devices is not None or memory_limit is not None:
+            raise ValueError(
+                "devices= and memory_limit= are for sessions of this process; a cluster has its own devices"
+            )
+        else:
+            self._target = connectable(target).connect(settings.placement, settings.device_filters)
         #: By version of the graph, fetches and feed keys. All entries are of one version.
         self._calls: Memo[tuple[Hashable, ...], PreparedCall] = Memo("session calls", thresholds.SESSION_CALLS)
         self._version = -1  # of the graph, when the newest call was prepared
@@ -131,7 +140,7 @@ class Session:
         self._closed = ""  # the reason why the session can no longer be used; "" while it is open
         forking.register_at_fork(self)
         if notices.listener("session", notices.INFO) is not None:
-            names = ", ".join(d.short_name for d in self._target.local_devices.values())
+            names = ", ".join(d.name for d in self._target.devices())
             notices.inform("session", [f"session of {graph!r}: devices {names}; engine {engine!r}"])
 
     # *** running ***
@@ -342,7 +351,7 @@ class Session:
 
     def _called(self, code: Compiled, step: Step | None, fed: Sequence[Any]) -> list[Any]:
         """Returns the fetches of compiled code in which no kernel may block its thread."""
-        blas_threads = self._target.run_environment.blas_threads if code.uses_blas else 0
+        blas_threads = self._blas_threads if code.uses_blas else 0
         with entered(code.flushes, blas_threads):
             return as_own(list(code.run(step, fed)))
 
@@ -469,7 +478,7 @@ class Session:
 
     # *** devices ***
 
-    def list_devices(self) -> list[DeviceAttributes]:
+    def list_devices(self) -> Sequence[DeviceAttributes]:
         """Descriptions of the devices of this session. Source: TensorFlow's `Session.list_devices`.
 
         Example:

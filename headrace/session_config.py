@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _FIELDS: Final = ("device_count", "operation_timeout_in_ms", "allow_soft_placement", "log_device_placement",
                   "enable_bfloat16_sendrecv", "enable_recv_scheduling",
-                  "inter_op_parallelism_threads", "intra_op_parallelism_threads")  # fmt: skip
+                  "inter_op_parallelism_threads", "intra_op_parallelism_threads", "device_filters")  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -27,6 +27,7 @@ class SessionConfig:
       intra_op_threads: threads that a single product may use; 0: not given.
       inter_op_threads: threads for heavy kernels that can run in parallel; 0: not given.
       placement: options of placement and partition.
+      device_filters: partial names of the devices of a cluster that the session uses; none: all.
     """
 
     devices: Mapping[str, int]
@@ -34,6 +35,7 @@ class SessionConfig:
     intra_op_threads: int
     inter_op_threads: int
     placement: PlacementOptions
+    device_filters: tuple[str, ...] = ()
 
 
 def read_config(config: Mapping[str, Any] | None) -> SessionConfig:
@@ -65,6 +67,7 @@ def read_config(config: Mapping[str, Any] | None) -> SessionConfig:
         int(given.get("intra_op_parallelism_threads") or 0),
         int(given.get("inter_op_parallelism_threads") or 0),
         placement,
+        tuple(given.get("device_filters") or ()),
     )
 
 

@@ -12,7 +12,7 @@ import functools
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import TYPE_CHECKING, Final, NoReturn, Protocol, cast
 
 from headrace import forking, thresholds
 from headrace.environment import NO_OPTIONS, Environment, PlacementOptions
@@ -54,31 +54,42 @@ class TargetStatistics:
     memory: Mapping[str, MemoryStatistics]
 
 
-class Target(Protocol):
-    """Machines that run steps.
+class StepTarget(Protocol):
+    """Part of a target that `programs.Programs` uses.
 
     Attributes:
       environment: the devices for which steps are compiled, measured costs and homes of state.
-      clock: the time of the deadlines of steps, and all waits for them.
     """
 
     environment: Environment
-    clock: Clock
-
-    def devices(self) -> Sequence[DeviceAttributes]:
-        """Returns descriptions of the devices, the default device first."""
 
     def compile(self, request: Request, stages: Stages) -> CompiledStep:
         """Compiles a step as far as this process does it; see `pipeline.compile_step`."""
 
-    def register(self, step: CompiledStep, is_interpreted: bool = False) -> Program:
+    def register(self, step: CompiledStep, is_interpreted: bool = False) -> Program | None:
         """Returns the program of a compiled step, which can be started any number of times.
 
         Args:
           step: the step.
           is_interpreted: whether the token machine must fire each node by itself, for a listener, a queue of ready
             nodes or a partial run.
+
+        Returns:
+          The program; None if other processes have it.
         """
+
+
+class Target(StepTarget, Protocol):
+    """Machines that run the steps of a session.
+
+    Attributes:
+      clock: the time of the deadlines of steps, and all waits for them.
+    """
+
+    clock: Clock
+
+    def devices(self) -> Sequence[DeviceAttributes]:
+        """Returns descriptions of the devices, the default device first."""
 
     def step(
         self,
@@ -102,8 +113,55 @@ class Target(Protocol):
     def clear_container(self, name: str) -> None:
         """Drops the resources of a container; "" is the default one."""
 
+    def discard_resources(self) -> None:
+        """Forgets the resources without their release, in a forked process."""
+
     def close(self) -> None:
         """Releases resources and threads. Further calls have no effect. No step may run."""
+
+
+class Connectable(Protocol):
+    """Cluster to which a session can connect."""
+
+    def connect(self, options: PlacementOptions, filters: Sequence[str]) -> Target:
+        """Returns the target of a new session.
+
+        Args:
+          options: options of placement and partition.
+          filters: partial device names; the session uses the tasks that match one of them. Empty: all.
+        """
+
+
+#: Scheme of an address → the function that returns the cluster at an address. `headrace/__init__.py` adds them.
+SCHEMES: Final[dict[str, Callable[[str], Connectable]]] = {}
+
+
+def connectable(target: object) -> Connectable:
+    """Returns the cluster that a session's argument `target` describes.
+
+    Args:
+      target: an address, or an object that is a `Connectable`.
+
+    Raises:
+      ValueError: an address with an unknown scheme.
+      TypeError: another object.
+
+    Example:
+      >>> connectable("grpc://localhost:2222")
+      Traceback (most recent call last):
+      ValueError: Session target 'grpc://localhost:2222': an address begins with headrace://, and "" is this process
+    """
+    if hasattr(target, "connect"):
+        return cast(Connectable, target)
+    if not isinstance(target, str):
+        raise TypeError(
+            f"target must be an address, an hr.Server or a cluster, got {target!r} ({type(target).__name__})"
+        )
+    scheme = target.partition("://")[0]
+    if scheme not in SCHEMES or "://" not in target:
+        known = ", ".join(f"{name}://" for name in SCHEMES)
+        raise ValueError(f'Session target {target!r}: an address begins with {known}, and "" is this process')
+    return SCHEMES[scheme](target)
 
 
 def _account(memories: Mapping[str, Memory], step: Step, device: str) -> StepMemory | None:
@@ -131,6 +189,7 @@ class LocalTarget:
       clock: the time of the deadlines of steps, and all waits for them.
       local_devices: the devices, by name.
       run_environment: the threads, devices and accounts that the runs of steps share.
+      resources: the variables, queues and other resources.
 
     Raises:
       ValueError: a limit or a number of threads is not positive.
@@ -167,7 +226,7 @@ class LocalTarget:
             if d.memory_limit is not None
         }
         self.environment = Environment(tuple(self.local_devices), options, bool(self._memories))
-        self._resources = ResourceManager()
+        self.resources = ResourceManager()
         self._kernels = Pool(inter_op_threads, "headrace-kernel")
         # these functions do not refer to the target, which is freed without the garbage collector
         account = functools.partial(_account, self._memories) if self._memories else None
@@ -179,7 +238,7 @@ class LocalTarget:
         self._lock = threading.Lock()
         self._is_closed = False
         forking.register_at_fork(self)
-        forking.register_at_fork(self._resources)
+        forking.register_at_fork(self.resources)
 
     def devices(self) -> list[DeviceAttributes]:
         """Returns descriptions of the devices, the default device first."""
@@ -221,9 +280,19 @@ class LocalTarget:
         listener: trace.Listener | None = None,
         ready: Ready | Callable[[str], Ready] | None = None,
         device: str = "",
+        resources: ResourceManager | None = None,
     ) -> Step:
-        """Returns a new step, with the memory of its device; see `Target.step`."""
-        step = Step(self._resources, ResourceManager, deadline, self._blocking, listener, ready, self.clock)
+        """Returns a new step, with the memory of its device; see `Target.step`.
+
+        Args:
+          deadline: the time of `clock` at which the step fails; None: no deadline.
+          listener: receives the `trace` events of the step, or None.
+          ready: a queue of ready nodes, or a function that makes the queue of a device.
+          device: full name of the device that runs the whole step; "": the default device, or several devices.
+          resources: the variables, queues and other resources of the step; None: those of the target.
+        """
+        owned = self.resources if resources is None else resources
+        step = Step(owned, ResourceManager, deadline, self._blocking, listener, ready, self.clock)
         if self._memories:
             step.memory = _account(self._memories, step, device or self.environment.names[0])
         return step
@@ -231,18 +300,18 @@ class LocalTarget:
     def statistics(self) -> TargetStatistics:
         """Returns the resources and the memory at this moment."""
         memory = {name: m.statistics() for name, m in self._memories.items()}
-        return TargetStatistics(tuple(self._resources.names()), memory)
+        return TargetStatistics(tuple(self.resources.names()), memory)
 
     def clear_container(self, name: str = "") -> None:
         """Drops the resources of a container; "" is the default one."""
-        self._resources.clear_container(name)
+        self.resources.clear_container(name)
 
     def close(self) -> None:
         """Releases resources and threads. Further calls have no effect. No step may run."""
         with self._lock:
             was_closed, self._is_closed = self._is_closed, True
         if not was_closed:
-            self._resources.close()
+            self.resources.close()
             for pool in (self._kernels, self._blocking):
                 pool.close()
             for device in self.local_devices.values():
@@ -255,8 +324,8 @@ class LocalTarget:
 
         A forked process calls it if a step of its parent was running, which may have left locks and half of a change.
         """
-        self._resources = ResourceManager()
-        forking.register_at_fork(self._resources)
+        self.resources = ResourceManager()
+        forking.register_at_fork(self.resources)
 
     def _forked(self) -> None:
         """Replaces the lock in a forked process, see `forking`."""

@@ -428,3 +428,31 @@ READ_BYTES: Final = 1 << 20
 # Size of pending events from which they are written before the flush interval has passed.
 # Unit: bytes. Estimate.
 PENDING_EVENT_BYTES: Final = 1 << 20
+
+# *** Cluster: dist ***
+
+# Time after which a worker whose parts of a step are idle reports this to the master. It doubles with each report that
+# has no consequence, up to the second number.
+# Unit: seconds. Estimate (benchmarks/cluster.py).
+IDLE_REPORT: Final = 0.002
+MOST_IDLE_REPORT: Final = 0.1
+
+# Time for which a worker holds tokens of a step that it has not been told to start.
+# Unit: seconds. Bound.
+EARLY_TOKENS: Final = 60.0
+
+# Time for which a master waits until all workers have confirmed that a step is aborted, before it answers the client.
+# Unit: seconds. Bound.
+ABORT_PATIENCE: Final = 5.0
+
+# Time for which a new session waits until all workers are connected.
+# Unit: seconds. Bound.
+CLUSTER_PATIENCE: Final = 60.0
+
+# Time that a client waits for the answer to a call which should take milliseconds.
+# Unit: seconds. Bound.
+CALL_PATIENCE: Final = 30.0
+
+# Time that a client waits until the master has compiled a step.
+# Unit: seconds. Bound.
+COMPILE_PATIENCE: Final = 600.0

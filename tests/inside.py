@@ -44,12 +44,12 @@ def environment_of(session: hr.Session) -> Environment:
 
 def manager_of(session: hr.Session) -> ResourceManager:
     """Owner of the variables, queues and other resources."""
-    return session._target._resources
+    return session._target.resources
 
 
 def share_resources(session: hr.Session, other: hr.Session) -> None:
     """Makes `session` use the variables, queues and other resources of `other`."""
-    session._target._resources = other._target._resources
+    session._target.resources = other._target.resources
 
 
 def resources_of(session: hr.Session) -> list[Any]:

@@ -196,6 +196,11 @@ class StepState:
         self._error: BaseException | None = None
 
     @property
+    def error(self) -> BaseException | None:
+        """The error with which the step fails, from its first failure on."""
+        return self._error
+
+    @property
     def open_parts(self) -> tuple[str, ...]:
         """Names of the parts that are not over."""
         return tuple(part for part in self._orders if part not in self._over)

@@ -157,7 +157,7 @@ class _Count:
 
 def _print_kernel(ctx: Any, attrs: Mapping[str, Any]) -> Any:
     message, limit, first_n = attrs["message"], attrs["summarize"], attrs["first_n"]
-    count = ctx.step.session.lookup_or_create("", _Count, ctx.node, lambda: _Count(first_n)) if first_n >= 0 else None
+    count = ctx.step.session.lookup_or_create("_print", _Count, ctx.node, lambda: _Count(first_n)) if first_n >= 0 else None
 
     def kernel(x: Any, *data: Any) -> Any:
         if count is None or count.take():

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 from headrace.ir.function import bodies, recursive_functions
 from headrace.ir.graph import FuncGraph, Graph
 
 
-def scatter(graph: Graph, rng: random.Random, devices: int) -> None:
+def scatter(graph: Graph, rng: random.Random, devices: int | Sequence[str]) -> None:
     """Lets each operation that requests no device, and stands with no other, request a random one; in bodies too.
 
     Functions that call themselves stand on one device each, and are left alone.
+
+    Args:
+      graph: The graph.
+      rng: The source of the devices.
+      devices: The number of CPUs, or names of devices.
     """
+    names = [f"/device:CPU:{i}" for i in range(devices)] if isinstance(devices, int) else devices
     recursive = recursive_functions(graph.operations)
     seen: set[Graph] = set()
     todo: list[Graph] = [graph]
@@ -23,6 +30,6 @@ def scatter(graph: Graph, rng: random.Random, devices: int) -> None:
         seen.add(at)
         for op in at.operations:
             if not op.device and not op.attrs.get("_class"):
-                op.device = f"/device:CPU:{rng.randrange(devices)}"
+                op.device = names[rng.randrange(len(names))]
             if op.opdef.structured:
                 todo += [body for _, body in bodies(op)]

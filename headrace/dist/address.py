@@ -1,0 +1,97 @@
+"""Address of a cluster: sessions of a process that has no server connect to it by a connection of their own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace import flags
+from headrace.dist.client import Calls, RemoteTarget
+from headrace.dist.codec import Control, Frame, encode_control
+from headrace.dist.network import Network, NetworkOptions, split_address
+from headrace.dist.reactor import Reactor
+
+if TYPE_CHECKING:
+    from headrace.dist import messages
+    from headrace.dist.transport import Link
+    from headrace.environment import PlacementOptions
+
+SCHEME: Final = "headrace"
+
+
+class Address:
+    """Address of a master.
+
+    Args:
+      url: "headrace://host:port".
+      options: the secret, encryption and time limits of the connection; None: those of HEADRACE_CLUSTER_SECRET.
+
+    Raises:
+      ValueError: the text is no such address.
+    """
+
+    def __init__(self, url: str, options: NetworkOptions | None = None) -> None:
+        scheme, _, address = url.partition("://")
+        if scheme != SCHEME:
+            raise ValueError(f"{url!r} is not the address of a cluster: expected headrace://host:port")
+        split_address(address)
+        self._address = address
+        self._options = default_options() if options is None else options
+
+    def connect(self, options: PlacementOptions, filters: Sequence[str] = ()) -> RemoteTarget:
+        """Returns the target of a new session, see `target.Connectable`.
+
+        Raises:
+          UnavailableError: no server answers there, or workers are not connected.
+          UnauthenticatedError: the server has another secret.
+        """
+        incarnation = int.from_bytes(os.urandom(7), "little") or 1
+        reactor = Reactor("headrace-client")
+        network = Network(reactor, self._options, f"client {os.getpid()}", incarnation)
+        calls = Calls()
+
+        def linked(link: Link) -> None:
+            def received(frames: Sequence[Frame]) -> None:
+                for frame in frames:
+                    if type(frame) is Control:
+                        calls.receive(frame.message, frame.values)
+
+            link.on_frames, link.on_closed = received, calls.lost
+
+        try:
+            link = network.connect_blocking(self._address, "client", "", 0, linked)
+            calls.channel = LinkChannel(link, reactor)
+            return RemoteTarget(calls, options, filters)
+        except BaseException:
+            reactor.close()
+            raise
+
+
+class LinkChannel:
+    """Connection of a session to a master in another process.
+
+    Args:
+      link: the connection.
+      reactor: the reactor of the session, which ends with it.
+    """
+
+    def __init__(self, link: Link, reactor: Reactor) -> None:
+        self._link = link
+        self._reactor = reactor
+
+    def send(self, message: messages.AnyMessage, values: Sequence[Any]) -> None:
+        """Sends a message; raises `UnavailableError` if the master is lost."""
+        self._link.send(encode_control(message, values))
+
+    def close(self) -> None:
+        """Ends the connection and the threads of the session."""
+        with contextlib.suppress(OSError):
+            self._link.close("the session was closed")
+        self._reactor.close()
+
+
+def default_options() -> NetworkOptions:
+    """Options of processes that are given none: the secret of HEADRACE_CLUSTER_SECRET."""
+    return NetworkOptions(secret=flags.CLUSTER_SECRET.value.encode())

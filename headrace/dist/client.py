@@ -1,0 +1,396 @@
+"""Client: the target of a session whose steps run on a cluster.
+
+A session prunes its step and sends it to the master once (`RemoteTarget.register`). Each run is then a message with the
+feeds, and an answer with the fetches. The master may be in another process, or in this one; `Channel` hides the
+difference.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from headrace import thresholds
+from headrace.dist import messages, step_codec
+from headrace.environment import Environment, PlacementOptions
+from headrace.errors import (
+    DeadlineExceededError,
+    InternalError,
+    InvalidArgumentError,
+    UnavailableError,
+    UnimplementedError,
+    from_data,
+    to_data,
+)
+from headrace.execute.clock import SYSTEM_CLOCK
+from headrace.execute.devices import DeviceAttributes
+from headrace.execute.run import RunStatistics
+from headrace.execute.step import Step
+from headrace.pipeline import CompiledStep, Request, Stages, pruned
+from headrace.resources.manager import ResourceManager
+from headrace.target import TargetStatistics
+
+if TYPE_CHECKING:
+    from headrace import trace
+    from headrace.execute.clock import Clock
+    from headrace.execute.records import Ready
+
+# A number and the values that follow an answer, or the error of a call.
+Answer: TypeAlias = "tuple[messages.Reply, Sequence[Any]] | BaseException"
+
+
+class Channel(Protocol):
+    """Connection of a client to a master."""
+
+    def send(self, message: messages.AnyMessage, values: Sequence[Any]) -> None:
+        """Sends a message; raises `UnavailableError` if the master is lost."""
+        ...
+
+    def close(self) -> None:
+        """Ends the connection."""
+        ...
+
+
+class Calls:
+    """Calls of a client that wait for their answers. Thread-safe.
+
+    Attributes:
+      channel: the connection to the master.
+    """
+
+    channel: Channel
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count(1)
+        self._waiting: dict[int, Callable[[Answer], object]] = {}
+        self._lock = threading.Lock()
+        self._lost: str | None = None
+
+    def begin(
+        self,
+        make: Callable[[int], messages.AnyMessage],
+        answered: Callable[[Answer], object],
+        values: Sequence[Any] = (),
+    ) -> int:
+        """Sends a call; `answered` gets its answer. Returns its number.
+
+        Args:
+          make: makes the message, given the number of the call.
+          answered: called once, by the thread that receives the answer.
+          values: the values that follow the message.
+
+        Raises:
+          UnavailableError: the master is lost.
+          InvalidArgumentError: a value is an object of this process.
+        """
+        number = next(self._numbers)
+        with self._lock:
+            if self._lost is not None:
+                raise UnavailableError(f"the connection to the master has ended: {self._lost}")
+            self._waiting[number] = answered
+        try:
+            self.channel.send(make(number), values)
+        except BaseException:
+            self._waiting.pop(number, None)
+            raise
+        return number
+
+    def wait(self, make: Callable[[int], messages.AnyMessage], timeout: float, doing: str) -> messages.Reply:
+        """Sends a call and returns its answer.
+
+        Args:
+          make: makes the message, given the number of the call.
+          timeout: seconds to wait.
+          doing: the activity, for messages.
+
+        Raises:
+          DeadlineExceededError: the answer did not arrive in time.
+          OpError: the error of the call.
+        """
+        answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
+        number = self.begin(make, answers.put)
+        try:
+            answer = SYSTEM_CLOCK.take(answers, timeout)
+        except queue.Empty:
+            raise DeadlineExceededError(f"{doing}: the master has not answered within {timeout:g} s") from None
+        finally:
+            self._waiting.pop(number, None)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer[0]
+
+    def forget(self, number: int) -> None:
+        """Ignores the answer of a call."""
+        self._waiting.pop(number, None)
+
+    def receive(self, message: messages.AnyMessage, values: Sequence[Any] = ()) -> None:
+        """Handles an answer of the master."""
+        if not isinstance(message, (messages.Reply, messages.Failure)):
+            return
+        answered = self._waiting.pop(message.call, None)
+        if answered is not None:
+            answered((message, values) if isinstance(message, messages.Reply) else from_data(message.error))
+
+    def lost(self, reason: str) -> None:
+        """Fails all calls: the connection has ended."""
+        with self._lock:
+            self._lost = reason
+            waiting, self._waiting = self._waiting, {}
+        for answered in waiting.values():
+            answered(UnavailableError(f"the connection to the master has ended: {reason}"))
+
+
+class RemoteTarget:
+    """Devices of a cluster, as the target of one session. Thread-safe.
+
+    Args:
+      calls: the calls to the master.
+      options: options of placement and partition.
+      filters: partial device names; the session uses the tasks that match one of them.
+      timeout: seconds to wait until all workers are connected; None: as long as the master waits.
+
+    Attributes:
+      environment: the devices of the cluster.
+      clock: the time of the deadlines of steps, and all waits for them.
+
+    Raises:
+      UnavailableError: workers are not connected.
+    """
+
+    def __init__(
+        self, calls: Calls, options: PlacementOptions, filters: Sequence[str] = (), timeout: float | None = None
+    ) -> None:
+        self._calls = calls
+        self.clock: Clock = SYSTEM_CLOCK
+        patience = thresholds.CLUSTER_PATIENCE + thresholds.ABORT_PATIENCE if timeout is None else timeout
+        self._is_closed = False
+        reply = calls.wait(
+            lambda call: messages.OpenSession(
+                call, options.soft, options.bfloat16, options.recv_scheduling, tuple(filters)
+            ),
+            patience,
+            "opening a session",
+        )
+        number, devices = reply.data
+        self._session: int = number
+        self._devices = [DeviceAttributes(name, kind, limit) for name, kind, limit in devices]
+        self.environment = Environment([d.name for d in self._devices], options, is_remote=True)
+
+    def devices(self) -> list[DeviceAttributes]:
+        """Returns descriptions of the devices, the default device first."""
+        return self._devices
+
+    def compile(self, request: Request, stages: Stages) -> CompiledStep:
+        """Prunes a step; the master does the rest."""
+        stages.run("prune", pruned, request, self.environment)
+        return CompiledStep(request, stages.made)
+
+    def register(self, step: CompiledStep, is_interpreted: bool = False) -> RemoteProgram:
+        """Sends a step to the master, which compiles it.
+
+        Raises:
+          OpError: the step cannot be placed, or not sent.
+        """
+        data = step_codec.encode(step.request, step.pruned)
+        reply = self._calls.wait(
+            lambda call: messages.CompileStep(call, self._session, data),
+            thresholds.COMPILE_PATIENCE,
+            "compiling a step",
+        )
+        number, explained = reply.data
+        return RemoteProgram(self._calls, self._session, number, len(step.pruned.retvals), explained)
+
+    def step(
+        self,
+        deadline: float | None = None,
+        listener: trace.Listener | None = None,
+        ready: Ready | Callable[[str], Ready] | None = None,
+        device: str = "",
+    ) -> Step:
+        """Returns a new step, which has no resources of its own in this process."""
+        if listener is not None or ready is not None:
+            raise UnimplementedError("a step of a cluster has no listener and no queue of ready nodes in this process")
+        return Step(None, ResourceManager, deadline, clock=self.clock)
+
+    def statistics(self) -> TargetStatistics:
+        """Returns no resources: they belong to the workers."""
+        return TargetStatistics((), {})
+
+    def clear_container(self, name: str = "") -> None:
+        """Drops the resources of a container on all workers; "" is the default one."""
+        self.reset([name])
+
+    def reset(self, names: Sequence[str] = ()) -> None:
+        """Drops the resources of containers on all workers; no names: of all containers."""
+        self._calls.wait(
+            lambda call: messages.ClearContainers(call, tuple(names)), thresholds.CALL_PATIENCE, "clearing containers"
+        )
+
+    def describe(self) -> Any:
+        """Returns the state of the cluster as plain data."""
+        return self._calls.wait(messages.Describe, thresholds.CALL_PATIENCE, "describing the cluster").data
+
+    def close(self) -> None:
+        """Closes the session and the connection. Further calls have no effect."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        try:
+            self._calls.wait(
+                lambda call: messages.CloseSession(call, self._session), thresholds.CALL_PATIENCE, "closing a session"
+            )
+        except (UnavailableError, DeadlineExceededError):
+            pass  # the master closes the sessions of a lost client
+        finally:
+            self._calls.channel.close()
+
+    def discard_resources(self) -> None:
+        """Does nothing: the resources belong to the workers."""
+
+
+class RemoteProgram:
+    """A step that the master has compiled.
+
+    Attributes:
+      data: facts about its compilation, as plain data.
+    """
+
+    def __init__(self, calls: Calls, session: int, number: int, fetches: int, data: Any) -> None:
+        self._calls = calls
+        self._session = session
+        self._number = number
+        self._fetches = fetches
+        self.data = data
+
+    def start(self, step: Step) -> RemoteRun:
+        """Returns a new run for `step`, without feeds."""
+        return RemoteRun(self._calls, self._session, self._number, self._fetches, step)
+
+
+class RemoteRun:
+    """A run of a step on a cluster.
+
+    Args:
+      calls: the calls to the master.
+      session: the number of the session.
+      program: the number of the program.
+      fetches: the number of fetches.
+      step: the deadline and the cancellation of the step.
+
+    Attributes:
+      step: the deadline and the cancellation of the step.
+      finished: whether the whole step has run.
+    """
+
+    def __init__(self, calls: Calls, session: int, program: int, fetches: int, step: Step) -> None:
+        self.step = step
+        self.finished = False
+        self._calls = calls
+        self._session = session
+        self._program = program
+        self._fetches = fetches
+        self._fed: dict[int, Any] = {}
+        self._values: dict[int, Any] = {}
+        self._partial: int | None = None  # the number of the partial run
+        self._seconds = 0.0
+
+    def feed(self, position: int, value: Any) -> None:
+        """Supplies the feed `position`."""
+        self._fed[position] = value
+
+    def run(self, until: Sequence[int] | None = None, is_fed: bool = True) -> None:
+        """Runs until the step is finished or paused, see `run.Run`."""
+        began = time.perf_counter()
+        fed, self._fed = self._fed, {}
+        left = self.step.time_left()
+        timeout = 0.0 if left is None else max(left, 0.001)
+        if until is None and is_fed and self._partial is None:
+            values = [fed[i] for i in range(len(fed))]
+            self._call(lambda call: messages.RunStep(call, self._session, self._program, timeout), values)
+        else:
+            if self._partial is None:
+                reply = self._call(
+                    lambda call: messages.RunStep(call, self._session, self._program, timeout, is_partial=True)
+                )
+                self._partial = int(reply.data)
+            run, positions = self._partial, sorted(fed)
+            wanted = None if until is None else tuple(until)
+            self._call(
+                lambda call: messages.ResumeRun(call, run, tuple(positions), wanted, is_fed),
+                [fed[p] for p in positions],
+            )
+        self._seconds += time.perf_counter() - began
+
+    def _call(self, make: Callable[[int], messages.AnyMessage], values: Sequence[Any] = ()) -> messages.Reply:
+        """Sends a call, and keeps the fetches of its answer."""
+        self.step.look()
+        completions = self.step.completions
+        number = self._calls.begin(make, completions.put, values)
+        try:
+            answer = self._answer(number, completions)
+        finally:
+            self._calls.forget(number)
+        if isinstance(answer, BaseException):
+            raise answer if self.step.cancelled is None else self.step.cancelled
+        reply, fetched = answer
+        if len(fetched) != len(reply.fetches):
+            raise InternalError(f"the master names {len(reply.fetches)} fetches and sends {len(fetched)} values")
+        self._values.update(zip(reply.fetches, fetched, strict=True))
+        self.finished = reply.data is True
+        return reply
+
+    def _answer(self, number: int, completions: Any) -> Answer:
+        """Waits for the answer to a call. A cancellation or the deadline is sent to the master first."""
+        until: float | None = None  # the end of the wait for the confirmation of a cancellation
+        clock = self.step.clock
+        while True:
+            left = self.step.time_left()
+            if until is not None:
+                patience = until - clock.monotonic()
+            else:  # the master keeps the deadline; this process only makes sure that the call ends
+                patience = thresholds.CALL_PATIENCE if left is None else left + thresholds.ABORT_PATIENCE * 2
+            try:
+                answer: Answer | None = clock.take(completions, max(patience, 0.0))
+            except queue.Empty:
+                if until is not None and self.step.cancelled is not None:
+                    return self.step.cancelled
+                if left is None:
+                    continue  # without a deadline a step may wait; a lost master is reported by its connection
+                return self.step.past_deadline("; the master has not answered")
+            if answer is not None:
+                return answer
+            if self.step.cancelled is not None and until is None:
+                until = clock.monotonic() + thresholds.ABORT_PATIENCE * 2
+                self._cancel(number, self.step.cancelled)
+
+    def _cancel(self, number: int, error: BaseException) -> None:
+        with contextlib.suppress(UnavailableError):  # the call fails for the same reason
+            self._calls.channel.send(messages.CancelRun(number, to_data(error)), ())
+
+    def fetch(self, position: int) -> Any:
+        """Hands over the value of a fetch."""
+        if position not in self._values:
+            raise InvalidArgumentError(f"fetch {position} has no value")
+        return self._values.pop(position)
+
+    def has(self, position: int) -> bool:
+        """Whether a fetch has its value."""
+        return position in self._values
+
+    def cancel(self, error: BaseException) -> None:
+        """Makes the step fail with `error`."""
+        self.step.cancel(error)
+
+    def abandon(self) -> None:
+        """Ends a paused partial run."""
+        if self._partial is not None and not self.finished:
+            self._cancel(self._partial, UnavailableError("the partial run was ended by its client"))
+
+    def statistics(self) -> RunStatistics:
+        """State of the run at this moment."""
+        return RunStatistics(self.finished, self._seconds)

@@ -1,0 +1,77 @@
+"""Commands of clusters: `headrace worker` and `headrace status`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import threading
+from typing import Any
+
+from headrace import flags
+from headrace.dist.address import Address
+from headrace.dist.cluster_spec import ClusterSpec
+from headrace.dist.network import NetworkOptions
+from headrace.dist.server import Server
+from headrace.environment import NO_OPTIONS
+
+
+def worker(args: argparse.Namespace) -> int:
+    """Runs a server until it gets a signal, or until its input ends."""
+    cluster = ClusterSpec.from_toml(args.cluster)
+    options = NetworkOptions(
+        flags.CLUSTER_SECRET.value.encode(), heartbeat=args.heartbeat, patience=args.patience
+    )
+    devices = dict(_device(text) for text in args.device)
+    server = Server(cluster, args.job, args.task, devices=devices, options=options, bind=args.bind)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: server.request_stop())
+    if args.until_eof:
+        threading.Thread(target=_wait_for_eof, args=(server,), daemon=True).start()
+    else:
+        print(f"headrace: {server.task} at {server.target}", file=sys.stderr)
+    server.join()
+    server.close()
+    return 0
+
+
+def _wait_for_eof(server: Server) -> None:
+    while os.read(0, 4096):
+        pass
+    server.request_stop()
+
+
+def _device(text: str) -> tuple[str, int]:
+    kind, _, n = text.partition("=")
+    return kind, int(n) if n.isdigit() else -1
+
+
+def status(args: argparse.Namespace) -> int:
+    """Prints workers, steps under way, and the nodes that wait in them."""
+    target = Address(args.target).connect(NO_OPTIONS)
+    try:
+        state = target.describe()
+    finally:
+        target.close()
+    if args.json:
+        print(json.dumps(state, indent=2))
+    else:
+        print("\n".join(lines(state)))
+    return 0
+
+
+def lines(state: Any) -> list[str]:
+    """Returns the state of a cluster as lines of text."""
+    out = []
+    for w in state["workers"]:
+        what = f"{len(w['devices'])} devices, {w['programs']} programs" if w["is_up"] else f"lost: {w['reason']}"
+        out.append(f"{w['name']}: {what}")
+    out.append(f"{state['sessions']} sessions, {state['programs']} programs, {len(state['steps'])} steps under way")
+    for s in state["steps"]:
+        out.append(f"step {s['step']} on {', '.join(s['workers'])}" + (f": {s['error']}" if s["error"] else ""))
+        for part, waits in s["waits"].items():
+            out.append(f"  {part} waits for")
+            out += [f"  {line}" for line in waits]
+    return out

@@ -1,0 +1,183 @@
+"""Master of a process: reaches the workers, and connects the sessions of this process.
+
+A server has one for the sessions that connect to it. A process that starts workers (`hr.cluster.local`, Ray) has one
+without a worker of its own. The master reaches a worker again after it was lost, for as long as it exists.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.dist import messages
+from headrace.dist.client import Calls, RemoteTarget
+from headrace.dist.codec import Control, Frame, encode_control
+from headrace.dist.inbox import Inbox
+from headrace.dist.master import Master
+from headrace.errors import OpError
+
+if TYPE_CHECKING:
+    from headrace.dist.network import Network
+    from headrace.dist.reactor import Reactor, Timer
+    from headrace.dist.transport import Link
+    from headrace.dist.worker import Worker
+    from headrace.environment import PlacementOptions
+
+TICK: Final = 0.25  # seconds between two looks at deadlines
+RETRY: Final = 0.5  # seconds between two attempts to reach a worker
+
+
+class MasterNode:
+    """A master with its connections to workers. Thread-safe.
+
+    Args:
+      tasks: the address of each task.
+      network: makes connections.
+      own: the worker of this process, with its incarnation; None: it has none.
+
+    Attributes:
+      master: the master.
+    """
+
+    def __init__(self, tasks: Mapping[str, str], network: Network, own: tuple[Worker, int] | None = None) -> None:
+        self._tasks = dict(tasks)
+        self._network = network
+        self._reactor: Reactor = network.reactor
+        self._own = own
+        self._incarnations: dict[str, int] = {}
+        self._links: dict[str, Link] = {}
+        self._lock = threading.Lock()
+        self._is_closed = False
+        self._timer: Timer | None = None
+        first = int.from_bytes(os.urandom(3), "little") << 38  # other masters have other numbers
+        self.master = Master(tuple(tasks), self._reactor, first)
+        self._reactor.submit(self._begin)
+
+    def connect(self, options: PlacementOptions, filters: Sequence[str] = ()) -> RemoteTarget:
+        """Returns the target of a new session in this process, see `target.Connectable`."""
+        calls = Calls()
+        client = self.master.add_client(calls.receive)
+        calls.channel = _DirectChannel(self.master, client)
+        try:
+            return RemoteTarget(calls, options, filters)
+        except BaseException:
+            self.master.lose_client(client)
+            raise
+
+    def move(self, task: str, address: str) -> None:
+        """Notes the address of the replacement of a worker."""
+        self._tasks[task] = address
+        link = self._links.get(task)
+        if link is not None:
+            link.close("it was replaced")
+
+    def close(self) -> None:
+        """Ends the connections to workers. Steps under way fail."""
+        self._is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for link in list(self._links.values()):
+            link.close("the master was closed")
+
+    # *** workers ***
+
+    def _begin(self) -> None:
+        for task in self._tasks:
+            if self._own is not None and task == self._own[0].task:
+                self._reach_own(*self._own)
+            else:
+                self._reach(task)
+        self._tick()
+
+    def _reach_own(self, worker: Worker, incarnation: int) -> None:
+        master, numbers = self.master, [0]
+        to_worker = Inbox[tuple[Any, Any]](self._reactor, lambda m: worker.receive(numbers[0], *m))
+        to_master = Inbox[tuple[Any, Any]](self._reactor, lambda m: master.receive_from_worker(worker.task, *m))
+        numbers[0] = worker.add_master(lambda message, values: to_master.put((message, values)))
+        devices = {d.name: (d.device_type, d.memory_limit_bytes) for d in worker.target.devices()}
+        self._add(worker.task, incarnation, devices, lambda message, values: to_worker.put((message, values)))
+
+    def _reach(self, task: str) -> None:
+        """Connects to a worker; tries again if it fails."""
+        if self._is_closed:
+            return
+        self._network.connect(
+            self._tasks[task], "master", task, lambda link: self._linked(task, link), lambda e: self._failed(task, e)
+        )
+
+    def _failed(self, task: str, error: OpError) -> None:
+        if not self._is_closed:
+            self.master.lose_worker(task, str(error))
+            self._reactor.call_later(RETRY, lambda: self._reach(task))
+
+    def _linked(self, task: str, link: Link) -> None:
+        """Takes over a connection; the worker is added when it has described itself."""
+        peer = link.peer
+        assert peer is not None, "the handshake is over"
+        is_added = False
+
+        def send(message: messages.AnyMessage, values: Sequence[Any]) -> None:
+            link.send(encode_control(message, values))
+
+        def received(frames: Sequence[Frame]) -> None:
+            nonlocal is_added
+            for frame in frames:
+                if type(frame) is not Control:
+                    continue
+                if is_added:
+                    self.master.receive_from_worker(task, frame.message, frame.values)
+                elif isinstance(frame.message, messages.Reply):
+                    is_added = True
+                    devices = {name: (kind, limit) for name, kind, limit in frame.message.data["devices"]}
+                    self._add(
+                        task,
+                        peer.incarnation,
+                        devices,
+                        lambda message, values: link.send(encode_control(message, values)),
+                    )
+
+        def closed(reason: str) -> None:
+            if self._links.get(task) is link:
+                del self._links[task]
+            if not self._is_closed:
+                self.master.lose_worker(task, reason)
+                self._reactor.call_later(RETRY, lambda: self._reach(task))
+
+        self._links[task] = link
+        link.on_frames, link.on_closed = received, closed
+        link.send(encode_control(messages.Describe(0)))
+
+    def _add(
+        self,
+        task: str,
+        incarnation: int,
+        devices: Mapping[str, tuple[str, int]],
+        sink: Callable[[messages.AnyMessage, Sequence[Any]], object],
+    ) -> None:
+        with self._lock:
+            self._incarnations[task] = incarnation
+            known = [messages.Task(t, address, self._incarnations.get(t, 0)) for t, address in self._tasks.items()]
+            self.master.announce(task, sink, messages.Topology(tuple(known)))
+        self.master.add_worker(task, incarnation, devices, sink)
+
+    def _tick(self) -> None:
+        """Looks at deadlines, again and again."""
+        if not self._is_closed:
+            self.master.tick()
+            self._timer = self._reactor.call_later(TICK, self._tick)
+
+
+class _DirectChannel:
+    """Connection of a session to the master in its process."""
+
+    def __init__(self, master: Master, client: int) -> None:
+        self._master = master
+        self._client = client
+
+    def send(self, message: messages.AnyMessage, values: Sequence[Any]) -> None:
+        self._master.receive_from_client(self._client, message, values)
+
+    def close(self) -> None:
+        self._master.lose_client(self._client)

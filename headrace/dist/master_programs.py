@@ -1,0 +1,89 @@
+"""Programs of a master: a client's step, compiled to a part for each device of the cluster.
+
+The master runs the stages of `pipeline.compile_step` up to the partition. The workers compile their parts
+(`dist.worker_programs`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from headrace.dist import step_codec
+from headrace.dist.master_state import CompiledParts
+from headrace.environment import Environment
+from headrace.execute.plan import may_be_heavy
+from headrace.ir.analysis.graph_size import check_expansion
+from headrace.partition import codec as part_codec
+from headrace.pipeline import CompiledStep, Request, Stages, compile_step
+from headrace.place.requests import owns_state
+from headrace.programs import Programs
+
+if TYPE_CHECKING:
+    from headrace.execute.run import Program
+    from headrace.ir.graph import Operation
+
+
+class ClusterTarget:
+    """Devices of a cluster as `programs.Programs` sees them: it compiles for them, and runs nothing.
+
+    Args:
+      environment: the devices.
+    """
+
+    def __init__(self, environment: Environment) -> None:
+        self.environment = environment
+
+    def compile(self, request: Request, stages: Stages) -> CompiledStep:
+        """Compiles a step up to its parts."""
+        return compile_step(request, self.environment, stages)
+
+    def register(self, step: CompiledStep, is_interpreted: bool = False) -> Program | None:
+        """Returns None: the workers have the program."""
+        return None
+
+
+def compile_parts(data: bytes, environment: Environment) -> CompiledParts:
+    """Compiles an encoded step.
+
+    Args:
+      data: the step of a client (`dist.step_codec`).
+      environment: the devices of its session.
+
+    Raises:
+      HeadraceError: the bytes are damaged, or describe no legal step, or the step cannot be placed.
+    """
+    request, step = step_codec.decode(data)
+    check_expansion(step.graph.operations)
+    stages = Stages()
+    stages.made["prune"] = step
+    programs = Programs(request, ClusterTarget(environment), stages)
+    compiled = programs.partial if request.is_partial else programs.general
+    n_feeds, n_fetches = len(step.args), len(step.retvals)
+    placement = compiled.placement
+    of: Mapping[Operation, str] = {} if placement is None else placement.of
+    homes = {op.name: device for op, device in of.items() if owns_state(op)}
+    explained = {"engine": "compiled" if compiled.is_whole else "interpret", "reasons": list(compiled.reasons)}
+    if compiled.is_whole:
+        device = compiled.device
+        encoded = step_codec.encode(compiled.request, compiled.graph) if device else b""
+        return CompiledParts({}, encoded, device, [device] * n_feeds, [device] * n_fetches, homes=homes, data=explained)
+    parts = compiled.parts
+    ends = [(op, device) for device, part in parts.items() for op in part.ops if op.type in ("_Arg", "_Retval")]
+    return CompiledParts(
+        {device: part_codec.encode(part) for device, part in parts.items()},
+        feeds=_devices(n_feeds, "_Arg", ends),
+        fetches=_devices(n_fetches, "_Retval", ends),
+        edges=sorted({e.key for part in parts.values() for e in part.edges}),
+        is_interpreted=compiled.request.engine == "interpret" or bool(request.fed_constants()),
+        is_partial=request.is_partial,
+        may_be_apart=compiled.is_apart is may_be_heavy,
+        homes=homes,
+        data=explained,
+    )
+
+
+def _devices(n: int, kind: str, ends: Sequence[tuple[Operation, str]]) -> list[str]:
+    """Returns for each feed or fetch the device that has it; "" if none does."""
+    found = {op.attrs["index"]: device for op, device in ends if op.type == kind}
+    return [found.get(i, "") for i in range(n)]

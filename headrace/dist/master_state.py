@@ -1,0 +1,858 @@
+"""State of a master: workers, sessions of clients, programs, and steps under way.
+
+`MasterState.handle` maps an event to instructions. It has no threads, sockets or clocks: `dist.server` collects the
+events and carries the instructions out. So tests can permute, lose and double messages.
+
+**Programs.** A client sends a pruned step once. The master compiles it (`Compile`) to a part for each device, and gives
+it a number. Equal steps of several clients are one program. A worker gets its parts of a program before its first step,
+once; the master notes this with the worker, so a worker that was replaced gets them anew.
+
+**Steps.** A step is one message to each worker, `StartStep`, and one answer, `Report`. A `StepState` for each step
+decides about its beginning, end, failure and deadlock, from the events in the reports. If a step fails on one worker,
+all workers abort it, and the client gets the first error when they have confirmed it, or after
+`thresholds.ABORT_PATIENCE`.
+
+**Lost workers.** If the connection of a worker ends, every step with a part on it fails with `UnavailableError`, which
+names the worker. Later steps fail at once until the worker, or its replacement, is connected.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+from headrace import thresholds
+from headrace.dist import messages
+from headrace.errors import (
+    CancelledError,
+    DeadlineExceededError,
+    InternalError,
+    InvalidArgumentError,
+    NotFoundError,
+    UnavailableError,
+    from_data,
+    to_data,
+)
+from headrace.execute import step_state
+from headrace.execute.step_state import StepState
+from headrace.ir.device import DeviceSpec
+
+# *** events ***
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FromClient:
+    """A message of a client, with the values that follow it."""
+
+    client: int
+    message: messages.AnyMessage
+    values: Sequence[Any] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FromWorker:
+    """A message of a worker, with the values that follow it."""
+
+    worker: str
+    message: messages.AnyMessage
+    values: Sequence[Any] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class WorkerUp:
+    """A worker is connected.
+
+    Attributes:
+      worker: its task.
+      incarnation: the number that it drew when it started.
+      devices: type and memory limit in bytes (0: none) of each device, by its full name.
+    """
+
+    worker: str
+    incarnation: int
+    devices: Mapping[str, tuple[str, int]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class WorkerLost:
+    """The connection of a worker has ended, for a reason."""
+
+    worker: str
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ClientLost:
+    """The connection of a client has ended."""
+
+    client: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CompiledParts:
+    """Result of a compilation.
+
+    Attributes:
+      parts: for each device its encoded part.
+      step: the encoded step, if one device runs it as a function; else empty.
+      device: the device of a function; else "".
+      feeds: for each feed the device that reads it; "" if none does.
+      fetches: for each fetch the device that has it.
+      edges: the keys of all edges between parts, in the order of their numbers.
+      is_interpreted: whether the workers run each node by itself.
+      is_partial: whether the feeds arrive in several messages.
+      may_be_apart: see `messages.PrepareProgram`.
+      homes: name of operation with state → its device.
+      data: facts about the program for the client, as plain data.
+    """
+
+    parts: Mapping[str, bytes]
+    step: bytes = b""
+    device: str = ""
+    feeds: Sequence[str] = ()
+    fetches: Sequence[str] = ()
+    edges: Sequence[str] = ()
+    is_interpreted: bool = False
+    is_partial: bool = False
+    may_be_apart: bool = True
+    homes: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    data: Any = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Compiled:
+    """A program has been compiled, or the attempt has failed with `error`."""
+
+    program: int
+    result: CompiledParts | None
+    error: BaseException | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed."""
+
+
+Event: TypeAlias = "FromClient | FromWorker | WorkerUp | WorkerLost | ClientLost | Compiled | Tick"
+
+# *** instructions ***
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ToClient:
+    """Send a message to a client, with values."""
+
+    client: int
+    message: messages.AnyMessage
+    values: Sequence[Any] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ToWorker:
+    """Send a message to a worker, with values."""
+
+    worker: str
+    message: messages.AnyMessage
+    values: Sequence[Any] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Compile:
+    """Compile an encoded step, and report `Compiled`.
+
+    Attributes:
+      program: the number of the program.
+      session: the number of the session.
+      step: the encoded step (`dist.step_codec`).
+    """
+
+    program: int
+    session: int
+    step: bytes
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class MakeSession:
+    """Make the environment of a session, for its later compilations.
+
+    Attributes:
+      session: the number of the session.
+      message: the options.
+      devices: the full names of its devices, the default device first.
+    """
+
+    session: int
+    message: messages.OpenSession
+    devices: Sequence[str]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Alarm:
+    """Report `Tick` after some seconds."""
+
+    seconds: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ForgetSession:
+    """Forget the environment of a session."""
+
+    session: int
+
+
+Instruction: TypeAlias = "ToClient | ToWorker | Compile | MakeSession | ForgetSession | Alarm"
+
+# *** what the state consists of ***
+
+
+@dataclasses.dataclass(slots=True)
+class Worker:
+    """A worker.
+
+    Attributes:
+      name: its task.
+      is_up: whether it is connected.
+      incarnation: the number that it drew when it started.
+      devices: type and memory limit of each device, by its full name.
+      programs: numbers of the programs that it has.
+      ended: steps that are over, which it was not told.
+      reason: the reason why it is not connected.
+    """
+
+    name: str
+    is_up: bool = False
+    incarnation: int = 0
+    devices: Mapping[str, tuple[str, int]] = dataclasses.field(default_factory=dict)
+    programs: set[int] = dataclasses.field(default_factory=set)
+    ended: list[int] = dataclasses.field(default_factory=list)
+    reason: str = "it has not been reached yet"
+
+
+@dataclasses.dataclass(slots=True)
+class Session:
+    """A session of a client.
+
+    Attributes:
+      number: its number.
+      client: its client.
+      workers: the tasks that it uses.
+      options: its options, equal for sessions that can share programs.
+      programs: numbers of its programs.
+      homes: name of operation with state → its device.
+    """
+
+    number: int
+    client: int
+    workers: tuple[str, ...]
+    options: tuple[Any, ...]
+    programs: set[int] = dataclasses.field(default_factory=set)
+    homes: dict[str, str] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(slots=True)
+class Program:
+    """A compiled step, or one that is being compiled.
+
+    Attributes:
+      number: its number.
+      key: equal for equal steps of sessions with equal options.
+      session: the session for which it was compiled.
+      waiting: (client, call, session) of the calls that wait for the compilation.
+      result: the parts; None before.
+      shares: for each worker its devices.
+      users: sessions that use it.
+    """
+
+    number: int
+    key: Any
+    session: int
+    waiting: list[tuple[int, int, int]] = dataclasses.field(default_factory=list)
+    result: CompiledParts | None = None
+    shares: dict[str, list[str]] = dataclasses.field(default_factory=dict)
+    users: set[int] = dataclasses.field(default_factory=set)
+
+
+@dataclasses.dataclass(slots=True)
+class Run:
+    """A step under way.
+
+    Attributes:
+      step: its number.
+      program: its program.
+      session: its session.
+      client: its client.
+      call: the number of the client's call that waits for it; None: none waits (a paused partial run).
+      state: the decisions about the step.
+      deadline: the time at which it fails, or None.
+      values: position of a fetch → its value, as far as they are known.
+      dead: position of a fetch → the error that says why it has no value, as data.
+      until: positions that a call of a partial run waits for; None: all, at the end.
+      handed: positions that the client has got.
+      is_partial: whether the feeds arrive in several messages.
+      is_fed: whether all feeds have been supplied.
+      begun: how often it has begun or been resumed.
+      waits: device → lines about the nodes that wait there.
+      error: the error of the step, once it has failed.
+      failed_at: the time of the first `Tick` after the failure.
+    """
+
+    step: int
+    program: Program
+    session: int
+    client: int
+    call: int | None
+    state: StepState
+    deadline: float | None = None
+    values: dict[int, Any] = dataclasses.field(default_factory=dict)
+    dead: dict[int, Any] = dataclasses.field(default_factory=dict)
+    until: Sequence[int] | None = None
+    handed: set[int] = dataclasses.field(default_factory=set)
+    is_partial: bool = False
+    is_fed: bool = True
+    begun: int = 0
+    waits: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    error: BaseException | None = None
+    failed_at: float | None = None
+
+
+class MasterState:
+    """State of a master. The module describes it.
+
+    Args:
+      tasks: the tasks of the cluster.
+      first_step: the number before that of the first step. Steps of different masters have different numbers.
+
+    Attributes:
+      workers: the workers, by their tasks.
+      runs: the steps under way, by number.
+    """
+
+    def __init__(self, tasks: Sequence[str], first_step: int = 0) -> None:
+        self.workers = {name: Worker(name) for name in tasks}
+        self.runs: dict[int, Run] = {}
+        self._sessions: dict[int, Session] = {}
+        self._programs: dict[int, Program] = {}
+        self._by_key: dict[Any, int] = {}
+        self._opening: list[tuple[int, messages.OpenSession, float | None]] = []
+        self._clearing: dict[int, tuple[int, messages.ClearContainers, set[str]]] = {}
+        self._steps = first_step
+        self._numbers = 0  # of sessions, programs and calls to workers
+        self._now = 0.0
+        self._out: list[Instruction] = []
+
+    def handle(self, event: Event, now: float | None = None) -> list[Instruction]:
+        """Returns the instructions that follow from `event`, in their order.
+
+        Args:
+          event: the event.
+          now: the time in seconds since an arbitrary moment; None: that of the last event.
+        """
+        if now is not None:
+            self._now = now
+        if isinstance(event, FromWorker):
+            self._from_worker(event)
+        elif isinstance(event, FromClient):
+            self._from_client(event)
+        elif isinstance(event, Compiled):
+            self._compiled(event)
+        elif isinstance(event, WorkerUp):
+            self._worker_up(event)
+        elif isinstance(event, WorkerLost):
+            self._worker_lost(event)
+        elif isinstance(event, ClientLost):
+            self._client_lost(event.client)
+        else:
+            self._tick(self._now)
+        out, self._out = self._out, []
+        return out
+
+    # *** clients ***
+
+    def _from_client(self, event: FromClient) -> None:
+        m, client = event.message, event.client
+        if isinstance(m, messages.RunStep):
+            self._guarded(client, m.call, self._run, client, m, event.values)
+        elif isinstance(m, messages.CompileStep):
+            self._guarded(client, m.call, self._compile, client, m)
+        elif isinstance(m, messages.OpenSession):
+            self._opening.append((client, m, None))
+            self._open_sessions()
+        elif isinstance(m, messages.ResumeRun):
+            self._guarded(client, m.call, self._resume, client, m, event.values)
+        elif isinstance(m, messages.CancelRun):
+            self._cancel(client, m)
+        elif isinstance(m, messages.CloseSession):
+            session = self._sessions.get(m.session)
+            if session is not None and session.client == client:
+                self._close_session(session, CancelledError("the session was closed while this step ran"))
+            self._out.append(ToClient(client, messages.Reply(m.call)))
+        elif isinstance(m, messages.ClearContainers):
+            self._clear(client, m)
+        elif isinstance(m, messages.Describe):
+            self._out.append(ToClient(client, messages.Reply(m.call, self.description())))
+
+    def _guarded(self, client: int, call: int, handler: Any, *args: Any) -> None:
+        """Calls a handler; its error is the answer to the client's call."""
+        try:
+            handler(*args)
+        except (UnavailableError, NotFoundError, InvalidArgumentError) as e:
+            self._fail_call(client, call, e)
+
+    def _fail_call(self, client: int, call: int, error: BaseException) -> None:
+        self._out.append(ToClient(client, messages.Failure(call, to_data(error))))
+
+    def _session_of(self, client: int, number: int) -> Session:
+        session = self._sessions.get(number)
+        if session is None or session.client != client:
+            raise NotFoundError(f"this master has no session {number} of this client; it was closed")
+        return session
+
+    def _open_sessions(self) -> None:
+        """Opens the sessions whose workers are all connected."""
+        waiting, self._opening = self._opening, []
+        for client, m, since in waiting:
+            try:
+                names = _matching(self.workers, m.filters)
+            except InvalidArgumentError as e:
+                self._fail_call(client, m.call, e)
+                continue
+            if not all(self.workers[name].is_up for name in names):
+                self._opening.append((client, m, since))
+                continue
+            self._numbers += 1
+            number = self._numbers
+            options = (m.soft, m.bfloat16, m.recv_scheduling, names)
+            self._sessions[number] = Session(number, client, names, options)
+            devices = {d: info for name in names for d, info in self.workers[name].devices.items()}
+            self._out.append(MakeSession(number, m, tuple(devices)))
+            data = [number, [[d, kind, limit] for d, (kind, limit) in devices.items()]]
+            self._out.append(ToClient(client, messages.Reply(m.call, data)))
+
+    def _close_session(self, session: Session, error: BaseException) -> None:
+        for run in [r for r in self.runs.values() if r.session == session.number]:
+            run.call = None  # the client waits no longer, or is lost
+            self._events(run, [step_state.Cancelled(error)])
+        for number in session.programs:
+            program = self._programs.get(number)
+            if program is not None:
+                program.users.discard(session.number)
+                if not program.users and not program.waiting:
+                    self._drop(program)
+        for name in session.workers:
+            if self.workers[name].is_up:
+                self._out.append(ToWorker(name, messages.DropSession(session.number)))
+        del self._sessions[session.number]
+        self._out.append(ForgetSession(session.number))
+
+    def _drop(self, program: Program) -> None:
+        del self._programs[program.number]
+        if self._by_key.get(program.key) == program.number:
+            del self._by_key[program.key]
+        for worker in self.workers.values():
+            if program.number in worker.programs:
+                worker.programs.discard(program.number)
+                if worker.is_up:
+                    self._out.append(ToWorker(worker.name, messages.DropProgram(program.number)))
+
+    def _client_lost(self, client: int) -> None:
+        self._opening = [w for w in self._opening if w[0] != client]
+        for session in [s for s in self._sessions.values() if s.client == client]:
+            self._close_session(session, CancelledError("the client of this step is lost"))
+
+    def _clear(self, client: int, m: messages.ClearContainers) -> None:
+        self._numbers += 1
+        names = {w.name for w in self.workers.values() if w.is_up}
+        if not names:
+            self._out.append(ToClient(client, messages.Reply(m.call)))
+            return
+        self._clearing[self._numbers] = (client, m, names)
+        request = messages.ClearContainers(self._numbers, m.names)
+        self._out += [ToWorker(name, request) for name in sorted(names)]
+
+    def _cleared(self, worker: str, call: int) -> None:
+        client, m, names = self._clearing.get(call, (0, None, set()))
+        names.discard(worker)
+        if m is not None and not names:
+            del self._clearing[call]
+            self._out.append(ToClient(client, messages.Reply(m.call)))
+
+    # *** programs ***
+
+    def _compile(self, client: int, m: messages.CompileStep) -> None:
+        session = self._session_of(client, m.session)
+        key = (hashlib.sha256(m.step).digest(), session.options)
+        number = self._by_key.get(key)
+        program = None if number is None else self._programs.get(number)
+        if program is not None and not _agree(program, session):
+            program = None
+        if program is None:
+            self._numbers += 1
+            program = Program(self._numbers, key, session.number)
+            self._programs[program.number] = program
+            self._by_key[key] = program.number
+            self._out.append(Compile(program.number, session.number, m.step))
+        program.users.add(session.number)
+        session.programs.add(program.number)
+        if program.result is None:
+            program.waiting.append((client, m.call, session.number))
+        else:
+            self._announce(program, client, m.call, session)
+
+    def _announce(self, program: Program, client: int, call: int, session: Session) -> None:
+        assert program.result is not None
+        session.homes.update(program.result.homes)
+        data = [program.number, program.result.data]
+        self._out.append(ToClient(client, messages.Reply(call, data)))
+
+    def _compiled(self, event: Compiled) -> None:
+        program = self._programs.get(event.program)
+        if program is None:
+            return  # its sessions were closed in the meantime
+        waiting, program.waiting = program.waiting, []
+        if event.result is None:
+            assert event.error is not None
+            for client, call, number in waiting:
+                self._fail_call(client, call, event.error)
+                if number in self._sessions:
+                    self._sessions[number].programs.discard(program.number)
+            self._drop(program)
+            return
+        program.result = event.result
+        for device in event.result.parts or ([event.result.device] if event.result.step else []):
+            program.shares.setdefault(task_of(device), []).append(device)
+        for client, call, number in waiting:
+            if number in self._sessions:
+                self._announce(program, client, call, self._sessions[number])
+        if not program.users:
+            self._drop(program)
+
+    # *** steps ***
+
+    def _run(self, client: int, m: messages.RunStep, values: Sequence[Any]) -> None:
+        session = self._session_of(client, m.session)
+        program = self._programs.get(m.program)
+        if program is None or program.result is None or m.program not in session.programs:
+            raise NotFoundError(f"session {m.session} has no program {m.program}")
+        if not m.is_partial and len(values) != len(program.result.feeds):
+            raise InvalidArgumentError(f"the step has {len(program.result.feeds)} feeds, got {len(values)} values")
+        for name in program.shares:
+            self._check_up(self.workers[name])
+        self._steps += 1
+        parts = [d for devices in program.shares.values() for d in devices]
+        run = Run(self._steps, program, session.number, client, m.call, StepState(self._steps, parts))
+        run.is_partial = m.is_partial
+        if m.timeout > 0:
+            run.deadline = self._now + m.timeout
+            self._out.append(Alarm(m.timeout))
+        self.runs[run.step] = run
+        if m.is_partial:
+            run.is_fed = False
+            run.call = None
+            self._out.append(ToClient(client, messages.Reply(m.call, run.step)))
+        else:
+            self._begin(run, range(len(values)), values)
+
+    def _check_up(self, worker: Worker) -> None:
+        if not worker.is_up:
+            raise UnavailableError(f"worker {worker.name} is not connected: {worker.reason}")
+
+    def _begin(self, run: Run, positions: Sequence[int], values: Sequence[Any]) -> None:
+        """Starts or resumes the parts of a step, with feeds."""
+        result = run.program.result
+        assert result is not None
+        run.begun += 1
+        fed: dict[str, tuple[list[int], list[Any]]] = {name: ([], []) for name in run.program.shares}
+        for position, value in zip(positions, values, strict=True):
+            device = result.feeds[position]
+            if device:
+                of = fed[task_of(device)]
+                of[0].append(position)
+                of[1].append(value)
+        for name, (where, what) in fed.items():
+            worker = self.workers[name]
+            if run.begun == 1:
+                self._prepare(worker, run.program)
+                ended, worker.ended = tuple(worker.ended), []
+                start = messages.StartStep(run.step, run.program.number, tuple(where), run.is_fed, ended)
+                self._out.append(ToWorker(name, start, what))
+            else:
+                self._out.append(ToWorker(name, messages.ResumeStep(run.step, tuple(where), run.is_fed), what))
+        self._events(run, [step_state.Begin(run.begun, run.is_fed)])
+        if not run.program.shares and run.step in self.runs:  # a step without operations
+            self._end(run, None)
+
+    def _prepare(self, worker: Worker, program: Program) -> None:
+        """Sends a program to a worker that does not have it."""
+        result = program.result
+        assert result is not None
+        if program.number in worker.programs:
+            return
+        worker.programs.add(program.number)
+        devices = program.shares[worker.name]
+        parts = tuple(messages.PartData(d, result.parts[d]) for d in devices if d in result.parts)
+        message = messages.PrepareProgram(
+            program.number, program.session, parts, result.step, result.device, tuple(result.edges),
+            result.is_interpreted, result.is_partial, result.may_be_apart,
+        )  # fmt: skip
+        self._out.append(ToWorker(worker.name, message))
+
+    def _resume(self, client: int, m: messages.ResumeRun, values: Sequence[Any]) -> None:
+        run = self.runs.get(m.run)
+        if run is None or run.client != client or not run.is_partial:
+            raise NotFoundError(f"this master has no partial run {m.run} of this client")
+        if run.call is not None:
+            raise InvalidArgumentError(f"a call of the partial run {m.run} is in progress")
+        if len(values) != len(m.feeds):
+            raise InvalidArgumentError(f"{len(m.feeds)} feeds are named, and {len(values)} values follow")
+        run.call, run.is_fed = m.call, m.is_fed
+        run.until = m.until
+        self._begin(run, m.feeds, values)
+        self._answer_partial(run)
+
+    def _answer_partial(self, run: Run) -> None:
+        """Answers a call of a partial run whose fetches are known."""
+        if run.call is None or run.until is None or run.step not in self.runs:
+            return
+        if all(p in run.values or p in run.dead for p in run.until):
+            self._events(run, [step_state.Satisfied(run.begun)])
+
+    def _cancel(self, client: int, m: messages.CancelRun) -> None:
+        for run in list(self.runs.values()):
+            if run.client == client and m.call in (run.call, run.step if run.is_partial else None):
+                self._events(run, [step_state.Cancelled(from_data(m.error))])
+
+    def _events(self, run: Run, events: Sequence[step_state.Event]) -> None:
+        """Reports events to the state of a step, and carries its instructions out."""
+        orders: dict[str, list[messages.Order]] = {}
+        for event in events:
+            for i in run.state.handle(event):
+                if isinstance(i, step_state.End):
+                    self._end(run, i.error)
+                elif isinstance(i, step_state.Pause):
+                    self._pause(run)
+                elif isinstance(i, step_state.Abort):
+                    self._abort(run, i)
+                elif isinstance(i, step_state.Start):
+                    if i.order > 1:  # the first one is `StartStep`
+                        orders.setdefault(task_of(i.part), []).append(messages.Order("start", i.part, i.order))
+                elif isinstance(i, step_state.Release):
+                    orders.setdefault(task_of(i.part), []).append(messages.Order("release", i.part, i.order))
+                else:
+                    orders.setdefault(task_of(i.part), []).append(messages.Order("probe", i.part, i.wave))
+        for name, of in orders.items():
+            if run.step in self.runs:
+                self._out.append(ToWorker(name, messages.Orders(run.step, tuple(of))))
+
+    def _abort(self, run: Run, abort: step_state.Abort) -> None:
+        if run.error is None:
+            run.error = abort.error
+            for name in run.program.shares:
+                if self.workers[name].is_up:
+                    self._out.append(ToWorker(name, messages.AbortStep(run.step, to_data(abort.error))))
+
+    def _pause(self, run: Run) -> None:
+        if run.call is not None:
+            self._hand_over(run, run.call, run.until or ())
+
+    def _hand_over(self, run: Run, call: int, positions: Sequence[int]) -> None:
+        """Answers a call with fetches, or with the error of a dead one."""
+        run.call = None
+        run.handed.update(positions)
+        for p in positions:
+            if p in run.dead:
+                self._out.append(ToClient(run.client, messages.Failure(call, run.dead[p])))
+                return
+        known = [p for p in positions if p in run.values]
+        values = [run.values.pop(p) for p in known]
+        self._out.append(ToClient(run.client, messages.Reply(call, not self._is_open(run), tuple(known)), values))
+
+    def _is_open(self, run: Run) -> bool:
+        return run.step in self.runs
+
+    def _end(self, run: Run, error: BaseException | None) -> None:
+        if self.runs.pop(run.step, None) is None:
+            return
+        for name in run.program.shares:
+            self.workers[name].ended.append(run.step)
+        if run.call is None:
+            return
+        if error is not None:
+            self._fail_call(run.client, run.call, error)
+            return
+        assert run.program.result is not None
+        positions = range(len(run.program.result.fetches)) if run.until is None else run.until
+        missing = [p for p in positions if p not in run.values and p not in run.dead and p not in run.handed]
+        if missing:
+            e = InternalError(f"step {run.step} is over, and its fetches {missing} have not arrived")
+            self._fail_call(run.client, run.call, e)
+            return
+        self._hand_over(run, run.call, [p for p in positions if p not in run.handed])
+
+    # *** workers ***
+
+    def _from_worker(self, event: FromWorker) -> None:
+        m = event.message
+        if isinstance(m, messages.Report):
+            self._report(event.worker, m, event.values)
+        elif isinstance(m, messages.Reply):
+            self._cleared(event.worker, m.call)
+        elif isinstance(m, messages.ProgramPrepared) and m.error is not None:
+            self.workers[event.worker].programs.discard(m.program)
+            self._out.append(ToWorker(event.worker, messages.DropProgram(m.program)))
+
+    def _report(self, worker: str, m: messages.Report, values: Sequence[Any]) -> None:
+        run = self.runs.get(m.step)
+        if run is None or worker not in run.program.shares:
+            return  # it is over
+        dead = m.dead or (None,) * len(m.fetches)
+        left = iter(values)
+        for position, cause in zip(m.fetches, dead, strict=False):
+            if cause is None:
+                value = next(left, None)
+                run.values[position] = value
+            else:
+                run.dead[position] = cause
+        parts = run.program.shares[worker]
+        events: list[step_state.Event] = []
+        for e in m.events:
+            if e.part not in parts and not isinstance(e, messages.PartFailed):
+                continue
+            if isinstance(e, messages.PartFinished):
+                events.append(step_state.Finished(e.part, e.epoch, e.wave, e.sent, e.arrived))
+                run.waits.pop(e.part, None)
+            elif isinstance(e, messages.PartIdle):
+                run.waits[e.part] = e.waits
+                events.append(
+                    step_state.Idle(
+                        e.part, e.epoch, e.order, e.wave, e.sent, e.arrived, e.releasable, e.is_waiting, e.waits
+                    )
+                )
+            else:
+                error = from_data(e.error)
+                events += [step_state.Failed(part, error) for part in (parts if e.part not in parts else [e.part])]
+        self._events(run, events)
+        self._answer_partial(run)
+
+    def _worker_up(self, event: WorkerUp) -> None:
+        worker = self.workers.setdefault(event.worker, Worker(event.worker))
+        if worker.is_up:
+            self._worker_lost(WorkerLost(event.worker, "it was replaced"))
+        worker.is_up, worker.reason = True, ""
+        worker.incarnation, worker.devices = event.incarnation, event.devices
+        worker.programs.clear()
+        worker.ended.clear()
+        self._open_sessions()
+
+    def _worker_lost(self, event: WorkerLost) -> None:
+        worker = self.workers[event.worker]
+        if not worker.is_up:
+            worker.reason = event.reason
+            return
+        worker.is_up, worker.reason = False, event.reason
+        worker.programs.clear()
+        worker.ended.clear()
+        for call in list(self._clearing):
+            self._cleared(event.worker, call)
+        for run in list(self.runs.values()):
+            parts = run.program.shares.get(event.worker)
+            if parts is not None:
+                error = UnavailableError(
+                    f"step {run.step} failed because worker {event.worker} was lost: {event.reason}"
+                    f"{step_state.waiting_lines(run.waits)}"
+                )
+                self._events(run, [step_state.Failed(part, error) for part in parts])
+
+    # *** time ***
+
+    def _tick(self, now: float) -> None:
+        self._now = now
+        for run in list(self.runs.values()):
+            if run.deadline is not None and now >= run.deadline and run.error is None:
+                waits = step_state.waiting_lines(run.waits)
+                late = DeadlineExceededError(f"Timed out: step {run.step} ran past its time limit{waits}")
+                self._events(run, [step_state.Cancelled(late)])
+            if run.error is not None and run.step in self.runs:
+                run.failed_at = now if run.failed_at is None else run.failed_at
+                if now - run.failed_at >= thresholds.ABORT_PATIENCE:
+                    self._end(run, run.state.error or run.error)
+        self._opening = [(c, m, now if since is None else since) for c, m, since in self._opening]
+        for client, m, since in list(self._opening):
+            if since is not None and now - since >= thresholds.CLUSTER_PATIENCE:
+                self._opening.remove((client, m, since))
+                missing = [f"{w.name} ({w.reason})" for w in self.workers.values() if not w.is_up]
+                self._fail_call(
+                    client, m.call, UnavailableError(f"these workers are not connected: {', '.join(missing)}")
+                )
+        for worker in self.workers.values():
+            if worker.ended and worker.is_up:
+                ended, worker.ended = tuple(worker.ended), []
+                self._out.append(ToWorker(worker.name, messages.EndSteps(ended)))
+
+    # *** description ***
+
+    def description(self) -> dict[str, Any]:
+        """State of the cluster as plain data: workers, sessions, and steps under way with their waits."""
+        return {
+            "workers": [
+                {
+                    "name": w.name,
+                    "is_up": w.is_up,
+                    "incarnation": w.incarnation,
+                    "devices": list(w.devices),
+                    "programs": len(w.programs),
+                    "reason": w.reason,
+                }
+                for w in self.workers.values()
+            ],
+            "sessions": len(self._sessions),
+            "programs": len(self._programs),
+            "steps": [
+                {
+                    "step": r.step,
+                    "session": r.session,
+                    "workers": list(r.program.shares),
+                    "open": list(r.state.open_parts),
+                    "waits": {part: list(lines) for part, lines in r.waits.items()},
+                    "error": "" if r.error is None else str(r.error),
+                }
+                for r in self.runs.values()
+            ],
+        }
+
+
+def task_of(device: str) -> str:
+    """Returns the task in the full name of a device.
+
+    Example:
+      >>> task_of("/job:worker/replica:0/task:1/device:CPU:0")
+      '/job:worker/replica:0/task:1'
+    """
+    return device.rpartition("/device:")[0]
+
+
+def _matching(workers: Mapping[str, Worker], filters: Sequence[str]) -> tuple[str, ...]:
+    """Returns the tasks that match one of the filters; all without filters."""
+    if not filters:
+        return tuple(workers)
+    try:
+        wanted = [DeviceSpec.from_string(f) for f in filters]
+    except ValueError as e:
+        raise InvalidArgumentError(f"device_filters: {e}") from e
+    found = tuple(name for name in workers if any(_is_of(DeviceSpec.from_string(name), w) for w in wanted))
+    if not found:
+        raise InvalidArgumentError(f"device_filters={list(filters)}: no task matches; the tasks are {list(workers)}")
+    return found
+
+
+def _is_of(task: DeviceSpec, wanted: DeviceSpec) -> bool:
+    """Whether a task may have a device that a request describes."""
+    return dataclasses.replace(wanted, type=None, index=None).matches(task)
+
+
+def _agree(program: Program, session: Session) -> bool:
+    """Whether the homes of a compiled program fit those of a session."""
+    if program.result is None:
+        return True
+    return all(session.homes.get(op, device) == device for op, device in program.result.homes.items())

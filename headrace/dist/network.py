@@ -1,0 +1,201 @@
+"""Network of a process: how it connects to other processes, and the connections of a worker to other workers.
+
+Each worker sends its tokens over a connection of its own to each other worker, made at the first program that needs it.
+So the connection of two workers is two links, one in each direction, and no two attempts to connect can collide.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from headrace.dist.handshake import Identity
+from headrace.dist.transport import Link, LinkSettings, OnLink, connect, connect_blocking
+from headrace.errors import OpError, UnavailableError
+
+if TYPE_CHECKING:
+    import ssl
+
+    from headrace.dist import messages
+    from headrace.dist.reactor import Reactor
+    from headrace.dist.rendezvous import Outlet
+    from headrace.dist.transport import OnFailed
+    from headrace.dist.values import Buffer
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NetworkOptions:
+    """Options of all connections of a process.
+
+    Attributes:
+      secret: the secret that all processes of the cluster share; empty: none.
+      server_tls: context for connections from others, with the certificate of this process; None: no encryption.
+      client_tls: context for connections to others, which checks their certificates; None: no encryption.
+      heartbeat: seconds between two signs of life on each connection.
+      patience: seconds without a sign of life after which a connection counts as lost.
+      connect_timeout: seconds that making a connection may take.
+    """
+
+    secret: bytes = dataclasses.field(default=b"", repr=False)
+    server_tls: ssl.SSLContext | None = None
+    client_tls: ssl.SSLContext | None = None
+    heartbeat: float = 1.0
+    patience: float = 10.0
+    connect_timeout: float = 10.0
+
+    @property
+    def settings(self) -> LinkSettings:
+        """Settings of the links."""
+        return LinkSettings(self.heartbeat, self.patience)
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Returns host and port of "host:port".
+
+    Raises:
+      ValueError: the text is no address.
+
+    Example:
+      >>> split_address("localhost:2222"), split_address("[::1]:80")
+      (('localhost', 2222), ('::1', 80))
+    """
+    host, colon, port = address.rpartition(":")
+    if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise ValueError(f"{address!r} is not an address: expected host:port, such as 'localhost:2222'")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+class Network:
+    """Connections from this process to others.
+
+    Args:
+      reactor: the reactor of this process.
+      options: the options of all connections.
+      name: the name of this process, its task or the name of a client.
+      incarnation: the number that the process drew when it started.
+    """
+
+    def __init__(self, reactor: Reactor, options: NetworkOptions, name: str, incarnation: int) -> None:
+        self.reactor = reactor
+        self.options = options
+        self._name = name
+        self._incarnation = incarnation
+
+    def identity(self, role: str) -> Identity:
+        """Identity of this process in a role."""
+        return Identity(role, self._name, self._incarnation, self.options.secret)
+
+    def connect(self, address: str, role: str, name: str, on_link: OnLink, on_failed: OnFailed) -> None:
+        """Connects to the process `name` without waiting, see `transport.connect`."""
+        host, port = split_address(address)
+        o = self.options
+        connect(
+            self.reactor, host, port, on_link, on_failed, self.identity(role), timeout=o.connect_timeout,
+            expected_name=name, settings=o.settings, tls=o.client_tls,
+        )  # fmt: skip
+
+    def connect_blocking(self, address: str, role: str, name: str, incarnation: int, on_link: OnLink) -> Link:
+        """Connects to the process `name` and waits, see `transport.connect_blocking`."""
+        host, port = split_address(address)
+        o = self.options
+        return connect_blocking(
+            self.reactor, host, port, on_link, self.identity(role), timeout=o.connect_timeout, expected_name=name,
+            expected_incarnation=incarnation, settings=o.settings, tls=o.client_tls,
+        )  # fmt: skip
+
+
+class TokenLink:
+    """Connection to another worker, for tokens. It is made when it is first needed, and again after it was lost.
+
+    Args:
+      network: makes connections.
+      task: the other worker.
+    """
+
+    def __init__(self, network: Network, task: str) -> None:
+        self.task = task
+        self._network = network
+        self._where: messages.Task | None = None
+        self._link: Link | None = None
+        self._lock = threading.Lock()
+
+    def learn(self, where: messages.Task) -> None:
+        """Notes the address; a connection to an earlier incarnation of the worker is closed."""
+        before, self._where = self._where, where
+        link = self._link
+        if link is not None and before is not None and before != where:
+            link.close("the worker was replaced")
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether tokens can be sent."""
+        link = self._link
+        return link is not None and not link.is_closed
+
+    def connect(self) -> None:
+        """Makes the connection unless it is there; waits for it.
+
+        Raises:
+          UnavailableError: the worker is not reached.
+        """
+        with self._lock:
+            if self.is_connected:
+                return
+            where = self._where
+            if where is None:
+                raise UnavailableError(f"no master has told this worker the address of {self.task}")
+            try:
+                self._link = self._network.connect_blocking(
+                    where.address, "worker", self.task, where.incarnation, lambda link: None
+                )
+            except OpError as e:
+                raise UnavailableError(f"worker {self.task} at {where.address} is not reached: {e}") from e
+
+    def send(self, buffers: Sequence[Buffer], flush: bool = True) -> None:
+        """Sends tokens without waiting; raises `UnavailableError` if the worker is lost."""
+        link = self._link
+        if link is None:
+            raise UnavailableError(f"there is no connection to worker {self.task}")
+        link.send(buffers, flush)
+
+
+class Peers:
+    """Connections of a worker to the others. Thread-safe.
+
+    Args:
+      network: makes connections.
+    """
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+        self._links: dict[str, TokenLink] = {}
+        self._lock = threading.Lock()
+
+    def learn(self, tasks: Iterable[messages.Task]) -> None:
+        """Notes the addresses of workers."""
+        for task in tasks:
+            self.outlet(task.name).learn(task)
+
+    def outlet(self, task: str) -> TokenLink:
+        """Returns the connection to a worker, which may not have been made yet."""
+        with self._lock:
+            found = self._links.get(task)
+            if found is None:
+                found = self._links[task] = TokenLink(self._network, task)
+            return found
+
+    def are_connected(self, outlets: Iterable[tuple[int, Outlet]]) -> bool:
+        """Whether all connections are there."""
+        return all(link.is_connected for _, link in outlets if isinstance(link, TokenLink))
+
+    def connect(self, outlets: Iterable[tuple[int, Outlet]]) -> None:
+        """Makes the connections that are missing; waits for them.
+
+        Raises:
+          UnavailableError: a worker is not reached.
+        """
+        for link in dict.fromkeys(link for _, link in outlets):
+            if isinstance(link, TokenLink):
+                link.connect()

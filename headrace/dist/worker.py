@@ -1,0 +1,219 @@
+"""A worker: carries out the instructions of `WorkerState` with the devices of this process.
+
+Masters send messages (`receive`), other workers send tokens (`deliver`). The worker compiles programs, runs its parts
+of steps and reports to the masters. It owns the resources of its containers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from headrace import notices
+from headrace.dist import messages
+from headrace.dist import worker_state as state
+from headrace.dist.worker_programs import WorkerProgram, prepare
+from headrace.errors import UnavailableError, from_data, to_data
+from headrace.resources.shared import SessionResources
+
+if TYPE_CHECKING:
+    from headrace.dist.codec import Token
+    from headrace.dist.network import Peers
+    from headrace.dist.reactor import Reactor
+    from headrace.target import LocalTarget
+
+# Sends a message to a master, with values.
+Sink: TypeAlias = "Callable[[messages.AnyMessage, Sequence[Any]], object]"
+
+
+class Worker:
+    """Devices and resources of this process as a worker of a cluster. Thread-safe.
+
+    Args:
+      task: its task, such as "/job:worker/replica:0/task:1".
+      target: the devices and resources.
+      reactor: runs the parts of steps.
+      peers: the connections to other workers.
+    """
+
+    def __init__(self, task: str, target: LocalTarget, reactor: Reactor, peers: Peers) -> None:
+        self.task = task
+        self.target = target
+        self._reactor = reactor
+        self._peers = peers
+        self._state = state.WorkerState()
+        self._lock = threading.RLock()
+        self._masters: dict[int, Sink] = {}
+        self._next_master = 0
+        self._programs: dict[tuple[int, int], WorkerProgram] = {}
+        self._resources: dict[tuple[int, int], SessionResources] = {}
+        self._steps = self._state.steps  # read for each token
+
+    # *** masters ***
+
+    def add_master(self, sink: Sink) -> int:
+        """Adds a master, given the function that sends to it; returns its number on this worker."""
+        with self._lock:
+            self._next_master += 1
+            self._masters[self._next_master] = sink
+            return self._next_master
+
+    def lose_master(self, master: int, reason: str) -> None:
+        """Removes a master, and ends its steps."""
+        with self._lock:
+            if self._masters.pop(master, None) is not None:
+                self._handle(state.MasterLost(master, reason))
+
+    def receive(self, master: int, message: messages.AnyMessage, values: Sequence[Any] = ()) -> None:
+        """Handles a message of a master."""
+        if isinstance(message, messages.ClearContainers):
+            self._clear(message.names)
+            self._send(master, messages.Reply(message.call))
+        elif isinstance(message, messages.Describe):
+            self._send(master, messages.Reply(message.call, self.description()))
+        elif isinstance(message, messages.Topology):
+            self._peers.learn(message.tasks)
+        else:
+            with self._lock:
+                self._handle(state.FromMaster(master, message, values))
+
+    def tick(self, now: float) -> None:
+        """Drops tokens of steps that have not begun for a long time."""
+        with self._lock:
+            self._handle(state.Tick(now))
+
+    def description(self) -> dict[str, Any]:
+        """State of the worker as plain data: devices, resources and running steps."""
+        statistics = self.target.statistics()
+        with self._lock:
+            steps = sorted(self._steps)
+        return {
+            "task": self.task,
+            "devices": [[d.name, d.device_type, d.memory_limit_bytes] for d in self.target.devices()],
+            "resources": [list(r) for r in statistics.resources],
+            "programs": len(self._programs),
+            "steps": steps,
+        }
+
+    def close(self) -> None:
+        """Ends all steps and releases the resources."""
+        with self._lock:
+            for master in list(self._masters):
+                self.lose_master(master, "the worker was closed")
+        self.target.close()
+
+    # *** tokens ***
+
+    def deliver(self, token: Token) -> None:
+        """Hands a token of another worker to its step."""
+        entry = self._steps.get(token.step)
+        run = None if entry is None else entry.run
+        if run is not None:
+            run.deliver(token)
+        else:
+            with self._lock:
+                self._handle(state.TokenArrived(token))
+
+    # *** instructions ***
+
+    def _handle(self, event: state.Event) -> None:
+        for i in self._state.handle(event):
+            if isinstance(i, state.Begin):
+                self._begin(i)
+            elif isinstance(i, state.Send):
+                self._send(i.master, i.message)
+            elif isinstance(i, state.Close):
+                i.run.close()
+            elif isinstance(i, state.Deliver):
+                i.run.deliver(i.token)
+            elif isinstance(i, state.CarryOut):
+                i.run.carry_out(i.orders)
+            elif isinstance(i, state.Feed):
+                i.run.feed(i.message.feeds, i.values, i.message.is_fed)
+            elif isinstance(i, state.Abort):
+                i.run.abort(from_data(i.error))
+            elif isinstance(i, state.Prepare):
+                self._reactor.submit(lambda i=i: self._prepare(i))  # type: ignore[misc]
+            elif isinstance(i, state.Drop):
+                self._programs.pop((i.master, i.program), None)
+            elif isinstance(i, state.CloseSession):
+                self._close_session(i)
+            else:
+                notices.inform("cluster", [f"{self.task}: {i.text}"])
+
+    def _send(self, master: int, message: messages.AnyMessage, values: Sequence[Any] = ()) -> None:
+        sink = self._masters.get(master)
+        if sink is None:
+            return
+        with contextlib.suppress(UnavailableError):  # the end of its connection is reported by `lose_master`
+            sink(message, values)
+
+    def _prepare(self, i: state.Prepare) -> None:
+        """Compiles a program; a job of the reactor."""
+        self._reactor.busy()
+        error: BaseException | None = None
+        try:
+            program = prepare(i.message, self.target, self._peers.outlet)
+            self._peers.connect(program.outlets.values())
+        except Exception as e:
+            error = e
+        else:
+            self._programs[i.master, i.message.program] = program
+        with self._lock:
+            self._handle(state.Prepared(i.master, i.message.program, error))
+
+    def _begin(self, i: state.Begin) -> None:
+        m = i.message
+        program = self._programs[i.master, m.program]
+        if not self._peers.are_connected(program.outlets.values()):
+            self._reactor.submit(lambda: self._begin_later(i, program))
+            return
+        self._start(i, program)
+
+    def _begin_later(self, i: state.Begin, program: WorkerProgram) -> None:
+        """Begins a step after its connections are restored; a job of the reactor."""
+        self._reactor.busy()
+        try:
+            self._peers.connect(program.outlets.values())
+        except UnavailableError as e:
+            failed = [messages.PartFailed(part, to_data(e)) for part in program.plans]
+            self._send(i.master, messages.Report(i.message.step, tuple(failed)))
+            return
+        with self._lock:
+            self._start(i, program)
+
+    def _start(self, i: state.Begin, program: WorkerProgram) -> None:
+        m, master = i.message, i.master
+        step = self.target.step(resources=self._resources_of(master, program.session))
+        run = program.start(
+            m.step, step, self.target, self._reactor, lambda report, values: self._send(master, report, values)
+        )
+        try:
+            run.feed(m.feeds, i.values, m.is_fed)
+        except Exception as e:
+            run.close()
+            parts = program.plans or [program.device]
+            self._send(master, messages.Report(m.step, tuple(messages.PartFailed(p, to_data(e)) for p in parts)))
+            return
+        self._handle(state.Begun(m.step, run))
+        run.start()
+
+    # *** resources ***
+
+    def _resources_of(self, master: int, session: int) -> SessionResources:
+        found = self._resources.get((master, session))
+        if found is None:
+            found = self._resources[master, session] = SessionResources(self.target.resources)
+        return found
+
+    def _close_session(self, i: state.CloseSession) -> None:
+        for key in [k for k in self._resources if k[0] == i.master and i.session in (None, k[1])]:
+            self._resources.pop(key).close()
+
+    def _clear(self, names: Sequence[str]) -> None:
+        """Drops the resources of containers; no names: of all."""
+        resources = self.target.resources
+        for container in names or {container for container, _, _ in resources.names()}:
+            resources.clear_container(container)

@@ -1,0 +1,325 @@
+"""Runs of one worker: its parts of a step, driven by the threads of the reactor.
+
+A runnable part becomes a job of the reactor (`dist.reactor`), whose active thread also reads the connections. So the
+thread that reads a token drives the part that waited for it, without a switch of threads.
+
+**Reports.** The parts report to the master, whose `StepState` decides about the step as a whole. A message carries the
+events of all parts of the worker. It leaves when they are over, when one fails, and when all are idle for a while: a
+loop over several workers is idle for some microseconds in each iteration, and reporting every time would double its
+messages. The master needs such a report only to find a step that is stuck, or that waits for further feeds.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from headrace import thresholds
+from headrace.dist import messages
+from headrace.dist.rendezvous import WorkerRendezvous
+from headrace.errors import CancelledError, to_data
+from headrace.execute.driver import PartsDriver
+from headrace.execute.entered import entered
+from headrace.execute.step_state import Abort, Event, Failed, Finished, Idle, Probe, Release, Start
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headrace.dist.codec import Token
+    from headrace.dist.reactor import Reactor
+    from headrace.dist.rendezvous import Outlet
+    from headrace.execute.part import Part
+    from headrace.execute.plan import Plan
+    from headrace.execute.run import Program, Run, RunEnvironment
+    from headrace.execute.step import Step
+
+# Sends a report with the values of its fetches.
+Reporter = "Callable[[messages.Report, Sequence[Any]], object]"
+
+
+class WorkerRun(Protocol):
+    """Running parts of a step on one worker. Thread-safe.
+
+    Attributes:
+      number: the number of the step.
+    """
+
+    number: int
+
+    def feed(self, positions: Sequence[int], values: Sequence[Any], is_fed: bool) -> None:
+        """Supplies feeds."""
+        ...
+
+    def carry_out(self, orders: Sequence[messages.Order]) -> None:
+        """Carries out instructions of the master."""
+        ...
+
+    def deliver(self, token: Token) -> None:
+        """Hands over a token of another worker."""
+        ...
+
+    def abort(self, error: BaseException) -> None:
+        """Ends the parts with `error`."""
+        ...
+
+    def close(self) -> None:
+        """Drops all state. No code of the step runs afterwards."""
+        ...
+
+
+class PartsRun(PartsDriver):
+    """Running parts of a step.
+
+    Args:
+      number: the number of the step.
+      plans: for each device, by name, its part of the step.
+      edges: for each device the edges on which it receives tokens.
+      names: the keys of the edges of the program, by their numbers in tokens.
+      outlets: the number of each edge to another worker, and the connection to it.
+      step: the resources and the cancellation of the step.
+      environment: the resources of the worker.
+      reactor: runs the parts.
+      report: sends reports to the master.
+
+    Attributes:
+      number: the number of the step.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        plans: Mapping[str, Plan],
+        edges: Mapping[str, frozenset[str]],
+        names: Sequence[str],
+        outlets: Mapping[str, tuple[int, Outlet]],
+        step: Step,
+        environment: RunEnvironment,
+        reactor: Reactor,
+        report: Callable[[messages.Report, Sequence[Any]], object],
+    ) -> None:
+        self._tokens = WorkerRendezvous(number, outlets)
+        super().__init__(plans, edges, step, environment, self._tokens)
+        self.number = number
+        self._names = names
+        self._reactor = reactor
+        self._report = report
+        self._events: list[Event] = []
+        self._unsent = sorted(self._fetches)  # positions of the fetches that were not reported
+        self._changes = 0  # number of times that the parts became idle, or that a token arrived
+        self._delay = thresholds.IDLE_REPORT
+        self._is_watched = False  # whether a timer runs that will report an idle worker
+        self._jobs = {part: functools.partial(self._work, part) for part in self.parts.values()}
+
+    # *** messages of the master ***
+
+    def feed(self, positions: Sequence[int], values: Sequence[Any], is_fed: bool = True) -> None:  # type: ignore[override]
+        """Supplies feeds, and notes whether they are all feeds of the step."""
+        self._is_fed = is_fed
+        for position, value in zip(positions, values, strict=True):
+            super().feed(position, value)
+
+    def start(self) -> None:
+        """Makes all parts runnable, for the first time."""
+        with self._lock:
+            for name in self.parts:
+                self._carry_out(Start(name, 1))
+
+    def carry_out(self, orders: Sequence[messages.Order]) -> None:
+        """Carries out instructions of the master to parts that are not over."""
+        with self._lock:
+            for order in orders:
+                if order.part not in self.parts:
+                    continue
+                if order.kind == "probe":
+                    self._carry_out(Probe(order.part, order.number))
+                else:
+                    self._delay = thresholds.IDLE_REPORT  # the report was useful
+                    kind = Start if order.kind == "start" else Release
+                    self._carry_out(kind(order.part, order.number))
+            self._send()
+
+    def deliver(self, token: Token) -> None:
+        """Hands over a token of another worker."""
+        self._tokens.deliver(self._names[token.edge], token)
+        if self._left and len(self._parked) == self._left:  # it woke no part
+            with self._lock:
+                self._settle()
+
+    def abort(self, error: BaseException) -> None:
+        """Makes all parts that are not over fail with `error`."""
+        with self._lock:
+            for name, part in self.parts.items():
+                if not part.executor.finished:
+                    self._carry_out(Abort(name, error))
+
+    def close(self) -> None:
+        """Drops the resources of the step."""
+        self.abandon()
+        self.step.close()
+
+    # *** driving ***
+
+    def _run_later(self, part: Part) -> None:
+        self._reactor.submit(self._jobs[part])
+
+    def _work(self, part: Part) -> None:
+        blas_threads = self._environment.blas_threads if self._uses_blas else 0
+        with entered(self._flushes, blas_threads):
+            self._drive(part)
+
+    def busy(self) -> None:
+        """Sends the tokens that wait for more tokens to the same worker."""
+        self._reactor.flush()
+
+    # *** reports ***
+
+    def _handle(self, event: Event) -> None:
+        with self._lock:
+            self._events.append(event)
+            if not self._left or isinstance(event, Failed):
+                self._send()
+
+    def _settle(self) -> None:
+        self._changes += 1
+        if any(map(self.has, self._unsent)) and not self._is_fed:
+            self._send()  # a partial run may wait for them
+        if not self._is_watched:
+            self._is_watched = True
+            self._reactor.call_later(self._delay, functools.partial(self._look, self._changes))
+
+    def _look(self, changes: int) -> None:
+        """Reports the parts if they have been idle since the timer was started; else starts it again."""
+        with self._lock:
+            self._is_watched = False
+            if not self._left or len(self._parked) < self._left:
+                return  # the next idle part starts the timer
+            if changes != self._changes:
+                self._settle()
+                return
+            reported = {event.part for event in self._events if isinstance(event, (Idle, Finished))}
+            self._events += [part.report() for part in self._parked if part.name not in reported]
+            self._delay = min(self._delay * 2, thresholds.MOST_IDLE_REPORT)
+            self._send()
+
+    def _send(self) -> None:
+        """Sends the events so far, with the fetches that are new."""
+        events, self._events = self._events, []
+        positions, values, dead = new_fetches(self._unsent, self)
+        self._unsent = [p for p in self._unsent if p not in positions]
+        if events or positions:
+            self._report(report_of(self.number, events, positions, dead), values)
+
+
+class FunctionRun:
+    """A step that is one function on one device of a worker.
+
+    Args:
+      number: the number of the step.
+      device: the full name of the device.
+      program: the function.
+      step: the resources and the cancellation of the step.
+      fetches: the number of fetches.
+      reactor: runs the function.
+      report: sends the report to the master.
+
+    Attributes:
+      number: the number of the step.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        device: str,
+        program: Program,
+        step: Step,
+        fetches: int,
+        reactor: Reactor,
+        report: Callable[[messages.Report, Sequence[Any]], object],
+    ) -> None:
+        self.number = number
+        self.step = step
+        self._run: Run = program.start(step)
+        self._device = device
+        self._fetches = fetches
+        self._reactor = reactor
+        self._report = report
+        self._lock = threading.Lock()
+
+    def feed(self, positions: Sequence[int], values: Sequence[Any], is_fed: bool = True) -> None:
+        """Supplies feeds."""
+        for position, value in zip(positions, values, strict=True):
+            self._run.feed(position, value)
+
+    def start(self) -> None:
+        """Lets the reactor run the function."""
+        self._reactor.submit(self._work)
+
+    def _work(self) -> None:
+        events: list[Event] = [Finished(self._device, 1)]
+        positions: Sequence[int] = ()
+        values: Sequence[Any] = ()
+        dead: Sequence[Any] = ()
+        try:
+            self.step.look()
+            self._run.run()
+            positions, values, dead = new_fetches(range(self._fetches), self._run)
+        except BaseException as e:
+            events = [Failed(self._device, e)]
+        self._report(report_of(self.number, events, positions, dead), values)
+
+    def carry_out(self, orders: Sequence[messages.Order]) -> None:
+        """Does nothing: a function is over when it reports."""
+
+    def deliver(self, token: Token) -> None:
+        """Does nothing: a function receives no tokens."""
+
+    def abort(self, error: BaseException) -> None:
+        """Makes the function fail with `error` at its next check."""
+        self.step.cancel(error)
+
+    def close(self) -> None:
+        """Drops the resources of the step."""
+        self.step.cancel(CancelledError("the step is over"))
+        self.step.close()
+
+
+class _Fetching(Protocol):
+    def has(self, position: int) -> bool: ...
+    def fetch(self, position: int) -> Any: ...
+
+
+def new_fetches(positions: Sequence[int], run: _Fetching) -> tuple[list[int], list[Any], list[Any]]:
+    """Returns the positions of the fetches that are known, their values, and the errors of dead ones as data."""
+    found: list[int] = []
+    values: list[Any] = []
+    dead: list[Any] = []
+    for p in positions:
+        if not run.has(p):
+            continue
+        found.append(p)
+        try:
+            values.append(run.fetch(p))
+            dead.append(None)
+        except Exception as e:  # its token is dead
+            dead.append(to_data(e))
+    return found, values, dead
+
+
+def report_of(number: int, events: Sequence[Event], positions: Sequence[int], dead: Sequence[Any]) -> messages.Report:
+    """Returns the message about events of a step."""
+    return messages.Report(number, tuple(map(_event, events)), tuple(positions), tuple(dead) if any(dead) else ())
+
+
+def _event(event: Event) -> messages.PartIdle | messages.PartFinished | messages.PartFailed:
+    if isinstance(event, Idle):
+        e = event
+        waits = tuple(w[: messages.LONGEST_TEXT] for w in e.waits[: messages.MOST_WAITS])
+        return messages.PartIdle(
+            e.part, e.epoch, e.order, e.wave, e.sent, e.arrived, e.releasable, e.is_waiting, waits
+        )  # fmt: skip
+    if isinstance(event, Finished):
+        return messages.PartFinished(event.part, event.epoch, event.wave, event.sent, event.arrived)
+    assert isinstance(event, Failed), event
+    return messages.PartFailed(event.part, to_data(event.error))
