@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from headrace import forking, thresholds
-from headrace.place import Cluster, Costs
+from headrace.place import Cluster, Costs, Link
 
 if TYPE_CHECKING:
     from headrace.place import Placement
@@ -39,6 +39,7 @@ class PlacementOptions:
 
 
 NO_OPTIONS: Final = PlacementOptions()
+NETWORK: Final = Link(thresholds.NETWORK_LATENCY, thresholds.NETWORK_BANDWIDTH)
 
 
 class Environment:
@@ -52,6 +53,7 @@ class Environment:
       options: options of placement and partition.
       has_limit: whether the devices have a memory limit.
       is_remote: whether other processes own the devices.
+      network: the link between devices of different processes.
 
     Attributes:
       names: the full names of all devices, the default device first.
@@ -73,11 +75,13 @@ class Environment:
         options: PlacementOptions = NO_OPTIONS,
         has_limit: bool = False,
         is_remote: bool = False,
+        network: Link = NETWORK,
     ) -> None:
         self.names = tuple(names)
         self.options = options
         self.has_limit = has_limit
         self.is_remote = is_remote
+        self._network = network
         self._lock = threading.Lock()
         self._seconds: dict[tuple[str, str], float] = {}  # (operation, type of device) → moving average
         self._homes: dict[str, str] = {}  # operation with state → device
@@ -95,7 +99,7 @@ class Environment:
     @property
     def cluster(self) -> Cluster:
         """Devices and links as the cost model sees them."""
-        return Cluster.local(self.names)
+        return Cluster.remote(self.names, self._network) if self.is_remote else Cluster.local(self.names)
 
     # *** measured costs ***
 

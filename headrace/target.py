@@ -113,6 +113,9 @@ class Target(StepTarget, Protocol):
     def clear_container(self, name: str) -> None:
         """Drops the resources of a container; "" is the default one."""
 
+    def reset(self, names: Sequence[str]) -> None:
+        """Drops the resources of containers; no names: of all."""
+
     def discard_resources(self) -> None:
         """Forgets the resources without their release, in a forked process."""
 
@@ -305,6 +308,11 @@ class LocalTarget:
     def clear_container(self, name: str = "") -> None:
         """Drops the resources of a container; "" is the default one."""
         self.resources.clear_container(name)
+
+    def reset(self, names: Sequence[str] = ()) -> None:
+        """Drops the resources of containers; no names: of all."""
+        for container in names or {container for container, _, _ in self.resources.names()}:
+            self.resources.clear_container(container)
 
     def close(self) -> None:
         """Releases resources and threads. Further calls have no effect. No step may run."""

@@ -456,3 +456,9 @@ CALL_PATIENCE: Final = 30.0
 # Time that a client waits until the master has compiled a step.
 # Unit: seconds. Bound.
 COMPILE_PATIENCE: Final = 600.0
+
+# Time from the sending of an empty token to its arrival in another process, if no link has measured it; and bytes per
+# second that a link between two processes transfers.
+# Unit: seconds; bytes per second. Estimate (benchmarks/cluster.py).
+NETWORK_LATENCY: Final = 1e-4
+NETWORK_BANDWIDTH: Final = 1e9

@@ -12,10 +12,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from headrace import thresholds
 from headrace.dist import master_state as state
 from headrace.dist import messages
 from headrace.dist.master_programs import compile_parts
 from headrace.environment import Environment, PlacementOptions
+from headrace.place import Link
 from headrace.errors import UnavailableError, to_data
 
 if TYPE_CHECKING:
@@ -32,9 +34,17 @@ class Master:
       tasks: the tasks of the cluster.
       reactor: runs compilations and timers.
       first_step: the number before that of the first step. Steps of different masters have different numbers.
+      latency: returns the seconds that a token takes to a worker.
     """
 
-    def __init__(self, tasks: Sequence[str], reactor: Reactor, first_step: int) -> None:
+    def __init__(
+        self,
+        tasks: Sequence[str],
+        reactor: Reactor,
+        first_step: int,
+        latency: Callable[[str], float] = lambda task: thresholds.NETWORK_LATENCY,
+    ) -> None:
+        self._latency = latency
         self._state = state.MasterState(tasks, first_step)
         self._reactor = reactor
         self._lock = threading.RLock()
@@ -110,7 +120,8 @@ class Master:
             elif isinstance(i, state.MakeSession):
                 m = i.message
                 options = PlacementOptions(m.soft, None, m.bfloat16, m.recv_scheduling)
-                self._environments[i.session] = Environment(i.devices, options, is_remote=True)
+                network = Link(max(map(self._latency, i.workers)), thresholds.NETWORK_BANDWIDTH)
+                self._environments[i.session] = Environment(i.devices, options, is_remote=True, network=network)
             elif isinstance(i, state.Alarm):
                 self._reactor.call_later(i.seconds, self.tick)
             else:

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from headrace import thresholds
 from headrace.dist import messages
 from headrace.dist.client import Calls, RemoteTarget
 from headrace.dist.codec import Control, Frame, encode_control
@@ -52,7 +53,9 @@ class MasterNode:
         self._is_closed = False
         self._timer: Timer | None = None
         first = int.from_bytes(os.urandom(3), "little") << 38  # other masters have other numbers
-        self.master = Master(tuple(tasks), self._reactor, first)
+        first_task = [] if own is None else [own[0].task]  # its devices are the default devices
+        names = (*first_task, *(t for t in tasks if t not in first_task))
+        self.master = Master(names, self._reactor, first, self._latency)
         self._reactor.submit(self._begin)
 
     def connect(self, options: PlacementOptions, filters: Sequence[str] = ()) -> RemoteTarget:
@@ -65,6 +68,12 @@ class MasterNode:
         except BaseException:
             self.master.lose_client(client)
             raise
+
+    def _latency(self, task: str) -> float:
+        """Seconds that a token takes to a worker: half of the shortest round trip so far."""
+        link = self._links.get(task)
+        measured = None if link is None else link.round_trip_ns
+        return thresholds.NETWORK_LATENCY if measured is None else measured / 2e9
 
     def move(self, task: str, address: str) -> None:
         """Notes the address of the replacement of a worker."""

@@ -181,11 +181,13 @@ class MakeSession:
       session: the number of the session.
       message: the options.
       devices: the full names of its devices, the default device first.
+      workers: the tasks that it uses.
     """
 
     session: int
     message: messages.OpenSession
     devices: Sequence[str]
+    workers: Sequence[str]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -321,7 +323,7 @@ class MasterState:
     """State of a master. The module describes it.
 
     Args:
-      tasks: the tasks of the cluster.
+      tasks: the tasks of the cluster. The devices of the first one are the default devices.
       first_step: the number before that of the first step. Steps of different masters have different numbers.
 
     Attributes:
@@ -426,7 +428,7 @@ class MasterState:
             options = (m.soft, m.bfloat16, m.recv_scheduling, names)
             self._sessions[number] = Session(number, client, names, options)
             devices = {d: info for name in names for d, info in self.workers[name].devices.items()}
-            self._out.append(MakeSession(number, m, tuple(devices)))
+            self._out.append(MakeSession(number, m, tuple(devices), names))
             data = [number, [[d, kind, limit] for d, (kind, limit) in devices.items()]]
             self._out.append(ToClient(client, messages.Reply(m.call, data)))
 

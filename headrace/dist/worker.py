@@ -69,7 +69,7 @@ class Worker:
     def receive(self, master: int, message: messages.AnyMessage, values: Sequence[Any] = ()) -> None:
         """Handles a message of a master."""
         if isinstance(message, messages.ClearContainers):
-            self._clear(message.names)
+            self.target.reset(message.names)
             self._send(master, messages.Reply(message.call))
         elif isinstance(message, messages.Describe):
             self._send(master, messages.Reply(message.call, self.description()))
@@ -211,9 +211,3 @@ class Worker:
     def _close_session(self, i: state.CloseSession) -> None:
         for key in [k for k in self._resources if k[0] == i.master and i.session in (None, k[1])]:
             self._resources.pop(key).close()
-
-    def _clear(self, names: Sequence[str]) -> None:
-        """Drops the resources of containers; no names: of all."""
-        resources = self.target.resources
-        for container in names or {container for container, _, _ in resources.names()}:
-            resources.clear_container(container)

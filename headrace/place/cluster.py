@@ -98,6 +98,21 @@ class Cluster:
         """
         return Cluster(tuple(DeviceModel(name) for name in names))
 
+    @staticmethod
+    def remote(names: Iterable[str], network: Link) -> Cluster:
+        """Returns a cluster of devices of several processes.
+
+        Args:
+          names: the full names of the devices.
+          network: the link between devices of different tasks. Between devices of one task tokens cross by reference.
+        """
+        models = tuple(DeviceModel(name) for name in names)
+        tasks: dict[str, list[str]] = {}
+        for name in names:
+            tasks.setdefault(name.rpartition("/device:")[0], []).append(name)
+        inside = {(a, b): Link() for of in tasks.values() for a in of for b in of}
+        return Cluster(models, network, inside)
+
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the devices, in order."""

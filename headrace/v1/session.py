@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from headrace import session
 from headrace.fetches import converting
 from headrace.ir.graph import Graph, Operation, Tensor
+from headrace.session_config import read_config
+from headrace.target import connectable
 from headrace.v1.config import ConfigProto
 from headrace.v1.graph import get_default_graph
 from headrace.v1.tensor_shape import TensorShape
@@ -24,7 +26,8 @@ def _settings(config: ConfigProto | None) -> dict[str, Any]:
     names = ("operation_timeout_in_ms", "allow_soft_placement", "log_device_placement", "inter_op_parallelism_threads",
              "intra_op_parallelism_threads")  # fmt: skip
     of_graphs = {n: getattr(config.graph_options, n) for n in ("enable_bfloat16_sendrecv", "enable_recv_scheduling")}
-    return {"device_count": dict(config.device_count), **{n: getattr(config, n) for n in names}, **of_graphs}
+    given = {n: getattr(config, n) for n in names}
+    return {"device_count": dict(config.device_count), **given, **of_graphs, "device_filters": config.device_filters}
 
 
 class BaseSession(session.Session):
@@ -32,8 +35,8 @@ class BaseSession(session.Session):
 
     _convert = staticmethod(converting)
 
-    def __init__(self, target: str = "", graph: Graph | None = None, config: ConfigProto | None = None) -> None:
-        super().__init__(target, graph if graph is not None else get_default_graph(), _settings(config))
+    def __init__(self, target: Any = "", graph: Graph | None = None, config: ConfigProto | None = None) -> None:
+        super().__init__(target or "", graph if graph is not None else get_default_graph(), _settings(config))
         self.sess_str = target
 
     @property
@@ -64,7 +67,7 @@ class Session(BaseSession):
     block closes the session.
 
     Args:
-      target: "" (this process).
+      target: "" (this process); or a cluster, such as `server.target`.
       graph: the graph to run. None: the default graph.
       config: a `ConfigProto`. As in TensorFlow 1, an operation that requests a missing device is an error, unless
         `allow_soft_placement` is set.
@@ -72,7 +75,7 @@ class Session(BaseSession):
     Source: TensorFlow's `tf.Session`. See `headrace.Session` for `run`, `make_callable` and `partial_run`.
     """
 
-    def __init__(self, target: str = "", graph: Graph | None = None, config: ConfigProto | None = None) -> None:
+    def __init__(self, target: Any = "", graph: Graph | None = None, config: ConfigProto | None = None) -> None:
         super().__init__(target, graph, config)
         self._entered: list[contextlib.ExitStack] = []
 
@@ -87,6 +90,24 @@ class Session(BaseSession):
         self._entered.pop().close()
         self.close()
 
+    @staticmethod
+    def reset(target: Any, containers: Sequence[str] | None = None, config: ConfigProto | None = None) -> None:
+        """Drops the resources of containers on all workers of a cluster.
+
+        Args:
+          target: the cluster, such as `server.target`.
+          containers: names of containers; None: all.
+          config: a `ConfigProto`.
+
+        Source: TensorFlow's `tf.Session.reset`.
+        """
+        settings = read_config(_settings(config))
+        found = connectable(target).connect(settings.placement, settings.device_filters)
+        try:
+            found.reset(tuple(containers or ()))
+        finally:
+            found.close()
+
 
 class InteractiveSession(BaseSession):
     """Session that is the default session until it is closed, for shells and notebooks.
@@ -94,7 +115,7 @@ class InteractiveSession(BaseSession):
     Source: TensorFlow's `tf.InteractiveSession`.
     """
 
-    def __init__(self, target: str = "", graph: Graph | None = None, config: ConfigProto | None = None) -> None:
+    def __init__(self, target: Any = "", graph: Graph | None = None, config: ConfigProto | None = None) -> None:
         super().__init__(target, graph, config)
         # not a `with` statement: other sessions may have become the default when it is closed
         _sessions.set((*_sessions.get(), self))
