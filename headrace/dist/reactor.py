@@ -404,7 +404,7 @@ class Reactor:
     def flush(self) -> None:
         """Flushes all links with unsent bytes. Thread-safe."""
         unflushed = self._unflushed
-        while unflushed:
+        for _ in range(len(unflushed)):  # a flush may append its link again
             try:
                 link = unflushed.popleft()
             except IndexError:  # another thread was faster

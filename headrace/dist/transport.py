@@ -65,6 +65,7 @@ if TYPE_CHECKING:
 CORKED: Final = 1 << 16  # bytes that `send(..., flush=False)` leaves unsent
 MOST_BUFFERS: Final = min(os.sysconf("SC_IOV_MAX"), 1024) if hasattr(os, "sysconf") else 16  # of one `sendmsg`
 JOINED: Final = 1 << 16  # bytes up to which buffers are joined for TLS
+WRITES: Final = 64  # calls of `sendmsg` before the leader has other work
 READS: Final = 4  # calls of `recv_into` before other links have their turn
 TLS_RECORD: Final = 1 << 14  # bytes that one call returns at most
 TLS_READS: Final = 64  # the same for TLS, where each call returns 16 KiB
@@ -271,6 +272,7 @@ class Link:
         self._is_corked = False  # the reactor will flush the link
         self._is_writing = False  # a thread is in `sendmsg`; it alone takes from `_queue`
         self._is_blocked = False  # the socket takes no more
+        self._broken = ""  # the reason why nothing can be written any more
         self._is_muted = False  # the socket is not polled for reading
         self._mask = 0  # the polled events
         self._bytes_out = self._frames_out = 0
@@ -350,8 +352,7 @@ class Link:
 
     def _write(self) -> None:
         """Writes the queue, in the thread that has set `_is_writing`."""
-        goes_on = True
-        while goes_on:
+        for _ in range(WRITES):
             with self._lock:
                 buffers = list(islice(self._queue, MOST_BUFFERS))
             size = sum(map(len, buffers))
@@ -363,14 +364,28 @@ class Link:
                 self._bytes_out += n
                 self._queued -= n
                 self._drop(n)
-                goes_on = self._goes_on(n == size)
+                if not self._goes_on(n == size):
+                    break
+        else:  # other threads append all the time: the leader writes the rest, after a poll
+            with self._lock:
+                self._is_writing = False
+                if not self._is_corked and self._reason is None:
+                    self._is_corked = True
+                    self._reactor.flush_later(self)
         if self._reason is not None:
             self._finish_soon()
 
     def _not_written(self, error: OSError) -> int:
-        """Closes the link, unless the socket only takes no bytes at the moment."""
-        if not isinstance(error, BlockingIOError):
-            self.close(f"writing failed: {_text(error)}")
+        """Closes the link, unless the socket only takes no bytes at the moment. Returns 0."""
+        if isinstance(error, BlockingIOError):
+            return 0
+        reason = f"writing failed: {_text(error)}"
+        if isinstance(error, (BrokenPipeError, ConnectionResetError)):
+            self._broken = reason
+            with contextlib.suppress(OpError):
+                self._reactor.submit(self._readable)  # the last frames of the other end may say more
+                return 0
+        self.close(reason)
         return 0
 
     def _drop(self, n: int) -> None:
@@ -410,7 +425,7 @@ class Link:
     def _arm(self) -> None:
         """Sets the events that are polled. The lock is held."""
         mask = 0 if self._is_muted else READ
-        if self._is_blocked:
+        if self._is_blocked and not self._broken:
             mask |= WRITE
         if self._tls is not None:
             if self._tls.write_waits:
@@ -454,6 +469,8 @@ class Link:
             try:
                 n = self._recv_into(buffer)
             except BlockingIOError:
+                if self._broken:
+                    self._fail(UnavailableError(self._broken))
                 break
             except OSError as e:
                 self._fail(UnavailableError(f"reading failed: {_text(e)}"))
