@@ -496,7 +496,9 @@ def _operation(b: Builder, x: Any) -> Operation:
 
 @contextlib.contextmanager
 def colocate_with(op: Operation | Tensor | None, ignore_existing: bool = False) -> Iterator[None]:
-    """Returns a context in which new ops are colocated with `op`.
+    """Returns a context in which new ops are colocated with `op`, and request its device.
+
+    Surrounding `device` blocks have no effect.
 
     Source: TensorFlow's `tf.colocate_with`.
     """
@@ -505,10 +507,13 @@ def colocate_with(op: Operation | Tensor | None, ignore_existing: bool = False) 
         yield
         return
     names = () if ignore_existing or op is None else b.colocate
+    place = ""
     if op is not None:
-        name = _operation(b, op).name
-        names = names if name in names else (*names, name)
-    with entered(dataclasses.replace(b, colocate=names, device="")):
+        target = _operation(b, op)
+        names = names if target.name in names else (*names, target.name)
+        place = target.device
+    # device functions around it would request other devices, such as a worker's for the slots of a variable
+    with entered(dataclasses.replace(b, colocate=names, device=place, device_function=None)):
         yield
 
 

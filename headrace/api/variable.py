@@ -258,8 +258,7 @@ class Variable:
 
     def value(self) -> Any:
         """Returns a tensor with the value, read at this point."""
-        b = self._builder()
-        return b.ReadVariableOp(self.handle, dtype=self.dtype)
+        return self._read(self._builder())
 
     def read_value(self) -> Any:
         """Returns a tensor with the value, read at this point by a new operation.
@@ -269,13 +268,18 @@ class Variable:
         Example: `with hr.control_dependencies([step]): after = v.read_value()`.
         """
         b = self._builder()
-        return b.Identity(b.within("Read").ReadVariableOp(self.handle, dtype=self.dtype))
+        return b.Identity(self._read(b.within("Read")))
 
     def as_tensor(self, b: Any) -> Any:
         """Returns the tensor that represents the variable for builder `b`: its value at this point."""
         if not self._is_whole:
             return self._element
         self._check_place(b)
+        return self._read(b)
+
+    def _read(self, b: Any) -> Any:
+        if isinstance(b, Builder) and b.colocate:  # the operations around may be on another device than the variable
+            b = dataclasses.replace(b, colocate=(), device=self.handle.device)
         return b.ReadVariableOp(self.handle, dtype=self.dtype)
 
     def sparse_read(self, indices: Any, name: str | None = None) -> Any:

@@ -2,14 +2,15 @@
 
 `optimizers` change variables by gradients, with `schedules`, `averages` and `loss_scaling`. `saving` writes and reads
 checkpoints. `monitored` is a session that runs `hooks` around its steps, saves, stops and recovers; its parts are
-`scaffold`, `session_manager` and `recovery`. `input` reads data through queues. Threads fill the queues
-(`queue_runner`) and stop together (`coordinator`). `event_writer` writes files for TensorBoard, and `curves` draws
-them.
+`scaffold`, `session_manager` and `recovery`. `supervisor` is TensorFlow's older form of it. `device_setter` puts
+variables on parameter servers. `input` reads data through queues. Threads fill the queues (`queue_runner`) and stop
+together (`coordinator`). `event_writer` writes files for TensorBoard, and `curves` draws them.
 """
 
 from headrace.train.averages import ExponentialMovingAverage
 from headrace.train.coordinator import Coordinator, LooperThread
 from headrace.train.curves import plot_events, scalars_of
+from headrace.train.device_setter import GreedyLoadBalancingStrategy, byte_size_load_fn, replica_device_setter
 from headrace.train.event_writer import FileWriter, FileWriterCache
 from headrace.train.global_step import create_global_step, get_global_step, get_or_create_global_step
 from headrace.train.hooks import *  # noqa: F403
@@ -38,6 +39,7 @@ from headrace.train.schedules import (
     Schedule,
 )
 from headrace.train.session_manager import SessionManager
+from headrace.train.supervisor import Supervisor, basic_train_loop
 
 __all__ = [
     "ChiefSessionCreator",
@@ -50,6 +52,7 @@ __all__ = [
     "FileWriter",
     "FileWriterCache",
     "FixedLossScale",
+    "GreedyLoadBalancingStrategy",
     "InverseTimeDecay",
     "LinearCosineDecay",
     "LooperThread",
@@ -68,11 +71,15 @@ __all__ = [
     "SessionCreator",
     "SessionManager",
     "SingularMonitoredSession",
+    "Supervisor",
     "WorkerSessionCreator",
+    "basic_train_loop",
+    "byte_size_load_fn",
     "create_global_step",
     "get_global_step",
     "get_or_create_global_step",
     "plot_events",
+    "replica_device_setter",
     "scalars_of",
 ]
 __all__ += [*_hooks, *_input, *_optimizers, *_saving]

@@ -430,9 +430,9 @@ def MonitoredTrainingSession(
     It continues from the newest checkpoint, and logs the number of steps per second.
 
     Args:
-      master: "" (this process).
+      master: target of the sessions, such as the address of this worker's server. "" is this process.
       is_chief: whether this session initializes, restores and saves the variables. Otherwise it waits until another
-        session has initialized them.
+        session, that of the chief, has initialized them; also again after a lost session.
       checkpoint_dir: folder of the checkpoints. None: nothing is saved.
       scaffold: the scaffold. None: a new one.
       hooks: the hooks.
@@ -443,11 +443,12 @@ def MonitoredTrainingSession(
       config: configuration of the session.
       stop_grace_period_secs: longest wait in seconds for the threads to end.
       log_step_count_steps: period in steps of logging the steps per second. None or 0: never.
-      max_wait_secs: longest wait in seconds, if not `is_chief`. None: two hours.
+      max_wait_secs: longest wait in seconds for the chief, if not `is_chief`. None: two hours.
       summary_dir: folder of the event file. None: `checkpoint_dir`.
       save_graph_def: whether to save the graph as well.
       graph: the graph. None: the current graph.
-      recovery: policy of recovery. None: `Recovery()`.
+      recovery: policy of recovery. None: `Recovery()`. A worker that waits for the chief checks every
+        `longest_wait_secs` whether the variables are initialized.
       stop_on_signal: whether Ctrl-C and SIGTERM end the training normally, with a last checkpoint (`StopOnSignalHook`).
 
     Raises:
@@ -523,7 +524,8 @@ def training_session_of(
     creator: SessionCreator
     all_hooks: list[Any] = [StopOnSignalHook()] if stop_on_signal else []
     if not is_chief:
-        creator = worker_class(scaffold, master, config, max_wait_secs)
+        pause = (recovery or Recovery()).longest_wait_secs
+        creator = worker_class(scaffold, master, config, max_wait_secs, recovery_wait_secs=pause)
     else:
         creator = chief_class(scaffold, master, config, checkpoint_dir)
         all_hooks += chief_only_hooks or ()

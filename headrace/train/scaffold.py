@@ -18,7 +18,7 @@ from headrace.api import grouping, scopes
 from headrace.ir.graph import Operation, Tensor
 from headrace.train.global_step import root_of
 from headrace.train.hooks.base import log
-from headrace.train.session_manager import MOST_WAIT, SessionManager
+from headrace.train.session_manager import MOST_WAIT, PAUSE, SessionManager
 
 _FILL_TABLES = frozenset({"InitializeTable", "InitializeTableV2", "InitializeTableFromTextFile",
                           "InitializeTableFromTextFileV2", "LookupTableImport", "LookupTableImportV2"})  # fmt: skip
@@ -130,11 +130,13 @@ class Scaffold:
         """
         graph = root_of()
         with graph:
-            self._piece("init_op", lambda: grouping.group(*(v.initializer for v in _global(graph)), name="init"))
-            self._piece("ready_op", lambda: report_uninitialized([*_global(graph), *_local(graph)]))
-            self._piece("ready_for_local_init_op", lambda: report_uninitialized(_global(graph)))
+            self._piece(
+                "init_op", lambda: grouping.group(*(v.initializer for v in global_variables(graph)), name="init")
+            )
+            self._piece("ready_op", lambda: report_uninitialized([*global_variables(graph), *local_variables(graph)]))
+            self._piece("ready_for_local_init_op", lambda: report_uninitialized(global_variables(graph)))
             self._piece("local_init_op", lambda: grouping.group(*_local_initializers(graph), name="local_init"))
-            self._piece("summary_op", lambda: _merged(graph))
+            self._piece("summary_op", lambda: merged_summaries(graph))
             self._piece("saver", self._make_saver, key="savers")
         if hasattr(self.saver, "build"):
             self.saver.build()
@@ -252,13 +254,13 @@ def _collection(graph: Any, key: str) -> list[Any]:
     return list(graph.get_collection(key)) if hasattr(graph, "get_collection") else []
 
 
-def _global(graph: Any) -> list[Any]:
-    """Returns the variables that are saved and restored."""
+def global_variables(graph: Any) -> list[Any]:
+    """Returns the variables of a graph that are saved and restored."""
     return _collection(graph, "variables") if hasattr(graph, "get_collection") else list(graph.variables)
 
 
-def _local(graph: Any) -> list[Any]:
-    """Returns the variables that are initialized in each session."""
+def local_variables(graph: Any) -> list[Any]:
+    """Returns the variables of a graph that are initialized in each session."""
     return _collection(graph, "local_variables")
 
 
@@ -266,7 +268,7 @@ def _local_initializers(graph: Any) -> list[Operation]:
     tables = _collection(graph, "table_initializer")
     if not hasattr(graph, "get_collection"):
         tables = _fill_tables(graph)
-    return [*(v.initializer for v in _local(graph)), *tables]
+    return [*(v.initializer for v in local_variables(graph)), *tables]
 
 
 def _fill_tables(graph: Any) -> list[Operation]:
@@ -277,8 +279,8 @@ def _of_types(graph: Any, types: frozenset[str]) -> list[Operation]:
     return [op for op in graph.operations if op.type in types]
 
 
-def _merged(graph: Any) -> Tensor | None:
-    """Returns all summaries merged into one tensor; None if there are none."""
+def merged_summaries(graph: Any) -> Tensor | None:
+    """Returns all summaries of a graph merged into one tensor; None if there are none."""
     found = _collection(graph, "summaries")
     if not hasattr(graph, "get_collection"):
         found = [op.outputs[0] for op in _of_types(graph, _SUMMARIES)]
@@ -314,6 +316,7 @@ class _Creator(SessionCreator):
         self._manager: SessionManager | None = None
         self._master = master
         self._config = config
+        self._pause = PAUSE
 
     def _finalized(self) -> SessionManager:
         s = self._scaffold.finalize()
@@ -323,6 +326,7 @@ class _Creator(SessionCreator):
                 local_init_feed_dict=s.local_init_feed_dict,
                 ready_op=s.ready_op,
                 ready_for_local_init_op=s.ready_for_local_init_op,
+                recovery_wait_secs=self._pause,
             )
         return self._manager
 
@@ -332,7 +336,7 @@ class ChiefSessionCreator(_Creator):
 
     Args:
       scaffold: the scaffold. None: a new one.
-      master: "" (this process).
+      master: target of the sessions. "" is this process.
       config: configuration of the sessions.
       checkpoint_dir: folder of the checkpoints.
       checkpoint_filename_with_path: prefix of one checkpoint, in place of `checkpoint_dir`.
@@ -373,6 +377,7 @@ class WorkerSessionCreator(_Creator):
     Args:
       scaffold, master, config: see `ChiefSessionCreator`.
       max_wait_secs: longest wait in seconds. None: two hours.
+      recovery_wait_secs: seconds between two checks.
 
     Source: TensorFlow's `tf.train.WorkerSessionCreator`.
     """
@@ -383,8 +388,11 @@ class WorkerSessionCreator(_Creator):
         master: str = "",
         config: Any = None,
         max_wait_secs: float | None = 30 * 60,
+        *,
+        recovery_wait_secs: float = PAUSE,
     ) -> None:
         super().__init__(scaffold, master, config)
+        self._pause = recovery_wait_secs
         self._most = MOST_WAIT if max_wait_secs is None else max_wait_secs
 
     def create_session(self) -> Any:

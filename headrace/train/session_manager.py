@@ -1,7 +1,12 @@
-"""Creation of sessions with restored or initialized variables, and waiting for them."""
+"""Creation of sessions with restored or initialized variables, and waiting for them.
+
+The chief of a cluster prepares the variables (`prepare_session`), and the other workers wait for it
+(`wait_for_session`). A server that cannot be reached is a reason to wait, too, because it may be about to start.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from typing import Any
@@ -13,8 +18,10 @@ from headrace.errors import DeadlineExceededError, FailedPreconditionError
 from headrace.ir.graph import Graph
 from headrace.train.global_step import root_of
 from headrace.train.hooks.base import log
+from headrace.train.recovery import PREEMPTION
 
 MOST_WAIT = 7200.0  # seconds
+PAUSE = 30.0  # between two checks, in seconds
 
 
 class SessionManager:
@@ -43,7 +50,7 @@ class SessionManager:
         ready_op: Any = None,
         ready_for_local_init_op: Any = None,
         graph: Graph | None = None,
-        recovery_wait_secs: float = 30.0,
+        recovery_wait_secs: float = PAUSE,
         local_init_run_options: Any = None,
         local_init_feed_dict: Any = None,
         *,
@@ -79,7 +86,7 @@ class SessionManager:
         """Returns a session whose variables are restored from the newest checkpoint, or initialized.
 
         Args:
-          master: "" (this process).
+          master: target of the session. "" is this process.
           init_op: operation that initializes the variables if there is no checkpoint.
           saver: saver that restores the variables. None: they are not restored.
           checkpoint_dir: folder of the checkpoints.
@@ -113,14 +120,14 @@ class SessionManager:
             missing = self._initialize_locally(session)
             if missing is not None:
                 raise RuntimeError(f"Init operations did not make model ready for local_init. {how}, error: {missing}")
-            missing = _missing(self._ready, session)
+            missing = missing_variables(self._ready, session)
             if missing is not None:
                 local = getattr(self._local_init, "name", self._local_init)
                 raise RuntimeError(
                     f"Init operations did not make model ready. {how}, local_init_op: {local}, error: {missing}"
                 )
         except BaseException:
-            session.close()
+            _discard(session)
             raise
         return session
 
@@ -143,19 +150,22 @@ class SessionManager:
         session, is_restored = self._restored(
             master, saver, checkpoint_dir, checkpoint_filename_with_path, wait_for_checkpoint, max_wait_secs, config
         )
-        missing = self._initialize_locally(session)
-        if not is_restored:
-            return session, False
-        if missing is None:
-            missing = _missing(self._ready, session)
-        if missing is not None:
+        try:
+            missing = self._initialize_locally(session)
+            if is_restored and missing is None:
+                missing = missing_variables(self._ready, session)
+        except BaseException:
+            _discard(session)
+            raise
+        if is_restored and missing is not None:
             where = checkpoint_dir or checkpoint_filename_with_path
             log.info("Restoring model from %s did not make model ready: %s", where, missing)
-            return session, False
-        return session, True
+        return session, is_restored and missing is None
 
     def wait_for_session(self, master: str = "", config: Any = None, max_wait_secs: float | None = MOST_WAIT) -> Any:
         """Waits until another session has initialized the variables, and returns a session.
+
+        It also waits for servers that are not available (`UnavailableError`, `AbortedError`).
 
         Args:
           master, config: see `prepare_session`.
@@ -165,28 +175,30 @@ class SessionManager:
           DeadlineExceededError: the session was not ready in this time; the text names the uninitialized variables.
         """
         most = MOST_WAIT if max_wait_secs is None else max_wait_secs
-        waited = 0.0
+        waiting = _Waiting(self._sleep)
         while True:
-            session = self._new_session(master, config)
+            session = None
             try:
+                session = self._new_session(master, config)
                 missing = self._initialize_locally(session)
                 if missing is None:
-                    missing = _missing(self._ready, session)
+                    missing = missing_variables(self._ready, session)
+                if missing is None:
+                    return session
+            except PREEMPTION as e:
+                missing = f"{type(e).__name__}: {e}"
             except BaseException:
-                session.close()
+                _discard(session)
                 raise
-            if missing is None:
-                return session
-            session.close()
-            if waited + self._pause > most:
+            _discard(session)
+            if waiting.seconds() + self._pause > most:
+                hint = "; in one process each session has variables of its own, so use a ChiefSessionCreator there"
                 raise DeadlineExceededError(
                     f"Session was not ready after waiting {most:g} secs: {missing}. A worker waits for the chief to "
-                    "initialize what they share; in one process each session has variables of its own, so use a "
-                    "ChiefSessionCreator there"
+                    f"initialize what they share{'' if master else hint}"
                 )
             log.info("Waiting for model to be ready: %s", missing)
-            self._sleep(self._pause)
-            waited += self._pause
+            waiting.wait(self._pause)
 
     def _restored(
         self,
@@ -209,16 +221,15 @@ class SessionManager:
                 saver.restore(session, path)
                 log.info("Restored model from %s", path)
                 return session, True
-            waited, most = 0.0, MOST_WAIT if max_wait_secs is None else max_wait_secs
+            waiting, most = _Waiting(self._sleep), MOST_WAIT if max_wait_secs is None else max_wait_secs
             while (found := saver.restore_latest(session, folder)) is None:
-                if not waits or waited >= most:
+                if not waits or waiting.seconds() >= most:
                     return session, False
                 log.info("Waiting for checkpoint to be available.")
-                self._sleep(self._pause)
-                waited += self._pause
+                waiting.wait(self._pause)
             log.info("Restored model from %s", found)
         except BaseException:
-            session.close()
+            _discard(session)
             raise
         return session, True
 
@@ -226,14 +237,48 @@ class SessionManager:
         """Runs `local_init_op`. Returns the reason why it cannot run, or None."""
         if self._local_init is None:
             return None
-        missing = _missing(self._ready_for_local_init, session)
+        missing = missing_variables(self._ready_for_local_init, session)
         if missing is None:
             session.run(self._local_init, feed_dict=self._local_feed, options=self._local_options)
         return missing
 
 
-def _missing(ready_op: Any, session: Any) -> str | None:
-    """Returns the names of uninitialized variables as text, or None if there are none."""
+class _Waiting:
+    """Duration of a wait, which is at least the sum of its pauses.
+
+    Args:
+      sleep: function that waits a number of seconds.
+    """
+
+    def __init__(self, sleep: Callable[[float], None]) -> None:
+        self._sleep = sleep
+        self._slept = 0.0
+        self._begin = time.monotonic()
+
+    def wait(self, seconds: float) -> None:
+        """Waits a number of seconds."""
+        self._sleep(seconds)
+        self._slept += seconds
+
+    def seconds(self) -> float:
+        """Returns the seconds since the beginning."""
+        return max(self._slept, time.monotonic() - self._begin)
+
+
+def _discard(session: Any) -> None:
+    """Closes a session that is not needed. Errors, as of a lost server, are ignored."""
+    if session is not None:
+        with contextlib.suppress(Exception):
+            session.close()
+
+
+def missing_variables(ready_op: Any, session: Any) -> str | None:
+    """Returns a text with the names of uninitialized variables, or None if there are none.
+
+    Args:
+      ready_op: string vector with the names. None: there are none.
+      session: the session in which it is evaluated.
+    """
     if ready_op is None:
         return None
     try:

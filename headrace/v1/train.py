@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from headrace.dist.cluster_spec import ClusterSpec
 from headrace.train import coordinator
+from headrace.train.device_setter import GreedyLoadBalancingStrategy, byte_size_load_fn, replica_device_setter
 from headrace.train.hooks import (
     CheckpointSaverHook,
     CheckpointSaverListener,
@@ -24,6 +26,7 @@ from headrace.train.hooks import (
     StopAtStepHook,
     SummarySaverHook,
 )
+from headrace.train.supervisor import basic_train_loop
 from headrace.v1 import loss_scales as experimental
 from headrace.v1.averages import ExponentialMovingAverage
 from headrace.v1.checkpoints import (
@@ -100,6 +103,7 @@ from headrace.v1.optimizers import (
     RMSPropOptimizer,
 )
 from headrace.v1.queue_runner import QueueRunner, add_queue_runner, start_queue_runners
+from headrace.v1.replicas import Supervisor, SyncReplicasOptimizer
 from headrace.v1.saver import Saver
 from headrace.v1.summary import summary_iterator
 
@@ -129,6 +133,7 @@ __all__ = [
     "CheckpointSaverHook",
     "CheckpointSaverListener",
     "ChiefSessionCreator",
+    "ClusterSpec",
     "Coordinator",
     "ExponentialMovingAverage",
     "FeedFnHook",
@@ -136,6 +141,7 @@ __all__ = [
     "FtrlOptimizer",
     "GlobalStepWaiterHook",
     "GradientDescentOptimizer",
+    "GreedyLoadBalancingStrategy",
     "LoggingTensorHook",
     "LooperThread",
     "MomentumOptimizer",
@@ -163,11 +169,15 @@ __all__ = [
     "StepCounterHook",
     "StopAtStepHook",
     "SummarySaverHook",
+    "Supervisor",
+    "SyncReplicasOptimizer",
     "WorkerSessionCreator",
     "add_queue_runner",
     "assert_global_step",
+    "basic_train_loop",
     "batch",
     "batch_join",
+    "byte_size_load_fn",
     "checkpoint_exists",
     "cosine_decay",
     "cosine_decay_restarts",
@@ -202,6 +212,7 @@ __all__ = [
     "polynomial_decay",
     "range_input_producer",
     "remove_checkpoint",
+    "replica_device_setter",
     "shuffle_batch",
     "shuffle_batch_join",
     "slice_input_producer",

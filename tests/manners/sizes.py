@@ -40,7 +40,7 @@ BUDGETS: Final = {
     "place": 1500,
     "recover": 1600,
     "resources": 4700,
-    "train": 6000,
+    "train": 6600,
     "v1": 7600,
 }
 

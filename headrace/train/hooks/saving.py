@@ -120,7 +120,7 @@ class CheckpointSaverHook(SessionRunHook):
         if self._writes_graph:
             from headrace.interchange.files import write_graph
 
-            write_graph(_graph_def(self._graph), self._folder, "graph.pbtxt")
+            write_graph(graph_def_of(self._graph), self._folder, "graph.pbtxt")
             self._writer.add_graph(self._graph)
         self._save(session, step)
         self._timer.update_last_triggered_step(step)
@@ -182,7 +182,7 @@ class CheckpointSaverHook(SessionRunHook):
         return self._saver
 
 
-def _graph_def(graph: scopes.Graph) -> Any:
+def graph_def_of(graph: scopes.Graph) -> Any:
     """Returns the graph as a GraphDef.
 
     TensorFlow can read it, unless the graph contains operations that only headrace has, such as those that save in its

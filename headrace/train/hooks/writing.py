@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any, Final
 
-START: Final = 1  # value of SessionLog.SessionStatus
+START: Final = 1  # values of SessionLog.SessionStatus
+STOP: Final = 2
 CHECKPOINT: Final = 3
 
 

@@ -7,6 +7,7 @@ from headrace.train.optimizers.descent import SGD, Momentum, ProximalGradientDes
 from headrace.train.optimizers.ftrl import Ftrl
 from headrace.train.optimizers.rmsprop import RMSProp
 from headrace.train.optimizers.rule import Slot
+from headrace.train.optimizers.sync_replicas import SyncReplicasOptimizer
 
 __all__ = [
     "SGD",
@@ -24,4 +25,5 @@ __all__ = [
     "ProximalGradientDescent",
     "RMSProp",
     "Slot",
+    "SyncReplicasOptimizer",
 ]
