@@ -32,7 +32,7 @@ from headrace.ir.device import DeviceSpec
 from headrace.ir.edit.copying import copy_graph
 from headrace.ir.edit.editor import Editor
 from headrace.ir.edit.lowered_names import name_as_lowered
-from headrace.ir.function import nested_operations
+from headrace.ir.function import nested_operations, owned
 from headrace.ir.infer import constant_value
 from headrace.ir.kernel import CPU
 from headrace.ir.notes import CountedResidual, ResidualPush
@@ -43,6 +43,7 @@ from headrace.optimize.base import Options, PassContext
 from headrace.optimize.pipeline import optimize, options_from
 from headrace.optimize.specialize import specialize
 from headrace.partition import Part, partition
+from headrace.partition.shares import Indivisible, Share, divide
 from headrace.place import Placement, place
 from headrace.place.requests import WholeStructures, check_devices, inherit_devices, owns_state, request_of
 from headrace.prune import StepGraph, prune
@@ -220,6 +221,11 @@ class CompiledStep:
         return cast("Mapping[str, Part]", self.stages.get("partition", {}))
 
     @property
+    def shares(self) -> Mapping[str, Share]:
+        """The share of each device of a step that was divided; empty if it was not."""
+        return cast("Mapping[str, Share]", self.stages.get("divide") or {})
+
+    @property
     def plan(self) -> Plan:
         """The plan of a step on one device."""
         return self.plans[""]
@@ -255,10 +261,11 @@ def compile_step(request: Request, environment: Environment, stages: Stages | No
     fed_constants = request.fed_constants()  # then neither passes nor compiled code may rely on static shapes
     refused: Sequence[str] = ()
     reasons: Sequence[str] = ()
+    blocking: Sequence[str] = ()
     if request.engine != "interpret":
         step, refused = stages.run("recover", recovered, step)
         refused = fed_constants or refused or too_large(step.graph.operations)
-        reasons = refused or blocked(request, step)
+        reasons = blocking = refused or blocked(request, step)
         stages.refuse(reasons)
         if reasons and request.engine == "compiled":
             return CompiledStep(request, stages.made, None, {}, reasons)
@@ -290,6 +297,9 @@ def compile_step(request: Request, environment: Environment, stages: Stages | No
                 reasons = [where, *reasons]
             if request.engine == "compiled":
                 return CompiledStep(request, stages.made, None, {}, reasons)
+            is_divisible = environment.is_remote and is_optimized and not blocking and all(map(_is_cpu, used))
+            if is_divisible and stages.run("divide", divided, step, lowered, placement) is not None:
+                return CompiledStep(request, stages.made, reasons=reasons)
             cut = stages.run("partition", partitioned, environment, lowered, placement)
             parts = {name: (part.ops, part.called) for name, part in cut.items()}
         else:
@@ -456,6 +466,36 @@ def partitioned(environment: Environment, lowered: Lowered, placement: Placement
         if max(found.values(), default=0.0) >= thresholds.LONG_OPERATION:  # else delaying a Recv takes longer
             seconds = found
     return partition(ops, of, functions=lowered.functions, bfloat16=environment.options.bfloat16, costs=seconds)
+
+
+def divided(step: StepGraph, lowered: Lowered, placement: Placement) -> Mapping[str, Share] | None:
+    """Divides a structured step into a share for each device; None if it cannot be divided.
+
+    An operation in a conditional or loop is on the device of its copy in the lowered form.
+    """
+    devices = {(op.name, op.type): device for op, device in placement.of.items()}
+    whole = {original: placement.of[copy] for copy, original in lowered.left.items()}
+    where: dict[Operation, str] = {}
+    default = next(iter(placement.of.values()))
+
+    def assign(ops: Iterable[Operation], device: str = "") -> bool:
+        for op in ops:
+            if op.opdef.structured:
+                if not all(assign(g.operations, device or whole.get(op, "")) for g in owned(op)):
+                    return False
+            elif op.type != "_Arg":
+                found = device or devices.get((op.name, op.type))
+                if found is None and not op.opdef.is_pure:
+                    return False  # it was renamed, and its device matters
+                where[op] = found or default
+        return True
+
+    if not assign(step.graph.operations):
+        return None
+    try:
+        return divide(step.graph, step.args, step.retvals, step.targets, where)
+    except Indivisible:
+        return None
 
 
 def with_fused_regions(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import signal
 import sys
@@ -20,6 +21,7 @@ from headrace.environment import NO_OPTIONS
 
 def worker(args: argparse.Namespace) -> int:
     """Runs a server until it gets a signal, or until its input ends."""
+    logging.basicConfig(level=logging.WARNING, format="headrace: %(message)s")  # e.g. connections that are refused
     cluster = ClusterSpec.from_toml(args.cluster)
     options = NetworkOptions(
         flags.CLUSTER_SECRET.value.encode(), heartbeat=args.heartbeat, patience=args.patience

@@ -1,11 +1,11 @@
-"""Clusters that a program starts by itself: `hr.cluster.local`.
+"""Clusters that a program starts by itself: `hr.cluster.local` and `hr.cluster.ray`.
 
     with hr.cluster.local(4) as cluster, hr.Session(cluster, graph=g) as session:
         session.run(y)
 
-The workers are processes of this machine that listen on loopback. They have a secret that nobody else knows, and end
-with this process. The master of sessions that get the object is in this process; other processes may connect to
-`cluster.address` with `cluster.secret`.
+The workers of `local` are processes of this machine that listen on loopback; those of `ray` are actors of Ray
+(`dist.launch_ray`). They have a secret that no other process knows, and end with this process. The master of sessions
+that get the object is in this process; other processes may connect to `cluster.address` with `cluster.secret`.
 """
 
 from __future__ import annotations
@@ -13,32 +13,27 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import secrets
 import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from headrace.dist.address import SCHEME
 from headrace.dist.cluster_spec import ClusterSpec
-from headrace.dist.master_node import MasterNode
-from headrace.dist.network import Network, NetworkOptions
-from headrace.dist.reactor import Reactor
-from headrace.errors import UnavailableError
+from headrace.dist.launched import LaunchedCluster
+from headrace.dist.network import NetworkOptions
 
 if TYPE_CHECKING:
-    from headrace.dist.client import RemoteTarget
-    from headrace.environment import PlacementOptions
+    from headrace.dist.launch_ray import RayCluster
 
 SUPERVISION: Final = 0.2  # seconds between two looks at the processes
 END_SECONDS: Final = 5.0  # seconds that workers have to end by themselves
 
 
-class LocalCluster:
+class LocalCluster(LaunchedCluster):
     """Worker processes of this machine. Sessions take it as their target.
 
     Args:
@@ -67,29 +62,19 @@ class LocalCluster:
         options: NetworkOptions | None = None,
         env: Mapping[str, str] | None = None,
     ) -> None:
-        if num_workers < 1:
-            raise ValueError(f"num_workers={num_workers}: a cluster has at least one worker")
-        self.secret = secrets.token_hex(32)
-        self.spec = ClusterSpec({job: [f"127.0.0.1:{port}" for port in _free_ports(num_workers)]})
-        self.address = f"{SCHEME}://{self.spec.task_address(job, 0)}"
-        base = NetworkOptions() if options is None else options
-        self.options = NetworkOptions(self.secret.encode(), None, None, base.heartbeat, base.patience)
-        self._job = job
-        self._devices = dict(devices or {})
-        self._restart = restart
-        self._env = {**os.environ, **(env or {}), "HEADRACE_CLUSTER_SECRET": self.secret}
+        super().__init__(num_workers, job, restart, options)
+        self._processes: list[subprocess.Popen[bytes]] = []
         self._folder = tempfile.TemporaryDirectory(prefix="headrace-cluster-")
         self._file = os.path.join(self._folder.name, "cluster.toml")
+        self._devices = dict(devices or {})
+        self._env = {**os.environ, **(env or {}), "HEADRACE_CLUSTER_SECRET": self.secret}
+        addresses = [f"127.0.0.1:{port}" for port in _free_ports(num_workers)]
+        self.spec = ClusterSpec({job: addresses})
+        self.address = f"{SCHEME}://{addresses[0]}"
         with open(self._file, "w", encoding="utf-8") as f:
-            f.write(f"[jobs]\n{json.dumps(job)} = {json.dumps(self.spec.job_tasks(job))}\n")
-        self._lock = threading.Lock()
-        self._is_closed = False
-        self._processes = [self._start(i) for i in range(num_workers)]
-        self._reactor = Reactor("headrace-cluster")
-        incarnation = int.from_bytes(os.urandom(7), "little") or 1
-        network = Network(self._reactor, self.options, f"master {os.getpid()}", incarnation)
-        tasks = {f"/job:{job}/replica:0/task:{i}": self.spec.task_address(job, i) for i in range(num_workers)}
-        self._master = MasterNode(tasks, network)
+            f.write(f"[jobs]\n{json.dumps(job)} = {json.dumps(addresses)}\n")
+        self._processes += (self._start(i) for i in range(num_workers))
+        self._serve(addresses)
         self._supervise()
 
     def _start(self, index: int) -> subprocess.Popen[bytes]:
@@ -117,20 +102,7 @@ class LocalCluster:
         with self._lock:
             return [p.pid for p in self._processes]
 
-    def connect(self, options: PlacementOptions, filters: Sequence[str] = ()) -> RemoteTarget:
-        """Returns the target of a new session, see `target.Connectable`."""
-        if self._is_closed:
-            raise UnavailableError("the cluster was closed")
-        return self._master.connect(options, filters)
-
-    def close(self) -> None:
-        """Ends the workers. Further calls have no effect."""
-        with self._lock:
-            if self._is_closed:
-                return
-            self._is_closed = True
-        self._master.close()
-        self._reactor.close()
+    def _end_workers(self) -> None:
         for process in self._processes:
             _close_input(process)
         until = time.monotonic() + END_SECONDS
@@ -141,16 +113,6 @@ class LocalCluster:
                 process.kill()
                 process.wait()
         self._folder.cleanup()
-
-    def __enter__(self) -> LocalCluster:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-    def __del__(self) -> None:
-        if "_is_closed" in vars(self):  # else it was not fully constructed
-            self.close()
 
 
 def local(
@@ -178,6 +140,46 @@ def local(
       UnavailableError: a worker has not started.
     """
     return LocalCluster(num_workers, devices, job, restart, options, env)
+
+
+def ray(
+    num_workers: int,
+    resources: Mapping[str, float] | None = None,
+    devices: Mapping[str, int] | None = None,
+    job: str = "worker",
+    labels: Mapping[str, str] | None = None,
+    options: NetworkOptions | None = None,
+    restart: bool = True,
+    placement_strategy: str = "SPREAD",
+    timeout: float = 60.0,
+) -> RayCluster:
+    """Starts workers as actors of Ray.
+
+    If this process is not connected to Ray, it connects to the cluster that RAY_ADDRESS names or that runs on this
+    machine, and else starts Ray on this machine. The end of the last such cluster ends this connection.
+
+    Args:
+      num_workers: number of workers.
+      resources: resources of Ray for each worker, such as {"CPU": 2, "GPU": 1}; None: one CPU.
+      devices: number of devices of each type in each worker, such as {"CPU": 2}.
+      job: the name of their job.
+      labels: label selector of Ray for the nodes of the workers, such as {"market-type": "!spot"}.
+      options: time limits of connections; the secret is a new one.
+      restart: whether a worker that is lost is started again.
+      placement_strategy: "SPREAD", "PACK", "STRICT_SPREAD" or "STRICT_PACK", as in Ray.
+      timeout: seconds until all workers must have started.
+
+    Returns:
+      The cluster, which is the target of sessions. It ends with its `with` block, or with this process.
+
+    Raises:
+      ImportError: Ray is not installed.
+      ValueError: a malformed argument.
+      UnavailableError: Ray lacks the resources, or a worker has not started in time.
+    """
+    from headrace.dist.launch_ray import RayCluster
+
+    return RayCluster(num_workers, resources, devices, job, labels, options, restart, placement_strategy, timeout)
 
 
 def _close_input(process: subprocess.Popen[bytes]) -> None:

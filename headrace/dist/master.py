@@ -6,7 +6,7 @@ clients and sends their parts to the workers. It runs nothing itself.
 
 from __future__ import annotations
 
-import contextlib
+import collections
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,8 +17,8 @@ from headrace.dist import master_state as state
 from headrace.dist import messages
 from headrace.dist.master_programs import compile_parts
 from headrace.environment import Environment, PlacementOptions
-from headrace.place import Link
 from headrace.errors import UnavailableError, to_data
+from headrace.place import Link
 
 if TYPE_CHECKING:
     from headrace.dist.reactor import Reactor
@@ -52,6 +52,8 @@ class Master:
         self._workers: dict[str, Sink] = {}
         self._next_client = 0
         self._environments: dict[int, Environment] = {}
+        self._events: collections.deque[state.Event] = collections.deque()
+        self._is_handling = False
 
     # *** clients ***
 
@@ -110,7 +112,19 @@ class Master:
     # *** instructions ***
 
     def _handle(self, event: state.Event) -> None:
-        for i in self._state.handle(event, time.monotonic()):
+        """Handles an event. An event that follows from an instruction is handled after the other instructions."""
+        self._events.append(event)
+        if self._is_handling:
+            return
+        self._is_handling = True
+        try:
+            while self._events:
+                self._carry_out(self._state.handle(self._events.popleft(), time.monotonic()))
+        finally:
+            self._is_handling = False
+
+    def _carry_out(self, instructions: Sequence[state.Instruction]) -> None:
+        for i in instructions:
             if isinstance(i, state.ToWorker):
                 self._to_worker(i)
             elif isinstance(i, state.ToClient):
@@ -124,6 +138,8 @@ class Master:
                 self._environments[i.session] = Environment(i.devices, options, is_remote=True, network=network)
             elif isinstance(i, state.Alarm):
                 self._reactor.call_later(i.seconds, self.tick)
+            elif isinstance(i, state.Claim):
+                self._environments[i.session].claim(i.homes)
             else:
                 self._environments.pop(i.session, None)
 
@@ -137,7 +153,10 @@ class Master:
             pass  # the end of its connection is reported by `lose_worker`
         except Exception as e:  # a feed of a client in this process that cannot be sent
             if not isinstance(i.message, (messages.StartStep, messages.ResumeStep)):
-                raise
+                self._reactor.report(e)
+                return
+            if isinstance(i.message, messages.StartStep) and i.message.ended:
+                self._to_worker(state.ToWorker(i.worker, messages.EndSteps(i.message.ended)))
             failed = messages.Report(i.message.step, (messages.PartFailed("", to_data(e)),))
             self._handle(state.FromWorker(i.worker, failed))
 
@@ -145,8 +164,15 @@ class Master:
         sink = self._clients.get(i.client)
         if sink is None:
             return
-        with contextlib.suppress(UnavailableError):  # the end of its connection is reported by `lose_client`
+        try:
             sink(i.message, i.values)
+        except UnavailableError:
+            pass  # the end of its connection is reported by `lose_client`
+        except Exception as e:  # a fetch that cannot be sent
+            if not isinstance(i.message, messages.Reply):
+                self._reactor.report(e)
+                return
+            self._to_client(state.ToClient(i.client, messages.Failure(i.message.call, to_data(e))))
 
     def _compile(self, i: state.Compile) -> None:
         """Compiles a step; a job of the reactor."""

@@ -7,7 +7,7 @@ The master runs the stages of `pipeline.compile_step` up to the partition. The w
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headrace.dist import step_codec
 from headrace.dist.master_state import CompiledParts
@@ -18,6 +18,7 @@ from headrace.partition import codec as part_codec
 from headrace.pipeline import CompiledStep, Request, Stages, compile_step
 from headrace.place.requests import owns_state
 from headrace.programs import Programs
+from headrace.prune import StepGraph
 
 if TYPE_CHECKING:
     from headrace.execute.run import Program
@@ -66,13 +67,16 @@ def compile_parts(data: bytes, environment: Environment) -> CompiledParts:
     explained = {"engine": "compiled" if compiled.is_whole else "interpret", "reasons": list(compiled.reasons)}
     if compiled.is_whole:
         device = compiled.device
-        encoded = step_codec.encode(compiled.request, compiled.graph) if device else b""
-        return CompiledParts({}, encoded, device, [device] * n_feeds, [device] * n_fetches, homes=homes, data=explained)
+        encoded = {device: step_codec.encode(compiled.request, compiled.graph)} if device else {}
+        on = list(encoded)
+        return CompiledParts(encoded, [on] * n_feeds, on * n_fetches, is_divided=True, homes=homes, data=explained)
+    if compiled.shares:
+        return _shares(compiled, step, homes, explained)
     parts = compiled.parts
     ends = [(op, device) for device, part in parts.items() for op in part.ops if op.type in ("_Arg", "_Retval")]
     return CompiledParts(
         {device: part_codec.encode(part) for device, part in parts.items()},
-        feeds=_devices(n_feeds, "_Arg", ends),
+        feeds=[(device,) if device else () for device in _devices(n_feeds, "_Arg", ends)],
         fetches=_devices(n_fetches, "_Retval", ends),
         edges=sorted({e.key for part in parts.values() for e in part.edges}),
         is_interpreted=compiled.request.engine == "interpret" or bool(request.fed_constants()),
@@ -80,6 +84,30 @@ def compile_parts(data: bytes, environment: Environment) -> CompiledParts:
         may_be_apart=compiled.is_apart is may_be_heavy,
         homes=homes,
         data=explained,
+    )
+
+
+def _shares(
+    compiled: CompiledStep, step: StepGraph, homes: Mapping[str, str], explained: Mapping[str, Any]
+) -> CompiledParts:
+    """Returns the result for a step that was divided into shares."""
+    shares = compiled.shares
+    readers: list[list[str]] = [[] for _ in step.args]
+    for device, share in shares.items():
+        for op in share.args:
+            readers[op.attrs["index"]].append(device)
+    owners = {op.attrs["index"]: device for device, share in shares.items() for op in share.retvals}
+    return CompiledParts(
+        {
+            device: step_codec.encode(compiled.request, StepGraph(s.graph, s.args, s.retvals, s.targets))
+            for device, s in shares.items()
+        },
+        feeds=list(map(tuple, readers)),
+        fetches=[owners.get(i, "") for i in range(len(step.retvals))],
+        edges=sorted({edge for share in shares.values() for edge in share.edges}),
+        is_divided=True,
+        homes=homes,
+        data={**explained, "engine": "compiled"},
     )
 
 

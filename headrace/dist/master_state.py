@@ -12,6 +12,9 @@ decides about its beginning, end, failure and deadlock, from the events in the r
 all workers abort it, and the client gets the first error when they have confirmed it, or after
 `thresholds.ABORT_PATIENCE`.
 
+**Partial runs.** A partial run may end while no call of its client waits. It is kept until the client has got all
+fetches or the error, or cancels the run, or closes the session.
+
 **Lost workers.** If the connection of a worker ends, every step with a part on it fails with `UnavailableError`, which
 names the worker. Later steps fail at once until the worker, or its replacement, is connected.
 """
@@ -20,8 +23,8 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Container, Mapping, Sequence
+from typing import Any, Final, TypeAlias
 
 from headrace import thresholds
 from headrace.dist import messages
@@ -95,12 +98,11 @@ class CompiledParts:
     """Result of a compilation.
 
     Attributes:
-      parts: for each device its encoded part.
-      step: the encoded step, if one device runs it as a function; else empty.
-      device: the device of a function; else "".
-      feeds: for each feed the device that reads it; "" if none does.
+      parts: for each device its encoded part, or its encoded share.
+      feeds: for each feed the devices that read it.
       fetches: for each fetch the device that has it.
-      edges: the keys of all edges between parts, in the order of their numbers.
+      edges: the keys of all edges between devices, in the order of their numbers.
+      is_divided: whether `parts` has shares, each of which becomes one function, and not parts.
       is_interpreted: whether the workers run each node by itself.
       is_partial: whether the feeds arrive in several messages.
       may_be_apart: see `messages.PrepareProgram`.
@@ -109,11 +111,10 @@ class CompiledParts:
     """
 
     parts: Mapping[str, bytes]
-    step: bytes = b""
-    device: str = ""
-    feeds: Sequence[str] = ()
+    feeds: Sequence[Sequence[str]] = ()
     fetches: Sequence[str] = ()
     edges: Sequence[str] = ()
+    is_divided: bool = False
     is_interpreted: bool = False
     is_partial: bool = False
     may_be_apart: bool = True
@@ -191,6 +192,19 @@ class MakeSession:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Claim:
+    """Fix the homes of operations with state in the environment of a session, which shares a program.
+
+    Attributes:
+      session: the number of the session.
+      homes: name of operation → device.
+    """
+
+    session: int
+    homes: Mapping[str, str]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Alarm:
     """Report `Tick` after some seconds."""
 
@@ -204,7 +218,9 @@ class ForgetSession:
     session: int
 
 
-Instruction: TypeAlias = "ToClient | ToWorker | Compile | MakeSession | ForgetSession | Alarm"
+Instruction: TypeAlias = "ToClient | ToWorker | Compile | MakeSession | Claim | ForgetSession | Alarm"
+
+LONGEST_TIMEOUT: Final = 1e9  # seconds; a longer one is none
 
 # *** what the state consists of ***
 
@@ -261,6 +277,7 @@ class Program:
       number: its number.
       key: equal for equal steps of sessions with equal options.
       session: the session for which it was compiled.
+      step: the encoded step, while it is being compiled; then empty.
       waiting: (client, call, session) of the calls that wait for the compilation.
       result: the parts; None before.
       shares: for each worker its devices.
@@ -270,6 +287,7 @@ class Program:
     number: int
     key: Any
     session: int
+    step: bytes
     waiting: list[tuple[int, int, int]] = dataclasses.field(default_factory=list)
     result: CompiledParts | None = None
     shares: dict[str, list[str]] = dataclasses.field(default_factory=dict)
@@ -292,6 +310,7 @@ class Run:
       dead: position of a fetch → the error that says why it has no value, as data.
       until: positions that a call of a partial run waits for; None: all, at the end.
       handed: positions that the client has got.
+      fed: positions of the feeds that a partial run has got.
       is_partial: whether the feeds arrive in several messages.
       is_fed: whether all feeds have been supplied.
       begun: how often it has begun or been resumed.
@@ -311,6 +330,7 @@ class Run:
     dead: dict[int, Any] = dataclasses.field(default_factory=dict)
     until: Sequence[int] | None = None
     handed: set[int] = dataclasses.field(default_factory=set)
+    fed: set[int] = dataclasses.field(default_factory=set)
     is_partial: bool = False
     is_fed: bool = True
     begun: int = 0
@@ -334,6 +354,7 @@ class MasterState:
     def __init__(self, tasks: Sequence[str], first_step: int = 0) -> None:
         self.workers = {name: Worker(name) for name in tasks}
         self.runs: dict[int, Run] = {}
+        self._over: dict[int, Run] = {}  # partial runs that are over, and have more for their clients
         self._sessions: dict[int, Session] = {}
         self._programs: dict[int, Program] = {}
         self._by_key: dict[Any, int] = {}
@@ -434,14 +455,19 @@ class MasterState:
 
     def _close_session(self, session: Session, error: BaseException) -> None:
         for run in [r for r in self.runs.values() if r.session == session.number]:
-            run.call = None  # the client waits no longer, or is lost
+            call, run.call = run.call, None
+            if call is not None:
+                self._fail_call(run.client, call, run.error or error)
             self._events(run, [step_state.Cancelled(error)])
+        self._over = {step: run for step, run in self._over.items() if run.session != session.number}
         for number in session.programs:
-            program = self._programs.get(number)
-            if program is not None:
-                program.users.discard(session.number)
-                if not program.users and not program.waiting:
-                    self._drop(program)
+            program = self._programs[number]
+            for _, call, _ in [w for w in program.waiting if w[2] == session.number]:
+                self._fail_call(session.client, call, error)
+            program.waiting = [w for w in program.waiting if w[2] != session.number]
+            program.users.discard(session.number)
+            if not program.users:
+                self._drop(program)
         for name in session.workers:
             if self.workers[name].is_up:
                 self._out.append(ToWorker(name, messages.DropSession(session.number)))
@@ -462,6 +488,7 @@ class MasterState:
         self._opening = [w for w in self._opening if w[0] != client]
         for session in [s for s in self._sessions.values() if s.client == client]:
             self._close_session(session, CancelledError("the client of this step is lost"))
+        self._clearing = {call: c for call, c in self._clearing.items() if c[0] != client}
 
     def _clear(self, client: int, m: messages.ClearContainers) -> None:
         self._numbers += 1
@@ -473,60 +500,78 @@ class MasterState:
         request = messages.ClearContainers(self._numbers, m.names)
         self._out += [ToWorker(name, request) for name in sorted(names)]
 
-    def _cleared(self, worker: str, call: int) -> None:
-        client, m, names = self._clearing.get(call, (0, None, set()))
+    def _cleared(self, worker: str, call: int, error: Any = None) -> None:
+        """Notes that a worker has cleared containers, or failed with an error (as data), or is lost."""
+        if call not in self._clearing:
+            return
+        client, m, names = self._clearing[call]
         names.discard(worker)
-        if m is not None and not names:
+        if error is not None or not names:
             del self._clearing[call]
-            self._out.append(ToClient(client, messages.Reply(m.call)))
+            answer = messages.Reply(m.call) if error is None else messages.Failure(m.call, error)
+            self._out.append(ToClient(client, answer))
 
     # *** programs ***
 
     def _compile(self, client: int, m: messages.CompileStep) -> None:
-        session = self._session_of(client, m.session)
-        key = (hashlib.sha256(m.step).digest(), session.options)
+        self._demand(client, m.call, self._session_of(client, m.session), m.step)
+
+    def _demand(self, client: int, call: int, session: Session, step: bytes) -> None:
+        """Finds or compiles the program of a step, and announces it to the client."""
+        key = (hashlib.sha256(step).digest(), session.options)
         number = self._by_key.get(key)
         program = None if number is None else self._programs.get(number)
         if program is not None and not _agree(program, session):
             program = None
         if program is None:
             self._numbers += 1
-            program = Program(self._numbers, key, session.number)
+            program = Program(self._numbers, key, session.number, step)
             self._programs[program.number] = program
             self._by_key[key] = program.number
-            self._out.append(Compile(program.number, session.number, m.step))
+            self._out.append(Compile(program.number, session.number, step))
         program.users.add(session.number)
         session.programs.add(program.number)
         if program.result is None:
-            program.waiting.append((client, m.call, session.number))
+            program.waiting.append((client, call, session.number))
         else:
-            self._announce(program, client, m.call, session)
+            self._announce(program, client, call, session)
 
     def _announce(self, program: Program, client: int, call: int, session: Session) -> None:
         assert program.result is not None
         session.homes.update(program.result.homes)
+        if program.session != session.number and program.result.homes:
+            self._out.append(Claim(session.number, program.result.homes))
         data = [program.number, program.result.data]
         self._out.append(ToClient(client, messages.Reply(call, data)))
 
     def _compiled(self, event: Compiled) -> None:
         program = self._programs.get(event.program)
-        if program is None:
-            return  # its sessions were closed in the meantime
+        if program is None or program.result is not None:
+            return  # its sessions were closed in the meantime, or it is a duplicate
+        if event.result is None and program.session not in self._sessions:
+            program.session = min(program.users)  # the environment of the first session is gone
+            self._out.append(Compile(program.number, program.session, program.step))
+            return
         waiting, program.waiting = program.waiting, []
+        step, program.step = program.step, b""
         if event.result is None:
             assert event.error is not None
             for client, call, number in waiting:
                 self._fail_call(client, call, event.error)
-                if number in self._sessions:
-                    self._sessions[number].programs.discard(program.number)
+                self._sessions[number].programs.discard(program.number)
             self._drop(program)
             return
         program.result = event.result
-        for device in event.result.parts or ([event.result.device] if event.result.step else []):
+        for device in event.result.parts:
             program.shares.setdefault(task_of(device), []).append(device)
         for client, call, number in waiting:
-            if number in self._sessions:
-                self._announce(program, client, call, self._sessions[number])
+            session = self._sessions[number]
+            if number == program.session or _agree(program, session):
+                self._announce(program, client, call, session)
+            else:
+                program.users.discard(number)
+                session.programs.discard(program.number)
+                self._demand(client, call, session, step)
         if not program.users:
             self._drop(program)
 
@@ -545,7 +590,7 @@ class MasterState:
         parts = [d for devices in program.shares.values() for d in devices]
         run = Run(self._steps, program, session.number, client, m.call, StepState(self._steps, parts))
         run.is_partial = m.is_partial
-        if m.timeout > 0:
+        if 0 < m.timeout < LONGEST_TIMEOUT:
             run.deadline = self._now + m.timeout
             self._out.append(Alarm(m.timeout))
         self.runs[run.step] = run
@@ -567,17 +612,15 @@ class MasterState:
         run.begun += 1
         fed: dict[str, tuple[list[int], list[Any]]] = {name: ([], []) for name in run.program.shares}
         for position, value in zip(positions, values, strict=True):
-            device = result.feeds[position]
-            if device:
-                of = fed[task_of(device)]
-                of[0].append(position)
-                of[1].append(value)
+            for name in dict.fromkeys(map(task_of, result.feeds[position])):
+                fed[name][0].append(position)
+                fed[name][1].append(value)
         for name, (where, what) in fed.items():
             worker = self.workers[name]
             if run.begun == 1:
                 self._prepare(worker, run.program)
                 ended, worker.ended = tuple(worker.ended), []
-                start = messages.StartStep(run.step, run.program.number, tuple(where), run.is_fed, ended)
+                start = messages.StartStep(run.step, run.program.number, run.session, tuple(where), run.is_fed, ended)
                 self._out.append(ToWorker(name, start, what))
             else:
                 self._out.append(ToWorker(name, messages.ResumeStep(run.step, tuple(where), run.is_fed), what))
@@ -593,25 +636,32 @@ class MasterState:
             return
         worker.programs.add(program.number)
         devices = program.shares[worker.name]
-        parts = tuple(messages.PartData(d, result.parts[d]) for d in devices if d in result.parts)
         message = messages.PrepareProgram(
-            program.number, program.session, parts, result.step, result.device, tuple(result.edges),
-            result.is_interpreted, result.is_partial, result.may_be_apart,
+            program.number, tuple(messages.PartData(d, result.parts[d]) for d in devices), tuple(result.edges),
+            result.is_divided, result.is_interpreted, result.is_partial, result.may_be_apart,
         )  # fmt: skip
         self._out.append(ToWorker(worker.name, message))
 
     def _resume(self, client: int, m: messages.ResumeRun, values: Sequence[Any]) -> None:
-        run = self.runs.get(m.run)
-        if run is None or run.client != client or not run.is_partial:
+        run = self.runs.get(m.run) or self._over.get(m.run)
+        if run is None or run.client != client or not run.is_partial or run.session not in self._sessions:
             raise NotFoundError(f"this master has no partial run {m.run} of this client")
         if run.call is not None:
             raise InvalidArgumentError(f"a call of the partial run {m.run} is in progress")
         if len(values) != len(m.feeds):
             raise InvalidArgumentError(f"{len(m.feeds)} feeds are named, and {len(values)} values follow")
-        run.call, run.is_fed = m.call, m.is_fed
-        run.until = m.until
-        self._begin(run, m.feeds, values)
-        self._answer_partial(run)
+        result = run.program.result
+        assert result is not None
+        _check_positions("feeds", m.feeds, len(result.feeds), run.fed)
+        _check_positions("fetches", m.until or (), len(result.fetches))
+        run.call, run.until = m.call, m.until
+        if run.step in self._over:
+            self._answer_over(run)
+        elif run.error is None:  # else the call is answered when all workers have confirmed the failure
+            run.is_fed = m.is_fed
+            run.fed.update(m.feeds)
+            self._begin(run, m.feeds, values)
+            self._answer_partial(run)
 
     def _answer_partial(self, run: Run) -> None:
         """Answers a call of a partial run whose fetches are known."""
@@ -621,9 +671,10 @@ class MasterState:
             self._events(run, [step_state.Satisfied(run.begun)])
 
     def _cancel(self, client: int, m: messages.CancelRun) -> None:
-        for run in list(self.runs.values()):
+        for run in [*self.runs.values(), *self._over.values()]:
             if run.client == client and m.call in (run.call, run.step if run.is_partial else None):
-                self._events(run, [step_state.Cancelled(from_data(m.error))])
+                self._events(run, [step_state.Cancelled(_error_of(m.error))])
+                self._over.pop(run.step, None)
 
     def _events(self, run: Run, events: Sequence[step_state.Event]) -> None:
         """Reports events to the state of a step, and carries its instructions out."""
@@ -668,29 +719,37 @@ class MasterState:
                 return
         known = [p for p in positions if p in run.values]
         values = [run.values.pop(p) for p in known]
-        self._out.append(ToClient(run.client, messages.Reply(call, not self._is_open(run), tuple(known)), values))
-
-    def _is_open(self, run: Run) -> bool:
-        return run.step in self.runs
+        assert run.program.result is not None
+        if len(run.handed) == len(run.program.result.fetches):
+            self._over.pop(run.step, None)
+        is_done = run.step not in self.runs and run.step not in self._over
+        self._out.append(ToClient(run.client, messages.Reply(call, is_done, tuple(known)), values))
 
     def _end(self, run: Run, error: BaseException | None) -> None:
         if self.runs.pop(run.step, None) is None:
             return
         for name in run.program.shares:
-            self.workers[name].ended.append(run.step)
-        if run.call is None:
-            return
-        if error is not None:
-            self._fail_call(run.client, run.call, error)
-            return
+            if self.workers[name].is_up:
+                self.workers[name].ended.append(run.step)
+        run.error = error
+        if run.is_partial:
+            self._over[run.step] = run
+        if run.call is not None:
+            self._answer_over(run)
+
+    def _answer_over(self, run: Run) -> None:
+        """Answers a call of a run that is over."""
         assert run.program.result is not None
+        assert run.call is not None
         positions = range(len(run.program.result.fetches)) if run.until is None else run.until
         missing = [p for p in positions if p not in run.values and p not in run.dead and p not in run.handed]
-        if missing:
-            e = InternalError(f"step {run.step} is over, and its fetches {missing} have not arrived")
-            self._fail_call(run.client, run.call, e)
-            return
-        self._hand_over(run, run.call, [p for p in positions if p not in run.handed])
+        if missing and run.error is None:
+            run.error = InternalError(f"step {run.step} is over, and its fetches {missing} have not arrived")
+        if run.error is None:
+            self._hand_over(run, run.call, [p for p in positions if p not in run.handed])
+        else:
+            self._over.pop(run.step, None)
+            self._fail_call(run.client, run.call, run.error)
 
     # *** workers ***
 
@@ -700,7 +759,9 @@ class MasterState:
             self._report(event.worker, m, event.values)
         elif isinstance(m, messages.Reply):
             self._cleared(event.worker, m.call)
-        elif isinstance(m, messages.ProgramPrepared) and m.error is not None:
+        elif isinstance(m, messages.Failure):
+            self._cleared(event.worker, m.call, m.error)
+        elif isinstance(m, messages.ProgramPrepared) and m.error is not None and event.worker in self.workers:
             self.workers[event.worker].programs.discard(m.program)
             self._out.append(ToWorker(event.worker, messages.DropProgram(m.program)))
 
@@ -711,11 +772,10 @@ class MasterState:
         dead = m.dead or (None,) * len(m.fetches)
         left = iter(values)
         for position, cause in zip(m.fetches, dead, strict=False):
-            if cause is None:
-                value = next(left, None)
-                run.values[position] = value
-            else:
+            if cause is not None:
                 run.dead[position] = cause
+            elif (value := next(left, left)) is not left:
+                run.values[position] = value
         parts = run.program.shares[worker]
         events: list[step_state.Event] = []
         for e in m.events:
@@ -732,7 +792,7 @@ class MasterState:
                     )
                 )
             else:
-                error = from_data(e.error)
+                error = _error_of(e.error)
                 events += [step_state.Failed(part, error) for part in (parts if e.part not in parts else [e.part])]
         self._events(run, events)
         self._answer_partial(run)
@@ -748,7 +808,7 @@ class MasterState:
         self._open_sessions()
 
     def _worker_lost(self, event: WorkerLost) -> None:
-        worker = self.workers[event.worker]
+        worker = self.workers.setdefault(event.worker, Worker(event.worker))
         if not worker.is_up:
             worker.reason = event.reason
             return
@@ -764,7 +824,11 @@ class MasterState:
                     f"step {run.step} failed because worker {event.worker} was lost: {event.reason}"
                     f"{step_state.waiting_lines(run.waits)}"
                 )
-                self._events(run, [step_state.Failed(part, error) for part in parts])
+                # no worker knows of a step that has not begun, so none would confirm its end
+                lost = (
+                    [step_state.Failed(part, error) for part in parts] if run.begun else [step_state.Cancelled(error)]
+                )
+                self._events(run, lost)
 
     # *** time ***
 
@@ -783,7 +847,8 @@ class MasterState:
         for client, m, since in list(self._opening):
             if since is not None and now - since >= thresholds.CLUSTER_PATIENCE:
                 self._opening.remove((client, m, since))
-                missing = [f"{w.name} ({w.reason})" for w in self.workers.values() if not w.is_up]
+                needed = [self.workers[name] for name in _matching(self.workers, m.filters)]
+                missing = [f"{w.name} ({w.reason})" for w in needed if not w.is_up]
                 self._fail_call(
                     client, m.call, UnavailableError(f"these workers are not connected: {', '.join(missing)}")
                 )
@@ -851,6 +916,23 @@ def _matching(workers: Mapping[str, Worker], filters: Sequence[str]) -> tuple[st
 def _is_of(task: DeviceSpec, wanted: DeviceSpec) -> bool:
     """Whether a task may have a device that a request describes."""
     return dataclasses.replace(wanted, type=None, index=None).matches(task)
+
+
+def _error_of(data: Any) -> BaseException:
+    """Returns the error that another process sent, or the error of data that are none."""
+    try:
+        return from_data(data)
+    except InvalidArgumentError as e:
+        return e
+
+
+def _check_positions(kind: str, positions: Sequence[int], count: int, taken: Container[int] = ()) -> None:
+    """Raises `InvalidArgumentError` unless a client may name these feeds or fetches."""
+    wrong = [p for p in positions if not 0 <= p < count or p in taken]
+    if wrong or len(set(positions)) < len(positions):
+        raise InvalidArgumentError(
+            f"the partial run has {count} {kind}, of which each can be named once; got {list(positions)[:20]}"
+        )
 
 
 def _agree(program: Program, session: Session) -> bool:

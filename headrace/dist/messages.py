@@ -272,7 +272,7 @@ class PartData(Message, frozen=True):
 
     Attributes:
       device: the full name of the device.
-      data: the part (`partition.codec`).
+      data: the part or the share.
     """
 
     device: Name
@@ -286,22 +286,18 @@ class PrepareProgram(Message, frozen=True):
 
     Attributes:
       program: the number of the program, which belongs to the master.
-      session: the number of the session.
-      parts: the parts; none for a step that is one function.
-      step: the whole step, for one device as one function (`dist.step_codec`); empty for parts.
-      device: the device of a step that is one function; else "".
-      edges: the keys of the edges between all parts of the step, in the order of their numbers in tokens.
+      parts: the parts (`partition.codec`), or the shares (`dist.step_codec`).
+      edges: the keys of the edges between all devices of the step, in the order of their numbers in tokens.
+      is_divided: whether they are shares.
       is_interpreted: whether the worker runs each node by itself, without fused regions.
       is_partial: whether the feeds arrive in several messages.
       may_be_apart: whether operations of unknown size are kept out of fused regions (`execute.plan.may_be_heavy`).
     """
 
     program: Number
-    session: Number
-    parts: Annotated[tuple[PartData, ...], Meta(max_length=4096)] = ()
-    step: Blob = b""
-    device: Name = ""
-    edges: Annotated[tuple[Name, ...], Meta(max_length=1 << 22)] = ()
+    parts: Annotated[tuple[PartData, ...], Meta(max_length=4096)]
+    edges: Annotated[tuple[Text, ...], Meta(max_length=1 << 22)] = ()
+    is_divided: bool = False
     is_interpreted: bool = False
     is_partial: bool = False
     may_be_apart: bool = True
@@ -335,6 +331,7 @@ class StartStep(Message, frozen=True):
     Attributes:
       step: the number of the step, unique among all masters.
       program: the number of the program.
+      session: the number of the session, whose states its kernels use. Sessions may share a program.
       feeds: positions of the feeds.
       is_fed: whether all feeds of the step have been supplied.
       ended: numbers of steps that are over, as in `EndSteps`.
@@ -342,6 +339,7 @@ class StartStep(Message, frozen=True):
 
     step: Number
     program: Number
+    session: Number
     feeds: Positions = ()
     is_fed: bool = True
     ended: Steps = ()

@@ -17,6 +17,7 @@ from headrace.errors import OpError, UnavailableError
 
 if TYPE_CHECKING:
     import ssl
+    from collections.abc import Callable
 
     from headrace.dist import messages
     from headrace.dist.reactor import Reactor
@@ -112,20 +113,27 @@ class TokenLink:
     Args:
       network: makes connections.
       task: the other worker.
+      on_lost: called with this object and the reason when a connection has ended, before another one is made. Tokens
+        that were under way may be lost.
     """
 
-    def __init__(self, network: Network, task: str) -> None:
+    def __init__(self, network: Network, task: str, on_lost: Callable[[TokenLink, str], object]) -> None:
         self.task = task
         self._network = network
+        self._on_lost = on_lost
         self._where: messages.Task | None = None
         self._link: Link | None = None
+        self._reported: Link | None = None  # the last connection whose end was reported
         self._lock = threading.Lock()
 
     def learn(self, where: messages.Task) -> None:
-        """Notes the address; a connection to an earlier incarnation of the worker is closed."""
-        before, self._where = self._where, where
-        link = self._link
-        if link is not None and before is not None and before != where:
+        """Notes the address; a connection to another incarnation of the worker is closed."""
+        before, link = self._where, self._link
+        if before is not None and before.address == where.address and not where.incarnation:
+            return  # from a master that has not reached the worker yet
+        self._where = where
+        peer = None if link is None else link.peer
+        if link is not None and peer is not None and where.incarnation not in (0, peer.incarnation):
             link.close("the worker was replaced")
 
     @property
@@ -143,15 +151,25 @@ class TokenLink:
         with self._lock:
             if self.is_connected:
                 return
+            self._lose(self._link, "it was closed")
             where = self._where
             if where is None:
                 raise UnavailableError(f"no master has told this worker the address of {self.task}")
             try:
                 self._link = self._network.connect_blocking(
-                    where.address, "worker", self.task, where.incarnation, lambda link: None
+                    where.address, "worker", self.task, where.incarnation, self._linked
                 )
             except OpError as e:
                 raise UnavailableError(f"worker {self.task} at {where.address} is not reached: {e}") from e
+
+    def _linked(self, link: Link) -> None:
+        link.on_closed = lambda reason: self._lose(link, reason)
+
+    def _lose(self, link: Link | None, reason: str) -> None:
+        """Reports the end of a connection, once."""
+        if link is not None and link is not self._reported:
+            self._reported = link
+            self._on_lost(self, reason)
 
     def send(self, buffers: Sequence[Buffer], flush: bool = True) -> None:
         """Sends tokens without waiting; raises `UnavailableError` if the worker is lost."""
@@ -166,9 +184,13 @@ class Peers:
 
     Args:
       network: makes connections.
+
+    Attributes:
+      on_lost: see `TokenLink`. The worker sets it.
     """
 
     def __init__(self, network: Network) -> None:
+        self.on_lost: Callable[[TokenLink, str], object] = lambda link, reason: None
         self._network = network
         self._links: dict[str, TokenLink] = {}
         self._lock = threading.Lock()
@@ -183,7 +205,9 @@ class Peers:
         with self._lock:
             found = self._links.get(task)
             if found is None:
-                found = self._links[task] = TokenLink(self._network, task)
+                found = self._links[task] = TokenLink(
+                    self._network, task, lambda link, reason: self.on_lost(link, reason)
+                )
             return found
 
     def are_connected(self, outlets: Iterable[tuple[int, Outlet]]) -> bool:

@@ -110,15 +110,16 @@ class _Worker:
 
     Attributes:
       ident: the number of the thread; 0 before it runs.
-      notices: `_LEAD`, `_WATCH` and `_END` for the thread while it is a spare.
+      notices: `_LEAD`, `_WATCH` and `_END` for the thread while it is a spare, or a job to run.
       thread: the thread.
+      waits: number of calls of `Reactor.wait` that the thread is in.
     """
 
-    __slots__ = ("ident", "notices", "thread")
+    __slots__ = ("ident", "notices", "thread", "waits")
 
     def __init__(self) -> None:
-        self.ident = 0
-        self.notices: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self.ident = self.waits = 0
+        self.notices: queue.SimpleQueue[str | Job] = queue.SimpleQueue()
         self.thread: threading.Thread | None = None
 
 
@@ -247,6 +248,7 @@ class Reactor:
 
         self._baton: deque[_Worker] = deque()
         self._ticks = 0  # polls and finished jobs
+        self._by_ident: dict[int, _Worker] = {}
         self._lock = threading.Lock()  # guards the fields below; the leader alone changes `_baton` without it
         self._workers: list[_Worker] = []
         self._worker_numbers = itertools.count()
@@ -320,6 +322,58 @@ class Reactor:
     def is_active(self) -> bool:
         """Whether the calling thread leads."""
         return self._leader.ident == get_ident()
+
+    def is_waiting(self) -> bool:
+        """Whether the calling thread is in a job that another job of this thread runs in `wait`."""
+        me = self._by_ident.get(get_ident())
+        return me is not None and me.waits > 0
+
+    def wait(self, done: Callable[[], object]) -> bool:
+        """Lets a job wait for a condition that a callback or another job fulfils. Its thread leads in the meantime.
+
+        The jobs that the thread runs meanwhile must not wait themselves (`is_waiting`, `spawn`): the first one could
+        not go on before they end.
+
+        Args:
+          done: the condition. It is checked after each callback and job, and after `submit` has ended a poll.
+
+        Returns:
+          Whether the condition is fulfilled. Otherwise another thread leads, and the caller must wait for it by other
+          means; or the reactor is closing.
+        """
+        if done():
+            return True
+        me = self._by_ident.get(get_ident())
+        if me is None or me.waits:
+            return False
+        try:
+            holder = self._baton.pop()
+        except IndexError:
+            return False  # another thread leads
+        if holder is not me:
+            with self._lock:
+                self._leader = me
+        me.waits += 1
+        try:
+            return self._lead(me, done)
+        finally:
+            me.waits -= 1
+
+    def spawn(self, job: Job) -> None:
+        """Runs a job that may wait, in a thread that does not lead.
+
+        Raises:
+          UnavailableError: the reactor is closed, or all threads are in jobs.
+        """
+        with self._lock:
+            if self._end_reason is not None:
+                raise self._end_error()
+            if self._spares:
+                self._spares.pop().notices.put(job)
+                return
+            worker = _Worker()
+            if not self._start(worker, first=job):
+                raise UnavailableError("all threads of the reactor are in jobs")
 
     def report(self, error: BaseException) -> None:
         """Passes an exception of a job or callback to `on_error`."""
@@ -521,8 +575,16 @@ class Reactor:
                 self._is_polling = False  # one interruption suffices
                 self._alarm.ring()
 
-    def _lead(self, me: _Worker) -> None:
-        """Runs callbacks and jobs and polls, until the reactor is closed or another thread leads."""
+    def _lead(self, me: _Worker, done: Callable[[], object] | None = None) -> bool:
+        """Runs callbacks and jobs and polls, until the reactor is closed or another thread leads.
+
+        Args:
+          me: the calling thread.
+          done: a condition that ends it, too; the thread is in a job then (`wait`). None: none.
+
+        Returns:
+          Whether the condition is fulfilled.
+        """
         jobs, ready, baton, timers, unflushed = self._jobs, self._ready, self._baton, self._timers, self._unflushed
         callbacks, monotonic, poll = self._callbacks, self.monotonic, self._poller.poll
         job: Job | None
@@ -544,15 +606,18 @@ class Reactor:
                 try:
                     holder = baton.pop()
                 except IndexError:
-                    return  # another thread leads
+                    return False  # another thread leads
                 if holder is not me:  # the lead was taken, and is now taken back from a thread in a job
                     with self._lock:
                         self._leader = me
                 self._ticks += 1
             job = None  # the objects that it refers to must not live until the next one arrives
+            if done is not None and (done() or self._is_closing):
+                baton.append(me)
+                return not self._is_closing
             if self._is_closing:
                 self._shut()
-                return
+                return False
             now = monotonic()
             if timers and timers[0][0] <= now:
                 self._take_due(now)
@@ -603,15 +668,15 @@ class Reactor:
 
     # *** the threads ***
 
-    def _start(self, worker: _Worker, leads: bool = False) -> bool:
-        """Starts a thread, which leads or becomes a spare.
+    def _start(self, worker: _Worker, leads: bool = False, first: Job | None = None) -> bool:
+        """Starts a thread, which leads, runs the job `first`, or becomes a spare.
 
         The lock is held. Returns whether the thread has started.
         """
         if len(self._workers) >= self._most_threads:
             return False
         name = f"{self._name}_{next(self._worker_numbers)}"
-        worker.thread = threading.Thread(target=self._serve, args=(worker, leads), name=name, daemon=True)
+        worker.thread = threading.Thread(target=self._serve, args=(worker, leads, first), name=name, daemon=True)
         before = self._leader
         if leads:
             self._leader = worker
@@ -640,10 +705,26 @@ class Reactor:
         self._leader.notices.put(_LEAD)
         return True
 
-    def _serve(self, me: _Worker, leads: bool) -> None:
+    def _serve(self, me: _Worker, leads: bool, first: Job | None = None) -> None:
         """The life of a thread."""
         me.ident = get_ident()
-        denormals.begin_thread()
+        self._by_ident[me.ident] = me
+        try:
+            denormals.begin_thread()
+            if first is not None:
+                self._run_apart(first)
+            self._live(me, leads)
+        finally:
+            del self._by_ident[me.ident]
+
+    def _run_apart(self, job: Job) -> None:
+        """Runs a job in a thread that does not lead."""
+        try:
+            job()
+        except BaseException as e:
+            self.report(e)
+
+    def _live(self, me: _Worker, leads: bool) -> None:
         while True:
             while leads:
                 try:
@@ -687,6 +768,15 @@ class Reactor:
                 return True
             if notice is _END:
                 return False
+            if callable(notice):
+                self._run_apart(notice)
+                with self._lock:
+                    if self._end_reason is not None:
+                        return False
+                    if self._watcher is None:
+                        self._watcher = me
+                    else:
+                        self._spares.append(me)
 
     def _take_lead(self, me: _Worker) -> bool:
         """Takes the lead from a thread in a long job.

@@ -5,7 +5,7 @@
 
 The master prunes nothing: it gets the step as `prune` left it, with an `_Arg` for each feed and a `_Retval` for each
 fetch. It does not get the user's graph, so the facts about it that later stages read are part of the request
-(`ReceivedRequest`). A master sends a step that one device runs as a whole to its worker in the same form.
+(`ReceivedRequest`). A master sends a share, and a step that one device runs as a whole, to a worker in the same form.
 
 The bytes are an envelope (`ir.serial.envelope`). They are hostile input, and `ir.verify` checks the graph at the end.
 """
@@ -106,7 +106,9 @@ def decode(data: bytes) -> tuple[ReceivedRequest, StepGraph]:
     verify(graph)
     args, retvals, targets = (_operations(graph, given.get(k, list), k) for k in ("args", "retvals", "targets"))
     for ops, kind in ((args, "_Arg"), (retvals, "_Retval")):
-        if any(op.type != kind or op.attrs["index"] != i for i, op in enumerate(ops)):
+        if any(op.type != kind for op in ops) or [op.attrs["index"] for op in ops] != sorted(
+            {op.attrs["index"] for op in ops}
+        ):
             raise GraphError(f"the ends of the encoded step are not its {kind} operations in order")
     engine = given.get("engine", str)
     if engine not in flags.ENGINES:

@@ -20,8 +20,9 @@ from headrace.resources.shared import SessionResources
 
 if TYPE_CHECKING:
     from headrace.dist.codec import Token
-    from headrace.dist.network import Peers
+    from headrace.dist.network import Peers, TokenLink
     from headrace.dist.reactor import Reactor
+    from headrace.dist.worker_run import WorkerRun
     from headrace.target import LocalTarget
 
 # Sends a message to a master, with values.
@@ -43,6 +44,7 @@ class Worker:
         self.target = target
         self._reactor = reactor
         self._peers = peers
+        peers.on_lost = self.lose_peer
         self._state = state.WorkerState()
         self._lock = threading.RLock()
         self._masters: dict[int, Sink] = {}
@@ -69,8 +71,7 @@ class Worker:
     def receive(self, master: int, message: messages.AnyMessage, values: Sequence[Any] = ()) -> None:
         """Handles a message of a master."""
         if isinstance(message, messages.ClearContainers):
-            self.target.reset(message.names)
-            self._send(master, messages.Reply(message.call))
+            self._clear(master, message)
         elif isinstance(message, messages.Describe):
             self._send(master, messages.Reply(message.call, self.description()))
         elif isinstance(message, messages.Topology):
@@ -111,10 +112,21 @@ class Worker:
         entry = self._steps.get(token.step)
         run = None if entry is None else entry.run
         if run is not None:
-            run.deliver(token)
+            try:
+                run.deliver(token)
+            except Exception as e:
+                self._fail(token.step, e)
         else:
             with self._lock:
                 self._handle(state.TokenArrived(token))
+
+    def lose_peer(self, link: TokenLink, reason: str) -> None:
+        """Fails the steps that send tokens to a worker: its connection has ended, so tokens may be lost."""
+        with self._lock:
+            for step, entry in list(self._steps.items()):
+                if entry.run is not None and any(link is outlet for _, outlet in entry.run.outlets.values()):
+                    text = f"the connection from worker {self.task} to worker {link.task} has ended: {reason}"
+                    self._fail(step, UnavailableError(f"step {step} failed because {text}"))
 
     # *** instructions ***
 
@@ -124,16 +136,11 @@ class Worker:
                 self._begin(i)
             elif isinstance(i, state.Send):
                 self._send(i.master, i.message)
-            elif isinstance(i, state.Close):
-                i.run.close()
-            elif isinstance(i, state.Deliver):
-                i.run.deliver(i.token)
-            elif isinstance(i, state.CarryOut):
-                i.run.carry_out(i.orders)
-            elif isinstance(i, state.Feed):
-                i.run.feed(i.message.feeds, i.values, i.message.is_fed)
-            elif isinstance(i, state.Abort):
-                i.run.abort(from_data(i.error))
+            elif isinstance(i, (state.Deliver, state.Feed, state.CarryOut, state.Abort, state.Close)):
+                try:
+                    self._pass_on(i)
+                except Exception as e:  # the next instruction may be for another step
+                    self._fail(i.run.number, e)
             elif isinstance(i, state.Prepare):
                 self._reactor.submit(lambda i=i: self._prepare(i))  # type: ignore[misc]
             elif isinstance(i, state.Drop):
@@ -142,6 +149,32 @@ class Worker:
                 self._close_session(i)
             else:
                 notices.inform("cluster", [f"{self.task}: {i.text}"])
+
+    def _pass_on(self, i: state.Deliver | state.Feed | state.CarryOut | state.Abort | state.Close) -> None:
+        """Carries out an instruction to a run."""
+        if isinstance(i, state.Deliver):
+            i.run.deliver(i.token)
+        elif isinstance(i, state.Feed):
+            i.run.feed(i.message.feeds, i.values, i.message.is_fed)
+        elif isinstance(i, state.CarryOut):
+            i.run.carry_out(i.orders)
+        elif isinstance(i, state.Abort):
+            i.run.abort(from_data(i.error))
+        else:
+            i.run.close()
+
+    def _fail(self, step: int, error: Exception) -> None:
+        """Reports that a step has failed on this worker, outside of its parts; the master then aborts it."""
+        entry = self._steps.get(step)
+        if entry is not None and entry.master is not None:
+            self._send(entry.master, messages.Report(step, (messages.PartFailed("", to_data(error)),)))
+
+    def _report(self, master: int, report: messages.Report, values: Sequence[Any]) -> None:
+        """Sends a report; a fetch that cannot be sent is a failure of the step."""
+        try:
+            self._send(master, report, values)
+        except Exception as e:
+            self._send(master, messages.Report(report.step, (messages.PartFailed("", to_data(e)),)))
 
     def _send(self, master: int, message: messages.AnyMessage, values: Sequence[Any] = ()) -> None:
         sink = self._masters.get(master)
@@ -178,7 +211,7 @@ class Worker:
         try:
             self._peers.connect(program.outlets.values())
         except UnavailableError as e:
-            failed = [messages.PartFailed(part, to_data(e)) for part in program.plans]
+            failed = [messages.PartFailed(part, to_data(e)) for part in program.devices]
             self._send(i.master, messages.Report(i.message.step, tuple(failed)))
             return
         with self._lock:
@@ -186,16 +219,18 @@ class Worker:
 
     def _start(self, i: state.Begin, program: WorkerProgram) -> None:
         m, master = i.message, i.master
-        step = self.target.step(resources=self._resources_of(master, program.session))
-        run = program.start(
-            m.step, step, self.target, self._reactor, lambda report, values: self._send(master, report, values)
-        )
+        if m.step not in self._steps:
+            return  # it has ended while its connections were made
+        step = self.target.step(resources=self._resources_of(master, m.session))
+        run: WorkerRun | None = None
         try:
+            run = program.start(
+                m.step, step, self.target, self._reactor, lambda report, values: self._report(master, report, values)
+            )
             run.feed(m.feeds, i.values, m.is_fed)
         except Exception as e:
-            run.close()
-            parts = program.plans or [program.device]
-            self._send(master, messages.Report(m.step, tuple(messages.PartFailed(p, to_data(e)) for p in parts)))
+            (step if run is None else run).close()
+            self._fail(m.step, e)
             return
         self._handle(state.Begun(m.step, run))
         run.start()
@@ -207,6 +242,14 @@ class Worker:
         if found is None:
             found = self._resources[master, session] = SessionResources(self.target.resources)
         return found
+
+    def _clear(self, master: int, m: messages.ClearContainers) -> None:
+        try:
+            self.target.reset(m.names)
+        except Exception as e:  # of the release of a resource
+            self._send(master, messages.Failure(m.call, to_data(e)))
+        else:
+            self._send(master, messages.Reply(m.call))
 
     def _close_session(self, i: state.CloseSession) -> None:
         for key in [k for k in self._resources if k[0] == i.master and i.session in (None, k[1])]:

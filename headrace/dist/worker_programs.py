@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 from headrace.compile import compile_graph
 from headrace.dist import step_codec
 from headrace.dist.master_state import task_of
-from headrace.dist.worker_run import FunctionRun, PartsRun
+from headrace.dist.share_run import CompiledShare, SharesRun
+from headrace.dist.worker_run import PartsRun
 from headrace.errors import InvalidArgumentError
 from headrace.execute.parts import received_edges
 from headrace.execute.plan import is_heavy, make_plan, may_be_heavy
 from headrace.gc_pause import paused
 from headrace.grad.differentiate import differentiate
+from headrace.ir.function import nested_operations
 from headrace.partition import codec as part_codec
 from headrace.pipeline import Request, with_fused_regions
 
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
     from headrace.dist.reactor import Reactor
     from headrace.dist.rendezvous import Outlet
     from headrace.execute.plan import Plan
-    from headrace.execute.run import Program
     from headrace.execute.step import Step
     from headrace.target import LocalTarget
 
@@ -37,24 +38,23 @@ class WorkerProgram:
     """A compiled program of a worker.
 
     Attributes:
-      session: the number of the session for which it was compiled.
-      plans: for each device, by name, its part; empty for a function.
-      edges: for each device the edges on which it receives tokens.
       names: the keys of all edges, by their numbers in tokens.
       outlets: the number of each edge to another worker, and the connection to it.
-      function: the whole step as a function; None for parts.
-      device: the device of the function.
-      fetches: the number of fetches of the function.
+      plans: for each device, by name, its part; empty for shares.
+      edges: for each device the edges on which its part receives tokens.
+      shares: the shares; empty for parts.
     """
 
-    session: int
-    plans: Mapping[str, Plan]
-    edges: Mapping[str, frozenset[str]]
     names: Sequence[str]
     outlets: Mapping[str, tuple[int, Outlet]]
-    function: Program | None = None
-    device: str = ""
-    fetches: int = 0
+    plans: Mapping[str, Plan] = dataclasses.field(default_factory=dict)
+    edges: Mapping[str, frozenset[str]] = dataclasses.field(default_factory=dict)
+    shares: Sequence[CompiledShare] = ()
+
+    @property
+    def devices(self) -> Sequence[str]:
+        """The full names of its devices."""
+        return [share.device for share in self.shares] or list(self.plans)
 
     def start(
         self,
@@ -63,13 +63,12 @@ class WorkerProgram:
         target: LocalTarget,
         reactor: Reactor,
         report: Callable[[messages.Report, Sequence[Any]], object],
-    ) -> PartsRun | FunctionRun:
+    ) -> PartsRun | SharesRun:
         """Returns a new run for step `number`, which has not begun."""
-        if self.function is not None:
-            return FunctionRun(number, self.device, self.function, step, self.fetches, reactor, report)
-        return PartsRun(
-            number, self.plans, self.edges, self.names, self.outlets, step, target.run_environment, reactor, report
-        )
+        of = target.run_environment
+        if self.shares:
+            return SharesRun(number, self.shares, self.names, self.outlets, step, of.blas_threads, reactor, report)
+        return PartsRun(number, self.plans, self.edges, self.names, self.outlets, step, of, reactor, report)
 
 
 @paused()
@@ -85,30 +84,61 @@ def prepare(m: messages.PrepareProgram, target: LocalTarget, outlet: Callable[[s
       HeadraceError: the bytes are damaged, or describe no legal part or step.
       InvalidArgumentError: a part is for a device that this worker lacks, or an edge has no number.
     """
-    if m.step:
-        _check_device(m.device, target)
-        _, step = step_codec.decode(m.step)
-        code = compile_graph(step.graph, step.args, step.retvals, step.targets, differentiate)
-        return WorkerProgram(m.session, {}, {}, (), {}, target.program(code, {}), m.device, len(step.retvals))
     numbers = {key: i for i, key in enumerate(m.edges)}
+    for part in m.parts:
+        if part.device not in target.local_devices:
+            known = ", ".join(target.local_devices)
+            raise InvalidArgumentError(f"this worker has no device {part.device}; it has {known}")
+    return _with_shares(m, numbers, outlet) if m.is_divided else _with_parts(m, numbers, target, outlet)
+
+
+def _with_shares(
+    m: messages.PrepareProgram, numbers: Mapping[str, int], outlet: Callable[[str], Outlet]
+) -> WorkerProgram:
+    """Compiles shares."""
+    shares = []
+    outlets: dict[str, tuple[int, Outlet]] = {}
+    for data in m.parts:
+        _, step = step_codec.decode(data.data)
+        here = task_of(data.device)
+        received = []
+        for op in nested_operations(step.graph.operations):
+            if not op.type.startswith("_Step"):
+                continue
+            key, to = op.attrs["tensor_name"], op.attrs["recv_device"]
+            if op.type.endswith("Recv"):
+                received.append(key)
+            elif task_of(to) != here:
+                outlets[key] = _number(numbers, key, data.device), outlet(task_of(to))
+        code = compile_graph(step.graph, step.args, step.retvals, step.targets, differentiate)
+        feeds, fetches = (tuple(op.attrs["index"] for op in ops) for ops in (step.args, step.retvals))
+        shares.append(CompiledShare(data.device, code, feeds, fetches, tuple(received)))
+    return WorkerProgram(m.edges, outlets, shares=shares)
+
+
+def _with_parts(
+    m: messages.PrepareProgram, numbers: Mapping[str, int], target: LocalTarget, outlet: Callable[[str], Outlet]
+) -> WorkerProgram:
+    """Compiles parts."""
     parts = {}
     outlets: dict[str, tuple[int, Outlet]] = {}
     for data in m.parts:
         part = part_codec.decode(data.data)
-        _check_device(part.device, target)
+        if part.device != data.device:
+            raise InvalidArgumentError(f"the part for {data.device} is that of {part.device}")
         parts[part.device] = (part.ops, part.called)
         for edge in part.edges:
-            if edge.key not in numbers:
-                raise InvalidArgumentError(f"the edge {edge.key!r} of the part on {part.device} has no number")
+            number = _number(numbers, edge.key, part.device)
             if edge.is_sent and task_of(edge.peer) != task_of(part.device):
-                outlets[edge.key] = numbers[edge.key], outlet(task_of(edge.peer))
+                outlets[edge.key] = number, outlet(task_of(edge.peer))
     if not m.is_interpreted:
         request = Request((), (), (), "auto", m.is_partial)
         parts, _ = with_fused_regions(request, target.environment, parts, may_be_heavy if m.may_be_apart else is_heavy)  # type: ignore[assignment]
     plans = {device: make_plan(ops, called, device) for device, (ops, called) in parts.items()}
-    return WorkerProgram(m.session, plans, received_edges(plans), m.edges, outlets)
+    return WorkerProgram(m.edges, outlets, plans, received_edges(plans))
 
 
-def _check_device(device: str, target: LocalTarget) -> None:
-    if device not in target.local_devices:
-        raise InvalidArgumentError(f"this worker has no device {device}; it has {', '.join(target.local_devices)}")
+def _number(numbers: Mapping[str, int], key: str, device: str) -> int:
+    if key not in numbers:
+        raise InvalidArgumentError(f"the edge {key!r} of {device} has no number")
+    return numbers[key]

@@ -7,12 +7,15 @@ thread that reads a token drives the part that waited for it, without a switch o
 events of all parts of the worker. It leaves when they are over, when one fails, and when all are idle for a while: a
 loop over several workers is idle for some microseconds in each iteration, and reporting every time would double its
 messages. The master needs such a report only to find a step that is stuck, or that waits for further feeds.
+
+**Overtaking.** The master decides by reports, and a token may wake a part after its report. So feeds and a `Start` may
+find a part that a thread drives, and at most one thread may drive it. Then the feeds wait for the thread, which drives
+the part once more.
 """
 
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -22,6 +25,7 @@ from headrace.dist.rendezvous import WorkerRendezvous
 from headrace.errors import CancelledError, to_data
 from headrace.execute.driver import PartsDriver
 from headrace.execute.entered import entered
+from headrace.execute.ports import nothing
 from headrace.execute.step_state import Abort, Event, Failed, Finished, Idle, Probe, Release, Start
 
 if TYPE_CHECKING:
@@ -32,7 +36,7 @@ if TYPE_CHECKING:
     from headrace.dist.rendezvous import Outlet
     from headrace.execute.part import Part
     from headrace.execute.plan import Plan
-    from headrace.execute.run import Program, Run, RunEnvironment
+    from headrace.execute.run import RunEnvironment
     from headrace.execute.step import Step
 
 # Sends a report with the values of its fetches.
@@ -44,9 +48,11 @@ class WorkerRun(Protocol):
 
     Attributes:
       number: the number of the step.
+      outlets: the number of each edge to another worker, and the connection to it.
     """
 
     number: int
+    outlets: Mapping[str, tuple[int, Outlet]]
 
     def feed(self, positions: Sequence[int], values: Sequence[Any], is_fed: bool) -> None:
         """Supplies feeds."""
@@ -85,6 +91,7 @@ class PartsRun(PartsDriver):
 
     Attributes:
       number: the number of the step.
+      outlets: the number of each edge to another worker, and the connection to it.
     """
 
     def __init__(
@@ -102,6 +109,7 @@ class PartsRun(PartsDriver):
         self._tokens = WorkerRendezvous(number, outlets)
         super().__init__(plans, edges, step, environment, self._tokens)
         self.number = number
+        self.outlets = outlets
         self._names = names
         self._reactor = reactor
         self._report = report
@@ -110,21 +118,31 @@ class PartsRun(PartsDriver):
         self._changes = 0  # number of times that the parts became idle, or that a token arrived
         self._delay = thresholds.IDLE_REPORT
         self._is_watched = False  # whether a timer runs that will report an idle worker
+        self._is_started = self._is_closed = False
+        self._again: set[Part] = set()  # parts that were started while a thread drove them
+        self._late: dict[Part, list[tuple[int, Any]]] = {}  # feeds of such parts
         self._jobs = {part: functools.partial(self._work, part) for part in self.parts.values()}
 
     # *** messages of the master ***
 
     def feed(self, positions: Sequence[int], values: Sequence[Any], is_fed: bool = True) -> None:  # type: ignore[override]
         """Supplies feeds, and notes whether they are all feeds of the step."""
-        self._is_fed = is_fed
-        for position, value in zip(positions, values, strict=True):
-            super().feed(position, value)
+        with self._lock:
+            self._is_fed = is_fed
+            for position, value in zip(positions, values, strict=True):
+                executor, i = self._feeds[position]
+                part = next(part for part in self.parts.values() if part.executor is executor)
+                if self._is_free(part):
+                    executor.feed(i, value)
+                else:
+                    self._late.setdefault(part, []).append((i, value))
 
     def start(self) -> None:
         """Makes all parts runnable, for the first time."""
         with self._lock:
             for name in self.parts:
                 self._carry_out(Start(name, 1))
+            self._is_started = True
 
     def carry_out(self, orders: Sequence[messages.Order]) -> None:
         """Carries out instructions of the master to parts that are not over."""
@@ -155,16 +173,48 @@ class PartsRun(PartsDriver):
                     self._carry_out(Abort(name, error))
 
     def close(self) -> None:
-        """Drops the resources of the step."""
-        self.abandon()
+        """Drops the resources of the step. A thread that drives a part ends it at its next check."""
+        with self._lock:
+            self._is_closed = True
+            for part in self.parts.values():
+                if self._is_free(part) or part.executor.finished:
+                    part.executor.abandon()
+                # they refer back to this object, which is freed without the garbage collector
+                part.executor.step.completions.wake, part.executor.ports.busy = None, nothing
+            if self._left:
+                self.step.cancel(CancelledError("the step is over"))
         self.step.close()
 
     # *** driving ***
+
+    def _is_free(self, part: Part) -> bool:
+        """Whether no thread drives a part that is not over, or is about to. The lock is held."""
+        return part in self._parked or not self._is_started
+
+    def _carry_out(self, instruction: Start | Release | Probe | Abort) -> None:
+        part = self.parts[instruction.part]
+        if self._is_free(part) or isinstance(instruction, (Probe, Abort)):
+            super()._carry_out(instruction)
+        elif isinstance(instruction, Start) and part.obey(instruction, self._is_fed):
+            self._again.add(part)
+
+    def _park(self, part: Part | None) -> None:
+        with self._lock:
+            if part in self._again:
+                self._again.discard(part)
+                self._run_later(part)
+                return
+        super()._park(part)
 
     def _run_later(self, part: Part) -> None:
         self._reactor.submit(self._jobs[part])
 
     def _work(self, part: Part) -> None:
+        if self._late:
+            with self._lock:
+                fed = self._late.pop(part, ())
+            for i, value in fed:
+                part.executor.feed(i, value)
         blas_threads = self._environment.blas_threads if self._uses_blas else 0
         with entered(self._flushes, blas_threads):
             self._drive(part)
@@ -193,7 +243,7 @@ class PartsRun(PartsDriver):
         """Reports the parts if they have been idle since the timer was started; else starts it again."""
         with self._lock:
             self._is_watched = False
-            if not self._left or len(self._parked) < self._left:
+            if self._is_closed or not self._left or len(self._parked) < self._left:
                 return  # the next idle part starts the timer
             if changes != self._changes:
                 self._settle()
@@ -205,84 +255,13 @@ class PartsRun(PartsDriver):
 
     def _send(self) -> None:
         """Sends the events so far, with the fetches that are new."""
+        if self._is_closed:
+            return
         events, self._events = self._events, []
         positions, values, dead = new_fetches(self._unsent, self)
         self._unsent = [p for p in self._unsent if p not in positions]
         if events or positions:
             self._report(report_of(self.number, events, positions, dead), values)
-
-
-class FunctionRun:
-    """A step that is one function on one device of a worker.
-
-    Args:
-      number: the number of the step.
-      device: the full name of the device.
-      program: the function.
-      step: the resources and the cancellation of the step.
-      fetches: the number of fetches.
-      reactor: runs the function.
-      report: sends the report to the master.
-
-    Attributes:
-      number: the number of the step.
-    """
-
-    def __init__(
-        self,
-        number: int,
-        device: str,
-        program: Program,
-        step: Step,
-        fetches: int,
-        reactor: Reactor,
-        report: Callable[[messages.Report, Sequence[Any]], object],
-    ) -> None:
-        self.number = number
-        self.step = step
-        self._run: Run = program.start(step)
-        self._device = device
-        self._fetches = fetches
-        self._reactor = reactor
-        self._report = report
-        self._lock = threading.Lock()
-
-    def feed(self, positions: Sequence[int], values: Sequence[Any], is_fed: bool = True) -> None:
-        """Supplies feeds."""
-        for position, value in zip(positions, values, strict=True):
-            self._run.feed(position, value)
-
-    def start(self) -> None:
-        """Lets the reactor run the function."""
-        self._reactor.submit(self._work)
-
-    def _work(self) -> None:
-        events: list[Event] = [Finished(self._device, 1)]
-        positions: Sequence[int] = ()
-        values: Sequence[Any] = ()
-        dead: Sequence[Any] = ()
-        try:
-            self.step.look()
-            self._run.run()
-            positions, values, dead = new_fetches(range(self._fetches), self._run)
-        except BaseException as e:
-            events = [Failed(self._device, e)]
-        self._report(report_of(self.number, events, positions, dead), values)
-
-    def carry_out(self, orders: Sequence[messages.Order]) -> None:
-        """Does nothing: a function is over when it reports."""
-
-    def deliver(self, token: Token) -> None:
-        """Does nothing: a function receives no tokens."""
-
-    def abort(self, error: BaseException) -> None:
-        """Makes the function fail with `error` at its next check."""
-        self.step.cancel(error)
-
-    def close(self) -> None:
-        """Drops the resources of the step."""
-        self.step.cancel(CancelledError("the step is over"))
-        self.step.close()
 
 
 class _Fetching(Protocol):

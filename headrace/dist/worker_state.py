@@ -9,14 +9,17 @@ before the program is ready; it then waits for it.
 **Steps.** A step is *unknown* until `StartStep` arrives. A token of an unknown step may be early: its sender has begun,
 and the message to this worker is under way. It is *held* for a while. A step whose program is not ready *waits*, and
 holds its tokens too. Then it *runs*. A step that has ended leaves a *tombstone*, by which its late tokens are
-recognized and dropped.
+recognized and dropped. So does a step whose early tokens were dropped; its late `StartStep` is reported as a failure.
 
 | state | `StartStep` | token | `AbortStep` | `EndSteps` |
 |---|---|---|---|---|
 | unknown | waits or runs | held | tombstone | tombstone |
 | waits | ignored | held | reported, tombstone | tombstone |
 | runs | ignored | delivered | parts abort | closed, tombstone |
-| tombstone | ignored | dropped | ignored | ignored |
+| tombstone | reported | dropped | ignored | ignored |
+
+*Reported*: the master gets the failure of the parts. It ignores reports of steps that are over. Steps of one master are
+out of reach of the others.
 
 Source: the split into a pure state and a shell follows "sans-I/O" protocol libraries.
 """
@@ -242,7 +245,7 @@ class WorkerState:
 
     Example:
       >>> state = WorkerState()
-      >>> state.handle(FromMaster(1, messages.StartStep(7, 1)))[0].message.events[0].part
+      >>> state.handle(FromMaster(1, messages.StartStep(7, 1, 1)))[0].message.events[0].part
       ''
     """
 
@@ -271,19 +274,19 @@ class WorkerState:
     def _message(self, event: FromMaster) -> list[Instruction]:
         master, m = event.master, event.message
         if isinstance(m, messages.StartStep):
-            out = self._end(m.ended)
+            out = self._end(master, m.ended)
             return out + self._start(master, m, event.values)
         if isinstance(m, messages.EndSteps):
-            return self._end(m.steps)
+            return self._end(master, m.steps)
         if isinstance(m, messages.PrepareProgram):
             key = master, m.program
             if key in self._programs:
                 return []
-            parts = tuple(p.device for p in m.parts) or (m.device,)
+            parts = tuple(p.device for p in m.parts)
             self._programs[key] = Program(parts)
             return [Prepare(master, m)]
         if isinstance(m, messages.DropProgram):
-            return [Drop(master, m.program)] if self._programs.pop((master, m.program), None) else []
+            return self._drop(master, m.program)
         if isinstance(m, messages.DropSession):
             return [CloseSession(master, m.session)]
         if isinstance(m, messages.AbortStep):
@@ -299,10 +302,16 @@ class WorkerState:
 
     def _start(self, master: int, m: messages.StartStep, values: Sequence[Any]) -> list[Instruction]:
         if m.step in self._tombstones:
-            return []
+            error: BaseException = AbortedError(
+                f"step {m.step} is over on this worker, or its early tokens were dropped"
+            )
+            return [Send(master, _failed(m.step, ("",), error))]
         entry = self.steps.setdefault(m.step, StepEntry())
-        if entry.program is not None:
+        if entry.master == master:
             return []  # a duplicate
+        if entry.master is not None:
+            error = AbortedError(f"another master has a step {m.step} on this worker")
+            return [Send(master, _failed(m.step, ("",), error))]
         program = self._programs.get((master, m.program))
         if program is None:
             self._bury(m.step)
@@ -338,10 +347,14 @@ class WorkerState:
         entry.program.waiting = [w for w in entry.program.waiting if w[0].step != m.step]
         return [Send(master, _failed(m.step, entry.program.parts, AbortedError("the step was aborted")))]
 
-    def _end(self, steps: Sequence[int]) -> list[Instruction]:
+    def _end(self, master: int, steps: Sequence[int]) -> list[Instruction]:
         out: list[Instruction] = []
         for step in steps:
-            entry = self._bury(step)
+            entry = self.steps.get(step)
+            if entry is not None and entry.master not in (None, master):
+                out.append(Log(f"a master ends step {step}, which is not its own"))
+                continue
+            self._bury(step)
             if entry is not None and entry.run is not None:
                 out.append(Close(entry.run))
         return out
@@ -366,6 +379,17 @@ class WorkerState:
                 out.append(Send(event.master, _failed(m.step, program.parts, event.error)))
         return out
 
+    def _drop(self, master: int, number: int) -> list[Instruction]:
+        program = self._programs.pop((master, number), None)
+        if program is None:
+            return []
+        out: list[Instruction] = [Drop(master, number)]
+        for m, _ in program.waiting:
+            if m.step in self.steps:
+                self._bury(m.step)
+                out.append(Send(master, _failed(m.step, program.parts, AbortedError("the program was dropped"))))
+        return out
+
     def _lost(self, event: MasterLost) -> list[Instruction]:
         out: list[Instruction] = []
         error = to_data(UnavailableError(f"the connection to the master of this step has ended: {event.reason}"))
@@ -386,13 +410,15 @@ class WorkerState:
         if entry is None:
             if token.step in self._tombstones:
                 return []
-            if self._held >= HELD_TOKENS:
-                return [Log(f"a token of the unknown step {token.step} was dropped: {HELD_TOKENS} others are held")]
             entry = self.steps[token.step] = StepEntry()
         if entry.run is not None:
             return [Deliver(entry.run, token)]
+        if entry.program is None:
+            if self._held >= HELD_TOKENS:
+                self._bury(token.step)
+                return [Log(f"tokens of the unknown step {token.step} were dropped: {HELD_TOKENS} are held")]
+            self._held += 1
         entry.held.append(token)
-        self._held += entry.program is None
         return []
 
     def _forget_early(self, now: float) -> list[Instruction]:

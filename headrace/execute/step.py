@@ -76,6 +76,7 @@ class Step:
       iteration: the iteration of the node that fires now.
       listener: receives `trace` events, or None.
       locate: returns the tag in compiled code.
+      exchange: sends values to the shares of other devices, and receives theirs (`partition.shares`); None: none.
       memory: the account of its device (`resources.step_memory.StepMemory`); None if the device has no memory limit.
       ready: a queue of ready nodes, or a function that makes the queue of a device; None: deques.
       clock: the time, and all waits of the step.
@@ -97,6 +98,7 @@ class Step:
         "cancelled",
         "clock",
         "deadline",
+        "exchange",
         "id",
         "iteration",
         "listener",
@@ -127,6 +129,7 @@ class Step:
         self.iteration: Iteration | None = None
         self.locate: Callable[[], str] | None = None
         self.memory: Any = None
+        self.exchange: Any = None
         self.cancelled: BaseException | None = None
         self.blocked_in: Operation | None = None
         self._threads = threads

@@ -4,9 +4,15 @@ The partitioner inserts them where it cuts an edge (`partition/`). Like the othe
 executor implements them (`execute/plan`, SEND and RECV). A Send fires dead or alive and ships its token in both cases,
 and the output of a Recv may be dead although no input of the Recv is. The edge (`tensor_name`) and the tag of the
 firing identify a token. Source: TensorFlow's ops `_Send` and `_Recv`; there a control edge carries a dummy tensor.
+
+The `_Step...` ops are those of a share (`partition.shares`), in which no token is dead and no tag is needed. They have
+kernels: the exchange of the step (`Step.exchange`) sends, and waits for what it receives.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, op, shape_attr, string_attr, type_attr
 from headrace.opkit.shape_rules import nothing
@@ -46,4 +52,63 @@ op(
     primitive="Recv",
     grad=NOT_DIFFERENTIABLE,
     doc="Receives the signal of the `_ControlSend` of the same edge, dead or alive.",
+)
+
+
+def _send(ctx: Any, attrs: Mapping[str, Any]) -> Any:
+    send, edge = ctx.step.exchange.send, attrs["tensor_name"]
+    return lambda value: send(edge, value)
+
+
+def _recv(ctx: Any, attrs: Mapping[str, Any]) -> Any:
+    return ctx.step.exchange.receiver(attrs["tensor_name"])
+
+
+def _send_control(ctx: Any, attrs: Mapping[str, Any]) -> Any:
+    send, edge = ctx.step.exchange.send, attrs["tensor_name"]
+    return lambda: send(edge, None)
+
+
+def _recv_control(ctx: Any, attrs: Mapping[str, Any]) -> Any:
+    receive = ctx.step.exchange.receiver(attrs["tensor_name"])
+
+    def kernel() -> None:
+        receive()
+
+    return kernel
+
+
+op(
+    "_StepSend",
+    "tensor: T",
+    attrs={"T": type_attr(), **_EDGE},
+    shape=nothing,
+    stateful=_send,
+    grad=NOT_DIFFERENTIABLE,
+    doc="Sends `tensor` to the share of the device `recv_device`.",
+)
+op(
+    "_StepRecv",
+    outs="tensor: tensor_type",
+    attrs={"tensor_type": type_attr(), "shape": shape_attr(None), **_EDGE},
+    shape=lambda c: [c.attrs["shape"]],
+    stateful=_recv,
+    grad=NOT_DIFFERENTIABLE,
+    doc="The next tensor that the `_StepSend` of the same edge sends; waits for it.",
+)
+op(
+    "_StepControlSend",
+    attrs=_EDGE,
+    shape=nothing,
+    stateful=_send_control,
+    grad=NOT_DIFFERENTIABLE,
+    doc="Signals to the share of the device `recv_device` that its control inputs are done.",
+)
+op(
+    "_StepControlRecv",
+    attrs=_EDGE,
+    shape=nothing,
+    stateful=_recv_control,
+    grad=NOT_DIFFERENTIABLE,
+    doc="Waits for the next signal of the `_StepControlSend` of the same edge.",
 )

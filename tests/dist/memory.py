@@ -52,6 +52,22 @@ class MemoryReactor:
 
     def flush(self) -> None: ...
 
+    def is_waiting(self) -> bool:
+        return self.cluster.waits > 0 and threading.current_thread() is self.cluster.thread
+
+    def wait(self, done: Callable[[], object]) -> bool:
+        """Runs the cluster until a condition is fulfilled; False in other threads than that of the cluster."""
+        if threading.current_thread() is not self.cluster.thread:
+            return False
+        self.cluster.waits += 1
+        try:
+            return self.cluster.pump(done)
+        finally:
+            self.cluster.waits -= 1
+
+    def spawn(self, job: Callable[[], object]) -> None:
+        threading.Thread(target=job, name="memory-share", daemon=True).start()
+
     def report(self, error: BaseException) -> None:
         self.cluster.errors.append(error)
 
@@ -121,6 +137,7 @@ class MemoryCluster:
         self._tokens: dict[tuple[str, str], Wire] = {}
         self._work = threading.Condition()
         self._is_closed = False
+        self.waits = 0
         self.tasks = [f"/job:worker/replica:0/task:{i}" for i in range(workers)]
         self.reactors = [MemoryReactor(self) for _ in range(workers + 1)]
         self.master = Master(self.tasks, self.reactors[0], 1000)  # type: ignore[arg-type]
@@ -159,7 +176,9 @@ class MemoryCluster:
         calls = Calls()
         to_client = self.wire(lambda f: calls.receive(f.message, f.values), "master to client")
         client = self.master.add_client(lambda m, v: to_client.send(encode_control(m, v)))
-        to_master = self.wire(lambda f: self.master.receive_from_client(client, f.message, f.values), "client to master")
+        to_master = self.wire(
+            lambda f: self.master.receive_from_client(client, f.message, f.values), "client to master"
+        )
 
         class Channel:
             def send(self, message: messages.AnyMessage, values: Sequence[Any]) -> None:
@@ -187,26 +206,30 @@ class MemoryCluster:
         return [r.jobs.popleft for r in self.reactors if r.jobs] + [w.deliver for w in self.wires if w.frames]
 
     def _pump(self) -> None:
-        """Runs the cluster until it is closed."""
-        while True:
+        self.pump(lambda: False)
+
+    def pump(self, done: Callable[[], object]) -> bool:
+        """Runs the cluster until `done()`, or until it is closed; returns whether it is done."""
+        while not done():
             with self._work:
-                while not self._choices() and not self.timers and not self._is_closed:
+                while not self._choices() and not self.timers and not self._is_closed and not done():
                     self._work.wait(0.5)
                 if self._is_closed:
-                    return
+                    return False
             choices = self._choices()
             try:
                 if choices:
                     job = self.random.choice(choices)()
                     if callable(job):
                         job()
-                else:
+                elif self.timers:
                     self.timers.sort(key=lambda t: t[0])
                     seconds, timer = self.timers.pop(0)
                     if timer.job is not None and seconds < 1:
                         timer.job()
             except Exception as e:
                 self.errors.append(e)
+        return True
 
 
 __all__ = ["Control", "MemoryCluster", "Token"]
