@@ -19,6 +19,7 @@ import numpy as np
 import headrace as hr
 from benchmarks import (
     building,
+    cluster,
     devices,
     gradient_memory,
     gradient_size,
@@ -54,6 +55,7 @@ BENCHMARKS: dict[str, Callable[[], list[Result]]] = {
     "devices": devices.devices,
     "placement": placement.placement,
     "routes": routes.routes,
+    "cluster": cluster.cluster,
 }
 
 

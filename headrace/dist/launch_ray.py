@@ -14,8 +14,10 @@ other nodes.
 end, and a new actor is started in the same bundle. It has a new address, which the master gets. Steps under way do not
 wait for Ray's report: they fail when the connection to the worker is lost, which is noticed at once or, if the machine
 is lost, after `NetworkOptions.patience`. Variables of a lost worker are gone; the program initializes or restores them.
+A process that hangs is not replaced, because Ray reports no end: its steps fail after the same time.
 
-**Other processes** connect to `RayCluster.address`, on which the launching process listens, with its secret.
+**Other processes** connect to `RayCluster.address`, on which the launching process listens, with its secret. The secret
+is an argument of the actors, so a process that may use the Ray cluster can read it.
 """
 
 from __future__ import annotations
@@ -401,7 +403,7 @@ def _own_host() -> str:
 
 
 def _reason(error: BaseException) -> str:
-    """Returns an error of Ray, or the error of a worker that Ray has passed on, as one line."""
+    """Returns an error of Ray, or of a worker that has not started, as one line."""
     cause = getattr(error, "cause", None)
     text = " ".join(str(cause if isinstance(cause, Exception) else error).split())
     return text if len(text) <= LONGEST_REASON else f"{text[:LONGEST_REASON]}..."

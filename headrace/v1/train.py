@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.dist.cluster_spec import ClusterSpec
 from headrace.train import coordinator
@@ -125,6 +125,18 @@ def __getattr__(name: str) -> Any:
     )
 
 
+if TYPE_CHECKING:
+    from headrace.dist.server import Server
+else:
+
+    def __getattr__(name: str) -> Any:
+        if name == "Server":  # it imports sockets, which programs of one process do not need
+            from headrace.dist.server import Server
+
+            return Server
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 __all__ = [
     "AdadeltaOptimizer",
     "AdagradDAOptimizer",
@@ -159,6 +171,7 @@ __all__ = [
     "Saver",
     "Scaffold",
     "SecondOrStepTimer",
+    "Server",
     "SessionCreator",
     "SessionManager",
     "SessionRunArgs",
