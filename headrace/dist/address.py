@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import queue
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from headrace import flags
 from headrace.dist.client import Calls, RemoteTarget
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from headrace.dist.transport import Link
     from headrace.environment import PlacementOptions
 
+T = TypeVar("T")
 SCHEME: Final = "headrace"
 
 
@@ -84,6 +86,10 @@ class LinkChannel:
     def send(self, message: messages.AnyMessage, values: Sequence[Any]) -> None:
         """Sends a message; raises `UnavailableError` if the master is lost."""
         self._link.send(encode_control(message, values))
+
+    def take(self, source: queue.SimpleQueue[T], timeout: float) -> T:
+        """Returns the next entry of a queue; reads the connection while it waits."""
+        return self._reactor.take(source, timeout)
 
     def close(self) -> None:
         """Ends the connection and the threads of the session."""

@@ -13,7 +13,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from headrace import thresholds
 from headrace.dist import messages, step_codec
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from headrace.execute.clock import Clock
     from headrace.execute.records import Ready
 
+T = TypeVar("T")
 # A number and the values that follow an answer, or the error of a call.
 Answer: TypeAlias = "tuple[messages.Reply, Sequence[Any]] | BaseException"
 
@@ -49,6 +50,13 @@ class Channel(Protocol):
 
     def send(self, message: messages.AnyMessage, values: Sequence[Any]) -> None:
         """Sends a message; raises `UnavailableError` if the master is lost."""
+        ...
+
+    def take(self, source: queue.SimpleQueue[T], timeout: float) -> T:
+        """Returns the next entry of a queue; raises `queue.Empty` if none arrives in time.
+
+        The calling thread serves the connection while it waits.
+        """
         ...
 
     def close(self) -> None:
@@ -115,7 +123,7 @@ class Calls:
         answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
         number = self.begin(make, answers.put)
         try:
-            answer = SYSTEM_CLOCK.take(answers, timeout)
+            answer = self.channel.take(answers, timeout)
         except queue.Empty:
             raise DeadlineExceededError(f"{doing}: the master has not answered within {timeout:g} s") from None
         finally:
@@ -355,7 +363,7 @@ class RemoteRun:
             else:  # the master keeps the deadline; this process only makes sure that the call ends
                 patience = thresholds.CALL_PATIENCE if left is None else left + thresholds.ABORT_PATIENCE * 2
             try:
-                answer: Answer | None = clock.take(completions, max(patience, 0.0))
+                answer: Answer | None = self._calls.channel.take(completions, max(patience, 0.0))
             except queue.Empty:
                 if until is not None and self.step.cancelled is not None:
                     return self.step.cancelled

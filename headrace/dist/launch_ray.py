@@ -403,7 +403,7 @@ def _own_host() -> str:
 
 
 def _reason(error: BaseException) -> str:
-    """Returns an error of Ray, or of a worker that has not started, as one line."""
+    """Returns an error that Ray has reported as one line."""
     cause = getattr(error, "cause", None)
     text = " ".join(str(cause if isinstance(cause, Exception) else error).split())
     return text if len(text) <= LONGEST_REASON else f"{text[:LONGEST_REASON]}..."

@@ -7,9 +7,10 @@ without a worker of its own. The master reaches a worker again after it was lost
 from __future__ import annotations
 
 import os
+import queue
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from headrace import thresholds
 from headrace.dist import messages
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from headrace.dist.worker import Worker
     from headrace.environment import PlacementOptions
 
+T = TypeVar("T")
 TICK: Final = 0.25  # seconds between two looks at deadlines
 RETRY: Final = 0.5  # seconds between two attempts to reach a worker
 
@@ -62,7 +64,7 @@ class MasterNode:
         """Returns the target of a new session in this process, see `target.Connectable`."""
         calls = Calls()
         client = self.master.add_client(calls.receive)
-        calls.channel = _DirectChannel(self.master, client)
+        calls.channel = _DirectChannel(self.master, client, self._reactor)
         try:
             return RemoteTarget(calls, options, filters)
         except BaseException:
@@ -181,12 +183,16 @@ class MasterNode:
 class _DirectChannel:
     """Connection of a session to the master in its process."""
 
-    def __init__(self, master: Master, client: int) -> None:
+    def __init__(self, master: Master, client: int, reactor: Reactor) -> None:
         self._master = master
+        self._reactor = reactor
         self._client = client
 
     def send(self, message: messages.AnyMessage, values: Sequence[Any]) -> None:
         self._master.receive_from_client(self._client, message, values)
+
+    def take(self, source: queue.SimpleQueue[T], timeout: float) -> T:
+        return self._reactor.take(source, timeout)
 
     def close(self) -> None:
         self._master.lose_client(self._client)

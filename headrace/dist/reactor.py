@@ -48,12 +48,13 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from threading import get_ident
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias, TypeVar
 
 from headrace import denormals, forking
 from headrace.errors import FailedPreconditionError, OpError, UnavailableError
 from headrace.execute.clock import Clock, SystemClock
 
+T = TypeVar("T")
 Job: TypeAlias = Callable[[], object]
 
 READ: Final = 1  # POLLIN and EPOLLIN
@@ -62,6 +63,9 @@ WRITE: Final = 4  # POLLOUT and EPOLLOUT
 BATCH: Final = 32  # jobs between two polls
 WATCH_PERIOD: Final = 0.02  # seconds between two looks at the leader
 IDLE_PERIODS: Final = 5.0  # the same in an idle process, in periods
+GUEST_SLICE: Final = 0.0005  # seconds between two attempts of a thread outside the reactor to lead
+GUEST_MEMORY: Final = 0.2  # seconds after which a thread outside the reactor is not expected back
+GUEST_PERIOD: Final = 0.003  # seconds between two looks at the leader while it is
 SPARE_LIFE: Final = 10.0  # seconds after which an unused spare thread ends
 LONGEST_POLL: Final = 60.0  # seconds
 EVENTS: Final = 64  # taken from one poll
@@ -113,12 +117,14 @@ class _Worker:
       notices: `_LEAD`, `_WATCH` and `_END` for the thread while it is a spare, or a job to run.
       thread: the thread.
       waits: number of calls of `Reactor.wait` that the thread is in.
+      is_guest: whether it is a thread outside the reactor (`Reactor.take`).
     """
 
-    __slots__ = ("ident", "notices", "thread", "waits")
+    __slots__ = ("ident", "is_guest", "notices", "thread", "waits")
 
     def __init__(self) -> None:
         self.ident = self.waits = 0
+        self.is_guest = False
         self.notices: queue.SimpleQueue[str | Job] = queue.SimpleQueue()
         self.thread: threading.Thread | None = None
 
@@ -254,6 +260,8 @@ class Reactor:
         self._worker_numbers = itertools.count()
         self._spares: list[_Worker] = []
         self._watcher: _Worker | None = None
+        self._is_wanted = False  # whether a thread outside the reactor wants to lead
+        self._guest_at = -math.inf  # the last time at which such a thread led
         self._is_closing = False
         self._end_reason: str | None = None  # of a closed reactor, or in a forked process
         self._is_forked = False
@@ -358,6 +366,49 @@ class Reactor:
             return self._lead(me, done)
         finally:
             me.waits -= 1
+
+    def take(self, source: queue.SimpleQueue[T], timeout: float) -> T:
+        """Returns the next entry of a queue to a thread outside the reactor, which leads while it waits.
+
+        The thread asks a leader that polls to step down, and leaves no leader behind. So a thread that waits again and
+        again is soon served by itself, without a switch of threads. If it does not come back, the watcher leads.
+
+        Args:
+          source: the queue. An entry arrives by a callback or job of this reactor, or `submit` is called after it.
+          timeout: the longest wait in seconds.
+
+        Raises:
+          queue.Empty: no entry arrived in time.
+        """
+        ident, until = get_ident(), self.monotonic() + timeout
+        if ident in self._by_ident:  # a kernel that runs in this reactor runs a step itself
+            return source.get(timeout=timeout)
+        me = self._by_ident[ident] = _Worker()
+        me.ident, me.is_guest = ident, True
+        alarm = self.call_later(timeout, _nothing)  # ends a poll
+
+        def done() -> bool:
+            return not source.empty() or self.monotonic() >= until
+
+        try:
+            while not done():
+                try:
+                    self._baton.pop()
+                except IndexError:  # the leader polls
+                    self._is_wanted = True
+                    if self._is_polling:
+                        self._interrupt()
+                    with contextlib.suppress(queue.Empty):
+                        return source.get(timeout=min(GUEST_SLICE, max(until - self.monotonic(), 0.0)))
+                else:
+                    with self._lock:
+                        self._leader = me
+                    self._lead(me, done)
+            return source.get_nowait()
+        finally:
+            alarm.cancel()
+            self._guest_at = self.monotonic()
+            del self._by_ident[ident]
 
     def spawn(self, job: Job) -> None:
         """Runs a job that may wait, in a thread that does not lead.
@@ -602,6 +653,8 @@ class Reactor:
                 try:
                     job()
                 except BaseException as e:
+                    if me.is_guest and isinstance(e, KeyboardInterrupt):
+                        raise  # the lead is without a leader
                     self.report(e)
                 try:
                     holder = baton.pop()
@@ -617,6 +670,11 @@ class Reactor:
                 return not self._is_closing
             if self._is_closing:
                 self._shut()
+                return False
+            if self._is_wanted and done is None and not jobs and not ready:
+                self._is_wanted = False
+                self._guest_at = monotonic()
+                baton.append(me)
                 return False
             now = monotonic()
             if timers and timers[0][0] <= now:
@@ -634,8 +692,13 @@ class Reactor:
                     seconds = min(max(timers[0][0] - now, 0.0), LONGEST_POLL)
                 else:
                     seconds = LONGEST_POLL
-            events = poll(seconds, EVENTS)
-            self._is_polling = False
+            try:
+                events = poll(seconds, EVENTS)
+            except BaseException:  # Ctrl-C in a guest
+                baton.append(me)
+                raise
+            finally:
+                self._is_polling = False
             self._ticks += 1
             for fd, mask in events:
                 both = callbacks.get(fd)
@@ -753,8 +816,9 @@ class Reactor:
             except queue.Empty:
                 with self._lock:
                     if self._watcher is me:
+                        is_near = self.monotonic() - self._guest_at < GUEST_MEMORY
                         if self._ticks != seen:
-                            seen, period = self._ticks, self._watch_period
+                            seen, period = self._ticks, GUEST_PERIOD if is_near else self._watch_period
                         elif self._take_lead(me):
                             return True
                         else:
@@ -794,6 +858,10 @@ class Reactor:
         else:
             self._start(_Worker())
         return True
+
+
+def _nothing() -> None:
+    """Ends a poll."""
 
 
 def _log(error: BaseException) -> None:

@@ -184,6 +184,9 @@ class MemoryCluster:
             def send(self, message: messages.AnyMessage, values: Sequence[Any]) -> None:
                 to_master.send(encode_control(message, values))
 
+            def take(self, source: Any, timeout: float) -> Any:
+                return source.get(timeout=timeout)
+
             def close(self) -> None: ...
 
         calls.channel = Channel()
