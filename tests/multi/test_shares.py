@@ -1,0 +1,259 @@
+"""Shares of random programs on random devices: together they compute the results of one device.
+
+Each operation of the structured graph, nested ones included, is on a random device. The shares are compiled and run in
+threads that exchange values by queues.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import queue
+import random
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+import headrace as hr
+from headrace import dtypes
+from headrace.api import scopes
+from headrace.compile import compile_graph
+from headrace.compile.blockers import blockers
+from headrace.errors import InvalidArgumentError
+from headrace.execute.entered import entered
+from headrace.execute.step import Step
+from headrace.grad.differentiate import differentiate
+from headrace.ir.edit.editor import own_bodies
+from headrace.ir.function import owned
+from headrace.ir.graph import Graph, Operation
+from headrace.ir.verify import verify
+from headrace.optimize.base import Options
+from headrace.optimize.pipeline import optimize
+from headrace.partition.shares import Indivisible, Share, divide
+from headrace.prune import StepGraph, prune
+from headrace.resources.manager import ResourceManager
+from tests.api import programs
+from tests.api.test_random_programs import _draw, _program
+from tests.grad.test_random_gradients import Example, Made, _all
+from tests.inside import manager_of
+from tests.multi.test_random_placements import PARALLEL
+
+pytestmark = [pytest.mark.matrix, pytest.mark.one_engine]
+
+LIMIT = 30.0  # seconds that a share waits for a value
+
+ran: Counter[str] = Counter()  # programs that were divided, and those that were refused
+
+
+class Exchange:
+    """Values between the shares of one step."""
+
+    def __init__(self) -> None:
+        self._queues: dict[str, queue.SimpleQueue[Any]] = {}
+        self._lock = threading.Lock()
+        self.sent = 0
+
+    def _queue(self, edge: str) -> queue.SimpleQueue[Any]:
+        with self._lock:
+            return self._queues.setdefault(edge, queue.SimpleQueue())
+
+    def send(self, edge: str, value: Any) -> None:
+        self.sent += 1
+        self._queue(edge).put(value)
+
+    def receiver(self, edge: str) -> Callable[[], Any]:
+        values = self._queue(edge)
+        return lambda: values.get(timeout=LIMIT)
+
+    def is_empty(self) -> bool:
+        return all(q.empty() for q in self._queues.values())
+
+
+def operations(graph: Graph) -> Iterator[Operation]:
+    """The operations of a graph and of the graphs in it."""
+    for op in graph.operations:
+        yield op
+        for g in owned(op):
+            yield from operations(g)
+
+
+def at_random(step: StepGraph, rng: random.Random, devices: int = 3) -> dict[Operation, str]:
+    """A random device for each operation without graphs; those that touch a handle are together."""
+
+    def device(op: Operation) -> str:
+        is_handle = any(t.dtype is dtypes.resource or t.dtype.is_ref for t in (*op.inputs, *op.outputs))
+        return f"/job:worker/replica:0/task:{0 if is_handle else rng.randrange(devices)}/device:CPU:0"
+
+    return {op: device(op) for op in operations(step.graph) if not op.opdef.structured and op.type != "_Arg"}
+
+
+def run(
+    step: StepGraph, where: Mapping[Operation, str], feeds: Sequence[Any], resources: ResourceManager
+) -> tuple[list[Any], Mapping[str, Share], Exchange]:
+    """Divides a step and runs its shares."""
+    before = step.graph.version
+    shares = divide(step.graph, step.args, step.retvals, step.targets, where)
+    assert step.graph.version == before  # the input is not changed
+    exchange, out, errors = Exchange(), dict[int, Any](), list[BaseException]()
+
+    def go(share: Share) -> None:
+        try:
+            verify(share.graph)
+            code = compile_graph(share.graph, share.args, share.retvals, share.targets, differentiate)
+            of = Step(resources, ResourceManager)
+            of.exchange = exchange
+            with entered(code.flushes):
+                values = code.run(of, [feeds[op.attrs["index"]] for op in share.args])
+            out.update((op.attrs["index"], v) for op, v in zip(share.retvals, values, strict=True))
+        except BaseException as e:
+            errors.append(e)
+
+    threads = [threading.Thread(target=go, args=(share,)) for share in shares.values()]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(2 * LIMIT)
+    if errors:
+        raise next((e for e in errors if not isinstance(e, queue.Empty)), errors[0])
+    assert exchange.is_empty()
+    return [out[i] for i in range(len(step.retvals))], shares, exchange
+
+
+def prepared(step: StepGraph, is_optimized: bool) -> StepGraph:
+    if is_optimized:
+        step = step.copy()
+        own_bodies(step.graph)
+        step = dataclasses.replace(step, targets=tuple(optimize(step.graph, step.targets, Options()).preserved))
+    if blockers(step.graph.operations, True):
+        raise Indivisible("an operation waits")
+    return step
+
+
+def check_gradients(seed: int, is_optimized: bool) -> None:
+    rng = random.Random(f"shares gradients {seed}")
+    e = Example(80_000 + seed)
+    with Made(e, rng.choice(PARALLEL)) as made:
+        fetches = [made.y, *made.gradients(made.y).values()]
+    feeds = {made.inputs[n]: x for n, x in e.at.items() if n != "V"}
+    with made.session() as session:
+        want = made.run(fetches, session)
+        step = prepared(prune(list(feeds), fetches, []), is_optimized)
+        got, _, _ = run(step, at_random(step, rng), list(feeds.values()), manager_of(session))
+    for t, a, b in zip(fetches, got, want, strict=True):
+        e.close(a, b, t.name)
+
+
+def check_values(seed: int, is_optimized: bool) -> None:
+    rng = random.Random(f"shares values {seed}")
+    block, start = _program(rng, False), programs.initial(rng)
+    python = programs.Python(start, _draw)
+    failure: str | None = None
+    try:
+        python.run(block)
+    except programs.Failed as e:
+        failure = str(e)
+    with hr.Graph():
+        build = programs.Build(start, rng.choice(PARALLEL), python.took, False)
+        build.run(block)
+        names = list(build.values)
+        b = scopes.builder()
+        values = [v.stack() if n in programs.LISTS else b.Identity(v) for n, v in build.values.items()]
+    step = prepared(prune(list(build.feeds), values, []), is_optimized)
+    err, sys.stderr = sys.stderr, io.StringIO()
+    failed: InvalidArgumentError | None = None
+    got: list[Any] = []
+    try:
+        got, _, _ = run(step, at_random(step, rng), list(build.feeds.values()), ResourceManager())
+    except InvalidArgumentError as e:
+        failed = e
+    finally:
+        sys.stderr = err
+    if failure is not None:
+        assert f"assertion failed: {failure}" in str(failed)
+        return
+    if failed is not None:
+        raise failed
+    for name, x in zip(names, got, strict=True):
+        np.testing.assert_array_equal(np.asarray(x), np.array(python.values[name], np.int32), name)
+
+
+def _unless_indivisible(check: Callable[[int, bool], None], seed: int, is_optimized: bool) -> None:
+    why = ""
+    try:
+        check(seed, is_optimized)
+    except Indivisible as e:
+        why = str(e)
+    assert not why or why == "an operation waits" or "calls a function" in why
+    ran["refused" if why else "divided"] += 1
+
+
+@pytest.mark.parametrize("is_optimized", [False, True])
+@pytest.mark.parametrize("check", [check_values, check_gradients])
+@pytest.mark.parametrize("block", [0, *(pytest.param(b, marks=pytest.mark.nightly) for b in range(1, 12))])
+def test_shares_of_random_programs(check: Callable[[int, bool], None], block: int, is_optimized: bool) -> None:
+    ran.clear()
+    _all(range(12 * block, 12 * (block + 1)), lambda seed: _unless_indivisible(check, seed, is_optimized))
+    assert ran["divided"] >= 4
+
+
+def _step(fetches: Sequence[Any], feeds: Sequence[Any] = (), targets: Sequence[Any] = ()) -> StepGraph:
+    return prune(feeds, fetches, targets)
+
+
+def test_a_variable_that_an_inner_loop_returns_unchanged_is_a_constant_of_the_outer_loop() -> None:
+    with hr.Graph():
+        x = hr.placeholder(hr.int32, ())
+        inner = lambda i, a: hr.while_loop(lambda j, b: j < 2, lambda j, b: (j + 1, b), [0, a])[1]
+        y = hr.while_loop(lambda i, a: i < 3, lambda i, a: (i + 1, inner(i, a)), [0, x])[1] + 1
+    step = _step([y], [x])
+    for seed in range(6):
+        got, _, _ = run(step, at_random(step, random.Random(seed)), [np.int32(7)], ResourceManager())
+        assert got == [8]
+
+
+def test_a_loop_that_only_counts_sends_no_predicates() -> None:
+    with hr.Graph():
+        x = hr.placeholder(hr.float32, ())
+        y = hr.while_loop(lambda i, a: i < 50, lambda i, a: (i + 1, hr.sin(a) * 2.0), [0, x])[1]
+    step = _step([y], [x])
+    where = {op: f"/job:w/replica:0/task:{int(op.type == 'Sin')}/device:CPU:0" for op in operations(step.graph)}
+    got, shares, exchange = run(step, where, [np.float32(0.5)], ResourceManager())
+    assert len(shares) == 2
+    assert exchange.sent == 2 * 50  # the variable there, and its sine back
+    with hr.Session(graph=x.graph) as session:
+        assert got == [session.run(y, {x: 0.5})]
+
+
+def test_control_edges_between_devices_are_kept() -> None:
+    with hr.Graph():
+        v = hr.Variable(1, name="v")
+        with hr.control_dependencies([v.assign_add(5)]):
+            x = hr.identity(hr.constant(3), name="x")
+        with hr.control_dependencies([x]):
+            y = v.read_value() * 2
+    resources = ResourceManager()
+    step = _step([], (), [v.initializer])
+    run(step, at_random(step, random.Random(0)), [], resources)
+    step = _step([x, y])
+    where = at_random(step, random.Random(0))
+    where.update((op, "/job:worker/replica:0/task:1/device:CPU:0") for op in where if op.name == "x")
+    got, _, exchange = run(step, where, [], resources)
+    assert got == [3, 12]
+    assert exchange.sent >= 2
+
+
+def test_a_handle_does_not_leave_its_device() -> None:
+    with hr.Graph():
+        v = hr.Variable(1, name="v")
+        y = v.read_value() + 1
+    step = _step([y])
+    where = {op: f"/job:w/replica:0/task:{i % 2}/device:CPU:0" for i, op in enumerate(operations(step.graph))}
+    reads = [op for op in where if op.type == "ReadVariableOp"]
+    where[reads[0].inputs[0].op], where[reads[0]] = (f"/job:w/replica:0/task:{i}/device:CPU:0" for i in range(2))
+    with pytest.raises(Indivisible, match="is a handle on"):
+        divide(step.graph, step.args, step.retvals, step.targets, where)
