@@ -7,16 +7,27 @@ print(hr.explain(run))
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from headrace.shapes import show
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from headrace.optimize.base import Note
     from headrace.pipeline import CompiledStep
     from headrace.programs import Programs
+
+
+@runtime_checkable
+class Explained(Protocol):
+    """Program that another process has compiled, with its explanation.
+
+    Attributes:
+      explained: the explanation.
+    """
+
+    explained: Explanation
 
 
 SHOWN: Final = 8  # names of a list of operations that the text shows
@@ -83,13 +94,49 @@ def _brief(names: Sequence[str]) -> str:
     return f"{len(names)} operation{'s' * (len(names) > 1)}: {', '.join(names[:SHOWN])}{more}"
 
 
+def explanation_to_data(explained: Explanation) -> dict[str, Any]:
+    """Returns an explanation as plain data, without notes of passes and source, for other processes."""
+    return {
+        "engine": explained.engine,
+        "reasons": list(explained.reasons),
+        "passes": list(explained.passes),
+        "devices": [[device, list(names)] for device, names in explained.devices],
+        "moved": [list(pair) for pair in explained.moved],
+        "failures": list(explained.failures),
+        "stages": list(explained.stages),
+    }
+
+
+def explanation_from_data(data: Mapping[str, Any]) -> Explanation:
+    """Returns the explanation that `explanation_to_data` has turned into plain data.
+
+    Example:
+      >>> explained = Explanation("compiled", ("a reason",), (), (), "", devices=(("/device:CPU:0", ("x", "y")),))
+      >>> explanation_from_data(explanation_to_data(explained)) == explained
+      True
+    """
+    return Explanation(
+        data["engine"],
+        tuple(data["reasons"]),
+        tuple(data["passes"]),
+        (),
+        "",
+        devices=tuple((device, tuple(names)) for device, names in data["devices"]),
+        moved=tuple((op, why) for op, why in data["moved"]),
+        failures=tuple(data["failures"]),
+        stages=tuple(data["stages"]),
+    )
+
+
 def explanation(programs: Programs) -> Explanation:
     """Returns the explanation of a step, for the program of its newest set of shapes."""
     step = (list(programs.variants.values()) or [programs.general])[-1]
+    if isinstance(step.program, Explained):
+        return step.program.explained
     compiled, report, regions = step.compiled, step.report, step.fused_regions
     reports = [r for r in (report, *(region.report for region in regions)) if r is not None]
     return Explanation(
-        "interpret" if compiled is None else "compiled",
+        "interpret" if compiled is None and not step.is_whole and not step.shares else "compiled",
         tuple(step.reasons),
         tuple(dict.fromkeys(name for r in reports for name, _, changed in r.ran if changed)),
         tuple(note for r in reports for note in r.notes),
@@ -110,7 +157,7 @@ def _placed(step: CompiledStep) -> tuple[Any, Any]:
         return (), ()
     moved = tuple((op.name, why) for op, why in placement.reasons.items())
     on: dict[str, list[str]] = {}
-    for op, device in placement.of.items() if step.is_divided else ():
+    for op, device in placement.of.items() if step.is_divided or step.shares else ():
         on.setdefault(device, []).append(op.name)
     return tuple((device, tuple(on[device])) for device in sorted(on)), moved
 

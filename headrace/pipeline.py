@@ -298,7 +298,7 @@ def compile_step(request: Request, environment: Environment, stages: Stages | No
             if request.engine == "compiled":
                 return CompiledStep(request, stages.made, None, {}, reasons)
             is_divisible = environment.is_remote and is_optimized and not blocking and all(map(_is_cpu, used))
-            if is_divisible and stages.run("divide", divided, step, lowered, placement) is not None:
+            if is_divisible and stages.run("divide", divided, environment, step, lowered, placement) is not None:
                 return CompiledStep(request, stages.made, reasons=reasons)
             cut = stages.run("partition", partitioned, environment, lowered, placement)
             parts = {name: (part.ops, part.called) for name, part in cut.items()}
@@ -468,7 +468,9 @@ def partitioned(environment: Environment, lowered: Lowered, placement: Placement
     return partition(ops, of, functions=lowered.functions, bfloat16=environment.options.bfloat16, costs=seconds)
 
 
-def divided(step: StepGraph, lowered: Lowered, placement: Placement) -> Mapping[str, Share] | None:
+def divided(
+    environment: Environment, step: StepGraph, lowered: Lowered, placement: Placement
+) -> Mapping[str, Share] | None:
     """Divides a structured step into a share for each device; None if it cannot be divided.
 
     An operation in a conditional or loop is on the device of its copy in the lowered form.
@@ -493,7 +495,8 @@ def divided(step: StepGraph, lowered: Lowered, placement: Placement) -> Mapping[
     if not assign(step.graph.operations):
         return None
     try:
-        return divide(step.graph, step.args, step.retvals, step.targets, where)
+        bfloat16 = environment.options.bfloat16
+        return divide(step.graph, step.args, step.retvals, step.targets, where, bfloat16=bfloat16)
     except Indivisible:
         return None
 

@@ -31,6 +31,7 @@ from headrace.execute.clock import SYSTEM_CLOCK
 from headrace.execute.devices import DeviceAttributes
 from headrace.execute.run import RunStatistics
 from headrace.execute.step import Step
+from headrace.explain import Explanation, explanation_from_data
 from headrace.pipeline import CompiledStep, Request, Stages, pruned
 from headrace.resources.manager import ResourceManager
 from headrace.target import TargetStatistics
@@ -211,7 +212,9 @@ class RemoteTarget:
             "compiling a step",
         )
         number, explained = reply.data
-        return RemoteProgram(self._calls, self._session, number, len(step.pruned.retvals), explained)
+        return RemoteProgram(
+            self._calls, self._session, number, len(step.pruned.retvals), explanation_from_data(explained)
+        )
 
     def step(
         self,
@@ -265,15 +268,15 @@ class RemoteProgram:
     """A step that the master has compiled.
 
     Attributes:
-      data: facts about its compilation, as plain data.
+      explained: the explanation of its compilation.
     """
 
-    def __init__(self, calls: Calls, session: int, number: int, fetches: int, data: Any) -> None:
+    def __init__(self, calls: Calls, session: int, number: int, fetches: int, explained: Explanation) -> None:
         self._calls = calls
         self._session = session
         self._number = number
         self._fetches = fetches
-        self.data = data
+        self.explained = explained
 
     def start(self, step: Step) -> RemoteRun:
         """Returns a new run for `step`, without feeds."""

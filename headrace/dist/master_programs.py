@@ -13,6 +13,7 @@ from headrace.dist import step_codec
 from headrace.dist.master_state import CompiledParts
 from headrace.environment import Environment
 from headrace.execute.plan import may_be_heavy
+from headrace.explain import explanation, explanation_to_data
 from headrace.ir.analysis.graph_size import check_expansion
 from headrace.partition import codec as part_codec
 from headrace.pipeline import CompiledStep, Request, Stages, compile_step
@@ -64,7 +65,7 @@ def compile_parts(data: bytes, environment: Environment) -> CompiledParts:
     placement = compiled.placement
     of: Mapping[Operation, str] = {} if placement is None else placement.of
     homes = {op.name: device for op, device in of.items() if owns_state(op)}
-    explained = {"engine": "compiled" if compiled.is_whole else "interpret", "reasons": list(compiled.reasons)}
+    explained = explanation_to_data(explanation(programs))
     if compiled.is_whole:
         device = compiled.device
         encoded = {device: step_codec.encode(compiled.request, compiled.graph)} if device else {}
@@ -107,7 +108,7 @@ def _shares(
         edges=sorted({edge for share in shares.values() for edge in share.edges}),
         is_divided=True,
         homes=homes,
-        data={**explained, "engine": "compiled"},
+        data=explained,
     )
 
 

@@ -43,6 +43,7 @@ from headrace.ir.graph import FuncGraph
 from headrace.ir.order import counts, is_constant
 
 if TYPE_CHECKING:
+    from headrace.dtypes import DType
     from headrace.ir.graph import Graph, Operation, Tensor
 
 EVERYWHERE: Final = ""  # the home of what each device has by itself
@@ -77,6 +78,8 @@ def divide(
     retvals: Sequence[Operation],
     targets: Sequence[Operation],
     where: Mapping[Operation, str],
+    *,
+    bfloat16: bool = False,
 ) -> dict[str, Share]:
     """Divides a structured step.
 
@@ -86,6 +89,7 @@ def divide(
       retvals: the `_Retval` operations, in the order of the fetches.
       targets: operations that run although no fetch may need them.
       where: the full name of the device of each operation without graphs of its own, nested operations included.
+      bfloat16: whether float32 values are sent as bfloat16.
 
     Returns:
       The share of each device, by its name.
@@ -100,7 +104,7 @@ def divide(
             placed[new] = where[old]
     ends = [[copies[op] for op in ops] for ops in (args, retvals, targets)]
     _drop_constant_outputs(copy)
-    division = _Division(copy, ends[1], ends[2], placed)
+    division = _Division(copy, ends[1], ends[2], placed, bfloat16)
     return {device: division.share(device, *ends) for device in division.devices}
 
 
@@ -142,15 +146,22 @@ class _Division:
       graph: a private graph.
       retvals, targets: its ends.
       where: the device of each operation that has no graphs, nested ones included.
+      bfloat16: whether float32 values are sent as bfloat16.
 
     Attributes:
       devices: the devices of the shares.
     """
 
     def __init__(
-        self, graph: Graph, retvals: Sequence[Operation], targets: Sequence[Operation], where: Mapping[Operation, str]
+        self,
+        graph: Graph,
+        retvals: Sequence[Operation],
+        targets: Sequence[Operation],
+        where: Mapping[Operation, str],
+        bfloat16: bool,
     ) -> None:
         self.graph = graph
+        self._bfloat16 = bfloat16
         self.devices = tuple(dict.fromkeys(where.values()))
         self._where = dict(where)
         self._order: dict[Graph, dict[Operation, int]] = {}
@@ -379,16 +390,15 @@ class _Division:
         ]
         for (t, to), i in transfers.items():
             key = f"{_path(self._owners, old)}{t.name};{to}"
+            wire = dtypes.bfloat16 if self._bfloat16 and t.dtype is dtypes.float32 else t.dtype
             if to == device:
-                recv = _recv(new, t, key, device, self._home(t))
+                recv, value = _recv(new, t, wire, key, device, self._home(t))
                 edges.append(key)
-                editor.replace(tensors[t], recv.outputs[0])
+                editor.replace(tensors[t], value)
                 chain.append(((i, 0), recv))
             elif self._home(t) == device:
                 at = -1 if t.op.type == "_Arg" else order[t.op]
-                attrs = {"T": t.dtype, **_ends(key, device, to)}
-                name = new.unique_name(f"{t.op.name}/send")
-                chain.append(((at, 2), new.add_op("_StepSend", name, [tensors[t]], attrs=attrs, source=t.op.source)))
+                chain.append(((at, 2), _send(new, tensors[t], wire, key, device, to)))
         received: dict[tuple[Operation, str], Operation] = {}
         for (c, source, to), i in self._signals.get(old, {}).items():
             key = f"{_path(self._owners, old)}^{c.name}@{source};{to}"
@@ -480,8 +490,24 @@ def _ends(key: str, source: str, to: str) -> dict[str, object]:
     return {"tensor_name": key, "send_device": source, "recv_device": to}
 
 
-def _recv(graph: Graph, t: Tensor, key: str, device: str, source: str) -> Operation:
-    attrs = {"tensor_type": t.dtype, "shape": t.static_shape, **_ends(key, source, device)}
+def _send(graph: Graph, t: Tensor, wire: DType, key: str, device: str, to: str) -> Operation:
+    """Adds a send of `t` in dtype `wire`."""
+    if wire is not t.dtype:
+        t = _cast(graph, t, wire)
+    name, attrs = graph.unique_name(f"{t.op.name}/send"), {"T": wire, **_ends(key, device, to)}
+    return graph.add_op("_StepSend", name, [t], attrs=attrs, source=t.op.source)
+
+
+def _recv(graph: Graph, t: Tensor, wire: DType, key: str, device: str, source: str) -> tuple[Operation, Tensor]:
+    """Adds a receive of a value like `t` in dtype `wire`; returns it, and the value in the dtype of `t`."""
+    attrs = {"tensor_type": wire, "shape": t.static_shape, **_ends(key, source, device)}
     made = graph.add_op("_StepRecv", graph.unique_name(f"{t.op.name}/recv"), attrs=attrs, source=t.op.source)
-    made.outputs[0].copy_static(t)
-    return made
+    made.outputs[0].replace_static(t.static_shape, t.handle)
+    return made, made.outputs[0] if wire is t.dtype else _cast(graph, made.outputs[0], t.dtype)
+
+
+def _cast(graph: Graph, t: Tensor, dtype: DType) -> Tensor:
+    attrs = {"SrcT": t.dtype, "DstT": dtype, "Truncate": False}
+    made = graph.add_op("Cast", graph.unique_name(f"{t.op.name}/cast"), [t], attrs=attrs, source=t.op.source)
+    made.outputs[0].replace_static(t.static_shape, None)
+    return made.outputs[0]

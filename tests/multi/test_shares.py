@@ -257,3 +257,16 @@ def test_a_handle_does_not_leave_its_device() -> None:
     where[reads[0].inputs[0].op], where[reads[0]] = (f"/job:w/replica:0/task:{i}/device:CPU:0" for i in range(2))
     with pytest.raises(Indivisible, match="is a handle on"):
         divide(step.graph, step.args, step.retvals, step.targets, where)
+
+
+def test_floats_are_sent_as_bfloat16_on_request() -> None:
+    with hr.Graph():
+        x = hr.placeholder(hr.float32, ())
+        y = hr.identity(x + 0.0) * 1.0
+    step = _step([y], [x])
+    where = {op: f"/job:w/replica:0/task:{int(op.type == 'Mul')}/device:CPU:0" for op in operations(step.graph)}
+    shares = divide(step.graph, step.args, step.retvals, step.targets, where, bfloat16=True)
+    sent = [op for share in shares.values() for op in share.graph.operations if op.type == "_StepSend"]
+    assert [op.attrs["T"] for op in sent] == [hr.bfloat16]
+    with hr.Session(graph=x.graph) as session:
+        assert session.run(y, {x: 1.001}) == np.float32(1.001)
