@@ -462,3 +462,7 @@ COMPILE_PATIENCE: Final = 600.0
 # Unit: seconds; bytes per second. Estimate (benchmarks/cluster.py).
 NETWORK_LATENCY: Final = 1e-4
 NETWORK_BANDWIDTH: Final = 1e9
+
+# Trace events of one step that a worker keeps for its client; later ones are left out.
+# Unit: events. Bound.
+TRACE_EVENTS: Final = 1_000_000

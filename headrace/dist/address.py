@@ -1,4 +1,7 @@
-"""Address of a cluster: sessions of a process that has no server connect to it by a connection of their own."""
+"""Addresses of clusters.
+
+A session of a process that has no server connects to an address by a connection of its own.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from headrace import flags
 from headrace.dist.client import Calls, RemoteTarget
 from headrace.dist.codec import Control, Frame, encode_control
+from headrace.dist.master_node import in_clock_of
 from headrace.dist.network import Network, NetworkOptions, split_address
 from headrace.dist.reactor import Reactor
 
@@ -58,7 +62,7 @@ class Address:
             def received(frames: Sequence[Frame]) -> None:
                 for frame in frames:
                     if type(frame) is Control:
-                        calls.receive(frame.message, frame.values)
+                        calls.receive(in_clock_of(link, frame.message), frame.values)
 
             link.on_frames, link.on_closed = received, calls.lost
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from headrace import thresholds
-from headrace.dist import messages, step_codec
+from headrace.dist import messages, step_codec, tracing
 from headrace.environment import Environment, PlacementOptions
 from headrace.errors import (
     DeadlineExceededError,
@@ -224,9 +224,11 @@ class RemoteTarget:
         device: str = "",
     ) -> Step:
         """Returns a new step, which has no resources of its own in this process."""
-        if listener is not None or ready is not None:
-            raise UnimplementedError("a step of a cluster has no listener and no queue of ready nodes in this process")
-        return Step(None, ResourceManager, deadline, clock=self.clock)
+        if ready is not None:
+            raise UnimplementedError("a step of a cluster has no queue of ready nodes in this process")
+        if listener is not None and getattr(listener, "wants_values", False):
+            raise UnimplementedError("the listener of a step of a cluster gets no values of outputs; fetch them")
+        return Step(None, ResourceManager, deadline, listener=listener, clock=self.clock)
 
     def statistics(self) -> TargetStatistics:
         """Returns no resources: they belong to the workers."""
@@ -322,7 +324,11 @@ class RemoteRun:
         timeout = 0.0 if left is None else max(left, 0.001)
         if until is None and is_fed and self._partial is None:
             values = [fed[i] for i in range(len(fed))]
-            self._call(lambda call: messages.RunStep(call, self._session, self._program, timeout), values)
+            listener = self.step.listener
+            level = 0 if listener is None else 1 + bool(getattr(listener, "wants_sizes", False))
+            self._call(
+                lambda call: messages.RunStep(call, self._session, self._program, timeout, tracing=level), values
+            )
         else:
             if self._partial is None:
                 reply = self._call(
@@ -352,11 +358,17 @@ class RemoteRun:
         if len(fetched) != len(reply.fetches):
             raise InternalError(f"the master names {len(reply.fetches)} fetches and sends {len(fetched)} values")
         self._values.update(zip(reply.fetches, fetched, strict=True))
+        if self.step.listener is not None:
+            for event in tracing.decode(reply.trace, self.step.id):
+                self.step.listener(event)
         self.finished = reply.data is True
         return reply
 
     def _answer(self, number: int, completions: Any) -> Answer:
-        """Waits for the answer to a call. A cancellation or the deadline is sent to the master first."""
+        """Waits for the answer to a call.
+
+        A cancellation or the deadline is sent to the master first.
+        """
         until: float | None = None  # the end of the wait for the confirmation of a cancellation
         clock = self.step.clock
         while True:

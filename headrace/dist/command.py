@@ -7,8 +7,8 @@ import json
 import logging
 import os
 import signal
-import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from headrace import flags
@@ -19,13 +19,16 @@ from headrace.dist.server import Server
 from headrace.environment import NO_OPTIONS
 
 
-def worker(args: argparse.Namespace) -> int:
-    """Runs a server until it gets a signal, or until its input ends."""
+def worker(args: argparse.Namespace, report: Callable[[str], None]) -> None:
+    """Runs a server until it gets a signal, or until its input ends.
+
+    Args:
+      args: the arguments of the command.
+      report: receives the address of the server once it listens, unless it ends with its input.
+    """
     logging.basicConfig(level=logging.WARNING, format="headrace: %(message)s")  # e.g. connections that are refused
     cluster = ClusterSpec.from_toml(args.cluster)
-    options = NetworkOptions(
-        flags.CLUSTER_SECRET.value.encode(), heartbeat=args.heartbeat, patience=args.patience
-    )
+    options = NetworkOptions(flags.CLUSTER_SECRET.value.encode(), heartbeat=args.heartbeat, patience=args.patience)
     devices = dict(_device(text) for text in args.device)
     server = Server(cluster, args.job, args.task, devices=devices, options=options, bind=args.bind)
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -33,10 +36,9 @@ def worker(args: argparse.Namespace) -> int:
     if args.until_eof:
         threading.Thread(target=_wait_for_eof, args=(server,), daemon=True).start()
     else:
-        print(f"headrace: {server.task} at {server.target}", file=sys.stderr)
+        report(f"{server.task} at {server.target}")
     server.join()
     server.close()
-    return 0
 
 
 def _wait_for_eof(server: Server) -> None:
@@ -50,18 +52,14 @@ def _device(text: str) -> tuple[str, int]:
     return kind, int(n) if n.isdigit() else -1
 
 
-def status(args: argparse.Namespace) -> int:
-    """Prints workers, steps under way, and the nodes that wait in them."""
+def status(args: argparse.Namespace) -> str:
+    """Returns the state of a cluster as text or JSON."""
     target = Address(args.target).connect(NO_OPTIONS)
     try:
         state = target.describe()
     finally:
         target.close()
-    if args.json:
-        print(json.dumps(state, indent=2))
-    else:
-        print("\n".join(lines(state)))
-    return 0
+    return json.dumps(state, indent=2) if args.json else "\n".join(lines(state))
 
 
 def lines(state: Any) -> list[str]:

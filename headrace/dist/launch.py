@@ -21,6 +21,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from headrace import flags
 from headrace.dist.address import SCHEME
 from headrace.dist.cluster_spec import ClusterSpec
 from headrace.dist.launched import LaunchedCluster
@@ -42,7 +43,7 @@ class LocalCluster(LaunchedCluster):
       job: the name of their job.
       restart: whether a worker whose process has ended is started again.
       options: time limits of connections; the secret is a new one.
-      env: environment variables of the workers, besides those of this process.
+      env: environment variables of the workers, in addition to those of this process.
 
     Attributes:
       spec: the tasks with their addresses.
@@ -67,7 +68,7 @@ class LocalCluster(LaunchedCluster):
         self._folder = tempfile.TemporaryDirectory(prefix="headrace-cluster-")
         self._file = os.path.join(self._folder.name, "cluster.toml")
         self._devices = dict(devices or {})
-        self._env = {**os.environ, **(env or {}), "HEADRACE_CLUSTER_SECRET": self.secret}
+        self._env = flags.environment_of_child(env or {}, CLUSTER_SECRET=self.secret)
         addresses = [f"127.0.0.1:{port}" for port in _free_ports(num_workers)]
         self.spec = ClusterSpec({job: addresses})
         self.address = f"{SCHEME}://{addresses[0]}"
@@ -131,7 +132,7 @@ def local(
       job: the name of their job.
       restart: whether a worker whose process has ended is started again.
       options: time limits of connections; the secret is a new one.
-      env: environment variables of the workers, besides those of this process.
+      env: environment variables of the workers, in addition to those of this process.
 
     Returns:
       The cluster, which is the target of sessions. It ends with its `with` block, or with this process.

@@ -95,7 +95,7 @@ class Master:
             self._handle(state.FromWorker(task, message, values))
 
     def announce(self, task: str, sink: Sink, message: messages.AnyMessage) -> None:
-        """Sends a message to all workers that are connected, and to one that is about to be added."""
+        """Sends a message to all connected workers and to one that joins now."""
         with self._lock:
             sink(message, ())
             for other in self._workers:
@@ -112,7 +112,10 @@ class Master:
     # *** instructions ***
 
     def _handle(self, event: state.Event) -> None:
-        """Handles an event. An event that follows from an instruction is handled after the other instructions."""
+        """Handles an event.
+
+        An event that follows from an instruction is handled after the other instructions.
+        """
         self._events.append(event)
         if self._is_handling:
             return

@@ -12,12 +12,15 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from msgspec.structs import replace
+
 from headrace import thresholds
 from headrace.dist import messages
 from headrace.dist.client import Calls, RemoteTarget
 from headrace.dist.codec import Control, Frame, encode_control
 from headrace.dist.inbox import Inbox
 from headrace.dist.master import Master
+from headrace.dist.tracing import shifted
 from headrace.errors import OpError
 
 if TYPE_CHECKING:
@@ -72,7 +75,7 @@ class MasterNode:
             raise
 
     def _latency(self, task: str) -> float:
-        """Seconds that a token takes to a worker: half of the shortest round trip so far."""
+        """Seconds from here to a worker: half of the shortest round trip so far."""
         link = self._links.get(task)
         measured = None if link is None else link.round_trip_ns
         return thresholds.NETWORK_LATENCY if measured is None else measured / 2e9
@@ -138,7 +141,7 @@ class MasterNode:
                 if type(frame) is not Control:
                     continue
                 if is_added:
-                    self.master.receive_from_worker(task, frame.message, frame.values)
+                    self.master.receive_from_worker(task, in_clock_of(link, frame.message), frame.values)
                 elif isinstance(frame.message, messages.Reply):
                     is_added = True
                     devices = {name: (kind, limit) for name, kind, limit in frame.message.data["devices"]}
@@ -178,6 +181,13 @@ class MasterNode:
         if not self._is_closed:
             self.master.tick()
             self._timer = self._reactor.call_later(TICK, self._tick)
+
+
+def in_clock_of(link: Link, message: messages.AnyMessage) -> messages.AnyMessage:
+    """Returns a message from `link` with the times of its events in the clock of this process."""
+    if isinstance(message, (messages.Report, messages.Reply)) and message.trace:
+        return replace(message, trace=tuple(shifted(message.trace, link.clock_offset_ns)))
+    return message
 
 
 class _DirectChannel:

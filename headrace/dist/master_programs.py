@@ -1,4 +1,4 @@
-"""Programs of a master: a client's step, compiled to a part for each device of the cluster.
+"""Programs of a master: steps of clients, compiled to a part for each device.
 
 The master runs the stages of `pipeline.compile_step` up to the partition. The workers compile their parts
 (`dist.worker_programs`).

@@ -5,7 +5,7 @@ events and carries the instructions out. So tests can permute, lose and double m
 
 **Programs.** A client sends a pruned step once. The master compiles it (`Compile`) to a part for each device, and gives
 it a number. Equal steps of several clients are one program. A worker gets its parts of a program before its first step,
-once; the master notes this with the worker, so a worker that was replaced gets them anew.
+once; the master notes this with the worker, so a worker that was replaced gets them again.
 
 **Steps.** A step is one message to each worker, `StartStep`, and one answer, `Report`. A `StepState` for each step
 decides about its beginning, end, failure and deadlock, from the events in the reports. If a step fails on one worker,
@@ -193,7 +193,9 @@ class MakeSession:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Claim:
-    """Fix the homes of operations with state in the environment of a session, which shares a program.
+    """Fix the homes of stateful operations in the environment of a session.
+
+    The session shares the program of another session.
 
     Attributes:
       session: the number of the session.
@@ -222,7 +224,7 @@ Instruction: TypeAlias = "ToClient | ToWorker | Compile | MakeSession | Claim | 
 
 LONGEST_TIMEOUT: Final = 1e9  # seconds; a longer one is none
 
-# *** what the state consists of ***
+# *** parts of the state ***
 
 
 @dataclasses.dataclass(slots=True)
@@ -315,6 +317,8 @@ class Run:
       is_fed: whether all feeds have been supplied.
       begun: how often it has begun or been resumed.
       waits: device → lines about the nodes that wait there.
+      tracing: as in `messages.RunStep`.
+      trace: the events of its workers so far.
       error: the error of the step, once it has failed.
       failed_at: the time of the first `Tick` after the failure.
     """
@@ -335,6 +339,8 @@ class Run:
     is_fed: bool = True
     begun: int = 0
     waits: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    tracing: int = 0
+    trace: list[list[Any]] = dataclasses.field(default_factory=list)
     error: BaseException | None = None
     failed_at: float | None = None
 
@@ -501,7 +507,7 @@ class MasterState:
         self._out += [ToWorker(name, request) for name in sorted(names)]
 
     def _cleared(self, worker: str, call: int, error: Any = None) -> None:
-        """Notes that a worker has cleared containers, or failed with an error (as data), or is lost."""
+        """Notes that a worker has cleared containers, failed (error as data), or is lost."""
         if call not in self._clearing:
             return
         client, m, names = self._clearing[call]
@@ -589,7 +595,7 @@ class MasterState:
         self._steps += 1
         parts = [d for devices in program.shares.values() for d in devices]
         run = Run(self._steps, program, session.number, client, m.call, StepState(self._steps, parts))
-        run.is_partial = m.is_partial
+        run.is_partial, run.tracing = m.is_partial, m.tracing
         if 0 < m.timeout < LONGEST_TIMEOUT:
             run.deadline = self._now + m.timeout
             self._out.append(Alarm(m.timeout))
@@ -620,7 +626,9 @@ class MasterState:
             if run.begun == 1:
                 self._prepare(worker, run.program)
                 ended, worker.ended = tuple(worker.ended), []
-                start = messages.StartStep(run.step, run.program.number, run.session, tuple(where), run.is_fed, ended)
+                start = messages.StartStep(
+                    run.step, run.program.number, run.session, tuple(where), run.is_fed, ended, run.tracing
+                )
                 self._out.append(ToWorker(name, start, what))
             else:
                 self._out.append(ToWorker(name, messages.ResumeStep(run.step, tuple(where), run.is_fed), what))
@@ -723,7 +731,8 @@ class MasterState:
         if len(run.handed) == len(run.program.result.fetches):
             self._over.pop(run.step, None)
         is_done = run.step not in self.runs and run.step not in self._over
-        self._out.append(ToClient(run.client, messages.Reply(call, is_done, tuple(known)), values))
+        trace, run.trace = tuple(run.trace), []
+        self._out.append(ToClient(run.client, messages.Reply(call, is_done, tuple(known), trace), values))
 
     def _end(self, run: Run, error: BaseException | None) -> None:
         if self.runs.pop(run.step, None) is None:
@@ -776,6 +785,8 @@ class MasterState:
                 run.dead[position] = cause
             elif (value := next(left, left)) is not left:
                 run.values[position] = value
+        if run.tracing:
+            run.trace += m.trace[: thresholds.TRACE_EVENTS - len(run.trace)]
         parts = run.program.shares[worker]
         events: list[step_state.Event] = []
         for e in m.events:
@@ -860,7 +871,7 @@ class MasterState:
     # *** description ***
 
     def description(self) -> dict[str, Any]:
-        """State of the cluster as plain data: workers, sessions, and steps under way with their waits."""
+        """State of the cluster as plain data: workers, sessions and steps with their waits."""
         return {
             "workers": [
                 {

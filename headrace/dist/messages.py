@@ -37,6 +37,7 @@ Proof: TypeAlias = Annotated[bytes, Meta(max_length=64)]
 Blob: TypeAlias = Annotated[bytes, Meta(max_length=1 << 31)]  # an encoded part or step; its codec checks it
 Positions: TypeAlias = Annotated[tuple[Annotated[int, Meta(ge=0, le=(1 << 20) - 1)], ...], Meta(max_length=1 << 20)]
 Steps: TypeAlias = Annotated[tuple[Number, ...], Meta(max_length=1 << 20)]
+Trace: TypeAlias = Annotated[tuple[list[Any], ...], Meta(max_length=1 << 22)]
 Data: TypeAlias = Any  # plain data (`plain_data`): lists, texts, numbers and None
 
 
@@ -107,11 +108,13 @@ class Reply(Message, frozen=True):
       call: the number of the call.
       data: the result, as plain data.
       fetches: positions of the fetches whose values follow, in order.
+      trace: events of the step (`dist.tracing`), if it is traced.
     """
 
     call: Number
     data: Data = None
     fetches: Positions = ()
+    trace: Trace = ()
 
 
 class Failure(Message, frozen=True):
@@ -127,7 +130,7 @@ class Failure(Message, frozen=True):
 
 
 class OpenSession(Message, frozen=True):
-    """A client begins a session. The reply has the number of the session, and the devices.
+    """A client begins a session; the reply has its number and the devices.
 
     Attributes:
       call: the number of the call.
@@ -159,7 +162,9 @@ class CompileStep(Message, frozen=True):
 
 
 class RunStep(Message, frozen=True):
-    """A client runs a step. The values of all feeds follow, unless the run is partial.
+    """A client runs a step.
+
+    The values of all feeds follow, unless the run is partial.
 
     Attributes:
       call: the number of the call.
@@ -167,6 +172,7 @@ class RunStep(Message, frozen=True):
       program: the number of the program.
       timeout: seconds after which the step fails; 0: none.
       is_partial: whether the feeds arrive by `ResumeRun`; the reply to this message then has the number of the run.
+      tracing: 0: no events; 1: events; 2: events with the bytes of outputs.
     """
 
     call: Number
@@ -174,10 +180,13 @@ class RunStep(Message, frozen=True):
     program: Number
     timeout: float = 0.0
     is_partial: bool = False
+    tracing: Number = 0
 
 
 class ResumeRun(Message, frozen=True):
-    """A client feeds a partial run, and waits for some of its fetches. The values of the feeds follow.
+    """A client feeds a partial run, and waits for some of its fetches.
+
+    The values of the feeds follow.
 
     Attributes:
       call: the number of the call.
@@ -195,7 +204,9 @@ class ResumeRun(Message, frozen=True):
 
 
 class CancelRun(Message, frozen=True):
-    """A client cancels a call of `RunStep`, or ends a partial run. It has no answer of its own.
+    """A client cancels a call of `RunStep`, or ends a partial run.
+
+    The message has no answer of its own.
 
     Attributes:
       call: the number of the call, or of the partial run.
@@ -335,6 +346,7 @@ class StartStep(Message, frozen=True):
       feeds: positions of the feeds.
       is_fed: whether all feeds of the step have been supplied.
       ended: numbers of steps that are over, as in `EndSteps`.
+      tracing: as in `RunStep`.
     """
 
     step: Number
@@ -343,6 +355,7 @@ class StartStep(Message, frozen=True):
     feeds: Positions = ()
     is_fed: bool = True
     ended: Steps = ()
+    tracing: Number = 0
 
 
 class ResumeStep(Message, frozen=True):
@@ -408,7 +421,7 @@ class EndSteps(Message, frozen=True):
 
 
 class DropSession(Message, frozen=True):
-    """A session is closed, so a worker can drop the states that its kernels keep for it.
+    """A session is closed, so a worker can drop the states of its kernels.
 
     Attributes:
       session: the number of the session.
@@ -456,12 +469,14 @@ class Report(Message, frozen=True):
       events: the events, in order.
       fetches: positions of the fetches that are new; a value follows for each one that is alive.
       dead: for each of `fetches` None, or the error that says why it has no value, as data; empty if all have one.
+      trace: events of the step since the last report (`dist.tracing`), if it is traced.
     """
 
     step: Number
     events: Annotated[tuple[PartIdle | PartFinished | PartFailed, ...], Meta(max_length=1 << 16)]
     fetches: Positions = ()
     dead: Annotated[tuple[Data, ...], Meta(max_length=1 << 20)] = ()
+    trace: Trace = ()
 
 
 AnyMessage: TypeAlias = (

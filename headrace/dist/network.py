@@ -1,4 +1,4 @@
-"""Network of a process: how it connects to other processes, and the connections of a worker to other workers.
+"""Network of a process: its connections to other processes.
 
 Each worker sends its tokens over a connection of its own to each other worker, made at the first program that needs it.
 So the connection of two workers is two links, one in each direction, and no two attempts to connect can collide.
@@ -108,7 +108,9 @@ class Network:
 
 
 class TokenLink:
-    """Connection to another worker, for tokens. It is made when it is first needed, and again after it was lost.
+    """Connection to another worker, for tokens.
+
+    It is made when it is first needed, and again after it was lost.
 
     Args:
       network: makes connections.

@@ -332,12 +332,14 @@ class Reactor:
         return self._leader.ident == get_ident()
 
     def is_waiting(self) -> bool:
-        """Whether the calling thread is in a job that another job of this thread runs in `wait`."""
+        """Whether a job of the calling thread is in `wait`."""
         me = self._by_ident.get(get_ident())
         return me is not None and me.waits > 0
 
     def wait(self, done: Callable[[], object]) -> bool:
-        """Lets a job wait for a condition that a callback or another job fulfils. Its thread leads in the meantime.
+        """Lets a job wait for a condition that a callback or another job fulfils.
+
+        Its thread leads in the meantime.
 
         The jobs that the thread runs meanwhile must not wait themselves (`is_waiting`, `spawn`): the first one could
         not go on before they end.
@@ -368,7 +370,7 @@ class Reactor:
             me.waits -= 1
 
     def take(self, source: queue.SimpleQueue[T], timeout: float) -> T:
-        """Returns the next entry of a queue to a thread outside the reactor, which leads while it waits.
+        """Returns the next entry of a queue to a thread outside the reactor.
 
         The thread asks a leader that polls to step down, and leaves no leader behind. So a thread that waits again and
         again is soon served by itself, without a switch of threads. If it does not come back, the watcher leads.

@@ -1,4 +1,4 @@
-"""Rendezvous of the parts of a step that one worker runs: tokens for other workers leave by connections.
+"""Rendezvous of one worker, from which tokens for other workers leave by connections.
 
 Between the parts of one worker a token passes by reference, as in a step without a cluster. A token for another worker
 is encoded and *pushed* over a connection to it at once: a sender never waits, and a receiver finds the token where it

@@ -42,7 +42,7 @@ EARLY_TOKEN_LOOK: Final = 5.0  # seconds between two looks for tokens of steps t
 
 
 class ServerTarget(str):
-    """Address of a server in this process. A session that gets it calls the server directly.
+    """Address of a server in this process; its sessions call the server directly.
 
     Attributes:
       server: the server.
@@ -150,7 +150,7 @@ class Server:
 
     @staticmethod
     def create_local_server(config: Any = None, start: bool = True) -> Server:
-        """Returns a server of a cluster with one task, on a free port of this machine."""
+        """Returns a server of a cluster with one task, on a free port."""
         return Server({"localhost": ["localhost:0"]}, "localhost", 0, config=config, start=start)
 
     @property

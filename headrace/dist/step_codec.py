@@ -36,6 +36,7 @@ class ReceivedRequest(Request):
     """Request of a step whose user's graph is in another process.
 
     Attributes:
+      feeds, fetches, targets: empty, because the graph of the tensors is in the other process.
       facts: reasons against relying on static shapes (`Request.fed_constants`).
       order: whether stateful operations run in the order of their creation.
     """

@@ -66,6 +66,8 @@ CORKED: Final = 1 << 16  # bytes that `send(..., flush=False)` leaves unsent
 MOST_BUFFERS: Final = min(os.sysconf("SC_IOV_MAX"), 1024) if hasattr(os, "sysconf") else 16  # of one `sendmsg`
 JOINED: Final = 1 << 16  # bytes up to which buffers are joined for TLS
 WRITES: Final = 64  # calls of `sendmsg` before the leader has other work
+EARLY_PINGS: Final = 8  # of a link, which follow each other faster than the others
+EARLY_PING: Final = 0.005  # seconds between two of them
 READS: Final = 4  # calls of `recv_into` before other links have their turn
 TLS_RECORD: Final = 1 << 14  # bytes that one call returns at most
 TLS_READS: Final = 64  # the same for TLS, where each call returns 16 KiB
@@ -260,6 +262,7 @@ class Link:
         self._sendmsg: Callable[[Sequence[Buffer]], int] = sock.sendmsg
         self._is_shaking = False
         self._beat_timer: Timer | None = None
+        self._early_pings = EARLY_PINGS
         self._samples: deque[tuple[int, int]] = deque(maxlen=SAMPLES)  # round trip and offset
 
         self._reading = threading.Lock()  # held from receiving until `on_frames` has returned
@@ -615,6 +618,9 @@ class Link:
         with contextlib.suppress(OpError):  # closed in the meantime
             self.send(encode_ping(time.perf_counter_ns()))
             wait = min(self._settings.interval, max(limit - silence, self._settings.interval / 8))
+            if self._early_pings:  # the first ones measure the clock offset, before a busy process answers one late
+                self._early_pings -= 1
+                wait = min(wait, EARLY_PING)
             self._beat_timer = self._reactor.call_later(wait, self._beat)
 
     # *** the end ***

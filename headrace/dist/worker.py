@@ -11,9 +11,12 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from msgspec.structs import replace
+
 from headrace import notices
 from headrace.dist import messages
 from headrace.dist import worker_state as state
+from headrace.dist.tracing import Collector
 from headrace.dist.worker_programs import WorkerProgram, prepare
 from headrace.errors import UnavailableError, from_data, to_data
 from headrace.resources.shared import SessionResources
@@ -56,7 +59,7 @@ class Worker:
     # *** masters ***
 
     def add_master(self, sink: Sink) -> int:
-        """Adds a master, given the function that sends to it; returns its number on this worker."""
+        """Adds a master, given the function that sends to it; returns its number."""
         with self._lock:
             self._next_master += 1
             self._masters[self._next_master] = sink
@@ -86,16 +89,21 @@ class Worker:
             self._handle(state.Tick(now))
 
     def description(self) -> dict[str, Any]:
-        """State of the worker as plain data: devices, resources and running steps."""
+        """State of the worker as plain data: devices, resources and steps.
+
+        Of an unknown step there are tokens only.
+        """
         statistics = self.target.statistics()
         with self._lock:
-            steps = sorted(self._steps)
+            steps = sorted(step for step, entry in self._steps.items() if entry.master is not None)
+            unknown = len(self._steps) - len(steps)
         return {
             "task": self.task,
             "devices": [[d.name, d.device_type, d.memory_limit_bytes] for d in self.target.devices()],
             "resources": [list(r) for r in statistics.resources],
             "programs": len(self._programs),
             "steps": steps,
+            "unknown_steps": unknown,
         }
 
     def close(self) -> None:
@@ -121,7 +129,7 @@ class Worker:
                 self._handle(state.TokenArrived(token))
 
     def lose_peer(self, link: TokenLink, reason: str) -> None:
-        """Fails the steps that send tokens to a worker: its connection has ended, so tokens may be lost."""
+        """Fails the steps that send tokens by a connection that has ended."""
         with self._lock:
             for step, entry in list(self._steps.items()):
                 if entry.run is not None and any(link is outlet for _, outlet in entry.run.outlets.values()):
@@ -164,7 +172,7 @@ class Worker:
             i.run.close()
 
     def _fail(self, step: int, error: Exception) -> None:
-        """Reports that a step has failed on this worker, outside of its parts; the master then aborts it."""
+        """Reports a failure outside of the parts of a step; the master aborts the step."""
         entry = self._steps.get(step)
         if entry is not None and entry.master is not None:
             self._send(entry.master, messages.Report(step, (messages.PartFailed("", to_data(error)),)))
@@ -221,12 +229,15 @@ class Worker:
         m, master = i.message, i.master
         if m.step not in self._steps:
             return  # it has ended while its connections were made
-        step = self.target.step(resources=self._resources_of(master, m.session))
+        events = Collector(m.tracing > 1) if m.tracing else None
+        step = self.target.step(resources=self._resources_of(master, m.session), listener=events)
+
+        def report(r: messages.Report, values: Sequence[Any]) -> None:
+            self._report(master, r if events is None else replace(r, trace=tuple(events.take())), values)
+
         run: WorkerRun | None = None
         try:
-            run = program.start(
-                m.step, step, self.target, self._reactor, lambda report, values: self._report(master, report, values)
-            )
+            run = program.start(m.step, step, self.target, self._reactor, report)
             run.feed(m.feeds, i.values, m.is_fed)
         except Exception as e:
             (step if run is None else run).close()

@@ -1,4 +1,4 @@
-"""Programs of a worker: the parts of a step that a master sends, compiled for the devices of this process.
+"""Programs of a worker: parts of steps, compiled for the devices of this process.
 
 The master has pruned, optimized, placed and partitioned the step. The worker does the rest of `pipeline.compile_step`:
 fused regions and plans for parts, or one function for a step that a single device runs as a whole.

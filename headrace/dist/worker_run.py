@@ -1,4 +1,4 @@
-"""Runs of one worker: its parts of a step, driven by the threads of the reactor.
+"""Runs of a worker: parts of a step, driven by threads of the reactor.
 
 A runnable part becomes a job of the reactor (`dist.reactor`), whose active thread also reads the connections. So the
 thread that reads a token drives the part that waited for it, without a switch of threads.
@@ -173,7 +173,10 @@ class PartsRun(PartsDriver):
                     self._carry_out(Abort(name, error))
 
     def close(self) -> None:
-        """Drops the resources of the step. A thread that drives a part ends it at its next check."""
+        """Drops the resources of the step.
+
+        A thread that drives a part ends it at its next check.
+        """
         with self._lock:
             self._is_closed = True
             for part in self.parts.values():
@@ -188,7 +191,10 @@ class PartsRun(PartsDriver):
     # *** driving ***
 
     def _is_free(self, part: Part) -> bool:
-        """Whether no thread drives a part that is not over, or is about to. The lock is held."""
+        """Whether no thread drives a part that is not over, or is about to.
+
+        The lock is held.
+        """
         return part in self._parked or not self._is_started
 
     def _carry_out(self, instruction: Start | Release | Probe | Abort) -> None:
@@ -240,7 +246,7 @@ class PartsRun(PartsDriver):
             self._reactor.call_later(self._delay, functools.partial(self._look, self._changes))
 
     def _look(self, changes: int) -> None:
-        """Reports the parts if they have been idle since the timer was started; else starts it again."""
+        """Reports the parts if they were idle since the timer started; else restarts it."""
         with self._lock:
             self._is_watched = False
             if self._is_closed or not self._left or len(self._parked) < self._left:
@@ -270,7 +276,7 @@ class _Fetching(Protocol):
 
 
 def new_fetches(positions: Sequence[int], run: _Fetching) -> tuple[list[int], list[Any], list[Any]]:
-    """Returns the positions of the fetches that are known, their values, and the errors of dead ones as data."""
+    """Returns positions of the known fetches, their values, and errors of dead ones as data."""
     found: list[int] = []
     values: list[Any] = []
     dead: list[Any] = []

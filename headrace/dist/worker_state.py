@@ -76,7 +76,7 @@ class MasterLost:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TokenArrived:
-    """A token for a step that does not run. (The server delivers tokens of steps that run by itself.)"""
+    """A token for a step that does not run; the server delivers other tokens directly."""
 
     token: Token
 
@@ -199,6 +199,7 @@ Instruction: TypeAlias = (
 
 TOMBSTONES: Final = 1 << 14  # ended steps that are remembered
 HELD_TOKENS: Final = 1 << 16  # tokens of unknown steps
+HELD_BYTES: Final = 1 << 28  # bytes of their values; one value may be larger
 
 
 @dataclasses.dataclass(slots=True)
@@ -227,6 +228,7 @@ class StepEntry:
       program: its program; None while it is unknown.
       run: its parts, once it runs.
       held: tokens that arrived before it ran.
+      held_bytes: bytes of their values, as long as it is unknown.
       since: the time of the first `Tick` at which it was unknown.
     """
 
@@ -234,6 +236,7 @@ class StepEntry:
     program: Program | None = None
     run: WorkerRun | None = None
     held: list[Token] = dataclasses.field(default_factory=list)
+    held_bytes: int = 0
     since: float | None = None
 
 
@@ -253,7 +256,7 @@ class WorkerState:
         self.steps: dict[int, StepEntry] = {}
         self._programs: dict[tuple[int, int], Program] = {}
         self._tombstones: collections.OrderedDict[int, None] = collections.OrderedDict()
-        self._held = 0  # tokens of unknown steps
+        self._held = self._held_bytes = 0  # tokens of unknown steps, and the bytes of their values
 
     def handle(self, event: Event) -> list[Instruction]:
         """Returns the instructions that follow from `event`, in their order."""
@@ -321,6 +324,7 @@ class WorkerState:
             self._bury(m.step)
             return [Send(master, _failed(m.step, program.parts, program.error))]
         self._held -= len(entry.held)
+        self._held_bytes -= entry.held_bytes
         entry.master, entry.program = master, program
         if not program.is_ready:
             program.waiting.append((m, values))
@@ -414,10 +418,14 @@ class WorkerState:
         if entry.run is not None:
             return [Deliver(entry.run, token)]
         if entry.program is None:
-            if self._held >= HELD_TOKENS:
+            size = getattr(token.value, "nbytes", 0)
+            if self._held >= HELD_TOKENS or (self._held and self._held_bytes + size > HELD_BYTES):
+                text = f"{self._held} are held, with {self._held_bytes} bytes"
                 self._bury(token.step)
-                return [Log(f"tokens of the unknown step {token.step} were dropped: {HELD_TOKENS} are held")]
+                return [Log(f"tokens of the unknown step {token.step} were dropped: {text}")]
             self._held += 1
+            self._held_bytes += size
+            entry.held_bytes += size
         entry.held.append(token)
         return []
 
@@ -441,6 +449,7 @@ class WorkerState:
         entry = self.steps.pop(step, None)
         if entry is not None and entry.program is None:
             self._held -= len(entry.held)
+            self._held_bytes -= entry.held_bytes
         return entry
 
 

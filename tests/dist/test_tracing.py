@@ -1,0 +1,88 @@
+"""Trace events and metadata of steps over several worker processes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headrace as hr
+from headrace import trace
+from headrace.dist import tracing
+from headrace.errors import UnimplementedError
+
+pytestmark = [pytest.mark.system, pytest.mark.one_engine, pytest.mark.timeout(60)]
+
+TASK = "/job:worker/replica:0/task:"
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    with hr.cluster.local(2) as made:
+        yield made
+
+
+def looping() -> tuple[hr.Graph, Any, Any]:
+    """A loop whose body is on two workers."""
+    with hr.Graph() as g:
+        x = hr.placeholder(hr.float32, ())
+
+        def body(i: Any, t: Any) -> Any:
+            with hr.device("/job:worker/task:1"):
+                u = t * 2
+            with hr.device("/job:worker/task:0"):
+                return i + 1, u + 1
+
+        return g, x, hr.while_loop(lambda i, t: i < 3, body, [0, x])[1]
+
+
+def test_the_events_of_all_workers_are_on_one_time_line(cluster: Any, tmp_path: Path) -> None:
+    g, x, y = looping()
+    events: list[Any] = []
+    with hr.Session(cluster, graph=g) as session:
+        assert session.run(y, {x: 1.0}, hr.RunOptions(listener=events.append)) == 15.0
+    assert {e.device for e in events if isinstance(e, trace.NodeEnd)} == {f"{TASK}{i}/device:CPU:0" for i in range(2)}
+    assert len({e.step for e in events}) == 1
+    received = {(e.edge, e.tag): e.time for e in events if isinstance(e, trace.TokenReceived)}
+    sent = {(e.edge, e.tag): e.time for e in events if isinstance(e, trace.TokenSent)}
+    assert sent.keys() == received.keys()
+    assert len(sent) >= 6
+    # the error of the offset is at most half of the shortest round trip
+    assert all(received[k] - sent[k] > -5e6 for k in sent)
+    trace.write_chrome(events, str(tmp_path / "trace.json"))
+    assert json.loads((tmp_path / "trace.json").read_text())
+
+
+def test_metadata_has_a_part_for_each_worker(cluster: Any) -> None:
+    g, x, y = looping()
+    metadata = hr.RunMetadata()
+    with hr.Session(cluster, graph=g) as session:
+        session.run(y, {x: 1.0}, hr.RunOptions(trace_level=hr.RunOptions.FULL_TRACE), metadata)
+    assert sorted(d.name for d in metadata.devices) == [f"{TASK}{i}/device:CPU:0" for i in range(2)]
+    assert all(d.calls for d in metadata.devices)
+
+
+def test_a_listener_gets_no_values(cluster: Any) -> None:
+    g, x, y = looping()
+
+    class Values(list[Any]):
+        wants_values = True
+
+        def __call__(self, event: Any) -> None:
+            self.append(event)
+
+    with hr.Session(cluster, graph=g) as session, pytest.raises(UnimplementedError, match="gets no values"):
+        session.run(y, {x: 1.0}, hr.RunOptions(listener=Values()))
+
+
+def test_malformed_events_are_left_out() -> None:
+    event = trace.IterationFree(5, 1, "a#0", "a", 0, "d")
+    collector = tracing.Collector(False)
+    collector(event)
+    (good,) = collector.take()
+    bad = [[], ["Nothing", 1], ["IterationFree", 1], ["IterationFree", "5", 1, "a#0", "a", 0, "d"], 7, None]
+    assert tracing.decode([*bad, good], 1) == [event]
+    assert tracing.shifted([*bad[1:3], good], 3)[-1][1] == 2
