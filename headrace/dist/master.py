@@ -94,10 +94,9 @@ class Master:
         with self._lock:
             self._handle(state.FromWorker(task, message, values))
 
-    def announce(self, task: str, sink: Sink, message: messages.AnyMessage) -> None:
-        """Sends a message to all connected workers and to one that joins now."""
+    def announce(self, task: str, message: messages.AnyMessage) -> None:
+        """Sends a message to all connected workers but one."""
         with self._lock:
-            sink(message, ())
             for other in self._workers:
                 if other != task:
                     self._to_worker(state.ToWorker(other, message))

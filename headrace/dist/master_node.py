@@ -172,8 +172,10 @@ class MasterNode:
     ) -> None:
         with self._lock:
             self._incarnations[task] = incarnation
-            known = [messages.Task(t, address, self._incarnations.get(t, 0)) for t, address in self._tasks.items()]
-            self.master.announce(task, sink, messages.Topology(tuple(known)))
+            known = {t: messages.Task(t, address, self._incarnations.get(t, 0)) for t, address in self._tasks.items()}
+            # only what is new: in a large cluster the whole list would be sent a million times
+            sink(messages.Topology(tuple(known.values())), ())
+            self.master.announce(task, messages.Topology((known[task],)))
         self.master.add_worker(task, incarnation, devices, sink)
 
     def _tick(self) -> None:

@@ -6,7 +6,7 @@ The master runs the stages of `pipeline.compile_step` up to the partition. The w
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from headrace.dist import step_codec
@@ -24,6 +24,7 @@ from headrace.prune import StepGraph
 if TYPE_CHECKING:
     from headrace.execute.run import Program
     from headrace.ir.graph import Operation
+    from headrace.partition import Part
 
 
 class ClusterTarget:
@@ -74,11 +75,10 @@ def compile_parts(data: bytes, environment: Environment) -> CompiledParts:
     if compiled.shares:
         return _shares(compiled, step, homes, explained)
     parts = compiled.parts
-    ends = [(op, device) for device, part in parts.items() for op in part.ops if op.type in ("_Arg", "_Retval")]
     return CompiledParts(
         {device: part_codec.encode(part) for device, part in parts.items()},
-        feeds=[(device,) if device else () for device in _devices(n_feeds, "_Arg", ends)],
-        fetches=_devices(n_fetches, "_Retval", ends),
+        feeds=[(device,) if device else () for device in _devices(n_feeds, "_Arg", parts)],
+        fetches=_devices(n_fetches, "_Retval", parts),
         edges=sorted({e.key for part in parts.values() for e in part.edges}),
         is_interpreted=compiled.request.engine == "interpret" or bool(request.fed_constants()),
         is_partial=request.is_partial,
@@ -112,7 +112,7 @@ def _shares(
     )
 
 
-def _devices(n: int, kind: str, ends: Sequence[tuple[Operation, str]]) -> list[str]:
+def _devices(n: int, kind: str, parts: Mapping[str, Part]) -> list[str]:
     """Returns for each feed or fetch the device that has it; "" if none does."""
-    found = {op.attrs["index"]: device for op, device in ends if op.type == kind}
+    found = {op.attrs["index"]: device for device, part in parts.items() for op in part.ops if op.type == kind}
     return [found.get(i, "") for i in range(n)]

@@ -269,10 +269,10 @@ class Task(Message, frozen=True):
 
 
 class Topology(Message, frozen=True):
-    """The processes of the cluster, as the master knows them. The newest message counts.
+    """Processes of the cluster, as the master knows them. Of each process the newest message counts.
 
     Attributes:
-      tasks: the processes.
+      tasks: all processes, for a worker that has joined; a process that has joined, for the others.
     """
 
     tasks: Annotated[tuple[Task, ...], Meta(max_length=1 << 16)]

@@ -20,6 +20,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from headrace import notices
 from headrace.dist.address import default_options
 from headrace.dist.client import RemoteTarget
 from headrace.dist.cluster_spec import ClusterSpec
@@ -28,7 +29,7 @@ from headrace.dist.handshake import Peer
 from headrace.dist.master_node import MasterNode
 from headrace.dist.network import Network, NetworkOptions, Peers, split_address
 from headrace.dist.reactor import Reactor
-from headrace.dist.transport import Link, listen
+from headrace.dist.transport import WARNING, Link, listen
 from headrace.dist.worker import Worker
 from headrace.environment import PlacementOptions
 from headrace.errors import InvalidArgumentError, UnavailableError
@@ -212,7 +213,7 @@ class Server:
         elif peer.role == "client":
             self._accept_client(link)
         else:
-            link.close(f"the role {peer.role!r} is unknown")
+            _refuse(link, f"the role {peer.role!r} is unknown")
 
     def _accept_worker(self, link: Link, peer: Peer) -> None:
         deliver = self._worker.deliver
@@ -222,7 +223,8 @@ class Server:
                 if type(frame) is Token:
                     deliver(frame)
                 else:
-                    link.close("a worker sends tokens only")
+                    _refuse(link, "a worker sends tokens only")
+                    return
 
         link.on_frames = received
         link.on_closed = lambda reason: self._links.discard(link)
@@ -275,6 +277,14 @@ class Server:
         if not self._closed.is_set():
             self._worker.tick(time.monotonic())
             self._timer = self._reactor.call_later(EARLY_TOKEN_LOOK, self._tick)
+
+
+def _refuse(link: Link, reason: str) -> None:
+    """Closes a connection whose peer breaks the protocol."""
+    log = notices.listener("dist", WARNING)
+    if log is not None:
+        log.warning("%s is closed: %s", link, reason)
+    link.close(reason)
 
 
 def _task(cluster: ClusterSpec, job: str | None, index: int | None) -> str:

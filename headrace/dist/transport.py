@@ -648,6 +648,8 @@ class Link:
     def _fail(self, error: OpError) -> None:
         if self._greeter is not None and self._greeter.error is None:
             self._greeter.error = error
+        elif self._greeter is None and not isinstance(error, UnavailableError):  # damaged frames
+            _warn(f"the connection to {self._name} is closed: {error.message}")
         self.close(error.message)
 
     def _finish_soon(self) -> None:
