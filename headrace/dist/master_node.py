@@ -20,6 +20,7 @@ from headrace.dist.client import Calls, RemoteTarget
 from headrace.dist.codec import Control, Frame, encode_control
 from headrace.dist.inbox import Inbox
 from headrace.dist.master import Master
+from headrace.dist.master_state import MASTERS
 from headrace.dist.tracing import shifted
 from headrace.errors import OpError
 
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
     from headrace.environment import PlacementOptions
 
 T = TypeVar("T")
-TICK: Final = 0.25  # seconds between two looks at deadlines
-RETRY: Final = 0.5  # seconds between two attempts to reach a worker
+TICK: Final = thresholds.MASTER_POLL  # seconds between two looks at deadlines
+RETRY: Final = thresholds.WORKER_RETRY  # seconds between two attempts to reach a worker
 
 
 class MasterNode:
@@ -57,7 +58,7 @@ class MasterNode:
         self._lock = threading.Lock()
         self._is_closed = False
         self._timer: Timer | None = None
-        first = int.from_bytes(os.urandom(3), "little") << 38  # other masters have other numbers
+        first = int.from_bytes(os.urandom(3), "little") * MASTERS
         first_task = [] if own is None else [own[0].task]  # its devices are the default devices
         names = (*first_task, *(t for t in tasks if t not in first_task))
         self.master = Master(names, self._reactor, first, self._latency)

@@ -42,6 +42,8 @@ from headrace.execute import step_state
 from headrace.execute.step_state import StepState
 from headrace.ir.device import DeviceSpec
 
+MASTERS: Final = 1 << 38  # the numbers of the steps of a master are those from a multiple of it on
+
 # *** events ***
 
 
@@ -344,6 +346,11 @@ class Run:
     error: BaseException | None = None
     failed_at: float | None = None
 
+    @property
+    def number(self) -> int:
+        """The number of the step among those of its master, for messages."""
+        return self.step % MASTERS
+
 
 class MasterState:
     """State of a master. The module describes it.
@@ -594,7 +601,7 @@ class MasterState:
             self._check_up(self.workers[name])
         self._steps += 1
         parts = [d for devices in program.shares.values() for d in devices]
-        run = Run(self._steps, program, session.number, client, m.call, StepState(self._steps, parts))
+        run = Run(self._steps, program, session.number, client, m.call, StepState(self._steps % MASTERS, parts))
         run.is_partial, run.tracing = m.is_partial, m.tracing
         if 0 < m.timeout < LONGEST_TIMEOUT:
             run.deadline = self._now + m.timeout
@@ -753,7 +760,7 @@ class MasterState:
         positions = range(len(run.program.result.fetches)) if run.until is None else run.until
         missing = [p for p in positions if p not in run.values and p not in run.dead and p not in run.handed]
         if missing and run.error is None:
-            run.error = InternalError(f"step {run.step} is over, and its fetches {missing} have not arrived")
+            run.error = InternalError(f"step {run.number} is over, and its fetches {missing} have not arrived")
         if run.error is None:
             self._hand_over(run, run.call, [p for p in positions if p not in run.handed])
         else:
@@ -786,7 +793,7 @@ class MasterState:
             elif (value := next(left, left)) is not left:
                 run.values[position] = value
         if run.tracing:
-            run.trace += m.trace[: thresholds.TRACE_EVENTS - len(run.trace)]
+            run.trace += m.trace[: thresholds.STEP_TRACE_EVENTS - len(run.trace)]
         parts = run.program.shares[worker]
         events: list[step_state.Event] = []
         for e in m.events:
@@ -832,7 +839,7 @@ class MasterState:
             parts = run.program.shares.get(event.worker)
             if parts is not None:
                 error = UnavailableError(
-                    f"step {run.step} failed because worker {event.worker} was lost: {event.reason}"
+                    f"step {run.number} failed because worker {event.worker} was lost: {event.reason}"
                     f"{step_state.waiting_lines(run.waits)}"
                 )
                 # no worker knows of a step that has not begun, so none would confirm its end
@@ -848,7 +855,7 @@ class MasterState:
         for run in list(self.runs.values()):
             if run.deadline is not None and now >= run.deadline and run.error is None:
                 waits = step_state.waiting_lines(run.waits)
-                late = DeadlineExceededError(f"Timed out: step {run.step} ran past its time limit{waits}")
+                late = DeadlineExceededError(f"Timed out: step {run.number} ran past its time limit{waits}")
                 self._events(run, [step_state.Cancelled(late)])
             if run.error is not None and run.step in self.runs:
                 run.failed_at = now if run.failed_at is None else run.failed_at
@@ -888,7 +895,7 @@ class MasterState:
             "programs": len(self._programs),
             "steps": [
                 {
-                    "step": r.step,
+                    "step": r.number,
                     "session": r.session,
                     "workers": list(r.program.shares),
                     "open": list(r.state.open_parts),

@@ -50,7 +50,7 @@ from collections.abc import Callable
 from threading import get_ident
 from typing import Final, Protocol, TypeAlias, TypeVar
 
-from headrace import denormals, forking
+from headrace import denormals, forking, thresholds
 from headrace.errors import FailedPreconditionError, OpError, UnavailableError
 from headrace.execute.clock import Clock, SystemClock
 
@@ -60,15 +60,15 @@ Job: TypeAlias = Callable[[], object]
 READ: Final = 1  # POLLIN and EPOLLIN
 WRITE: Final = 4  # POLLOUT and EPOLLOUT
 
-BATCH: Final = 32  # jobs between two polls
-WATCH_PERIOD: Final = 0.02  # seconds between two looks at the leader
-IDLE_PERIODS: Final = 5.0  # the same in an idle process, in periods
-GUEST_SLICE: Final = 0.0005  # seconds between two attempts of a thread outside the reactor to lead
-GUEST_MEMORY: Final = 0.2  # seconds after which a thread outside the reactor is not expected back
-GUEST_PERIOD: Final = 0.003  # seconds between two looks at the leader while it is
-SPARE_LIFE: Final = 10.0  # seconds after which an unused spare thread ends
-LONGEST_POLL: Final = 60.0  # seconds
-EVENTS: Final = 64  # taken from one poll
+BATCH: Final = thresholds.POLLED_JOBS  # jobs between two polls
+WATCH_PERIOD: Final = thresholds.WATCH_PERIOD  # seconds between two looks at the leader
+IDLE_PERIODS: Final = thresholds.IDLE_WATCH_PERIODS  # the same in an idle process, in periods
+GUEST_SLICE: Final = thresholds.GUEST_SLICE  # seconds between two attempts of a thread outside the reactor to lead
+GUEST_MEMORY: Final = thresholds.GUEST_MEMORY  # seconds after which a thread outside the reactor is not expected back
+GUEST_PERIOD: Final = thresholds.GUEST_PERIOD  # seconds between two looks at the leader while it is
+SPARE_LIFE: Final = thresholds.SPARE_THREAD  # seconds after which an unused spare thread ends
+LONGEST_POLL: Final = thresholds.LONGEST_POLL  # seconds
+EVENTS: Final = thresholds.POLLED_EVENTS  # taken from one poll
 PATIENCE: Final = 1.0  # the longest wait for the threads at the end of the process, in seconds
 
 _LEAD: Final = "lead"  # notices to a spare thread
@@ -694,6 +694,8 @@ class Reactor:
                     seconds = min(max(timers[0][0] - now, 0.0), LONGEST_POLL)
                 else:
                     seconds = LONGEST_POLL
+            if me.is_guest:  # Python handles a signal between two polls
+                seconds = min(seconds, thresholds.SIGNAL_POLL)
             try:
                 events = poll(seconds, EVENTS)
             except BaseException:  # Ctrl-C in a guest
