@@ -55,9 +55,13 @@ def unify(graphs: Sequence[FuncGraph], own: int) -> list[Tensor]:
 
 
 def functions_of(op: Operation) -> list[Func | FuncGraph]:
-    """Returns the `func` attributes of a structured operation: library names and owned graphs."""
-    values = [f for v in op.attrs.values() for f in (v if isinstance(v, tuple) else (v,))]
-    return [f for f in values if isinstance(f, (Func, FuncGraph))]
+    """Returns the `func` attributes of a structured operation: library names and owned graphs.
+
+    The order is that of `bodies`. (Decoded operations have their attributes in another order.)
+    """
+    attrs = op.attrs
+    values = [attrs[name] for name, spec in op.opdef.attrs.items() if spec.kind == "func" and name in attrs]
+    return [f for v in values for f in (v if isinstance(v, tuple) else (v,))]
 
 
 def called_names(op: Operation) -> list[str]:
