@@ -29,16 +29,17 @@ from headrace.grad.differentiate import differentiate
 from headrace.ir.analysis.graph_size import check_expansion
 from headrace.ir.analysis.signature_check import check_fits
 from headrace.ir.device import DeviceSpec
+from headrace.ir.edit.add_values import own_graphs
 from headrace.ir.edit.copying import copy_graph
 from headrace.ir.edit.editor import Editor
 from headrace.ir.edit.lowered_names import name_as_lowered
-from headrace.ir.function import nested_operations, owned
+from headrace.ir.function import called_names, nested_operations, owned, recursive_functions
 from headrace.ir.infer import constant_value
 from headrace.ir.kernel import CPU
 from headrace.ir.notes import CountedResidual, ResidualPush
 from headrace.ir.text.dumps import Dumps
 from headrace.lower import Lowered, is_structured, lower
-from headrace.lower.collectives import expand_collectives
+from headrace.lower.collectives import expand_collectives, expand_named_collectives, is_collective
 from headrace.optimize.base import Options, PassContext
 from headrace.optimize.pipeline import optimize, options_from
 from headrace.optimize.specialize import specialize
@@ -150,6 +151,8 @@ class Stages:
             yield "pruned", made.graph
         elif name == "recover" and made[0] is not self.made["prune"]:
             yield "recovered", made[0].graph
+        elif name == "collectives" and made is not self.made["optimize"][0]:
+            yield "collectives", made.graph
         elif name == "lower":
             if made.graph not in [self.made[k][0].graph for k in ("recover", "optimize") if k in self.made]:
                 yield "lowered", made.graph
@@ -222,7 +225,7 @@ class CompiledStep:
 
     @property
     def shares(self) -> Mapping[str, Share]:
-        """The share of each device of a step that was divided; empty if it was not."""
+        """The share of each device of a divided step; empty for other steps."""
         return cast("Mapping[str, Share]", self.stages.get("divide") or {})
 
     @property
@@ -281,6 +284,8 @@ def compile_step(request: Request, environment: Environment, stages: Stages | No
     if is_optimized and not reasons and has_one_device:
         return compiled_function(request, stages, step)
 
+    if is_optimized and not blocking and environment.is_remote:  # it may be divided
+        step = stages.run("collectives", with_expanded_collectives, step)
     lowered = stages.run("lower", lowered_form, request, environment, step, is_optimized)
     parts: Parts = {"": (lowered.ops, lowered.functions)}
     device = ""
@@ -405,6 +410,15 @@ def run_passes(
     return report
 
 
+def with_expanded_collectives(step: StepGraph) -> StepGraph:
+    """Expands collectives of a structured step, so that each device has operations in its share."""
+    if not any(map(is_collective, nested_operations(step.graph.operations))):
+        return step
+    step = step.copy()
+    expand_named_collectives(step.graph, step.targets)
+    return step
+
+
 def lowered_form(request: Request, environment: Environment, step: StepGraph, is_optimized: bool) -> Lowered:
     """Lowers a step to primitives.
 
@@ -471,24 +485,31 @@ def partitioned(environment: Environment, lowered: Lowered, placement: Placement
 def divided(
     environment: Environment, step: StepGraph, lowered: Lowered, placement: Placement
 ) -> Mapping[str, Share] | None:
-    """Divides a structured step into a share for each device; None if it cannot be divided.
+    """Divides a structured step into shares; None if it cannot be divided.
 
-    An operation in a conditional or loop is on the device of its copy in the lowered form.
+    An operation in a conditional, loop or function is on the device of its copy in the lowered form.
     """
+    step, recursive = step.copy(), recursive_functions(step.graph.operations)
+    for op in nested_operations(step.graph.operations):
+        if op.opdef.structured == "Call" and not recursive.intersection(called_names(op)):
+            own_graphs(op)  # each call has operations of its own, on devices of their own
     devices = {(op.name, op.type): device for op, device in placement.of.items()}
-    whole = {original: placement.of[copy] for copy, original in lowered.left.items()}
+    whole = {(op.name, op.type): placement.of[copy] for copy, op in lowered.left.items()}
     where: dict[Operation, str] = {}
     default = next(iter(placement.of.values()))
 
-    def assign(ops: Iterable[Operation], device: str = "") -> bool:
+    def assign(ops: Iterable[Operation], device: str = "", prefix: str = "") -> bool:
         for op in ops:
+            name = prefix + op.name
             if op.opdef.structured:
-                if not all(assign(g.operations, device or whole.get(op, "")) for g in owned(op)):
+                at = device or whole.get((name, op.type), "")
+                # the operations of a library function have the name of the caller as a prefix
+                if not all(assign(g.operations, at, prefix if g.shares_names else f"{name}/") for g in owned(op)):
                     return False
             elif op.type != "_Arg":
-                found = device or devices.get((op.name, op.type))
-                if found is None and not op.opdef.is_pure:
-                    return False  # it was renamed, and its device matters
+                found = device or devices.get((name, op.type))
+                if found is None and (not op.opdef.is_pure or is_collective(op)):
+                    return False  # it was renamed or expanded, and its device matters
                 where[op] = found or default
         return True
 

@@ -38,7 +38,7 @@ from headrace.ir.analysis.trip_count import trip_count
 from headrace.ir.edit.copying import copy_graph
 from headrace.ir.edit.editor import Editor
 from headrace.ir.edit.remove_values import remove_all_but
-from headrace.ir.function import bodies, owned, param_offset
+from headrace.ir.function import owned, owns_all, param_offset
 from headrace.ir.graph import FuncGraph
 from headrace.ir.order import counts, is_constant
 
@@ -95,7 +95,7 @@ def divide(
       The share of each device, by its name.
 
     Raises:
-      Indivisible: a function is called; a handle or a reference would leave its device.
+      Indivisible: an operation calls a function that it does not own; a handle or a reference would leave its device.
     """
     copy, copies = copy_graph(graph)
     placed = {}
@@ -182,7 +182,7 @@ class _Division:
     # *** where everything is ***
 
     def _look(self, graph: Graph) -> None:
-        """Notes the order of a graph and the graphs in it, and the operations that all devices have."""
+        """Notes the order of each graph, and the operations that are on all devices."""
         order = walk.in_order(graph.operations)
         self._order[graph] = {op: i for i, op in enumerate(order)}
         for op in order:
@@ -191,7 +191,7 @@ class _Division:
             kind = op.opdef.structured
             if not kind:
                 continue
-            if kind not in ("If", "Case", "While"):
+            if kind not in ("If", "Case", "While", "Call") or not owns_all(op):
                 raise Indivisible(f"'{op.name}' ({op.type}) calls a function")
             for g in owned(op):
                 self._owners[g] = op
@@ -217,7 +217,7 @@ class _Division:
             self._where[o] = EVERYWHERE
 
     def _home(self, t: Tensor) -> str:
-        """Returns the device of a tensor; `EVERYWHERE` if each device has it without a transfer in its graph."""
+        """Returns the device of a tensor; `EVERYWHERE` if no device needs a transfer."""
         op = t.op
         if op.type == "_Arg":
             owner = self._owners.get(op.graph)
@@ -255,7 +255,7 @@ class _Division:
         """Returns the home of output `j` of a conditional."""
         key = op, j
         if key not in self._homes:
-            found = [self._home(g.results[j]) for _, g in bodies(op)]
+            found = [self._home(g.results[j]) for g in owned(op)]
             self._homes[key] = next((d for d in found if d != EVERYWHERE), self.devices[0])
         return self._homes[key]
 
@@ -295,7 +295,7 @@ class _Division:
     def _claim_structure(self, op: Operation, on: Sequence[str], i: int) -> None:
         kind = op.opdef.structured
         if kind != "While":
-            for d in on:
+            for d in on if kind != "Call" else ():
                 self._need(op.inputs[0], d, i)
             for j in range(len(op.outputs)):
                 for g in owned(op):
@@ -366,7 +366,7 @@ class _Division:
         edges: list[str],
         must: Iterable[Operation],
     ) -> list[Operation]:
-        """Turns the copy of a graph into the share of a device; returns the operations that must run.
+        """Turns a copied graph into a device's share; returns the operations that must run.
 
         Args:
           old: the graph.
@@ -426,7 +426,7 @@ class _Division:
         return [*(copies[op] for op in must), *(op for _, op in chain[-1:])]
 
     def _keep_structure(self, op: Operation, copy: Operation, device: str, edges: list[str]) -> bool:
-        """Turns the copy of a conditional or loop into the share of a device; returns whether it has transfers."""
+        """Turns a copied conditional or loop into a device's share; returns whether it has transfers."""
         is_loop = op.opdef.structured == "While"
         had = len(edges)
         has_transfers = False
@@ -477,7 +477,7 @@ def _is_transfer(op: Operation) -> bool:
 
 
 def _path(owners: Mapping[Graph, Operation], graph: Graph) -> str:
-    """Names of the structured operations around a graph, and which of their graphs it is; part of an edge's key."""
+    """Path of a graph: its owners and their graphs' numbers, for keys of edges."""
     out = ""
     while graph in owners:
         op = owners[graph]
@@ -499,7 +499,7 @@ def _send(graph: Graph, t: Tensor, wire: DType, key: str, device: str, to: str) 
 
 
 def _recv(graph: Graph, t: Tensor, wire: DType, key: str, device: str, source: str) -> tuple[Operation, Tensor]:
-    """Adds a receive of a value like `t` in dtype `wire`; returns it, and the value in the dtype of `t`."""
+    """Adds a receive of `t` in dtype `wire`; also returns the value in its dtype."""
     attrs = {"tensor_type": wire, "shape": t.static_shape, **_ends(key, source, device)}
     made = graph.add_op("_StepRecv", graph.unique_name(f"{t.op.name}/recv"), attrs=attrs, source=t.op.source)
     made.outputs[0].replace_static(t.static_shape, t.handle)
