@@ -72,7 +72,7 @@ BENCH_JSON ?= benchmarks/results/workloads.json
 .PHONY: bench
 bench: venv ## measure the workloads, into docs/reference/benchmarks.md, then several devices; PYTHON_BENCH= has TensorFlow
 	$(PYTHON_BENCH) -m benchmarks.workloads --docs docs/reference/benchmarks.md --json $(BENCH_JSON) $(ARGS)
-	$(PYTHON_BENCH) -m benchmarks --only devices --only routes --only placement --only swap
+	$(PYTHON_BENCH) -m benchmarks --only devices --only routes --only placement --only swap --only cluster
 
 .PHONY: details
 details: venv ## measure everything else; ARGS='--only overhead'
@@ -105,6 +105,7 @@ matrix: venv ## the matrix tier: op registry, recorded and random programs, step
 nightly: venv ## the tests of all tiers, hours
 	$(BIN)/python -m pytest $(WORKERS) --tier all $(ARGS)
 	$(BIN)/python -m tests.multi.many_programs
+	$(BIN)/python -m tests.dist.many_programs
 
 .PHONY: mutate
 mutate: venv ## flip the conditions of the passes one by one: the tests must notice; ARGS='fold --jobs 2'

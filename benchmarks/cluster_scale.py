@@ -1,4 +1,4 @@
-"""Cost of a step for the master of a large cluster: messages, bytes and CPU time by number of workers.
+"""Cost of a step for the master of a large cluster, by number of workers.
 
 The master's state is the real one, and all messages are encoded and decoded; the workers are simulated, because a
 thousand processes do not fit on one machine. So the figures are those of the master alone, without system calls.
@@ -46,7 +46,7 @@ class Simulated:
         self.program = answer.data[0]
 
     def step(self) -> None:
-        """Runs a step: every worker is fed a scalar, and the first one has a fetch."""
+        """Runs a step that feeds every worker a scalar and fetches one from the first."""
         feeds = [np.float32(1.0)] * len(self.tasks)
         (reply,) = self._do(state.FromClient(1, messages.RunStep(3, self.session, self.program), feeds))
         assert isinstance(reply, messages.Reply), reply
