@@ -52,10 +52,12 @@ from headrace.ir import walk
 from headrace.ir.builder import Builder
 from headrace.ir.device import DeviceSpec
 from headrace.ir.edit.editor import Editor
+from headrace.ir.function import owned
+from headrace.ir.graph import FuncGraph
 from headrace.opkit.tree_reduction import tree_reduce
 
 if TYPE_CHECKING:
-    from headrace.ir.graph import Operation, Tensor
+    from headrace.ir.graph import Graph, Operation, Tensor
     from headrace.shapes import Shape
 
 
@@ -65,7 +67,9 @@ _REDUCTIONS: Final[Mapping[str, str]] = {"sum": "AddV2", "prod": "Mul", "max": "
 _Way: TypeAlias = "Callable[[Operation, Sequence[Builder], Sequence[Tensor]], Sequence[Tensor]]"
 
 
-def expand_collectives(ops: Sequence[Operation]) -> Sequence[Operation]:
+def expand_collectives(
+    ops: Sequence[Operation], is_ready: Callable[[Operation], bool] = lambda op: True
+) -> Sequence[Operation]:
     """Expands each collective into operations of its participants; see the module's text.
 
     A collective stays as it is if all its participants are known to be on one device, and is placed on that device.
@@ -78,11 +82,12 @@ def expand_collectives(ops: Sequence[Operation]) -> Sequence[Operation]:
     Args:
       ops: All operations to run of a private primitive graph, which is changed. They must not be bodies of functions
         that are called in frames of their own, because each of these is on one device.
+      is_ready: Whether a collective is expanded now.
 
     Returns:
       All operations that run now.
     """
-    found = [op for op in walk.in_order(ops) if op.type in _WAYS]
+    found = [op for op in walk.in_order(ops) if op.type in _WAYS and is_ready(op)]
     if not found:
         return ops
     ops = list(ops)  # `ops` may be the graph's own list, which changes
@@ -109,6 +114,33 @@ def expand_collectives(ops: Sequence[Operation]) -> Sequence[Operation]:
         if not renamed.keys().isdisjoint(beside):
             edit.set_attr(op, "_class", tuple(renamed.get(name, name) for name in beside))
     return out
+
+
+def expand_named_collectives(graph: Graph, preserved: Sequence[Operation] = ()) -> None:
+    """Expands the collectives of a structured graph that name the devices of all participants.
+
+    A collective without these names needs the primitive form, in which the producer of each tensor is known.
+
+    Args:
+      graph: A private structured graph, which is changed, with the graphs in it.
+      preserved: Operations that stay.
+    """
+    for op in graph.operations:
+        for inner in owned(op):
+            expand_named_collectives(inner)
+    kept = {*preserved, *(graph.control_results if isinstance(graph, FuncGraph) else ())}
+    expand_collectives(graph.operations, lambda op: op not in kept and _names_all(op))
+
+
+def is_collective(op: Operation) -> bool:
+    """Whether the operation is a collective."""
+    return op.type in _WAYS
+
+
+def _names_all(op: Operation) -> bool:
+    """Whether the devices of all participants of a collective are known without its neighbours."""
+    is_rooted = op.type != "_Broadcast" or requested_device(op.inputs[0]) != ""
+    return is_rooted and len(op.attrs["devices"]) > 0 and all(op.attrs["devices"])
 
 
 def _expanded(edit: Editor, op: Operation) -> Sequence[Tensor] | None:

@@ -210,6 +210,25 @@ def test_a_graph_of_a_worker_can_be_placed_as_requested(graph: Any) -> None:
     assert {found[op] for op in graph.operations if op.type == "MatMul"} == {names[1]}
 
 
+@pytest.mark.parametrize("parts", [1, 2])
+def test_rows_are_looked_up_on_the_server_of_their_table(graph: Any, parts: int) -> None:
+    with tf.device(setter()):
+        table = tf.get_variable("table", [4, 3], partitioner=tf.fixed_size_partitioner(parts))
+        rows = tf.nn.embedding_lookup(table, [1, 2])
+        tf.train.AdagradOptimizer(0.1).minimize(tf.reduce_sum(rows))
+    looked_up = [op for op in graph.operations if op.type == "GatherV2" and op.name.startswith("embedding_lookup")]
+    assert devices(*looked_up) == [f"/job:ps/task:{i}" for i in range(parts)]
+    assert rows.device == "/job:worker/task:1"
+
+
+def test_segments_are_summed_on_the_server_of_their_table(graph: Any) -> None:
+    ids = tf.SparseTensor([[0, 0], [0, 1], [1, 0]], tf.constant([0, 2, 1]), [2, 2])
+    with tf.device(setter()):
+        table = tf.get_variable("table", [4, 3])
+        found = tf.nn.embedding_lookup_sparse(table, ids, None, combiner="sum", partition_strategy="div")
+    assert found.device == "/job:ps/task:0"
+
+
 def test_colocated_operations_request_the_device_of_their_target() -> None:
     with hr.Graph() as g:
         with hr.device("/job:ps/task:0"):

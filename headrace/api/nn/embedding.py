@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -56,18 +57,31 @@ def rows(params: Any, ids: Any, partition_strategy: str = "mod", name: str | Non
         b = scopes.builder(*parts, ids)
         wanted = b.tensor(ids, None, "ids")
         if len(parts) == 1:
-            found = b.make("GatherV2", (parts[0], wanted, 0), {}, scope)
+            with _on_device_of(parts[0]):
+                found = scopes.builder(*parts, ids).make("GatherV2", (parts[0], wanted, 0), {}, scope)
             return _clipped(found, wanted, max_norm) if max_norm is not None else identity(found)
         tables = [b.tensor(p) for p in parts]
         part, row = _place(tables, arrays.reshape(wanted, [-1]), partition_strategy)
         part = math.cast(part, dtypes.int32)
         asked = gathering.dynamic_partition(row, part, len(tables))
         places = gathering.dynamic_partition(reductions.range(arrays.size(part)), part, len(tables))
-        got = [gathering.gather(t, at) for t, at in zip(tables, asked, strict=True)]
+        got = []
+        for p, table, at in zip(parts, tables, asked, strict=True):
+            with _on_device_of(p):
+                got.append(gathering.gather(table, at))
         stitched = b.make("ParallelDynamicStitch", (places, got), {}, scope)
         element = arrays.shape(tables[0])[1:]
         whole = arrays.reshape(stitched, arrays.concat([arrays.shape(wanted), element], 0))
         return _clipped(whole, wanted, max_norm)
+
+
+def _on_device_of(table: Any) -> contextlib.AbstractContextManager[object]:
+    """Returns a context in which new ops request the device of a table.
+
+    So the table sends rows and not all of itself.
+    """
+    device = table.device if isinstance(table, Tensor | Variable) and table.graph is not None else ""
+    return scopes.device(device) if device else contextlib.nullcontext()
 
 
 def _place(tables: Sequence[Any], ids: Any, strategy: str) -> tuple[Any, Any]:
@@ -150,7 +164,8 @@ def embedding_lookup_sparse(
             table = rows(parts, different, partition_strategy, max_norm=max_norm)
         if sp_weights is None:
             is_sparse = is_direct and not allow_fast_lookup
-            return _COMBINERS[how](table, wanted, segments, name=scope, sparse_gradient=is_sparse)
+            with _on_device_of(parts[0]) if is_direct else contextlib.nullcontext():
+                return _COMBINERS[how](table, wanted, segments, name=scope, sparse_gradient=is_sparse)
         return _weighted(gathering.gather(table, wanted), sp_weights.values, segments, how, scope)
 
 

@@ -1,0 +1,1 @@
+"""Example programs; docs/learn/examples.md describes each of them."""

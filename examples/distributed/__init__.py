@@ -1,0 +1,1 @@
+"""Replicated training on a cluster; docs/how-to/distributed_training.md describes each program."""
