@@ -1,14 +1,16 @@
-"""The command `headrace`: runs, inspects, compares and prints graphs in files.
+"""The command `headrace`: runs, inspects and compares graphs in files; runs tasks of clusters.
 
     headrace run graph.pb --feed x=@x.npy --feed n=3 --fetch y
     headrace inspect graph.pb --fetch y
     headrace inspect graph.pb --html > graph.html       # the graph, drawn
     headrace diff old.pb new.pb
     headrace text graph.pb > graph.txt                  # which `run` and `inspect` read, too
+    headrace worker --cluster cluster.toml --job worker --task 0
+    headrace status headrace://host:2222
 
-Exit status: 0 success; 1 the graph was read and the run failed; 2 an argument cannot be used (an option, a file, the
-name of a tensor, a value that does not fit); 130 interrupted. Exit status of `diff`: 0 the graphs are equal; 1 they
-differ; 2 any failure.
+Exit status: 0 success; 1 the graph was read and the run failed, or a cluster failed; 2 an argument cannot be used (an
+option, a file, the name of a tensor, a value that does not fit); 130 interrupted. Exit status of `diff`: 0 the graphs
+are equal; 1 they differ; 2 any failure.
 """
 
 from __future__ import annotations
@@ -167,6 +169,14 @@ def _parser() -> argparse.ArgumentParser:
     worker.add_argument(
         "--patience", type=_seconds, default=10.0, metavar="SECONDS", help="time after which a silent process is lost"
     )
+    worker.add_argument(
+        "--files", metavar="DIR", help="the folder whose files clients in other processes may use; without it none"
+    )
+    worker.add_argument(
+        "--largest-frame", type=_bytes, default=thresholds.LARGEST_FRAME, metavar="BYTES",
+        help="size of the largest message with its tensors",
+    )  # fmt: skip
+    _add_guards(worker)
     worker.add_argument("--until-eof", action="store_true", help="end when the standard input ends")
     worker.add_argument("--traceback", action="store_true", help="show Python's traceback of an error")
     worker.set_defaults(command=_worker, failed=FAILED)
@@ -174,6 +184,7 @@ def _parser() -> argparse.ArgumentParser:
     status = commands.add_parser("status", help="describe a cluster: workers, steps under way, and their waits")
     status.add_argument("target", metavar="TARGET", help="the address of a server, headrace://host:port")
     status.add_argument("--json", action="store_true", help="print the state as JSON")
+    _add_guards(status)
     status.add_argument("--traceback", action="store_true", help="show Python's traceback of an error")
     status.set_defaults(command=_status, failed=FAILED)
     return parser
@@ -182,19 +193,35 @@ def _parser() -> argparse.ArgumentParser:
 def _worker(args: argparse.Namespace) -> int:
     from headrace.dist import command
 
-    return command.worker(args)
+    command.worker(args, lambda text: print(f"headrace: {text}", file=sys.stderr))
+    return OK
 
 
 def _status(args: argparse.Namespace) -> int:
     from headrace.dist import command
 
-    return command.status(args)
+    print(command.status(args))
+    return OK
+
+
+def _add_guards(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of connections in a cluster, whose defaults are the flags `CLUSTER_...`."""
+    parser.add_argument("--cert", metavar="FILE", help="certificate of this process, for connections by TLS (PEM)")
+    parser.add_argument("--key", metavar="FILE", help="private key of the certificate, if that file lacks it (PEM)")
+    parser.add_argument("--ca", metavar="FILE", help="authorities that have signed the certificates of all (PEM)")
+    parser.add_argument("--secret-file", metavar="FILE", help="file with the secret of the cluster")
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("graph", metavar="GRAPH", help="a GraphDef (binary or text) or headrace's text form")
     parser.add_argument("--traceback", action="store_true", help="show Python's traceback of an error")
     parser.set_defaults(failed=FAILED)
+
+
+def _bytes(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) < 1 << 16:
+        raise argparse.ArgumentTypeError(f"expected a number of bytes, at least {1 << 16}, got {text!r}")
+    return int(text)
 
 
 def _seconds(text: str) -> float:

@@ -49,9 +49,10 @@ _IN_PIPELINE: Final = {
     "pruned": "prune",
     "recovered": "recover",
     "optimized": "optimize",
-    "compiled_program": "compile",
+    "compiled_function": "compile",
     "lowered_form": "lower",
     "placed": "place",
+    "divided": "divide",
     "partitioned": "partition",
     "with_fused_regions": "fused_regions",
 }
@@ -211,6 +212,8 @@ def stage(error: BaseException) -> str:
             return "run"
         if part == "execute" and file.endswith("plan.py"):
             return "plan"
+        if part == "partition" and file.endswith("shares.py"):
+            return "divide"
         if part in _BUILDING:
             found = "build"  # an operation that runs at once makes it another stage
         elif part in _STAGES:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from headrace import flags, forking, notices, thresholds, trace
 from headrace.api.scopes import current_graph
 from headrace.errors import CancelledError, FeedError, InvalidArgumentError, OpError
-from headrace.execute.devices import DeviceAttributes
+from headrace.execute.devices import HERE, DeviceAttributes
 from headrace.execute.entered import entered
 from headrace.execute.step import Step
 from headrace.explain import Explanation, explanation
@@ -140,7 +140,7 @@ class Session:
         self._closed = ""  # the reason why the session can no longer be used; "" while it is open
         forking.register_at_fork(self)
         if notices.listener("session", notices.INFO) is not None:
-            names = ", ".join(d.name for d in self._target.devices())
+            names = ", ".join(d.name.removeprefix(f"{HERE}/device:") for d in self._target.devices())
             notices.inform("session", [f"session of {graph!r}: devices {names}; engine {engine!r}"])
 
     # *** running ***

@@ -465,4 +465,103 @@ NETWORK_BANDWIDTH: Final = 1e9
 
 # Trace events of one step that a worker keeps for its client; later ones are left out.
 # Unit: events. Bound.
-TRACE_EVENTS: Final = 1_000_000
+STEP_TRACE_EVENTS: Final = 1_000_000
+
+# Interval at which a server looks for tokens of steps that never began, at which a master looks at deadlines, at which
+# it tries to reach a worker, and at which a program looks at the worker processes that it started.
+# Unit: seconds. Estimate.
+EARLY_TOKEN_POLL: Final = 5.0
+MASTER_POLL: Final = 0.25
+WORKER_RETRY: Final = 0.5
+SUPERVISION_POLL: Final = 0.2
+
+# Pause before a worker on Ray that could not be started is tried again. It doubles up to the second number.
+# Unit: seconds. Estimate (tests/dist/test_ray.py).
+RESTART_PAUSE: Final = 0.5
+LONGEST_RESTART_PAUSE: Final = 30.0
+
+# Ended steps that a worker remembers, tokens of unknown steps that it holds, and bytes of their values.
+# Unit: steps; tokens; bytes. Bound.
+ENDED_STEPS: Final = 1 << 14
+HELD_TOKENS: Final = 1 << 16
+HELD_TOKEN_BYTES: Final = 1 << 28
+
+# Size of the buffer into which small frames are received, and of the longest frame that is always received into it.
+# Unit: bytes. Estimate (benchmarks/cluster.py).
+RECEIVED_TOGETHER: Final = 1 << 18
+SMALL_FRAME: Final = 1 << 16
+
+# Paths of tokens that a process keeps in encoded and in decoded form, and the longest encoded path that is kept.
+# Unit: paths; bytes. Estimate.
+MEMOIZED_PATHS: Final = 4096
+MEMOIZED_PATH_BYTES: Final = 512
+
+# Size of unsent messages from which a link sends them at once, and of the buffers that are joined for TLS.
+# Unit: bytes. Estimate (benchmarks/cluster.py).
+CORKED_BYTES: Final = 1 << 16
+TLS_JOINED_BYTES: Final = 1 << 16
+
+# System calls after which a thread that writes or reads one link turns to other work. A call of TLS reads 16 KiB.
+# Unit: calls. Estimate (tests/dist/test_transport.py).
+LINK_WRITES: Final = 64
+LINK_READS: Final = 4
+TLS_LINK_READS: Final = 64
+
+# Pings of a link from which the difference of the clocks is estimated. Clocks drift, so old ones are dropped. The first
+# pings follow each other at a shorter interval.
+# Unit: pings; pings; seconds. Estimate (tests/dist/test_transport.py).
+CLOCK_SAMPLES: Final = 64
+EARLY_PINGS: Final = 8
+EARLY_PING: Final = 0.005
+
+# Jobs of a reactor between two polls, and events taken from one poll.
+# Unit: jobs; events. Estimate (benchmarks/cluster.py).
+POLLED_JOBS: Final = 32
+POLLED_EVENTS: Final = 64
+
+# Interval at which the watcher of a reactor looks at the leader, the factor up to which it grows in an idle process,
+# and the longest poll.
+# Unit: seconds; ratio; seconds. Estimate (tests/dist/test_reactor.py).
+WATCH_PERIOD: Final = 0.02
+IDLE_WATCH_PERIODS: Final = 5.0
+LONGEST_POLL: Final = 60.0
+
+# A thread outside of a reactor that waits for it: the interval at which it tries to lead, the time after which it is
+# not expected back, and the interval between two looks at the leader until then.
+# Unit: seconds. Estimate (benchmarks/cluster.py).
+GUEST_SLICE: Final = 0.0005
+GUEST_MEMORY: Final = 0.2
+GUEST_PERIOD: Final = 0.003
+
+# Time without work after which a spare thread of a reactor ends.
+# Unit: seconds. Estimate (tests/dist/test_reactor.py).
+SPARE_THREAD: Final = 10.0
+
+# Largest number of threads of a server. A compiled share that waits for a value of another worker has a thread of its
+# own, so this bounds the steps that wait at the same time; further ones fail.
+# Unit: threads. Bound (tests/dist/test_clients.py).
+SERVER_THREADS: Final = 1024
+
+# Objects that the clients of a master may have: sessions of all clients; programs of a session, without those that the
+# client has released, and bytes of all programs; steps under way of a session and of all sessions, with partial runs
+# whose fetches were not taken; and connections of clients. The next one fails with ResourceExhaustedError.
+# Unit: sessions; programs; bytes; steps; steps; connections. Bound (tests/dist/test_security.py).
+CLUSTER_SESSIONS: Final = 1024
+SESSION_PROGRAMS: Final = 1024
+CLUSTER_PROGRAM_BYTES: Final = 1 << 32
+SESSION_STEPS: Final = 1024
+CLUSTER_STEPS: Final = 8192
+CLUSTER_CLIENTS: Final = 1024
+
+# The longest frame that a process sends and accepts, unless `NetworkOptions` has another number. Memory is allocated
+# when the head of a frame has arrived.
+# Unit: bytes. Bound (tests/dist/test_security.py).
+LARGEST_FRAME: Final = 1 << 32
+
+# Time after which the connection of a client that is one too many is closed; until then its calls fail with the reason.
+# Unit: seconds. Estimate.
+REFUSED_CLIENT: Final = 1.0
+
+# Largest size of a file with the secret of a cluster.
+# Unit: bytes. Estimate.
+LONGEST_SECRET: Final = 1 << 16

@@ -14,6 +14,7 @@ import pytest
 from benchmarks import __main__ as program
 from benchmarks import (
     building,
+    cluster,
     devices,
     gradient_memory,
     gradient_size,
@@ -55,6 +56,7 @@ pytestmark = pytest.mark.system
         lambda: devices.devices(repeats=1, sizes=devices.Sizes(64, 3, 20, 2)),
         lambda: placement.placement(graphs=2),
         lambda: routes.routes(repeats=1, trips=3, size=4),
+        lambda: cluster.cluster(rounds=1, sizes=cluster.SMALL, contenders=["headrace"]),
     ],
 )
 def test_each_benchmark_runs(run: Callable[[], list[Result]]) -> None:
@@ -71,7 +73,7 @@ def test_every_benchmark_is_listed() -> None:
         "overhead", "small_runs", "long_chain", "long_loop", "many_runs", "imports", "building", "writes",
         "first_results", "cached_steps", "gradients", "answers", "gradient_size",
         "third_derivative", "gradient_memory", "nested_gradients", "recomputation", "swap", "devices", "placement",
-        "routes",
+        "routes", "cluster",
     }  # fmt: skip
 
 

@@ -40,8 +40,10 @@ TABLES: dict[str, str] = {
     "optimize/loop_row_reads.py": "ops that join rows without computing",
     "optimize/queries.py": "ops without effects that are not functions of inputs",
     "recover/handles.py": "a translation for each op on stacks and tensor arrays",
+    "train/device_setter.py": "the default list of types of an argument of TensorFlow",
     "train/saving/nodes.py": MAKES,
     "train/scaffold.py": "the ops of tables and summaries that a session runs at its start",
+    "train/supervisor.py": "the ops that make variables, which TensorFlow's check of their devices names",
 }
 
 

@@ -16,6 +16,8 @@ DOCS = ROOT / "docs"
 #: The folders of docs/ for users, in the order of the index; internals is for contributors.
 FOR_USERS = ("learn", "how-to", "reference")
 FOLDERS = (*FOR_USERS, "internals")
+#: Pages for users and contributors alike, which the head of the index describes.
+FOR_BOTH = ("distributed.md",)
 #: Folders at the root whose files are named in prose.
 CODE = ("headrace", "tests", "docs", "benchmarks", "examples", ".ci")
 
@@ -176,4 +178,6 @@ def test_index_has_every_page() -> None:
         section = index.partition(f"\n## {folder}")[2].partition("\n## ")[0]
         rows = re.findall(rf"^\| \[[^\]]+\]\({folder}/([\w-]+\.md)\) \| .+\. \|$", section, flags=re.M)
         assert sorted(rows) == sorted(p.name for p in (DOCS / folder).glob("*.md")), folder
-    assert {p.name for p in DOCS.iterdir()} == {*FOLDERS, "index.md"}
+    head = index.partition("\n## ")[0]
+    assert all(len(re.findall(rf"\[[^\]]+\]\({page}\)", head)) == 1 for page in FOR_BOTH)
+    assert {p.name for p in DOCS.iterdir()} == {*FOLDERS, *FOR_BOTH, "index.md"}

@@ -20,10 +20,11 @@ _CONSTANT: Final = re.compile(r"^(_?[A-Z][A-Z0-9_]*)(?:: [^=\n]+)? = (.+?)(?: +#
 _NUMBER: Final = re.compile(r"[-+*/<()\s]*[0-9](?:[-+*/<>()\s0-9_.xA-F]|e[-+]?[0-9])*")
 
 #: Numbers at the top of a module of the engine that are no thresholds.
-ENGINE: Final = ("compile", "eager", "execute", "grad", "lower", "optimize", "partition", "place", "recover")
+ENGINE: Final = ("compile", "dist", "eager", "execute", "grad", "lower", "optimize", "partition", "place", "recover")
 ELSEWHERE: Final[dict[str, set[str]]] = {
     "lines and names in error texts": {
         "compile/blame.py SHOWN",
+        "dist/launch_ray.py LONGEST_REASON",
         "execute/blame.py BRIEFLY",
         "execute/blame.py EVENTS",
         "execute/blame.py SHOWN",
@@ -32,13 +33,45 @@ ELSEWHERE: Final[dict[str, set[str]]] = {
         "place/constraints.py _LISTED",
         "place/simulate.py _COLUMNS",
     },
-    "the wire format": {"partition/codec.py MAX_BYTES", "partition/codec.py VERSION"},
+    "the wire format": {
+        "dist/codec.py MOST_LEVELS",
+        "dist/codec.py UNKNOWN_PEER",
+        "dist/codec.py VERSION",
+        "dist/codec.py _LENGTH_AT",
+        "dist/handshake.py NONCE_BYTES",
+        "dist/master_state.py MASTERS",
+        "dist/messages.py LONGEST_TEXT",
+        "dist/messages.py MOST_WAITS",
+        "dist/messages.py VERSION",
+        "dist/step_codec.py VERSION",
+        "dist/transport.py TLS_RECORD",
+        "dist/values.py ALIGNMENT",
+        "dist/values.py LARGE",
+        "dist/values.py MOST_DEPTH",
+        "dist/values.py MOST_DIMS",
+        "dist/values.py MOST_ELEMENTS",
+        "dist/values.py _NO_RANK",
+        "partition/codec.py VERSION",
+    },
+    "limits of a file of a cluster": {"dist/cluster_spec.py MOST_BYTES", "dist/cluster_spec.py MOST_TASKS"},
+    "numbers of the operating system and of `logging`": {
+        "dist/reactor.py READ",
+        "dist/reactor.py WRITE",
+        "dist/transport.py WARNING",
+    },
     "limits of Python's grammar": {
         "compile/emit.py MOST_BLOCKS",
         "compile/emit.py MOST_LOOPS",
         "compile/scalar_expressions.py DEEPEST",
     },
-    "deadlines": {"execute/blocking.py _FOREVER", "execute/threads.py PATIENCE"},
+    "deadlines": {
+        "dist/launch.py END_SECONDS",
+        "dist/launch_ray.py END_SECONDS",
+        "dist/master_state.py LONGEST_TIMEOUT",
+        "dist/reactor.py PATIENCE",
+        "execute/blocking.py _FOREVER",
+        "execute/threads.py PATIENCE",
+    },
     "markers": {"execute/static_schedule.py BINARY"},
     "tolerances": {"grad/checks.py _ROUNDING"},
 }

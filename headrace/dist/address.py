@@ -17,6 +17,7 @@ from headrace.dist.codec import Control, Frame, encode_control
 from headrace.dist.master_node import in_clock_of
 from headrace.dist.network import Network, NetworkOptions, split_address
 from headrace.dist.reactor import Reactor
+from headrace.errors import DeadlineExceededError, UnavailableError
 
 if TYPE_CHECKING:
     from headrace.dist import messages
@@ -32,7 +33,7 @@ class Address:
 
     Args:
       url: "headrace://host:port".
-      options: the secret, encryption and time limits of the connection; None: those of HEADRACE_CLUSTER_SECRET.
+      options: the secret, encryption and time limits of the connection; None: those of the flags CLUSTER_...
 
     Raises:
       ValueError: the text is no such address.
@@ -70,6 +71,9 @@ class Address:
             link = network.connect_blocking(self._address, "client", "", 0, linked)
             calls.channel = LinkChannel(link, reactor)
             return RemoteTarget(calls, options, filters)
+        except DeadlineExceededError as e:  # a later attempt may succeed, see `train.recovery`
+            reactor.close()
+            raise UnavailableError(e.message) from e
         except BaseException:
             reactor.close()
             raise
@@ -102,6 +106,20 @@ class LinkChannel:
         self._reactor.close()
 
 
-def default_options() -> NetworkOptions:
-    """Options of processes that are given none: the secret of HEADRACE_CLUSTER_SECRET."""
-    return NetworkOptions(secret=flags.CLUSTER_SECRET.value.encode())
+def default_options(**files: str | None) -> NetworkOptions:
+    """Default options of connections: the secret and the certificate of the flags `CLUSTER_...`.
+
+    Args:
+      files: files in place of those of the flags, see `NetworkOptions.from_files`; None: that of the flag.
+
+    Raises:
+      InvalidArgumentError: a file is missing or malformed.
+    """
+    of_flags = {
+        "cert": flags.CLUSTER_CERT.value,
+        "key": flags.CLUSTER_KEY.value,
+        "ca": flags.CLUSTER_CA.value,
+        "secret_file": flags.CLUSTER_SECRET_FILE.value,
+    }
+    given = {name: files.get(name) or value or None for name, value in of_flags.items()}
+    return NetworkOptions.from_files(**given, secret=flags.CLUSTER_SECRET.value.encode())

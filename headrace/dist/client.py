@@ -7,6 +7,7 @@ difference.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import itertools
 import queue
@@ -70,9 +71,11 @@ class Calls:
 
     Attributes:
       channel: the connection to the master.
+      home: the task of this process, if it is a task of the cluster and has the master; else "".
     """
 
     channel: Channel
+    home = ""
 
     def __init__(self) -> None:
         self._numbers = itertools.count(1)
@@ -178,6 +181,7 @@ class RemoteTarget:
         self.clock: Clock = SYSTEM_CLOCK
         patience = thresholds.CLUSTER_PATIENCE + thresholds.ABORT_PATIENCE if timeout is None else timeout
         self._is_closed = False
+        self._released: collections.deque[int] = collections.deque()  # programs without references
         reply = calls.wait(
             lambda call: messages.OpenSession(
                 call, options.soft, options.bfloat16, options.recv_scheduling, tuple(filters)
@@ -205,16 +209,21 @@ class RemoteTarget:
         Raises:
           OpError: the step cannot be placed, or not sent.
         """
-        data = step_codec.encode(step.request, step.pruned)
+        data = step_codec.encode(step.request, step.pruned, self._calls.home)
+        released: list[int] = []
+        with contextlib.suppress(IndexError):
+            while len(released) < thresholds.SESSION_PROGRAMS:  # the rest follows with the next step
+                released.append(self._released.popleft())
         reply = self._calls.wait(
-            lambda call: messages.CompileStep(call, self._session, data),
+            lambda call: messages.CompileStep(call, self._session, data, tuple(released)),
             thresholds.COMPILE_PATIENCE,
             "compiling a step",
         )
         number, explained = reply.data
         return RemoteProgram(
-            self._calls, self._session, number, len(step.pruned.retvals), explanation_from_data(explained)
-        )
+            self._calls, self._session, number, len(step.pruned.retvals), explanation_from_data(explained),
+            self._released,
+        )  # fmt: skip
 
     def step(
         self,
@@ -269,20 +278,41 @@ class RemoteTarget:
 class RemoteProgram:
     """A step that the master has compiled.
 
+    Args:
+      calls: the calls to the master.
+      session: the number of the session.
+      number: the number of the program.
+      fetches: the number of fetches.
+      explained: the explanation of its compilation.
+      released: receives the number when this object has no more references.
+
     Attributes:
+      number: the number of the program.
       explained: the explanation of its compilation.
     """
 
-    def __init__(self, calls: Calls, session: int, number: int, fetches: int, explained: Explanation) -> None:
+    def __init__(
+        self,
+        calls: Calls,
+        session: int,
+        number: int,
+        fetches: int,
+        explained: Explanation,
+        released: collections.deque[int],
+    ) -> None:
+        self._released = released
         self._calls = calls
         self._session = session
-        self._number = number
+        self.number = number
         self._fetches = fetches
         self.explained = explained
 
     def start(self, step: Step) -> RemoteRun:
         """Returns a new run for `step`, without feeds."""
-        return RemoteRun(self._calls, self._session, self._number, self._fetches, step)
+        return RemoteRun(self._calls, self._session, self, self._fetches, step)
+
+    def __del__(self) -> None:
+        self._released.append(self.number)
 
 
 class RemoteRun:
@@ -291,7 +321,7 @@ class RemoteRun:
     Args:
       calls: the calls to the master.
       session: the number of the session.
-      program: the number of the program.
+      program: the program, which the master keeps as long as this object refers to it.
       fetches: the number of fetches.
       step: the deadline and the cancellation of the step.
 
@@ -300,7 +330,7 @@ class RemoteRun:
       finished: whether the whole step has run.
     """
 
-    def __init__(self, calls: Calls, session: int, program: int, fetches: int, step: Step) -> None:
+    def __init__(self, calls: Calls, session: int, program: RemoteProgram, fetches: int, step: Step) -> None:
         self.step = step
         self.finished = False
         self._calls = calls
@@ -327,12 +357,12 @@ class RemoteRun:
             listener = self.step.listener
             level = 0 if listener is None else 1 + bool(getattr(listener, "wants_sizes", False))
             self._call(
-                lambda call: messages.RunStep(call, self._session, self._program, timeout, tracing=level), values
+                lambda call: messages.RunStep(call, self._session, self._program.number, timeout, tracing=level), values
             )
         else:
             if self._partial is None:
                 reply = self._call(
-                    lambda call: messages.RunStep(call, self._session, self._program, timeout, is_partial=True)
+                    lambda call: messages.RunStep(call, self._session, self._program.number, timeout, is_partial=True)
                 )
                 self._partial = int(reply.data)
             run, positions = self._partial, sorted(fed)

@@ -44,6 +44,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 import numpy as np
 
+from headrace import thresholds
 from headrace.dist import messages
 from headrace.dist.messages import AnyMessage
 from headrace.dist.values import ALIGNMENT, Buffer, Reader, Writer, read, scalar_bytes, write
@@ -52,13 +53,13 @@ from headrace.execute.records import DeadCause, Path
 from headrace.execute.rendezvous import show_tag
 
 VERSION: Final = 1  # of the layout
-SHARED: Final = 1 << 18  # bytes of the buffer for small frames
-SMALL: Final = 1 << 16  # bytes of the longest frame that is always received into the shared buffer
+SHARED: Final = thresholds.RECEIVED_TOGETHER  # bytes of the buffer for small frames
+SMALL: Final = thresholds.SMALL_FRAME  # bytes of the longest frame that is always received into the shared buffer
 UNKNOWN_PEER: Final = 1 << 16  # bytes of the longest frame before the handshake has ended
 MOST_LEVELS: Final = 800  # of a path, which is a nested tuple; Python compares those of less than 1000 levels
 
-_MEMOIZED_PATHS: Final = 4096
-_MEMOIZED_BYTES: Final = 512  # of the encoded path; longer ones are encoded each time
+_MEMOIZED_PATHS: Final = thresholds.MEMOIZED_PATHS
+_MEMOIZED_BYTES: Final = thresholds.MEMOIZED_PATH_BYTES  # of the encoded path; longer ones are encoded each time
 
 
 def _tag(kind: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import logging
 import os
@@ -11,8 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from headrace import flags
-from headrace.dist.address import Address
+from headrace.dist.address import Address, default_options
 from headrace.dist.cluster_spec import ClusterSpec
 from headrace.dist.network import NetworkOptions
 from headrace.dist.server import Server
@@ -28,9 +28,11 @@ def worker(args: argparse.Namespace, report: Callable[[str], None]) -> None:
     """
     logging.basicConfig(level=logging.WARNING, format="headrace: %(message)s")  # e.g. connections that are refused
     cluster = ClusterSpec.from_toml(args.cluster)
-    options = NetworkOptions(flags.CLUSTER_SECRET.value.encode(), heartbeat=args.heartbeat, patience=args.patience)
+    options = dataclasses.replace(
+        _options(args), heartbeat=args.heartbeat, patience=args.patience, largest_frame=args.largest_frame
+    )
     devices = dict(_device(text) for text in args.device)
-    server = Server(cluster, args.job, args.task, devices=devices, options=options, bind=args.bind)
+    server = Server(cluster, args.job, args.task, devices=devices, options=options, bind=args.bind, files=args.files)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: server.request_stop())
     if args.until_eof:
@@ -39,6 +41,11 @@ def worker(args: argparse.Namespace, report: Callable[[str], None]) -> None:
         report(f"{server.task} at {server.target}")
     server.join()
     server.close()
+
+
+def _options(args: argparse.Namespace) -> NetworkOptions:
+    """Returns the secret and the certificate of the arguments, or else those of the flags."""
+    return default_options(cert=args.cert, key=args.key, ca=args.ca, secret_file=args.secret_file)
 
 
 def _wait_for_eof(server: Server) -> None:
@@ -54,7 +61,7 @@ def _device(text: str) -> tuple[str, int]:
 
 def status(args: argparse.Namespace) -> str:
     """Returns the state of a cluster as text or JSON."""
-    target = Address(args.target).connect(NO_OPTIONS)
+    target = Address(args.target, _options(args)).connect(NO_OPTIONS)
     try:
         state = target.describe()
     finally:

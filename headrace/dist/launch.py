@@ -6,6 +6,9 @@
 The workers of `local` are processes of this machine that listen on loopback; those of `ray` are actors of Ray
 (`dist.launch_ray`). They have a secret that no other process knows, and end with this process. The master of sessions
 that get the object is in this process; other processes may connect to `cluster.address` with `cluster.secret`.
+
+The workers use all files that this process can use. They run for the same user, and a process that knows their secret
+got it from this one, so a limit would protect nothing from it. `files` sets one for programs that hand the secret on.
 """
 
 from __future__ import annotations
@@ -21,8 +24,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from headrace import flags
-from headrace.dist.address import SCHEME
+from headrace import flags, thresholds
+from headrace.dist.address import SCHEME, Address
 from headrace.dist.cluster_spec import ClusterSpec
 from headrace.dist.launched import LaunchedCluster
 from headrace.dist.network import NetworkOptions
@@ -30,7 +33,7 @@ from headrace.dist.network import NetworkOptions
 if TYPE_CHECKING:
     from headrace.dist.launch_ray import RayCluster
 
-SUPERVISION: Final = 0.2  # seconds between two looks at the processes
+SUPERVISION: Final = thresholds.SUPERVISION_POLL  # seconds between two looks at the processes
 END_SECONDS: Final = 5.0  # seconds that workers have to end by themselves
 
 
@@ -44,6 +47,7 @@ class LocalCluster(LaunchedCluster):
       restart: whether a worker whose process has ended is started again.
       options: time limits of connections; the secret is a new one.
       env: environment variables of the workers, in addition to those of this process.
+      files: the folder whose files the workers use; "/": all files; None: none.
 
     Attributes:
       spec: the tasks with their addresses.
@@ -62,13 +66,18 @@ class LocalCluster(LaunchedCluster):
         restart: bool = True,
         options: NetworkOptions | None = None,
         env: Mapping[str, str] | None = None,
+        files: str | os.PathLike[str] | None = os.sep,
     ) -> None:
         super().__init__(num_workers, job, restart, options)
         self._processes: list[subprocess.Popen[bytes]] = []
         self._folder = tempfile.TemporaryDirectory(prefix="headrace-cluster-")
         self._file = os.path.join(self._folder.name, "cluster.toml")
         self._devices = dict(devices or {})
-        self._env = flags.environment_of_child(env or {}, CLUSTER_SECRET=self.secret)
+        self._files = files
+        self._env = flags.environment_of_child(
+            env or {},
+            CLUSTER_SECRET=self.secret, CLUSTER_SECRET_FILE="", CLUSTER_CERT="", CLUSTER_KEY="", CLUSTER_CA="",
+        )  # fmt: skip
         addresses = [f"127.0.0.1:{port}" for port in _free_ports(num_workers)]
         self.spec = ClusterSpec({job: addresses})
         self.address = f"{SCHEME}://{addresses[0]}"
@@ -82,6 +91,9 @@ class LocalCluster(LaunchedCluster):
         command = [sys.executable, "-m", "headrace", "worker", "--cluster", self._file, "--job", self._job]
         command += ["--task", str(index), "--until-eof"]
         command += ["--heartbeat", str(self.options.heartbeat), "--patience", str(self.options.patience)]
+        command += ["--largest-frame", str(self.options.largest_frame)]
+        if self._files is not None:
+            command += ["--files", os.fspath(self._files)]
         for kind, n in self._devices.items():
             command += ["--device", f"{kind}={n}"]
         return subprocess.Popen(command, stdin=subprocess.PIPE, env=self._env)
@@ -123,6 +135,7 @@ def local(
     restart: bool = True,
     options: NetworkOptions | None = None,
     env: Mapping[str, str] | None = None,
+    files: str | os.PathLike[str] | None = os.sep,
 ) -> LocalCluster:
     """Starts workers as processes of this machine.
 
@@ -133,6 +146,7 @@ def local(
       restart: whether a worker whose process has ended is started again.
       options: time limits of connections; the secret is a new one.
       env: environment variables of the workers, in addition to those of this process.
+      files: the folder whose files the workers use; "/": all files; None: none.
 
     Returns:
       The cluster, which is the target of sessions. It ends with its `with` block, or with this process.
@@ -140,7 +154,20 @@ def local(
     Raises:
       UnavailableError: a worker has not started.
     """
-    return LocalCluster(num_workers, devices, job, restart, options, env)
+    return LocalCluster(num_workers, devices, job, restart, options, env, files)
+
+
+def at(address: str, options: NetworkOptions | None = None) -> Address:
+    """Returns the cluster at an address, as the target of sessions.
+
+    Args:
+      address: the address of a server of the cluster, "headrace://host:port".
+      options: the secret, encryption and limits of the connection; None: those of the flags CLUSTER_...
+
+    Raises:
+      ValueError: the text is no such address.
+    """
+    return Address(address, options)
 
 
 def ray(

@@ -33,6 +33,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from headrace import thresholds
 from headrace.dist.address import SCHEME
 from headrace.dist.cluster_spec import ClusterSpec
 from headrace.dist.codec import Control, Frame, encode_control
@@ -46,8 +47,8 @@ if TYPE_CHECKING:
     from headrace.dist.transport import Link, Listener
 
 STRATEGIES: Final = ("SPREAD", "PACK", "STRICT_SPREAD", "STRICT_PACK")
-FIRST_PAUSE: Final = 0.5  # seconds before a worker that could not be started is tried again; doubled each time
-LONGEST_PAUSE: Final = 30.0
+FIRST_PAUSE: Final = thresholds.RESTART_PAUSE  # before a worker that did not start is tried again; doubled each time
+LONGEST_PAUSE: Final = thresholds.LONGEST_RESTART_PAUSE
 END_SECONDS: Final = 5.0  # seconds that workers have to end by themselves
 LONGEST_REASON: Final = 400  # characters of an error of Ray
 
@@ -65,11 +66,11 @@ class WorkerActor:
       index: its number in the job.
       devices: number of devices of each type.
       secret: the secret of the cluster.
-      limits: heartbeat, patience and connect timeout of connections, in seconds.
+      limits: heartbeat, patience and connect timeout of connections, in seconds, and the bytes of the longest message.
     """
 
     def __init__(
-        self, job: str, index: int, devices: Mapping[str, int], secret: str, limits: tuple[float, float, float]
+        self, job: str, index: int, devices: Mapping[str, int], secret: str, limits: tuple[float, float, float, int]
     ) -> None:
         self._task = job, index
         self._devices = devices
@@ -80,7 +81,7 @@ class WorkerActor:
         """Starts the worker; returns its address, the id of its node and the process id."""
         job, index = self._task
         spec = ClusterSpec({job: {index: format_address(_own_host(), 0)}})
-        self._server = Server(spec, job, index, devices=self._devices, options=self._options)
+        self._server = Server(spec, job, index, devices=self._devices, options=self._options, files=os.sep)
         node = str(_import_ray().get_runtime_context().get_node_id())
         return self._server.target.removeprefix(f"{SCHEME}://"), node, os.getpid()
 
@@ -247,7 +248,11 @@ class RayCluster(LaunchedCluster):
             scheduling_strategy=PlacementGroupSchedulingStrategy(self._group, index),
         )
         actor = actor_class.remote(
-            self._job, index, self._devices, self.secret, (o.heartbeat, o.patience, o.connect_timeout)
+            self._job,
+            index,
+            self._devices,
+            self.secret,
+            (o.heartbeat, o.patience, o.connect_timeout, o.largest_frame),
         )
         self._actors[index] = actor
         future: concurrent.futures.Future[Where] = actor.start.remote().future()

@@ -35,6 +35,7 @@ class Master:
       reactor: runs compilations and timers.
       first_step: the number before that of the first step. Steps of different masters have different numbers.
       latency: returns the seconds that a token takes to a worker.
+      home: the task of this process, whose worker may call the Python functions of clients in this process; "": none.
     """
 
     def __init__(
@@ -43,8 +44,11 @@ class Master:
         reactor: Reactor,
         first_step: int,
         latency: Callable[[str], float] = lambda task: thresholds.NETWORK_LATENCY,
+        home: str = "",
     ) -> None:
         self._latency = latency
+        self._home = home
+        self._local: set[int] = set()  # sessions of clients in this process
         self._state = state.MasterState(tasks, first_step)
         self._reactor = reactor
         self._lock = threading.RLock()
@@ -57,11 +61,20 @@ class Master:
 
     # *** clients ***
 
-    def add_client(self, sink: Sink) -> int:
-        """Adds a client, given the function that sends to it; returns its number."""
+    def add_client(self, sink: Sink, is_local: bool = False) -> int:
+        """Adds a client.
+
+        Args:
+          sink: sends to the client.
+          is_local: whether the client is in this process.
+
+        Returns:
+          The number of the client.
+        """
         with self._lock:
             self._next_client += 1
             self._clients[self._next_client] = sink
+            self._handle(state.ClientUp(self._next_client, is_local))
             return self._next_client
 
     def lose_client(self, client: int) -> None:
@@ -138,12 +151,15 @@ class Master:
                 options = PlacementOptions(m.soft, None, m.bfloat16, m.recv_scheduling)
                 network = Link(max(map(self._latency, i.workers)), thresholds.NETWORK_BANDWIDTH)
                 self._environments[i.session] = Environment(i.devices, options, is_remote=True, network=network)
+                if i.is_local:
+                    self._local.add(i.session)
             elif isinstance(i, state.Alarm):
                 self._reactor.call_later(i.seconds, self.tick)
             elif isinstance(i, state.Claim):
                 self._environments[i.session].claim(i.homes)
             else:
                 self._environments.pop(i.session, None)
+                self._local.discard(i.session)
 
     def _to_worker(self, i: state.ToWorker) -> None:
         sink = self._workers.get(i.worker)
@@ -185,7 +201,7 @@ class Master:
         try:
             if environment is None:
                 raise UnavailableError("the session was closed")
-            result = compile_parts(i.step, environment)
+            result = compile_parts(i.step, environment, self._home if i.session in self._local else "")
         except Exception as e:
             error = e
         with self._lock:

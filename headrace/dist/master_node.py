@@ -61,13 +61,14 @@ class MasterNode:
         first = int.from_bytes(os.urandom(3), "little") * MASTERS
         first_task = [] if own is None else [own[0].task]  # its devices are the default devices
         names = (*first_task, *(t for t in tasks if t not in first_task))
-        self.master = Master(names, self._reactor, first, self._latency)
+        self.master = Master(names, self._reactor, first, self._latency, "" if own is None else own[0].task)
         self._reactor.submit(self._begin)
 
     def connect(self, options: PlacementOptions, filters: Sequence[str] = ()) -> RemoteTarget:
         """Returns the target of a new session in this process, see `target.Connectable`."""
         calls = Calls()
-        client = self.master.add_client(calls.receive)
+        client = self.master.add_client(calls.receive, is_local=True)
+        calls.home = "" if self._own is None else self._own[0].task
         calls.channel = _DirectChannel(self.master, client, self._reactor)
         try:
             return RemoteTarget(calls, options, filters)
@@ -110,7 +111,7 @@ class MasterNode:
         master, numbers = self.master, [0]
         to_worker = Inbox[tuple[Any, Any]](self._reactor, lambda m: worker.receive(numbers[0], *m))
         to_master = Inbox[tuple[Any, Any]](self._reactor, lambda m: master.receive_from_worker(worker.task, *m))
-        numbers[0] = worker.add_master(lambda message, values: to_master.put((message, values)))
+        numbers[0] = worker.add_master(lambda message, values: to_master.put((message, values)), is_own=True)
         devices = {d.name: (d.device_type, d.memory_limit_bytes) for d in worker.target.devices()}
         self._add(worker.task, incarnation, devices, lambda message, values: to_worker.put((message, values)))
 
@@ -187,7 +188,7 @@ class MasterNode:
 
 
 def in_clock_of(link: Link, message: messages.AnyMessage) -> messages.AnyMessage:
-    """Returns a message from `link` with the times of its events in the clock of this process."""
+    """Returns a message from `link` with the times of its events by this process's clock."""
     if isinstance(message, (messages.Report, messages.Reply)) and message.trace:
         return replace(message, trace=tuple(shifted(message.trace, link.clock_offset_ns)))
     return message

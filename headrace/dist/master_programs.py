@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from headrace.dist import step_codec
-from headrace.dist.master_state import CompiledParts
+from headrace.dist.master_state import CompiledParts, task_of
 from headrace.environment import Environment
 from headrace.execute.plan import may_be_heavy
 from headrace.explain import explanation, explanation_to_data
@@ -46,17 +46,19 @@ class ClusterTarget:
         return None
 
 
-def compile_parts(data: bytes, environment: Environment) -> CompiledParts:
+def compile_parts(data: bytes, environment: Environment, home: str = "") -> CompiledParts:
     """Compiles an encoded step.
 
     Args:
       data: the step of a client (`dist.step_codec`).
       environment: the devices of its session.
+      home: the task of this process, whose worker may call the Python functions of the step; "": the client is in
+        another process, or this one has no worker.
 
     Raises:
       HeadraceError: the bytes are damaged, or describe no legal step, or the step cannot be placed.
     """
-    request, step = step_codec.decode(data)
+    request, step = step_codec.decode(data, is_ours=home != "")
     check_expansion(step.graph.operations)
     stages = Stages()
     stages.made["prune"] = step
@@ -69,14 +71,14 @@ def compile_parts(data: bytes, environment: Environment) -> CompiledParts:
     explained = explanation_to_data(explanation(programs))
     if compiled.is_whole:
         device = compiled.device
-        encoded = {device: step_codec.encode(compiled.request, compiled.graph)} if device else {}
+        encoded = {device: step_codec.encode(compiled.request, compiled.graph, _of(device, home))} if device else {}
         on = list(encoded)
         return CompiledParts(encoded, [on] * n_feeds, on * n_fetches, is_divided=True, homes=homes, data=explained)
     if compiled.shares:
-        return _shares(compiled, step, homes, explained)
+        return _shares(compiled, step, home, homes, explained)
     parts = compiled.parts
     return CompiledParts(
-        {device: part_codec.encode(part) for device, part in parts.items()},
+        {device: part_codec.encode(part, _of(device, home)) for device, part in parts.items()},
         feeds=[(device,) if device else () for device in _devices(n_feeds, "_Arg", parts)],
         fetches=_devices(n_fetches, "_Retval", parts),
         edges=sorted({e.key for part in parts.values() for e in part.edges}),
@@ -88,8 +90,13 @@ def compile_parts(data: bytes, environment: Environment) -> CompiledParts:
     )
 
 
+def _of(device: str, home: str) -> str:
+    """Returns `home` if the device belongs to this task, else ""."""
+    return home if task_of(device) == home else ""
+
+
 def _shares(
-    compiled: CompiledStep, step: StepGraph, homes: Mapping[str, str], explained: Mapping[str, Any]
+    compiled: CompiledStep, step: StepGraph, home: str, homes: Mapping[str, str], explained: Mapping[str, Any]
 ) -> CompiledParts:
     """Returns the result for a step that was divided into shares."""
     shares = compiled.shares
@@ -100,7 +107,9 @@ def _shares(
     owners = {op.attrs["index"]: device for device, share in shares.items() for op in share.retvals}
     return CompiledParts(
         {
-            device: step_codec.encode(compiled.request, StepGraph(s.graph, s.args, s.retvals, s.targets))
+            device: step_codec.encode(
+                compiled.request, StepGraph(s.graph, s.args, s.retvals, s.targets), _of(device, home)
+            )
             for device, s in shares.items()
         },
         feeds=list(map(tuple, readers)),

@@ -21,6 +21,7 @@ names the worker. Later steps fail at once until the worker, or its replacement,
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import hashlib
 from collections.abc import Container, Mapping, Sequence
@@ -34,6 +35,7 @@ from headrace.errors import (
     InternalError,
     InvalidArgumentError,
     NotFoundError,
+    ResourceExhaustedError,
     UnavailableError,
     from_data,
     to_data,
@@ -89,6 +91,14 @@ class WorkerLost:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class ClientUp:
+    """A client is connected; a local one is in the process of the master."""
+
+    client: int
+    is_local: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class ClientLost:
     """The connection of a client has ended."""
 
@@ -138,7 +148,7 @@ class Tick:
     """Time has passed."""
 
 
-Event: TypeAlias = "FromClient | FromWorker | WorkerUp | WorkerLost | ClientLost | Compiled | Tick"
+Event: TypeAlias = "FromClient | FromWorker | WorkerUp | WorkerLost | ClientUp | ClientLost | Compiled | Tick"
 
 # *** instructions ***
 
@@ -185,12 +195,14 @@ class MakeSession:
       message: the options.
       devices: the full names of its devices, the default device first.
       workers: the tasks that it uses.
+      is_local: whether its client is in the process of the master.
     """
 
     session: int
     message: messages.OpenSession
     devices: Sequence[str]
     workers: Sequence[str]
+    is_local: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -261,7 +273,8 @@ class Session:
       client: its client.
       workers: the tasks that it uses.
       options: its options, equal for sessions that can share programs.
-      programs: numbers of its programs.
+      is_local: whether its client is in the process of the master.
+      programs: number of a program → how often the client got it, less how often the client has released it.
       homes: name of operation with state → its device.
     """
 
@@ -269,7 +282,8 @@ class Session:
     client: int
     workers: tuple[str, ...]
     options: tuple[Any, ...]
-    programs: set[int] = dataclasses.field(default_factory=set)
+    is_local: bool = False
+    programs: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
     homes: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
@@ -282,6 +296,7 @@ class Program:
       key: equal for equal steps of sessions with equal options.
       session: the session for which it was compiled.
       step: the encoded step, while it is being compiled; then empty.
+      size: bytes of the step, or of the parts.
       waiting: (client, call, session) of the calls that wait for the compilation.
       result: the parts; None before.
       shares: for each worker its devices.
@@ -292,6 +307,7 @@ class Program:
     key: Any
     session: int
     step: bytes
+    size: int = 0
     waiting: list[tuple[int, int, int]] = dataclasses.field(default_factory=list)
     result: CompiledParts | None = None
     shares: dict[str, list[str]] = dataclasses.field(default_factory=dict)
@@ -310,6 +326,7 @@ class Run:
       call: the number of the client's call that waits for it; None: none waits (a paused partial run).
       state: the decisions about the step.
       deadline: the time at which it fails, or None.
+      has_alarm: whether there is an alarm for the deadline.
       values: position of a fetch → its value, as far as they are known.
       dead: position of a fetch → the error that says why it has no value, as data.
       until: positions that a call of a partial run waits for; None: all, at the end.
@@ -319,6 +336,7 @@ class Run:
       is_fed: whether all feeds have been supplied.
       begun: how often it has begun or been resumed.
       waits: device → lines about the nodes that wait there.
+      since: the time of its beginning.
       tracing: as in `messages.RunStep`.
       trace: the events of its workers so far.
       error: the error of the step, once it has failed.
@@ -332,6 +350,7 @@ class Run:
     call: int | None
     state: StepState
     deadline: float | None = None
+    has_alarm: bool = False
     values: dict[int, Any] = dataclasses.field(default_factory=dict)
     dead: dict[int, Any] = dataclasses.field(default_factory=dict)
     until: Sequence[int] | None = None
@@ -341,6 +360,7 @@ class Run:
     is_fed: bool = True
     begun: int = 0
     waits: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    since: float = 0.0
     tracing: int = 0
     trace: list[list[Any]] = dataclasses.field(default_factory=list)
     error: BaseException | None = None
@@ -371,6 +391,8 @@ class MasterState:
         self._sessions: dict[int, Session] = {}
         self._programs: dict[int, Program] = {}
         self._by_key: dict[Any, int] = {}
+        self._local: set[int] = set()  # clients in the process of the master
+        self._program_bytes = 0  # of the steps and parts of all programs
         self._opening: list[tuple[int, messages.OpenSession, float | None]] = []
         self._clearing: dict[int, tuple[int, messages.ClearContainers, set[str]]] = {}
         self._steps = first_step
@@ -399,6 +421,9 @@ class MasterState:
             self._worker_lost(event)
         elif isinstance(event, ClientLost):
             self._client_lost(event.client)
+        elif isinstance(event, ClientUp):
+            if event.is_local:
+                self._local.add(event.client)
         else:
             self._tick(self._now)
         out, self._out = self._out, []
@@ -413,8 +438,7 @@ class MasterState:
         elif isinstance(m, messages.CompileStep):
             self._guarded(client, m.call, self._compile, client, m)
         elif isinstance(m, messages.OpenSession):
-            self._opening.append((client, m, None))
-            self._open_sessions()
+            self._guarded(client, m.call, self._open, client, m)
         elif isinstance(m, messages.ResumeRun):
             self._guarded(client, m.call, self._resume, client, m, event.values)
         elif isinstance(m, messages.CancelRun):
@@ -433,7 +457,7 @@ class MasterState:
         """Calls a handler; its error is the answer to the client's call."""
         try:
             handler(*args)
-        except (UnavailableError, NotFoundError, InvalidArgumentError) as e:
+        except (UnavailableError, NotFoundError, InvalidArgumentError, ResourceExhaustedError) as e:
             self._fail_call(client, call, e)
 
     def _fail_call(self, client: int, call: int, error: BaseException) -> None:
@@ -444,6 +468,11 @@ class MasterState:
         if session is None or session.client != client:
             raise NotFoundError(f"this master has no session {number} of this client; it was closed")
         return session
+
+    def _open(self, client: int, m: messages.OpenSession) -> None:
+        _check_bound(len(self._sessions) + len(self._opening), thresholds.CLUSTER_SESSIONS, "sessions of this master")
+        self._opening.append((client, m, None))
+        self._open_sessions()
 
     def _open_sessions(self) -> None:
         """Opens the sessions whose workers are all connected."""
@@ -459,10 +488,11 @@ class MasterState:
                 continue
             self._numbers += 1
             number = self._numbers
-            options = (m.soft, m.bfloat16, m.recv_scheduling, names)
-            self._sessions[number] = Session(number, client, names, options)
+            is_local = client in self._local  # others may not run its programs, which may call Python functions
+            options = (m.soft, m.bfloat16, m.recv_scheduling, names, is_local)
+            self._sessions[number] = Session(number, client, names, options, is_local)
             devices = {d: info for name in names for d, info in self.workers[name].devices.items()}
-            self._out.append(MakeSession(number, m, tuple(devices), names))
+            self._out.append(MakeSession(number, m, tuple(devices), names, is_local))
             data = [number, [[d, kind, limit] for d, (kind, limit) in devices.items()]]
             self._out.append(ToClient(client, messages.Reply(m.call, data)))
 
@@ -489,6 +519,7 @@ class MasterState:
 
     def _drop(self, program: Program) -> None:
         del self._programs[program.number]
+        self._program_bytes -= program.size
         if self._by_key.get(program.key) == program.number:
             del self._by_key[program.key]
         for worker in self.workers.values():
@@ -498,6 +529,7 @@ class MasterState:
                     self._out.append(ToWorker(worker.name, messages.DropProgram(program.number)))
 
     def _client_lost(self, client: int) -> None:
+        self._local.discard(client)
         self._opening = [w for w in self._opening if w[0] != client]
         for session in [s for s in self._sessions.values() if s.client == client]:
             self._close_session(session, CancelledError("the client of this step is lost"))
@@ -527,7 +559,26 @@ class MasterState:
     # *** programs ***
 
     def _compile(self, client: int, m: messages.CompileStep) -> None:
-        self._demand(client, m.call, self._session_of(client, m.session), m.step)
+        session = self._session_of(client, m.session)
+        for number in m.released:
+            self._release(session, number)
+        _check_bound(len(session.programs), thresholds.SESSION_PROGRAMS, "programs of this session")
+        self._demand(client, m.call, session, m.step)
+
+    def _release(self, session: Session, number: int) -> None:
+        """Notes that the client of a session does not use a program any more."""
+        program = self._programs.get(number)
+        if program is None or program.result is None or number not in session.programs:
+            return
+        self._forget_program(session, program)
+        if not program.users:
+            self._drop(program)
+
+    def _forget_program(self, session: Session, program: Program) -> None:
+        session.programs[program.number] -= 1
+        if not session.programs[program.number]:
+            del session.programs[program.number]
+            program.users.discard(session.number)
 
     def _demand(self, client: int, call: int, session: Session, step: bytes) -> None:
         """Finds or compiles the program of a step, and announces it to the client."""
@@ -537,13 +588,16 @@ class MasterState:
         if program is not None and not _agree(program, session):
             program = None
         if program is None:
+            size = self._program_bytes + len(step)
+            _check_bound(size, thresholds.CLUSTER_PROGRAM_BYTES, "bytes of programs of this master")
             self._numbers += 1
-            program = Program(self._numbers, key, session.number, step)
+            program = Program(self._numbers, key, session.number, step, len(step))
+            self._program_bytes += program.size
             self._programs[program.number] = program
             self._by_key[key] = program.number
             self._out.append(Compile(program.number, session.number, step))
         program.users.add(session.number)
-        session.programs.add(program.number)
+        session.programs[program.number] += 1
         if program.result is None:
             program.waiting.append((client, call, session.number))
         else:
@@ -571,10 +625,13 @@ class MasterState:
             assert event.error is not None
             for client, call, number in waiting:
                 self._fail_call(client, call, event.error)
-                self._sessions[number].programs.discard(program.number)
+                self._forget_program(self._sessions[number], program)
             self._drop(program)
             return
         program.result = event.result
+        self._program_bytes -= program.size
+        program.size = sum(map(len, event.result.parts.values()))
+        self._program_bytes += program.size
         for device in event.result.parts:
             program.shares.setdefault(task_of(device), []).append(device)
         for client, call, number in waiting:
@@ -582,9 +639,8 @@ class MasterState:
             if number == program.session or _agree(program, session):
                 self._announce(program, client, call, session)
             else:
-                program.users.discard(number)
-                session.programs.discard(program.number)
-                self._demand(client, call, session, step)
+                self._forget_program(session, program)
+                self._guarded(client, call, self._demand, client, call, session, step)
         if not program.users:
             self._drop(program)
 
@@ -599,13 +655,14 @@ class MasterState:
             raise InvalidArgumentError(f"the step has {len(program.result.feeds)} feeds, got {len(values)} values")
         for name in program.shares:
             self._check_up(self.workers[name])
+        self._check_steps(session)
         self._steps += 1
         parts = [d for devices in program.shares.values() for d in devices]
         run = Run(self._steps, program, session.number, client, m.call, StepState(self._steps % MASTERS, parts))
-        run.is_partial, run.tracing = m.is_partial, m.tracing
+        run.is_partial, run.tracing, run.since = m.is_partial, m.tracing, self._now
         if 0 < m.timeout < LONGEST_TIMEOUT:
             run.deadline = self._now + m.timeout
-            self._out.append(Alarm(m.timeout))
+            self._set_alarm(run)
         self.runs[run.step] = run
         if m.is_partial:
             run.is_fed = False
@@ -613,6 +670,22 @@ class MasterState:
             self._out.append(ToClient(client, messages.Reply(m.call, run.step)))
         else:
             self._begin(run, range(len(values)), values)
+
+    def _set_alarm(self, run: Run) -> None:
+        """Sets an alarm for a deadline that is near.
+
+        Later ones are left to the ticks, because an alarm cannot be cancelled and most steps end long before.
+        """
+        if run.deadline is not None and not run.has_alarm and run.deadline - self._now < 4 * thresholds.MASTER_POLL:
+            run.has_alarm = True
+            self._out.append(Alarm(max(run.deadline - self._now, 0.0)))
+
+    def _check_steps(self, session: Session) -> None:
+        under_way = len(self.runs) + len(self._over)
+        _check_bound(under_way, thresholds.CLUSTER_STEPS, "steps of this master under way")
+        if under_way >= thresholds.SESSION_STEPS:
+            of = sum(r.session == session.number for runs in (self.runs, self._over) for r in runs.values())
+            _check_bound(of, thresholds.SESSION_STEPS, "steps of this session under way")
 
     def _check_up(self, worker: Worker) -> None:
         if not worker.is_up:
@@ -634,8 +707,9 @@ class MasterState:
                 self._prepare(worker, run.program)
                 ended, worker.ended = tuple(worker.ended), []
                 start = messages.StartStep(
-                    run.step, run.program.number, run.session, tuple(where), run.is_fed, ended, run.tracing
-                )
+                    run.step, run.program.number, run.session, tuple(where), run.is_fed, ended, run.tracing,
+                    self._sessions[run.session].is_local,
+                )  # fmt: skip
                 self._out.append(ToWorker(name, start, what))
             else:
                 self._out.append(ToWorker(name, messages.ResumeStep(run.step, tuple(where), run.is_fed), what))
@@ -665,6 +739,8 @@ class MasterState:
             raise InvalidArgumentError(f"a call of the partial run {m.run} is in progress")
         if len(values) != len(m.feeds):
             raise InvalidArgumentError(f"{len(m.feeds)} feeds are named, and {len(values)} values follow")
+        if not run.begun and run.program.number not in self._programs:
+            raise NotFoundError(f"the program of the partial run {m.run} was released before it began")
         result = run.program.result
         assert result is not None
         _check_positions("feeds", m.feeds, len(result.feeds), run.fed)
@@ -727,7 +803,7 @@ class MasterState:
     def _hand_over(self, run: Run, call: int, positions: Sequence[int]) -> None:
         """Answers a call with fetches, or with the error of a dead one."""
         run.call = None
-        run.handed.update(positions)
+        run.handed.update(p for p in positions if p in run.values or p in run.dead)  # a paused run may lack others
         for p in positions:
             if p in run.dead:
                 self._out.append(ToClient(run.client, messages.Failure(call, run.dead[p])))
@@ -748,7 +824,7 @@ class MasterState:
             if self.workers[name].is_up:
                 self.workers[name].ended.append(run.step)
         run.error = error
-        if run.is_partial:
+        if run.is_partial and run.session in self._sessions:
             self._over[run.step] = run
         if run.call is not None:
             self._answer_over(run)
@@ -840,13 +916,20 @@ class MasterState:
             if parts is not None:
                 error = UnavailableError(
                     f"step {run.number} failed because worker {event.worker} was lost: {event.reason}"
-                    f"{step_state.waiting_lines(run.waits)}"
+                    f"{self._progress(run)}"
                 )
                 # no worker knows of a step that has not begun, so none would confirm its end
                 lost = (
                     [step_state.Failed(part, error) for part in parts] if run.begun else [step_state.Cancelled(error)]
                 )
                 self._events(run, lost)
+
+    def _progress(self, run: Run) -> str:
+        """Clause about the last known progress of a step."""
+        every = [part for parts in run.program.shares.values() for part in parts]
+        done = len(every) - len(run.state.open_parts)
+        waits = step_state.waiting_lines(run.waits)
+        return f". It had run for {self._now - run.since:.1f} s, and {done} of {len(every)} devices had finished{waits}"
 
     # *** time ***
 
@@ -857,6 +940,8 @@ class MasterState:
                 waits = step_state.waiting_lines(run.waits)
                 late = DeadlineExceededError(f"Timed out: step {run.number} ran past its time limit{waits}")
                 self._events(run, [step_state.Cancelled(late)])
+            elif run.error is None:
+                self._set_alarm(run)
             if run.error is not None and run.step in self.runs:
                 run.failed_at = now if run.failed_at is None else run.failed_at
                 if now - run.failed_at >= thresholds.ABORT_PATIENCE:
@@ -942,6 +1027,12 @@ def _error_of(data: Any) -> BaseException:
         return from_data(data)
     except InvalidArgumentError as e:
         return e
+
+
+def _check_bound(count: int, bound: int, what: str) -> None:
+    """Raises `ResourceExhaustedError` if there are too many objects of clients for another one."""
+    if count >= bound:
+        raise ResourceExhaustedError(f"there are {count} {what}, and at most {bound} are allowed")
 
 
 def _check_positions(kind: str, positions: Sequence[int], count: int, taken: Container[int] = ()) -> None:

@@ -154,11 +154,13 @@ class CompileStep(Message, frozen=True):
       call: the number of the call.
       session: the number of the session.
       step: the pruned step (`dist.step_codec`).
+      released: numbers of programs that the client does not use any more, each as often as the client got it.
     """
 
     call: Number
     session: Number
     step: Blob
+    released: Steps = ()
 
 
 class RunStep(Message, frozen=True):
@@ -269,7 +271,9 @@ class Task(Message, frozen=True):
 
 
 class Topology(Message, frozen=True):
-    """Processes of the cluster, as the master knows them. Of each process the newest message counts.
+    """Processes of the cluster, as the master knows them.
+
+    Of each process the newest message counts.
 
     Attributes:
       tasks: all processes, for a worker that has joined; a process that has joined, for the others.
@@ -347,6 +351,8 @@ class StartStep(Message, frozen=True):
       is_fed: whether all feeds of the step have been supplied.
       ended: numbers of steps that are over, as in `EndSteps`.
       tracing: as in `RunStep`.
+      is_local: whether the client is in the process of the master. It counts only from the master of the worker's own
+        process.
     """
 
     step: Number
@@ -356,6 +362,7 @@ class StartStep(Message, frozen=True):
     is_fed: bool = True
     ended: Steps = ()
     tracing: Number = 0
+    is_local: bool = False
 
 
 class ResumeStep(Message, frozen=True):

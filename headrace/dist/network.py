@@ -7,13 +7,16 @@ So the connection of two workers is two links, one in each direction, and no two
 from __future__ import annotations
 
 import dataclasses
+import os
 import threading
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from headrace import thresholds
+from headrace.dist.codec import UNKNOWN_PEER
 from headrace.dist.handshake import Identity
 from headrace.dist.transport import Link, LinkSettings, OnLink, connect, connect_blocking
-from headrace.errors import OpError, UnavailableError
+from headrace.errors import InvalidArgumentError, OpError, UnavailableError
 
 if TYPE_CHECKING:
     import ssl
@@ -37,6 +40,9 @@ class NetworkOptions:
       heartbeat: seconds between two signs of life on each connection.
       patience: seconds without a sign of life after which a connection counts as lost.
       connect_timeout: seconds that making a connection may take.
+      largest_frame: bytes of the longest message with its tensors, sent or received.
+      largest_greeting: bytes of the longest message that is received before the other end has proved that it belongs to
+        the cluster.
     """
 
     secret: bytes = dataclasses.field(default=b"", repr=False)
@@ -45,11 +51,77 @@ class NetworkOptions:
     heartbeat: float = 1.0
     patience: float = 10.0
     connect_timeout: float = 10.0
+    largest_frame: int = thresholds.LARGEST_FRAME
+    largest_greeting: int = UNKNOWN_PEER
+
+    @classmethod
+    def from_files(
+        cls,
+        cert: str | os.PathLike[str] | None = None,
+        key: str | os.PathLike[str] | None = None,
+        ca: str | os.PathLike[str] | None = None,
+        secret_file: str | os.PathLike[str] | None = None,
+        **others: Any,
+    ) -> NetworkOptions:
+        """Returns options with mutual TLS, or a secret, or both, from files in PEM format.
+
+        Both ends of each connection show a certificate that `ca` has signed, by TLS 1.2 or later. The certificate of a
+        server names its host as it stands in the cluster.
+
+        Args:
+          cert: the certificate of this process, followed by those between it and `ca`; None: no TLS.
+          key: the private key, without a password; None: `cert` has it.
+          ca: the certificates of the authorities that other processes must have theirs from.
+          secret_file: a file with the secret; a line end at its end is not part of it.
+          others: further attributes.
+
+        Raises:
+          InvalidArgumentError: a file is missing or malformed, or there is a certificate without a `ca`.
+        """
+        if secret_file is not None:
+            others["secret"] = _secret_in(os.fspath(secret_file))
+        if cert is None and key is None and ca is None:
+            return cls(**others)
+        if cert is None or ca is None:
+            raise InvalidArgumentError("TLS between the processes of a cluster takes a certificate and an authority")
+        import ssl  # a slow import
+
+        contexts = []
+        for protocol in (ssl.PROTOCOL_TLS_SERVER, ssl.PROTOCOL_TLS_CLIENT):
+            context = ssl.SSLContext(protocol)
+            context.minimum_version = ssl.TLSVersion.TLSv1_2
+            context.verify_mode = ssl.CERT_REQUIRED
+            try:
+                context.load_cert_chain(cert, key, password=lambda: "")  # else OpenSSL would ask on the terminal
+                context.load_verify_locations(ca)
+            except (OSError, ValueError) as e:
+                names = ", ".join(str(f) for f in (cert, key, ca) if f is not None)
+                raise InvalidArgumentError(f"the files for TLS ({names}) cannot be used: {e}") from e
+            contexts.append(context)
+        return cls(server_tls=contexts[0], client_tls=contexts[1], **others)
 
     @property
     def settings(self) -> LinkSettings:
         """Settings of the links."""
-        return LinkSettings(self.heartbeat, self.patience)
+        return LinkSettings(self.heartbeat, self.patience, self.largest_frame, self.largest_greeting)
+
+    @property
+    def is_guarded(self) -> bool:
+        """Whether a client must know the secret or have a certificate."""
+        tls = self.server_tls
+        return bool(self.secret) or (tls is not None and tls.verify_mode.name == "CERT_REQUIRED")
+
+
+def _secret_in(path: str) -> bytes:
+    """Returns the contents of a file without a line end at its end."""
+    try:
+        with open(path, "rb") as f:
+            secret = f.read(thresholds.LONGEST_SECRET + 1).removesuffix(b"\n").removesuffix(b"\r")
+    except OSError as e:
+        raise InvalidArgumentError(f"the secret in {path} cannot be read: {e.strerror}") from e
+    if not secret or len(secret) > thresholds.LONGEST_SECRET:
+        raise InvalidArgumentError(f"{path} has no secret: expected 1 to {thresholds.LONGEST_SECRET} bytes")
+    return secret
 
 
 def split_address(address: str) -> tuple[str, int]:

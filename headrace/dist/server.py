@@ -20,7 +20,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace import notices
+from headrace import notices, thresholds
+from headrace.dist import messages
 from headrace.dist.address import default_options
 from headrace.dist.client import RemoteTarget
 from headrace.dist.cluster_spec import ClusterSpec
@@ -32,14 +33,15 @@ from headrace.dist.reactor import Reactor
 from headrace.dist.transport import WARNING, Link, listen
 from headrace.dist.worker import Worker
 from headrace.environment import PlacementOptions
-from headrace.errors import InvalidArgumentError, UnavailableError
+from headrace.errors import InvalidArgumentError, ResourceExhaustedError, UnavailableError, to_data
+from headrace.file_access import FileAccess
 from headrace.ir.device import DeviceSpec
 from headrace.target import LocalTarget
 
 if TYPE_CHECKING:
     from headrace.dist.reactor import Timer
 
-EARLY_TOKEN_LOOK: Final = 5.0  # seconds between two looks for tokens of steps that have not begun
+EARLY_TOKEN_LOOK: Final = thresholds.EARLY_TOKEN_POLL  # between two looks for tokens of steps that have not begun
 
 
 class ServerTarget(str):
@@ -70,12 +72,14 @@ class Server:
       start: must be True; a server starts when it is made.
       devices: number of devices of each type, such as {"CPU": 2}.
       memory_limit: bytes that each device may use, see `Session`.
-      options: the secret, encryption and time limits of all connections; None: the secret of HEADRACE_CLUSTER_SECRET.
+      options: the secret, encryption and limits of all connections; None: the secret or the certificate of the flags
+        CLUSTER_...
       bind: address on which the server listens; None: the host of its address in the cluster, if that is a loopback
-        address or there is a secret or a certificate.
+        address, or if clients need a secret or a certificate.
+      files: the folder whose files the kernels of steps may use, unless the client is in this process; None: no files.
 
     Raises:
-      ValueError: a task that the cluster lacks.
+      ValueError: a task that the cluster lacks, or a folder that does not exist.
       InvalidArgumentError: an address other than loopback without a secret or a certificate.
       UnavailableError: the address is in use.
 
@@ -105,6 +109,7 @@ class Server:
         memory_limit: int | None = None,
         options: NetworkOptions | None = None,
         bind: str | None = None,
+        files: str | os.PathLike[str] | None = None,
     ) -> None:
         if protocol not in (None, "headrace", "grpc"):
             raise ValueError(f"protocol={protocol!r}: the protocol of headrace is its own")
@@ -112,6 +117,7 @@ class Server:
             raise ValueError("start=False: a server starts when it is made; make it later")
         self.cluster = ClusterSpec(server_or_cluster_def)
         self.task = _task(self.cluster, job_name, task_index)
+        access = FileAccess(files)
         self._options = default_options() if options is None else options
         counts = dict(getattr(config, "device_count", None) or {}) | dict(devices or {})
         self._lock = threading.Lock()
@@ -127,10 +133,10 @@ class Server:
         self._tasks = {_name(job, i): self.cluster.task_address(job, i)
                        for job in self.cluster.jobs for i in self.cluster.task_indices(job)}  # fmt: skip
         self._target = LocalTarget(counts, memory_limit, task=spec)
-        self._reactor = Reactor(f"headrace-{spec.job}-{spec.task}")
+        self._reactor = Reactor(f"headrace-{spec.job}-{spec.task}", most_threads=thresholds.SERVER_THREADS)
         try:
             self._network = Network(self._reactor, self._options, self.task, self._incarnation)
-            self._worker = Worker(self.task, self._target, self._reactor, Peers(self._network))
+            self._worker = Worker(self.task, self._target, self._reactor, Peers(self._network), access)
             self._master: MasterNode | None = None
             self._links: set[Link] = set()
             self._timer: Timer | None = None
@@ -244,6 +250,10 @@ class Server:
         link.on_frames, link.on_closed = received, closed
 
     def _accept_client(self, link: Link) -> None:
+        most = thresholds.CLUSTER_CLIENTS
+        if sum(other.peer is not None and other.peer.role == "client" for other in list(self._links)) > most:
+            self._refuse_client(link, f"{most} clients are connected to this server, and no more are allowed")
+            return
         master = self._its_master().master
         client = master.add_client(lambda message, values: link.send(encode_control(message, values)))
 
@@ -257,6 +267,19 @@ class Server:
             master.lose_client(client)
 
         link.on_frames, link.on_closed = received, closed
+
+    def _refuse_client(self, link: Link, reason: str) -> None:
+        """Answers the first calls of a client with an error, and closes the connection."""
+        error = to_data(ResourceExhaustedError(reason))
+
+        def received(frames: Sequence[Frame]) -> None:
+            for frame in frames:
+                call = getattr(frame.message, "call", None) if type(frame) is Control else None
+                if call is not None:
+                    link.send(encode_control(messages.Failure(call, error)))
+
+        link.on_frames, link.on_closed = received, lambda reason: self._links.discard(link)
+        self._reactor.call_later(thresholds.REFUSED_CLIENT, lambda: link.close(reason))
 
     # *** the master ***
 
@@ -317,9 +340,10 @@ def _checked_host(host: str, options: NetworkOptions) -> str:
             is_local = ipaddress.ip_address(host).is_loopback
         except ValueError:
             is_local = False
-    if not is_local and not options.secret and options.server_tls is None:
+    if not is_local and not options.is_guarded:
         raise InvalidArgumentError(
             f"a server that listens on {host!r} can be reached from other machines, and any process there could run "
-            "programs on it. Give all processes of the cluster a shared secret or certificates (NetworkOptions)"
+            "programs on it. Give all processes of the cluster a shared secret (HEADRACE_CLUSTER_SECRET) or "
+            "certificates of which each end demands one (NetworkOptions.from_files)"
         )
     return host

@@ -22,9 +22,10 @@ from headrace import flags
 from headrace.dist import messages
 from headrace.dist.codec import encode_token
 from headrace.dist.worker_run import report_of
-from headrace.errors import CancelledError
-from headrace.execute.entered import entered
+from headrace.errors import CancelledError, UnavailableError
+from headrace.execute.compiled_run import run_code
 from headrace.execute.step_state import Event, Failed, Finished
+from headrace.file_access import limited
 
 if TYPE_CHECKING:
     from headrace.compile import Compiled
@@ -208,11 +209,17 @@ class SharesRun:
             self._reactor.submit(lambda share=share, part=part: self._begin(share, part))  # type: ignore[misc]
 
     def _begin(self, share: CompiledShare, part: Step) -> None:
-        """Runs a share in this thread, unless another share waits in it."""
-        if share.edges and self._reactor.is_waiting():
-            self._reactor.spawn(lambda: self._run(share, part))
-        else:
-            self._run(share, part)
+        """Runs a share, in this thread if no other share waits in it.
+
+        A share that calls Python functions gets a thread of its own.
+        """
+        if share.code.blocks or (share.edges and self._reactor.is_waiting()):
+            try:
+                self._reactor.spawn(lambda: self._run(share, part))
+                return
+            except UnavailableError as e:
+                part.cancel(e)  # the share fails at once
+        self._run(share, part)
 
     def _run(self, share: CompiledShare, part: Step) -> None:
         code = share.code
@@ -221,8 +228,8 @@ class SharesRun:
         try:
             part.look()
             fed = [self._fed[p] for p in share.feeds]
-            with entered(code.flushes, self._blas_threads if code.uses_blas else 0):
-                values = code.run(part, fed)
+            with limited(part.files):
+                values = run_code(code, part, fed, self._blas_threads)
         except BaseException as e:
             event = Failed(share.device, e)
         with self._lock:

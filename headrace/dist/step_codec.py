@@ -63,12 +63,13 @@ class ReceivedRequest(Request):
         """Does nothing: `encode` has copied the device requests."""
 
 
-def encode(request: Request, step: StepGraph) -> bytes:
+def encode(request: Request, step: StepGraph, home: str = "") -> bytes:
     """Returns a step as bytes.
 
     Args:
       request: the request of the step.
       step: the step, not lowered. It is not changed.
+      home: the task of this process, which operations that call Python functions request; "": none may call one.
 
     Raises:
       InvalidArgumentError: an operation refers to an object of this process (a Python function); the text names it.
@@ -78,7 +79,7 @@ def encode(request: Request, step: StepGraph) -> bytes:
     if request.graph is not None:
         step = step.copy()
         request.inherit_devices(step.graph.operations)
-    writer = SnapshotWriter()
+    writer = SnapshotWriter(home)
     fields = {
         "graph": writer.add(step.graph),
         "args": [op.name for op in step.args],
@@ -92,17 +93,21 @@ def encode(request: Request, step: StepGraph) -> bytes:
     return pack(MAGIC, VERSION, fields, writer, "step")
 
 
-def decode(data: bytes) -> tuple[ReceivedRequest, StepGraph]:
+def decode(data: bytes, is_ours: bool = False) -> tuple[ReceivedRequest, StepGraph]:
     """Returns the request and the step that `encode` has turned into bytes.
+
+    Args:
+      data: the bytes.
+      is_ours: whether this process has written them, so that operations may call Python functions.
 
     Raises:
       DataLossError: the bytes are damaged or incomplete, or are no step.
       UnimplementedError: another version of headrace has written them.
       GraphError: they describe no legal step.
       NotFoundError: an op type or a called function does not exist here.
-      InvalidArgumentError: the frames of the graph do not fit together.
+      InvalidArgumentError: the frames of the graph do not fit together, or an operation calls a Python function.
     """
-    given, reader = unpack(MAGIC, VERSION, data, "step")
+    given, reader = unpack(MAGIC, VERSION, data, "step", is_ours)
     graph = reader.graph(given.get("graph", int))
     verify(graph)
     args, retvals, targets = (_operations(graph, given.get(k, list), k) for k in ("args", "retvals", "targets"))

@@ -46,7 +46,7 @@ class Collector:
 
     def __call__(self, event: trace.Event) -> None:
         kind = type(event)
-        if kind in _FIELDS and self._count < thresholds.TRACE_EVENTS:
+        if kind in _FIELDS and self._count < thresholds.STEP_TRACE_EVENTS:
             self._count += 1
             self._events.append([kind.__name__, *[getattr(event, name) for name in _FIELDS[kind]]])
 

@@ -40,7 +40,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
-from headrace import notices
+from headrace import notices, thresholds
 from headrace.dist.codec import (
     UNKNOWN_PEER,
     Control,
@@ -57,21 +57,28 @@ from headrace.dist.handshake import Acceptor, Connector, Identity, Peer
 from headrace.dist.messages import AnyMessage, Refused
 from headrace.dist.reactor import READ, WRITE, Reactor, Timer
 from headrace.dist.values import Buffer
-from headrace.errors import DataLossError, DeadlineExceededError, OpError, UnauthenticatedError, UnavailableError
+from headrace.errors import (
+    DataLossError,
+    DeadlineExceededError,
+    OpError,
+    ResourceExhaustedError,
+    UnauthenticatedError,
+    UnavailableError,
+)
 
 if TYPE_CHECKING:
     import ssl
 
-CORKED: Final = 1 << 16  # bytes that `send(..., flush=False)` leaves unsent
+CORKED: Final = thresholds.CORKED_BYTES  # bytes that `send(..., flush=False)` leaves unsent
 MOST_BUFFERS: Final = min(os.sysconf("SC_IOV_MAX"), 1024) if hasattr(os, "sysconf") else 16  # of one `sendmsg`
-JOINED: Final = 1 << 16  # bytes up to which buffers are joined for TLS
-WRITES: Final = 64  # calls of `sendmsg` before the leader has other work
-EARLY_PINGS: Final = 8  # of a link, which follow each other faster than the others
-EARLY_PING: Final = 0.005  # seconds between two of them
-READS: Final = 4  # calls of `recv_into` before other links have their turn
+JOINED: Final = thresholds.TLS_JOINED_BYTES  # bytes up to which buffers are joined for TLS
+WRITES: Final = thresholds.LINK_WRITES  # calls of `sendmsg` before the leader has other work
+EARLY_PINGS: Final = thresholds.EARLY_PINGS  # of a link, which follow each other faster than the others
+EARLY_PING: Final = thresholds.EARLY_PING  # seconds between two of them
+READS: Final = thresholds.LINK_READS  # calls of `recv_into` before other links have their turn
 TLS_RECORD: Final = 1 << 14  # bytes that one call returns at most
-TLS_READS: Final = 64  # the same for TLS, where each call returns 16 KiB
-SAMPLES: Final = 64  # pings from which the difference of clocks is estimated; clocks drift, so old ones are dropped
+TLS_READS: Final = thresholds.TLS_LINK_READS  # the same for TLS, where each call returns 16 KiB
+SAMPLES: Final = thresholds.CLOCK_SAMPLES  # pings from which the difference of clocks is estimated
 WARNING: Final = 30  # the number of `logging`
 
 _Address: TypeAlias = tuple[int, int, int, str, Any]  # an entry of `socket.getaddrinfo`
@@ -86,12 +93,14 @@ class LinkSettings:
     Attributes:
       interval: seconds between two pings.
       limit: seconds without any byte from the other end after which the link is closed.
-      largest_frame: bytes of the longest frame after the handshake.
+      largest_frame: bytes of the longest frame after the handshake, sent or received.
+      largest_greeting: bytes of the longest frame that is received before the end of the handshake.
     """
 
     interval: float = 1.0
     limit: float = 10.0
-    largest_frame: int = 1 << 34
+    largest_frame: int = thresholds.LARGEST_FRAME
+    largest_greeting: int = UNKNOWN_PEER
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +265,7 @@ class Link:
         self._fd = sock.fileno()
         self._settings = settings
         self._greeter = greeter  # None after the handshake
-        self._decoder = Decoder(UNKNOWN_PEER)
+        self._decoder = Decoder(settings.largest_greeting)
         self._tls: _Tls | None = None
         self._recv_into: Callable[[memoryview], int] = sock.recv_into
         self._sendmsg: Callable[[Sequence[Buffer]], int] = sock.sendmsg
@@ -297,8 +306,14 @@ class Link:
 
         Raises:
           UnavailableError: the link is closed.
+          ResourceExhaustedError: the frame is longer than the other end accepts.
         """
         size = len(buffers[0]) if len(buffers) == 1 else sum(map(len, buffers))
+        if size > self._settings.largest_frame:
+            raise ResourceExhaustedError(
+                f"a message of {size} bytes to {self._name}: at most {self._settings.largest_frame} are sent. Raise "
+                "NetworkOptions.largest_frame in all processes of the cluster"
+            )
         with self._lock:
             if self._reason is not None:
                 raise self._closed_error()
@@ -476,7 +491,8 @@ class Link:
                     self._fail(UnavailableError(self._broken))
                 break
             except OSError as e:
-                self._fail(UnavailableError(f"reading failed: {_text(e)}"))
+                is_early = tls is not None and self._greeter is not None  # TLS 1.3 refuses a client after its handshake
+                self._fail(_tls_error(e) if is_early else UnavailableError(f"reading failed: {_text(e)}"))
                 return False
             if not n:
                 self._fail(UnavailableError("the other end has closed the connection"))
@@ -579,7 +595,7 @@ class Link:
         try:
             mask = tls.shake()
         except OSError as e:
-            self._fail(UnavailableError(f"the handshake of TLS failed: {_text(e)}"))
+            self._fail(_tls_error(e))
             return False
         with self._lock:
             if not self._is_finished:
@@ -1069,7 +1085,10 @@ class Connecting:
 
     def lost(self, reason: str) -> None:
         """Reports that the link has been closed."""
-        self._settle(self.error or UnavailableError(reason))
+        error = self.error or UnavailableError(reason)
+        if self._tls is None and not self._said_hello and type(error) is UnavailableError:
+            error = UnavailableError(f"{error.message}. It has not begun the handshake, so it may demand TLS")
+        self._settle(error)
 
     def _expire(self) -> None:
         self._settle(DeadlineExceededError(f"no connection within {self._timeout:g} s: {self._stage}"))
@@ -1251,6 +1270,27 @@ def _resolve(host: str, port: int, flags: int = 0) -> Sequence[_Address]:
 def _set_options(sock: socket.socket) -> None:
     # The sizes of the buffers are left to the system: with fixed ones 64 MB take longer on Linux, which adapts them.
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+def _tls_error(error: OSError) -> OpError:
+    """Returns the error of a connection by TLS that has failed in its handshake."""
+    import ssl  # imported already, by the caller that made the context
+
+    text = f"the handshake of TLS failed: {_text(error)}"
+    if not isinstance(error, ssl.SSLError):
+        return UnavailableError(text)
+    reason = error.reason or ""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return UnauthenticatedError(f"{text}. This process does not accept the certificate of the other end")
+    if "CERTIFICATE_REQUIRED" in reason or "ALERT_HANDSHAKE_FAILURE" in reason:
+        return UnauthenticatedError(f"{text}. The other end demands a certificate")
+    if "ALERT" in reason and ("CERTIFICATE" in reason or "UNKNOWN_CA" in reason):
+        return UnauthenticatedError(f"{text}. The other end does not accept the certificate of this process")
+    if "RETURN_CERTIFICATE" in reason:
+        return UnauthenticatedError(f"{text}. The other end has shown no certificate")
+    if reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL", "UNEXPECTED_MESSAGE"):
+        return UnavailableError(f"{text}. Only one end uses TLS; give certificates to all processes of the cluster")
+    return UnavailableError(text)
 
 
 def _text(error: OSError) -> str:

@@ -18,7 +18,8 @@ from headrace.dist import messages
 from headrace.dist import worker_state as state
 from headrace.dist.tracing import Collector
 from headrace.dist.worker_programs import WorkerProgram, prepare
-from headrace.errors import UnavailableError, from_data, to_data
+from headrace.errors import PermissionDeniedError, UnavailableError, from_data, to_data
+from headrace.file_access import FileAccess, limited
 from headrace.resources.shared import SessionResources
 
 if TYPE_CHECKING:
@@ -40,9 +41,14 @@ class Worker:
       target: the devices and resources.
       reactor: runs the parts of steps.
       peers: the connections to other workers.
+      files: the files that the kernels of steps may use, unless their client is in this process.
     """
 
-    def __init__(self, task: str, target: LocalTarget, reactor: Reactor, peers: Peers) -> None:
+    def __init__(
+        self, task: str, target: LocalTarget, reactor: Reactor, peers: Peers, files: FileAccess | None = None
+    ) -> None:
+        self._files = FileAccess() if files is None else files
+        self._own: set[int] = set()  # masters in this process
         self.task = task
         self.target = target
         self._reactor = reactor
@@ -58,11 +64,21 @@ class Worker:
 
     # *** masters ***
 
-    def add_master(self, sink: Sink) -> int:
-        """Adds a master, given the function that sends to it; returns its number."""
+    def add_master(self, sink: Sink, is_own: bool = False) -> int:
+        """Adds a master.
+
+        Args:
+          sink: sends to the master.
+          is_own: whether the master is in this process.
+
+        Returns:
+          The number of the master on this worker.
+        """
         with self._lock:
             self._next_master += 1
             self._masters[self._next_master] = sink
+            if is_own:
+                self._own.add(self._next_master)
             return self._next_master
 
     def lose_master(self, master: int, reason: str) -> None:
@@ -196,7 +212,7 @@ class Worker:
         self._reactor.busy()
         error: BaseException | None = None
         try:
-            program = prepare(i.message, self.target, self._peers.outlet)
+            program = prepare(i.message, self.target, self._peers.outlet, i.master in self._own)
             self._peers.connect(program.outlets.values())
         except Exception as e:
             error = e
@@ -229,15 +245,21 @@ class Worker:
         m, master = i.message, i.master
         if m.step not in self._steps:
             return  # it has ended while its connections were made
+        is_local = m.is_local and master in self._own
+        if program.calls_python and not is_local:
+            self._fail(m.step, PermissionDeniedError("the step calls Python functions of another client"))
+            return
         events = Collector(m.tracing > 1) if m.tracing else None
         step = self.target.step(resources=self._resources_of(master, m.session), listener=events)
+        step.files = None if is_local else self._files
 
         def report(r: messages.Report, values: Sequence[Any]) -> None:
             self._report(master, r if events is None else replace(r, trace=tuple(events.take())), values)
 
         run: WorkerRun | None = None
         try:
-            run = program.start(m.step, step, self.target, self._reactor, report)
+            with limited(step.files):  # it makes kernels
+                run = program.start(m.step, step, self.target, self._reactor, report)
             run.feed(m.feeds, i.values, m.is_fed)
         except Exception as e:
             (step if run is None else run).close()

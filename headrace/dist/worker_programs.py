@@ -43,6 +43,7 @@ class WorkerProgram:
       plans: for each device, by name, its part; empty for shares.
       edges: for each device the edges on which its part receives tokens.
       shares: the shares; empty for parts.
+      calls_python: whether it calls Python functions of clients in this process.
     """
 
     names: Sequence[str]
@@ -50,6 +51,7 @@ class WorkerProgram:
     plans: Mapping[str, Plan] = dataclasses.field(default_factory=dict)
     edges: Mapping[str, frozenset[str]] = dataclasses.field(default_factory=dict)
     shares: Sequence[CompiledShare] = ()
+    calls_python: bool = False
 
     @property
     def devices(self) -> Sequence[str]:
@@ -72,34 +74,40 @@ class WorkerProgram:
 
 
 @paused()
-def prepare(m: messages.PrepareProgram, target: LocalTarget, outlet: Callable[[str], Outlet]) -> WorkerProgram:
+def prepare(
+    m: messages.PrepareProgram, target: LocalTarget, outlet: Callable[[str], Outlet], is_own: bool = False
+) -> WorkerProgram:
     """Compiles a program.
 
     Args:
       m: the message of the master.
       target: the devices of this process.
       outlet: returns the connection to the worker of a task.
+      is_own: whether the master is in this process; only then the program may call Python functions.
 
     Raises:
       HeadraceError: the bytes are damaged, or describe no legal part or step.
-      InvalidArgumentError: a part is for a device that this worker lacks, or an edge has no number.
+      InvalidArgumentError: a part is for a device that this worker lacks, or an edge has no number, or an operation
+        calls a Python function for another process.
     """
     numbers = {key: i for i, key in enumerate(m.edges)}
     for part in m.parts:
         if part.device not in target.local_devices:
             known = ", ".join(target.local_devices)
             raise InvalidArgumentError(f"this worker has no device {part.device}; it has {known}")
-    return _with_shares(m, numbers, outlet) if m.is_divided else _with_parts(m, numbers, target, outlet)
+    if m.is_divided:
+        return _with_shares(m, numbers, outlet, is_own)
+    return _with_parts(m, numbers, target, outlet, is_own)
 
 
 def _with_shares(
-    m: messages.PrepareProgram, numbers: Mapping[str, int], outlet: Callable[[str], Outlet]
+    m: messages.PrepareProgram, numbers: Mapping[str, int], outlet: Callable[[str], Outlet], is_own: bool
 ) -> WorkerProgram:
     """Compiles shares."""
     shares = []
     outlets: dict[str, tuple[int, Outlet]] = {}
     for data in m.parts:
-        _, step = step_codec.decode(data.data)
+        _, step = step_codec.decode(data.data, is_own)
         here = task_of(data.device)
         received = []
         for op in nested_operations(step.graph.operations):
@@ -113,17 +121,21 @@ def _with_shares(
         code = compile_graph(step.graph, step.args, step.retvals, step.targets, differentiate)
         feeds, fetches = (tuple(op.attrs["index"] for op in ops) for ops in (step.args, step.retvals))
         shares.append(CompiledShare(data.device, code, feeds, fetches, tuple(received)))
-    return WorkerProgram(m.edges, outlets, shares=shares)
+    return WorkerProgram(m.edges, outlets, shares=shares, calls_python=any(s.code.blocks for s in shares))
 
 
 def _with_parts(
-    m: messages.PrepareProgram, numbers: Mapping[str, int], target: LocalTarget, outlet: Callable[[str], Outlet]
+    m: messages.PrepareProgram,
+    numbers: Mapping[str, int],
+    target: LocalTarget,
+    outlet: Callable[[str], Outlet],
+    is_own: bool,
 ) -> WorkerProgram:
     """Compiles parts."""
     parts = {}
     outlets: dict[str, tuple[int, Outlet]] = {}
     for data in m.parts:
-        part = part_codec.decode(data.data)
+        part = part_codec.decode(data.data, is_own)
         if part.device != data.device:
             raise InvalidArgumentError(f"the part for {data.device} is that of {part.device}")
         parts[part.device] = (part.ops, part.called)
@@ -135,7 +147,8 @@ def _with_parts(
         request = Request((), (), (), "auto", m.is_partial)
         parts, _ = with_fused_regions(request, target.environment, parts, may_be_heavy if m.may_be_apart else is_heavy)  # type: ignore[assignment]
     plans = {device: make_plan(ops, called, device) for device, (ops, called) in parts.items()}
-    return WorkerProgram(m.edges, outlets, plans, received_edges(plans))
+    calls_python = any(plan.blocks for plan in plans.values())
+    return WorkerProgram(m.edges, outlets, plans, received_edges(plans), calls_python=calls_python)
 
 
 def _number(numbers: Mapping[str, int], key: str, device: str) -> int:

@@ -27,6 +27,7 @@ from headrace.execute.driver import PartsDriver
 from headrace.execute.entered import entered
 from headrace.execute.ports import nothing
 from headrace.execute.step_state import Abort, Event, Failed, Finished, Idle, Probe, Release, Start
+from headrace.file_access import limited
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -222,7 +223,7 @@ class PartsRun(PartsDriver):
             for i, value in fed:
                 part.executor.feed(i, value)
         blas_threads = self._environment.blas_threads if self._uses_blas else 0
-        with entered(self._flushes, blas_threads):
+        with limited(self.step.files), entered(self._flushes, blas_threads):
             self._drive(part)
 
     def busy(self) -> None:

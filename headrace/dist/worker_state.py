@@ -197,9 +197,9 @@ Instruction: TypeAlias = (
     "Prepare | Drop | Begin | Feed | CarryOut | Deliver | Abort | Close | CloseSession | Send | Log"
 )
 
-TOMBSTONES: Final = 1 << 14  # ended steps that are remembered
-HELD_TOKENS: Final = 1 << 16  # tokens of unknown steps
-HELD_BYTES: Final = 1 << 28  # bytes of their values; one value may be larger
+TOMBSTONES: Final = thresholds.ENDED_STEPS  # ended steps that are remembered
+HELD_TOKENS: Final = thresholds.HELD_TOKENS  # tokens of unknown steps
+HELD_BYTES: Final = thresholds.HELD_TOKEN_BYTES  # bytes of their values; one value may be larger
 
 
 @dataclasses.dataclass(slots=True)
@@ -455,4 +455,4 @@ class WorkerState:
 
 def _failed(step: int, parts: Sequence[str], error: BaseException) -> messages.Report:
     data = to_data(error)
-    return messages.Report(step, tuple(messages.PartFailed(part, data) for part in parts))
+    return messages.Report(step, tuple(messages.PartFailed(part, data) for part in parts or ("",)))

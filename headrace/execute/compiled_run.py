@@ -76,14 +76,27 @@ class CompiledRun(RunAtOnce):
 
     def _compute(self) -> None:
         fed, self._fed = self._fed, {}
-        code, step, values = self._code, self.step, [fed[i] for i in range(len(fed))]
-        blas_threads = self._blas_threads if code.uses_blas else 0
-        if code.blocks and is_observed(step):
-            with entered(blas_threads=blas_threads):
-                self.results = list(watched(step, lambda: _entered(code, step, values)))
-        else:
-            with entered(code.flushes, blas_threads):
-                self.results = list(code.run(step, values))
+        self.results = list(run_code(self._code, self.step, [fed[i] for i in range(len(fed))], self._blas_threads))
+
+
+def run_code(code: Code, step: Step, values: Sequence[Any], blas_threads: int) -> Sequence[Any]:
+    """Runs compiled code; if it calls Python functions, on a thread of its own (`watched`).
+
+    Args:
+      code: the code.
+      step: the identity, resources and cancellation of the step.
+      values: the values of the feeds.
+      blas_threads: number of threads that the BLAS library may use.
+
+    Returns:
+      The values of the fetches.
+    """
+    blas_threads = blas_threads if code.uses_blas else 0
+    if code.blocks and is_observed(step):
+        with entered(blas_threads=blas_threads):
+            return watched(step, lambda: _entered(code, step, values))
+    with entered(code.flushes, blas_threads):
+        return code.run(step, values)
 
 
 def _entered(code: Code, step: Step, values: Sequence[Any]) -> Sequence[Any]:

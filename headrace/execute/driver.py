@@ -83,11 +83,11 @@ class PartsDriver:
         raise NotImplementedError
 
     def _settle(self) -> None:
-        """Reports that no thread drives any part, which can be so for good. The lock is held."""
+        """Reports that no thread drives any part, possibly for good; the lock is held."""
         raise NotImplementedError
 
     def busy(self) -> None:
-        """Lets other threads do the other work of the calling thread, before work that may take long."""
+        """Hands the other work of the calling thread to other threads, before long work."""
 
     # *** feeds and fetches ***
 

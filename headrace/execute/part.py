@@ -1,4 +1,4 @@
-"""One device's part of a running step: its executor, its reports and the orders it carries out.
+"""Part of a running step on one device: its executor, reports and orders.
 
 The part does not decide anything about the step as a whole. It reports to `step_state.StepState`, directly or by
 messages, and carries out the orders that it gets. Reports and orders have numbers, so that a duplicate or an overtaken

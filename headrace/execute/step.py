@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from headrace import trace
     from headrace.execute.clock import Clock
     from headrace.execute.records import Iteration, Ready
+    from headrace.file_access import FileAccess
     from headrace.ir.graph import Operation
 
 _ids = itertools.count(1)
@@ -77,6 +78,7 @@ class Step:
       listener: receives `trace` events, or None.
       locate: returns the tag in compiled code.
       exchange: sends values to the shares of other devices, and receives theirs (`partition.shares`); None: none.
+      files: the files that kernels may use; None: all.
       memory: the account of its device (`resources.step_memory.StepMemory`); None if the device has no memory limit.
       ready: a queue of ready nodes, or a function that makes the queue of a device; None: deques.
       clock: the time, and all waits of the step.
@@ -99,6 +101,7 @@ class Step:
         "clock",
         "deadline",
         "exchange",
+        "files",
         "id",
         "iteration",
         "listener",
@@ -130,6 +133,7 @@ class Step:
         self.locate: Callable[[], str] | None = None
         self.memory: Any = None
         self.exchange: Any = None
+        self.files: FileAccess | None = None
         self.cancelled: BaseException | None = None
         self.blocked_in: Operation | None = None
         self._threads = threads
@@ -145,7 +149,7 @@ class Step:
         out = Step(
             self.session, self._make_resources, self.deadline, self.threads, self.listener, self.ready, self.clock
         )
-        out.id, out.of, out.cancelled = self.id, self, self.cancelled
+        out.id, out.of, out.cancelled, out.files = self.id, self, self.cancelled, self.files
         self.parts.append(out)
         return out
 

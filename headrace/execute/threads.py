@@ -21,6 +21,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from headrace import denormals, forking
+from headrace.file_access import carried
 
 PATIENCE: Final = 1.0  # the longest wait for kernels at the end of the process, in seconds
 
@@ -74,7 +75,7 @@ class Pool:
     def submit(self, work: Callable[[], object]) -> None:
         """Runs `work` on a thread of the pool, as soon as one is free.
 
-        An error of `work` goes to `threading.excepthook`.
+        An error of `work` goes to `threading.excepthook`. `work` has the file access of the calling thread.
 
         Raises:
           RuntimeError: the pool is closed, or no thread can be started.
@@ -88,7 +89,7 @@ class Pool:
                 threading.Thread(target=_serve, args=(shared,), name=name, daemon=True).start()
                 shared.threads += 1
             shared.open += 1
-            shared.work.put(work)
+            shared.work.put(carried(work))
 
     def close(self) -> None:
         """Accepts no more work. Submitted work is still done. May be called twice."""

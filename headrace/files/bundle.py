@@ -34,7 +34,7 @@ from headrace.errors import (
     InvalidArgumentError,
     UnimplementedError,
 )
-from headrace.files import commit, sstable
+from headrace.files import commit, sstable, system
 from headrace.files.checksum import as_bytes, crc32c, little_endian, mask
 from headrace.files.manifest import ManifestEntry, TensorEntry, distinct, entry_of
 from headrace.files.regular import RegularFile, check_apart, delete, named
@@ -64,7 +64,7 @@ def data_files(prefix: str) -> list[str]:
     pattern = re.compile(re.escape(name) + r"\.data-[0-9]{5}-of-[0-9]{5}", re.ASCII)
     with named(prefix):
         try:
-            found = os.listdir(folder or os.curdir)
+            found = system.listdir(folder or os.curdir)
         except FileNotFoundError:
             return []
     return [os.path.join(folder, f) for f in sorted(found) if pattern.fullmatch(f)]

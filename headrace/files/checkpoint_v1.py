@@ -24,7 +24,7 @@ from google.protobuf.message import DecodeError
 from headrace import dtypes, pb
 from headrace.dtypes import DType
 from headrace.errors import DataLossError, InvalidArgumentError, UnimplementedError
-from headrace.files import commit, sstable
+from headrace.files import commit, sstable, system
 from headrace.files.bundle import slice_key
 from headrace.files.checksum import as_bytes, little_endian
 from headrace.files.manifest import ManifestEntry, TensorEntry, distinct, entry_of
@@ -72,12 +72,12 @@ def paths(prefix: str) -> list[str]:
     """Files that `prefix` names, independent of their contents; [] if there are none."""
     found = _PATTERN.fullmatch(os.path.basename(prefix))
     if found is None:
-        return [prefix] if os.path.isfile(prefix) else []
+        return [prefix] if system.isfile(prefix) else []
     folder = os.path.dirname(prefix)
     shard = re.compile(re.escape(found[1]) + f"-[0-9]{{5}}-of-{found[2]}", re.ASCII | re.DOTALL)
     with named(prefix):
         try:
-            names = os.listdir(folder or os.curdir)
+            names = system.listdir(folder or os.curdir)
         except (FileNotFoundError, NotADirectoryError):
             return []
     return [os.path.join(folder, name) for name in sorted(names) if shard.fullmatch(name)]

@@ -19,7 +19,7 @@ from typing import Final, Protocol
 import numpy as np
 
 from headrace.errors import InvalidArgumentError, NotFoundError
-from headrace.files import bundle, checkpoint_v1, commit, native
+from headrace.files import bundle, checkpoint_v1, commit, native, system
 from headrace.files.manifest import ManifestEntry, TensorEntry
 from headrace.files.regular import check_path, delete, named
 from headrace.files.slices import TensorSlice
@@ -75,14 +75,14 @@ def exists(prefix: str) -> bool:
     """Whether a checkpoint of this prefix exists, damaged or not."""
     check_prefix(prefix)
     indexes = native.index_path(prefix), bundle.index_path(prefix)
-    return any(os.path.exists(path) for path in indexes) or bool(checkpoint_v1.paths(prefix))
+    return any(system.exists(path) for path in indexes) or bool(checkpoint_v1.paths(prefix))
 
 
 def modified(prefix: str) -> float | None:
     """Time of the write of a checkpoint in seconds since 1970; None without one."""
     for path in (native.index_path(prefix), bundle.index_path(prefix), *checkpoint_v1.paths(prefix)[:1]):
         try:
-            return os.stat(path).st_mtime
+            return system.stat(path).st_mtime
         except (FileNotFoundError, NotADirectoryError):
             continue
     return None
@@ -115,9 +115,9 @@ def open(prefix: str) -> Reader:
       array([1., 2.], dtype=float32)
     """
     check_prefix(prefix)
-    if os.path.lexists(native.index_path(prefix)):
+    if system.lexists(native.index_path(prefix)):
         return native.Native(prefix)
-    if os.path.lexists(bundle.index_path(prefix)):
+    if system.lexists(bundle.index_path(prefix)):
         return bundle.Bundle(prefix)
     if checkpoint_v1.paths(prefix):
         return checkpoint_v1.First(prefix)
@@ -214,7 +214,7 @@ def check(prefix: str) -> None:
 def files_of(prefix: str) -> list[str]:
     """Files of a prefix: the indexes first, then the data, including that of unfinished writes."""
     check_prefix(prefix)
-    indexes = [path for path in (native.index_path(prefix), bundle.index_path(prefix)) if os.path.lexists(path)]
+    indexes = [path for path in (native.index_path(prefix), bundle.index_path(prefix)) if system.lexists(path)]
     return [*indexes, *native.data_files(prefix), *bundle.data_files(prefix), *checkpoint_v1.data_files(prefix)]
 
 
@@ -242,7 +242,7 @@ def _keep_only(format: str, prefix: str) -> None:
     doomed = []
     for name, other in (("native", native), ("tensorflow", bundle)):
         index = other.index_path(prefix)
-        if name != format and os.path.lexists(index):
+        if name != format and system.lexists(index):
             doomed += [index, *other.data_files(prefix)]
     if format != "tensorflow-v1":
         doomed += checkpoint_v1.data_files(prefix)
@@ -255,13 +255,13 @@ def _make_folder(prefix: str) -> None:
     folder = commit.folder_of(prefix)
     with named(folder):
         try:
-            os.mkdir(folder)
+            system.mkdir(folder)
         except FileExistsError:
             return
 
 
 def _remove_if_empty(folder: str) -> None:
     try:
-        os.rmdir(folder)
+        system.rmdir(folder)
     except OSError:  # it is not empty or does not exist; TensorFlow leaves it, too
         return

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import BinaryIO, Final
 
+from headrace.files import system
 from headrace.files.regular import check_path, named
 
 _SUFFIX: Final = "headrace-tmp"
@@ -53,10 +54,10 @@ def replacing(path: str) -> Iterator[BinaryIO]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-            os.replace(file.name, path)
+            system.replace(file.name, path)
         except BaseException:
             with suppress(FileNotFoundError):
-                os.unlink(file.name)
+                system.unlink(file.name)
             raise
         finally:
             with suppress(OSError):  # a failed write was already reported
@@ -67,18 +68,18 @@ def replacing(path: str) -> Iterator[BinaryIO]:
 def move(source: str, path: str) -> None:
     """Renames the file `source`, which may not be on the disk yet, to `path`."""
     with named(source):
-        fd = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
+        fd = system.descriptor(source, os.O_RDONLY)
         try:
             os.fsync(fd)
         finally:
             os.close(fd)
-        os.replace(source, path)
+        system.replace(source, path)
 
 
 def sync_folder(folder: str) -> None:
     """Writes the names in `folder` to the disk."""
     with named(folder):
-        fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
+        fd = system.descriptor(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(fd)
         finally:
@@ -109,10 +110,10 @@ def ready(prefix: str, makes: bool = True) -> str:
     try:
         if makes:
             with suppress(FileExistsError):
-                os.mkdir(folder)
+                system.mkdir(folder)
     except OSError as e:
         raise ValueError(f"Parent directory of {prefix} doesn't exist, can't save: {e.strerror}") from e
-    if not os.path.isdir(folder):
+    if not system.isdir(folder):
         raise ValueError(f"Parent directory of {prefix} doesn't exist, can't save: {folder!r} is no folder")
     return folder
 
@@ -132,7 +133,7 @@ def sweep(folder: str, name: str | None = None) -> list[str]:
     """
     swept = []
     with named(folder):
-        for entry in sorted(os.listdir(folder)):
+        for entry in sorted(system.listdir(folder)):
             found = _LEFTOVER.fullmatch(entry)
             if found is None or (name is not None and found[1] != name[:_MOST_OF_NAME]):
                 continue
@@ -145,12 +146,12 @@ def sweep(folder: str, name: str | None = None) -> list[str]:
 def _swept(path: str) -> bool:
     """Deletes the temporary file `path` unless a living process writes it; returns whether it did."""
     try:
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+        fd = system.descriptor(path, os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW)
     except OSError:  # it is gone, inaccessible, or not a file
         return False
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.unlink(path)  # while the lock keeps writers out
+        system.unlink(path)  # while the lock keeps writers out
     except OSError:
         return False
     finally:
@@ -163,7 +164,7 @@ def _temporary(path: str) -> BinaryIO:
     folder, name = os.path.split(path)
     while True:
         temporary = os.path.join(folder, f".{name[:_MOST_OF_NAME]}.{secrets.token_hex(8)}.{_SUFFIX}")
-        fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        fd = system.descriptor(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:  # a sweep in another process locked it first

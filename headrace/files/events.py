@@ -27,7 +27,7 @@ from headrace.errors import (
     InvalidArgumentError,
     ResourceExhaustedError,
 )
-from headrace.files import local, records
+from headrace.files import local, records, system
 
 if TYPE_CHECKING:
     from headrace.pb import Event
@@ -123,7 +123,7 @@ def _created(folder: str, begin: str, end: str) -> tuple[str, IO[bytes]]:
     for n in range(_MOST_NAMES):
         path = os.path.join(folder, f"{begin}.{n:04d}{end}")
         with local.as_ours(path), contextlib.suppress(FileExistsError):
-            return path, open(path, "xb", buffering=0)
+            return path, system.stream(path, "xb", buffering=0)
     raise ResourceExhaustedError(f"{folder} has {_MOST_NAMES} event files begun in one second; reuse a FileWriter")
 
 
@@ -239,4 +239,4 @@ def files_in(folder: local.Path) -> list[str]:
     """
     name = local.text_of(folder)
     with local.as_ours(folder):
-        return [e.path for e in sorted(os.scandir(name), key=lambda e: e.name) if _MARK in e.name and e.is_file()]
+        return [e.path for e in sorted(system.scandir(name), key=lambda e: e.name) if _MARK in e.name and e.is_file()]

@@ -5,7 +5,6 @@ Paths are text, bytes or path objects, as in TensorFlow; relative ones start at 
 
 from __future__ import annotations
 
-import glob
 import os
 import stat
 from contextlib import AbstractContextManager
@@ -13,6 +12,7 @@ from typing import IO, Any, Final, TypeAlias
 
 from headrace import thresholds
 from headrace.errors import FailedPreconditionError, InvalidArgumentError, ResourceExhaustedError
+from headrace.files import system
 from headrace.files.regular import check_path, named
 
 Path: TypeAlias = "str | bytes | os.PathLike[str] | os.PathLike[bytes]"
@@ -46,16 +46,11 @@ def opened(path: Path, mode: str = "rb") -> IO[Any]:
     """
     name = check_path(text_of(path))
     with named(name):
-        file = open(name, mode, opener=_at_once)  # noqa: SIM115 - the caller closes it
+        file = system.stream(name, mode, waits=False)
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             file.close()
             raise FailedPreconditionError(f"{name} is no regular file; a file of data is wanted here")
         return file
-
-
-def _at_once(path: str, flags: int) -> int:
-    """Opens a path without waiting, which a pipe would require."""
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0), 0o666)
 
 
 def whole(path: Path, most: int = MOST_BYTES) -> bytes:
@@ -99,7 +94,7 @@ def made_folder(path: Path) -> str:
     name = text_of(path)
     with as_ours(path):
         try:
-            os.makedirs(name, exist_ok=True)
+            system.makedirs(name)
         except FileExistsError as e:
             raise FailedPreconditionError(f"{name} is not a directory") from e
     return name
@@ -127,4 +122,4 @@ def matching(pattern: Path) -> list[str]:
     Raises:
       InvalidArgumentError: The pattern contains a zero byte.
     """
-    return sorted(glob.glob(text_of(pattern), include_hidden=True))
+    return sorted(system.glob(text_of(pattern)))

@@ -38,7 +38,7 @@ import numpy as np
 from headrace import dtypes
 from headrace.dtypes import DType
 from headrace.errors import DataLossError, InvalidArgumentError, UnimplementedError
-from headrace.files import commit
+from headrace.files import commit, system
 from headrace.files.checksum import as_bytes, crc32c, little_endian
 from headrace.files.manifest import ManifestEntry, TensorEntry, distinct, missing
 from headrace.files.regular import RegularFile, delete, named
@@ -93,7 +93,7 @@ def data_files(prefix: str) -> list[str]:
     folder, pattern = os.path.dirname(prefix), _data_name(prefix)
     with named(prefix):
         try:
-            found = os.listdir(folder or os.curdir)
+            found = system.listdir(folder or os.curdir)
         except FileNotFoundError:
             return []
     return [os.path.join(folder, f) for f in sorted(found) if pattern.fullmatch(f)]

@@ -25,6 +25,7 @@ from headrace.errors import (
     ResourceExhaustedError,
     UnavailableError,
 )
+from headrace.files import system
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -91,7 +92,7 @@ class RegularFile:
         self.path = check_path(path)
         with named(path):
             # without O_NONBLOCK, the open call would wait for a pipe
-            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0))
+            self._fd = system.descriptor(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
             status = os.fstat(self._fd)
         if not stat.S_ISREG(status.st_mode):
             os.close(self._fd)
@@ -151,6 +152,6 @@ def delete(paths: Iterable[str]) -> None:
     for path in paths:
         with named(path):
             try:
-                os.unlink(path)
+                system.unlink(path)
             except FileNotFoundError:
                 continue

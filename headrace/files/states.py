@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from headrace.errors import DataLossError
-from headrace.files import commit
+from headrace.files import commit, system
 
 if TYPE_CHECKING:
     from headrace.pb import CheckpointState as CheckpointState
@@ -52,7 +52,7 @@ def read(folder: str, latest_filename: str | None = None) -> CheckpointState | N
 
     path = path_of(folder, latest_filename)
     try:
-        with open(path, "rb") as f:
+        with system.stream(path, "rb") as f:
             data = f.read(MOST_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):
         return None

@@ -18,6 +18,7 @@ import numpy as np
 from headrace import shapes
 from headrace.dtypes import DType
 from headrace.errors import InvalidArgumentError
+from headrace.files import system
 from headrace.files.regular import named
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, list_attr, op, string_attr, type_attr
@@ -157,7 +158,9 @@ class _Count:
 
 def _print_kernel(ctx: Any, attrs: Mapping[str, Any]) -> Any:
     message, limit, first_n = attrs["message"], attrs["summarize"], attrs["first_n"]
-    count = ctx.step.session.lookup_or_create("_print", _Count, ctx.node, lambda: _Count(first_n)) if first_n >= 0 else None
+    count = (
+        ctx.step.session.lookup_or_create("_print", _Count, ctx.node, lambda: _Count(first_n)) if first_n >= 0 else None
+    )
 
     def kernel(x: Any, *data: Any) -> Any:
         if count is None or count.take():
@@ -203,7 +206,7 @@ def _print_v2_kernel(ctx: Any, attrs: Mapping[str, Any]) -> Any:
         text = x[()].decode("utf-8", "surrogateescape")
         if target.startswith("file://"):
             path = target.removeprefix("file://")
-            with named(path), open(path, "ab") as file:
+            with named(path), system.stream(path, "ab") as file:
                 file.write(_utf8(text + end))
         elif target.startswith("log("):
             _to_log(target[4:-1], text)

@@ -25,8 +25,12 @@ VERSION: Final = 1
 MAGIC: Final = b"hr-part\n"
 
 
-def encode(part: Part) -> bytes:
+def encode(part: Part, home: str = "") -> bytes:
     """Returns a part as bytes.
+
+    Args:
+      part: the part.
+      home: the task of this process, if the part is for a device of it; operations may then call Python functions.
 
     Raises:
       InvalidArgumentError: an operation refers to an object of this process (a Python function, a fused region), or the
@@ -41,24 +45,28 @@ def encode(part: Part) -> bytes:
       >>> decode(encode(part)).ops
       [<Operation 'x' type=NoOp>]
     """
-    writer = SnapshotWriter()
+    writer = SnapshotWriter(home)
     fields: dict[str, Any] = {"device": part.device, "graph": writer.add(part.graph)}
     fields["functions"] = {name: writer.add(graph) for name, graph in part.functions.items()}
     fields["edges"] = [_edge_data(e) for e in part.edges]
     return pack(MAGIC, VERSION, fields, writer, f"part of the step on {part.device}")
 
 
-def decode(data: bytes) -> Part:
+def decode(data: bytes, is_ours: bool = False) -> Part:
     """Returns the part that `encode` has turned into bytes.
+
+    Args:
+      data: the bytes.
+      is_ours: whether this process has written them, so that operations may call Python functions.
 
     Raises:
       DataLossError: the bytes are damaged or incomplete, or are no part.
       UnimplementedError: another version of headrace has written them.
       GraphError: they describe no legal part (an unknown note, an edge without its Send or Recv, an illegal graph).
       NotFoundError: an op type or a called function does not exist here.
-      InvalidArgumentError: the frames of the graph do not fit together.
+      InvalidArgumentError: the frames of the graph do not fit together, or an operation calls a Python function.
     """
-    given, reader = unpack(MAGIC, VERSION, data, "part")
+    given, reader = unpack(MAGIC, VERSION, data, "part", is_ours)
     device = given.get("device", str)
     DeviceSpec.from_string(device)
     graph = reader.graph(given.get("graph", int))

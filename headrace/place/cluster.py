@@ -1,7 +1,7 @@
-"""Devices and links of a step as the cost model sees them: their speeds.
+"""Cluster model: devices and links of a step, with their speeds.
 
-A `Cluster` need not exist. The placer and the simulator use its numbers only, so a plan for eight machines can be made,
-and its makespan predicted, on a laptop.
+A `Cluster` describes devices for the cost model, and need not exist. The placer and the simulator use its numbers only,
+so a plan for eight machines can be made, and its makespan predicted, on a laptop.
 """
 
 from __future__ import annotations

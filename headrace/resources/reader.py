@@ -25,7 +25,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from headrace import dtypes, forking
+from headrace import dtypes, file_access, forking
 from headrace.errors import (
     CancelledError,
     HeadraceInternalError,
@@ -49,15 +49,17 @@ class _Request:
       most: The largest number of pieces; None for one piece, which is returned without a list.
       done: Receives the result, or the exception.
       cancel_wait: Cancels the wait for a name, during such a wait.
+      access: The files that the requesting kernel may use; None for all.
     """
 
-    __slots__ = ("cancel_wait", "done", "most", "queue")
+    __slots__ = ("access", "cancel_wait", "done", "most", "queue")
 
     def __init__(self, queue: Queue, most: int | None, done: Done) -> None:
         self.queue = queue
         self.most = most
         self.done = done
         self.cancel_wait: Cancel | None = None
+        self.access = file_access.current()
 
 
 class Reader:
@@ -180,7 +182,8 @@ class Reader:
                     return
                 request = self._line[0]
             try:
-                pieces = self._pieces(request)
+                with file_access.limited(request.access):  # the line may have requests of several clients
+                    pieces = self._pieces(request)
                 if pieces is None:
                     self._wait_for_name(request)
                     return

@@ -1,4 +1,4 @@
-"""Resources of one session of a worker: containers shared with other sessions, and the session's own.
+"""Resources of one session of a worker: shared containers and its own ones.
 
 Variables, queues and tables are in containers of the worker, so that all sessions and clients share them. The states
 that kernels keep for themselves (random streams, counters) belong to one session. Their containers have names that

@@ -19,6 +19,7 @@ from headrace.errors import (
     OutOfRangeError,
     PermissionDeniedError,
 )
+from headrace.files import system
 from headrace.resources import values
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class Vocabulary:
 
     def _lines(self) -> Iterator[bytes]:
         try:
-            with open(self.path, "rb") as file:
+            with system.stream(self.path, "rb") as file:
                 for i, line in enumerate(file):
                     text = line.rstrip(b"\r\n")
                     if not text:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace import denormals, forking, thresholds
+from headrace.file_access import carried
 
 
 class Workers:
@@ -43,7 +44,11 @@ class Workers:
         self._number = 0
 
     def submit(self, work: Callable[[], object]) -> None:
-        """Runs `work` on a thread. Its exceptions go to `threading.excepthook`."""
+        """Runs `work` on a thread, with the file access of the caller.
+
+        Its exceptions go to `threading.excepthook`.
+        """
+        work = carried(work)
         with self._changed:
             self._work.append(work)
             if self._free >= len(self._work):

@@ -110,6 +110,8 @@ from headrace.v1.summary import summary_iterator
 Coordinator = coordinator.Coordinator
 LooperThread = coordinator.LooperThread
 
+if TYPE_CHECKING:
+    from headrace.dist.server import Server
 
 # The messages, which take long to load: on first use.
 _MESSAGES = ("CheckpointState", "QueueRunnerDef", "SaverDef", "SessionLog")
@@ -120,21 +122,13 @@ def __getattr__(name: str) -> Any:
         from headrace import pb
 
         return getattr(pb, name)
+    if name == "Server":  # it imports sockets, which programs of one process do not need
+        from headrace.dist.server import Server
+
+        return Server
     raise AttributeError(
         f"headrace.v1.train has no {name!r}; docs/reference/v1.md lists what it has of TensorFlow 1's names"
     )
-
-
-if TYPE_CHECKING:
-    from headrace.dist.server import Server
-else:
-
-    def __getattr__(name: str) -> Any:
-        if name == "Server":  # it imports sockets, which programs of one process do not need
-            from headrace.dist.server import Server
-
-            return Server
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 __all__ = [

@@ -31,7 +31,14 @@ from headrace.dist.handshake import Connector, Identity, Peer
 from headrace.dist.messages import VERSION, Challenge, Describe, Hello, Refused, Welcome
 from headrace.dist.reactor import Reactor
 from headrace.dist.transport import Link, LinkSettings, Listener, connect, connect_blocking, listen
-from headrace.errors import DataLossError, DeadlineExceededError, OpError, UnauthenticatedError, UnavailableError
+from headrace.errors import (
+    DataLossError,
+    DeadlineExceededError,
+    OpError,
+    ResourceExhaustedError,
+    UnauthenticatedError,
+    UnavailableError,
+)
 
 pytestmark = pytest.mark.system
 
@@ -825,6 +832,9 @@ def test_a_frame_above_the_limit_closes_the_link(net: Net) -> None:
     a, b = net.pair(settings=LinkSettings(largest_frame=1 << 20))
     a.send(0, np.zeros(1 << 19, np.uint8))
     until(lambda: b.indices == [0])
+    with pytest.raises(ResourceExhaustedError, match="at most 1048576 are sent"):
+        a.send(1, np.zeros(1 << 20, np.uint8))
+    a.link._settings = LinkSettings()
     a.send(1, np.zeros(1 << 20, np.uint8))
     until(lambda: a.reasons and b.reasons)
     assert "at most 1048576 are allowed" in b.reasons[0]
@@ -1103,9 +1113,9 @@ def test_tls_closes_at_both_ends(net: Net, contexts: tuple[ssl.SSLContext, ssl.S
 
 def test_an_unknown_certificate_is_refused(net: Net, contexts: tuple[ssl.SSLContext, ssl.SSLContext]) -> None:
     listener, r = net.listen(End(), tls=contexts[0]), net.reactor()
-    with pytest.raises(UnavailableError, match=r"handshake of TLS failed: .*(?i:verify.failed)"):
+    with pytest.raises(UnauthenticatedError, match=r"handshake of TLS failed: .*(?i:verify.failed)"):
         connect_blocking(r, "127.0.0.1", listener.port, End().on_link, MASTER, tls=ssl.create_default_context())
-    with pytest.raises(UnavailableError, match="handshake of TLS failed"):
+    with pytest.raises(UnauthenticatedError, match="handshake of TLS failed"):
         connect_blocking(r, "127.0.0.1", listener.port, End().on_link, MASTER, tls=contexts[1], server_hostname="other")
 
 

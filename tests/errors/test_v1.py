@@ -158,7 +158,7 @@ ROWS = [
         "its graph is another one than the session's; pass a session made with Session",
     ),
     (runners_without_a_session, ValueError, "Cannot start queue runners: no default session is registered"),
-    (lambda: tf.train.Supervisor, AttributeError, "headrace.v1.train has no 'Supervisor'; docs/reference/v1.md lists"),
+    (lambda: tf.train.warm_start, AttributeError, "headrace.v1.train has no 'warm_start'; docs/reference/v1.md lists"),
     (lambda: tf.train.QueueRunner(tf.FIFOQueue(1, tf.int32)), ValueError, "needs enqueue_ops: a list with one op"),
     (
         lambda: tf.train.QueueRunner(None, [tf.no_op()]),

@@ -20,9 +20,10 @@ PACKAGE: Final = Path(__file__).parent.parent.parent / "headrace"
 
 #: Lines of code by package; "" is the modules of headrace/ itself.
 BUDGETS: Final = {
-    "": 4800,
+    "": 5100,
     "api": 15000,
     "compile": 3600,
+    "dist": 6800,
     "eager": 550,
     "execute": 3400,
     "files": 2700,
@@ -35,7 +36,7 @@ BUDGETS: Final = {
     "opkit": 1200,
     "ops": 36000,
     "optimize": 4100,
-    "partition": 650,
+    "partition": 1000,
     "pb": 150,
     "place": 1500,
     "recover": 1600,

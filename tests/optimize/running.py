@@ -11,7 +11,6 @@ from typing import Any
 from unittest import mock
 
 import headrace as hr
-import headrace.programs
 from headrace import pipeline
 from headrace.environment import Environment
 from headrace.execute.plan import make_plan
@@ -70,7 +69,7 @@ def optimized(
         lowered = lower(step.graph, context.preserved, differentiate)
         return CompiledStep(request, stages.made, None, {"": make_plan(lowered.ops, lowered.functions)})
 
-    with mock.patch.object(headrace.programs, "compile_step", compile_step):
+    with mock.patch.object(pipeline, "compile_step", compile_step):
         yield
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import sys
 from collections.abc import Callable
@@ -12,7 +13,15 @@ from typing import Any
 import pytest
 
 import headrace as hr
+from headrace.dist import step_codec, worker_programs
+from headrace.dist.master_programs import ClusterTarget, compile_parts
+from headrace.dist.messages import PartData, PrepareProgram
+from headrace.environment import Environment
+from headrace.ir.device import DeviceSpec
+from headrace.pipeline import Request, pruned
+from headrace.programs import Programs
 from headrace.report import _IN_PIPELINE
+from headrace.target import LocalTarget
 from tests.inside import step_of
 
 pytestmark = pytest.mark.one_engine
@@ -20,11 +29,16 @@ pytestmark = pytest.mark.one_engine
 TEXT = (Path(__file__).parents[2] / "docs/internals/walk.md").read_text("utf-8")
 
 
+def rows(heading: str) -> list[list[str]]:
+    """The cells of the table under `heading`."""
+    section = TEXT.partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    found = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line[:1] == "|"]
+    return found[2:]
+
+
 def table(heading: str) -> dict[str, str]:
     """The second column of the table under `heading`, by the first."""
-    section = TEXT.partition(f"## {heading}\n")[2].partition("\n## ")[0]
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line[:1] == "|"]
-    return {row[0]: row[1] for row in rows[2:]}
+    return {row[0]: row[1] for row in rows(heading)}
 
 
 def program() -> tuple[hr.Graph, dict[str, Any]]:
@@ -71,11 +85,92 @@ def test_observed_and_partial_runs_take_their_routes() -> None:
             assert ", ".join(step.partial.stages) == routes[partial]
 
 
+DEVICES = [f"/job:worker/replica:0/task:{i}/device:CPU:0" for i in range(2)]
+
+
+def cluster_program() -> tuple[hr.Graph, dict[str, Any]]:
+    of_floats = [hr.TensorSpec((), hr.int32), hr.TensorSpec((), hr.float32)]
+    power = hr.Function(
+        lambda n, v: hr.cond(n > 0, lambda: power(n - 1, v * v), lambda: v),
+        of_floats,
+        results=of_floats[1],
+        name="power",
+    )
+    with hr.Graph() as g:
+        with hr.device(DEVICES[0]):
+            x = hr.placeholder(hr.float32, [2], name="x")
+            y = hr.while_loop(lambda i, v: i < 3, lambda i, v: (i + 1, v * 2.0), [0, x])[1]
+        with hr.device(DEVICES[1]):
+            far = hr.reduce_sum(y)
+            calls = power(hr.cast(x[0], hr.int32), far)
+        queue = hr.FIFOQueue(3, [hr.float32], shapes=[[2]])
+        waits = hr.sin(hr.cos(hr.tanh(queue.dequeue() + x)))
+    return g, {"x": x, "y": y, "far": far, "calls": calls, "waits": waits}
+
+
+CLUSTER_ROUTES = {
+    "all operations on one CPU, nothing waits": ("y", "auto"),
+    "several devices, nothing waits": ("far", "auto"),
+    "an operation waits, or the feeds arrive in several calls": ("waits", "auto"),
+    "several devices, with a call of a function by name": ("calls", "auto"),
+    'the engine is "interpret", or a run has a listener': ("far", "interpret"),
+}
+
+
+def cluster_request(tensors: dict[str, Any], name: str, engine: str) -> Request:
+    return Request([tensors["x"]], [tensors[name]], [], engine)
+
+
+def test_the_master_passes_the_stages_of_the_page() -> None:
+    _, tensors = cluster_program()
+    passed = {}
+    for route, options in CLUSTER_ROUTES.items():
+        environment = Environment(DEVICES, is_remote=True)
+        programs = Programs(cluster_request(tensors, *options), ClusterTarget(environment))
+        passed[route] = ", ".join(programs.general.stages)
+    assert passed == table("Routes on a cluster")
+    far = Programs(cluster_request(tensors, "far", "auto"), ClusterTarget(Environment(DEVICES, is_remote=True)))
+    _, _, waits, _, observed = passed.values()
+    assert (", ".join(far.partial.stages), ", ".join(far.observed.stages)) == (waits, observed)
+
+
+def test_workers_pass_the_stages_of_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    passed: dict[str, None] = {}
+
+    def watched(stage: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def watching(*args: Any) -> Any:
+            passed[stage] = None
+            return call(*args)
+
+        return watching
+
+    for stage, name in (("compile", "compile_graph"), ("fused_regions", "with_fused_regions"), ("plan", "make_plan")):
+        monkeypatch.setattr(worker_programs, name, watched(stage, getattr(worker_programs, name)))
+    _, tensors = cluster_program()
+    found = {}
+    for route, options in CLUSTER_ROUTES.items():
+        environment = Environment(DEVICES, is_remote=True)
+        request = cluster_request(tensors, *options)
+        parts = compile_parts(step_codec.encode(request, pruned(request, environment)), environment)
+        assert parts.parts
+        passed.clear()
+        for device, data in parts.parts.items():
+            message = PrepareProgram(
+                1, (PartData(device, data),), tuple(parts.edges), parts.is_divided, parts.is_interpreted
+            )
+            here = dataclasses.replace(DeviceSpec.from_string(device), type=None, index=None)
+            worker_programs.prepare(message, LocalTarget({"CPU": 1}, task=here), lambda task: None)  # type: ignore[arg-type,return-value]
+        found[route] = ", ".join(passed)
+    assert found == {route: worker for route, _, worker in rows("Routes on a cluster")}
+
+
 def test_the_page_names_all_stages_in_their_order() -> None:
     stages = [name.strip("`") for name in table("Stages")]
     drawn = re.findall(r"\w+", TEXT.partition("compile_step:\n")[2].partition("```")[0])
     assert set(stages) <= set(drawn)
-    for row in table("Routes").values():
+    passed = [row[1] for row in rows("Routes")]
+    passed += [f"{master}, {worker}" for _, master, worker in rows("Routes on a cluster")]
+    for row in passed:
         order = [stages.index(stage) for stage in row.split(", ")]
         assert order[-1] == stages.index("compile") or order == sorted(order)
 
@@ -110,11 +205,11 @@ def test_a_compiled_step_enters_no_module_twice() -> None:
     graph, tensors = program()
     with graph:
         plain = tensors["x"] * 2.0
-    rows = table("From the call to the kernel")
+    entered_by = table("From the call to the kernel")
     with hr.Session(graph=graph, engine="auto") as session:
         for row, fetch in (("of pure operations", plain), ("with a loop", tensors["y"])):
             feeds = {tensors["x"]: [1.0, 2.0]}
             session.run(fetch, feeds)
             entered = modules_of(lambda fetch=fetch, feeds=feeds: session.run(fetch, feeds))  # type: ignore[misc]
-            assert ", ".join(entered) == rows[row]
+            assert ", ".join(entered) == entered_by[row]
             assert len(set(entered)) == len(entered)

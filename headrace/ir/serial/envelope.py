@@ -1,4 +1,4 @@
-"""Envelope: bytes that contain a snapshot, with a header that is checked before anything is read.
+"""Envelope: bytes that contain a snapshot, with a header that is checked first.
 
     data = pack(MAGIC, 1, fields, writer, "part")
     fields, reader = unpack(MAGIC, 1, data, "part")
@@ -50,8 +50,15 @@ def pack(magic: bytes, version: int, fields: Mapping[str, Any], writer: Snapshot
     return out
 
 
-def unpack(magic: bytes, version: int, data: bytes, what: str) -> tuple[Fields, SnapshotReader]:
+def unpack(magic: bytes, version: int, data: bytes, what: str, is_ours: bool = False) -> tuple[Fields, SnapshotReader]:
     """Returns the fields and a reader of the graphs that `pack` has turned into bytes.
+
+    Args:
+      magic: eight bytes that begin the data.
+      version: the version of the contents.
+      data: the bytes.
+      what: the name of the contents in messages.
+      is_ours: whether this process has written them, so that operations may call Python functions.
 
     Raises:
       DataLossError: the bytes are damaged or incomplete, or do not begin with `magic`.
@@ -63,7 +70,7 @@ def unpack(magic: bytes, version: int, data: bytes, what: str) -> tuple[Fields, 
         values = json.loads(text)
     except (ValueError, RecursionError) as e:
         raise DataLossError(f"the encoded {what} contains no JSON text: {e}") from e
-    return Fields(values, f"the encoded {what}"), SnapshotReader(values, messages)
+    return Fields(values, f"the encoded {what}"), SnapshotReader(values, messages, is_ours)
 
 
 def _split(magic: bytes, version: int, data: bytes, what: str) -> tuple[bytes, Sequence[bytes]]:

@@ -30,6 +30,7 @@ from google.protobuf import message as protobuf
 from headrace import dtypes, pb, recursion
 from headrace.errors import GraphError, InvalidArgumentError
 from headrace.ir.attr_values import Func
+from headrace.ir.device import DeviceSpec
 from headrace.ir.edit.editor import Editor
 from headrace.ir.graph import FuncGraph, Graph, Operation, Tensor
 from headrace.ir.notes import Notes, note_from_data
@@ -63,9 +64,12 @@ class SnapshotWriter:
     """Encoder of graphs that share a table of source lines.
 
     Attributes:
+      home: the task of this process, for which alone operations that call Python functions are written; "": they are
+        not written.
       messages: for each graph its nodes, a serialized `GraphDef`.
     """
 
+    home: str = ""
     messages: list[bytes] = dataclasses.field(default_factory=list)
     _graphs: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     _sources: dict[Source, int] = dataclasses.field(default_factory=dict)
@@ -114,7 +118,7 @@ class SnapshotWriter:
 
     def _op(self, node: pb.NodeDef, op: Operation, called: dict[str, FuncGraph]) -> dict[str, Any]:
         """Writes an operation into `node`; returns the other data about it."""
-        _check_travels(op)
+        _check_travels(op, self.home)
         owned: dict[FuncGraph, str] = {}
         out: dict[str, Any] = {}
         for name, spec in op.opdef.attrs.items():
@@ -130,6 +134,8 @@ class SnapshotWriter:
                         if called.setdefault(f.name, found) is not found or f.name.startswith(_OWNED):
                             raise GraphError(f"another function is called {f.name!r}; give one another name")
         write_node(node, op, show_tensor, owned.__getitem__, is_for_files=False)
+        if op.opdef.facts.blocking:
+            node.device = str(_pinned(op, DeviceSpec.from_string(self.home)))
         if op.source is not None:
             out["source"] = self._sources.setdefault(op.source, len(self._sources))
         if op.outputs:
@@ -164,16 +170,26 @@ class SnapshotWriter:
         }
 
 
-def _check_travels(op: Operation) -> None:
-    """Raises `InvalidArgumentError` if `op` refers to an object of this process."""
+def _pinned(op: Operation, home: DeviceSpec) -> DeviceSpec:
+    """Returns the device request of an operation, with a task."""
+    asked = DeviceSpec.from_string(op.device)
+    return dataclasses.replace(asked, job=home.job, replica=home.replica, task=home.task)
+
+
+def _check_travels(op: Operation, home: str) -> None:
+    """Raises `InvalidArgumentError` if `op` refers to an object of this process, whose task is `home`."""
     made = f", made at {op.source}" if op.source is not None else ""
     if op.opdef.facts.blocking:
-        raise InvalidArgumentError(
-            f"'{op.name}' ({op.type}{made}) calls a Python function of this process, so no other process can run it. "
-            "Request a device of this process for it",
-            op.name,
-            op,
-        )
+        calls = f"'{op.name}' ({op.type}{made}) calls a Python function of this process, so no other process can run it"
+        if not home:
+            raise InvalidArgumentError(
+                f"{calls}. A session of a server in this process can run it: hr.Session(server.target)", op.name, op
+            )
+        asked = dataclasses.replace(DeviceSpec.from_string(op.device), type=None, index=None)
+        if not asked.matches(DeviceSpec.from_string(home)):
+            raise InvalidArgumentError(
+                f"{calls}. It requests the device {op.device}; this process is {home}", op.name, op
+            )
     local = [type(n).__name__ for n in op.notes if n.is_local]
     if local:
         raise InvalidArgumentError(
@@ -205,14 +221,20 @@ class SnapshotReader:
     Args:
       data: the data of `SnapshotWriter.data`, as JSON restored them.
       messages: the serialized nodes of each graph.
+      is_ours: whether this process has written the snapshot, so that its operations may call Python functions.
+
+    Attributes:
+      is_ours: whether operations may call Python functions of this process.
 
     Raises (all methods):
       GraphError: the snapshot describes no legal graph.
       NotFoundError: an op type is not registered.
+      InvalidArgumentError: an operation calls a Python function, and the snapshot comes from another process.
     """
 
-    def __init__(self, data: Any, messages: Sequence[bytes]) -> None:
+    def __init__(self, data: Any, messages: Sequence[bytes], is_ours: bool = False) -> None:
         given = Fields(data, "the snapshot")
+        self.is_ours = is_ours
         self._graphs = given.get("graphs", list)
         self._messages = messages
         self._sources = [_source(s) for s in given.get("sources", list)]
@@ -315,6 +337,13 @@ class _NodeReader(NodeImport):
 
     def make(self, node: NodeDraft) -> Operation:
         op = super().make(node)
+        if op.opdef.facts.blocking and not self._reader.is_ours:
+            raise InvalidArgumentError(
+                f"'{op.name}' ({op.type}) calls a Python function, which only the process that made it may call. This "
+                "process runs none for others",
+                op.name,
+                op,
+            )
         data = self._data[node.index]
         known = data.find("shapes", list) or []
         if len(known) != len(op.outputs):

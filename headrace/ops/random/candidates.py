@@ -16,6 +16,7 @@ import numpy as np
 
 from headrace import dtypes, thresholds
 from headrace.errors import InvalidArgumentError, NotFoundError
+from headrace.files import system
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, bool_attr, case, int_attr, list_attr, op
 from headrace.opkit import arrays
@@ -144,7 +145,7 @@ def _weights(attrs: Mapping[str, Any]) -> np.ndarray:
         raise InvalidArgumentError("Must provide either vocab_file or unigrams.")
     if file:
         try:
-            with open(file, encoding="utf-8") as lines:
+            with system.stream(file, "r") as lines:
                 unigrams = [float(line.rstrip("\n").rpartition(",")[2]) for line in lines if line.strip()]
         except OSError as e:
             raise NotFoundError(f"{file}; {e.strerror}") from None
