@@ -303,12 +303,13 @@ def to_data(error: BaseException) -> list[object]:
     else:
         name, text = "UnknownError", f"{name}: {text}"
     cause = error.__cause__
+    is_record = type(cause) is HeadraceError  # of an error that `from_data` has made
     record = _ErrorRecord(
         name,
         text,
         getattr(error, "node", None),
         tuple(getattr(error, "__notes__", ())),
-        "" if cause is None else f"{type(cause).__name__}: {cause}",
+        "" if cause is None else str(cause) if is_record else f"{type(cause).__name__}: {cause}",
         getattr(error, "diagnosis", None),
     )
     return plain_data.encode(record)

@@ -553,8 +553,10 @@ class MasterState:
         names.discard(worker)
         if error is not None or not names:
             del self._clearing[call]
-            answer = messages.Reply(m.call) if error is None else messages.Failure(m.call, error)
-            self._out.append(ToClient(client, answer))
+            if error is None:
+                self._out.append(ToClient(client, messages.Reply(m.call)))
+            else:
+                self._fail_call(client, m.call, _error_of(error))
 
     # *** programs ***
 
@@ -806,7 +808,7 @@ class MasterState:
         run.handed.update(p for p in positions if p in run.values or p in run.dead)  # a paused run may lack others
         for p in positions:
             if p in run.dead:
-                self._out.append(ToClient(run.client, messages.Failure(call, run.dead[p])))
+                self._fail_call(run.client, call, _error_of(run.dead[p]))
                 return
         known = [p for p in positions if p in run.values]
         values = [run.values.pop(p) for p in known]

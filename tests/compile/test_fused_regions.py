@@ -305,14 +305,14 @@ def everywhere(fewest: int) -> Iterator[list[int]]:
     """All steps are interpreted with fused regions, of `fewest` operations, in any order of firing."""
     made: list[int] = []
 
-    def register(self: LocalTarget, code: Any, plans: Any, is_interpreted: bool = False) -> MachineProgram:
+    def program(self: LocalTarget, code: Any, plans: Any, is_interpreted: bool = False) -> MachineProgram:
         made.append(sum(n.op.type.startswith("_FusedRegion") for n in plans[""].nodes))
         return MachineProgram(plans[""], self.run_environment)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(thresholds, "FUSED_REGION_OPS", fewest)
         patch.setattr(pipeline, "blockers", lambda ops, is_ordered: ["it is to be interpreted"])
-        patch.setattr(LocalTarget, "register", register)
+        patch.setattr(LocalTarget, "program", program)
         patch.setattr(Programs, "observed", Programs.general)  # a run with a queue of ready nodes has fused regions
         yield made
 
