@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from headrace import forking, thresholds
+from headrace.ir.device import DeviceSpec
 from headrace.place import Cluster, Costs, Link
 
 if TYPE_CHECKING:
@@ -54,6 +55,8 @@ class Environment:
       has_limit: whether the devices have a memory limit.
       is_remote: whether other processes own the devices.
       network: the link between devices of different processes.
+      shared: homes that other environments of the same target have claimed; None: there are none. Operations without
+        a home here prefer them.
 
     Attributes:
       names: the full names of all devices, the default device first.
@@ -76,12 +79,14 @@ class Environment:
         has_limit: bool = False,
         is_remote: bool = False,
         network: Link = NETWORK,
+        shared: dict[str, str] | None = None,
     ) -> None:
         self.names = tuple(names)
         self.options = options
         self.has_limit = has_limit
         self.is_remote = is_remote
         self._network = network
+        self._shared = {} if shared is None else shared
         self._lock = threading.Lock()
         self._seconds: dict[tuple[str, str], float] = {}  # (operation, type of device) → moving average
         self._homes: dict[str, str] = {}  # operation with state → device
@@ -132,6 +137,20 @@ class Environment:
         with self._lock:
             return self._homes.get(op)
 
+    def preferred_home(self, op: str, request: str) -> str | None:
+        """Returns the home of an operation, or the shared one if it fits a device request; None without both.
+
+        Args:
+          op: the name of the operation.
+          request: its device request.
+        """
+        with self._lock:
+            found = self._homes.get(op)
+            shared = self._shared.get(op) if found is None else None
+        if shared is None or shared not in self.names:
+            return found
+        return shared if DeviceSpec.from_string(request).matches(DeviceSpec.from_string(shared)) else None
+
     def claim(self, homes: Mapping[str, str]) -> bool:
         """Fixes the homes of operations, or changes nothing if one of them has another home.
 
@@ -148,4 +167,5 @@ class Environment:
             if any(self._homes.get(op, device) != device for op, device in homes.items()):
                 return False
             self._homes.update(homes)
+            self._shared.update(homes)
             return True

@@ -457,7 +457,7 @@ def placed(environment: Environment, lowered: Lowered) -> Placement:
     """Assigns a device to each operation, and claims the homes of state."""
     options, ops = environment.options, lowered.ops
     while True:
-        homes = {op: home for op in ops if (home := environment.home(op.name)) is not None}
+        homes = {op: home for op in ops if (home := environment.preferred_home(op.name, op.device)) is not None}
         costs, functions = environment.costs(), lowered.functions
         found = place(ops, environment.cluster, soft=options.soft, costs=costs, first=homes, functions=functions)
         if environment.claim({op.name: found.of[op] for op in ops if owns_state(op)}):

@@ -135,3 +135,18 @@ def test_the_homes_of_another_thread_are_read_again_after_a_lost_claim(monkeypat
         of = step_of(s, y, {}).general.placement.of
         assert {d for op, d in of.items() if op.name == "v"} == {CPU + "1"}
         assert environment.home("v") == CPU + "1"
+
+
+def test_state_without_a_home_prefers_the_home_that_another_session_has_claimed() -> None:
+    names = [f"/job:worker/replica:0/task:{i}/device:CPU:0" for i in range(3)]
+    shared: dict[str, str] = {}
+    first, second = (Environment(names[: 3 - i], is_remote=True, shared=shared) for i in range(2))
+    assert first.claim({"v": names[1], "w": names[2]})
+    assert second.preferred_home("v", "") == names[1]
+    assert second.preferred_home("v", "/job:worker/task:1") == names[1]
+    assert second.preferred_home("v", "/job:worker/task:0") is None  # it requests another device
+    assert second.preferred_home("w", "") is None  # not a device of this session
+    assert second.home("v") is None
+    assert second.claim({"v": names[0]})
+    assert second.preferred_home("v", "") == names[0]
+    assert first.preferred_home("v", "") == names[1]

@@ -56,6 +56,7 @@ class Master:
         self._workers: dict[str, Sink] = {}
         self._next_client = 0
         self._environments: dict[int, Environment] = {}
+        self._homes: dict[str, str] = {}  # of state, that the sessions have claimed so far
         self._events: collections.deque[state.Event] = collections.deque()
         self._is_handling = False
 
@@ -150,7 +151,9 @@ class Master:
                 m = i.message
                 options = PlacementOptions(m.soft, None, m.bfloat16, m.recv_scheduling)
                 network = Link(max(map(self._latency, i.workers)), thresholds.NETWORK_BANDWIDTH)
-                self._environments[i.session] = Environment(i.devices, options, is_remote=True, network=network)
+                self._environments[i.session] = Environment(
+                    i.devices, options, is_remote=True, network=network, shared=self._homes
+                )
                 if i.is_local:
                     self._local.add(i.session)
             elif isinstance(i, state.Alarm):
