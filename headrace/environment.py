@@ -138,7 +138,7 @@ class Environment:
             return self._homes.get(op)
 
     def preferred_home(self, op: str, request: str) -> str | None:
-        """Returns the home of an operation, or the shared one if it fits a device request; None without both.
+        """Returns the home of an operation, or a shared one that fits its request.
 
         Args:
           op: the name of the operation.

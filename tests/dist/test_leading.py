@@ -139,7 +139,7 @@ def test_the_reactor_goes_on_after_a_thread_that_led_has_left(reactor: Reactor) 
     for _ in range(20):
         reactor.submit(lambda: source.put(1))
         reactor.take(source, 20.0)
-    for _ in range(20):  # nobody leads now, until the watcher does
+    for _ in range(20):  # no thread leads now, until the watcher does
         assert run_in(reactor, lambda: 7) == 7
 
 

@@ -1,4 +1,4 @@
-"""Random programs over worker processes: their results are those of one device and of plain Python.
+"""Random programs over worker processes: results of one device and of plain Python.
 
 Each operation requests the device of a random worker, so conditions, bodies and single operations of nested loops are
 cut apart between processes. `python -m tests.dist.test_random_programs KIND SEED` runs one program, and
