@@ -86,7 +86,7 @@ class Environment:
         self.has_limit = has_limit
         self.is_remote = is_remote
         self._network = network
-        self._shared = {} if shared is None else shared
+        self._others = {} if shared is None else shared
         self._lock = threading.Lock()
         self._seconds: dict[tuple[str, str], float] = {}  # (operation, type of device) → moving average
         self._homes: dict[str, str] = {}  # operation with state → device
@@ -146,7 +146,7 @@ class Environment:
         """
         with self._lock:
             found = self._homes.get(op)
-            shared = self._shared.get(op) if found is None else None
+            shared = self._others.get(op) if found is None else None
         if shared is None or shared not in self.names:
             return found
         return shared if DeviceSpec.from_string(request).matches(DeviceSpec.from_string(shared)) else None
@@ -167,5 +167,5 @@ class Environment:
             if any(self._homes.get(op, device) != device for op, device in homes.items()):
                 return False
             self._homes.update(homes)
-            self._shared.update(homes)
+            self._others.update(homes)
             return True

@@ -24,12 +24,13 @@ from __future__ import annotations
 import collections
 import dataclasses
 import hashlib
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from headrace import thresholds
 from headrace.dist import messages
 from headrace.errors import (
+    AbortedError,
     CancelledError,
     DeadlineExceededError,
     InternalError,
@@ -276,6 +277,7 @@ class Session:
       is_local: whether its client is in the process of the master.
       programs: number of a program → how often the client got it, less how often the client has released it.
       homes: name of operation with state → its device.
+      used: worker → its incarnation at the last step there, unless the session has seen an error of its loss since.
     """
 
     number: int
@@ -285,6 +287,7 @@ class Session:
     is_local: bool = False
     programs: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
     homes: dict[str, str] = dataclasses.field(default_factory=dict)
+    used: dict[str, int] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(slots=True)
@@ -457,7 +460,7 @@ class MasterState:
         """Calls a handler; its error is the answer to the client's call."""
         try:
             handler(*args)
-        except (UnavailableError, NotFoundError, InvalidArgumentError, ResourceExhaustedError) as e:
+        except (AbortedError, UnavailableError, NotFoundError, InvalidArgumentError, ResourceExhaustedError) as e:
             self._fail_call(client, call, e)
 
     def _fail_call(self, client: int, call: int, error: BaseException) -> None:
@@ -656,7 +659,8 @@ class MasterState:
         if not m.is_partial and len(values) != len(program.result.feeds):
             raise InvalidArgumentError(f"the step has {len(program.result.feeds)} feeds, got {len(values)} values")
         for name in program.shares:
-            self._check_up(self.workers[name])
+            self._check_up(self.workers[name], session)
+        self._check_states(session, program.shares)
         self._check_steps(session)
         self._steps += 1
         parts = [d for devices in program.shares.values() for d in devices]
@@ -689,8 +693,23 @@ class MasterState:
             of = sum(r.session == session.number for runs in (self.runs, self._over) for r in runs.values())
             _check_bound(of, thresholds.SESSION_STEPS, "steps of this session under way")
 
-    def _check_up(self, worker: Worker) -> None:
+    def _check_states(self, session: Session, names: Iterable[str]) -> None:
+        """Raises `AbortedError`, once, if workers with states of a session were restarted between two of its steps."""
+        lost = []
+        for name in names:
+            incarnation = self.workers[name].incarnation
+            if session.used.get(name, incarnation) != incarnation and name in map(task_of, session.homes.values()):
+                lost.append(name)
+            session.used[name] = incarnation
+        if lost:
+            raise AbortedError(
+                f"{', '.join(lost)} was restarted, and the variables, queues and tables there are lost. Restore them "
+                "from a checkpoint, or initialize them; the session can go on then"
+            )
+
+    def _check_up(self, worker: Worker, session: Session) -> None:
         if not worker.is_up:
+            session.used.pop(worker.name, None)
             raise UnavailableError(f"worker {worker.name} is not connected: {worker.reason}")
 
     def _begin(self, run: Run, positions: Sequence[int], values: Sequence[Any]) -> None:
@@ -920,6 +939,8 @@ class MasterState:
                     f"step {run.number} failed because worker {event.worker} was lost: {event.reason}"
                     f"{self._progress(run)}"
                 )
+                if run.session in self._sessions:
+                    self._sessions[run.session].used.pop(event.worker, None)
                 # no worker knows of a step that has not begun, so none would confirm its end
                 lost = (
                     [step_state.Failed(part, error) for part in parts] if run.begun else [step_state.Cancelled(error)]

@@ -112,7 +112,7 @@ CLUSTER_ROUTES = {
     "all operations on one CPU, nothing waits": ("y", "auto"),
     "several devices, nothing waits": ("far", "auto"),
     "an operation waits, or the feeds arrive in several calls": ("waits", "auto"),
-    "several devices, with a call of a function by name": ("calls", "auto"),
+    "several devices, with a call of a recursive function": ("calls", "auto"),
     'the engine is "interpret", or a run has a listener': ("far", "interpret"),
 }
 
