@@ -694,7 +694,7 @@ class MasterState:
             _check_bound(of, thresholds.SESSION_STEPS, "steps of this session under way")
 
     def _check_states(self, session: Session, names: Iterable[str]) -> None:
-        """Raises `AbortedError`, once, if workers with states of a session were restarted between two of its steps."""
+        """Raises `AbortedError`, once, if a restart of a worker lost states of a session."""
         lost = []
         for name in names:
             incarnation = self.workers[name].incarnation

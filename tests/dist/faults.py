@@ -838,7 +838,8 @@ class Case:
 _LINKS: Final = ("client link", "master link", "worker link")
 _NAMES: Final[Mapping[str, Sequence[str]]] = {  # the text of the error has one of them
     "first": [worker_name(0)], "second": [worker_name(1)], "third": [worker_name(2)], "master": ["the master", MASTER],
-    "master link": [worker_name(1)], "worker link": [worker_name(0), worker_name(1)], "client link": ["the master", MASTER],
+    "master link": [worker_name(1)], "worker link": [worker_name(0), worker_name(1)],
+    "client link": ["the master", MASTER],
 }  # fmt: skip
 
 

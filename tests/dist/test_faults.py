@@ -72,7 +72,7 @@ def test_a_new_session_of_a_stopped_master_is_unavailable(server: Server) -> Non
 
 
 def test_a_worker_that_was_restarted_between_two_steps_is_reported_once() -> None:
-    """The lost state is never silent: a step would wait for elements of a lost queue for ever."""
+    """The next step fails; it does not wait for elements of a lost queue."""
     with hr.Graph(ordered=False) as g, hr.device(f"{worker_name(0)}/device:CPU:0"):
         queue = hr.FIFOQueue(10, [hr.int32], shapes=[()], shared_name="restarted")
         put, size = queue.enqueue([1]), queue.size()
