@@ -39,7 +39,7 @@ ELSEWHERE: Final[dict[str, set[str]]] = {
         "dist/codec.py VERSION",
         "dist/codec.py _LENGTH_AT",
         "dist/handshake.py NONCE_BYTES",
-        "dist/master_state.py MASTERS",
+        "dist/messages.py MASTERS",
         "dist/messages.py LONGEST_TEXT",
         "dist/messages.py MOST_WAITS",
         "dist/messages.py VERSION",

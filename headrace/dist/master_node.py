@@ -20,7 +20,6 @@ from headrace.dist.client import Calls, RemoteTarget
 from headrace.dist.codec import Control, Frame, encode_control
 from headrace.dist.inbox import Inbox
 from headrace.dist.master import Master
-from headrace.dist.master_state import MASTERS
 from headrace.dist.tracing import shifted
 from headrace.errors import OpError
 
@@ -58,7 +57,7 @@ class MasterNode:
         self._lock = threading.Lock()
         self._is_closed = False
         self._timer: Timer | None = None
-        first = int.from_bytes(os.urandom(3), "little") * MASTERS
+        first = int.from_bytes(os.urandom(3), "little") * messages.MASTERS
         first_task = [] if own is None else [own[0].task]  # its devices are the default devices
         names = (*first_task, *(t for t in tasks if t not in first_task))
         self.master = Master(names, self._reactor, first, self._latency, "" if own is None else own[0].task)

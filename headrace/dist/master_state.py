@@ -45,8 +45,6 @@ from headrace.execute import step_state
 from headrace.execute.step_state import StepState
 from headrace.ir.device import DeviceSpec
 
-MASTERS: Final = 1 << 38  # the numbers of the steps of a master are those from a multiple of it on
-
 # *** events ***
 
 
@@ -372,7 +370,7 @@ class Run:
     @property
     def number(self) -> int:
         """The number of the step among those of its master, for messages."""
-        return self.step % MASTERS
+        return self.step % messages.MASTERS
 
 
 class MasterState:
@@ -664,7 +662,8 @@ class MasterState:
         self._check_steps(session)
         self._steps += 1
         parts = [d for devices in program.shares.values() for d in devices]
-        run = Run(self._steps, program, session.number, client, m.call, StepState(self._steps % MASTERS, parts))
+        state = StepState(self._steps % messages.MASTERS, parts)
+        run = Run(self._steps, program, session.number, client, m.call, state)
         run.is_partial, run.tracing, run.since = m.is_partial, m.tracing, self._now
         if 0 < m.timeout < LONGEST_TIMEOUT:
             run.deadline = self._now + m.timeout

@@ -26,6 +26,7 @@ from msgspec import Meta, Struct
 from headrace.errors import DataLossError
 
 VERSION: Final = 1  # of the protocol; both ends of a connection have the same
+MASTERS: Final = 1 << 38  # the numbers of the steps of a master are those from a multiple of it on
 LONGEST_TEXT: Final = 1 << 16  # characters
 MOST_WAITS: Final = 64  # lines about the waiting nodes of a part
 

@@ -150,7 +150,7 @@ class Worker:
             for step, entry in list(self._steps.items()):
                 if entry.run is not None and any(link is outlet for _, outlet in entry.run.outlets.values()):
                     text = f"the connection from worker {self.task} to worker {link.task} has ended: {reason}"
-                    self._fail(step, UnavailableError(f"step {step} failed because {text}"))
+                    self._fail(step, UnavailableError(f"step {step % messages.MASTERS} failed because {text}"))
 
     # *** instructions ***
 
