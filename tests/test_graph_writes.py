@@ -56,6 +56,7 @@ EXCEPTIONS: Final[dict[str, set[str]]] = {
         "ir/serial/nodedefs.py: node.device",
         "ir/serial/nodedefs.py: node.inputs",
         "ir/serial/nodedefs.py: node.name",
+        "ir/serial/snapshot.py: node.device",
         "ir/text/parse.py: entry.attrs",
     },
     "a reader gives a new function the attributes of its definition": {

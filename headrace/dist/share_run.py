@@ -22,7 +22,7 @@ from headrace import flags
 from headrace.dist import messages
 from headrace.dist.codec import encode_token
 from headrace.dist.worker_run import report_of
-from headrace.errors import CancelledError, UnavailableError
+from headrace.errors import CancelledError, InvalidArgumentError, UnavailableError
 from headrace.execute.compiled_run import run_code
 from headrace.execute.step_state import Event, Failed, Finished
 from headrace.file_access import limited
@@ -89,7 +89,11 @@ class Exchange:
 
     def send(self, edge: str, value: Any) -> None:
         """Sends a value; never waits."""
-        route = self._routes[edge]
+        route = self._routes.get(edge)
+        if route is None:
+            raise InvalidArgumentError(
+                f"this share sends nothing on an edge {edge!r}; it sends on {sorted(self._routes)}"
+            )
         if isinstance(route, Exchange):
             route.put(edge, value)
         else:

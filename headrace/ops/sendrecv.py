@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from headrace.errors import InvalidArgumentError
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, op, shape_attr, string_attr, type_attr
 from headrace.opkit.shape_rules import nothing
 
@@ -55,22 +56,31 @@ op(
 )
 
 
+def _exchange(ctx: Any) -> Any:
+    if ctx.step.exchange is None:
+        raise InvalidArgumentError(
+            f"'{ctx.op.name}' ({ctx.op.type}) runs only in a share of a step, into which the partitioner inserts it. "
+            "Remove it from the graph; a session inserts the transfers that a step needs"
+        )
+    return ctx.step.exchange
+
+
 def _send(ctx: Any, attrs: Mapping[str, Any]) -> Any:
-    send, edge = ctx.step.exchange.send, attrs["tensor_name"]
+    send, edge = _exchange(ctx).send, attrs["tensor_name"]
     return lambda value: send(edge, value)
 
 
 def _recv(ctx: Any, attrs: Mapping[str, Any]) -> Any:
-    return ctx.step.exchange.receiver(attrs["tensor_name"])
+    return _exchange(ctx).receiver(attrs["tensor_name"])
 
 
 def _send_control(ctx: Any, attrs: Mapping[str, Any]) -> Any:
-    send, edge = ctx.step.exchange.send, attrs["tensor_name"]
+    send, edge = _exchange(ctx).send, attrs["tensor_name"]
     return lambda: send(edge, None)
 
 
 def _recv_control(ctx: Any, attrs: Mapping[str, Any]) -> Any:
-    receive = ctx.step.exchange.receiver(attrs["tensor_name"])
+    receive = _exchange(ctx).receiver(attrs["tensor_name"])
 
     def kernel() -> None:
         receive()

@@ -23,6 +23,7 @@ from headrace.errors import (
     OutOfRangeError,
     UnavailableError,
 )
+from headrace.ir.builder import Builder
 from tests.dist.memory import MemoryCluster
 
 pytestmark = [pytest.mark.system, pytest.mark.one_engine, pytest.mark.timeout(120)]
@@ -698,3 +699,15 @@ def test_clearing_containers_does_not_wait_for_a_lost_worker(seed: int) -> None:
         c.cut(c.tasks[1])
         s.clear_container()
         assert not c.workers[c.tasks[0]].target.statistics().resources
+
+
+def test_a_transfer_of_the_users_graph_is_an_invalid_argument() -> None:
+    attrs = {"T": hr.float32, "tensor_name": "mine", "send_device": "a", "recv_device": "b"}
+    with hr.Graph() as g:
+        with on(0):
+            x = hr.placeholder(hr.float32, (), name="x")
+            mine = Builder(g).make("_StepSend", (x,), attrs, "transfer")
+        with on(1), hr.control_dependencies([mine]):
+            y = x * 2.0
+    with cluster(0) as target, session(target, g) as s, pytest.raises(InvalidArgumentError, match="edge 'mine'"):
+        s.run(y, {x: 1.0})
