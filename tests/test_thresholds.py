@@ -65,8 +65,7 @@ ELSEWHERE: Final[dict[str, set[str]]] = {
         "compile/scalar_expressions.py DEEPEST",
     },
     "deadlines": {
-        "dist/launch.py END_SECONDS",
-        "dist/launch_ray.py END_SECONDS",
+        "dist/launched.py END_SECONDS",
         "dist/master_state.py LONGEST_TIMEOUT",
         "dist/reactor.py PATIENCE",
         "execute/blocking.py _FOREVER",

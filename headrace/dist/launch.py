@@ -27,14 +27,13 @@ from typing import TYPE_CHECKING, Final
 from headrace import flags, thresholds
 from headrace.dist.address import SCHEME, Address
 from headrace.dist.cluster_spec import ClusterSpec
-from headrace.dist.launched import LaunchedCluster
+from headrace.dist.launched import END_SECONDS, LaunchedCluster
 from headrace.dist.network import NetworkOptions
 
 if TYPE_CHECKING:
     from headrace.dist.launch_ray import RayCluster
 
 SUPERVISION: Final = thresholds.SUPERVISION_POLL  # seconds between two looks at the processes
-END_SECONDS: Final = 5.0  # seconds that workers have to end by themselves
 
 
 class LocalCluster(LaunchedCluster):

@@ -36,8 +36,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from headrace import thresholds
 from headrace.dist.address import SCHEME
 from headrace.dist.cluster_spec import ClusterSpec
-from headrace.dist.codec import Control, Frame, encode_control
-from headrace.dist.launched import LaunchedCluster
+from headrace.dist.launched import END_SECONDS, LaunchedCluster
 from headrace.dist.network import NetworkOptions
 from headrace.dist.server import Server
 from headrace.dist.transport import format_address, listen
@@ -49,7 +48,6 @@ if TYPE_CHECKING:
 STRATEGIES: Final = ("SPREAD", "PACK", "STRICT_SPREAD", "STRICT_PACK")
 FIRST_PAUSE: Final = thresholds.RESTART_PAUSE  # before a worker that did not start is tried again; doubled each time
 LONGEST_PAUSE: Final = thresholds.LONGEST_RESTART_PAUSE
-END_SECONDS: Final = 5.0  # seconds that workers have to end by themselves
 LONGEST_REASON: Final = 400  # characters of an error of Ray
 
 _ADDED: Final = re.compile(r"\Anode:|_group_")  # names of resources that Ray adds for nodes and placement groups
@@ -327,15 +325,7 @@ class RayCluster(LaunchedCluster):
         if peer.role != "client":
             link.close("the launcher of a cluster has no worker")
             return
-        master = self._master.master
-        client = master.add_client(lambda message, values: link.send(encode_control(message, values)))
-
-        def received(frames: Sequence[Frame]) -> None:
-            for frame in frames:
-                if type(frame) is Control:
-                    master.receive_from_client(client, frame.message, frame.values)
-
-        link.on_frames, link.on_closed = received, lambda reason: master.lose_client(client)
+        self._master.accept(link)
 
     # *** the end ***
 

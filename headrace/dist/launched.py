@@ -11,7 +11,7 @@ import os
 import secrets
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from headrace.dist.cluster_spec import ClusterSpec
 from headrace.dist.master_node import MasterNode
@@ -23,6 +23,8 @@ from headrace.ir.device import DeviceSpec
 if TYPE_CHECKING:
     from headrace.dist.client import RemoteTarget
     from headrace.environment import PlacementOptions
+
+END_SECONDS: Final = 5.0  # seconds that workers have to end by themselves
 
 
 class LaunchedCluster:

@@ -75,6 +75,18 @@ class MasterNode:
             self.master.lose_client(client)
             raise
 
+    def accept(self, link: Link) -> None:
+        """Serves a client in another process; called before the first frame of its connection."""
+        master = self.master
+        client = master.add_client(lambda message, values: link.send(encode_control(message, values)))
+
+        def received(frames: Sequence[Frame]) -> None:
+            for frame in frames:
+                if type(frame) is Control:
+                    master.receive_from_client(client, frame.message, frame.values)
+
+        link.on_frames, link.on_closed = received, lambda reason: master.lose_client(client)
+
     def _latency(self, task: str) -> float:
         """Seconds from here to a worker: half of the shortest round trip so far."""
         link = self._links.get(task)

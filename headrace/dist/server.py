@@ -254,19 +254,14 @@ class Server:
         if sum(other.peer is not None and other.peer.role == "client" for other in list(self._links)) > most:
             self._refuse_client(link, f"{most} clients are connected to this server, and no more are allowed")
             return
-        master = self._its_master().master
-        client = master.add_client(lambda message, values: link.send(encode_control(message, values)))
-
-        def received(frames: Sequence[Frame]) -> None:
-            for frame in frames:
-                if type(frame) is Control:
-                    master.receive_from_client(client, frame.message, frame.values)
+        self._its_master().accept(link)
+        lose_client = link.on_closed
 
         def closed(reason: str) -> None:
             self._links.discard(link)
-            master.lose_client(client)
+            lose_client(reason)
 
-        link.on_frames, link.on_closed = received, closed
+        link.on_closed = closed
 
     def _refuse_client(self, link: Link, reason: str) -> None:
         """Answers the first calls of a client with an error, and closes the connection."""

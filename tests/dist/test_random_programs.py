@@ -16,15 +16,12 @@ import pytest
 
 import headrace as hr
 from headrace import flags
-from headrace.api import scopes
 from headrace.errors import InvalidArgumentError
-from tests.api import programs
-from tests.api.test_random_programs import _draw, _program
 from tests.compile.waiting_programs import Program, numbers_of
 from tests.execute.machine import SeededReady
 from tests.grad.test_random_gradients import Example, Made, _all
+from tests.multi.drawn import PARALLEL, drawn
 from tests.multi.scattering import scatter
-from tests.multi.test_random_placements import PARALLEL, _has_effects
 
 pytestmark = [pytest.mark.matrix, pytest.mark.one_engine, pytest.mark.timeout(600)]
 
@@ -62,33 +59,20 @@ def check_values(seed: int, optimize: str = "off") -> None:
     """A program with variables and queues computes the integers and lists of plain Python."""
     rng = random.Random(f"cluster values {seed}")
     stateful = bool(seed % 2)
-    block, start = _program(rng, stateful), programs.initial(rng)
-    python = programs.Python(start, _draw)
-    failure: str | None = None
-    try:
-        python.run(block)
-    except programs.Failed as e:
-        failure = str(e)
-    with hr.Graph() as g:
-        build = programs.Build(start, rng.choice(PARALLEL), python.took, stateful)
-        before = set(g.operations)
-        build.run(block)
-        names = list(build.values)
-        b = scopes.builder()
-        values = [v.stack() if n in programs.LISTS else b.Identity(v) for n, v in build.values.items()]
-        run = [op for op in g.operations if op not in before and _has_effects(op)] if stateful else []
-    scatter(g, rng, DEVICES)
-    with flags.override(OPTIMIZE=optimize), _session(g) as session:
+    d = drawn(rng, stateful)
+    build, python, failure = d.build, d.python, d.failure
+    scatter(d.graph, rng, DEVICES)
+    with flags.override(OPTIMIZE=optimize), _session(d.graph) as session:
         for target in [*(v.initializer for v in build.variables.values()), *build.fill] if stateful else ():
             session.run(target)
         try:
-            got = session.run([values, run], build.feeds, timeout_ms=LIMIT)[0]
+            got = session.run([d.values, d.effects], build.feeds, timeout_ms=LIMIT)[0]
         except InvalidArgumentError as e:
             if failure is None or f"assertion failed: {failure}" not in str(e):
                 raise
             return
         assert failure is None, f"{failure} should have failed"
-        for name, x in zip(names, got, strict=True):
+        for name, x in zip(d.names, got, strict=True):
             np.testing.assert_array_equal(np.asarray(x), np.array(python.values[name], np.int32), name)
         if stateful:
             assert session.run(list(build.ends.values())) == list(python.variables.values())

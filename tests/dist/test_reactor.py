@@ -18,40 +18,11 @@ import pytest
 from headrace.dist import reactor as module
 from headrace.dist.reactor import READ, WRITE, Reactor
 from headrace.errors import FailedPreconditionError, UnavailableError
+from tests.dist.waits import SECONDS, ManualClock, await_, until
 
 pytestmark = pytest.mark.system
 
-SECONDS = 20.0  # deadline of each wait
 FOREVER = 1000.0  # period of a watchdog that does nothing
-
-
-class ManualClock:
-    """A clock that `advance` moves."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def take(self, source: Any, timeout: float) -> Any:
-        return source.get(timeout=timeout)
-
-    def advance(self, seconds: float, *reactors: Reactor) -> None:
-        self.now += seconds
-        for r in reactors:
-            r.submit(lambda: None)
-
-
-def until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.001)
-
-
-def await_(event: threading.Event) -> None:
-    assert event.wait(SECONDS)
 
 
 @pytest.fixture(params=["native", "portable"])

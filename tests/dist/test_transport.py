@@ -39,31 +39,13 @@ from headrace.errors import (
     UnauthenticatedError,
     UnavailableError,
 )
+from tests.dist.waits import SECONDS, ManualClock, await_, until
 
 pytestmark = pytest.mark.system
 
-SECONDS = 20.0  # deadline of each wait
 ROOT = Path(__file__).parent.parent.parent
 WORKER = Identity("worker", "/job:worker/task:1", 22, b"secret")
 MASTER = Identity("master", "/job:master/task:0", 11, b"secret")
-
-
-class ManualClock:
-    """A clock that `advance` moves."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def take(self, source: Any, timeout: float) -> Any:
-        return source.get(timeout=timeout)
-
-    def advance(self, seconds: float, *reactors: Reactor) -> None:
-        self.now += seconds
-        for r in reactors:
-            r.submit(lambda: None)
 
 
 class End:
@@ -142,17 +124,6 @@ def poller(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 def open_files() -> int:
     gc.collect()
     return len(os.listdir("/proc/self/fd")) if sys.platform == "linux" else 0
-
-
-def until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.001)
-
-
-def await_(event: threading.Event) -> None:
-    assert event.wait(SECONDS)
 
 
 class RawPeer:

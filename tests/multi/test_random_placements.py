@@ -19,17 +19,15 @@ import pytest
 
 import headrace as hr
 from headrace import flags
-from headrace.api import scopes
 from headrace.errors import InvalidArgumentError
 from headrace.optimize.base import Options
 from headrace.resources.manager import ResourceManager
-from tests.api import programs
-from tests.api.test_random_programs import _draw, _program
 from tests.compile.waiting_programs import Program, numbers_of
 from tests.execute.machine import SeededReady
 from tests.grad.test_random_gradients import Example, Made, _all, _along
 from tests.inside import manager_of
 from tests.multi import seeded
+from tests.multi.drawn import PARALLEL, drawn
 from tests.multi.scattering import scatter
 from tests.partition.plans import partition_through_bytes
 
@@ -38,7 +36,6 @@ pytestmark = [pytest.mark.matrix, pytest.mark.one_engine]
 BLOCKS = 4  # tests of so many programs each
 EACH = 14
 GRADIENTS = 4  # programs with gradients in each of them, which take longer
-PARALLEL = (1, 2, 10)
 
 
 @pytest.fixture(autouse=True)
@@ -57,21 +54,8 @@ def check_values(seed: int, options: Options | None = None) -> None:
     """A program on two or three devices computes the integers and lists of plain Python."""
     rng = random.Random(f"values {seed}")
     stateful = bool(seed % 2)
-    block, start = _program(rng, stateful), programs.initial(rng)
-    python = programs.Python(start, _draw)
-    failure: str | None = None
-    try:
-        python.run(block)
-    except programs.Failed as e:
-        failure = str(e)
-    with hr.Graph() as g:
-        build = programs.Build(start, rng.choice(PARALLEL), python.took, stateful)
-        before = set(g.operations)
-        build.run(block)
-        names = list(build.values)
-        b = scopes.builder()
-        values = [v.stack() if n in programs.LISTS else b.Identity(v) for n, v in build.values.items()]
-        run = [op for op in g.operations if op not in before and _has_effects(op)] if stateful else []
+    d = drawn(rng, stateful)
+    build, python, failure = d.build, d.python, d.failure
     resources = ResourceManager()
     if stateful:
         for target in [*(v.initializer for v in build.variables.values()), *build.fill]:
@@ -80,7 +64,7 @@ def check_values(seed: int, options: Options | None = None) -> None:
     failed: InvalidArgumentError | None = None
     got: list[Any] = []
     try:
-        got = _run(values, build.feeds, run, rng, resources, options)
+        got = _run(d.values, build.feeds, d.effects, rng, resources, options)
     except InvalidArgumentError as e:
         failed = e
     finally:
@@ -92,14 +76,10 @@ def check_values(seed: int, options: Options | None = None) -> None:
     if failed is not None:
         raise failed
     assert shown == python.shown
-    for name, x in zip(names, got, strict=True):
+    for name, x in zip(d.names, got, strict=True):
         _compare(x, np.array(python.values[name], np.int32), name)
     if stateful:
         assert _run(list(build.ends.values()), {}, [], rng, resources, options) == list(python.variables.values())
-
-
-def _has_effects(op: Any) -> bool:
-    return op.opdef.structured or op.type in ("Print", "Assert") or op.type.startswith(("Assign", "QueueEnqueueV2"))
 
 
 def _run(

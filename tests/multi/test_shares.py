@@ -21,7 +21,6 @@ import pytest
 
 import headrace as hr
 from headrace import dtypes
-from headrace.api import scopes
 from headrace.compile import compile_graph
 from headrace.compile.blockers import blockers
 from headrace.errors import InvalidArgumentError
@@ -38,11 +37,9 @@ from headrace.optimize.pipeline import optimize
 from headrace.partition.shares import Indivisible, Share, divide
 from headrace.prune import StepGraph, prune
 from headrace.resources.manager import ResourceManager
-from tests.api import programs
-from tests.api.test_random_programs import _draw, _program
 from tests.grad.test_random_gradients import Example, Made, _all
 from tests.inside import manager_of
-from tests.multi.test_random_placements import PARALLEL
+from tests.multi.drawn import PARALLEL, drawn
 
 pytestmark = [pytest.mark.matrix, pytest.mark.one_engine]
 
@@ -154,20 +151,9 @@ def check_gradients(seed: int, is_optimized: bool) -> None:
 
 def check_values(seed: int, is_optimized: bool) -> None:
     rng = random.Random(f"shares values {seed}")
-    block, start = _program(rng, False), programs.initial(rng)
-    python = programs.Python(start, _draw)
-    failure: str | None = None
-    try:
-        python.run(block)
-    except programs.Failed as e:
-        failure = str(e)
-    with hr.Graph():
-        build = programs.Build(start, rng.choice(PARALLEL), python.took, False)
-        build.run(block)
-        names = list(build.values)
-        b = scopes.builder()
-        values = [v.stack() if n in programs.LISTS else b.Identity(v) for n, v in build.values.items()]
-    step = prepared(prune(list(build.feeds), values, []), is_optimized)
+    d = drawn(rng, False)
+    build, python, failure = d.build, d.python, d.failure
+    step = prepared(prune(list(build.feeds), d.values, []), is_optimized)
     err, sys.stderr = sys.stderr, io.StringIO()
     failed: InvalidArgumentError | None = None
     got: list[Any] = []
@@ -182,7 +168,7 @@ def check_values(seed: int, is_optimized: bool) -> None:
         return
     if failed is not None:
         raise failed
-    for name, x in zip(names, got, strict=True):
+    for name, x in zip(d.names, got, strict=True):
         np.testing.assert_array_equal(np.asarray(x), np.array(python.values[name], np.int32), name)
 
 
