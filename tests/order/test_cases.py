@@ -54,9 +54,16 @@ def test_updates_happen_on_every_engine(name: str) -> None:
     assert wrong(name, checking.basic("v1")) == {}
 
 
+@pytest.mark.parametrize("route", checking.devices("v1"), ids=str)
 @pytest.mark.parametrize("name", CASES)
-def test_updates_happen_on_several_devices(name: str) -> None:
-    assert wrong(name, checking.devices("v1"), seeds=2) == {}
+def test_updates_happen_on_several_devices(name: str, route: Route) -> None:
+    assert wrong(name, [route]) == {}
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("name", CASES)
+def test_updates_happen_wherever_they_are_placed(name: str) -> None:
+    assert wrong(name, checking.devices("v1"), seeds=4) == {}
 
 
 @pytest.mark.matrix
