@@ -44,7 +44,6 @@ ELSEWHERE: Final[dict[str, set[str]]] = {
         "dist/messages.py MOST_WAITS",
         "dist/messages.py VERSION",
         "dist/step_codec.py VERSION",
-        "dist/transport.py TLS_RECORD",
         "dist/values.py ALIGNMENT",
         "dist/values.py LARGE",
         "dist/values.py MOST_DEPTH",
@@ -57,7 +56,7 @@ ELSEWHERE: Final[dict[str, set[str]]] = {
     "numbers of the operating system and of `logging`": {
         "dist/reactor.py READ",
         "dist/reactor.py WRITE",
-        "dist/transport.py WARNING",
+        "dist/link.py WARNING",
     },
     "limits of Python's grammar": {
         "compile/emit.py MOST_BLOCKS",

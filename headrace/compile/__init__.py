@@ -7,11 +7,14 @@
 `lists` selects the tensor lists that become lists of Python, and `scalar_expressions` finds the ufuncs in kernels.
 `emit` and `kernels` write the code, and `runtime` has the functions that the code calls. The results are those of the
 executor.
+
+Code that waits for values of other devices is a generator (`Compiled.begin`): it yields where a value is missing, and
+its thread does other work in the meantime.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace import flags
@@ -25,6 +28,8 @@ from headrace.ir.kernel import KernelContext
 from headrace.recursion import recursion_room
 
 if TYPE_CHECKING:
+    from collections import deque
+
     from headrace.ir.graph import FuncGraph, Graph, Operation
     from headrace.ir.kernel import StepContext
 
@@ -39,6 +44,7 @@ class Compiled:
       flushes: Whether denormal numbers are flushed to 0 while the function runs.
       is_plain: Whether `run` needs no `StepContext`: no kernel is made for each run, no loop and no recursion.
       is_direct: Whether it is plain and calls no BLAS library, so that no mode of the thread is set either.
+      suspends: Whether the function waits for values, so that `begin` runs it and `run` must not be called.
     """
 
     __slots__ = (
@@ -52,6 +58,7 @@ class Compiled:
         "is_direct",
         "is_plain",
         "source",
+        "suspends",
         "uses_blas",
     )
 
@@ -63,6 +70,7 @@ class Compiled:
         self.blocks = any(op.opdef.facts.blocking for op, _ in emitter.stateful)
         self._calls_itself = emitter.calls_itself
         self.uses_blas = emitter.uses_blas
+        self.suspends = emitter.suspends
         self._has_loops = emitter.calls_itself or code.has_loops
         self.flushes = self._has_loops or self.uses_blas
         self.is_plain = not (emitter.stateful or self._has_loops)
@@ -93,17 +101,44 @@ class Compiled:
         with recursion_room(4 * flags.CALL_DEPTH.value):  # an outlined block is a Python call too
             return self._run(step, values)
 
+    def begin(self, step: StepContext, values: Sequence[Any]) -> Generator[deque[Any], None, tuple[Any, ...]]:
+        """Runs the step as a generator, if it `suspends`.
+
+        The generator yields a queue each time that it needs a value which the queue lacks. The caller resumes it when
+        the queue has a value, or throws the error that ends the step into it.
+
+        Args:
+          step: The context of the step. The caller sets the state of the thread whenever it resumes the generator.
+          values: The values of the feeds, in order.
+
+        Returns:
+          The values of the fetches, in order.
+
+        Raises:
+          Exception: An exception of a kernel, with the operation, loop and iteration in its notes.
+        """
+        try:
+            function: Callable[..., Any] = self._function
+            fetched: tuple[Any, ...] = yield from function(self._state(step), *values)
+            return fetched
+        except Exception as e:
+            raise_blamed(e, FILE, self._marks)
+            raise
+
     def _run(self, step: StepContext | None, values: Sequence[Any]) -> tuple[Any, ...]:
         try:
             if not self._stateful:
                 return self._function(RunState(step, ()) if self._has_loops else None, *values)
             assert step is not None
-            step.locate = lambda: tag(FILE, self._marks)
-            kernels = [k.factory(KernelContext(step, op), op.attrs) for op, k in self._stateful]
-            return self._function(RunState(step, kernels), *values)
+            return self._function(self._state(step), *values)
         except Exception as e:
             raise_blamed(e, FILE, self._marks)
             raise
+
+    def _state(self, step: StepContext) -> RunState:
+        """Makes the kernels of a run."""
+        step.locate = lambda: tag(FILE, self._marks)
+        return RunState(step, [k.factory(KernelContext(step, op), op.attrs) for op, k in self._stateful])
 
 
 @deepens_recursion

@@ -230,6 +230,7 @@ class Emitter(Writer):
         name = self.out.new("part")
         call = f"{name}(run{''.join(', ' + outer[t].text for t in given)})"
         converted, self.converted = self.converted, [{}]
+        suspends, self.suspends = self.suspends, False
         self.out.begin(f"def {name}(run{''.join(', ' + p for p in given.values())}):")
         for t, p in given.items():
             self.values[t] = outer[t].named(p)
@@ -239,7 +240,8 @@ class Emitter(Writer):
         self.out.end()
         self.converted = converted
         self.values.update(outer)
-        self._name_outputs(item, made, call)
+        self._name_outputs(item, made, f"(yield from {call})" if self.suspends else call)
+        self.suspends = self.suspends or suspends
 
     def _name_outputs(self, item: Item, made: Sequence[Tensor], call: str) -> None:
         names = []

@@ -68,6 +68,7 @@ class Writer(ListWriter):
     Attributes:
       stateful: Operations whose kernels are made for each run, in the order of `runtime.RunState.kernels`.
       uses_blas: Whether a kernel may call the BLAS library.
+      suspends: Whether the code waits for values (`Facts.suspends`), so that its functions are generators.
       targets: Names of existing arrays into which results of scalar expressions are written, by result.
       next: The next operation, if it is the only reader of the result of the current one.
       whole: The number of last axes that are not cut where arrays are computed in slices (`tiling`), else None.
@@ -76,7 +77,7 @@ class Writer(ListWriter):
     def __init__(self, regions: Regions) -> None:
         super().__init__(regions)
         self.stateful: list[tuple[Operation, Kernel]] = []
-        self.uses_blas = False
+        self.uses_blas = self.suspends = False
         self.targets: dict[Tensor, str] = {}
         self.next: Operation | None = None
         self.whole: int | None = None
@@ -205,6 +206,10 @@ class Writer(ListWriter):
             f = f"run.kernels[{self._at[op]}]"
         call = f"{f}({', '.join(texts)})"
         inputs = tuple(texts)
+        if op.opdef.facts.suspends:
+            self.suspends = True
+            self.out.line(f"if not {f}: yield {f}", op)
+            call = f"{f}.popleft()"
         if not item.live:
             self.out.line(call, op, inputs)
         elif len(op.outputs) == 1:

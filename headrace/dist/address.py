@@ -21,7 +21,7 @@ from headrace.errors import DeadlineExceededError, UnavailableError
 
 if TYPE_CHECKING:
     from headrace.dist import messages
-    from headrace.dist.transport import Link
+    from headrace.dist.link import Link
     from headrace.environment import PlacementOptions
 
 T = TypeVar("T")

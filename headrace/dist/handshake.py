@@ -8,7 +8,7 @@ for another name or in the other direction. Each field is preceded by its length
 the same bytes.
 
 The handshake authenticates both ends at the beginning of a connection. It does not encrypt, and it does not protect the
-bytes that follow from an attacker between the ends; TLS does (`dist.transport`).
+bytes that follow from an attacker between the ends; TLS does (`dist.tls`).
 
     connector = Connector(identity)                     acceptor = Acceptor(identity)
                                                         challenge = acceptor.challenge()

@@ -43,7 +43,8 @@ from headrace.dist.transport import format_address, listen
 from headrace.errors import OpError, UnavailableError
 
 if TYPE_CHECKING:
-    from headrace.dist.transport import Link, Listener
+    from headrace.dist.link import Link
+    from headrace.dist.transport import Listener
 
 STRATEGIES: Final = ("SPREAD", "PACK", "STRICT_SPREAD", "STRICT_PACK")
 FIRST_PAUSE: Final = thresholds.RESTART_PAUSE  # before a worker that did not start is tried again; doubled each time

@@ -24,9 +24,9 @@ from headrace.dist.tracing import shifted
 from headrace.errors import OpError
 
 if TYPE_CHECKING:
+    from headrace.dist.link import Link
     from headrace.dist.network import Network
     from headrace.dist.reactor import Reactor, Timer
-    from headrace.dist.transport import Link
     from headrace.dist.worker import Worker
     from headrace.environment import PlacementOptions
 

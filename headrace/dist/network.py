@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 from headrace import thresholds
 from headrace.dist.codec import UNKNOWN_PEER
 from headrace.dist.handshake import Identity
-from headrace.dist.transport import Link, LinkSettings, OnLink, connect, connect_blocking
+from headrace.dist.link import Link, LinkSettings
+from headrace.dist.transport import OnLink, connect, connect_blocking
 from headrace.errors import InvalidArgumentError, OpError, UnavailableError
 
 if TYPE_CHECKING:

@@ -116,14 +116,13 @@ class _Worker:
       ident: the number of the thread; 0 before it runs.
       notices: `_LEAD`, `_WATCH` and `_END` for the thread while it is a spare, or a job to run.
       thread: the thread.
-      waits: number of calls of `Reactor.wait` that the thread is in.
       is_guest: whether it is a thread outside the reactor (`Reactor.take`).
     """
 
-    __slots__ = ("ident", "is_guest", "notices", "thread", "waits")
+    __slots__ = ("ident", "is_guest", "notices", "thread")
 
     def __init__(self) -> None:
-        self.ident = self.waits = 0
+        self.ident = 0
         self.is_guest = False
         self.notices: queue.SimpleQueue[str | Job] = queue.SimpleQueue()
         self.thread: threading.Thread | None = None
@@ -330,44 +329,6 @@ class Reactor:
     def is_active(self) -> bool:
         """Whether the calling thread leads."""
         return self._leader.ident == get_ident()
-
-    def is_waiting(self) -> bool:
-        """Whether a job of the calling thread is in `wait`."""
-        me = self._by_ident.get(get_ident())
-        return me is not None and me.waits > 0
-
-    def wait(self, done: Callable[[], object]) -> bool:
-        """Lets a job wait for a condition that a callback or another job fulfils.
-
-        Its thread leads in the meantime.
-
-        The jobs that the thread runs meanwhile must not wait themselves (`is_waiting`, `spawn`): the first one could
-        not go on before they end.
-
-        Args:
-          done: the condition. It is checked after each callback and job, and after `submit` has ended a poll.
-
-        Returns:
-          Whether the condition is fulfilled. Otherwise another thread leads, and the caller must wait for it by other
-          means; or the reactor is closing.
-        """
-        if done():
-            return True
-        me = self._by_ident.get(get_ident())
-        if me is None or me.waits:
-            return False
-        try:
-            holder = self._baton.pop()
-        except IndexError:
-            return False  # another thread leads
-        if holder is not me:
-            with self._lock:
-                self._leader = me
-        me.waits += 1
-        try:
-            return self._lead(me, done)
-        finally:
-            me.waits -= 1
 
     def take(self, source: queue.SimpleQueue[T], timeout: float) -> T:
         """Returns the next entry of a queue to a thread outside the reactor.
@@ -633,7 +594,7 @@ class Reactor:
 
         Args:
           me: the calling thread.
-          done: a condition that ends it, too; the thread is in a job then (`wait`). None: none.
+          done: a condition that ends it, too (`take`). None: none.
 
         Returns:
           Whether the condition is fulfilled.

@@ -27,10 +27,11 @@ from headrace.dist.client import RemoteTarget
 from headrace.dist.cluster_spec import ClusterSpec
 from headrace.dist.codec import Control, Frame, Token, encode_control
 from headrace.dist.handshake import Peer
+from headrace.dist.link import WARNING, Link
 from headrace.dist.master_node import MasterNode
 from headrace.dist.network import Network, NetworkOptions, Peers, split_address
 from headrace.dist.reactor import Reactor
-from headrace.dist.transport import WARNING, Link, listen
+from headrace.dist.transport import listen
 from headrace.dist.worker import Worker
 from headrace.environment import PlacementOptions
 from headrace.errors import InvalidArgumentError, ResourceExhaustedError, UnavailableError, to_data

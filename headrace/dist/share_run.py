@@ -1,21 +1,25 @@
 """Runs of shares: compiled functions of several devices that send values to each other.
 
-A share (`partition.shares`) is one function. Where it receives a value that has not arrived, its thread waits. If the
-thread leads the reactor, it goes on leading: it reads the sockets itself until the value is there, so a value costs no
-switch of threads. The jobs that it runs meanwhile are short; another share, which may wait itself, is run by a thread
-of its own (`Reactor.spawn`).
+A share (`partition.shares`) is one function. Where it receives a value that has not arrived, the function is suspended:
+it is a generator (`compile.Compiled.begin`). Its thread goes on leading the reactor, and the value, when it arrives,
+resumes the share as a job. So any number of shares wait without a thread, and a value costs no switch of threads.
 
 The values of an edge arrive in the order in which they are sent, and are received in this order.
+
+**The baton.** A suspended share must be resumed by exactly one thread, and values arrive in any. The share *parks*: it
+appends its baton to a deque, and then looks once more at the queue that it waits for. A thread that has appended a
+value to this queue pops the baton. Whichever of the two finds the baton goes on; `deque.append` and `deque.pop` are
+atomic, so no value is overlooked.
 """
 
 from __future__ import annotations
 
-import collections
 import dataclasses
-import queue
+import functools
+import itertools
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from threading import get_ident
+from collections import deque
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace import flags
@@ -23,6 +27,7 @@ from headrace.dist import messages
 from headrace.dist.codec import encode_token
 from headrace.dist.worker_run import report_of
 from headrace.errors import CancelledError, InvalidArgumentError, UnavailableError
+from headrace.execute import blas
 from headrace.execute.compiled_run import run_code
 from headrace.execute.step_state import Event, Failed, Finished
 from headrace.file_access import limited
@@ -30,7 +35,7 @@ from headrace.file_access import limited
 if TYPE_CHECKING:
     from headrace.compile import Compiled
     from headrace.dist.codec import Token
-    from headrace.dist.reactor import Reactor
+    from headrace.dist.reactor import Reactor, Timer
     from headrace.dist.rendezvous import Outlet
     from headrace.execute.step import Step
 
@@ -54,101 +59,170 @@ class CompiledShare:
     edges: tuple[str, ...]
 
 
-class Exchange:
-    """Values between the shares of a step, seen from one of them.
+class ShareRun:
+    """Running share of a step, with the values that it receives.
 
     Args:
       number: the number of the step.
-      routes: edge on which the share sends → the exchange of a share of this worker, or the number of the edge and the
+      share: the share.
+      routes: edge on which the share sends → the share of this worker that receives, or the number of the edge and the
         connection to another worker.
-      edges: the edges on which the share receives.
       step: the cancellation of the share.
+      fed: position of a feed → its value.
       reactor: the threads of the worker.
+      finished: called at the end, with the share and its event.
+
+    Attributes:
+      share: the share.
+      values: the values of its fetches, once it has finished.
     """
 
     def __init__(
         self,
         number: int,
-        routes: Mapping[str, Exchange | tuple[int, Outlet]],
-        edges: Sequence[str],
+        share: CompiledShare,
+        routes: Mapping[str, ShareRun | tuple[int, Outlet]],
         step: Step,
+        fed: Mapping[int, Any],
         reactor: Reactor,
+        finished: Callable[[ShareRun, Event], object],
     ) -> None:
+        self.share = share
+        self.values: Sequence[Any] = ()
         self._number = number
         self._routes = routes
         self._step = step
+        self._fed = fed
         self._reactor = reactor
-        self._arrived: dict[str, collections.deque[Any]] = {edge: collections.deque() for edge in edges}
-        self._sent: dict[str, int] = {}
-        self._thread = 0  # that runs the share
-        self._awaited: collections.deque[Any] | None = None  # the values for which it waits
-        self._leads = False  # whether its thread leads, or is about to, while it waits
-        self._wakes: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._finished = finished
+        self._queues: dict[str, deque[Any]] = {edge: deque() for edge in share.edges}
+        self._code: Generator[deque[Any], None, Sequence[Any]] | None = None  # once it has begun
+        self._awaited: deque[Any] | None = None  # the queue that lacks a value
+        self._parked: deque[None] = deque()  # the baton
+        self._resumed = 0  # how often
+        self._alarm: Timer | None = None
 
-    # *** the share ***
+    # *** for kernels ***
 
-    def send(self, edge: str, value: Any) -> None:
-        """Sends a value; never waits."""
+    def sender(self, edge: str, is_last: bool = True) -> Callable[..., None]:
+        """Returns the function that sends the values or signals (None) of an edge.
+
+        It never waits.
+
+        Args:
+          edge: the edge.
+          is_last: whether a value leaves at once. Otherwise it leaves with the next one.
+        """
         route = self._routes.get(edge)
         if route is None:
             raise InvalidArgumentError(
                 f"this share sends nothing on an edge {edge!r}; it sends on {sorted(self._routes)}"
             )
-        if isinstance(route, Exchange):
-            route.put(edge, value)
-        else:
-            number, link = route
-            index = self._sent.get(edge, 0)
-            self._sent[edge] = index + 1
-            link.send(encode_token(self._number, number, (), index, value, None), flush=False)
+        if isinstance(route, ShareRun):
+            return functools.partial(route.put, edge)
+        step, (number, link), indices = self._number, route, itertools.count()
 
-    def receiver(self, edge: str) -> Callable[[], Any]:
-        """Returns the function that receives the next value of an edge; it waits for it."""
-        arrived = self._arrived[edge]
+        def send(value: Any = None) -> None:
+            link.send(encode_token(step, number, (), next(indices), value), is_last)
 
-        def receive() -> Any:
-            return arrived.popleft() if arrived else self._wait(edge, arrived)
+        return send
 
-        return receive
+    def queue(self, edge: str) -> deque[Any]:
+        """Returns the values of an edge that have arrived."""
+        return self._queues[edge]
 
-    def _wait(self, edge: str, arrived: collections.deque[Any]) -> Any:
-        step, reactor = self._step, self._reactor
-        limit = flags.WAIT_LIMIT.value
-        self._thread = get_ident()
-        self._awaited = arrived
-        try:
-            while not arrived:
-                step.look()
-                self._leads = True
-                is_there = reactor.wait(lambda: arrived or step.cancelled is not None)
-                self._leads = False
-                if is_there:
-                    continue
-                reactor.flush()
-                if arrived or step.cancelled is not None:
-                    continue
-                try:
-                    step.clock.take(self._wakes, limit)
-                except queue.Empty:
-                    raise step.past_wait_limit(limit, f" for the value of the edge {edge!r}") from None
-        finally:
-            self._awaited = None
-        return arrived.popleft()
+    # *** for other threads ***
 
-    # *** others ***
-
-    def put(self, edge: str, value: Any) -> None:
-        """Hands over a value that another share has sent."""
-        self._arrived[edge].append(value)
-        self.wake()
+    def put(self, edge: str, value: Any = None) -> None:
+        """Hands over a value or a signal that another share has sent."""
+        queue = self._queues[edge]
+        queue.append(value)
+        if self._awaited is queue:
+            self.wake()
 
     def wake(self) -> None:
-        """Lets the share look whether it must go on."""
-        if self._awaited is not None and self._thread != get_ident():
-            if self._leads:
-                self._reactor.submit(_nothing)
-            else:
-                self._wakes.put(None)
+        """Resumes the share if it is suspended: it has a value, or must end."""
+        try:
+            self._parked.pop()
+        except IndexError:  # it runs, or another thread has resumed it
+            return
+        self.go()
+
+    def go(self) -> None:
+        """Lets the reactor run the share.
+
+        A share that calls Python functions gets a thread of its own.
+        """
+        if self.share.code.blocks:
+            try:
+                self._reactor.spawn(self._go_on)
+                return
+            except UnavailableError as e:
+                self._step.cancel(e)  # the share fails at once
+        self._reactor.submit(self._go_on)
+
+    # *** running ***
+
+    def _go_on(self) -> None:
+        """Runs the share until it waits for a value, or ends."""
+        step, parked, awaited = self._step, self._parked, self._awaited
+        self._resumed += 1
+        event: Event = Finished(self.share.device, 1)
+        try:
+            with limited(step.files):
+                while True:
+                    if awaited is None or awaited or step.cancelled is not None:
+                        awaited = self._awaited = run_code(self.share.code, step, self._segment)
+                        if awaited is None:
+                            break
+                    if self._alarm is None:
+                        self._watch()
+                    parked.append(None)
+                    if not awaited and step.cancelled is None:
+                        return
+                    try:
+                        parked.pop()
+                    except IndexError:  # another thread goes on
+                        return
+        except BaseException as e:
+            event = Failed(self.share.device, e)
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._finished(self, event)
+
+    def _segment(self) -> deque[Any] | None:
+        """Runs the function up to the next value that is missing.
+
+        Returns:
+          The queue that lacks the value. None: the function has returned.
+        """
+        code, step = self._code, self._step
+        try:
+            if code is not None:
+                return code.send(None) if step.cancelled is None else code.throw(step.cancelled)
+            step.look()
+            fed = [self._fed[p] for p in self.share.feeds]
+            if not self.share.code.suspends:
+                self.values = self.share.code.run(step, fed)
+                return None
+            self._code = code = self.share.code.begin(step, fed)
+            return code.send(None)
+        except StopIteration as e:
+            self.values = e.value
+            return None
+
+    def _watch(self) -> None:
+        """Ends the share if it waits for one value longer than the limit."""
+        limit, resumed = flags.WAIT_LIMIT.value, self._resumed
+
+        def look() -> None:
+            if self._resumed != resumed:
+                self._watch()
+                return
+            self._step.cancel(self._step.past_wait_limit(limit, " for a value of another device"))
+            self.wake()
+
+        self._alarm = self._reactor.call_later(limit, look)
 
 
 class SharesRun:
@@ -183,10 +257,8 @@ class SharesRun:
         self.number = number
         self.outlets = outlets
         self.step = step
-        self._shares = shares
         self._names = names
-        self._blas_threads = blas_threads
-        self._reactor = reactor
+        self._blas = blas.threads(blas_threads) if any(s.code.uses_blas for s in shares) else None
         self._report = report
         self._fed: dict[int, Any] = {}
         self._left = len(shares)
@@ -194,14 +266,13 @@ class SharesRun:
         self._positions: list[int] = []
         self._values: list[Any] = []
         self._lock = threading.Lock()
-        routes: dict[str, Exchange | tuple[int, Outlet]] = dict(outlets)
-        self._exchanges: list[Exchange] = []
+        self._routes: dict[str, ShareRun | tuple[int, Outlet]] = dict(outlets)
+        self._shares: list[ShareRun] = []
         for share in shares:
             part = step.part()
-            part.exchange = Exchange(number, routes, share.edges, part, reactor)
-            self._exchanges.append(part.exchange)
-            routes.update(dict.fromkeys(share.edges, part.exchange))
-        self._routes = routes
+            part.exchange = run = ShareRun(number, share, self._routes, part, self._fed, reactor, self._finished)
+            self._shares.append(run)
+            self._routes.update(dict.fromkeys(share.edges, run))
 
     def feed(self, positions: Sequence[int], values: Sequence[Any], is_fed: bool = True) -> None:
         """Supplies the feeds."""
@@ -209,43 +280,25 @@ class SharesRun:
 
     def start(self) -> None:
         """Lets the reactor run the shares."""
-        for share, part in zip(self._shares, self.step.parts, strict=True):
-            self._reactor.submit(lambda share=share, part=part: self._begin(share, part))  # type: ignore[misc]
+        if self._blas is not None:
+            self._blas.__enter__()
+        for share in self._shares:
+            share.go()
 
-    def _begin(self, share: CompiledShare, part: Step) -> None:
-        """Runs a share, in this thread if no other share waits in it.
-
-        A share that calls Python functions gets a thread of its own.
-        """
-        if share.code.blocks or (share.edges and self._reactor.is_waiting()):
-            try:
-                self._reactor.spawn(lambda: self._run(share, part))
-                return
-            except UnavailableError as e:
-                part.cancel(e)  # the share fails at once
-        self._run(share, part)
-
-    def _run(self, share: CompiledShare, part: Step) -> None:
-        code = share.code
-        event: Event = Finished(share.device, 1)
-        values: Sequence[Any] = ()
-        try:
-            part.look()
-            fed = [self._fed[p] for p in share.feeds]
-            with limited(part.files):
-                values = run_code(code, part, fed, self._blas_threads)
-        except BaseException as e:
-            event = Failed(share.device, e)
+    def _finished(self, share: ShareRun, event: Event) -> None:
+        """Reports failures at once, and the ends of all shares together."""
         with self._lock:
             self._left -= 1
             self._events.append(event)
             if not isinstance(event, Failed):
-                self._positions += share.fetches
-                self._values += values
+                self._positions += share.share.fetches
+                self._values += share.values
             elif self._left:
                 self._report(report_of(self.number, [event], (), ()), ())
                 self._events.pop()
             if not self._left:
+                if self._blas is not None:
+                    self._blas.__exit__()
                 self._report(report_of(self.number, self._events, self._positions, ()), self._values)
                 self._events, self._values = [], []
 
@@ -256,14 +309,14 @@ class SharesRun:
         """Hands over a value of another worker."""
         edge = self._names[token.edge]
         route = self._routes.get(edge)
-        if isinstance(route, Exchange):
+        if isinstance(route, ShareRun):
             route.put(edge, token.value)
 
     def abort(self, error: BaseException) -> None:
         """Makes the shares fail with `error` at their next checks."""
         self.step.cancel(error)
-        for exchange in self._exchanges:
-            exchange.wake()
+        for share in self._shares:
+            share.wake()
 
     def close(self) -> None:
         """Drops the resources of the step."""
@@ -272,7 +325,3 @@ class SharesRun:
         if is_running:
             self.abort(CancelledError("the step is over"))
         self.step.close()
-
-
-def _nothing() -> None:
-    """Ends a poll of the reactor."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+import functools
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from headrace.execute.blocking import is_observed, watched
 from headrace.execute.entered import entered
@@ -12,6 +13,8 @@ from headrace.execute.run import RunAtOnce
 if TYPE_CHECKING:
     from headrace.execute.run import RunEnvironment
     from headrace.execute.step import Step
+
+T = TypeVar("T")
 
 
 class Code(Protocol):
@@ -76,29 +79,31 @@ class CompiledRun(RunAtOnce):
 
     def _compute(self) -> None:
         fed, self._fed = self._fed, {}
-        self.results = list(run_code(self._code, self.step, [fed[i] for i in range(len(fed))], self._blas_threads))
+        code, step = self._code, self.step
+        work = functools.partial(code.run, step, [fed[i] for i in range(len(fed))])
+        self.results = list(run_code(code, step, work, self._blas_threads))
 
 
-def run_code(code: Code, step: Step, values: Sequence[Any], blas_threads: int) -> Sequence[Any]:
+def run_code(code: Code, step: Step, work: Callable[[], T], blas_threads: int = 0) -> T:
     """Runs compiled code; if it calls Python functions, on a thread of its own (`watched`).
 
     Args:
       code: the code.
       step: the identity, resources and cancellation of the step.
-      values: the values of the feeds.
-      blas_threads: number of threads that the BLAS library may use.
+      work: runs the code, or a part of it.
+      blas_threads: number of threads that the BLAS library may use; 0: as many as before.
 
     Returns:
-      The values of the fetches.
+      The result of `work`.
     """
     blas_threads = blas_threads if code.uses_blas else 0
     if code.blocks and is_observed(step):
         with entered(blas_threads=blas_threads):
-            return watched(step, lambda: _entered(code, step, values))
+            return watched(step, lambda: _entered(code, work))
     with entered(code.flushes, blas_threads):
-        return code.run(step, values)
+        return work()
 
 
-def _entered(code: Code, step: Step, values: Sequence[Any]) -> Sequence[Any]:
+def _entered(code: Code, work: Callable[[], T]) -> T:
     with entered(code.flushes):
-        return code.run(step, values)
+        return work()

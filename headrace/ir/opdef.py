@@ -236,6 +236,8 @@ class Facts:
       compares: the relation between input 0 and input 1 that output 0 states for each element, or None.
       split: the role of an op that cuts an input into consecutive pieces, or None.
       list_role: the role of an op on tensor lists, or None.
+      suspends: whether the stateful kernel is a `collections.deque`, of which each firing takes the first value, and
+        compiled code is suspended while it is empty (`compile.Compiled.begin`).
     """
 
     commutative: bool = False
@@ -262,6 +264,7 @@ class Facts:
     compares: Relation | None = None
     split: SplitRole | None = None
     list_role: ListRole | None = None
+    suspends: bool = False
 
 
 class NotDifferentiable:

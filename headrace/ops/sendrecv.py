@@ -6,7 +6,7 @@ and the output of a Recv may be dead although no input of the Recv is. The edge 
 firing identify a token. Source: TensorFlow's ops `_Send` and `_Recv`; there a control edge carries a dummy tensor.
 
 The `_Step...` ops are those of a share (`partition.shares`), in which no token is dead and no tag is needed. They have
-kernels: the exchange of the step (`Step.exchange`) sends, and waits for what it receives.
+kernels: the exchange of the step (`Step.exchange`) sends, and has a queue of values for each edge on which it receives.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace.errors import InvalidArgumentError
-from headrace.ir.opdef import NOT_DIFFERENTIABLE, op, shape_attr, string_attr, type_attr
+from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, bool_attr, op, shape_attr, string_attr, type_attr
 from headrace.opkit.shape_rules import nothing
 
 _EDGE = {"tensor_name": string_attr(), "send_device": string_attr(), "recv_device": string_attr()}
@@ -66,32 +66,20 @@ def _exchange(ctx: Any) -> Any:
 
 
 def _send(ctx: Any, attrs: Mapping[str, Any]) -> Any:
-    send, edge = _exchange(ctx).send, attrs["tensor_name"]
-    return lambda value: send(edge, value)
+    return _exchange(ctx).sender(attrs["tensor_name"], attrs["is_last"])
 
 
 def _recv(ctx: Any, attrs: Mapping[str, Any]) -> Any:
-    return _exchange(ctx).receiver(attrs["tensor_name"])
+    return _exchange(ctx).queue(attrs["tensor_name"])
 
 
-def _send_control(ctx: Any, attrs: Mapping[str, Any]) -> Any:
-    send, edge = _exchange(ctx).send, attrs["tensor_name"]
-    return lambda: send(edge, None)
-
-
-def _recv_control(ctx: Any, attrs: Mapping[str, Any]) -> Any:
-    receive = _exchange(ctx).receiver(attrs["tensor_name"])
-
-    def kernel() -> None:
-        receive()
-
-    return kernel
-
+#: `is_last`: whether the transfer leaves at once; otherwise it leaves with the next one of the share.
+_SENT = {**_EDGE, "is_last": bool_attr(True)}
 
 op(
     "_StepSend",
     "tensor: T",
-    attrs={"T": type_attr(), **_EDGE},
+    attrs={"T": type_attr(), **_SENT},
     shape=nothing,
     stateful=_send,
     grad=NOT_DIFFERENTIABLE,
@@ -103,14 +91,15 @@ op(
     attrs={"tensor_type": type_attr(), "shape": shape_attr(None), **_EDGE},
     shape=lambda c: [c.attrs["shape"]],
     stateful=_recv,
+    facts=Facts(suspends=True),
     grad=NOT_DIFFERENTIABLE,
     doc="The next tensor that the `_StepSend` of the same edge sends; waits for it.",
 )
 op(
     "_StepControlSend",
-    attrs=_EDGE,
+    attrs=_SENT,
     shape=nothing,
-    stateful=_send_control,
+    stateful=_send,
     grad=NOT_DIFFERENTIABLE,
     doc="Signals to the share of the device `recv_device` that its control inputs are done.",
 )
@@ -118,7 +107,8 @@ op(
     "_StepControlRecv",
     attrs=_EDGE,
     shape=nothing,
-    stateful=_recv_control,
+    stateful=_recv,
+    facts=Facts(suspends=True),
     grad=NOT_DIFFERENTIABLE,
     doc="Waits for the next signal of the `_StepControlSend` of the same edge.",
 )

@@ -23,10 +23,14 @@ for the positions of the operations on the path.
 
 **What is lost.** A device runs its operations in order, so it does not do other work while it waits for a value. It
 may still be some iterations ahead of a device that it receives nothing from.
+
+**Messages.** A value leaves as soon as it is computed, unless another one for the same device follows without work of
+any length in between (`is_last`); then both are one message.
 """
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
@@ -421,9 +425,31 @@ class _Division:
             elif op.control_inputs:
                 editor.set_controls(copies[op], ())
         chain.sort(key=lambda entry: entry[0])
+        self._gather(editor, old, device, [(at, op) for (at, _), op in chain if _is_send(op)])
         for (_, first), (_, second) in itertools.pairwise(chain):
             editor.add_controls(second, [first])
         return [*(copies[op] for op in must), *(op for _, op in chain[-1:])]
+
+    def _gather(self, editor: Editor, old: Graph, device: str, sends: Sequence[tuple[int, Operation]]) -> None:
+        """Lets transfers to one device leave together if no work lies between them.
+
+        Args:
+          editor: of the device's share of `old`.
+          old: the graph.
+          device: the device.
+          sends: the transfers with their positions in `old`, in order.
+        """
+        long = [
+            i
+            for op, i in self._order[old].items()
+            if (op.opdef.structured or op.opdef.facts.cost is not None) and device in self._of(op)
+        ]
+        following: dict[str, int] = {}
+        for at, op in reversed(sends):
+            to = op.attrs["recv_device"]
+            if to in following and bisect.bisect_right(long, at) == bisect.bisect_right(long, following[to]):
+                editor.set_attr(op, "is_last", False)
+            following[to] = at
 
     def _keep_structure(self, op: Operation, copy: Operation, device: str, edges: list[str]) -> bool:
         """Turns a copied conditional or loop into a device's share; returns whether it has transfers."""
@@ -474,6 +500,10 @@ class _Division:
 
 def _is_transfer(op: Operation) -> bool:
     return op.type.startswith("_Step")
+
+
+def _is_send(op: Operation) -> bool:
+    return op.type in ("_StepSend", "_StepControlSend")
 
 
 def _path(owners: Mapping[Graph, Operation], graph: Graph) -> str:

@@ -59,19 +59,6 @@ class MemoryReactor:
 
     def flush(self) -> None: ...
 
-    def is_waiting(self) -> bool:
-        return self.cluster.waits > 0 and threading.current_thread() is self.cluster.thread
-
-    def wait(self, done: Callable[[], object]) -> bool:
-        """Runs the cluster until a condition is fulfilled; returns False in other threads."""
-        if threading.current_thread() is not self.cluster.thread:
-            return False
-        self.cluster.waits += 1
-        try:
-            return self.cluster.pump(done)
-        finally:
-            self.cluster.waits -= 1
-
     def spawn(self, job: Callable[[], object]) -> None:
         threading.Thread(target=job, name="memory-share", daemon=True).start()
 
@@ -173,7 +160,6 @@ class MemoryCluster:
         self._tokens: dict[tuple[str, str], Wire] = {}
         self._work = threading.Condition()
         self._is_closed = False
-        self.waits = 0
         self.tasks = [f"/job:worker/replica:0/task:{i}" for i in range(workers)]
         self.reactors = [MemoryReactor(self) for _ in range(workers + 1)]
         self.master = Master(self.tasks, self.reactors[0], 1000)  # type: ignore[arg-type]
@@ -313,16 +299,13 @@ class MemoryCluster:
                 timer.job()
 
     def _pump(self) -> None:
-        self.pump(lambda: False)
-
-    def pump(self, done: Callable[[], object]) -> bool:
-        """Runs the cluster until `done()`, or until it is closed; returns whether it is done."""
-        while not done():
+        """Runs the cluster until it is closed."""
+        while not self._is_closed:
             with self._work:
-                if not self._choices() and not self.timers and not self._is_closed and not done():
+                if not self._choices() and not self.timers and not self._is_closed:
                     self._work.wait(TICK)
                 if self._is_closed:
-                    return False
+                    return
             try:
                 self._go_on()
                 if time.monotonic() > self._ticks_at:
@@ -330,7 +313,6 @@ class MemoryCluster:
                     self.tick()
             except Exception as e:
                 self.errors.append(e)
-        return True
 
 
 __all__ = ["Control", "MemoryCluster", "Token"]

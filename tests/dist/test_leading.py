@@ -1,4 +1,4 @@
-"""Threads that lead the reactor while they wait: jobs (`wait`), and threads outside it (`take`)."""
+"""Threads outside of a reactor that lead it (`take`), and jobs apart (`spawn`)."""
 
 from __future__ import annotations
 
@@ -33,84 +33,25 @@ def run_in(reactor: Reactor, job: Callable[[], Any]) -> Any:
     return done.get(timeout=20)
 
 
-def test_a_job_that_waits_runs_the_jobs_that_fulfil_its_condition(reactor: Reactor) -> None:
-    found: list[int] = []
-    threads: set[int] = set()
-
-    def add() -> None:
-        threads.add(threading.get_ident())
-        found.append(len(found))
-        if len(found) < 5:
-            reactor.submit(add)
-
-    def job() -> bool:
-        threads.add(threading.get_ident())
-        reactor.submit(add)
-        return reactor.wait(lambda: len(found) == 5)
-
-    assert run_in(reactor, job)
-    assert found == [0, 1, 2, 3, 4]
-    assert len(threads) == 1
-
-
-def test_another_thread_ends_a_wait_by_a_submit(reactor: Reactor) -> None:
-    found: list[int] = []
-
-    def later() -> None:
-        time.sleep(0.05)
-        found.append(1)
-        reactor.submit(lambda: None)
-
-    def job() -> bool:
-        threading.Thread(target=later).start()
-        return reactor.wait(lambda: found)
-
-    assert run_in(reactor, job)
-
-
-def test_a_job_inside_a_wait_does_not_wait_itself(reactor: Reactor) -> None:
-    seen: list[Any] = []
-
-    def inner() -> None:
-        seen.append((reactor.is_waiting(), reactor.wait(lambda: False)))
-
-    def job() -> bool:
-        reactor.submit(inner)
-        return reactor.wait(lambda: seen)
-
-    assert run_in(reactor, job)
-    assert seen == [(True, False)]
-
-
-def test_two_jobs_wait_for_each_other_in_threads_of_their_own(reactor: Reactor) -> None:
-    """The first leads while it waits; the second, spawned, waits without leading."""
+def test_a_job_runs_in_a_thread_of_its_own(reactor: Reactor) -> None:
+    """It waits for jobs of the reactor, which goes on."""
     pings: queue.SimpleQueue[int] = queue.SimpleQueue()
-    pongs: list[int] = []
+    pongs: queue.SimpleQueue[int] = queue.SimpleQueue()
 
-    def second() -> None:
+    def apart() -> None:
         for _ in range(100):
             n = pings.get(timeout=20)
-            pongs.append(n)
-            reactor.submit(lambda: None)
+            reactor.submit(lambda n=n: pongs.put(n))  # type: ignore[misc]
 
-    def first() -> int:
-        reactor.spawn(second)
-        for i in range(100):
-            pings.put(i)
-            while len(pongs) <= i:
-                reactor.wait(lambda i=i: len(pongs) > i)  # type: ignore[misc]
-        return len(pongs)
-
-    assert run_in(reactor, first) == 100
+    reactor.spawn(apart)
+    for i in range(100):
+        pings.put(i)
+        assert pongs.get(timeout=20) == i
 
 
-def test_a_closing_reactor_ends_a_wait() -> None:
+def test_a_closed_reactor_spawns_nothing() -> None:
     reactor = Reactor("test-closing")
-    results: queue.SimpleQueue[bool] = queue.SimpleQueue()
-    reactor.submit(lambda: results.put(reactor.wait(lambda: False)))
-    time.sleep(0.05)
     assert reactor.close()
-    assert results.get(timeout=20) is False
     with pytest.raises(UnavailableError):
         reactor.spawn(lambda: None)
 

@@ -24,13 +24,25 @@ from typing import Any
 import numpy as np
 import pytest
 
+from headrace.dist import link as link_module
 from headrace.dist import reactor as reactor_module
-from headrace.dist import transport
-from headrace.dist.codec import Control, Decoder, Frame, Ping, Pong, Token, encode_control, encode_ping, encode_token
+from headrace.dist.codec import (
+    Control,
+    Decoder,
+    Frame,
+    Ping,
+    Pong,
+    Token,
+    encode_control,
+    encode_ping,
+    encode_pong,
+    encode_token,
+)
 from headrace.dist.handshake import Connector, Identity, Peer
+from headrace.dist.link import Link, LinkSettings
 from headrace.dist.messages import VERSION, Challenge, Describe, Hello, Refused, Welcome
 from headrace.dist.reactor import Reactor
-from headrace.dist.transport import Link, LinkSettings, Listener, connect, connect_blocking, listen
+from headrace.dist.transport import Listener, connect, connect_blocking, listen
 from headrace.errors import (
     DataLossError,
     DeadlineExceededError,
@@ -200,10 +212,10 @@ def test_order_holds_across_flushed_and_corked_frames(net: Net, poller: None) ->
     assert b.indices == list(range(2000))
 
 
-@pytest.mark.parametrize("writes", [1, transport.WRITES])
+@pytest.mark.parametrize("writes", [1, link_module.WRITES])
 def test_order_of_each_thread_holds_with_many_threads(writes: int, net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "WRITES", writes)
-    monkeypatch.setattr(transport, "MOST_BUFFERS", 5 if writes == 1 else transport.MOST_BUFFERS)
+    monkeypatch.setattr(link_module, "WRITES", writes)
+    monkeypatch.setattr(link_module, "MOST_BUFFERS", 5 if writes == 1 else link_module.MOST_BUFFERS)
     a, b = net.pair()
 
     def run(step: int) -> None:
@@ -386,7 +398,7 @@ def test_the_offset_is_that_of_the_fastest_ping(net: Net) -> None:
         ping = peer.frame()
         assert isinstance(ping, Ping)
         time.sleep(pause)
-        peer.send(transport.encode_pong(ping.sent, time.perf_counter_ns() + (i + 1) * 10**15))
+        peer.send(encode_pong(ping.sent, time.perf_counter_ns() + (i + 1) * 10**15))
     until(lambda: len(b.link._samples) == 3)
     assert b.link.clock_offset_ns is not None
     assert abs(b.link.clock_offset_ns - 2 * 10**15) < 10**9

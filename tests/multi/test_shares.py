@@ -1,18 +1,16 @@
 """Shares of random programs on random devices: together they compute the results of one device.
 
-Each operation of the structured graph, nested ones included, is on a random device. The shares are compiled and run in
-threads that exchange values by queues.
+Each operation of the structured graph, nested ones included, is on a random device. The shares are compiled, and run in
+a random order.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import io
-import queue
 import random
 import sys
-import threading
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -43,8 +41,6 @@ from tests.multi.drawn import PARALLEL, drawn
 
 pytestmark = [pytest.mark.matrix, pytest.mark.one_engine]
 
-LIMIT = 30.0  # seconds that a share waits for a value
-
 ran: Counter[str] = Counter()  # programs that were divided, and those that were refused
 
 
@@ -52,24 +48,23 @@ class Exchange:
     """Values between the shares of one step."""
 
     def __init__(self) -> None:
-        self._queues: dict[str, queue.SimpleQueue[Any]] = {}
-        self._lock = threading.Lock()
+        self._queues: dict[str, deque[Any]] = {}
         self.sent = 0
 
-    def _queue(self, edge: str) -> queue.SimpleQueue[Any]:
-        with self._lock:
-            return self._queues.setdefault(edge, queue.SimpleQueue())
+    def queue(self, edge: str) -> deque[Any]:
+        return self._queues.setdefault(edge, deque())
 
-    def send(self, edge: str, value: Any) -> None:
-        self.sent += 1
-        self._queue(edge).put(value)
+    def sender(self, edge: str, is_last: bool) -> Callable[..., None]:
+        del is_last
 
-    def receiver(self, edge: str) -> Callable[[], Any]:
-        values = self._queue(edge)
-        return lambda: values.get(timeout=LIMIT)
+        def send(value: Any = None) -> None:
+            self.sent += 1
+            self.queue(edge).append(value)
+
+        return send
 
     def is_empty(self) -> bool:
-        return all(q.empty() for q in self._queues.values())
+        return not any(self._queues.values())
 
 
 def operations(graph: Graph) -> Iterator[Operation]:
@@ -91,33 +86,34 @@ def at_random(step: StepGraph, rng: random.Random, devices: int = 3) -> dict[Ope
 
 
 def run(
-    step: StepGraph, where: Mapping[Operation, str], feeds: Sequence[Any], resources: ResourceManager
+    step: StepGraph, where: Mapping[Operation, str], feeds: Sequence[Any], resources: ResourceManager, seed: int = 0
 ) -> tuple[list[Any], Mapping[str, Share], Exchange]:
-    """Divides a step and runs its shares."""
+    """Divides a step and runs its shares by turns, in a random order."""
     before = step.graph.version
     shares = divide(step.graph, step.args, step.retvals, step.targets, where)
     assert step.graph.version == before  # the input is not changed
-    exchange, out, errors = Exchange(), dict[int, Any](), list[BaseException]()
+    exchange, out = Exchange(), dict[int, Any]()
 
-    def go(share: Share) -> None:
+    def go(share: Share) -> Iterator[deque[Any]]:
+        verify(share.graph)
+        code = compile_graph(share.graph, share.args, share.retvals, share.targets, differentiate)
+        of = Step(resources, ResourceManager)
+        of.exchange = exchange
+        fed = [feeds[op.attrs["index"]] for op in share.args]
+        with entered(code.flushes):
+            values = (yield from code.begin(of, fed)) if code.suspends else code.run(of, fed)
+        out.update((op.attrs["index"], v) for op, v in zip(share.retvals, values, strict=True))
+
+    rng = random.Random(seed)
+    waiting: dict[Iterator[deque[Any]], deque[Any] | None] = dict.fromkeys(map(go, shares.values()))
+    while waiting:
+        ready = [share for share, awaited in waiting.items() if awaited is None or awaited]
+        assert ready, "all shares wait"
+        share = rng.choice(ready)
         try:
-            verify(share.graph)
-            code = compile_graph(share.graph, share.args, share.retvals, share.targets, differentiate)
-            of = Step(resources, ResourceManager)
-            of.exchange = exchange
-            with entered(code.flushes):
-                values = code.run(of, [feeds[op.attrs["index"]] for op in share.args])
-            out.update((op.attrs["index"], v) for op, v in zip(share.retvals, values, strict=True))
-        except BaseException as e:
-            errors.append(e)
-
-    threads = [threading.Thread(target=go, args=(share,)) for share in shares.values()]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join(2 * LIMIT)
-    if errors:
-        raise next((e for e in errors if not isinstance(e, queue.Empty)), errors[0])
+            waiting[share] = next(share)
+        except StopIteration:
+            del waiting[share]
     assert exchange.is_empty()
     return [out[i] for i in range(len(step.retvals))], shares, exchange
 
@@ -144,7 +140,7 @@ def check_gradients(seed: int, is_optimized: bool) -> None:
     with made.session() as session:
         want = made.run(fetches, session)
         step = prepared(prune(list(feeds), fetches, []), is_optimized)
-        got, _, _ = run(step, at_random(step, rng), list(feeds.values()), manager_of(session))
+        got, _, _ = run(step, at_random(step, rng), list(feeds.values()), manager_of(session), seed)
     for t, a, b in zip(fetches, got, want, strict=True):
         e.close(a, b, t.name)
 
@@ -158,7 +154,7 @@ def check_values(seed: int, is_optimized: bool) -> None:
     failed: InvalidArgumentError | None = None
     got: list[Any] = []
     try:
-        got, _, _ = run(step, at_random(step, rng), list(build.feeds.values()), ResourceManager())
+        got, _, _ = run(step, at_random(step, rng), list(build.feeds.values()), ResourceManager(), seed)
     except InvalidArgumentError as e:
         failed = e
     finally:
