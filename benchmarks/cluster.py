@@ -78,7 +78,7 @@ class Sizes:
 
     trips: Mapping[int, int] = dataclasses.field(default_factory=lambda: {2: 1000, 4: 400})
     raw: int = 5000
-    empty: int = 200
+    empty: int = 2000
     moved: int = 2**24
     moves: int = 5
     training: int = 300

@@ -47,7 +47,7 @@ import numpy as np
 from headrace import thresholds
 from headrace.dist import messages
 from headrace.dist.messages import AnyMessage
-from headrace.dist.values import ALIGNMENT, Buffer, Reader, Writer, read, scalar_bytes, write
+from headrace.dist.values import ALIGNMENT, Buffer, Reader, Writer, read, small_bytes, write
 from headrace.errors import DataLossError, InvalidArgumentError, ResourceExhaustedError
 from headrace.execute.records import DeadCause, Path
 from headrace.execute.rendezvous import show_tag
@@ -110,7 +110,7 @@ class Token:
         return f"Token(step {self.step}, edge {self.edge}, {show_tag(self.path, self.index)!r}{dead})"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(slots=True)  # `frozen` would take longer to make it
 class Control:
     """A message with the values that follow it.
 
@@ -182,7 +182,7 @@ def encode_token(
         data: bytes | None = _cause_bytes.encode(cause)
         tag = _DEAD
     else:
-        data = scalar_bytes(value)
+        data = small_bytes(value, _TOKEN.size + n)
         tag = _LIVE
     if data is not None:
         head = _TOKEN.pack(tag, edge, _TOKEN.size + n + len(data), step, index, n)

@@ -117,13 +117,15 @@ class _Worker:
       notices: `_LEAD`, `_WATCH` and `_END` for the thread while it is a spare, or a job to run.
       thread: the thread.
       is_guest: whether it is a thread outside the reactor (`Reactor.take`).
+      until: the end of the wait of such a thread.
     """
 
-    __slots__ = ("ident", "is_guest", "notices", "thread")
+    __slots__ = ("ident", "is_guest", "notices", "thread", "until")
 
-    def __init__(self) -> None:
+    def __init__(self, until: float | None = None) -> None:
         self.ident = 0
-        self.is_guest = False
+        self.is_guest = until is not None
+        self.until = 0.0 if until is None else until
         self.notices: queue.SimpleQueue[str | Job] = queue.SimpleQueue()
         self.thread: threading.Thread | None = None
 
@@ -346,9 +348,10 @@ class Reactor:
         ident, until = get_ident(), self.monotonic() + timeout
         if ident in self._by_ident:  # a kernel that runs in this reactor runs a step itself
             return source.get(timeout=timeout)
-        me = self._by_ident[ident] = _Worker()
-        me.ident, me.is_guest = ident, True
-        alarm = self.call_later(timeout, _nothing)  # ends a poll
+        if self._end_reason is not None:
+            raise self._end_error()
+        me = self._by_ident[ident] = _Worker(until)
+        me.ident = ident
 
         def done() -> bool:
             return not source.empty() or self.monotonic() >= until
@@ -369,7 +372,6 @@ class Reactor:
                     self._lead(me, done)
             return source.get_nowait()
         finally:
-            alarm.cancel()
             self._guest_at = self.monotonic()
             del self._by_ident[ident]
 
@@ -655,8 +657,8 @@ class Reactor:
                     seconds = min(max(timers[0][0] - now, 0.0), LONGEST_POLL)
                 else:
                     seconds = LONGEST_POLL
-            if me.is_guest:  # Python handles a signal between two polls
-                seconds = min(seconds, thresholds.SIGNAL_POLL)
+            if me.is_guest:  # its wait has an end, and Python handles a signal between two polls
+                seconds = min(seconds, thresholds.SIGNAL_POLL, max(me.until - now, 0.0))
             try:
                 events = poll(seconds, EVENTS)
             except BaseException:  # Ctrl-C in a guest
@@ -823,10 +825,6 @@ class Reactor:
         else:
             self._start(_Worker())
         return True
-
-
-def _nothing() -> None:
-    """Ends a poll."""
 
 
 def _log(error: BaseException) -> None:

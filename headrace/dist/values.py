@@ -153,10 +153,24 @@ def write(value: Value, out: Writer) -> None:
     (_WRITERS.get(type(value)) or _writer_of(value))(value, out)
 
 
-def scalar_bytes(value: Value) -> bytes | None:
-    """Returns the bytes that `write` writes for a numpy scalar; None for other values."""
+def small_bytes(value: Value, at: int) -> bytes | None:
+    """Returns the bytes that `write` writes for a numpy scalar or a small array.
+
+    Args:
+      value: the value.
+      at: the position of the bytes in the frame.
+
+    Returns:
+      The bytes; None for other values.
+    """
     head = _BUFFER_SCALARS.get(type(value))
-    return None if head is None else b"".join((head, value))
+    if head is not None:
+        return b"".join((head, value))
+    if type(value) is np.ndarray and value.nbytes < LARGE and (number := _NUMBERS.get(value.dtype)) is not None:
+        shape = value.shape
+        head = _ARRAY_HEADS[len(shape)].pack(_ARRAY, number, len(shape), *shape)
+        return b"".join((head, _PADDING[-(at + len(head)) % 8], value.tobytes()))
+    return None
 
 
 def _write_none(value: None, out: Writer) -> None:
@@ -410,9 +424,17 @@ def _read_scalar(source: Reader) -> np.generic:
 
 def _read_array(source: Reader) -> np.ndarray:
     source.at += 2
-    dtype = _dtype(source.data[source.at - 1], _DTYPES).numpy
+    data = source.data
+    dtype = _dtype(data[source.at - 1], _DTYPES).numpy
     shape, count = _read_dims(source)
-    array = np.ndarray(shape, dtype, source.data, source.skip_data(count * dtype.itemsize))
+    n = count * dtype.itemsize
+    at = source.at + -source.at % (8 if n < LARGE else ALIGNMENT)
+    source.at = at + n
+    if source.at > len(data):
+        raise DataLossError(
+            f"an array of a frame states a length of {n} bytes, and {max(len(data) - at, 0)} bytes are left"
+        )
+    array = np.ndarray(shape, dtype, data, at)
     # numpy counts True by the sum of the bytes, and then writes as many indices
     if dtype.kind == "b" and count and array.view(np.uint8).max() > 1:
         raise DataLossError("a frame has a boolean that is neither 0 nor 1")

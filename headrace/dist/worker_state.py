@@ -39,10 +39,10 @@ if TYPE_CHECKING:
     from headrace.dist.codec import Token
     from headrace.dist.worker_run import WorkerRun
 
-# *** events ***
+# *** events *** (nothing changes one; `frozen` would take four times as long to make it, several times in each step)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(slots=True)
 class FromMaster:
     """A message of a master, with the values that follow it.
 
@@ -57,7 +57,7 @@ class FromMaster:
     values: Sequence[Any] = ()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(slots=True)
 class Prepared:
     """A program has been compiled, or the attempt has failed with `error`."""
 
@@ -66,7 +66,7 @@ class Prepared:
     error: BaseException | None = None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(slots=True)
 class MasterLost:
     """The connection of a master has ended, for a reason."""
 
@@ -74,14 +74,14 @@ class MasterLost:
     reason: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(slots=True)
 class TokenArrived:
     """A token for a step that does not run; the server delivers other tokens directly."""
 
     token: Token
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(slots=True)
 class Begun:
     """The instruction `Begin` of a step was carried out; `run` has its parts."""
 
@@ -89,7 +89,7 @@ class Begun:
     run: WorkerRun
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(slots=True)
 class Tick:
     """Time has passed.
 
@@ -105,7 +105,7 @@ Event: TypeAlias = "FromMaster | Prepared | MasterLost | TokenArrived | Begun | 
 # *** instructions ***
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(slots=True)
 class Prepare:
     """Compile a program, and report `Prepared`."""
 
@@ -113,7 +113,7 @@ class Prepare:
     message: messages.PrepareProgram
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(slots=True)
 class Drop:
     """Forget a program."""
 
@@ -121,7 +121,7 @@ class Drop:
     program: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(slots=True)
 class Begin:
     """Create the parts of a step, report `Begun`, and start them."""
 
@@ -130,7 +130,7 @@ class Begin:
     values: Sequence[Any]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(slots=True)
 class Feed:
     """Supply feeds to a run."""
 
@@ -139,7 +139,7 @@ class Feed:
     values: Sequence[Any]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(slots=True)
 class CarryOut:
     """Pass the master's instructions to a run."""
 
@@ -147,7 +147,7 @@ class CarryOut:
     orders: Sequence[messages.Order]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(slots=True)
 class Deliver:
     """Hand a token to a run."""
 
@@ -155,7 +155,7 @@ class Deliver:
     token: Token
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(slots=True)
 class Abort:
     """Abort a run with an error, as data."""
 
@@ -163,14 +163,14 @@ class Abort:
     error: Any
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(slots=True)
 class Close:
     """Close a run."""
 
     run: WorkerRun
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(slots=True)
 class CloseSession:
     """Drop the states of a session; None: of all sessions of the master."""
 
@@ -178,7 +178,7 @@ class CloseSession:
     session: int | None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(slots=True)
 class Send:
     """Send a message to a master."""
 
@@ -186,7 +186,7 @@ class Send:
     message: messages.AnyMessage
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(slots=True)
 class Log:
     """Note an event that is no error of a step."""
 
@@ -277,8 +277,7 @@ class WorkerState:
     def _message(self, event: FromMaster) -> list[Instruction]:
         master, m = event.master, event.message
         if isinstance(m, messages.StartStep):
-            out = self._end(master, m.ended)
-            return out + self._start(master, m, event.values)
+            return self._start(master, m, event.values) + self._end(master, m.ended)
         if isinstance(m, messages.EndSteps):
             return self._end(master, m.steps)
         if isinstance(m, messages.PrepareProgram):

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis.extra import numpy as hnp
 
 from headrace import dtypes, thresholds
-from headrace.dist.values import ALIGNMENT, LARGE, MOST_DEPTH, Reader, Writer, read, scalar_bytes, write
+from headrace.dist.values import ALIGNMENT, LARGE, MOST_DEPTH, Reader, Writer, read, small_bytes, write
 from headrace.errors import DataLossError, InvalidArgumentError
 from headrace.resources.array_accesses import Accesses
 from headrace.resources.manager import Handle
@@ -76,9 +76,11 @@ def test_every_dtype_keeps_its_bits(dtype: dtypes.DType) -> None:
     again(array[:1].reshape(()))
     scalar = again(array[0])
     assert isinstance(scalar, np.generic)
-    out = Writer()
-    write(array[0], out)
-    assert scalar_bytes(array[0]) in (None, joined(out.buffers()))
+    for value in (array[0], array, array.reshape(2, -1), array[::2], array[:0], np.array(7), array.tobytes()):
+        for at in range(9):
+            out = Writer(bytes(at))
+            write(value, out)
+            assert small_bytes(value, at) in (None, joined(out.buffers())[at:])
 
 
 def test_nan_keeps_its_payload() -> None:

@@ -443,7 +443,7 @@ def test_a_master_cannot_reach_the_steps_of_another_one() -> None:
         messages.ResumeStep(STEP, (0,), True),
     ):
         assert shell.message(m, 2, ["fed"]) == ["Log"]
-    assert shell.message(start(8, ended=(STEP,)), 2) == ["Log", "Begin"]
+    assert shell.message(start(8, ended=(STEP,)), 2) == ["Begin", "Log"]
     assert shell.message(start(STEP), 2) == ["Send"]
     assert shell.failures() == [("", AbortedError)]
     assert shell.sent[0][0] == 2
