@@ -330,7 +330,7 @@ class _Division:
                 outer = owner.inputs[k + param_offset(owner)]
                 self._need(outer, device, self._order[owner.graph][owner])
                 return
-        home = self._home(t)
+        home = self._source(t, device)
         if home == EVERYWHERE:
             if (t, device) not in self._known:
                 self._known.add((t, device))
@@ -342,6 +342,17 @@ class _Division:
                 raise Indivisible(f"{t.name} is a handle on {home}, and is read on {device}")
             found = self._transfers.setdefault(graph, {})
             found[t, device] = min(i, found.get((t, device), i))
+
+    def _source(self, t: Tensor, device: str) -> str:
+        """Returns the device that sends a tensor to `device`; `EVERYWHERE` or `device` itself if none does.
+
+        The final value of a counter is on the devices that run its loop, and nowhere else.
+        """
+        home = self._home(t)
+        if home == EVERYWHERE and t.op.opdef.structured:
+            members = self._of(t.op)
+            return home if device in members else members[0]
+        return home
 
     # *** shares ***
 
@@ -396,11 +407,11 @@ class _Division:
             key = f"{_path(self._owners, old)}{t.name};{to}"
             wire = dtypes.bfloat16 if self._bfloat16 and t.dtype is dtypes.float32 else t.dtype
             if to == device:
-                recv, value = _recv(new, t, wire, key, device, self._home(t))
+                recv, value = _recv(new, t, wire, key, device, self._source(t, to))
                 edges.append(key)
                 editor.replace(tensors[t], value)
                 chain.append(((i, 0), recv))
-            elif self._home(t) == device:
+            elif self._source(t, to) == device:
                 at = -1 if t.op.type == "_Arg" else order[t.op]
                 chain.append(((at, 2), _send(new, tensors[t], wire, key, device, to)))
         received: dict[tuple[Operation, str], Operation] = {}

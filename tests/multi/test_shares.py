@@ -215,6 +215,20 @@ def test_a_loop_that_only_counts_sends_no_predicates() -> None:
         assert got == [session.run(y, {x: 0.5})]
 
 
+def test_the_final_value_of_a_counter_reaches_a_device_without_the_loop() -> None:
+    with hr.Graph():
+        x = hr.placeholder(hr.float32, ())
+        n, y = hr.while_loop(lambda i, a: i < 50, lambda i, a: (i + 1, hr.sin(a) * 2.0), [0, x])
+        z = n - 1
+    step = _step([z, y], [x])
+    tasks = {"Sin": 1, "Sub": 2}
+    where = {op: f"/job:w/replica:0/task:{tasks.get(op.type, 0)}/device:CPU:0" for op in operations(step.graph)}
+    for seed in range(4):
+        got, shares, _ = run(step, where, [np.float32(0.5)], ResourceManager(), seed)
+        assert len(shares) == 3
+        assert got[0] == 49
+
+
 def test_control_edges_between_devices_are_kept() -> None:
     with hr.Graph():
         v = hr.Variable(1, name="v")
