@@ -13,7 +13,8 @@ A value begins with a byte for its kind. All numbers are little-endian. `dtype` 
 | NONE | | None |
 | SCALAR | dtype, element | a numpy scalar |
 | ARRAY | dtype, dims, *data* of the elements in C order | an array |
-| REPEATED | dims, value: an array with one element along each repeated dimension | a large array with strides of 0 |
+| STRIDED | dtype, dims, strides in bytes (i64 each), *data*: see below | an array in another order, or with gaps |
+| REPEATED | dims, value: an array with one element along each repeated dimension | an array with strides of 0 |
 | BYTES | length (u64), *data* | `bytes`, a string of rank 0 |
 | STRINGS | dims, *data* of the lengths (u64 each), *data* of the joined strings | an object array of `bytes` |
 | OBJECTS | dims, values | any other object array |
@@ -27,6 +28,10 @@ A value begins with a byte for its kind. All numbers are little-endian. `dtype` 
 buffer of its own, aligned to 64 bytes, which is a view of the array that was written. So a large array is sent without
 a copy, and received without one if the reader's bytes are aligned. All positions are relative to the start of the
 frame. Elements have the byte order of the machine, and all machines of a cluster are little-endian.
+
+An array keeps its layout in memory, since the libraries that multiply use other algorithms for other layouts, and the
+last bits of the results differ. The data of a STRIDED array without gaps, such as a transposed one, are its elements in
+the order of its memory; of one with gaps, in C order. An array that consists mostly of gaps becomes contiguous.
 
 Elements of a quantized dtype are plain integers in numpy, so they have the number of the integer. A list of lists
 contains an uninitialized element as such. The pattern of a list determines shapes only, so zeros are written in place
@@ -53,6 +58,7 @@ from headrace.resources.memory import SpilledTensor
 from headrace.resources.optional import Optional
 from headrace.resources.persistent import BLANK as UNINITIALIZED
 from headrace.resources.persistent import Vector
+from headrace.resources.spill import Layout, layout
 from headrace.resources.tensor_list import TensorList
 from headrace.resources.tensor_map import TensorMap
 from headrace.resources.values import numpy_dtype_of
@@ -72,7 +78,9 @@ MOST_DEPTH: Final = 64  # of values within values
 MOST_DIMS: Final = 64  # numpy's limit for arrays; static shapes of lists may have more
 MOST_ELEMENTS: Final = 1 << 58  # so the number of bytes of an array is below 2**63
 
-_NONE, _SCALAR, _ARRAY, _REPEATED, _BYTES, _STRINGS, _OBJECTS, _HANDLE, _LIST, _MAP, _OPTIONAL, _UNSET = range(12)
+(
+    _NONE, _SCALAR, _ARRAY, _REPEATED, _BYTES, _STRINGS, _OBJECTS, _HANDLE, _LIST, _MAP, _OPTIONAL, _UNSET, _STRIDED,
+) = range(13)  # fmt: skip
 _NO_RANK: Final = 255  # in place of the rank of a static shape
 
 _LENGTH: Final = struct.Struct("<Q")
@@ -166,7 +174,12 @@ def small_bytes(value: Value, at: int) -> bytes | None:
     head = _BUFFER_SCALARS.get(type(value))
     if head is not None:
         return b"".join((head, value))
-    if type(value) is np.ndarray and value.nbytes < LARGE and (number := _NUMBERS.get(value.dtype)) is not None:
+    if (
+        type(value) is np.ndarray
+        and value.nbytes < LARGE
+        and value.flags.c_contiguous
+        and (number := _NUMBERS.get(value.dtype)) is not None
+    ):
         shape = value.shape
         head = _ARRAY_HEADS[len(shape)].pack(_ARRAY, number, len(shape), *shape)
         return b"".join((head, _PADDING[-(at + len(head)) % 8], value.tobytes()))
@@ -182,7 +195,8 @@ def _write_scalar(value: np.generic, out: Writer) -> None:
 
 
 def _write_array(value: np.ndarray, out: Writer) -> None:
-    if value.nbytes >= LARGE and any(step == 0 and n > 1 for n, step in zip(value.shape, value.strides)):
+    is_strided = not value.flags.c_contiguous
+    if is_strided and any(step == 0 and n > 1 for n, step in zip(value.shape, value.strides)):
         _write_repeated(value, out)
         return
     number = _NUMBERS.get(value.dtype)
@@ -192,12 +206,25 @@ def _write_array(value: np.ndarray, out: Writer) -> None:
             return
         dtype = _plain_dtype(value)
         number, value = dtype.number, value.astype(dtype.numpy)
+    elif is_strided and (found := layout(value.shape, value.dtype, value.strides)) is not None:
+        _write_strided(value, number, found, out)
+        return
     rank = value.ndim
     out.put(_ARRAY_HEADS[rank].pack(_ARRAY, number, rank, *value.shape))
     if value.nbytes < LARGE:
         out.put_data(value.tobytes())
     else:  # numpy has no `memoryview` of bfloat16, so the elements are viewed as bytes
         out.put_data(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data)
+
+
+def _write_strided(value: np.ndarray, number: int, found: Layout, out: Writer) -> None:
+    _put_dims(_STRIDED, value.shape, out, bytes((number,)))
+    out.put(struct.pack(f"<{value.ndim}q", *value.strides))
+    if found.span == value.nbytes:
+        order = sorted(range(value.ndim), key=lambda k: -abs(value.strides[k]))
+        turned = tuple([slice(None, None, -1 if value.strides[k] < 0 else 1) for k in order])
+        value = value.transpose(order)[turned]  # contiguous
+    out.put_data(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data)
 
 
 def _write_repeated(value: np.ndarray, out: Writer) -> None:
@@ -441,6 +468,27 @@ def _read_array(source: Reader) -> np.ndarray:
     return array
 
 
+def _read_strided(source: Reader) -> np.ndarray:
+    source.at += 2
+    dtype = _dtype(source.data[source.at - 1], _DTYPES).numpy
+    shape, count = _read_dims(source)
+    strides = source.unpack(_DIMS[len(shape)])
+    found = layout(shape, dtype, strides)
+    n = count * dtype.itemsize
+    if not count or found is None or found.span < n:
+        raise DataLossError(f"a frame has an array of the shape {list(shape)} with the strides {list(strides)}")
+    at = source.skip_data(n)
+    data = np.ndarray((n,), np.uint8, source.data, at)
+    if dtype.kind == "b" and data.max() > 1:
+        raise DataLossError("a frame has a boolean that is neither 0 nor 1")
+    if found.span == n:
+        return np.ndarray(shape, dtype, source.data, at + found.first, strides)
+    out = found.array(np.zeros(found.span, np.uint8))
+    out[...] = np.ndarray(shape, dtype, source.data, at)
+    out.flags.writeable = False
+    return out
+
+
 def _read_repeated(source: Reader) -> np.ndarray:
     source.at += 1
     shape, _ = _read_dims(source)
@@ -558,7 +606,7 @@ def _read_unset(source: Reader) -> NoReturn:
 
 _READERS: Final[tuple[Callable[[Reader], Value], ...]] = (
     *(_read_none, _read_scalar, _read_array, _read_repeated, _read_bytes, _read_strings),
-    *(_read_objects, _read_handle, _read_list, _read_map, _read_optional, _read_unset),
+    *(_read_objects, _read_handle, _read_list, _read_map, _read_optional, _read_unset, _read_strided),
 )
 
 

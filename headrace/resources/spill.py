@@ -51,7 +51,7 @@ class Layout:
         """The layout of `value`; None if too small, too sparse or no array of numbers."""
         if not isinstance(value, np.ndarray) or value.nbytes < thresholds.SPILLED_BYTES or value.dtype.hasobject:
             return None
-        return _layout(value.shape, value.dtype, value.strides)
+        return layout(value.shape, value.dtype, value.strides)
 
     def array(self, buffer: np.ndarray) -> np.ndarray:
         """The array of this layout in `buffer`, which has `span` bytes."""
@@ -65,8 +65,9 @@ class Layout:
         return memoryview((ctypes.c_char * self.span).from_address(address))
 
 
-@cached(256, "layouts of spilled arrays")  # loops keep many values of a few layouts
-def _layout(shape: tuple[int, ...], dtype: np.dtype, strides: tuple[int, ...]) -> Layout | None:
+@cached(256, "layouts of arrays")  # loops keep many values of a few layouts
+def layout(shape: tuple[int, ...], dtype: np.dtype, strides: tuple[int, ...]) -> Layout | None:
+    """Returns the layout of arrays of a shape, a dtype and strides in bytes; None if it is too sparse."""
     if any(n > 1 and not step for n, step in zip(shape, strides, strict=True)):
         return None  # a broadcast array, whose elements share memory
     steps = [(n - 1) * step for n, step in zip(shape, strides, strict=True)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Any
 
 import hypothesis.strategies as st
@@ -81,6 +82,51 @@ def test_every_dtype_keeps_its_bits(dtype: dtypes.DType) -> None:
             out = Writer(bytes(at))
             write(value, out)
             assert small_bytes(value, at) in (None, joined(out.buffers())[at:])
+
+
+BLOCK = np.arange(4 * 6 * 50).reshape(4, 6, 50)
+LAYOUTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "transposed": lambda x: x.T,
+    "axes turned": lambda x: x.transpose(1, 2, 0),
+    "reversed": lambda x: x[::-1, :, ::-1],
+    "reversed vector": lambda x: x.reshape(-1)[::-1],
+    "every second": lambda x: x[:, ::2],
+    "repeated": lambda x: np.broadcast_to(x[:1], x.shape),
+    "repeated scalar": lambda x: np.broadcast_to(np.float32(1), (3,)),
+    "a slice of a transposed one": lambda x: x.T[3:-3],
+}
+
+
+@pytest.mark.parametrize("times", [1, 20])
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_an_array_keeps_its_layout(name: str, times: int) -> None:
+    """Small and large; products of other layouts have other last bits."""
+    array = LAYOUTS[name](np.repeat(BLOCK, times, axis=0))
+    got = again(array)
+    assert got.strides == array.strides
+    assert not got.flags.writeable
+
+
+def test_an_array_of_gaps_becomes_contiguous() -> None:
+    got = again(np.arange(10_000.0)[::1000])
+    assert got.strides == (8,)
+
+
+def test_hostile_strides_are_data_loss() -> None:
+    out = Writer()
+    write(BLOCK.T, out)
+    data = joined(out.buffers())
+    at = 3 + 3 * 8
+    for stride in (0, 1, -8, 1 << 62, -(1 << 62)):
+        for k in range(3):
+            damaged = bytearray(data)
+            struct.pack_into("<q", damaged, at + 8 * k, stride)
+            try:
+                got = read(Reader(bytes(damaged)))
+            except DataLossError:
+                continue
+            assert got.shape == BLOCK.T.shape
+            got.sum()  # all of it lies in the frame
 
 
 def test_nan_keeps_its_payload() -> None:
