@@ -463,6 +463,10 @@ COMPILE_PATIENCE: Final = 600.0
 NETWORK_LATENCY: Final = 1e-4
 NETWORK_BANDWIDTH: Final = 1e9
 
+# Size of the message that measures the bandwidth of a link to a worker.
+# Unit: bytes. Estimate (benchmarks/cluster.py).
+BANDWIDTH_PROBE: Final = 1 << 19
+
 # Trace events of one step that a worker keeps for its client; later ones are left out.
 # Unit: events. Bound.
 STEP_TRACE_EVENTS: Final = 1_000_000
@@ -552,6 +556,14 @@ CLUSTER_PROGRAM_BYTES: Final = 1 << 32
 SESSION_STEPS: Final = 1024
 CLUSTER_STEPS: Final = 8192
 CLUSTER_CLIENTS: Final = 1024
+
+# Shared memory of two processes on one machine: size of the smallest frame that uses it, size and number of all
+# segments of a connection in one direction, and the time after which an unused segment is given up.
+# Unit: bytes; bytes; segments; seconds. Estimate (benchmarks/cluster.py).
+SHARED_FRAME: Final = 1 << 20
+SHARED_MEMORY: Final = 1 << 28
+SHARED_SEGMENTS: Final = 16
+SHARED_MEMORY_IDLE: Final = 30.0
 
 # The longest frame that a process sends and accepts, unless `NetworkOptions` has another number. Memory is allocated
 # when the head of a frame has arrived.

@@ -36,6 +36,7 @@ ELSEWHERE: Final[dict[str, set[str]]] = {
     "the wire format": {
         "dist/codec.py MOST_LEVELS",
         "dist/codec.py UNKNOWN_PEER",
+        "dist/codec.py NONCE_BYTES",
         "dist/codec.py VERSION",
         "dist/codec.py _LENGTH_AT",
         "dist/handshake.py NONCE_BYTES",

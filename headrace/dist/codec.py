@@ -21,8 +21,9 @@ A frame begins with a head of 16 bytes. All numbers are little-endian.
 | CONTROL | length of the message | the message (`dist.messages`), then values (`dist.values`) up to the end |
 | LIVE | edge of the token | step (u64), index (u64), length of the path (u32), path, value |
 | DEAD | edge of the token | step, index, length of the path, path, cause (msgpack) |
-| PING | 0 | time of the sender in ns (u64) |
+| PING | 0 | time of the sender in ns (u64), then bytes without a meaning |
 | PONG | 0 | the number of the ping (u64), time of the sender in ns (u64) |
+| PLACE | segment | about shared memory (`Place`): verb (u32), fd (u32), pid (u64), size (u64), nonce |
 
 A path is a sequence of frames of the step, outermost first: the index of the parent iteration (u64), the length of the
 name (u16), and the name in UTF-8. A connection carries the same paths again and again, so both ends keep them.
@@ -67,12 +68,16 @@ def _tag(kind: int) -> int:
     return int.from_bytes(b"hr" + bytes((VERSION, kind)), "little")
 
 
-_CONTROL, _LIVE, _DEAD, _PING, _PONG = map(_tag, range(5))
+_CONTROL, _LIVE, _DEAD, _PING, _PONG, _PLACE = map(_tag, range(6))
+
+OFFER, ACCEPT, REFUSE, USE, RELEASE, WITHDRAW = range(6)  # verbs about shared memory (`dist.shared_memory`)
+NONCE_BYTES: Final = 16  # at the end of a segment of shared memory
 
 _HEAD: Final = struct.Struct("<IIQ")
 _TOKEN: Final = struct.Struct("<IIQQQI")
 _PING_FRAME: Final = struct.Struct("<IIQQ")
 _PONG_FRAME: Final = struct.Struct("<IIQQQ")
+_PLACE_FRAME: Final = struct.Struct(f"<IIQIIQQ{NONCE_BYTES}s")
 _LENGTH: Final = struct.Struct("<Q")
 _LENGTH_AT: Final = 8  # position of the length in a frame
 _LEVEL: Final = struct.Struct("<QH")
@@ -147,7 +152,28 @@ class Pong:
     time: int
 
 
-Frame: TypeAlias = Token | Control | Ping | Pong
+@dataclasses.dataclass(slots=True)
+class Place:
+    """A message about shared memory, see `dist.shared_memory`.
+
+    Attributes:
+      verb: `OFFER`, `ACCEPT`, `REFUSE`, `USE`, `RELEASE` or `WITHDRAW`.
+      number: the number of the segment, among those of its sender.
+      size: bytes of the segment (`OFFER`), or of the frame in it (`USE`).
+      fd: the sender's file descriptor (`OFFER`).
+      pid: the process number of the sender (`OFFER`).
+      nonce: the bytes at the end of the segment (`OFFER`).
+    """
+
+    verb: int
+    number: int
+    size: int = 0
+    fd: int = 0
+    pid: int = 0
+    nonce: bytes = bytes(NONCE_BYTES)
+
+
+Frame: TypeAlias = Token | Control | Ping | Pong | Place
 
 
 # *** encoding ***
@@ -208,9 +234,15 @@ def encode_control(message: AnyMessage, values: Iterable[Any] = ()) -> list[Buff
     return _finished(out)
 
 
-def encode_ping(sent: int) -> list[Buffer]:
-    """Returns the buffers of a ping, sent at a time in ns."""
-    return [_PING_FRAME.pack(_PING, 0, _PING_FRAME.size, sent)]
+def encode_ping(sent: int, more: int = 0) -> list[Buffer]:
+    """Returns the buffers of a ping.
+
+    Args:
+      sent: the time of this process in ns.
+      more: bytes without a meaning that follow.
+    """
+    head = _PING_FRAME.pack(_PING, 0, _PING_FRAME.size + more, sent)
+    return [head, bytes(more)] if more else [head]
 
 
 def encode_pong(sent: int, time: int) -> list[Buffer]:
@@ -221,6 +253,12 @@ def encode_pong(sent: int, time: int) -> list[Buffer]:
       time: the time of this process in ns.
     """
     return [_PONG_FRAME.pack(_PONG, 0, _PONG_FRAME.size, sent, time)]
+
+
+def encode_place(place: Place) -> list[Buffer]:
+    """Returns the buffers of a message about shared memory."""
+    p = place
+    return [_PLACE_FRAME.pack(_PLACE, p.number, _PLACE_FRAME.size, p.verb, p.fd, p.pid, p.size, p.nonce)]
 
 
 def _finished(out: Writer) -> list[Buffer]:
@@ -325,6 +363,17 @@ class Decoder:
                 self._start = self._end = 0
             yield self._decoded(tag, bytes(self._shared[start : start + length]))
 
+    def content(self, frame: memoryview) -> Frame:
+        """Decodes a token or message that did not arrive in the connection itself (`dist.shared_memory`).
+
+        Raises:
+          DataLossError: the bytes are damaged, or another frame.
+        """
+        tag, _, length = _HEAD.unpack_from(frame) if len(frame) >= _HEAD.size else (0, 0, 0)
+        if tag not in (_CONTROL, _LIVE, _DEAD) or length != len(frame):
+            raise DataLossError(f"{len(frame)} bytes of shared memory are no token or message")
+        return self._decoded(tag, frame)
+
     def _decoded(self, tag: int, frame: bytes | memoryview) -> Frame:
         try:
             return _CONTENTS[tag](self, frame)
@@ -378,10 +427,16 @@ class Decoder:
         return Control(message, tuple(values))
 
     def _ping(self, frame: bytes | memoryview) -> Ping:
-        return Ping(_PING_FRAME.unpack(frame)[3])
+        return Ping(_PING_FRAME.unpack_from(frame)[3])
 
     def _pong(self, frame: bytes | memoryview) -> Pong:
         return Pong(*_PONG_FRAME.unpack(frame)[3:])
+
+    def _place(self, frame: bytes | memoryview) -> Place:
+        _, number, _, verb, fd, pid, size, nonce = _PLACE_FRAME.unpack(frame)
+        if verb > WITHDRAW:
+            raise DataLossError(f"a frame about shared memory has the unknown verb {verb}")
+        return Place(verb, number, size, fd, pid, nonce)
 
 
 _CONTENTS: Final[dict[int, Callable[[Decoder, bytes | memoryview], Frame]]] = {
@@ -390,6 +445,7 @@ _CONTENTS: Final[dict[int, Callable[[Decoder, bytes | memoryview], Frame]]] = {
     _DEAD: Decoder._token,
     _PING: Decoder._ping,
     _PONG: Decoder._pong,
+    _PLACE: Decoder._place,
 }
 
 

@@ -17,6 +17,9 @@ are minutes. The answers also give the difference of the two clocks (see `Link.c
 leader, when no thread reads or writes the socket; otherwise a thread could use a descriptor that belongs to another
 connection by then. `on_closed` is called after that, and after the last call of `on_frames`.
 
+**Large frames** pass to a process on the same machine by shared memory (`dist.shared_memory`), and only their places by
+the socket.
+
 TLS encrypts a connection if both ends are given an `ssl.SSLContext` (`dist.tls`).
 """
 
@@ -34,10 +37,26 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, Protocol
 
 from headrace import notices, thresholds
-from headrace.dist.codec import UNKNOWN_PEER, Control, Decoder, Frame, Ping, Pong, Token, encode_ping, encode_pong
+from headrace.dist.codec import (
+    OFFER,
+    UNKNOWN_PEER,
+    USE,
+    WITHDRAW,
+    Control,
+    Decoder,
+    Frame,
+    Ping,
+    Place,
+    Pong,
+    Token,
+    encode_ping,
+    encode_place,
+    encode_pong,
+)
 from headrace.dist.reactor import READ, WRITE, Reactor, Timer
+from headrace.dist.shared_memory import IS_AVAILABLE, Incoming, Outgoing
 from headrace.dist.values import Buffer
-from headrace.errors import OpError, ResourceExhaustedError, UnavailableError
+from headrace.errors import DataLossError, OpError, ResourceExhaustedError, UnavailableError
 
 if TYPE_CHECKING:
     import ssl
@@ -45,12 +64,14 @@ if TYPE_CHECKING:
     from headrace.dist.handshake import Peer
     from headrace.dist.tls import TlsSocket
 
+SHARED_FRAME: Final = thresholds.SHARED_FRAME  # bytes of a frame from which shared memory is used
 CORKED: Final = thresholds.CORKED_BYTES  # bytes that `send(..., flush=False)` leaves unsent
 MOST_BUFFERS: Final = min(os.sysconf("SC_IOV_MAX"), 1024) if hasattr(os, "sysconf") else 16  # of one `sendmsg`
 WRITES: Final = thresholds.LINK_WRITES  # calls of `sendmsg` before the leader has other work
 EARLY_PINGS: Final = thresholds.EARLY_PINGS  # of a link, which follow each other faster than the others
 EARLY_PING: Final = thresholds.EARLY_PING  # seconds between two of them
 READS: Final = thresholds.LINK_READS  # calls of `recv_into` before other links have their turn
+PROBE: Final = thresholds.BANDWIDTH_PROBE  # bytes that measure the bandwidth
 SAMPLES: Final = thresholds.CLOCK_SAMPLES  # pings from which the difference of clocks is estimated
 WARNING: Final = 30  # the number of `logging`
 
@@ -64,12 +85,14 @@ class LinkSettings:
       limit: seconds without any byte from the other end after which the link is closed.
       largest_frame: bytes of the longest frame after the handshake, sent or received.
       largest_greeting: bytes of the longest frame that is received before the end of the handshake.
+      shared_memory: bytes of memory that this process shares with one on the same machine, in each direction; 0: none.
     """
 
     interval: float = 1.0
     limit: float = 10.0
     largest_frame: int = thresholds.LARGEST_FRAME
     largest_greeting: int = UNKNOWN_PEER
+    shared_memory: int = thresholds.SHARED_MEMORY
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +102,7 @@ class LinkStatistics:
     Attributes:
       bytes_in: bytes that were received, decrypted.
       bytes_out: bytes that the socket has taken, before encryption.
+      bytes_shared: bytes of frames that were sent by shared memory.
       frames_in: frames that were passed to `on_frames`.
       frames_out: calls of `send`, each of which has one frame, as a rule.
       pending_bytes: bytes in the queue.
@@ -89,6 +113,7 @@ class LinkStatistics:
 
     bytes_in: int
     bytes_out: int
+    bytes_shared: int
     frames_in: int
     frames_out: int
     pending_bytes: int
@@ -133,6 +158,7 @@ class Link:
       round_trip_ns: the smallest round trip of the last pings; None before the first answer.
       clock_offset_ns: `time.perf_counter_ns()` of the other process minus that of this one, from the ping with the
         smallest round trip. The error is at most half of that round trip. None before the first answer.
+      bandwidth: bytes a second, as `measure_bandwidth` has found; None before.
     """
 
     def __init__(
@@ -149,6 +175,7 @@ class Link:
         self.on_closed: Callable[[str], object] = _ignore
         self.round_trip_ns: int | None = None
         self.clock_offset_ns: int | None = None
+        self.bandwidth: float | None = None
 
         self._reactor = reactor
         self._monotonic = reactor.monotonic
@@ -161,8 +188,11 @@ class Link:
         self._recv_into: Callable[[memoryview], int] = sock.recv_into
         self._sendmsg: Callable[[Sequence[Buffer]], int] = sock.sendmsg
         self._is_shaking = False
+        self._outgoing: Outgoing | None = None  # shared memory
+        self._incoming: Incoming | None = None
         self._beat_timer: Timer | None = None
         self._early_pings = EARLY_PINGS
+        self._probe = 0  # the ping that measures the bandwidth
         self._samples: deque[tuple[int, int]] = deque(maxlen=SAMPLES)  # round trip and offset
 
         self._reading = threading.Lock()  # held from receiving until `on_frames` has returned
@@ -178,7 +208,7 @@ class Link:
         self._broken = ""  # the reason why nothing can be written any more
         self._is_muted = False  # the socket is not polled for reading
         self._mask = 0  # the polled events
-        self._bytes_out = self._frames_out = 0
+        self._bytes_out = self._bytes_shared = self._frames_out = 0
         self._reason: str | None = None  # of a closed link
         self._is_finished = False
 
@@ -205,6 +235,8 @@ class Link:
                 f"a message of {size} bytes to {self._name}: at most {self._settings.largest_frame} are sent. Raise "
                 "NetworkOptions.largest_frame in all processes of the cluster"
             )
+        if size >= SHARED_FRAME and self._outgoing is not None:
+            buffers, size = self._by_memory(self._outgoing, buffers, size)
         with self._lock:
             if self._reason is not None:
                 raise self._closed_error()
@@ -244,6 +276,16 @@ class Link:
                 self._finish_soon()
             return
         self._write()
+
+    def _by_memory(self, outgoing: Outgoing, buffers: Sequence[Buffer], size: int) -> tuple[Sequence[Buffer], int]:
+        """Writes a frame into shared memory if there is any; returns the frame to send."""
+        for place in outgoing.place(buffers, size, self._monotonic()):
+            data = encode_place(place)
+            if place.verb == USE:
+                self._bytes_shared += size
+                return data, len(data[0])
+            self.send(data, flush=False)
+        return buffers, size
 
     def flush(self) -> None:
         """Writes as much of the queue as the socket takes. Never waits."""
@@ -398,8 +440,8 @@ class Link:
                     kind = type(frame)
                     if (kind is Token or kind is Control) and self._greeter is None:
                         frames.append(frame)
-                    else:
-                        self._take(frame)
+                    elif (found := self._take(frame)) is not None:
+                        frames.append(found)
             except OpError as e:
                 self.fail(e)
             if frames and self._reason is None:
@@ -409,6 +451,8 @@ class Link:
                 except Exception as e:
                     self._reactor.report(e)
                     self.close(f"frames of {self._name} could not be handled: {type(e).__name__}: {e}")
+            if self._incoming is not None and self._incoming.released:
+                self._release(self._incoming)
             if tls is None:
                 if n < len(buffer):
                     return False
@@ -425,8 +469,11 @@ class Link:
                 self._writable()
         return False
 
-    def _take(self, frame: Frame) -> None:
-        """Handles a frame of the handshake, or a ping, or its answer."""
+    def _take(self, frame: Frame) -> Frame | None:
+        """Handles a frame that is not for the owner of the link.
+
+        Returns the frame in shared memory that it names, if there is one.
+        """
         if self._greeter is not None:
             self._greeter.receive(frame)
         elif type(frame) is Ping:
@@ -434,9 +481,35 @@ class Link:
                 self.send(encode_pong(frame.sent, time.perf_counter_ns()))
         elif type(frame) is Pong:
             now = time.perf_counter_ns()
-            if frame.sent <= now:
+            if frame.sent == self._probe:
+                self.bandwidth = PROBE * 1e9 / max(now - frame.sent - (self.round_trip_ns or 0), 1)
+            elif frame.sent <= now:
                 self._samples.append((now - frame.sent, frame.time - (now + frame.sent) // 2))
                 self.round_trip_ns, self.clock_offset_ns = min(self._samples)
+        elif type(frame) is Place:
+            return self._take_place(frame)
+        return None
+
+    def _take_place(self, place: Place) -> Frame | None:
+        """Handles a message about shared memory; returns the frame in it, if there is one."""
+        outgoing, incoming = self._outgoing, self._incoming
+        if outgoing is None or incoming is None:
+            raise DataLossError("a frame about shared memory, which this connection does not use")
+        if place.verb == USE:
+            return self._decoder.content(incoming.frame(place))
+        if place.verb in (OFFER, WITHDRAW):
+            with contextlib.suppress(UnavailableError):  # closed in the meantime
+                for answer in incoming.hear(place):
+                    self.send(encode_place(answer))
+        else:
+            outgoing.hear(place)
+        return None
+
+    def _release(self, incoming: Incoming) -> None:
+        """Reports the segments whose frames no array uses any more."""
+        with contextlib.suppress(UnavailableError):  # closed in the meantime
+            for place in incoming.take_released():
+                self.send(encode_place(place))
 
     def _mute(self) -> None:
         """Ends polling for reading, while another thread is in `on_frames`."""
@@ -507,7 +580,17 @@ class Link:
         self.peer = peer
         self._decoder.limit = self._settings.largest_frame
         self._greeter = None
+        limit = self._settings.shared_memory
+        if IS_AVAILABLE and limit and self._tls is None and self._is_on_one_machine():
+            self._outgoing, self._incoming = Outgoing(limit), Incoming(limit)
         self._reactor.submit(self._beat)
+
+    def _is_on_one_machine(self) -> bool:
+        """Whether both ends have the same address; `shared_memory` finds out for certain."""
+        try:
+            return bool(self._socket.getpeername()[0] == self._socket.getsockname()[0])
+        except OSError:  # closed in the meantime
+            return False
 
     # *** heartbeats ***
 
@@ -527,12 +610,21 @@ class Link:
                     self.close(f"no answer for {limit:g} s: the process has stopped, or the network is cut")
                     return
         with contextlib.suppress(OpError):  # closed in the meantime
+            if self._outgoing is not None and self._incoming is not None:
+                for place in (*self._incoming.take_released(), *self._outgoing.trim(self._monotonic())):
+                    self.send(encode_place(place), flush=False)
             self.send(encode_ping(time.perf_counter_ns()))
             wait = min(self._settings.interval, max(limit - silence, self._settings.interval / 8))
             if self._early_pings:  # the first ones measure the clock offset, before a busy process answers one late
                 self._early_pings -= 1
                 wait = min(wait, EARLY_PING)
             self._beat_timer = self._reactor.call_later(wait, self._beat)
+
+    def measure_bandwidth(self) -> None:
+        """Sends a long ping, whose answer gives the bandwidth."""
+        self._probe = time.perf_counter_ns()
+        with contextlib.suppress(UnavailableError):  # closed in the meantime
+            self.send(encode_ping(self._probe, PROBE))
 
     # *** the end ***
 
@@ -584,6 +676,9 @@ class Link:
                 self._socket.close()
                 self._queue.clear()
                 self._queued = 0
+                if self._outgoing is not None:
+                    self._outgoing.close()
+                self._outgoing = self._incoming = None
         finally:
             self._reading.release()
         if self._beat_timer is not None:
@@ -618,6 +713,7 @@ class Link:
         return LinkStatistics(
             self._bytes_in,
             self._bytes_out,
+            self._bytes_shared,
             self._frames_in,
             self._frames_out,
             self._queued,

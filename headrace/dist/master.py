@@ -34,7 +34,7 @@ class Master:
       tasks: the tasks of the cluster.
       reactor: runs compilations and timers.
       first_step: the number before that of the first step. Steps of different masters have different numbers.
-      latency: returns the seconds that a token takes to a worker.
+      distance: returns the cost of a transfer to a worker.
       home: the task of this process, whose worker may call the Python functions of clients in this process; "": none.
     """
 
@@ -43,10 +43,10 @@ class Master:
         tasks: Sequence[str],
         reactor: Reactor,
         first_step: int,
-        latency: Callable[[str], float] = lambda task: thresholds.NETWORK_LATENCY,
+        distance: Callable[[str], Link] = lambda task: Link(thresholds.NETWORK_LATENCY, thresholds.NETWORK_BANDWIDTH),
         home: str = "",
     ) -> None:
-        self._latency = latency
+        self._distance = distance
         self._home = home
         self._local: set[int] = set()  # sessions of clients in this process
         self._state = state.MasterState(tasks, first_step)
@@ -150,7 +150,8 @@ class Master:
             elif isinstance(i, state.MakeSession):
                 m = i.message
                 options = PlacementOptions(m.soft, None, m.bfloat16, m.recv_scheduling)
-                network = Link(max(map(self._latency, i.workers)), thresholds.NETWORK_BANDWIDTH)
+                to = [self._distance(worker) for worker in i.workers]
+                network = Link(max(d.latency for d in to), min(d.bandwidth for d in to))
                 self._environments[i.session] = Environment(
                     i.devices, options, is_remote=True, network=network, shared=self._homes
                 )

@@ -22,6 +22,7 @@ from headrace.dist.inbox import Inbox
 from headrace.dist.master import Master
 from headrace.dist.tracing import shifted
 from headrace.errors import OpError
+from headrace.place.cluster import Link as LinkCost
 
 if TYPE_CHECKING:
     from headrace.dist.link import Link
@@ -60,7 +61,7 @@ class MasterNode:
         first = int.from_bytes(os.urandom(3), "little") * messages.MASTERS
         first_task = [] if own is None else [own[0].task]  # its devices are the default devices
         names = (*first_task, *(t for t in tasks if t not in first_task))
-        self.master = Master(names, self._reactor, first, self._latency, "" if own is None else own[0].task)
+        self.master = Master(names, self._reactor, first, self._distance, "" if own is None else own[0].task)
         self._reactor.submit(self._begin)
 
     def connect(self, options: PlacementOptions, filters: Sequence[str] = ()) -> RemoteTarget:
@@ -87,11 +88,17 @@ class MasterNode:
 
         link.on_frames, link.on_closed = received, lambda reason: master.lose_client(client)
 
-    def _latency(self, task: str) -> float:
-        """Seconds from here to a worker: half of the shortest round trip so far."""
+    def _distance(self, task: str) -> LinkCost:
+        """Cost of a transfer from here to a worker, from the shortest round trip so far."""
+        if self._own is not None and task == self._own[0].task:
+            return LinkCost()  # as between the devices of one process
         link = self._links.get(task)
-        measured = None if link is None else link.round_trip_ns
-        return thresholds.NETWORK_LATENCY if measured is None else measured / 2e9
+        trip = None if link is None else link.round_trip_ns
+        bandwidth = None if link is None else link.bandwidth
+        return LinkCost(
+            thresholds.NETWORK_LATENCY if trip is None else trip / 2e9,
+            thresholds.NETWORK_BANDWIDTH if bandwidth is None else bandwidth,
+        )
 
     def move(self, task: str, address: str) -> None:
         """Notes the address of the replacement of a worker."""
@@ -175,6 +182,7 @@ class MasterNode:
         self._links[task] = link
         link.on_frames, link.on_closed = received, closed
         link.send(encode_control(messages.Describe(0)))
+        link.measure_bandwidth()
 
     def _add(
         self,

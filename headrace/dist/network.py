@@ -44,6 +44,8 @@ class NetworkOptions:
       largest_frame: bytes of the longest message with its tensors, sent or received.
       largest_greeting: bytes of the longest message that is received before the other end has proved that it belongs to
         the cluster.
+      shared_memory: bytes of memory that this process shares, for large tensors, with each other process on its machine
+        that it sends to; 0: none. Connections with TLS use none.
     """
 
     secret: bytes = dataclasses.field(default=b"", repr=False)
@@ -54,6 +56,7 @@ class NetworkOptions:
     connect_timeout: float = 10.0
     largest_frame: int = thresholds.LARGEST_FRAME
     largest_greeting: int = UNKNOWN_PEER
+    shared_memory: int = thresholds.SHARED_MEMORY
 
     @classmethod
     def from_files(
@@ -104,7 +107,9 @@ class NetworkOptions:
     @property
     def settings(self) -> LinkSettings:
         """Settings of the links."""
-        return LinkSettings(self.heartbeat, self.patience, self.largest_frame, self.largest_greeting)
+        return LinkSettings(
+            self.heartbeat, self.patience, self.largest_frame, self.largest_greeting, self.shared_memory
+        )
 
     @property
     def is_guarded(self) -> bool:

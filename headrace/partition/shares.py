@@ -344,8 +344,9 @@ class _Division:
             found[t, device] = min(i, found.get((t, device), i))
 
     def _source(self, t: Tensor, device: str) -> str:
-        """Returns the device that sends a tensor to `device`; `EVERYWHERE` or `device` itself if none does.
+        """Returns the device that sends a tensor to `device`.
 
+        It is `EVERYWHERE`, or `device` itself, if no transfer is needed.
         The final value of a counter is on the devices that run its loop, and nowhere else.
         """
         home = self._home(t)

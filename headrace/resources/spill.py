@@ -67,7 +67,13 @@ class Layout:
 
 @cached(256, "layouts of arrays")  # loops keep many values of a few layouts
 def layout(shape: tuple[int, ...], dtype: np.dtype, strides: tuple[int, ...]) -> Layout | None:
-    """Returns the layout of arrays of a shape, a dtype and strides in bytes; None if it is too sparse."""
+    """Returns the layout of arrays; None if it is too sparse.
+
+    Args:
+      shape: the shape.
+      dtype: the dtype.
+      strides: the strides in bytes.
+    """
     if any(n > 1 and not step for n, step in zip(shape, strides, strict=True)):
         return None  # a broadcast array, whose elements share memory
     steps = [(n - 1) * step for n, step in zip(shape, strides, strict=True)]

@@ -22,10 +22,12 @@ from headrace.dist.codec import (
     Decoder,
     Frame,
     Ping,
+    Place,
     Pong,
     Token,
     encode_control,
     encode_ping,
+    encode_place,
     encode_pong,
     encode_token,
 )
@@ -71,6 +73,10 @@ FRAMES: dict[str, tuple[list[Buffer], Frame]] = {
         Control(messages.Reply(2, {"a": [1]}, (0, 1, 2, 3)), VARIANTS),
     ),
     "ping": (encode_ping(1 << 62), Ping(1 << 62)),
+    "place": (
+        encode_place(Place(0, 7, 1 << 40, 9, 1 << 33, bytes(range(16)))),
+        Place(0, 7, 1 << 40, 9, 1 << 33, bytes(range(16))),
+    ),
     "pong": (encode_pong(3, (1 << 64) - 1), Pong(3, (1 << 64) - 1)),
 }
 STREAM = b"".join(joined(buffers) for buffers, _ in FRAMES.values())
@@ -248,7 +254,7 @@ def test_a_frame_without_memory_is_an_error_of_resources() -> None:
         (b"hr\x01\x09" + bytes(12), "unknown kind 9"),
         (b"hr\x01\x00" + bytes(12), "length of 0 bytes"),
         (b"hr\x01\x03" + struct.pack("<IQ", 0, 16), "frame of 16 bytes is damaged"),
-        (b"hr\x01\x03" + struct.pack("<IQQQ", 0, 32, 0, 0), "frame of 32 bytes is damaged"),
+        (b"hr\x01\x04" + struct.pack("<IQQQ", 0, 40, 0, 0) + bytes(8), "frame of 40 bytes is damaged"),
         (b"hr\x01\x00" + struct.pack("<IQ", 1, 16), "message of 1 bytes"),
         (b"hr\x01\x00" + struct.pack("<IQ", 0, 16), "no message"),
         (b"hr\x01\x01" + struct.pack("<IQQQI", 0, 36, 1 << 63, 0, 0), "states a path"),
@@ -298,7 +304,7 @@ def test_a_huge_number_at_any_byte_allocates_little(name: str, number: int) -> N
     assert peak < 4 * SHARED
 
 
-@pytest.mark.parametrize("kind", range(5))
+@pytest.mark.parametrize("kind", range(6))
 def test_random_bytes_give_a_frame_or_data_loss(kind: int) -> None:
     rng = random.Random(kind)
     for _ in range(300):

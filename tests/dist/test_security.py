@@ -42,21 +42,13 @@ from headrace.errors import (
 from headrace.files import checkpoints
 from headrace.ir.opdef import op_registry
 from headrace.pipeline import Request, pruned
+from tests.dist.faults import free_ports
 from tests.dist.waits import until
 
 pytestmark = [pytest.mark.system, pytest.mark.one_engine, pytest.mark.timeout(60)]
 
 SECRET = b"secret of the tests"
 LIMIT = 20_000  # milliseconds of a step
-
-
-def free_ports(n: int) -> list[int]:
-    """Ports of loopback that no process uses now."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(n)]
-        for s in sockets:
-            s.bind(("127.0.0.1", 0))
-        return [s.getsockname()[1] for s in sockets]
 
 
 def address_of(server: Server) -> str:

@@ -391,6 +391,17 @@ def test_a_live_link_stays_open_and_measures_the_round_trip(net: Net) -> None:
         assert end.frames == []
 
 
+def test_a_long_ping_measures_the_bandwidth(net: Net) -> None:
+    a, b = net.pair()
+    assert a.link.bandwidth is None
+    a.link.measure_bandwidth()
+    until(lambda: a.link.bandwidth)
+    assert a.link.bandwidth is not None
+    assert 1e6 < a.link.bandwidth < 1e15
+    assert b.link.bandwidth is None
+    assert b.frames == []
+
+
 def test_the_offset_is_that_of_the_fastest_ping(net: Net) -> None:
     b = End()
     peer = net.peer(net.listen(b, settings=LinkSettings(interval=0.2)).port)
