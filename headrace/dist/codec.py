@@ -48,7 +48,7 @@ import numpy as np
 from headrace import thresholds
 from headrace.dist import messages
 from headrace.dist.messages import AnyMessage
-from headrace.dist.values import ALIGNMENT, Buffer, Reader, Writer, read, small_bytes, write
+from headrace.dist.values import ALIGNMENT, Buffer, Reader, Writer, read, read_last, small_bytes, write
 from headrace.errors import DataLossError, InvalidArgumentError, ResourceExhaustedError
 from headrace.execute.records import DeadCause, Path
 from headrace.execute.rendezvous import show_tag
@@ -392,11 +392,7 @@ class Decoder:
             path = self._path(where)
         if tag == _DEAD:
             return Token(step, edge, path, index, None, _cause(frame[at:]))
-        source = Reader(frame, at)
-        value = read(source)
-        if source.left:
-            raise DataLossError(f"{source.left} bytes follow the value of a token")
-        return Token(step, edge, path, index, value, None)
+        return Token(step, edge, path, index, read_last(frame, at), None)
 
     def _path(self, data: bytes) -> Path:
         path: Path = ()

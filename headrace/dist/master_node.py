@@ -89,7 +89,7 @@ class MasterNode:
         link.on_frames, link.on_closed = received, lambda reason: master.lose_client(client)
 
     def _distance(self, task: str) -> LinkCost:
-        """Cost of a transfer from here to a worker, from the shortest round trip so far."""
+        """Returns the cost of a transfer from here to a worker, as measured so far."""
         if self._own is not None and task == self._own[0].task:
             return LinkCost()  # as between the devices of one process
         link = self._links.get(task)

@@ -30,7 +30,7 @@ from headrace.errors import CancelledError, InvalidArgumentError, UnavailableErr
 from headrace.execute import blas
 from headrace.execute.compiled_run import run_code
 from headrace.execute.step_state import Event, Failed, Finished
-from headrace.file_access import limited
+from headrace.file_access import current, limited
 
 if TYPE_CHECKING:
     from headrace.compile import Compiled
@@ -165,30 +165,39 @@ class ShareRun:
 
     def _go_on(self) -> None:
         """Runs the share until it waits for a value, or ends."""
-        step, parked, awaited = self._step, self._parked, self._awaited
         self._resumed += 1
-        event: Event = Finished(self.share.device, 1)
+        files = self._step.files
+        event: Event | None
         try:
-            with limited(step.files):
-                while True:
-                    if awaited is None or awaited or step.cancelled is not None:
-                        awaited = self._awaited = run_code(self.share.code, step, self._segment)
-                        if awaited is None:
-                            break
-                    if self._alarm is None:
-                        self._watch()
-                    parked.append(None)
-                    if not awaited and step.cancelled is None:
-                        return
-                    try:
-                        parked.pop()
-                    except IndexError:  # another thread goes on
-                        return
+            if files is current():  # nearly always, and a block takes as long as a small kernel
+                event = self._run()
+            else:
+                with limited(files):
+                    event = self._run()
         except BaseException as e:
             event = Failed(self.share.device, e)
-        if self._alarm is not None:
-            self._alarm.cancel()
-        self._finished(self, event)
+        if event is not None:
+            if self._alarm is not None:
+                self._alarm.cancel()
+            self._finished(self, event)
+
+    def _run(self) -> Event | None:
+        """Runs the function until it waits, or returns; None: it waits, or another thread goes on."""
+        step, parked, awaited = self._step, self._parked, self._awaited
+        while True:
+            if awaited is None or awaited or step.cancelled is not None:
+                awaited = self._awaited = run_code(self.share.code, step, self._segment)
+                if awaited is None:
+                    return Finished(self.share.device, 1)
+                if self._alarm is None:
+                    self._watch()
+            parked.append(None)
+            if not awaited and step.cancelled is None:
+                return None
+            try:
+                parked.pop()
+            except IndexError:
+                return None
 
     def _segment(self) -> deque[Any] | None:
         """Runs the function up to the next value that is missing.

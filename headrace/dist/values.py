@@ -435,6 +435,24 @@ def read(source: Reader) -> Value:
         raise DataLossError(f"there is no value at byte {source.at} of a frame: {e}") from e
 
 
+def read_last(data: bytes | memoryview, at: int) -> Value:
+    """Returns the value that fills the bytes from a position to their end.
+
+    Raises:
+      DataLossError: the bytes are damaged or incomplete, or others follow.
+    """
+    if len(data) > at + 2 and data[at] == _SCALAR:  # as `read` does it, without a reader
+        dtype = _DTYPES.get(data[at + 1])
+        if dtype is not None and at + 2 + dtype.numpy.itemsize == len(data):
+            scalar: np.generic = np.ndarray((), dtype.numpy, data, at + 2)[()]  # type: ignore[assignment]
+            return scalar
+    source = Reader(data, at)
+    value = read(source)
+    if source.left:
+        raise DataLossError(f"{source.left} bytes follow the value of a token")
+    return value
+
+
 def _read_none(source: Reader) -> None:
     source.at += 1
 
