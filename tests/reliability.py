@@ -189,6 +189,33 @@ def damaged(cases: int) -> Count:
     return Count(cases, cases, failures)
 
 
+def _workers(n: int) -> int:
+    """Runs a program on three processes, which serve all cases and end with this one."""
+    from tests.dist import many_programs
+    from tests.dist import test_random_programs as t
+
+    kind, optimize = many_programs.kind_of(n)
+    t.CHECKS[kind](10_000 + n, optimize)
+    return 1
+
+
+def faults(cases: int) -> Count:
+    """Rounds of faults on one cluster; after a failure the others run on a new one."""
+    from tests.dist.faults import check
+
+    out = Count()
+    while out.cases < cases:
+        try:
+            for _ in check(range(1000 + out.cases, 1000 + cases)):
+                out.cases += 1
+                out.runs += 1
+        except AssertionError as e:
+            out.failures.append(str(1000 + out.cases))
+            out.cases += 1
+            print(e, file=sys.stderr, flush=True)
+    return out
+
+
 FAMILIES: dict[str, Family] = {
     "control edges": Family(
         "programs whose effects are ordered by control edges alone, in graphs of `headrace.v1` and `hr`: interpreted, "
@@ -250,6 +277,20 @@ FAMILIES: dict[str, Family] = {
         100,
         kills,
         "python -m tests.files.killing FOLDER FORMAT WAY 1 100",
+    ),
+    "workers": Family(
+        "programs of values, gradients and waits for queues, each operation on a random one of three worker processes, "
+        "with and without passes: the results of one device",
+        2_000,
+        _each(_workers),
+        "python -m tests.reliability --case 'workers' N",
+    ),
+    "faults": Family(
+        "a worker, the master or a client of a cluster is killed or stopped, or a connection cut or delayed, in any "
+        "phase: an error in time that names the process, no wrong result, and work goes on",
+        200,
+        faults,
+        "python -m tests.dist.faults N",
     ),
     "damaged graphs": Family(
         "damaged `GraphDef`s that are imported, printed and run: refused by a `HeadraceError`, or they work",
@@ -344,6 +385,7 @@ def main(arguments: list[str] | None = None) -> int:
     one = {
         "control edges": _control_edge, "values": _structured(False), "state": _structured(True), "passes": _passes,
         "gradients": _gradients, "placements": _placements, "arrays": _arrays, "primitives": _primitives,
+        "workers": _workers,
     }  # fmt: skip
     if options.case:
         print(one[options.case[0]](int(options.case[1])), "executions")

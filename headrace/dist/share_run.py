@@ -50,6 +50,8 @@ class CompiledShare:
       feeds: positions of the feeds that it reads, in the order of its arguments.
       fetches: positions of the fetches that it returns, in order.
       edges: the keys of the edges on which it receives.
+      is_apart: whether it runs in a thread that does not lead the reactor: it calls Python functions, or has long work
+        during which other shares of this worker can run.
     """
 
     device: str
@@ -57,6 +59,7 @@ class CompiledShare:
     feeds: tuple[int, ...]
     fetches: tuple[int, ...]
     edges: tuple[str, ...]
+    is_apart: bool = False
 
 
 class ShareRun:
@@ -149,11 +152,8 @@ class ShareRun:
         self.go()
 
     def go(self) -> None:
-        """Lets the reactor run the share.
-
-        A share that calls Python functions gets a thread of its own.
-        """
-        if self.share.code.blocks:
+        """Lets the reactor run the share."""
+        if self.share.is_apart:
             try:
                 self._reactor.spawn(self._go_on)
                 return

@@ -120,7 +120,8 @@ def _with_shares(
                 outlets[key] = _number(numbers, key, data.device), outlet(task_of(to))
         code = compile_graph(step.graph, step.args, step.retvals, step.targets, differentiate)
         feeds, fetches = (tuple(op.attrs["index"] for op in ops) for ops in (step.args, step.retvals))
-        shares.append(CompiledShare(data.device, code, feeds, fetches, tuple(received)))
+        is_long = len(m.parts) > 1 and any(map(is_heavy, nested_operations(step.graph.operations)))
+        shares.append(CompiledShare(data.device, code, feeds, fetches, tuple(received), code.blocks or is_long))
     return WorkerProgram(m.edges, outlets, shares=shares, calls_python=any(s.code.blocks for s in shares))
 
 

@@ -24,6 +24,11 @@ SHARES = {("values", "off"): 2, ("values", "on"): 3, ("gradients", "off"): 1, ("
 _ORDER = [kind for kind, share in SHARES.items() for _ in range(share)]
 
 
+def kind_of(seed: int) -> tuple[str, str]:
+    """The kind of a program, and whether passes run ("on" or "off")."""
+    return _ORDER[seed % len(_ORDER)]
+
+
 def main() -> int:
     """Returns the number of failures, 0 or 1."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -34,7 +39,7 @@ def main() -> int:
     begin = time.monotonic()
     try:
         for seed in range(given.first, given.first + given.count):
-            kind, optimize = _ORDER[seed % len(_ORDER)]
+            kind, optimize = kind_of(seed)
             try:
                 programs.CHECKS[kind](seed, optimize)
             except Exception:

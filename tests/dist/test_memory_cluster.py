@@ -701,6 +701,32 @@ def test_clearing_containers_does_not_wait_for_a_lost_worker(seed: int) -> None:
         assert not c.workers[c.tasks[0]].target.statistics().resources
 
 
+@pytest.mark.parametrize(("size", "is_apart"), [(4, False), (128, True)])
+def test_shares_of_one_worker_with_long_work_have_threads_of_their_own(size: int, is_apart: bool) -> None:
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal((size, size)).astype(np.float32) / size for _ in range(2))
+    devices = [hr.device(f"/job:worker/task:0/device:CPU:{i}") for i in range(2)]
+
+    def body(i: Any, x: Any, y: Any) -> Any:
+        with devices[0]:
+            p = hr.matmul(x, a) + 1.0
+        with devices[1]:
+            q = hr.matmul(y, b) + p
+        return i + 1, p, q
+
+    with hr.Graph() as g:
+        x = hr.placeholder(hr.float32, (size, size))
+        _, p, q = hr.while_loop(lambda i, x, y: i < 20, body, (0, x, x))
+    with hr.Session(graph=g) as local:
+        want = local.run([p, q], {x: a})
+    with cluster(0, 1, devices=2) as target, session(target, g) as s:
+        for _ in range(3):
+            for got, expected in zip(s.run([p, q], {x: a}), want, strict=True):
+                np.testing.assert_allclose(got, expected, rtol=1e-5)
+        (program,) = target.workers[target.tasks[0]]._programs.values()
+        assert [share.is_apart for share in program.shares] == [is_apart] * 2
+
+
 def test_a_transfer_of_the_users_graph_is_an_invalid_argument() -> None:
     attrs = {"T": hr.float32, "tensor_name": "mine", "send_device": "a", "recv_device": "b"}
     with hr.Graph() as g:
