@@ -200,7 +200,7 @@ def _workers(n: int) -> int:
 
 
 def faults(cases: int) -> Count:
-    """Rounds of faults on one cluster; after a failure the others run on a new one."""
+    """Rounds of faults on one cluster, or on a new one after a failure."""
     from tests.dist.faults import check
 
     out = Count()

@@ -182,7 +182,7 @@ class ShareRun:
             self._finished(self, event)
 
     def _run(self) -> Event | None:
-        """Runs the function until it waits, or returns; None: it waits, or another thread goes on."""
+        """Runs the function; None if it waits, or if another thread goes on."""
         step, parked, awaited = self._step, self._parked, self._awaited
         while True:
             if awaited is None or awaited or step.cancelled is not None:
