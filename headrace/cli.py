@@ -176,6 +176,10 @@ def _parser() -> argparse.ArgumentParser:
         "--largest-frame", type=_bytes, default=thresholds.LARGEST_FRAME, metavar="BYTES",
         help="size of the largest message with its tensors",
     )  # fmt: skip
+    worker.add_argument(
+        "--shared-memory", type=lambda text: _bytes(text, 0), default=thresholds.SHARED_MEMORY, metavar="BYTES",
+        help="memory shared with each other process of this machine; 0: none",
+    )  # fmt: skip
     _add_guards(worker)
     worker.add_argument("--until-eof", action="store_true", help="end when the standard input ends")
     worker.add_argument("--traceback", action="store_true", help="show Python's traceback of an error")
@@ -218,9 +222,9 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(failed=FAILED)
 
 
-def _bytes(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) < 1 << 16:
-        raise argparse.ArgumentTypeError(f"expected a number of bytes, at least {1 << 16}, got {text!r}")
+def _bytes(text: str, least: int = 1 << 16) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) < least:
+        raise argparse.ArgumentTypeError(f"expected a number of bytes, at least {least}, got {text!r}")
     return int(text)
 
 

@@ -29,7 +29,11 @@ def worker(args: argparse.Namespace, report: Callable[[str], None]) -> None:
     logging.basicConfig(level=logging.WARNING, format="headrace: %(message)s")  # e.g. connections that are refused
     cluster = ClusterSpec.from_toml(args.cluster)
     options = dataclasses.replace(
-        _options(args), heartbeat=args.heartbeat, patience=args.patience, largest_frame=args.largest_frame
+        _options(args),
+        heartbeat=args.heartbeat,
+        patience=args.patience,
+        largest_frame=args.largest_frame,
+        shared_memory=args.shared_memory,
     )
     devices = dict(_device(text) for text in args.device)
     server = Server(cluster, args.job, args.task, devices=devices, options=options, bind=args.bind, files=args.files)

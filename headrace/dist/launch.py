@@ -91,6 +91,7 @@ class LocalCluster(LaunchedCluster):
         command += ["--task", str(index), "--until-eof"]
         command += ["--heartbeat", str(self.options.heartbeat), "--patience", str(self.options.patience)]
         command += ["--largest-frame", str(self.options.largest_frame)]
+        command += ["--shared-memory", str(self.options.shared_memory)]
         if self._files is not None:
             command += ["--files", os.fspath(self._files)]
         for kind, n in self._devices.items():

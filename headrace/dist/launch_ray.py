@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from headrace.dist.link import Link
     from headrace.dist.transport import Listener
 
+LIMITS: Final = ("heartbeat", "patience", "connect_timeout", "largest_frame", "largest_greeting", "shared_memory")
 STRATEGIES: Final = ("SPREAD", "PACK", "STRICT_SPREAD", "STRICT_PACK")
 FIRST_PAUSE: Final = thresholds.RESTART_PAUSE  # before a worker that did not start is tried again; doubled each time
 LONGEST_PAUSE: Final = thresholds.LONGEST_RESTART_PAUSE
@@ -65,15 +66,15 @@ class WorkerActor:
       index: its number in the job.
       devices: number of devices of each type.
       secret: the secret of the cluster.
-      limits: heartbeat, patience and connect timeout of connections, in seconds, and the bytes of the longest message.
+      limits: the numbers among the attributes of `NetworkOptions`, by name.
     """
 
     def __init__(
-        self, job: str, index: int, devices: Mapping[str, int], secret: str, limits: tuple[float, float, float, int]
+        self, job: str, index: int, devices: Mapping[str, int], secret: str, limits: Mapping[str, Any]
     ) -> None:
         self._task = job, index
         self._devices = devices
-        self._options = NetworkOptions(secret.encode(), None, None, *limits)
+        self._options = NetworkOptions(secret.encode(), **limits)
         self._server: Server | None = None
 
     def start(self) -> Where:
@@ -251,7 +252,7 @@ class RayCluster(LaunchedCluster):
             index,
             self._devices,
             self.secret,
-            (o.heartbeat, o.patience, o.connect_timeout, o.largest_frame),
+            {name: getattr(o, name) for name in LIMITS},
         )
         self._actors[index] = actor
         future: concurrent.futures.Future[Where] = actor.start.remote().future()

@@ -39,6 +39,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from headrace import notices, thresholds
 from headrace.dist.codec import (
     OFFER,
+    REFUSE,
     UNKNOWN_PEER,
     USE,
     WITHDRAW,
@@ -494,7 +495,11 @@ class Link:
         """Handles a message about shared memory; returns the frame in it, if there is one."""
         outgoing, incoming = self._outgoing, self._incoming
         if outgoing is None or incoming is None:
-            raise DataLossError("a frame about shared memory, which this connection does not use")
+            if place.verb != OFFER:
+                raise DataLossError("a frame about shared memory, which this connection does not use")
+            with contextlib.suppress(UnavailableError):  # closed in the meantime
+                self.send(encode_place(Place(REFUSE, place.number)))
+            return None
         if place.verb == USE:
             return self._decoder.content(incoming.frame(place))
         if place.verb in (OFFER, WITHDRAW):
