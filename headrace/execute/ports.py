@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 import numpy as np
 
 from headrace import dtypes, flags, shapes
-from headrace.errors import HeadraceInternalError, InvalidArgumentError
+from headrace.errors import InvalidArgumentError
 from headrace.ir.kernel import CPU
 
 if TYPE_CHECKING:
@@ -74,7 +74,10 @@ class Ports:
         self._no_other(node)
 
     def _no_other(self, node: PlanNode) -> NoReturn:
-        raise HeadraceInternalError(f"{node!r} in a step on one device")
+        raise InvalidArgumentError(
+            f"'{node.op.name}' ({node.op.type}) runs only in a part of a step, into which the partitioner inserts it. "
+            "Remove it from the graph; a session inserts the transfers that a step needs"
+        )
 
     def put(self, value: Any, dtype: DType) -> Any:
         """Copies a value to the memory of the device."""
