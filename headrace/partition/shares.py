@@ -437,7 +437,7 @@ class _Division:
             elif op.control_inputs:
                 editor.set_controls(copies[op], ())
         chain.sort(key=lambda entry: entry[0])
-        self._gather(editor, old, device, [(at, op) for (at, _), op in chain if _is_send(op)])
+        self._gather(editor, old, device, [(at, op) for (at, _), op in chain if "is_last" in op.attrs])
         for (_, first), (_, second) in itertools.pairwise(chain):
             editor.add_controls(second, [first])
         return [*(copies[op] for op in must), *(op for _, op in chain[-1:])]
@@ -512,10 +512,6 @@ class _Division:
 
 def _is_transfer(op: Operation) -> bool:
     return op.type.startswith("_Step")
-
-
-def _is_send(op: Operation) -> bool:
-    return op.type in ("_StepSend", "_StepControlSend")
 
 
 def _path(owners: Mapping[Graph, Operation], graph: Graph) -> str:
