@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -191,9 +192,11 @@ def damaged(cases: int) -> Count:
 
 def _workers(n: int) -> int:
     """Runs a program on three processes, which serve all cases and end with this one."""
+    import headrace as hr
     from tests.dist import many_programs
     from tests.dist import test_random_programs as t
 
+    warnings.simplefilter("error", hr.errors.CompileWarning)
     kind, optimize = many_programs.kind_of(n)
     t.CHECKS[kind](10_000 + n, optimize)
     return 1

@@ -268,7 +268,7 @@ class Reactor:
         self._is_forked = False
         self._ended = threading.Event()
 
-        self.register(self._alarm.fd, self._alarm.silence, self._alarm.silence)
+        self.register(self._alarm.fd, self._silence, self._silence)
         self._leader = _Worker()
         with self._lock:
             if not self._start(self._leader, leads=True):
@@ -590,6 +590,12 @@ class Reactor:
             if self._end_reason is None:
                 self._is_polling = False  # one interruption suffices
                 self._alarm.ring()
+
+    def _silence(self) -> None:
+        """Callback: the alarm has rung."""
+        with self._alarm_lock:
+            if self._end_reason is None:  # else another thread has just closed the descriptor
+                self._alarm.silence()
 
     def _lead(self, me: _Worker, done: Callable[[], object] | None = None) -> bool:
         """Runs callbacks and jobs and polls, until the reactor is closed or another thread leads.

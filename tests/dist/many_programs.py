@@ -12,8 +12,10 @@ import argparse
 import sys
 import time
 import traceback
+import warnings
 from collections import Counter
 
+import headrace as hr
 from tests.dist import test_random_programs as programs
 
 COUNT = 2_000
@@ -35,6 +37,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=COUNT, help="the number of programs")
     parser.add_argument("--first", type=int, default=1000, help="the first seed")
     given = parser.parse_args()
+    warnings.simplefilter("error", hr.errors.CompileWarning)
     ran: Counter[str] = Counter()
     begin = time.monotonic()
     try:

@@ -120,5 +120,14 @@ def test_random_programs_on_workers(kind: str, count: int, optimize: str) -> Non
     _all(range(count), lambda seed: CHECKS[kind](seed, optimize))
 
 
+@pytest.mark.parametrize(("kind", "seed", "optimize"), [
+    ("gradients", 1105, "off"),  # the final value of a counter was not sent to a device without the loop
+    ("gradients", 1385, "off"),  # a transposed matrix lost its layout on its way
+    ("gradients", 11195, "off"),  # a conditional that is not reached has no device
+])  # fmt: skip
+def test_programs_that_failed_once(kind: str, seed: int, optimize: str) -> None:
+    CHECKS[kind](seed, optimize)
+
+
 if __name__ == "__main__":
     CHECKS[sys.argv[1]](int(sys.argv[2]), *sys.argv[3:])

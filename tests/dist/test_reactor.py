@@ -499,3 +499,10 @@ def test_a_forked_process_gets_a_clear_error(make: Callable[..., Reactor]) -> No
     assert os.waitpid(pid, 0)[1] == 0
     r.submit(done.set)
     await_(done)
+
+
+def test_the_alarm_of_a_closed_reactor_reads_no_descriptor() -> None:
+    """A thread may be about to silence the alarm while another one closes the reactor."""
+    reactor = Reactor("test-alarm")
+    assert reactor.close()
+    reactor._silence()
