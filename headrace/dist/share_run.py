@@ -179,6 +179,7 @@ class ShareRun:
         if event is not None:
             if self._alarm is not None:
                 self._alarm.cancel()
+            self._step.exchange = self._code = None  # they refer back to this object
             self._finished(self, event)
 
     def _run(self) -> Event | None:
@@ -302,6 +303,7 @@ class SharesRun:
             if not isinstance(event, Failed):
                 self._positions += share.share.fetches
                 self._values += share.values
+                share.values = ()
             elif self._left:
                 self._report(report_of(self.number, [event], (), ()), ())
                 self._events.pop()
@@ -310,6 +312,9 @@ class SharesRun:
                     self._blas.__exit__()
                 self._report(report_of(self.number, self._events, self._positions, ()), self._values)
                 self._events, self._values = [], []
+                self._fed.clear()
+                self._routes.clear()  # the shares refer to each other by it, and to this object
+                self._shares = []
 
     def carry_out(self, orders: Sequence[messages.Order]) -> None:
         """Does nothing: a share is over when it reports."""

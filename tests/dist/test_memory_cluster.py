@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import re
 import threading
 import time
@@ -15,6 +16,7 @@ import pytest
 import headrace as hr
 from headrace import flags
 from headrace.api import scopes
+from headrace.dist.share_run import ShareRun
 from headrace.dist.worker_run import PartsRun
 from headrace.errors import (
     CancelledError,
@@ -737,3 +739,25 @@ def test_a_transfer_of_the_users_graph_is_an_invalid_argument() -> None:
             y = x * 2.0
     with cluster(0) as target, session(target, g) as s, pytest.raises(InvalidArgumentError, match="edge 'mine'"):
         s.run(y, {x: 1.0})
+
+
+def test_a_step_of_shares_leaves_nothing_to_the_collector_of_garbage() -> None:
+    """Its feeds, fetches and transfers can be large."""
+    with hr.Graph() as g:
+        x = hr.placeholder(hr.float32, (3,))
+        with on(0):
+            y = x * 2.0
+        with on(1):
+            z = y + x
+    with cluster(0) as target, session(target, g) as s:
+        for _ in range(3):
+            s.run(z, {x: [1, 2, 3]})
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(20):
+                s.run(z, {x: [1, 2, 3]})
+            left = [o for o in gc.get_objects() if isinstance(o, ShareRun)]
+        finally:
+            gc.enable()
+    assert len(left) <= 4  # of the last step, of which the workers have not been told that it is over
