@@ -494,7 +494,7 @@ def divided(
         if op.opdef.structured == "Call" and not recursive.intersection(called_names(op)):
             own_graphs(op)  # each call has operations of its own, on devices of their own
     devices = {(op.name, op.type): device for op, device in placement.of.items()}
-    whole = {(op.name, op.type): placement.of[copy] for copy, op in lowered.left.items() if copy in placement.of}
+    whole = {(op.name, op.type): placement.of[copy] for copy, op in lowered.left.items()}
     where: dict[Operation, str] = {}
     default = next(iter(placement.of.values()))
 

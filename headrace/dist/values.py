@@ -414,10 +414,8 @@ class Reader:
 
     def skip_data(self, n: int) -> int:
         """Returns the position of data of `n` bytes, and moves behind it."""
-        at = self.at + -self.at % (8 if n < LARGE else ALIGNMENT)
-        self.at = at
-        self.check(n)
-        self.at += n
+        at = self.at = self.at + -self.at % (8 if n < LARGE else ALIGNMENT)
+        self.at += self.check(n)
         return at
 
 
@@ -442,9 +440,8 @@ def read_last(data: bytes | memoryview, at: int) -> Value:
       DataLossError: the bytes are damaged or incomplete, or others follow.
     """
     if len(data) > at + 2 and data[at] == _SCALAR:  # as `read` does it, without a reader
-        dtype = _DTYPES.get(data[at + 1])
-        if dtype is not None and at + 2 + dtype.numpy.itemsize == len(data):
-            scalar: np.generic = np.ndarray((), dtype.numpy, data, at + 2)[()]  # type: ignore[assignment]
+        scalar, end = _scalar(data, at)
+        if end == len(data):
             return scalar
     source = Reader(data, at)
     value = read(source)
@@ -458,32 +455,37 @@ def _read_none(source: Reader) -> None:
 
 
 def _read_scalar(source: Reader) -> np.generic:
-    data, at = source.data, source.at + 2
-    dtype = _dtype(data[at - 1], _DTYPES).numpy
-    source.at = end = at + dtype.itemsize
+    scalar, source.at = _scalar(source.data, source.at)
+    return scalar
+
+
+def _scalar(data: bytes | memoryview, at: int) -> tuple[np.generic, int]:
+    """Returns the scalar at a position, and the position behind it."""
+    dtype = _dtype(data[at + 1], _DTYPES).numpy
+    end = at + 2 + dtype.itemsize
     if end > len(data):
         raise DataLossError("a frame ends within a scalar")
-    scalar: np.generic = np.ndarray((), dtype, data, at)[()]  # type: ignore[assignment]
-    return scalar
+    scalar: np.generic = np.ndarray((), dtype, data, at + 2)[()]  # type: ignore[assignment]
+    return scalar, end
 
 
 def _read_array(source: Reader) -> np.ndarray:
     source.at += 2
-    data = source.data
-    dtype = _dtype(data[source.at - 1], _DTYPES).numpy
+    dtype = _dtype(source.data[source.at - 1], _DTYPES).numpy
     shape, count = _read_dims(source)
-    n = count * dtype.itemsize
-    at = source.at + -source.at % (8 if n < LARGE else ALIGNMENT)
-    source.at = at + n
-    if source.at > len(data):
-        raise DataLossError(
-            f"an array of a frame states a length of {n} bytes, and {max(len(data) - at, 0)} bytes are left"
-        )
-    array = np.ndarray(shape, dtype, data, at)
-    # numpy counts True by the sum of the bytes, and then writes as many indices
-    if dtype.kind == "b" and count and array.view(np.uint8).max() > 1:
-        raise DataLossError("a frame has a boolean that is neither 0 nor 1")
+    array = np.ndarray(shape, dtype, source.data, source.skip_data(count * dtype.itemsize))
+    if dtype.kind == "b" and count:
+        _check_booleans(array)
     return array
+
+
+def _check_booleans(array: np.ndarray) -> None:
+    """Raises `DataLossError` unless all bytes are 0 or 1.
+
+    numpy counts True by the sum of the bytes, and then writes as many indices.
+    """
+    if array.view(np.uint8).max() > 1:
+        raise DataLossError("a frame has a boolean that is neither 0 nor 1")
 
 
 def _read_strided(source: Reader) -> np.ndarray:
@@ -497,8 +499,8 @@ def _read_strided(source: Reader) -> np.ndarray:
         raise DataLossError(f"a frame has an array of the shape {list(shape)} with the strides {list(strides)}")
     at = source.skip_data(n)
     data = np.ndarray((n,), np.uint8, source.data, at)
-    if dtype.kind == "b" and data.max() > 1:
-        raise DataLossError("a frame has a boolean that is neither 0 nor 1")
+    if dtype.kind == "b":
+        _check_booleans(data)
     if found.span == n:
         return np.ndarray(shape, dtype, source.data, at + found.first, strides)
     out = found.array(np.zeros(found.span, np.uint8))

@@ -50,7 +50,7 @@ class Lowered:
       ops: The operations of `graph` that its ends need, and those that must run.
       functions: The primitive operations of each function that is called in a frame of its own, with `_Arg` and
         `_Retval` ends.
-      left: The structured operations that were not lowered, each with the operation of which it is a copy.
+      left: The structured operations that run and were not lowered, each with the operation of which it is a copy.
     """
 
     graph: Graph
@@ -95,7 +95,8 @@ def lower(
                     functions[name] = Lowering(shared).function(name, body)
     except RecursionError as e:
         raise GraphError(_TOO_DEEP) from e
-    return Lowered(top.graph, ops, functions, shared.left)
+    run = {*ops, *(op for body in functions.values() for op in body)} if shared.left else ()
+    return Lowered(top.graph, ops, functions, {copy: op for copy, op in shared.left.items() if copy in run})
 
 
 @deepens_recursion
