@@ -41,7 +41,7 @@ from headrace.api.debugging import (
     assert_less_equal, assert_near, assert_negative, assert_non_negative, assert_non_positive, assert_none_equal,
     assert_positive, assert_rank, assert_rank_at_least, check_numerics, print
 )
-from headrace.api.function import Function, TensorSpec
+from headrace.api.tensor_spec import TensorSpec
 from headrace.api.functional import foldl, foldr, map_fn, scan
 from headrace.api.gathering import (
     dynamic_partition, dynamic_stitch, gather, gather_nd, repeat, scatter_nd, sequence_mask, setdiff1d, slice,
@@ -104,6 +104,7 @@ from headrace.ir.graph import Operation, Tensor
 from headrace.ir.indexed_slices import IndexedSlices, IndexedSlicesValue
 from headrace.explain import explain
 from headrace.extend import load_plugins, register_device, register_kernel, register_op
+from headrace.jit.function import Function
 from headrace.interchange.files import read_graph, write_graph
 from headrace.interchange.meta_graph import MetaGraph, Signature, export_meta_graph, import_meta_graph
 from headrace.place import Cluster, Costs, DeviceModel, Link

@@ -23,7 +23,7 @@ BASE |= {"gc_pause", "denormals", "forking", "recursion", "notices", "deprecatio
 BASE |= {"file_access"}
 GRAPH = BASE | {"ir", "opkit"}
 OPS = GRAPH | {"files", "ops", "resources"}
-FRONT = {"api", "recover", "grad", "eager", "autograph"}
+FRONT = {"api", "recover", "grad", "eager", "autograph", "jit", "vmap"}
 PASSES = {"prune", "optimize", "place", "lower", "partition", "compile"}
 ENGINE = OPS | FRONT | PASSES | {"execute"}
 TOP = ENGINE | {"explain", "extend", "fetches", "interchange", "partial", "pipeline", "report", "session", "simulate"}
@@ -44,9 +44,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "ops": GRAPH | {"files", "resources"},
     "api": OPS | {"pb"},
     "recover": GRAPH,
-    "grad": OPS | {"api", "recover"},
-    "eager": OPS | {"api", "grad"},
-    "autograph": OPS | {"api", "grad"},
+    "autograph": OPS | {"api"},
+    "jit": OPS | {"api", "autograph"},
+    "grad": OPS | {"api", "recover", "autograph", "jit"},
+    "vmap": OPS | {"api", "autograph", "jit"},
+    "eager": OPS | {"api", "grad", "jit"},
     **dict.fromkeys(PASSES, GRAPH),
     "execute": GRAPH,
     "pipeline": ENGINE | {"environment"},

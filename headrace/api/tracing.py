@@ -14,6 +14,8 @@ import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from headrace import dtypes, nest, recursion
 from headrace.api import scopes
 from headrace.errors import GraphError, SignatureError
@@ -124,6 +126,13 @@ def _called(graph: FuncGraph, args: Sequence[Any], error: Exception) -> str:
     names = [t.op.name.removeprefix("arg.") for t in graph.params[len(graph.params) - len(args) :]] if args else []
     given = f"{len(args)} argument{'s' * (len(args) != 1)}" + (f": {', '.join(names)}" if names else "")
     return f"in {graph.title}, which is called with {given}"
+
+
+def is_tensor_argument(leaf: Any) -> bool:
+    """Whether an argument counts as a tensor: symbolic and eager tensors, and arrays."""
+    if isinstance(leaf, (Tensor, np.ndarray, np.generic)):
+        return True
+    return hasattr(type(leaf), "as_tensor") and not hasattr(type(leaf), "assign")
 
 
 def convert(value: Any, b: Builder, what: str) -> Any:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 import numpy as np
 
 from headrace import dtypes, flags, forking, thresholds
+from headrace.api.recorder import Entry, active
 from headrace.diagnosis import Diagnosis, Input, OpRef
-from headrace.eager.recorder import Entry, active
 from headrace.eager.tensor import EagerTensor
 from headrace.errors import DeadlineExceededError, GraphError, HeadraceError, NotFoundError, UnimplementedError
 from headrace.ir import source

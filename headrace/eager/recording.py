@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 from headrace import dtypes
 from headrace.api import scopes
-from headrace.eager.recorder import Recorder
+from headrace.api.recorder import Recorder
 from headrace.errors import UnimplementedError
 from headrace.grad import sums
 from headrace.grad.gradients import gradients
 from headrace.grad.zeros import carries
 
 if TYPE_CHECKING:
-    from headrace.eager.recorder import Entry
+    from headrace.api.recorder import Entry
     from headrace.eager.tensor import EagerTensor
     from headrace.ir.graph import Tensor
 

@@ -19,8 +19,8 @@ import numpy as np
 
 from headrace import nest
 from headrace.api import scopes, tracing
-from headrace.api.function import is_tensor
 from headrace.api.rematerialization import unrepeatable
+from headrace.api.tracing import is_tensor_argument
 from headrace.errors import SignatureError, UnimplementedError
 from headrace.grad import sums
 from headrace.grad.forward import forward
@@ -239,7 +239,7 @@ class GradProgram:
         self.kwargs = nest.map_leaves(self._argument, kwargs)
 
     def _argument(self, leaf: Any) -> Any:
-        if not (is_tensor(leaf) or isinstance(leaf, (float, complex)) or hasattr(type(leaf), "assign")):
+        if not (is_tensor_argument(leaf) or isinstance(leaf, (float, complex)) or hasattr(type(leaf), "assign")):
             return leaf
         value = scopes.runtime().eager.tensor(leaf)
         made = self.placeholder(value)

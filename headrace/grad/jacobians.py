@@ -14,7 +14,7 @@ from typing import Any
 
 from headrace import dtypes, nest
 from headrace.api import functional, scopes, tracing
-from headrace.api.function import TensorSpec
+from headrace.api.tensor_spec import TensorSpec
 from headrace.errors import GraphError, SignatureError
 from headrace.grad.called import DifferentiatedCall, anywhere, named, positions
 from headrace.grad.transforms import grad

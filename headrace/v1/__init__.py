@@ -14,7 +14,7 @@ from typing import Any
 
 import headrace.api.operators  # gives tensors their operators
 from headrace import errors as errors
-from headrace.api.function import TensorSpec
+from headrace.api.tensor_spec import TensorSpec
 from headrace.dtypes import QUANTIZED as QUANTIZED_DTYPES
 from headrace.dtypes import (
     DType,

@@ -9,11 +9,11 @@ import pytest
 import headrace as hr
 from headrace.api import scopes
 from headrace.api.cond import cond, switch_case
-from headrace.api.function import Function
 from headrace.api.functional import foldl, map_fn
 from headrace.api.tensor_array import TensorArray
 from headrace.api.while_loop import while_loop
 from headrace.errors import GraphError, ShapeError, SignatureError
+from headrace.jit.function import Function
 
 B = scopes.builder
 State = namedtuple("State", "h c")

@@ -9,11 +9,12 @@ import pytest
 import headrace as hr
 from headrace.api import scopes
 from headrace.api.cond import cond
-from headrace.api.function import Function, TensorSpec
+from headrace.api.tensor_spec import TensorSpec
 from headrace.api.while_loop import while_loop
 from headrace.errors import GraphError, SignatureError
 from headrace.ir.function import bodies
 from headrace.ir.graph import FuncGraph
+from headrace.jit.function import Function
 from tests.api.running import run
 
 B = scopes.builder

@@ -5,8 +5,8 @@ import pytest
 
 import headrace as hr
 from headrace.api import scopes
-from headrace.api.function import TensorSpec
 from headrace.api.functional import foldl, foldr, map_fn, scan
+from headrace.api.tensor_spec import TensorSpec
 from headrace.errors import InvalidArgumentError
 from headrace.ir.notes import NoBackProp, SwapMemory
 from tests.api.running import run

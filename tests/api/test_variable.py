@@ -11,11 +11,11 @@ import pytest
 import headrace as hr
 from headrace.api import scopes
 from headrace.api.cond import cond
-from headrace.api.function import Function
 from headrace.api.tensors import constant
 from headrace.api.variable import Variable, variables_initializer
 from headrace.api.while_loop import while_loop
 from headrace.errors import FailedPreconditionError, GraphError, OutOfRangeError, ShapeError
+from headrace.jit.function import Function
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ import pytest
 import headrace as hr
 from headrace.api import scopes
 from headrace.api.cond import cond
-from headrace.api.function import Function
 from headrace.api.functional import map_fn
 from headrace.api.storage.queues import FIFOQueue
 from headrace.api.tensor_array import TensorArray
@@ -31,6 +30,7 @@ from headrace.errors import (
     UnimplementedError,
 )
 from headrace.ir.opdef import op_registry
+from headrace.jit.function import Function
 from tests.ops.cases import assert_close, cases, dtype_of, flat, regroup, sampled
 
 TYPES = dict(reversed(sampled()))

@@ -12,11 +12,11 @@ import pytest
 import headrace as hr
 import headrace.v1 as tf
 from headrace import pb
-from headrace.api.function import Function
 from headrace.errors import GraphError
 from headrace.interchange.portable import is_own
 from headrace.ir.opdef import op_registry
 from headrace.ir.serial.nodedefs import GRAPH_DEF_VERSION
+from headrace.jit.function import Function
 from tests.interchange import cases
 
 pytestmark = pytest.mark.one_engine

@@ -15,10 +15,11 @@ import pytest
 import headrace as hr
 from headrace.api import scopes
 from headrace.api.cond import cond, switch_case
-from headrace.api.function import Function, TensorSpec
+from headrace.api.tensor_spec import TensorSpec
 from headrace.api.while_loop import while_loop
 from headrace.ir.graph import Operation, Tensor
 from headrace.ir.text import to_text
+from headrace.jit.function import Function
 from headrace.lower import lower
 from headrace.prune import prune
 

@@ -22,15 +22,17 @@ PACKAGE: Final = Path(__file__).parent.parent.parent / "headrace"
 BUDGETS: Final = {
     "": 5100,
     "api": 15000,
+    "autograph": 4500,
     "compile": 3600,
     "dist": 6800,
-    "eager": 550,
+    "eager": 1100,
     "execute": 3400,
     "files": 2700,
     "grad": 2800,
     "inspect": 1600,
     "interchange": 900,
     "ir": 6800,
+    "jit": 1200,
     "lower": 1200,
     "metadata": 550,
     "opkit": 1200,
@@ -43,6 +45,7 @@ BUDGETS: Final = {
     "resources": 4700,
     "train": 6600,
     "v1": 7600,
+    "vmap": 2000,
 }
 
 

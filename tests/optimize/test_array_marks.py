@@ -10,11 +10,11 @@ import pytest
 
 import headrace as hr
 import headrace.v1 as tf
-from headrace.api.function import Function
 from headrace.ir.edit.editor import own_bodies
 from headrace.ir.function import nested_operations
 from headrace.ir.graph import Graph
 from headrace.ir.verify import verify
+from headrace.jit.function import Function
 from headrace.optimize.array_marks import DropMarks
 from headrace.optimize.base import PassContext, run
 from headrace.prune import prune

@@ -20,7 +20,7 @@ import pytest
 
 import headrace as hr
 from headrace.api import scopes
-from headrace.api.function import Function, TensorSpec
+from headrace.api.tensor_spec import TensorSpec
 from headrace.compile.fused_regions import fuse_regions, waits
 from headrace.errors import (
     DataLossError,
@@ -37,6 +37,7 @@ from headrace.ir.builder import Builder
 from headrace.ir.graph import FuncGraph, Graph
 from headrace.ir.notes import ContiguousResult, FusedKernel, ResidualPush
 from headrace.ir.text import from_text, to_text
+from headrace.jit.function import Function
 from headrace.lower import lower
 from headrace.partition import partition
 from headrace.partition.codec import MAGIC, VERSION, decode, encode

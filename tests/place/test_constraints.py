@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 import headrace as hr
-from headrace.api.function import Function, TensorSpec
+from headrace.api.tensor_spec import TensorSpec
 from headrace.errors import InvalidArgumentError, NotFoundError, UnimplementedError
 from headrace.ir.text import from_text
+from headrace.jit.function import Function
 from headrace.lower import Lowered
 from headrace.place import Cluster, place
 from tests.place.placing import TASK, cluster, lowered, named, placed, short

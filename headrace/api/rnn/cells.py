@@ -20,11 +20,11 @@ from typing import Any, NamedTuple, TypeAlias
 
 from headrace import dtypes, nest
 from headrace.api import arrays, gathering, linalg, math, scopes, tensors
-from headrace.api.function import TensorSpec
 from headrace.api.layers.base import Layer
 from headrace.api.nn import activations
 from headrace.api.nn.layers import bias_add
 from headrace.api.rnn import sizes
+from headrace.api.tensor_spec import TensorSpec
 from headrace.api.variable import Variable
 from headrace.errors import ShapeError
 

@@ -13,13 +13,13 @@ import numpy as np
 
 from headrace import dtypes, nest
 from headrace.api import arrays, gathering, linalg, math, reductions, scopes, tensors
-from headrace.api.function import TensorSpec
 from headrace.api.layers.base import Layer
 from headrace.api.rnn import sizes
 from headrace.api.rnn.attention import masked_softmax
 from headrace.api.rnn.cells import RNNCell, check_cell, like_inputs
 from headrace.api.rnn.dynamic import prepare
 from headrace.api.tensor_array import TensorArray
+from headrace.api.tensor_spec import TensorSpec
 from headrace.errors import ShapeError
 from headrace.ir.graph import Tensor
 

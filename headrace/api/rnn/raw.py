@@ -7,13 +7,13 @@ from typing import Any
 
 from headrace import dtypes, nest, shapes
 from headrace.api import arrays, math, reductions, scopes, tensors
-from headrace.api.function import TensorSpec
 from headrace.api.rnn import sizes
 from headrace.api.rnn.cells import check_cell
 from headrace.api.rnn.dynamic import prepare
 from headrace.api.rnn.lengths import finished
 from headrace.api.rnn.naming import NAME_SCOPES, Naming
 from headrace.api.tensor_array import TensorArray
+from headrace.api.tensor_spec import TensorSpec
 from headrace.api.while_loop import while_loop
 from headrace.errors import ShapeError
 

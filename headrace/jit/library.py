@@ -1,4 +1,4 @@
-"""Functions that a graph calls (`Function`), and descriptions of their arguments (`TensorSpec`).
+"""Calls of functions in graphs: tracing into the graph's library, and the operations that call.
 
 A Python function becomes a function of the graph's library, traced once for each signature of its calls. A call is one
 operation that names the library function, so a function may call itself. Tensors captured from outside become
@@ -12,135 +12,39 @@ functions are complete, those calls, and the conditionals and loops around them,
 from __future__ import annotations
 
 import inspect
-import sys
 import threading
-import weakref
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace import dtypes, nest, shapes
 from headrace.api import scopes, tracing
+from headrace.api.tensor_spec import TensorSpec
 from headrace.errors import GraphError, SignatureError
 from headrace.ir.attr_values import Func
 from headrace.ir.builder import Builder
 from headrace.ir.function import move_to
 from headrace.ir.graph import FuncGraph, Graph, Operation, Tensor, foreign, is_cloned
-from headrace.shapes import Shape
+
+if TYPE_CHECKING:
+    import weakref
 
 
-class TensorSpec:
-    """Description of a tensor: its shape, dtype and name.
+class CalledFunction(Protocol):
+    """Function that graphs call, as `jit.function.Function` describes it.
 
-    Source: TensorFlow's `tf.TensorSpec`.
-
-    >>> TensorSpec((None, 3), "float32")
-    TensorSpec(shape=[?,3], dtype=float32)
+    Attributes:
+      fn: the Python function.
+      name: the name of the function and of its calls.
+      input_signature: the TensorSpecs of the arguments, or None.
+      results: the TensorSpecs of the results, or None.
+      names: for each root graph and signature, the names in the graph's library.
     """
 
-    __slots__ = ("dtype", "name", "shape")
-
-    def __init__(self, shape: Any = None, dtype: Any = dtypes.float32, name: str | None = None) -> None:
-        self.shape: Shape = shapes.as_shape(shape)
-        self.dtype = dtypes.as_dtype(dtype)
-        self.name = name
-
-    def __repr__(self) -> str:
-        name = f", name={self.name!r}" if self.name else ""
-        return f"TensorSpec(shape={shapes.show(self.shape)}, dtype={self.dtype.name}{name})"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, TensorSpec) and (self.shape, self.dtype) == (other.shape, other.dtype)
-
-    def __hash__(self) -> int:
-        return hash((self.shape, self.dtype))
-
-
-class Function:
-    """Python function that graphs call.
-
-    A call inside a graph (or with symbolic tensors) creates one operation, a call of a function in the graph's library.
-    The Python function runs once for each new signature. The signature consists of the dtypes and static shapes of the
-    tensors among the arguments (arrays count as tensors), the values of all other arguments, their structure, and which
-    resources are equal. A call outside of graphs runs the Python function.
-
-    A function may call itself, also through other functions. Then `results` must declare its return value.
-
-    Args:
-      fn: the function, from and to nested structures of tensors. Outside tensors and variables that it uses are
-        captured.
-      input_signature: a TensorSpec for each tensor among the arguments, in their structure. Then this is the only
-        signature, and all arguments are converted to tensors.
-      results: a TensorSpec or dtype, or a nested structure of them, that declares the return value of `fn`.
-      name: the name of the function and of its calls; that of `fn` if None.
-
-    Raises (a call):
-      SignatureError: arguments do not fit `input_signature`, or the return value of `fn` does not fit `results`.
-      GraphError: the function calls itself and has no `results`.
-
-    Source: TensorFlow's `tf.function` (without its translation of Python's control flow).
-
-    Example:
-      >>> import headrace as hr
-      >>> fact = hr.Function(
-      ...     lambda n: hr.cond(n < 2, lambda: 1, lambda: n * fact(n - 1)),
-      ...     results=hr.TensorSpec((), hr.int32), name="fact")
-      >>> with hr.Graph() as g:
-      ...     y = fact(hr.constant(5))
-      >>> hr.Session(graph=g).run(y)
-      np.int32(120)
-    """
-
-    def __init__(
-        self,
-        fn: Callable[..., Any],
-        input_signature: Any = None,
-        results: Any = None,
-        name: str | None = None,
-    ) -> None:
-        tracing.check_callable(fn=fn)
-        self.fn = fn
-        self.name = name or getattr(fn, "__name__", type(fn).__name__).replace("<lambda>", "function")
-        self.__name__ = self.name
-        self.__module__ = getattr(fn, "__module__", __name__)
-        self.__qualname__: str = getattr(fn, "__qualname__", self.name)
-        self.__doc__ = getattr(fn, "__doc__", None) or type(self).__doc__
-        self.input_signature = None if input_signature is None else tuple(input_signature)
-        self.results = None if results is None else nest.map_leaves(_as_spec, results)
-        # root graph -> signature -> names in its library; names only, so that no graph is kept alive here
-        self._names: weakref.WeakKeyDictionary[Graph, dict[Hashable, list[str]]] = weakref.WeakKeyDictionary()
-
-    def __repr__(self) -> str:
-        return f"<Function {self.name!r}>"
-
-    def __copy__(self) -> Function:
-        return self
-
-    def __deepcopy__(self, memo: object) -> Function:
-        return self
-
-    def __reduce__(self) -> str:
-        """Pickles the function as its name in its module, like a Python function."""
-        found: Any = sys.modules.get(self.__module__)
-        for name in self.__qualname__.split("."):
-            found = getattr(found, name, None)
-        if found is not self:
-            raise TypeError(
-                f"the Function {self.name!r} cannot be pickled: {self.__module__}.{self.__qualname__} is not it. "
-                "Define it at the top of a module, with @hr.Function, or export a graph that calls it (as_graph_def)"
-            )
-        return str(self.__qualname__)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if not isinstance(scopes.builder(*nest.flatten((args, kwargs))), Builder):
-            return self.fn(*args, **kwargs)
-        b: Builder = scopes.builder(*nest.flatten((args, kwargs)))
-        return _FunctionCall(self, b, args, kwargs).make()
-
-
-def _as_spec(x: Any) -> TensorSpec:
-    return x if isinstance(x, TensorSpec) else TensorSpec(None, x)
+    fn: Callable[..., Any]
+    name: str
+    input_signature: Any
+    results: Any
+    names: weakref.WeakKeyDictionary[Graph, dict[Hashable, list[str]]]
 
 
 class _Traced(FuncGraph):
@@ -161,7 +65,7 @@ class _Traced(FuncGraph):
         self.specs = specs
         self.kind = kind
         self.is_recursive = False
-        self.made_from: Function | None = None
+        self.made_from: CalledFunction | None = None
         self.value: Any = None
         self.calls: list[Operation] = []
         self.keeps: list[Any] = []
@@ -218,10 +122,10 @@ _now = _Tracing()
 _DEEPEST = 30  # limit of nested calls with different Python arguments, which would never end
 
 
-class _FunctionCall:
+class LibraryCall:
     """Call of a `Function` in a graph."""
 
-    def __init__(self, function: Function, b: Builder, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    def __init__(self, function: CalledFunction, b: Builder, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         self.function = function
         self.b = b
         self.root = b.graph
@@ -239,7 +143,7 @@ class _FunctionCall:
         self.keeps: list[Any] = []
         key: list[Hashable] = []
         for leaf in self.leaves:
-            if not is_tensor(leaf):
+            if not tracing.is_tensor_argument(leaf):
                 self.where.append(None)
                 key.append(self._python(leaf))
                 continue
@@ -320,7 +224,7 @@ class _FunctionCall:
         for graph in reversed(_now.open):
             if graph.kind == self.kind and graph.takes(self.specs):
                 return graph
-        for name in self.function._names.get(self.root, {}).get(self.signature, ()):
+        for name in self.function.names.get(self.root, {}).get(self.signature, ()):
             found = self.root.functions.get(name)
             if isinstance(found, _Traced) and found.can_be_called_in(self.b.graph):
                 return found
@@ -364,7 +268,7 @@ class _FunctionCall:
             graph.made_from = None
         graph.value = value
         tracing.finish(graph, nest.flatten(value))
-        function._names.setdefault(root, {}).setdefault(self.signature, []).append(graph.name)
+        function.names.setdefault(root, {}).setdefault(self.signature, []).append(graph.name)
         if graph not in _now.made:
             _now.made.append(graph)
         if not _now.open:
@@ -409,13 +313,6 @@ class _FunctionCall:
                     f"{graph.title} returned '{t.name}' of dtype {t.dtype.base.name} and shape {shapes.show(t.shape)}"
                     f"{_at(path)}, but its results= say {spec}; cast it, or declare what it returns"
                 )
-
-
-def is_tensor(leaf: Any) -> bool:
-    """Whether an argument counts as a tensor: symbolic and eager tensors, and arrays."""
-    if isinstance(leaf, (Tensor, np.ndarray, np.generic)):
-        return True
-    return hasattr(type(leaf), "as_tensor") and not hasattr(type(leaf), "assign")
 
 
 def _at(path: str) -> str:

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 if TYPE_CHECKING:
     from typing import Self
 
-    from headrace.eager.tensor import EagerTensor
-
 
 class Entry(NamedTuple):
     """An eager op that has run.
@@ -27,10 +25,10 @@ class Entry(NamedTuple):
     """
 
     type: str
-    groups: list[list[EagerTensor]]
+    groups: list[list[Any]]
     is_list: list[bool]
     attrs: Mapping[str, Any]
-    outputs: tuple[EagerTensor, ...]
+    outputs: tuple[Any, ...]
 
 
 class Recorder:

@@ -1,0 +1,1 @@
+"""Source conversion: plain Python functions as functions that build graphs."""

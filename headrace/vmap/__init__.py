@@ -1,0 +1,1 @@
+"""Vectorization: functions of single examples as functions of batches (`hr.vmap`)."""
