@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING, Any as _Any
 
 import headrace.ops
 from headrace import dtypes, errors, flags, interchange, target, trace
-from headrace.api import linalg, math, nn, operators, random, raw_ops, scopes, sparse, special
+from headrace.api import linalg, math, nn, operators, random, raw_ops, scopes, sparse, special, tree
 from headrace.api.storage.accumulators import (
     ConditionalAccumulator, ConditionalAccumulatorBase, SparseConditionalAccumulator
 )
@@ -226,9 +226,9 @@ __all__ = [
     "split", "sqrt", "square", "squared_difference", "squeeze", "stack", "stop_gradient", "strided_slice", "string",
     "strings", "subtract", "summary", "switch_case", "tan", "tanh", "tensor_diag", "tensor_diag_part",
     "tensor_scatter_nd_add", "tensor_scatter_nd_max", "tensor_scatter_nd_min", "tensor_scatter_nd_sub",
-    "tensor_scatter_nd_update", "tensordot", "tile", "top_k", "trace", "train", "transpose", "truediv", "truncatediv",
-    "truncatemod", "tuple", "uint16", "uint32", "uint64", "uint8", "unique", "unique_with_counts", "unravel_index",
-    "unsorted_segment_max", "unsorted_segment_mean", "unsorted_segment_min", "unsorted_segment_prod",
+    "tensor_scatter_nd_update", "tensordot", "tile", "top_k", "trace", "train", "transpose", "tree", "truediv",
+    "truncatediv", "truncatemod", "tuple", "uint16", "uint32", "uint64", "uint8", "unique", "unique_with_counts",
+    "unravel_index", "unsorted_segment_max", "unsorted_segment_mean", "unsorted_segment_min", "unsorted_segment_prod",
     "unsorted_segment_sqrt_n", "unsorted_segment_sum", "unstack", "value_and_grad", "variables_initializer", "variant",
     "vjp", "where", "while_loop", "write_graph", "xdivy", "xlog1py", "xlogy", "zeros", "zeros_like", "zeta",
 ]

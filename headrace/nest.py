@@ -1,9 +1,10 @@
 """Nested structures of Python: flatten, pack, map, compare.
 
-A *structure* is a tuple, list, mapping, named tuple, dataclass or composite (below) of structures, or None, which is
-the empty structure. Everything else is a *leaf*: tensors, numbers, arrays, variables, and all objects with a method
-`as_tensor`. The leaves have an order: that of the elements and of the fields; in a mapping, the order of the sorted
-keys, independent of the order of insertion. A rebuilt mapping has its keys in the order of insertion.
+A *structure* is a tuple, list, mapping, named tuple, dataclass, instance of a registered class (`register`) or
+composite (below) of structures, or None, which is the empty structure. Everything else is a *leaf*: tensors, numbers,
+arrays, variables, and all objects with a method `as_tensor`. The leaves have an order: that of the elements and of the
+fields; in a mapping, the order of the sorted keys, independent of the order of insertion. A rebuilt mapping has its
+keys in the order of insertion.
 
 A *composite* consists of several tensors; its class derives from `Composite`. With `expand=False`, functions treat
 composites as leaves. With `is_leaf`, a predicate, they treat the structures that satisfy it as leaves.
@@ -21,12 +22,16 @@ import functools
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
+from headrace.registry import DuplicateError, line_of_caller
+
 if TYPE_CHECKING:
     from headrace.shapes import Shape
 
 P = ParamSpec("P")
 R = TypeVar("R")
 IsLeaf: TypeAlias = Callable[[Any], bool]
+Flatten: TypeAlias = Callable[[Any], tuple[Iterable[Any], Hashable]]  # an instance → its parts and the remainder
+Unflatten: TypeAlias = Callable[[Any, Sequence[Any]], Any]  # the remainder and parts → an instance
 
 
 class Composite:
@@ -274,7 +279,41 @@ def _composite(kind: type[Composite]) -> Node:
     )
 
 
+def _registered_node(kind: type, flatten: Flatten, unflatten: Unflatten) -> Node:
+    words = _with_article(kind.__name__)
+
+    def split(x: Any) -> tuple[list[Any], Hashable]:
+        try:
+            parts, rest = flatten(x)
+            hash(rest)
+            return list(parts), rest
+        except (TypeError, ValueError) as e:
+            e.add_note(f"while flattening {words}: the registered function must return (parts, hashable remainder)")
+            raise
+
+    def rebuilder(x: Any) -> Callable[[list[Any]], Any]:
+        rest = split(x)[1]
+        return lambda parts: unflatten(rest, parts)
+
+    def outline(x: Any) -> Hashable:
+        parts, rest = split(x)
+        return (kind, rest, len(parts))
+
+    return Node(
+        parts=lambda x: split(x)[0],
+        as_given=lambda x: split(x)[0],
+        keys=lambda x: range(len(split(x)[0])),
+        path=" (part {})".format,
+        form=lambda x: (kind, split(x)[1]),
+        rebuilder=rebuilder,
+        outline=outline,
+        describe=lambda x: words,
+    )
+
+
 def _node_of(kind: type) -> Node | None:
+    if kind in _registered:
+        return _registered[kind][0]
     if kind is type(None):
         return _nothing()
     if issubclass(kind, Composite):
@@ -310,6 +349,30 @@ class _Nodes(dict[type, "Node | None"]):
 
 
 nodes: Final = _Nodes()
+_registered: Final[dict[type, tuple[Node, str]]] = {}  # a class of the user → its node, and the line of the call
+
+
+def register(kind: type, flatten: Flatten, unflatten: Unflatten, depth: int = 1) -> None:
+    """Makes the instances of a class structures; `headrace.tree.register` describes the arguments.
+
+    Args:
+      kind: the class. Its subclasses are not registered with it.
+      flatten: function from an instance to its parts and its hashable remainder.
+      unflatten: function from a remainder and parts to an instance.
+      depth: the number of stack frames between this function and the line that counts as the place of registration.
+
+    Raises:
+      TypeError: `kind` is not a class, or is one of Python's structures or a composite.
+      DuplicateError: `kind` is registered already.
+    """
+    if not isinstance(kind, type):
+        raise TypeError(f"a class is registered, got {describe(kind)}")
+    if issubclass(kind, Composite) or kind in (tuple, list, dict, type(None)):
+        raise TypeError(f"{kind.__name__} is a structure already; register a class of your own")
+    if kind in _registered:
+        raise DuplicateError(f"the class {kind.__name__} is registered already, at {_registered[kind][1]}")
+    _registered[kind] = _registered_node(kind, flatten, unflatten), line_of_caller(depth)
+    nodes.pop(kind, None)
 
 
 def rebuilt(x: Any, parts: Sequence[Any]) -> Any:
