@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from headrace import dtypes, shapes
-from headrace.api import grouping, operators, scopes
+from headrace.api import grouping, operators, recorder, scopes
 from headrace.api.cond import cond
 from headrace.api.initial_value import guarded
 from headrace.errors import ConversionError, GraphError, ShapeError
@@ -278,12 +278,16 @@ class Variable:
         return self._read(b)
 
     def _read(self, b: Any) -> Any:
+        if self.graph is None:
+            recorder.accessed(self)
         if isinstance(b, Builder) and b.colocate:  # the operations around may be on another device than the variable
             b = dataclasses.replace(b, colocate=(), device=self.handle.device)
         return b.ReadVariableOp(self.handle, dtype=self.dtype)
 
     def sparse_read(self, indices: Any, name: str | None = None) -> Any:
         """Returns rows of the value by their numbers (int32 or int64), without reading all."""
+        if self.graph is None:
+            recorder.accessed(self)
         return self._builder(indices).make(
             "ResourceGather", (self.handle, indices), {"dtype": self.dtype}, name or "Gather"
         )
@@ -455,6 +459,7 @@ class Variable:
                 f"{what} of the variable '{self.name}', which has no value until the graph runs; run it: "
                 "session.run(variable)"
             )
+        recorder.accessed(self)
         # also inside of `with g:`
         return scopes.runtime().eager.ReadVariableOp(self.handle, dtype=self.dtype)
 

@@ -7,15 +7,16 @@ kept in a memo. A call with eager tensors whose key is in the memo needs no bind
 from __future__ import annotations
 
 import contextlib
+import itertools
 import queue
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 
 from headrace import dtypes, flags, forking, thresholds
-from headrace.api.recorder import Entry, active
+from headrace.api.recorder import active
 from headrace.diagnosis import Diagnosis, Input, OpRef
 from headrace.eager.tensor import EagerTensor
 from headrace.errors import DeadlineExceededError, GraphError, HeadraceError, NotFoundError, UnimplementedError
@@ -34,6 +35,7 @@ from headrace.resources.manager import Handle, ResourceManager
 if TYPE_CHECKING:
     from headrace.dtypes import DType
     from headrace.eager.recording import Recording
+    from headrace.ir.builder import Builder
     from headrace.ir.opdef import ArgSpec
     from headrace.ir.source import Source
 
@@ -128,6 +130,50 @@ class _Prepared(NamedTuple):
     dtypes: list[DType]
     form: str
     run: Callable[..., Any]
+
+
+class OpEntry:
+    """An eager op that has run (`api.recorder.Entry`).
+
+    Args:
+      type: the op type.
+      args: for each argument a tensor or a list of tensors.
+      attrs: the attributes that the call gave.
+      key: the key of the call in the memo of prepared ops, or None.
+      outputs: the outputs of the op.
+
+    Attributes:
+      type: the op type.
+      inputs: the tensors of all arguments.
+      outputs: the outputs of the op.
+      structure: `key`.
+    """
+
+    __slots__ = ("_attrs", "_counts", "inputs", "outputs", "structure", "type")
+
+    def __init__(
+        self, type: str, args: Sequence[Any], attrs: dict[str, Any], key: Hashable, outputs: tuple[EagerTensor, ...]
+    ) -> None:
+        self.type = type
+        self.structure = key
+        self.outputs = outputs
+        self._attrs = attrs
+        # the length of each list among the arguments; None for a tensor
+        self._counts = [len(arg) if arg.__class__ is list else None for arg in args]
+        inputs: list[EagerTensor] = []
+        for arg in args:
+            if arg.__class__ is list:
+                inputs += arg
+            else:
+                inputs.append(arg)
+        self.inputs = tuple(inputs)
+
+    def create(self, b: Builder, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
+        """Creates the op in a graph; see `api.recorder.Entry`."""
+        rest = iter(inputs)
+        args = [next(rest) if n is None else list(itertools.islice(rest, n)) for n in self._counts]
+        made = b.make(self.type, args, self._attrs)
+        return made if isinstance(made, tuple) else (made,)
 
 
 class EagerBuilder(OpCalls[EagerTensor]):
@@ -258,15 +304,21 @@ class EagerBuilder(OpCalls[EagerTensor]):
                 raise
             raise out from e
         made = prepared.dtypes
-        recorder = active.get()
-        if recorder is not None and made:
-            tensors = (EagerTensor(out, made[0]),) if len(made) == 1 else tuple(map(EagerTensor, out, made))
-            specs = prepared.record.ins
-            recorder.entries.append(Entry(type, _groups(specs, args), [a.is_list for a in specs], attrs, tensors))
-            return tensors[0] if len(made) == 1 else tensors
         if len(made) == 1:
-            return EagerTensor(out, made[0])
-        return tuple(map(EagerTensor, out, made)) if made else None
+            tensor = EagerTensor(out, made[0])
+            if recorders := active.get():
+                entry = OpEntry(type, args, attrs, key, (tensor,))
+                for recorder in recorders:
+                    recorder.record(entry)
+            return tensor
+        if not made:
+            return None
+        tensors = tuple(map(EagerTensor, out, made))
+        if recorders := active.get():
+            entry = OpEntry(type, args, attrs, key, tensors)
+            for recorder in recorders:
+                recorder.record(entry)
+        return tensors
 
     def set_seed(self, seed: int | None) -> None:
         """Sets the seed of random ops without their own seed, and rewinds all streams."""

@@ -40,6 +40,12 @@ class Recording(Recorder):
       [np.float32(6.0)]
     """
 
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+
+    def record(self, entry: Entry) -> None:
+        self.entries.append(entry)
+
     def gradient(self, ys: Sequence[EagerTensor], xs: Sequence[EagerTensor], dys: Sequence[Any]) -> list[Any]:
         """Computes the gradient of `ys` with respect to `xs`.
 
@@ -88,12 +94,12 @@ class Recording(Recorder):
 
     def _replay(self, entry: Entry, known: dict[int, Tensor]) -> None:
         """Creates the op in the current graph if it may depend on a source."""
-        inputs = [t for group in entry.groups for t in group]
+        inputs = entry.inputs
         makes_objects = any(t.dtype.base is dtypes.variant for t in entry.outputs)
-        if not entry.outputs or not (makes_objects or any(id(t) in known and carries(t.dtype) for t in inputs)):
+        if not (makes_objects or any(id(t) in known and carries(t.dtype) for t in inputs)):
             return
         if any(t.dtype.base is dtypes.resource for t in (*inputs, *entry.outputs)):
-            raise UnimplementedError(f"the gradient of {entry.type}, run eagerly on a resource, is not supported")
+            raise UnimplementedError("the gradient of an op that ran eagerly on a resource is not supported")
         b = scopes.builder()
 
         def own(t: EagerTensor) -> Tensor:
@@ -101,10 +107,5 @@ class Recording(Recorder):
             made: Tensor = b.const(t.numpy(), t.dtype.base) if found is None else found
             return made
 
-        args = [
-            list(map(own, group)) if is_list else own(group[0])
-            for group, is_list in zip(entry.groups, entry.is_list, strict=True)
-        ]
-        made = b.make(entry.type, args, dict(entry.attrs))
-        for old, new in zip(entry.outputs, made if isinstance(made, tuple) else (made,), strict=True):
+        for old, new in zip(entry.outputs, entry.create(b, list(map(own, inputs))), strict=True):
             known[id(old)] = new
