@@ -100,7 +100,8 @@ from headrace.grad.gradients import gradients
 from headrace.grad.jacobians import hessian, jacobian
 from headrace.grad.registered import RegisterGradient
 from headrace.grad.transforms import grad, jvp, value_and_grad, vjp
-from headrace.ir.graph import Operation, Tensor
+from headrace.ir.graph import Operation, Tensor as SymbolicTensor
+from headrace.ir.tensor_type import Tensor
 from headrace.ir.indexed_slices import IndexedSlices, IndexedSlicesValue
 from headrace.explain import explain
 from headrace.extend import load_plugins, register_device, register_kernel, register_op
@@ -190,7 +191,7 @@ __all__ = [
     "Link", "MapStagingArea", "MetaGraph", "NetworkOptions", "Operation", "PaddingFIFOQueue", "Print", "PriorityQueue",
     "QueueBase", "RandomShuffleQueue", "RegisterGradient", "RunMetadata", "RunOptions", "Server", "Session",
     "SessionStatistics", "Signature", "SparseConditionalAccumulator", "SparseTensor", "SparseTensorSpec",
-    "SparseTensorValue", "StagingArea", "Tensor", "TensorArray", "TensorSpec", "Variable",
+    "SparseTensorValue", "StagingArea", "SymbolicTensor", "Tensor", "TensorArray", "TensorSpec", "Variable",
     "__version__", "abs", "accumulate_n", "acos", "acosh", "add", "add_n", "adjoint", "all_gather", "all_max",
     "all_min", "all_prod", "all_sum", "angle", "argmax", "argmin", "argsort", "as_dtype", "asin", "asinh",
     "assert_all_finite", "assert_equal", "assert_greater", "assert_greater_equal", "assert_less", "assert_less_equal",

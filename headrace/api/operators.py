@@ -1,6 +1,7 @@
 """Python's operators on tensors.
 
-`install(cls)` gives a class the operators and indexing. Importing this module installs them on `ir.Tensor`.
+`install(cls)` gives a class the operators and indexing. Importing this module installs them on `TensorOperations`, the
+base class of tensors and variables, whose declarations tell type checkers of them.
 """
 
 from __future__ import annotations
@@ -10,28 +11,21 @@ from typing import Any
 
 import numpy as np
 
-from headrace import dtypes, shapes
+from headrace import dtypes
 from headrace.api import linalg, math, scopes
 from headrace.api.indexing import getitem
 from headrace.api.tensors import is_tensor, pair
-from headrace.ir.graph import Tensor
-from headrace.shapes import Shape
+from headrace.ir.tensor_type import TensorOperations
 
 
-def install(cls: type, compares: bool = False) -> None:
+def install(cls: type) -> None:
     """Adds the operators and indexing to `cls`, whose objects represent tensors.
 
     Args:
       cls: a class whose objects builders accept as tensors (`as_tensor`), with attributes `dtype` and `shape`.
-      compares: whether `==` and `!=` compare element by element too. If not, they compare identities, so that objects
-        can be keys.
     """
     for name, function in _OPERATORS.items():
         setattr(cls, name, function)
-    if compares:
-        cls.__eq__ = _equal  # type: ignore[assignment]
-        cls.__ne__ = _not_equal  # type: ignore[assignment]
-        cls.__hash__ = None  # type: ignore[assignment]  # objects with elementwise comparison cannot be keys
 
 
 def _is_operand(x: Any) -> bool:
@@ -39,7 +33,7 @@ def _is_operand(x: Any) -> bool:
     return isinstance(x, _OPERANDS) or is_tensor(x)
 
 
-_OPERANDS = (Tensor, bool, int, float, complex, str, bytes, list, tuple, np.ndarray, np.generic, type(None))
+_OPERANDS = (TensorOperations, bool, int, float, complex, str, bytes, list, tuple, np.ndarray, np.generic, type(None))
 
 
 def _binary(type: str, name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
@@ -102,11 +96,13 @@ def _pos(x: Any) -> Any:
     return x
 
 
-def _equal(x: Any, y: Any) -> Any:
+def equal(x: Any, y: Any) -> Any:
+    """Returns `x == y` element by element; False if `y` cannot be an element."""
     return _compared("Equal", x, y, False)
 
 
-def _not_equal(x: Any, y: Any) -> Any:
+def not_equal(x: Any, y: Any) -> Any:
+    """Returns `x != y` element by element; see `equal`."""
     return _compared("NotEqual", x, y, True)
 
 
@@ -121,19 +117,20 @@ def _compared(type: str, x: Any, y: Any, otherwise: bool) -> Any:
     return b.make(type, (x, y), {"incompatible_shape_error": False})
 
 
-def _set_shape(self: Tensor, shape: Any) -> None:
-    """Refines the static shape.
+def _divmod(x: Any, y: Any) -> tuple[Any, Any]:
+    return x // y, x % y
 
-    Args:
-      shape: the shape, with None for unknown dimensions.
 
-    Raises:
-      ShapeError (a ValueError): it contradicts the present static shape.
-
-    Source: TensorFlow's `tf.Tensor.set_shape`.
-    """
-    given: Shape = shapes.as_shape(shape)
-    self.refine(given)
+def _round(x: Any, ndigits: int | None = None) -> Any:
+    """Returns `x` rounded to `ndigits` decimals, halves to the even neighbour."""
+    if not ndigits:
+        return math.round(x)
+    b = scopes.builder(x)
+    t = b.tensor(x)
+    if not t.dtype.base.is_floating:
+        raise TypeError(f"round() to {ndigits} decimals takes a tensor of floats, got {t.dtype.base.name}")
+    scale = 10.0**ndigits
+    return math.round(t * scale) / scale
 
 
 _OPERATORS: dict[str, Any] = {
@@ -142,6 +139,7 @@ _OPERATORS: dict[str, Any] = {
     "__pos__": _pos,
     "__abs__": lambda x: math.abs(x),
     "__invert__": _not,
+    "__round__": _round,
     "__array_priority__": 100,  # numpy lets us have `array + tensor`
 }
 for _name, (_forward, _reversed) in {
@@ -152,6 +150,9 @@ for _name, (_forward, _reversed) in {
     "floordiv": _binary("FloorDiv", "floordiv"),
     "mod": _binary("FloorMod", "mod"),
     "pow": _binary("Pow", "pow"),
+    "lshift": _binary("LeftShift", "lshift"),
+    "rshift": _binary("RightShift", "rshift"),
+    "divmod": _function(_divmod),
     "matmul": _function(_matmul),
     "and": _function(_bits("and", math.logical_and, "BitwiseAnd")),
     "or": _function(_bits("or", math.logical_or, "BitwiseOr")),
@@ -165,5 +166,4 @@ for _name, _method in _OPERATORS.items():
     if callable(_method):
         _method.__name__ = _name
 
-install(Tensor)
-Tensor.set_shape = _set_shape  # type: ignore[attr-defined]
+install(TensorOperations)

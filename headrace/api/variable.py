@@ -14,17 +14,18 @@ from typing import Any
 import numpy as np
 
 from headrace import dtypes, shapes
-from headrace.api import grouping, operators, recorder, scopes
+from headrace.api import grouping, recorder, scopes
 from headrace.api.cond import cond
 from headrace.api.initial_value import guarded
 from headrace.errors import ConversionError, GraphError, ShapeError
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Graph, Operation, Tensor
 from headrace.ir.symbolic import seen
+from headrace.ir.tensor_type import TensorOperations
 from headrace.shapes import Shape
 
 
-class Variable:
+class Variable(TensorOperations):
     """Tensor with a value that persists between steps of a session and can be assigned.
 
     In a graph each session has its own value, and `initializer` (`variables_initializer`) must run to set the first
@@ -519,9 +520,6 @@ class Variable:
 def _remade(kind: type[Variable], value: Any, trainable: bool, name: str, shape: Shape, constraint: Any) -> Variable:
     """Creates a variable with the properties of another one, in eager execution."""
     return kind(value, trainable, name, shape=shape, constraint=constraint)
-
-
-operators.install(Variable)
 
 
 def variables_initializer(var_list: Iterable[Variable] | None = None, name: str = "init") -> Operation | None:

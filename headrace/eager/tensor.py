@@ -9,6 +9,7 @@ import numpy as np
 from headrace import dtypes, shapes
 from headrace.api import operators
 from headrace.errors import GraphError
+from headrace.ir.tensor_type import Tensor
 from headrace.resources.values import shape_of
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from headrace.resources.values import Value
 
 
-class EagerTensor:
+class EagerTensor(Tensor):
     """A tensor with a value: the result of an op outside of graphs.
 
     It is immutable. Comparisons are elementwise, so it is not hashable. In a graph it becomes a constant.
@@ -41,6 +42,8 @@ class EagerTensor:
     __slots__ = ("__weakref__", "_value", "dtype")
 
     __array_priority__ = 100.0  # numpy's operators leave the operation to this class
+    __eq__ = operators.equal
+    __ne__ = operators.not_equal
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, value: Value, dtype: DType) -> None:
@@ -160,6 +163,3 @@ class EagerTensor:
                 "only and cannot be pickled; pickle what is in the resource"
             )
         return EagerTensor, (self._value, self.dtype)
-
-
-operators.install(EagerTensor, compares=True)

@@ -119,7 +119,7 @@ class IndexedSlices(nest.Composite):
         return IndexedSlices(new_values, self.indices, self.dense_shape)
 
     def __neg__(self) -> IndexedSlices:
-        return self.with_values(-self.values)  # type: ignore[operator]  # `api.operators` installs it
+        return self.with_values(-self.values)
 
     # *** nest.Composite ***
 

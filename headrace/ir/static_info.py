@@ -8,7 +8,7 @@ information changes, because compiled steps depend on it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from headrace import shapes
 from headrace.errors import ShapeError
@@ -72,6 +72,19 @@ class StaticInfo(Symbolic):
                 f"{_shown(shape, handle)}: '{self.name}'{made}; {e}"
             ) from None
         self.replace_static(*known)
+
+    def set_shape(self, shape: Any) -> None:
+        """Refines the static shape.
+
+        Args:
+          shape: the shape, with None for unknown dimensions.
+
+        Raises:
+          ShapeError (a ValueError): it contradicts the present static shape.
+
+        Source: TensorFlow's `tf.Tensor.set_shape`.
+        """
+        self.refine(shapes.as_shape(shape))
 
     def replace_static(self, shape: Shape, handle: Handle) -> None:
         """Replaces the static shape and the contents of the handle.

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 import numpy as np
 
 from headrace.ir.source import is_ours
+from headrace.ir.tensor_type import Tensor
 
 if TYPE_CHECKING:
     from headrace.ir.source import Source
@@ -52,7 +53,7 @@ class _Maker(Protocol):
     def graph(self) -> _Graph: ...
 
 
-class Symbolic:
+class Symbolic(Tensor):
     """Refusal of operators that need a value, and the static shape; a base of `ir.graph.Tensor`.
 
     Attributes:

@@ -45,8 +45,9 @@ from headrace.dtypes import (
 from headrace.dtypes import bool_ as bool
 from headrace.errors import OpError
 from headrace.ir.device import DeviceSpec
-from headrace.ir.graph import Operation, Tensor
+from headrace.ir.graph import Operation
 from headrace.ir.indexed_slices import IndexedSlices
+from headrace.ir.tensor_type import Tensor
 from headrace.v1 import (
     bitwise,
     compat,

@@ -89,7 +89,7 @@ def test_arrays_are_tensors_and_numbers_are_not(g):
     f = Function(lambda *xs: seen.append(xs) or B().const(1))
     f(1, np.int32(1), np.array([1.0]))
     assert seen[0][0] == 1
-    assert [type(x) for x in seen[0]] == [int, hr.Tensor, hr.Tensor]
+    assert [type(x) for x in seen[0]] == [int, hr.SymbolicTensor, hr.SymbolicTensor]
 
 
 def test_input_signature(g):

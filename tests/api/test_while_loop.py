@@ -85,11 +85,11 @@ def test_results_have_the_structure_of_the_variables(g, loop_vars, body):
 
 def test_a_single_variable(g):
     i = while_loop(below(3), lambda i: plus(i, 1), B().const(0))
-    assert isinstance(i, hr.Tensor)
+    assert isinstance(i, hr.SymbolicTensor)
     d = while_loop(lambda d: B().Less(d["i"], 3), lambda d: {"i": plus(d["i"], 1)}, {"i": 0})
     s = while_loop(lambda s: B().Less(s[0], 3), lambda s: (plus(s[0], 1), s[1]), [(0, 1)])
     one = while_loop(below(3), lambda i: plus(i, 1), [0], return_same_structure=False)
-    assert isinstance(one, hr.Tensor)
+    assert isinstance(one, hr.SymbolicTensor)
     assert run([i, d["i"], s[0][0], one]) == [3, 3, 3, 3]
 
 

@@ -158,7 +158,7 @@ def compare(mark: str, expression: str, tf: Any) -> list[str]:
         wrong += [f"{len(a)} nodes != {len(b)}"] * (len(a) != len(b))
     if len(want) != len(got):
         return [*wrong, f"{len(want)} results != {len(got)}"]
-    pairs = [(x, y) for x, y in zip(want, got) if isinstance(y, hr.Tensor)]
+    pairs = [(x, y) for x, y in zip(want, got) if isinstance(y, hr.SymbolicTensor)]
     for x, y in pairs:
         known = None if x.shape.rank is None else tuple(x.shape.as_list())
         if mark != "?" and x.name != y.name:

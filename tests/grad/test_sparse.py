@@ -107,7 +107,7 @@ def test_sums_of_rows_and_of_rows_with_a_tensor() -> None:
         (rows,) = hr.gradients([a, b], x)
         assert isinstance(rows, hr.IndexedSlices)
         (dense,) = hr.gradients([a, x * 2.0], x)
-        assert isinstance(dense, hr.Tensor)
+        assert isinstance(dense, hr.SymbolicTensor)
         with hr.Session(graph=g) as session:
             assert sorted(session.run(rows.indices, {x: TABLE})) == [1, 2, 2, 2]
             assert session.run(dense, {x: TABLE}).tolist() == [[2] * 3, [3] * 3, [3] * 3, [2] * 3, [2] * 3]

@@ -21,7 +21,7 @@ def both_ways(f, *args):
         symbolic = [nest.map_leaves(lambda x: hr.placeholder_with_default(x, np.shape(x)), a) for a in args]
         made = f(*symbolic)
         leaves = nest.flatten(made)
-        assert all(isinstance(t, hr.Tensor) for t in leaves)
+        assert all(isinstance(t, hr.SymbolicTensor) for t in leaves)
     inside = nest.pack(made, hr.Session(graph=g).run(leaves))
     return nest.map_leaves(lambda t: t.numpy(), outside), inside
 

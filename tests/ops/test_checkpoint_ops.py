@@ -26,7 +26,7 @@ def p() -> Program:
 def save(p: Program, type: str, prefix: Any, values: dict[str, Any], specs: dict[str, str] | None = None) -> None:
     specs = specs or {}
     names = list(values)
-    tensors = [v if isinstance(v, hr.Tensor) else p.b.const(v) for v in values.values()]
+    tensors = [v if isinstance(v, hr.SymbolicTensor) else p.b.const(v) for v in values.values()]
     p.run(p.b.make(type, (str(prefix), names, [specs.get(n, "") for n in names], tensors), {}))
 
 
