@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING, Any as _Any
 
 import headrace.ops
 from headrace import dtypes, errors, flags, interchange, target, trace
-from headrace.api import linalg, math, nn, operators, random, raw_ops, scopes, sparse, special, tree
+from headrace.api import linalg, math, methods, nn, operators, random, raw_ops, scopes, sparse, special, tree
 from headrace.api.storage.accumulators import (
     ConditionalAccumulator, ConditionalAccumulatorBase, SparseConditionalAccumulator
 )

@@ -228,6 +228,11 @@ _DIVIDED_IN = {
 }
 
 
+def quotient_dtype(dtype: dtypes.DType) -> dtypes.DType:
+    """The dtype of a quotient of numbers of `dtype`; float32 for bools."""
+    return dtypes.float32 if dtype.base is dtypes.bool_ else _DIVIDED_IN.get(dtype.base, dtype.base)
+
+
 def truediv(x: Any, y: Any, name: str | None = None) -> Any:
     """Computes x / y, element by element; integers are divided as floats.
 

@@ -61,11 +61,6 @@ class EagerTensor(Tensor):
         return shape_of(self._value)
 
     @property
-    def ndim(self) -> int:
-        """Number of dimensions."""
-        return len(self.shape)
-
-    @property
     def device(self) -> str:
         """Full name of the device that has the value."""
         return "/job:localhost/replica:0/task:0/device:CPU:0"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 import numpy as np
 
 from headrace.ir.source import is_ours
-from headrace.ir.tensor_type import Tensor
+from headrace.ir.tensor_type import Elsewhere, Tensor, TensorOperations
 
 if TYPE_CHECKING:
     from headrace.ir.source import Source
@@ -24,15 +24,11 @@ if TYPE_CHECKING:
 
 _RUN: Final = "it has a value when the graph runs: session.run(tensor)"
 
-# Attributes of arrays and eager tensors -> the alternative.
-_OF_ARRAYS: Final = {
-    **dict.fromkeys(("numpy", "item", "tolist"), _RUN),
-    "T": "use hr.transpose(tensor)",
-    "astype": "use hr.cast(tensor, dtype)",
-    "ndim": "use len(tensor.shape), or hr.rank(tensor)",
-    "size": "use hr.size(tensor)",
-    **{f: f"use hr.{f}(tensor, ...)" for f in ("reshape", "transpose")},
-    **{f: f"use hr.reduce_{f}(tensor)" for f in ("sum", "mean", "max", "min", "prod", "any", "all")},
+# Attributes of tensors that have values, or of those with a known shape -> the alternative.
+_OF_VALUES: Final = {
+    "numpy": "it has a value when the graph runs: session.run(tensor)",
+    "ndim": "use hr.rank(tensor)",
+    **dict.fromkeys(("size", "nbytes"), "use hr.size(tensor)"),
 }
 
 
@@ -143,8 +139,10 @@ class Symbolic(Tensor):
 
     def __getattr__(self, name: str) -> NoReturn:
         text = f"'Tensor' object has no attribute {name!r}"
-        if name in _OF_ARRAYS:
-            text += f": it is the symbolic tensor {self.name!r}{self._made()}, no array; {_OF_ARRAYS[name]}"
+        elsewhere = vars(TensorOperations).get(name)
+        instead = elsewhere.instead if isinstance(elsewhere, Elsewhere) else _OF_VALUES.get(name)
+        if instead is not None:
+            text += f": it is the symbolic tensor {self.name!r}{self._made()}, no array; {instead}"
         raise AttributeError(text, name=name, obj=self)
 
 

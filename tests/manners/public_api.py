@@ -18,6 +18,7 @@ import headrace as hr
 import headrace.extend
 import headrace.inspect
 import headrace.train
+from headrace.ir.tensor_type import Elsewhere, TensorOperations
 
 FILE = Path(__file__).parent / "public_api.txt"
 MODULES: dict[str, types.ModuleType] = {
@@ -80,6 +81,8 @@ def _members(full: str, cls: type) -> Iterator[tuple[str, str, Any]]:
             continue
         if a.defining_class is not cls and a.defining_class in PUBLIC:
             continue  # listed there
+        if a.defining_class is TensorOperations and (cls is not hr.Tensor or isinstance(a.object, Elsewhere)):
+            continue  # listed as those of hr.Tensor; what tensors lack is not listed
         name = f"{full}.{a.name}"
         x = a.object.__func__ if isinstance(a.object, (staticmethod, classmethod)) else a.object
         if a.kind in ("method", "class method", "static method"):
