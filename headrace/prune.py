@@ -132,7 +132,7 @@ def prune(feeds: Sequence[Tensor], fetches: Sequence[Tensor], targets: Sequence[
         new.copy_ops(order, moved, copies)
     else:
         _copy(order, edges, new, moved, copies)
-    _check_unchanged(new, {moved[t]: t for t in feeds if t.dtype.is_ref or t.dtype is dtypes.resource})
+    _check_unchanged(new, {moved[t]: t for t in feeds if t.dtype.is_ref or _is_own(t)})
     retvals = tuple(
         new.add_op(
             "_Retval",
@@ -166,6 +166,11 @@ def _copy(
             moved.setdefault(old, t)
     for op, i, old in back:
         graph.set_back_edge(copies[op], i, moved[old])
+
+
+def _is_own(t: Tensor) -> bool:
+    """Whether `t` is the handle of a resource that belongs to the graph."""
+    return t.dtype is dtypes.resource and bool(t.op.opdef.facts.effect)
 
 
 def _check_unchanged(graph: Graph, variables: Mapping[Tensor, Tensor]) -> None:

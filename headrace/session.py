@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from headrace.compile import Compiled
-    from headrace.ir.graph import Graph
+    from headrace.ir.graph import Graph, Operation
     from headrace.pipeline import CompiledStep
     from headrace.target import Connectable, Target
 
@@ -230,6 +230,41 @@ class Session:
         call.explain = lambda: explanation(known[1].programs)  # type: ignore[attr-defined]  # for `hr.explain`
         return call
 
+    def value_callable(
+        self, fetches: Sequence[Tensor], targets: Sequence[Operation], feeds: Sequence[Tensor]
+    ) -> Callable[[Sequence[Any]], list[Any]]:
+        """Returns a function from values of `feeds` to values of `fetches`, neither checked nor copied.
+
+        The values have the form of values between kernels (`resources.values`), resource handles included. The caller
+        guarantees that they fit the tensors. Neither the caller nor the function changes a value.
+
+        Args:
+          fetches: the tensors to compute; distinct.
+          targets: the operations to run without a value.
+          feeds: the tensors of the arguments; distinct.
+        """
+        from headrace.pipeline import Request  # here: it imports all stages, which building a graph does not need
+        from headrace.programs import Programs
+
+        with self._explained():
+            programs = Programs(Request(list(feeds), list(fetches), list(targets), self._engine), self._target)
+            programs.general  # noqa: B018 - errors of compiling are raised here, not at the first call
+        names = [t.name for t in fetches]
+        prepared = PreparedCall(programs, [], list, names, [1] * len(feeds))
+
+        def call(fed: Sequence[Any]) -> list[Any]:
+            code = programs.for_values(fed).compiled
+            if code is None or not code.is_direct or self._closed:
+                return self._run(prepared, fed, _NO_OPTIONS, None, is_checked=True)  # type: ignore[no-any-return]
+            try:
+                return list(code.run(None, fed))
+            except BaseException as e:
+                self._explain(e)
+                raise
+
+        call.explain = lambda: explanation(programs)  # type: ignore[attr-defined]  # for `hr.explain`
+        return call
+
     def explain(self, fetches: Any, feeds: Sequence[Any] = ()) -> Explanation:
         """Explanation of the step that `run` takes with these fetches and feeds.
 
@@ -308,8 +343,27 @@ class Session:
         names, counts = [t.name for t in resolved.tensors], [len(ts) for ts in keys]
         return PreparedCall(programs, [feeder(t, self._convert) for t in tensors], resolved.pack, names, counts)
 
-    def _run(self, call: PreparedCall, values: Sequence[Any], options: RunOptions, timeout_ms: float | None) -> Any:
-        fed = call.feed(values)
+    def _run(
+        self,
+        call: PreparedCall,
+        values: Sequence[Any],
+        options: RunOptions,
+        timeout_ms: float | None,
+        is_checked: bool = False,
+    ) -> Any:
+        """Runs a step.
+
+        Args:
+          call: the programs of the step.
+          values: a value for each feed.
+          options: the options of the run.
+          timeout_ms: the time limit, in milliseconds.
+          is_checked: whether the values have the form of values between kernels.
+
+        Returns:
+          The values in the structure of the fetches.
+        """
+        fed = values if is_checked else call.feed(values)
         is_observed = options is not _NO_OPTIONS and not (options.listener is None and options.ready is None)
         try:
             found = call.programs.observed if is_observed else call.programs.for_values(fed)
