@@ -14,10 +14,11 @@ Outside a graph, ops run at once: `hr.square(3.0)` is a concrete tensor.
 # ruff: noqa: F401, I001, RUF022 - the import of operators and ops registers them; the names are laid out in lines
 # fmt: off
 
+import importlib as _importlib
 from typing import TYPE_CHECKING as _TYPE_CHECKING, Any as _Any
 
 import headrace.ops
-from headrace import dtypes, errors, flags, interchange, public_names as _public_names, target, trace
+from headrace import dtypes, errors, flags, interchange, target, trace
 from headrace.api import linalg, math, methods, nn, operators, random, raw_ops, scopes, sparse, special, tree
 from headrace.api.storage.accumulators import (
     ConditionalAccumulator, ConditionalAccumulatorBase, SparseConditionalAccumulator
@@ -93,6 +94,7 @@ from headrace.dtypes import (
 )
 from headrace.dtypes import bool_ as bool
 from headrace.eager import EagerBuilder as _EagerBuilder, EagerTensor
+from headrace.eager.tape import GradientTape
 from headrace.grad.checks import check_gradients
 from headrace.grad.custom import custom_gradient
 from headrace.grad.gradients import gradients
@@ -141,7 +143,7 @@ def _address(url: str) -> _Any:
 target.SCHEMES["headrace"] = _address
 scopes.install(scopes.Runtime(_EagerBuilder(), Session, interchange.graph_def, _html))
 
-# Imported on first use: modules that few programs use, or only those that train.
+# Modules that few programs use, or only those that train, are imported on first use.
 _LATER = {
     "image": "headrace.api.image",
     "initializers": "headrace.api.initializers",
@@ -155,10 +157,12 @@ _LATER = {
     "summary": "headrace.api.summary",
     "train": "headrace.train",
     "cluster": "headrace.dist.launch",
-    # these import sockets
-    "ClusterSpec": "headrace.dist.cluster_spec:ClusterSpec",
-    "NetworkOptions": "headrace.dist.network:NetworkOptions",
-    "Server": "headrace.dist.server:Server",
+}
+# Classes that import sockets are imported on first use, too.
+_LATER_CLASSES = {
+    "ClusterSpec": "headrace.dist.cluster_spec",
+    "NetworkOptions": "headrace.dist.network",
+    "Server": "headrace.dist.server",
 }
 
 if _TYPE_CHECKING:
@@ -170,12 +174,22 @@ if _TYPE_CHECKING:
     from headrace.dist.cluster_spec import ClusterSpec
     from headrace.dist.network import NetworkOptions
     from headrace.dist.server import Server
+else:
+
+    def __getattr__(name: str) -> _Any:
+        if name in _LATER:
+            return _importlib.import_module(_LATER[name])
+        if name in _LATER_CLASSES:
+            return getattr(_importlib.import_module(_LATER_CLASSES[name]), name)
+        raise AttributeError(f"module 'headrace' has no attribute {name!r}")
+
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Assert", "Barrier", "Cluster", "ClusterSpec", "ConditionalAccumulator", "ConditionalAccumulatorBase", "Costs",
-    "DType", "DeviceModel", "EagerTensor", "FIFOQueue", "Function", "Graph", "IndexedSlices", "IndexedSlicesValue",
+    "DType", "DeviceModel", "EagerTensor", "FIFOQueue", "Function", "GradientTape", "Graph", "IndexedSlices",
+    "IndexedSlicesValue",
     "Link", "MapStagingArea", "MetaGraph", "NetworkOptions", "Operation", "PaddingFIFOQueue", "Print", "PriorityQueue",
     "QueueBase", "RandomShuffleQueue", "RegisterGradient", "RunMetadata", "RunOptions", "Server", "Session",
     "SessionStatistics", "Signature", "SparseConditionalAccumulator", "SparseTensor", "SparseTensorSpec",
@@ -221,6 +235,3 @@ __all__ = [
     "unsorted_segment_sqrt_n", "unsorted_segment_sum", "unstack", "value_and_grad", "variables_initializer", "variant",
     "vjp", "where", "while_loop", "write_graph", "xdivy", "xlog1py", "xlogy", "zeros", "zeros_like", "zeta",
 ]
-
-if not _TYPE_CHECKING:
-    __getattr__, __dir__ = _public_names.of(__name__, __all__, _LATER)

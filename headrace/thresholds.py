@@ -53,6 +53,14 @@ PY_FUNCTION_CALLS: Final = 64
 # Unit: prepared operations. Bound (tests/eager/test_builder.py).
 EAGER_PREPARED_OPS: Final = 4096
 
+# Compiled gradients of recorded eager ops that are kept; the least recently used ones are dropped first.
+# Unit: compiled steps. Bound (tests/eager/test_tape.py).
+TAPE_GRADIENTS: Final = 1024
+
+# Elements of a recorded integer tensor up to which it is a constant of the gradient, until it varies.
+# Unit: elements. Estimate (tests/eager/test_tape.py).
+TAPE_CONSTANT_ELEMENTS: Final = 16
+
 # Iterations of the first stretch of a rematerialized loop whose stretches grow.
 # Unit: iterations. Estimate (benchmarks/gradient_memory.py).
 FIRST_STRETCH_ITERATIONS: Final = 8

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from headrace import dtypes, nest, thresholds
-from headrace.api import scopes
+from headrace.api import recorder, scopes
 from headrace.errors import InvalidArgumentError
+from headrace.ir.builder import Builder
 from headrace.memo import Memo
 from headrace.resources.callback import Callback
 
@@ -71,9 +72,10 @@ def py_function(func: Callable[..., Any], inp: Sequence[Any], Tout: Any, name: s
     The function runs its ops eagerly, and may use `.numpy()` and Python's `if` and `while`. Its results are converted
     to `Tout`; it may return None if `Tout` is an empty list.
 
-    The gradient is the first-order gradient of the ops that ran (`eager.recording`). Values that the function computes
-    by other means (numpy, variables that it reads, its own calls of `hr.grad`) are constants. The records of the last
-    64 calls are kept. For the gradient of an earlier call, the function runs again and must return the same values.
+    Outside of graphs, an active `hr.GradientTape` records the ops of the function like others. In a graph the gradient
+    is the first-order gradient of the ops that ran. Values that the function computes by other means (numpy, variables
+    that it reads, its own calls of `hr.grad`) are constants. The records of the last 64 calls are kept. For the
+    gradient of an earlier call, the function runs again and must return the same values.
 
     Args, Raises: see `py_func`. The gradient raises, when it runs:
       InvalidArgumentError: the function ran again and returned other values.
@@ -91,6 +93,12 @@ def py_function(func: Callable[..., Any], inp: Sequence[Any], Tout: Any, name: s
     """
     if not callable(func):
         raise ValueError(f"Expected func to be callable. Received func={func!r} of type {func.__class__.__name__}.")
+    b = scopes.builder(*nest.as_list(inp))
+    if recorder.active.get() and not isinstance(b, Builder):
+        on_given = _OnGiven(func, _dtypes(Tout), list(map(b.tensor, nest.as_list(inp))))
+        with recorder.set_to(()):
+            _make("EagerPyFunc", on_given, on_given.xs, Tout, name)
+        return on_given.results if isinstance(Tout, (list, tuple)) else on_given.results[0]
     made = _OnTensors(func, _dtypes(Tout))
     return _make("EagerPyFunc", made, inp, Tout, name, made.differentiated)
 
@@ -100,11 +108,14 @@ class _OnTensors:
 
     Once its gradient is wanted, the ops of each call are recorded. The newest records are kept by what the call was
     given and gave, until the gradient takes them.
+
+    Attributes:
+      types: the dtypes of the results.
     """
 
     def __init__(self, func: Callable[..., Any], types: Sequence[dtypes.DType]) -> None:
         self._func = func
-        self._types = types
+        self.types = types
         self._is_recorded = False
         self._calls: Memo[Any, tuple[Any, list[Any], list[Any]]] = Memo(
             "py_function calls", thresholds.PY_FUNCTION_CALLS
@@ -116,31 +127,33 @@ class _OnTensors:
 
     def __call__(self, *arrays: Any) -> Any:
         if not self._is_recorded:
-            results = self._run(scopes.builder().tensor, arrays)[1]
-            return results if len(results) != len(self._types) else tuple(r.numpy() for r in results)
+            results = self.on(list(map(scopes.builder().tensor, arrays)))
+            return results if len(results) != len(self.types) else tuple(r.numpy() for r in results)
         call = self._recorded(arrays)
         results = call[2]
-        if len(results) != len(self._types):
+        if len(results) != len(self.types):
             return results  # which is reported as that of any function
         ys = tuple(r.numpy() for r in results)
         self._calls.put(_content((*arrays, *ys)), call)
         return ys
 
-    def _run(self, convert: Callable[..., Any], arrays: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """The arguments as tensors, and what the function returns of them."""
-        xs = list(map(convert, arrays))
+    def on(self, xs: Sequence[Any]) -> list[Any]:
+        """Returns the results for eager tensors; they are of `types` if there are as many."""
         with scopes.eager_call():
             got = self._func(*xs)
         results = [] if got is None else nest.as_list(got)
-        if len(results) != len(self._types):
-            return xs, results
-        return xs, [convert(x, d) for x, d in zip(results, self._types, strict=True)]
+        if len(results) != len(self.types):
+            return results
+        convert = scopes.builder().tensor
+        return [convert(x, d) for x, d in zip(results, self.types, strict=True)]
 
     def _recorded(self, arrays: Sequence[Any]) -> tuple[Any, list[Any], list[Any]]:
         b = scopes.builder()  # where the function runs there is no graph
-        with b.recording() as record:
-            xs, ys = self._run(b.tensor, arrays)
-        return record, xs, ys
+        xs = list(map(b.tensor, arrays))
+        with b.tape() as tape:
+            tape.watch([x for x in xs if _carries(x.dtype)])
+            ys = self.on(xs)
+        return tape, xs, ys
 
     def differentiated(self) -> Callable[..., Any]:
         """Returns the gradient function.
@@ -153,8 +166,8 @@ class _OnTensors:
         return func
 
     def _gradient(self, *arrays: Any) -> Any:
-        n_dys = sum(map(_carries, self._types))
-        n_xs = len(arrays) - len(self._types) - n_dys
+        n_dys = sum(map(_carries, self.types))
+        n_xs = len(arrays) - len(self.types) - n_dys
         given, dys = arrays[: len(arrays) - n_dys], list(arrays[len(arrays) - n_dys :])
         call = self._calls.pop(_content(given))
         if call is None:
@@ -165,11 +178,35 @@ class _OnTensors:
                     f"{thresholds.PY_FUNCTION_CALLS} calls back. It was called once more, and returned other values: "
                     "let its results depend on its arguments alone, or write it in ops"
                 )
-        record, xs, ys = call
+        tape, xs, ys = call
         pairs = [y for y in ys if _carries(y.dtype)]
         sources = [x for x in xs if _carries(x.dtype)]
-        grads = record.gradient(pairs, sources, dys)
-        return tuple(np.zeros(x.shape, x.dtype.numpy) if g is None else g for x, g in zip(sources, grads, strict=True))
+        grads = tape.gradient(pairs, sources, dys, "zero")
+        return tuple(np.asarray(g) for g in grads)
+
+
+class _OnGiven(_OnTensors):
+    """A function of eager tensors for one recorded call outside of graphs.
+
+    The operation that calls it checks the results and translates errors. The function gets the given tensors
+    themselves, not tensors of the arrays that the operation passes.
+
+    Attributes:
+      xs: the given tensors.
+      results: the results of the function.
+    """
+
+    def __init__(self, func: Callable[..., Any], types: Sequence[dtypes.DType], xs: list[Any]) -> None:
+        super().__init__(func, types)
+        self.xs = xs
+        self.results: list[Any] = []
+        self._recorders = recorder.active.get()
+
+    def __call__(self, *arrays: Any) -> Any:
+        with recorder.set_to(self._recorders):  # the operation calls it in a clean context
+            self.results = self.on(self.xs)
+        is_full = len(self.results) == len(self.types)
+        return tuple(r.numpy() for r in self.results) if is_full else self.results
 
 
 def _carries(x: dtypes.DType) -> bool:

@@ -2,7 +2,8 @@
 
 Several recorders can be active in a context, one inside of the other. Each computation outside of graphs that has
 outputs passes an `Entry` to all of them (`record`): the eager builder for each op, a jitted function for each call. The
-entry can create the computation again in a graph, where `eager.tape` differentiates it. An eager variable reports its
+entry can create the computation again in a graph, where `eager.tape` differentiates it; a `CustomEntry` has a gradient
+of its own. An eager variable reports its
 reads (`accessed`), so that a recorder can follow it without being told.
 
 The active recorders are those of the context (`contextvars`): a thread or task that starts has none.
@@ -10,13 +11,12 @@ The active recorders are those of the context (`contextvars`): a thread or task 
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
-from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from headrace.ir.builder import Builder
     from headrace.ir.graph import Tensor
 
@@ -53,17 +53,25 @@ class Entry(Protocol):
         ...
 
 
+class CustomEntry(NamedTuple):
+    """A computation of eager tensors whose gradient is a Python function.
+
+    Attributes:
+      inputs: the eager tensors that it read, handles of variables included.
+      outputs: the eager tensors that it made; they are new objects.
+      pull_back: a function from the gradient of each output to that of each input. Gradients are eager tensors,
+        `IndexedSlices` of them, or None. Its ops are recorded by the recorders that are active when it is called.
+    """
+
+    inputs: tuple[Any, ...]
+    outputs: tuple[Any, ...]
+    pull_back: Callable[[list[Any]], Sequence[Any]]
+
+
 class Recorder:
-    """Receives the entries of a `with` block in this context."""
+    """Receives the entries of the computations in this context while it is active."""
 
-    def __enter__(self) -> Self:
-        self._start()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._stop()
-
-    def record(self, entry: Entry) -> None:
+    def record(self, entry: Entry | CustomEntry) -> None:
         """Receives a computation that has run."""
         raise NotImplementedError
 
@@ -75,11 +83,12 @@ class Recorder:
         """Whether the recorder receives the entries of this context."""
         return self in active.get()
 
-    def _start(self) -> None:
+    def start(self) -> None:
+        """Makes the recorder active in this context."""
         active.set((*active.get(), self))
 
-    def _stop(self) -> None:
-        """Removes the recorder; others that were started after it stay."""
+    def stop(self) -> None:
+        """Ends the activity in this context; recorders that were started later stay active."""
         active.set(tuple([r for r in active.get() if r is not self]))
 
 
@@ -88,7 +97,7 @@ class Recorder:
 active: Final[contextvars.ContextVar[tuple[Recorder, ...]]] = contextvars.ContextVar("headrace_recorders", default=())
 
 
-def record(entry: Entry) -> None:
+def record(entry: Entry | CustomEntry) -> None:
     """Passes an entry to each active recorder."""
     for recorder in active.get():
         recorder.record(entry)
@@ -98,3 +107,31 @@ def accessed(variable: Any) -> None:
     """Reports the read of an eager variable to each active recorder."""
     for recorder in active.get():
         recorder.accessed(variable)
+
+
+@contextlib.contextmanager
+def set_to(recorders: tuple[Recorder, ...]) -> Iterator[None]:
+    """Returns a context in which exactly these recorders are active."""
+    token = active.set(recorders)
+    try:
+        yield
+    finally:
+        active.reset(token)
+
+
+class VariableReads(Recorder):
+    """Collects the trainable variables that a function reads outside of graphs.
+
+    Attributes:
+      found: the variables, in the order of their first read.
+    """
+
+    def __init__(self) -> None:
+        self.found: list[Any] = []
+
+    def record(self, entry: Entry | CustomEntry) -> None:
+        pass
+
+    def accessed(self, variable: Any) -> None:
+        if variable.trainable and not any(v is variable for v in self.found):
+            self.found.append(variable)

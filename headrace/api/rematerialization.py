@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headrace import dtypes, flags, nest, shapes, thresholds
-from headrace.api import scopes, tracing
+from headrace.api import recorder, scopes, tracing
 from headrace.errors import InvalidArgumentError
 from headrace.ir.builder import Builder
 from headrace.ir.edit import add_values
@@ -241,10 +241,11 @@ def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:
       f: a function of tensors (in nested structures) that gives tensors. It must do the same whenever it is called.
 
     Returns:
-      A function like `f`. Outside a graph it just calls `f`.
+      A function like `f`. Outside of graphs an active tape records the arguments and results of its calls alone.
 
     Raises:
-      InvalidArgumentError: when it is called: `f` does something that would not be the same a second time.
+      InvalidArgumentError: when it is called: `f` does something that would not be the same a second time. Outside of
+        graphs, when the gradient is computed: `f` returned other values.
 
     Source: TensorFlow's `tf.recompute_grad`.
 
@@ -260,7 +261,7 @@ def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any) -> Any:
         b = scopes.builder(*nest.flatten(args))
         if not isinstance(b, Builder):
-            return f(*args)
+            return _recorded_once(b, f, args) if recorder.active.get() else f(*args)
         name = getattr(f, "__name__", "")
         with scopes.name_scope(name if name.isidentifier() else None, "recompute", nest.flatten(args)) as scope:
             b = scopes.builder()
@@ -281,3 +282,37 @@ def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:
             return nest.pack(value, _recomputed(b, graph, given).outputs)
 
     return call
+
+
+def _recorded_once(b: Any, f: Callable[..., Any], args: Sequence[Any]) -> Any:
+    """Calls `f` outside of graphs as one recorded entry, whose gradient calls `f` again."""
+    args = nest.map_leaves(b.tensor, tuple(args))
+    xs = [x for x in nest.flatten(args) if x.dtype.is_floating or x.dtype.is_complex]
+    reads = recorder.VariableReads()
+    with recorder.set_to((reads,)):
+        value = nest.map_leaves(lambda y: b.Identity(y), f(*args))
+    ys = nest.flatten(value)
+
+    def pull_back(dys: list[Any]) -> list[Any]:
+        with b.tape() as tape:
+            tape.watch(xs)
+            again = [b.tensor(y) for y in nest.flatten(f(*args))]
+        if len(again) != len(ys) or not all(map(_is_same, again, ys)):
+            raise InvalidArgumentError(
+                f"{tracing.titled(f)} cannot be computed again for its gradient: called once more with the same "
+                "arguments, it returned other values. Let its results depend on its arguments alone, or call it "
+                "without recompute_grad"
+            )
+        pairs = [(y, dy) for y, dy in zip(again, dys, strict=True) if dy is not None]
+        of: list[Any] = tape.gradient([y for y, _ in pairs], [*xs, *reads.found], [dy for _, dy in pairs])
+        return of
+
+    for v in reads.found:
+        recorder.accessed(v)
+    recorder.record(recorder.CustomEntry((*xs, *[v.handle for v in reads.found]), tuple(ys), pull_back))
+    return value
+
+
+def _is_same(x: Any, y: Any) -> bool:
+    a, b = np.asarray(x), np.asarray(y)
+    return a.dtype == b.dtype and a.shape == b.shape and bool(((a == b) | ((a != a) & (b != b))).all())

@@ -64,6 +64,9 @@ class EagerOps(Protocol):
     def take_op_seed(self) -> int:
         """Returns the seed of the next random op without a seed, if `seed` is set."""
 
+    def tape(self, persistent: bool = False) -> Any:
+        """Returns a gradient tape (`eager.tape.GradientTape`)."""
+
     def forget_kernels(self) -> None:
         """Drops the kernels found so far, because kernels were registered."""
 
@@ -73,14 +76,23 @@ class EagerOps(Protocol):
 class Runner(Protocol):
     """Session, as far as the API uses it."""
 
+    def __enter__(self) -> Runner: ...
+
+    def __exit__(self, *exc: object) -> None: ...
+
     def run(self, fetches: Any, feed_dict: Mapping[Any, Any] | None = None) -> Any:
         """Returns the values of `fetches`; the arguments are those of `Session.run`."""
+
+    def value_callable(
+        self, fetches: Sequence[Tensor], targets: Sequence[Operation], feeds: Sequence[Tensor]
+    ) -> Callable[[Sequence[Any]], list[Any]]:
+        """Returns a function of values between kernels; see `Session.value_callable`."""
 
 
 class SessionFactory(Protocol):
     """Creation of a session that runs one graph immediately."""
 
-    def __call__(self, *, graph: ir_graph.Graph) -> contextlib.AbstractContextManager[Runner]: ...
+    def __call__(self, *, graph: ir_graph.Graph) -> Runner: ...
 
 
 class GraphExporter(Protocol):
@@ -286,19 +298,20 @@ def builder(*near: Any) -> Any:
     if stack:
         return stack[-1]
     try:
-        graph = _graph_of(near)
+        graph = graph_of(near)
     except RecursionError:
         raise nest.too_deep() from None
     return runtime().eager if graph is None else Builder(graph)
 
 
-def _graph_of(values: Iterable[Any]) -> ir_graph.Graph | None:
+def graph_of(values: Iterable[Any]) -> ir_graph.Graph | None:
+    """Returns the graph of the first symbolic tensor in a structure, or None."""
     for v in values:
         if isinstance(v, Tensor):
             return v.op.graph
         node = nest.nodes[type(v)]
         if node is not None and not node.is_composite:
-            found = _graph_of(node.as_given(v))
+            found = graph_of(node.as_given(v))
             if found is not None:
                 return found
         else:
@@ -352,6 +365,16 @@ def eager_call() -> Iterator[None]:
         yield
     finally:
         _in_eager_call.reset(token)
+
+
+@contextlib.contextmanager
+def outside() -> Iterator[None]:
+    """Returns a context outside of all graphs, where ops run eagerly."""
+    token = _stack.set(())
+    try:
+        yield
+    finally:
+        _stack.reset(token)
 
 
 @contextlib.contextmanager

@@ -34,7 +34,7 @@ from headrace.resources.manager import Handle, ResourceManager
 
 if TYPE_CHECKING:
     from headrace.dtypes import DType
-    from headrace.eager.recording import Recording
+    from headrace.eager.tape import GradientTape
     from headrace.ir.builder import Builder
     from headrace.ir.opdef import ArgSpec
     from headrace.ir.source import Source
@@ -213,11 +213,11 @@ class EagerBuilder(OpCalls[EagerTensor]):
         """Clears the memo of kernels, because kernels were registered."""
         self._prepared.clear()
 
-    def recording(self) -> Recording:
-        """Returns a context manager that records the ops in it, for their gradient."""
-        from headrace.eager.recording import Recording  # a slow import: it loads the gradients
+    def tape(self, persistent: bool = False) -> GradientTape:
+        """Returns a tape, for modules that the tape imports."""
+        from headrace.eager.tape import GradientTape
 
-        return Recording()
+        return GradientTape(persistent)
 
     # *** methods without effect: each op is done before the next begins ***
 

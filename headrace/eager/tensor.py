@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headrace import dtypes, shapes
-from headrace.api import operators
+from headrace import dtypes, nest, shapes
+from headrace.api import operators, recorder, scopes
 from headrace.errors import GraphError
 from headrace.ir.tensor_type import Tensor
 from headrace.resources.values import shape_of
@@ -130,6 +130,8 @@ class EagerTensor(Tensor):
     def __iter__(self) -> Iterator[EagerTensor]:
         if not self.shape:
             raise TypeError("a scalar tensor cannot be iterated over")
+        if recorder.active.get():
+            return iter(nest.as_list(scopes.runtime().eager.Unpack(self, num=self.shape[0])))
         rows = self._value
         # the rows of a vector of strings stay arrays; those of handles are bare objects
         return (

@@ -20,9 +20,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from headrace import dtypes, nest
-from headrace.api import scopes, tracing
+from headrace.api import recorder, scopes, tracing
 from headrace.errors import SignatureError
-from headrace.grad.registered import OVERRIDE, Custom, as_gradient, title
+from headrace.grad.registered import OVERRIDE, Custom, as_gradient, eager_gradient, title
 from headrace.grad.zeros import carries
 from headrace.ir.builder import Builder
 from headrace.ir.grad_node import GradNode
@@ -74,8 +74,10 @@ class custom_gradient:
         f = self.f
         b = scopes.builder(*nest.flatten((args, kwargs)))
         if not isinstance(b, Builder):
-            value, _ = _pair(f, f(*nest.map_leaves(b.tensor, args), **kwargs))
-            return value
+            given = nest.map_leaves(b.tensor, args)
+            if not recorder.active.get():
+                return _pair(f, f(*given, **kwargs))[0]
+            return _EagerCall(f, b, given, kwargs).value
         if kwargs:
             raise ValueError(
                 f"{tracing.titled(f)} has a custom gradient and was called in a graph with the keyword arguments "
@@ -94,36 +96,28 @@ def _pair(f: Callable[..., Any], returned: Any) -> tuple[Any, Callable[..., Any]
     return returned[0], returned[1]
 
 
-class _CustomGradCall:
-    """A call of a decorated function in a graph.
+class _Call:
+    """A call of a decorated function.
+
+    Args:
+      f: the function.
+      args: the arguments, with tensors as leaves.
 
     Attributes:
-      value: y, as outputs of the operation with the user's gradient.
+      xs: the leaves of the arguments.
+      grad_fn: the user's gradient function.
+      variables: the trainable variables that `f` uses and that are not arguments.
     """
 
-    def __init__(self, f: Callable[..., Any], b: Builder, args: Sequence[Any]) -> None:
+    def __init__(self, f: Callable[..., Any], args: Any) -> None:
         self.f = f
-        self.args = nest.map_leaves(b.tensor, tuple(args))
-        self.xs: list[Tensor] = nest.flatten(self.args)
-        before = len(b.graph)
-        value, self.grad_fn = _pair(f, f(*self.args))
-        value = tracing.convert(value, b, tracing.titled(f))
-        ys: list[Tensor] = nest.flatten(value)
-        self.n = len(ys)
-        self.variables = _used_variables(b.graph, b.graph.operations[before:], ys, self.xs)
-        self._check_variables()
-        custom = Custom(self._gradient)
-        scopes.keep(b.graph, custom)
-        reads = [b.tensor(v) for v in self.variables]
-        made = b.make("IdentityN", ([*ys, *self.xs, *reads],), {OVERRIDE: custom.name}, None)
-        outs: Sequence[Tensor] = nest.as_list(made)
-        for t, out in zip(ys, outs, strict=False):
-            out.refine(handle=t.handle)
-        self.value = nest.pack(value, outs[: self.n])
+        self.args = args
+        self.xs: list[Any] = nest.flatten(args)
+        self.grad_fn: Callable[..., Any]
+        self.variables: list[Any] = []
 
-    def _check_variables(self) -> None:
-        self.takes_variables = _has_keyword(self.grad_fn, "variables")
-        if self.variables and not self.takes_variables:
+    def check_variables(self) -> None:
+        if self.variables and not _has_keyword(self.grad_fn, "variables"):
             names = ", ".join(v.name for v in self.variables)
             raise TypeError(
                 f"{tracing.titled(self.f)} uses variables ({names}), so its gradient function must accept the keyword "
@@ -131,33 +125,28 @@ class _CustomGradCall:
                 "variables"
             )
 
-    def _gradient(self, b: Builder, n: GradNode, *dys: Any) -> list[Any]:
-        """Gradient rule of the IdentityN: None for y, the user's gradients for arguments and variables."""
-        op = n.op
-        what = f"the gradient function {tracing.titled(self.grad_fn)} of {title(op)}"
-        with scopes.entered(b):
-            mine = dys[: self.n]
-            of_variables: Any = []
-            if self.variables:
-                returned = self.grad_fn(*mine, variables=list(self.variables))
-                if not isinstance(returned, (list, tuple)) or len(returned) != 2:
-                    raise SignatureError(
-                        f"{what} gets variables, and so must return a pair: the gradients of the arguments, and a list "
-                        f"of those of the variables; got {nest.describe(returned)}"
-                    )
-                returned, of_variables = returned
-                if not isinstance(of_variables, (list, tuple)) or len(of_variables) != len(self.variables):
-                    raise SignatureError(
-                        f"{what} must return a gradient for each of the {len(self.variables)} variables; got "
-                        f"{nest.describe(of_variables)}"
-                    )
-            else:
-                returned = self.grad_fn(*mine)
-            grads = [*self._of_arguments(returned, what), *of_variables]
-            out: list[Any] = [None] * self.n
-            for g, x in zip(grads, op.inputs[self.n :], strict=True):
-                out.append(as_gradient(b, g, x, f"{what}") if carries(x.dtype) else None)
-        return out
+    def gradients(self, dys: Sequence[Any], what: str) -> list[Any]:
+        """Returns the user's gradients for the leaves of the arguments, then for the variables.
+
+        Args:
+          dys: the gradient of each result.
+          what: the description of the gradient function, for error messages.
+        """
+        if not self.variables:
+            return self._of_arguments(self.grad_fn(*dys), what)
+        returned = self.grad_fn(*dys, variables=list(self.variables))
+        if not isinstance(returned, (list, tuple)) or len(returned) != 2:
+            raise SignatureError(
+                f"{what} gets variables, and so must return a pair: the gradients of the arguments, and a list "
+                f"of those of the variables; got {nest.describe(returned)}"
+            )
+        returned, of_variables = returned
+        if not isinstance(of_variables, (list, tuple)) or len(of_variables) != len(self.variables):
+            raise SignatureError(
+                f"{what} must return a gradient for each of the {len(self.variables)} variables; got "
+                f"{nest.describe(of_variables)}"
+            )
+        return [*self._of_arguments(returned, what), *of_variables]
 
     def _of_arguments(self, returned: Any, what: str) -> list[Any]:
         """Returns the gradient for each leaf of the arguments, from the user's return value."""
@@ -172,6 +161,72 @@ class _CustomGradCall:
             f"{what} must return the gradient of each argument, in the structure of the arguments ({wants}, of "
             f"{len(self.xs)} tensors in all); got {nest.describe(returned)}"
         )
+
+
+class _CustomGradCall(_Call):
+    """A call of a decorated function in a graph.
+
+    Attributes:
+      value: y, as outputs of the operation with the user's gradient.
+    """
+
+    def __init__(self, f: Callable[..., Any], b: Builder, args: Sequence[Any]) -> None:
+        super().__init__(f, nest.map_leaves(b.tensor, tuple(args)))
+        before = len(b.graph)
+        value, self.grad_fn = _pair(f, f(*self.args))
+        value = tracing.convert(value, b, tracing.titled(f))
+        ys: list[Tensor] = nest.flatten(value)
+        self.n = len(ys)
+        self.variables = _used_variables(b.graph, b.graph.operations[before:], ys, self.xs)
+        self.check_variables()
+        custom = Custom(self._gradient)
+        scopes.keep(b.graph, custom)
+        reads = [b.tensor(v) for v in self.variables]
+        made = b.make("IdentityN", ([*ys, *self.xs, *reads],), {OVERRIDE: custom.name}, None)
+        outs: Sequence[Tensor] = nest.as_list(made)
+        for t, out in zip(ys, outs, strict=False):
+            out.refine(handle=t.handle)
+        self.value = nest.pack(value, outs[: self.n])
+
+    def _gradient(self, b: Builder, n: GradNode, *dys: Any) -> list[Any]:
+        """Gradient rule of the IdentityN: None for y, the user's gradients for arguments and variables."""
+        op = n.op
+        what = f"the gradient function {tracing.titled(self.grad_fn)} of {title(op)}"
+        with scopes.entered(b):
+            out: list[Any] = [None] * self.n
+            for g, x in zip(self.gradients(dys[: self.n], what), op.inputs[self.n :], strict=True):
+                out.append(as_gradient(b, g, x, f"{what}") if carries(x.dtype) else None)
+        return out
+
+
+class _EagerCall(_Call):
+    """A recorded call of a decorated function outside of graphs.
+
+    Attributes:
+      value: y, as new tensors.
+    """
+
+    def __init__(self, f: Callable[..., Any], b: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        super().__init__(f, tuple(args))
+        reads = recorder.VariableReads()
+        with recorder.set_to((*recorder.active.get(), reads)):
+            value, self.grad_fn = _pair(f, f(*self.args, **kwargs))
+        given = {id(x) for x in nest.flatten((args, kwargs))}
+        self.variables = sorted((v for v in reads.found if id(v) not in given), key=lambda v: v.name)
+        self.check_variables()
+        self._b = b
+        with recorder.set_to(()):
+            self.value = nest.map_leaves(lambda y: b.Identity(b.tensor(y)), value)
+        handles = [v.handle for v in self.variables]
+        outputs = tuple(nest.flatten(self.value))
+        recorder.record(recorder.CustomEntry((*self.xs, *handles), outputs, self._pull_back))
+
+    def _pull_back(self, dys: list[Any]) -> list[Any]:
+        what = f"the gradient function {tracing.titled(self.grad_fn)}"
+        out = []
+        for g, x in zip(self.gradients(dys, what), [*self.xs, *self.variables], strict=True):
+            out.append(eager_gradient(self._b, g, x, what) if carries(x.dtype) else None)
+        return out
 
 
 def _is_something(g: Any) -> bool:

@@ -119,11 +119,11 @@ def make_gradients(
                 "computes them: hr.grad(f), hr.vjp(f, x)"
             )
         for what, given in (("x", xs), ("y", ys)):
-            _check_composites(what, given)
+            check_composites(what, given)
         ys = nest.map_leaves(lambda y: sums.dense(b, y) if isinstance(y, IndexedSlices) else y, ys, expand=False)
         sources = [_source(x, f"x{path}") for path, x in nest.flatten_with_paths(xs)]
         targets = [_target(b, y, f"y{path}") for path, y in nest.flatten_with_paths(ys)]
-        seeds = _aligned(ys, grad_ys, len(targets))
+        seeds = aligned(ys, grad_ys, len(targets))
         stop = [s for s in map(_as_source, nest.flatten(stop_gradients)) if isinstance(s, Tensor)]
         if not allows_integers:
             for what, tensors in (("x", sources), ("y", targets)):
@@ -266,13 +266,13 @@ def _target(b: Builder, y: Any, what: str) -> Tensor:
         raise TypeError(f"gradients: {what} must be a tensor, got {nest.describe(y)}: {e}") from e
 
 
-def _check_composites(what: str, given: Any) -> None:
+def check_composites(what: str, given: Any) -> None:
     """Raises `SignatureError` for composites that cannot be differentiated.
 
     These are sparse tensors, and each `IndexedSlices` as an x.
     """
     for x in nest.flatten(given, expand=False):
-        if isinstance(x, SparseTensor) or (what == "x" and isinstance(x, IndexedSlices)):
+        if isinstance(x, SparseTensor) or (what != "y" and isinstance(x, IndexedSlices)):
             kind = type(x).__name__
             raise SignatureError(
                 f"Type {kind} is not supported as a gradient source or gradient target: {what} is {x!r}; use its "
@@ -290,7 +290,7 @@ def _check_dtype(t: Tensor, what: str) -> None:
     )
 
 
-def _aligned(ys: Any, grad_ys: Any, n: int) -> list[Any]:
+def aligned(ys: Any, grad_ys: Any, n: int) -> list[Any]:
     """Returns the gradient in `grad_ys`, or None, for each of the `n` leaves of `ys`."""
     if grad_ys is None:
         return [None] * n

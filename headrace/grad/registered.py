@@ -22,8 +22,10 @@ from headrace.ir.opdef import NOT_DIFFERENTIABLE, GradRule, Missing, NotDifferen
 from headrace.registry import DuplicateError, Registry
 
 if TYPE_CHECKING:
+    from headrace.dtypes import DType
     from headrace.ir.builder import Builder
     from headrace.ir.graph import Operation, Tensor
+    from headrace.shapes import Shape
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -255,10 +257,25 @@ def as_gradient(b: Builder, g: Any, x: Tensor, what: str) -> Any:
     Raises:
       SignatureError: `g` cannot be converted to a tensor, or has another dtype or shape than `x`.
     """
+    return _like(b, g, gradient_dtype(x), gradient_shape(x), f" like '{x.name}'", what)
+
+
+def eager_gradient(b: Any, g: Any, x: Any, what: str) -> Any:
+    """Converts a gradient that a user's function returned outside of graphs; see `as_gradient`.
+
+    Args:
+      b: the eager builder.
+      g: the gradient.
+      x: the eager tensor or variable to differentiate by.
+      what: the description of the function, for error messages.
+    """
+    return _like(b, g, x.dtype.base, x.shape, "", what)
+
+
+def _like(b: Any, g: Any, dtype: DType, shape: Shape, like: str, what: str) -> Any:
     if g is None or isinstance(g, IndexedSlices):
         return g
-    dtype, shape = gradient_dtype(x), gradient_shape(x)
-    wanted = f"{what}, must return a tensor of dtype {dtype.name} and shape {shapes.show(shape)} like '{x.name}'"
+    wanted = f"{what}, must return a tensor of dtype {dtype.name} and shape {shapes.show(shape)}{like}"
     try:
         t = b.tensor(g, dtype)
     except GraphError:

@@ -620,8 +620,26 @@ def test_outside_of_graphs_values_are_no_loss() -> None:
     w = hr.Variable(2.0)
     with pytest.raises(GraphError, match="give the function that computes it"):
         optimizers.SGD(0.5).minimize(w * 2.0, var_list=[w])
-    with pytest.raises(GraphError, match="give the variables too"):
-        optimizers.SGD(0.5).minimize(lambda: w * 2.0)
+    with pytest.raises(ValueError, match="No variables to optimize"):
+        optimizers.SGD(0.5).minimize(lambda: hr.constant(2.0))
+
+
+def test_outside_of_graphs_the_variables_that_the_loss_reads_are_trained() -> None:
+    w, fixed = hr.Variable(2.0), hr.Variable(3.0, trainable=False)
+    optimizers.SGD(0.5).minimize(lambda: w * fixed)
+    optimizers.SGD(0.5).minimize(lambda: w * fixed, var_list=[w, fixed])
+    assert (float(w), float(fixed)) == (-1.0, 3.0)
+
+
+def test_a_step_outside_of_graphs_runs_the_effects_of_the_loss_once() -> None:
+    w, calls = hr.Variable(2.0), hr.Variable(0)
+
+    def loss() -> Any:
+        calls.assign_add(1)
+        return w * float(w) + hr.cast(calls, hr.float32)
+
+    optimizers.SGD(0.5).minimize(loss, [w])
+    assert (int(calls), float(w)) == (1, 1.0)
 
 
 @pytest.mark.parametrize("name", MAKE)

@@ -9,7 +9,7 @@ The operations may be inside of branches and loops, so a training loop can be a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,6 @@ from headrace.ir.builder import Builder
 from headrace.ir.graph import Graph
 from headrace.ir.opdef import op_registry
 from headrace.train.optimizers import tensors
-from headrace.train.optimizers.eager_gradients import eager_gradients
 from headrace.train.optimizers.functional import Functional
 from headrace.train.optimizers.places import colocated, entered, initialized, lifted, root_of
 from headrace.train.optimizers.rule import Hyper, Hyperparameters, Slot, Values
@@ -97,8 +96,8 @@ class Optimizer(Functional):
           loss: a floating point tensor. In eager mode: a function without arguments that returns the tensor; the second
             positional argument may then be the variables.
           global_step: a variable that is incremented by 1 after the variables have changed, or None.
-          var_list: a structure of variables. None: the trainable variables of the graph. In eager mode `var_list` is
-            required and contains all variables that the loss uses; variables that are not trainable do not change.
+          var_list: a structure of variables. None: the trainable variables of the graph; in eager mode those that the
+            loss reads.
           gate_gradients, aggregation_method, colocate_gradients_with_ops, grad_loss: see `compute_gradients`.
           name: name of the operation. None: the name of the optimizer.
 
@@ -149,7 +148,7 @@ class Optimizer(Functional):
           ValueError: there are no variables; the loss or a variable does not have a floating point dtype;
             `gate_gradients` has another value.
           TypeError: an element of `var_list` is not a variable.
-          GraphError (a ValueError): in eager mode the loss is not a function, or `var_list` is missing.
+          GraphError (a ValueError): in eager mode the loss is not a function.
         """
         if gate_gradients not in (self.GATE_NONE, self.GATE_OP, self.GATE_GRAPH):
             raise ValueError(
@@ -161,10 +160,7 @@ class Optimizer(Functional):
             if not isinstance(v, Variable):
                 raise TypeError(f"an optimizer changes variables, got {nest.describe(v)} among them")
         if callable(loss) and not _in_graph(variables):
-            if variables is None:
-                raise GraphError("outside of graphs give the variables too: opt.minimize(loss, var_list=[w, b])")
-            self._check([v for v in variables if v.trainable])
-            return list(zip(eager_gradients(loss, variables, grad_loss), variables, strict=True))
+            return self._gradients_by_tape(loss, variables, grad_loss)
         loss = loss() if callable(loss) else loss
         with entered(loss) as b:
             if not isinstance(b, Builder):
@@ -181,6 +177,19 @@ class Optimizer(Functional):
                 grads = grouping.tuple(grads)
         self._check([v for g, v in zip(grads, variables, strict=True) if g is not None])
         return list(zip(grads, variables, strict=True))
+
+    def _gradients_by_tape(self, loss: Callable[[], Any], variables: Sequence[Any] | None, grad_loss: Any) -> Pairs:
+        """Returns the pairs of `compute_gradients` in eager mode."""
+        b = scopes.runtime().eager
+        with b.tape() as tape:
+            tape.watch([v for v in variables or () if v.trainable])
+            y = b.tensor(loss())
+        if variables is None:
+            variables = tape.watched_variables()
+        if not variables:
+            raise ValueError("No variables to optimize.")
+        self._check([v for v in variables if v.trainable])
+        return list(zip(tape.gradient(y, list(variables), grad_loss), variables, strict=True))
 
     def _trainable(self, graph: Graph) -> list[Any]:
         return [v for v in getattr(root_of(graph), "variables", ()) if v.trainable]

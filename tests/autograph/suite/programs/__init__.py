@@ -1,1 +1,0 @@
-"""Longer programs of the suite, one module for each: `program` and the arguments `CALLS`."""
