@@ -114,6 +114,7 @@ from headrace.metadata import RunMetadata, RunOptions, SessionStatistics
 from headrace.report import report
 from headrace.session import Session
 from headrace.simulate import simulate
+from headrace.vmap.mapping import vmap
 
 
 def _check_passes(value: str) -> None:
@@ -233,5 +234,5 @@ __all__ = [
     "truncatediv", "truncatemod", "tuple", "uint16", "uint32", "uint64", "uint8", "unique", "unique_with_counts",
     "unravel_index", "unsorted_segment_max", "unsorted_segment_mean", "unsorted_segment_min", "unsorted_segment_prod",
     "unsorted_segment_sqrt_n", "unsorted_segment_sum", "unstack", "value_and_grad", "variables_initializer", "variant",
-    "vjp", "where", "while_loop", "write_graph", "xdivy", "xlog1py", "xlogy", "zeros", "zeros_like", "zeta",
+    "vjp", "vmap", "where", "while_loop", "write_graph", "xdivy", "xlog1py", "xlogy", "zeros", "zeros_like", "zeta",
 ]

@@ -158,7 +158,7 @@ IR: tuple[tuple[str, ...], ...] = (
     ("kernel_errors",),
     ("binding", "infer"),
     ("builder", "order"),
-    ("indexed_slices",),
+    ("batch_node", "indexed_slices"),
     ("analysis",),
     ("edit",),
     ("serial",),

@@ -333,6 +333,7 @@ KernelFactory: TypeAlias = Callable[..., Callable[..., Any]]
 # Arguments and results of rules have types of modules that import this one: `b` is an `ir.builder.Builder`, `n` an
 # `ir.grad_node.GradNode`, `c` an `ir.infer.Inference`, a gradient a `Tensor`, an `IndexedSlices` or None.
 GradRule: TypeAlias = "Callable[..., Sequence[Any]] | NotDifferentiable | Missing"
+BatchRule: TypeAlias = "Callable[..., Sequence[Any]] | Missing | None"
 JvpRule: TypeAlias = "Callable[..., Sequence[Any]] | Symmetric | Missing | None"
 ShapeRule: TypeAlias = "Callable[[Any], Sequence[Shape]]"
 
@@ -353,6 +354,7 @@ class OpDef:
     structured: Structured
     grad: GradRule
     jvp: JvpRule
+    batch: BatchRule
     facts: Facts
     shape_value: Callable[[Any], Shape] | None
     oracle: Callable[..., Any] | None
@@ -519,6 +521,7 @@ def op(
     structured: Structured = "",
     grad: GradRule,
     jvp: JvpRule = None,
+    batch: BatchRule = None,
     facts: Facts = Facts(),
     shape_value: Callable[[Any], Shape] | None = None,
     oracle: Callable[..., Any] | None = None,
@@ -544,6 +547,9 @@ def op(
       jvp: `rule(b, n, *dxs) -> [tangent or None for each flat output]`, where the dxs are the tangents of the flat
         inputs (None: zero); `SYMMETRIC` if the derivative is its own transpose, so that `grad` is the rule for tangents
         too; `missing(why)`; None: the rule is derived from `grad` (`grad.forward`).
+      batch: `rule(b, n) -> [tensor for each flat output]`, with the batch in dimension 0; `n` is an
+        `ir.batch_node.BatchNode`. `missing(why)`; None: the rule is derived for elementwise ops, and each example is
+        computed alone for others (`vmap`).
       facts: the properties that passes rely on.
       shape_value: `rule(c)`: the output `c.output`, an integer vector or scalar, as a partly known shape.
       oracle: an independent implementation on numpy arrays: `oracle(*inputs, **attrs of the case)`.
@@ -581,6 +587,7 @@ def op(
         structured,
         grad,
         jvp,
+        batch,
         facts,
         shape_value,
         oracle,

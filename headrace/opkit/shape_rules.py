@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from headrace.shapes import Dim, Shape
 
 
+@functools.cache  # one rule for each input, which records have in common
 def same_as(i: int = 0) -> Any:
     """Returns a rule: the output has the shape of input `i`."""
 

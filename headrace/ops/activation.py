@@ -15,6 +15,7 @@ from headrace.dtypes import FLOATING, REAL, DType, float32
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import SYMMETRIC, Facts, case, flops_per_element, flops_per_input, op, type_attr
+from headrace.opkit.batch_rules import in_step
 from headrace.opkit.elementwise import alike, composed, each, kept, require_same_shape, widened
 from headrace.opkit.shape_rules import same_as
 from headrace.opkit.testing.samples import draw, unary
@@ -287,6 +288,7 @@ for _type, _result, _formula, _grad, _jvp, _oracle, _doc in (
         kernel=composed(_formula),
         grad=_grad,
         jvp=_jvp,
+        batch=in_step,
         facts=Facts(cost=flops_per_input(12), total=()),
         oracle=_oracle,
         sample=unary(shapes=((3,), (2, 3), (2, 1, 4), (0, 2), (2, 0))),

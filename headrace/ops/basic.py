@@ -29,6 +29,7 @@ from headrace.ir.opdef import (
 )
 from headrace.opkit import arrays
 from headrace.opkit.arrays import values_only
+from headrace.opkit.batch_rules import in_step
 from headrace.opkit.jvp_rules import passed
 from headrace.opkit.shape_rules import nothing
 from headrace.opkit.testing.samples import draw
@@ -165,6 +166,7 @@ op(
     kernel=_same,
     grad=forwarded,
     jvp=passed,
+    batch=in_step,
     facts=Facts(forwards=0, total=()),
     shape_value=lambda c: c.shape_value(0),
     oracle=lambda x: x,
@@ -192,6 +194,7 @@ op(
     kernel=lambda xp, attrs: (lambda x: x) if len(attrs["T"]) == 1 else (lambda *xs: xs),
     grad=forwarded,
     jvp=passed,
+    batch=in_step,
     oracle=lambda xs: tuple(xs),
     sample=lambda rng, dtype: [case([draw(rng, d, (2,)) for d in ds]) for ds in (_TWO, _TWO[:1])],
     doc="The inputs.",
@@ -205,6 +208,7 @@ op(
     kernel=_same,
     grad=lambda b, n, dy: [dy],
     jvp=passed,
+    batch=in_step,
     facts=Facts(forwards=0, total=()),
     oracle=lambda x: x,
     sample=_any_case,
@@ -219,6 +223,7 @@ op(
     kernel=_same,
     grad=lambda b, n, dy: [dy],
     jvp=passed,
+    batch=in_step,
     facts=Facts(forwards=0),
     oracle=lambda x: x,
     sample=_any_case,
@@ -232,6 +237,7 @@ op(
     shape=pass_through,
     kernel=_same,
     grad=lambda b, n, dy: [None],
+    batch=in_step,
     facts=Facts(forwards=0, total=()),
     oracle=lambda x: x,
     sample=_any_case,
@@ -251,6 +257,7 @@ op(
     shape=pass_through,
     kernel=_same,
     grad=_prevent,
+    batch=in_step,
     facts=Facts(forwards=0),
     oracle=lambda x, **_: x,
     sample=_any_case,

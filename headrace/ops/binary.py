@@ -36,6 +36,7 @@ from headrace.dtypes import (
 from headrace.errors import FailedPreconditionError, InternalError, InvalidArgumentError, OpError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, SYMMETRIC, Facts, case, flops_per_element, op, type_attr
+from headrace.opkit.batch_rules import in_step
 from headrace.opkit.elementwise import composed, conj, each, ufunc
 from headrace.opkit.jvp_rules import linear, multilinear, stretched
 from headrace.opkit.shape_rules import broadcast, unbroadcast
@@ -512,6 +513,7 @@ op(
     kernel=_cross,
     grad=lambda b, n, dy: [lambda: b.Cross(n.b, dy), lambda: b.Cross(dy, n.a)],
     jvp=multilinear("a", "b"),
+    batch=in_step,
     facts=Facts(cost=flops_per_element(3)),
     oracle=_cross_oracle,
     sample=_cross_samples,

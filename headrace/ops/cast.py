@@ -18,6 +18,7 @@ from headrace.dtypes import COMPLEX, FLOATING, INEXACT, INTEGER, NUMERIC, QUANTI
 from headrace.errors import InvalidArgumentError, UnimplementedError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, op, string_attr, type_attr
+from headrace.opkit.batch_rules import in_step
 from headrace.opkit.jvp_rules import linear, passed
 from headrace.opkit.shape_rules import same_as
 from headrace.opkit.testing.samples import SHAPES, draw, unary
@@ -203,6 +204,7 @@ op(
     shape=_bitcast_shape,
     kernel=_bitcast_kernel,
     grad=NOT_DIFFERENTIABLE,
+    batch=in_step,
     oracle=_bitcast_oracle,
     sample=_bitcast_samples,
     doc="The same bytes read as another type; a type of another size adds or removes the last dimension.",
@@ -257,6 +259,7 @@ for _type, _signed in (("CheckNumerics", False), ("CheckNumericsV2", True)):
         kernel=_check_kernel(_signed),
         grad=_check_grad(_type),
         jvp=passed,
+        batch=in_step,
         facts=Facts(cost=flops_per_element(1), checks=True),
         oracle=lambda x, message: x,
         sample=_checked_samples,

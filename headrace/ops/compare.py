@@ -19,6 +19,8 @@ from headrace.ir.infer import Inference
 from headrace.ir.op_roles import Relation
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, op, type_attr
 from headrace.opkit.arrays import HANDLES
+from headrace.opkit.batch_rules import broadcasting, in_step, of_whole_shape
+from headrace.opkit.batch_shapes import select
 from headrace.opkit.elementwise import alike, each, ufunc
 from headrace.opkit.jvp_rules import linear
 from headrace.opkit.shape_rules import broadcast, unbroadcast
@@ -142,6 +144,7 @@ for _type, _ufunc, _oracle, _relation, _doc in _EQUALITIES:
         shape=_equality_shape,
         kernel=_equality(_ufunc),
         grad=NOT_DIFFERENTIABLE,
+        batch=broadcasting,
         facts=dataclasses.replace(_COMMUTATIVE, compares=_relation),
         oracle=_equality_oracle(_oracle),
         sample=_equality_samples,
@@ -175,6 +178,7 @@ op(
     shape=alike,
     kernel=_approximate_kernel,
     grad=NOT_DIFFERENTIABLE,
+    batch=in_step,
     facts=_COMMUTATIVE,
     oracle=lambda x, y, tolerance=1e-5: each(lambda a, b: abs(a - b) < tolerance, out=np.bool_)(x, y),
     sample=_nearly,
@@ -274,6 +278,7 @@ op(
     kernel=_select_kernel,
     grad=_select_grad,
     jvp=linear("t", "e"),
+    batch=select,
     facts=_ELEMENTWISE,
     oracle=_select_oracle,
     sample=_select_samples,
@@ -317,6 +322,7 @@ op(
     kernel=lambda xp, attrs: _pick if attrs["T"] in HANDLES else xp.where,
     grad=_select_v2_grad,
     jvp=linear("t", "e"),
+    batch=broadcasting,
     facts=_ELEMENTWISE,
     oracle=_select_v2_oracle,
     sample=_select_v2_samples,
@@ -375,6 +381,7 @@ op(
     shape=_clip_shape,
     kernel=_clip_kernel,
     grad=_clip_grad,
+    batch=of_whole_shape,
     facts=Facts(cost=flops_per_element(2), total=()),
     oracle=each(lambda t, low, high: max(min(t, high), low)),
     sample=_clip_samples,

@@ -32,6 +32,7 @@ from headrace.ir.opdef import (
     type_attr,
 )
 from headrace.opkit.arrays import check_size
+from headrace.opkit.batch_rules import first_in_step
 from headrace.opkit.testing.samples import draw
 from headrace.shapes import Dim, Shape
 
@@ -480,6 +481,7 @@ op(
     shape=lambda c: [c.shapes[0]],
     kernel=_bucketize_kernel,
     grad=NOT_DIFFERENTIABLE,
+    batch=first_in_step(0),
     facts=Facts(cost=flops_per_input(8)),
     oracle=_bucketize_model,
     sample=lambda rng, dtype: [

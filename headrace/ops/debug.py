@@ -22,6 +22,7 @@ from headrace.files import system
 from headrace.files.regular import named
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, list_attr, op, string_attr, type_attr
+from headrace.opkit.batch_shapes import all_hold
 from headrace.opkit.jvp_rules import passed
 from headrace.opkit.shape_rules import nothing, same_as, scalars
 from headrace.resources.values import shape_of
@@ -136,6 +137,7 @@ op(
     shape=nothing,
     stateful=_assert_kernel,
     grad=NOT_DIFFERENTIABLE,
+    batch=all_hold,
     facts=_SHOWS,
     doc="Fails, with `data` in the message, unless `condition` holds.",
 )

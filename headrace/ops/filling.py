@@ -28,6 +28,8 @@ from headrace.opkit.arrays import (
     vector_of_unknowns,
     zeros,
 )
+from headrace.opkit.batch_rules import in_step
+from headrace.opkit.batch_shapes import fill, one_hot
 from headrace.opkit.jvp_rules import linear
 from headrace.opkit.shape_rules import same_as
 from headrace.opkit.testing.samples import draw
@@ -94,6 +96,7 @@ op(
     kernel=boxed(_fill_kernel),
     grad=lambda b, n, dy: [None, b.Sum(dy, _all_axes(b, dy), keep_dims=False)],
     jvp=linear("value"),
+    batch=fill,
     facts=Facts(total=("dims",), dynamic_shape=True),
     shape_value=_fill_value,
     oracle=lambda s, v: np.array([v[()]] * int(np.prod(s)), v.dtype).reshape(s),
@@ -126,6 +129,7 @@ op(
     shape=same_as(0),
     kernel=boxed(_constant_like(0)),
     grad=NOT_DIFFERENTIABLE,
+    batch=in_step,
     facts=Facts(shape_only=True, total=()),
     oracle=lambda x: np.full(x.shape, b"" if x.dtype == object else 0, x.dtype),
     sample=_likes,
@@ -139,6 +143,7 @@ op(
     shape=same_as(0),
     kernel=_constant_like(1),
     grad=NOT_DIFFERENTIABLE,
+    batch=in_step,
     facts=Facts(shape_only=True, total=()),
     oracle=lambda x: np.full(x.shape, 1, x.dtype),
     sample=_likes,
@@ -341,6 +346,7 @@ op(
     shape=_one_hot_shape,
     kernel=_one_hot_kernel,
     grad=NOT_DIFFERENTIABLE,
+    batch=one_hot,
     facts=Facts(dynamic_shape=True, cost=flops_per_element(2)),
     oracle=_one_hot_model,
     sample=_one_hots,

@@ -27,6 +27,7 @@ from headrace.opkit.arrays import (
     vector_of_unknowns,
     zeros,
 )
+from headrace.opkit.batch_indexing import gather, gather_nd, gather_v2, scatter_nd, tensor_scatter
 from headrace.opkit.jvp_rules import linear
 from headrace.opkit.scatter import (
     POLICY,
@@ -253,6 +254,7 @@ op(
     kernel=boxed(_gather_kernel),
     grad=_gather_grad,
     jvp=linear("params"),
+    batch=gather,
     facts=Facts(cost=flops_per_element(1)),
     shape_value=_gather_value,
     oracle=lambda params, indices: _gather_model(params, indices, 0),
@@ -270,6 +272,7 @@ op(
     kernel=boxed(_gather_v2_kernel),
     grad=_gather_v2_grad,
     jvp=linear("params"),
+    batch=gather_v2,
     facts=Facts(dynamic_shape=True, cost=flops_per_element(1)),
     shape_value=_gather_value,
     oracle=_gather_model,
@@ -349,6 +352,7 @@ op(
     kernel=boxed(_gather_nd_kernel),
     grad=_gather_nd_grad,
     jvp=linear("params"),
+    batch=gather_nd,
     facts=Facts(cost=flops_per_element(2)),
     oracle=_gather_nd_model,
     sample=_nd_gathers,
@@ -416,6 +420,7 @@ op(
     kernel=_scatter_nd_kernel,
     grad=lambda b, n, dy: [None, b.GatherNd(dy, n.indices, bad_indices_policy=n.attrs["bad_indices_policy"]), None],
     jvp=linear("updates"),
+    batch=scatter_nd,
     facts=Facts(dynamic_shape=True, cost=lambda ins, outs: shapes.size(ins[1])),
     oracle=lambda i, u, shape: _scatter_model(lambda x, y: x + y)(_zeros_for(u, shape), i, u),
     sample=_nd_scatters,
@@ -499,6 +504,7 @@ for _name, _put, _combine, _grad, _jvp, _dtypes, _doc in _TENSOR_SCATTERS:
         kernel=_tensor_scatter_kernel(_put),
         grad=_grad,
         jvp=_jvp,
+        batch=tensor_scatter,
         facts=Facts(cost=flops_per_input(1)),
         oracle=_scatter_model(_combine),
         sample=_tensor_scatters(_dtypes),
@@ -514,6 +520,7 @@ op(
     kernel=_tensor_scatter_kernel(add_at),
     grad=_add_grad,
     jvp=linear("input", "updates"),
+    batch=tensor_scatter,
     facts=Facts(cost=flops_per_input(1)),
     oracle=_scatter_model(np.add),
     sample=_tensor_scatters(NUMERIC | {dtypes.bool_}),

@@ -15,6 +15,7 @@ from headrace.dtypes import NUMERIC, VALUE, DType
 from headrace.errors import InvalidArgumentError
 from headrace.ir.opdef import Facts, Sample, case, flops_per_input, missing, op, type_attr
 from headrace.opkit.arrays import values_only
+from headrace.opkit.batch_rules import in_step
 from headrace.opkit.jvp_rules import passed
 from headrace.opkit.shape_rules import same_as
 from headrace.opkit.testing.samples import draw
@@ -28,6 +29,7 @@ op(
     kernel=lambda xp, attrs: lambda x: x,
     grad=lambda b, n, dy: [dy],
     jvp=passed,
+    batch=in_step,
     facts=Facts(forwards=0),
     oracle=lambda x: x,
     sample=values_only(lambda rng, dtype: [case(draw(rng, dtype, s)) for s in ((), (2, 3))]),

@@ -18,6 +18,8 @@ from headrace.ir.infer import Inference, constant_value
 from headrace.ir.op_roles import SplitRole
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, int_attr, op, shape_attr, type_attr
 from headrace.opkit.arrays import add_dims, axis_in, boxed, entries, scalar, single, values_only, vector_of_unknowns
+from headrace.opkit.batch_rules import shifting_attr, shifting_axes
+from headrace.opkit.batch_shapes import concat, concat_axis_first
 from headrace.opkit.jvp_rules import linear
 from headrace.opkit.testing.samples import draw
 from headrace.resources import values as stored
@@ -85,6 +87,7 @@ op(
     kernel=boxed(_pack_kernel),
     grad=_unpacked,
     jvp=linear("values"),
+    batch=shifting_attr("axis"),
     facts=Facts(cost=flops_per_element(1), total=()),
     shape_value=_pack_value,
     oracle=lambda xs, axis=0: np.stack(xs, axis),
@@ -141,6 +144,7 @@ op(
     kernel=boxed(_unpack_kernel),
     grad=lambda b, n, *dys: [b.Pack(list(dys), axis=n.attrs["axis"])] if dys else [b.ZerosLike(n.value)],
     jvp=linear("value"),
+    batch=shifting_attr("axis"),
     facts=Facts(total=()),
     shape_value=_unpack_value,
     oracle=lambda x, num, axis=0: tuple(np.array(x.take(i, axis), x.dtype) for i in range(num)),
@@ -231,6 +235,7 @@ op(
     kernel=boxed(lambda xp, attrs: lambda axis, *arrays: _concat(xp, arrays, axis)),
     grad=lambda b, n, dy: [None, *_split_back(b, n.values, n.concat_dim, dy)],
     jvp=linear("values"),
+    batch=concat_axis_first,
     facts=Facts(total=("concat_dim",), dynamic_shape=True, cost=flops_per_element(1)),
     shape_value=lambda c: _concat_value(c, range(1, len(c.shapes))),
     oracle=lambda axis, xs: np.concatenate(xs, int(axis)),
@@ -246,6 +251,7 @@ op(
     kernel=boxed(lambda xp, attrs: lambda *args: _concat(xp, args[:-1], args[-1])),
     grad=lambda b, n, dy: [*_split_back(b, n.values, n.axis, dy), None],
     jvp=linear("values"),
+    batch=concat,
     facts=Facts(total=("axis",), dynamic_shape=True, cost=flops_per_element(1)),
     shape_value=lambda c: _concat_value(c, range(len(c.shapes) - 1)),
     oracle=lambda xs, axis: np.concatenate(xs, int(axis)),
@@ -420,6 +426,7 @@ op(
     kernel=boxed(_split_kernel),
     grad=lambda b, n, *dys: [None, _join(b, dys, n.split_dim)],
     jvp=linear("value"),
+    batch=shifting_axes(0, 1),
     facts=Facts(total=("split_dim",), dynamic_shape=True, split=SplitRole(value=1, axis=0)),
     shape_value=lambda c: _piece_value(c, 1),
     oracle=lambda axis, x, num_split: tuple(np.split(x, num_split, int(axis))),
@@ -514,6 +521,7 @@ op(
     kernel=boxed(_split_v_kernel),
     grad=lambda b, n, *dys: [_join(b, dys, n.split_dim), None, None],
     jvp=linear("value"),
+    batch=shifting_axes(2, 0),
     facts=Facts(total=("size_splits", "split_dim"), dynamic_shape=True, split=SplitRole(value=0, axis=2)),
     shape_value=lambda c: _piece_value(c, 0),
     oracle=_split_v_model,

@@ -27,6 +27,8 @@ from headrace.ir.opdef import (
     type_attr,
 )
 from headrace.opkit.arrays import add_dims, axis_in, boxed, check_size, dims, entries, ranked, values_only, zeros
+from headrace.opkit.batch_rules import prefixing
+from headrace.opkit.batch_shapes import transpose
 from headrace.opkit.jvp_rules import linear
 from headrace.opkit.testing.samples import draw
 from headrace.shapes import Dim, Shape
@@ -94,6 +96,7 @@ op(
     kernel=boxed(_transpose_kernel),
     grad=lambda b, n, dy: [b.Transpose(dy, b.InvertPermutation(n.perm)), None],
     jvp=linear("x"),
+    batch=transpose,
     facts=Facts(total=("perm",), dynamic_shape=True),
     oracle=_transpose_model,
     sample=_transposes,
@@ -108,6 +111,7 @@ op(
     kernel=boxed(_conjugate_kernel),
     grad=lambda b, n, dy: [b.ConjugateTranspose(dy, b.InvertPermutation(n.perm)), None],
     jvp=linear("x"),
+    batch=transpose,
     facts=Facts(dynamic_shape=True),
     oracle=lambda x, perm: _transpose_model(np.conj(x) if x.dtype.kind == "c" else x, perm),
     sample=_transposes,
@@ -214,6 +218,7 @@ op(
     kernel=boxed(_tile_kernel),
     grad=_tile_grad,
     jvp=linear("input"),
+    batch=prefixing(1, 1),
     facts=Facts(total=("multiples",), dynamic_shape=True, cost=flops_per_element(1)),
     oracle=_tile_model,
     sample=_tiles,
@@ -262,6 +267,7 @@ op(
     kernel=_tile_grad_kernel,
     grad=lambda b, n, dy: [b.Tile(dy, n.multiples), None],
     jvp=linear("input"),
+    batch=prefixing(1, 1),
     facts=Facts(dynamic_shape=True, cost=flops_per_input(1)),
     oracle=_tile_grad_model,
     sample=lambda rng, dtype: [
@@ -372,6 +378,7 @@ op(
     kernel=_pad_kernel,
     grad=lambda b, n, dy: [_unpadded(b, n, dy), None],
     jvp=linear("input"),
+    batch=prefixing(1, [0, 0]),
     facts=Facts(total=("paddings",), dynamic_shape=True, cost=flops_per_element(1)),
     oracle=_pad_model,
     sample=_pads,
@@ -386,6 +393,7 @@ op(
     kernel=_pad_kernel,
     grad=_pad_v2_grad,
     jvp=linear("input", "constant_values"),
+    batch=prefixing(1, [0, 0]),
     facts=Facts(dynamic_shape=True, cost=flops_per_element(1)),
     oracle=_pad_model,
     sample=values_only(lambda rng, dtype: [case(*k.inputs, draw(rng, dtype, ())) for k in _pads(rng, dtype)]),
@@ -509,6 +517,7 @@ op(
     kernel=_mirror_kernel,
     grad=lambda b, n, dy: [b.MirrorPadGrad(dy, n.paddings, mode=n.attrs["mode"]), None],
     jvp=linear("input"),
+    batch=prefixing(1, [0, 0]),
     facts=Facts(dynamic_shape=True, cost=flops_per_element(1)),
     oracle=_mirror_model,
     sample=_mirrors,
@@ -523,6 +532,7 @@ op(
     kernel=_mirror_grad_kernel,
     grad=lambda b, n, dy: [b.MirrorPad(dy, n.paddings, mode=n.attrs["mode"]), None],
     jvp=linear("input"),
+    batch=prefixing(1, [0, 0]),
     facts=Facts(dynamic_shape=True, cost=flops_per_element(2)),
     oracle=_mirror_grad_model,
     sample=_mirror_grads,

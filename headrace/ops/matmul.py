@@ -17,6 +17,7 @@ from headrace.dtypes import INDEX, INEXACT, UNSIGNED, DType, int8, int16, int32,
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, op
+from headrace.opkit.batch_products import batch_matmul, matmul
 from headrace.opkit.elementwise import conj, widened
 from headrace.opkit.jvp_rules import multilinear
 from headrace.opkit.shape_rules import then
@@ -146,6 +147,7 @@ op(
     kernel=_matmul_kernel,
     grad=_matmul_grad,
     jvp=multilinear("a", "b"),
+    batch=matmul,
     facts=_FACTS,
     oracle=_matmul_oracle,
     sample=_matrices,
@@ -298,6 +300,7 @@ for _type, _ins, _outs, _attrs, _broadcasts, _sample, _doc in (
         kernel=_batch_kernel(_broadcasts),
         grad=_batch_grad(_broadcasts),
         jvp=multilinear("x", "y"),
+        batch=batch_matmul,
         facts=_FACTS,
         oracle=_batch_oracle,
         sample=_sample,

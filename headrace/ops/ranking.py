@@ -17,6 +17,7 @@ from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_input, int_attr, op, type_attr
 from headrace.opkit.arrays import axis_in, values_only
+from headrace.opkit.batch_rules import first_in_step
 from headrace.opkit.cpp_sorting import largest
 from headrace.opkit.elementwise import widened
 from headrace.opkit.testing.samples import draw
@@ -104,6 +105,7 @@ op(
     shape=lambda c: _top_shape(c, c.attrs["k"]),
     kernel=lambda xp, attrs: lambda x: _top(x, attrs["k"], np.dtype(np.int32)),
     grad=_top_grad,
+    batch=first_in_step(0),
     facts=Facts(cost=flops_per_input(30)),
     oracle=_top_model,
     sample=lambda rng, dtype: [case(x.inputs[0], k=int(x.inputs[1])) for x in _tops(rng, dtype)],
@@ -123,6 +125,7 @@ op(
     shape=lambda c: _top_shape(c, c.scalar(1)),
     kernel=_top_v2_kernel,
     grad=_top_grad,
+    batch=first_in_step(0),
     facts=Facts(dynamic_shape=True, cost=flops_per_input(30)),
     oracle=_top_model,
     sample=_tops,
@@ -271,6 +274,7 @@ op(
     shape=_nth_shape,
     kernel=_nth_kernel,
     grad=_nth_grad,
+    batch=first_in_step(0),
     facts=Facts(cost=flops_per_input(10)),
     oracle=_nth_model,
     sample=lambda rng, dtype: [

@@ -18,6 +18,8 @@ from headrace.dtypes import COMPLEX, FLOATING, INDEX, INTEGER, NUMERIC, REAL, UN
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference, constant_value
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_input, op, type_attr
+from headrace.opkit.batch_rules import shifting_axes
+from headrace.opkit.batch_shapes import l2_loss
 from headrace.opkit.elementwise import HALF, composed, conj
 from headrace.opkit.jvp_rules import linear
 from headrace.opkit.shape_rules import scalars
@@ -328,7 +330,7 @@ for _type, _types, _kernel, _grad, _jvp, _oracle, _sample, _flops, _doc in (
         shape=_reduced,
         kernel=_kernel,
         grad=_grad,
-        jvp=_jvp,
+        jvp=_jvp, batch=shifting_axes(1, 0),
         facts=Facts(total=("reduction_indices",), dynamic_shape=True, cost=flops_per_input(_flops)),
         oracle=_reducing(_oracle),
         sample=_sample,
@@ -348,6 +350,7 @@ for _type, _ufunc, _oracle, _doc in (
         shape=_reduced,
         kernel=_logical(_ufunc),
         grad=NOT_DIFFERENTIABLE,
+        batch=shifting_axes(1, 0),
         facts=Facts(total=("reduction_indices",), dynamic_shape=True, cost=flops_per_input(1)),
         oracle=_reducing(_oracle),
         sample=lambda rng, dtype: _samples()(rng, dtypes.bool_),
@@ -363,6 +366,7 @@ op(
     shape=scalars,
     kernel=composed(lambda xp, t: xp.add.reduce(xp.square(t), axis=None) * t.dtype.type(0.5)),
     grad=lambda b, n, dy: [b.Mul(n.t, dy)],
+    batch=l2_loss,
     facts=Facts(cost=flops_per_input(2), total=()),
     oracle=lambda x: np.asarray(math.fsum(float(v) ** 2 for v in x.ravel()) / 2).astype(x.dtype),
     sample=unary(),
@@ -458,6 +462,7 @@ for _type, _name, _worst, _choose, _types, _doc in (
         shape=_arg_shape,
         kernel=_arg(_name, _worst),
         grad=NOT_DIFFERENTIABLE,
+        batch=shifting_axes(1, 0),
         facts=Facts(dynamic_shape=True, cost=flops_per_input(1)),
         oracle=_arg_oracle(_choose),
         sample=_arg_samples,

@@ -16,6 +16,7 @@ from headrace.errors import InvalidArgumentError, UnimplementedError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_element, int_attr, op, type_attr
 from headrace.opkit.arrays import axis_in, boxed, dims, values_only
+from headrace.opkit.batch_rules import prefixing, shifting_axes
 from headrace.opkit.jvp_rules import linear
 from headrace.opkit.testing.samples import draw
 from headrace.shapes import Shape
@@ -74,6 +75,7 @@ op(
     kernel=_reverse_kernel,
     grad=lambda b, n, dy: [b.ReverseV2(dy, n.axis), None],
     jvp=linear("tensor"),
+    batch=shifting_axes(1, 0),
     oracle=lambda x, axis: (
         x[np.ix_(*[range(n)[:: -1 if i in axis % x.ndim else 1] for i, n in enumerate(x.shape)])] if x.ndim else x
     ),
@@ -125,6 +127,7 @@ op(
     kernel=_reverse_v1_kernel,
     grad=lambda b, n, dy: [b.Reverse(dy, n.dims), None],
     jvp=linear("tensor"),
+    batch=prefixing(1, False),
     oracle=lambda x, flags: x[np.ix_(*[range(n)[:: -1 if f else 1] for n, f in zip(x.shape, flags)])] if x.ndim else x,
     sample=values_only(
         lambda rng, dtype: [
@@ -265,6 +268,7 @@ op(
     kernel=boxed(_roll_kernel),
     grad=lambda b, n, dy: [b.Roll(dy, b.Neg(n.shift), n.axis), None, None],
     jvp=linear("input"),
+    batch=shifting_axes(2, 0),
     facts=Facts(cost=flops_per_element(1)),
     oracle=_rolled,
     sample=_rolls,

@@ -16,6 +16,7 @@ from headrace.dtypes import FLOATING, INDEX, INTEGER, NUMERIC, DType, int32
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_input, op, type_attr
+from headrace.opkit.batch_rules import shifting_axes
 from headrace.opkit.elementwise import HALF
 from headrace.opkit.jvp_rules import linear
 from headrace.opkit.testing.samples import draw
@@ -169,7 +170,7 @@ for _type, _types, _ufunc, _first, _grad, _jvp, _step, _doc in (
         shape=_scan_shape,
         kernel=_scan(_ufunc, _first),
         grad=_grad,
-        jvp=_jvp,
+        jvp=_jvp, batch=shifting_axes(1, 0),
         facts=Facts(cost=flops_per_input(2)),
         oracle=_scanning(_step, _first),
         sample=_samples,

@@ -19,6 +19,8 @@ from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_input, op, type_attr
 from headrace.opkit.arrays import check_size
+from headrace.opkit.batch_indexing import unsorted_segments
+from headrace.opkit.batch_rules import rows_in_step
 from headrace.opkit.elementwise import HALF
 from headrace.opkit.jvp_rules import linear
 from headrace.opkit.testing.samples import draw
@@ -353,7 +355,7 @@ for _type, _types, _kernel, _grad, _jvp, _oracle, _doc in (
         shape=_sorted_shape,
         kernel=_kernel,
         grad=_grad,
-        jvp=_jvp,
+        jvp=_jvp, batch=rows_in_step(0),
         facts=Facts(dynamic_shape=True, cost=flops_per_input(2)),
         oracle=_oracle,
         sample=_sorted_samples,
@@ -383,7 +385,7 @@ for _type, _types, _kernel, _grad, _jvp, _oracle, _doc in (
             shape=_unsorted_shape,
             kernel=_with_sorted_ids(_kernel) if _sorted else _kernel,
             grad=_grad,
-            jvp=_jvp,
+            jvp=_jvp, batch=rows_in_step(0) if _sorted else unsorted_segments,
             facts=Facts(dynamic_shape=True, cost=flops_per_input(4)),
             oracle=_oracle,
             sample=_sized_samples if _sorted else _unsorted_samples,

@@ -14,6 +14,7 @@ import numpy as np
 from headrace import dtypes, shapes
 from headrace.dtypes import INDEX, DType
 from headrace.errors import InvalidArgumentError
+from headrace.ir.batch_node import SameForAll
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import (
     NOT_DIFFERENTIABLE,
@@ -34,6 +35,16 @@ from headrace.opkit.arrays import (
     single,
     values_only,
     vector_of_unknowns,
+)
+from headrace.opkit.batch_rules import shifting_axes
+from headrace.opkit.batch_shapes import (
+    broadcast_to,
+    ensure_shape,
+    rank_of_example,
+    reshape,
+    shape_of_example,
+    size_of_example,
+    squeeze,
 )
 from headrace.opkit.jvp_rules import linear, passed
 from headrace.opkit.shape_rules import scalars
@@ -92,6 +103,7 @@ op(
     shape=lambda c: [_rank_of(c.shapes[0])],
     kernel=boxed(_shape_kernel),
     grad=NOT_DIFFERENTIABLE,
+    batch=SameForAll(shape_of_example),
     facts=Facts(shape_only=True, total=()),
     shape_value=lambda c: c.shapes[0],
     oracle=lambda x: np.array(np.shape(x), np.int32),
@@ -106,6 +118,7 @@ op(
     shape=lambda c: [_rank_of(s) for s in c.shapes],
     kernel=boxed(_shape_n_kernel),
     grad=NOT_DIFFERENTIABLE,
+    batch=SameForAll(shape_of_example),
     facts=Facts(shape_only=True, total=()),
     oracle=lambda xs: tuple(np.array(np.shape(x), np.int32) for x in xs),
     sample=_two_shapes,
@@ -119,6 +132,7 @@ op(
     shape=scalars,
     kernel=boxed(lambda xp, attrs: lambda x: _fits(x.size, attrs["out_type"])[()]),
     grad=NOT_DIFFERENTIABLE,
+    batch=SameForAll(size_of_example),
     facts=Facts(shape_only=True, total=()),
     shape_value=lambda c: (shapes.size(c.shapes[0]),),
     oracle=lambda x: np.int32(np.size(x)),
@@ -133,6 +147,7 @@ op(
     shape=scalars,
     kernel=boxed(lambda xp, attrs: lambda x: np.int32(x.ndim)),
     grad=NOT_DIFFERENTIABLE,
+    batch=SameForAll(rank_of_example),
     facts=Facts(shape_only=True, total=()),
     shape_value=lambda c: _rank_of(c.shapes[0]),
     oracle=lambda x: np.int32(np.ndim(x)),
@@ -234,6 +249,7 @@ op(
     kernel=boxed(_reshape_kernel),
     grad=_back_to_input,
     jvp=linear("tensor"),
+    batch=reshape,
     facts=Facts(total=("shape",), dynamic_shape=True),
     shape_value=_same_elements,
     oracle=lambda x, s: np.array(x).reshape(s),
@@ -289,6 +305,7 @@ op(
     kernel=boxed(_expand_kernel),
     grad=_back_to_input,
     jvp=linear("input"),
+    batch=shifting_axes(1, 0),
     facts=Facts(total=("dim",), dynamic_shape=True),
     shape_value=_same_elements,
     oracle=lambda x, d: np.expand_dims(x, int(np.ravel(d)[0])),
@@ -355,6 +372,7 @@ op(
     kernel=boxed(_squeeze_kernel),
     grad=_back_to_input,
     jvp=linear("input"),
+    batch=squeeze,
     facts=Facts(total=()),
     shape_value=_same_elements,
     oracle=lambda x, squeeze_dims=None: np.squeeze(x, squeeze_dims),
@@ -386,6 +404,7 @@ op(
     kernel=boxed(_ensure_kernel),
     grad=lambda b, n, dy: [dy],
     jvp=passed,
+    batch=ensure_shape,
     facts=Facts(checks=True),
     shape_value=lambda c: c.shape_value(0),
     oracle=lambda x, shape: x,
@@ -454,6 +473,7 @@ op(
     kernel=boxed(_broadcast_to_kernel),
     grad=_broadcast_to_grad,
     jvp=linear("input"),
+    batch=broadcast_to,
     facts=Facts(total=("shape",), dynamic_shape=True),
     oracle=lambda x, s: np.array(np.broadcast_to(x, s)),
     sample=_broadcasts,

@@ -18,6 +18,7 @@ from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, op, type_attr
 from headrace.opkit.arrays import boxed, dims, entries, ranked, shape_from, values_only, vector_of_unknowns, zeros
+from headrace.opkit.batch_indexing import slices, strided_slice, strided_slice_grad, strided_slice_update
 from headrace.opkit.jvp_rules import linear
 from headrace.opkit.shape_rules import nothing, same_as
 from headrace.opkit.testing.samples import draw
@@ -113,6 +114,7 @@ op(
     kernel=boxed(_slice_kernel),
     grad=_slice_grad,
     jvp=linear("input"),
+    batch=slices,
     facts=Facts(total=("begin", "size"), dynamic_shape=True),
     shape_value=_slice_value,
     oracle=lambda x, begin, size: (
@@ -483,6 +485,7 @@ op(
     kernel=boxed(_strided_slice_kernel),
     grad=_strided_slice_gradient,
     jvp=linear("input"),
+    batch=strided_slice,
     facts=Facts(total=("begin", "end", "strides"), dynamic_shape=True),
     shape_value=_strided_slice_value,
     oracle=_slice_model,
@@ -498,6 +501,7 @@ op(
     kernel=_strided_slice_grad_kernel,
     grad=lambda b, n, dy: [None] * 4 + [b.StridedSlice(dy, *_slice_args(b, n), **_masks(n))],
     jvp=linear("dy"),
+    batch=strided_slice_grad,
     facts=Facts(dynamic_shape=True, cost=flops_per_element(1)),
     oracle=_zeros_with,
     sample=_slice_grads,
@@ -512,6 +516,7 @@ op(
     kernel=boxed(_update_kernel),
     grad=_update_gradient,
     jvp=linear("input", "value"),
+    batch=strided_slice_update,
     facts=Facts(cost=_copy_cost),
     oracle=_replaced,
     sample=_slice_updates,

@@ -18,6 +18,7 @@ from headrace.dtypes import FLOATING, DType, float32, float64
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import SYMMETRIC, Facts, case, flops_per_element, missing, op
+from headrace.opkit.batch_rules import of_whole_shape
 from headrace.opkit.elementwise import each, times, widened
 from headrace.opkit.shape_rules import broadcast, same_as, unbroadcast
 from headrace.opkit.testing.samples import binary, draw, unary
@@ -464,6 +465,7 @@ op(
     kernel=_betainc_kernel,
     grad=_betainc_grad,
     jvp=SYMMETRIC,
+    batch=of_whole_shape,
     facts=Facts(cost=flops_per_element(60)),
     oracle=each(_betainc_of),
     sample=_betainc_samples,

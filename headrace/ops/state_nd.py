@@ -18,6 +18,7 @@ from headrace.ir.indexed_slices import IndexedSlices
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, op, type_attr
 from headrace.opkit.arrays import HANDLES
+from headrace.opkit.batch_rules import first_in_step
 from headrace.opkit.scatter import POLICY, add_at, check_static, extreme_at, places, scatter, set_at, subtract_at
 from headrace.resources.values import shape_of
 from headrace.resources.variable import Ref, initialized_variable
@@ -97,6 +98,7 @@ op(
     stateful=_gather,
     grad=_gather_grad,
     jvp=_gather_jvp,
+    batch=first_in_step(1),
     facts=Facts(effect="resource"),
     doc="The slices of the variable at positions whose leading coordinates are the rows of `indices`.",
 )

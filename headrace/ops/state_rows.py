@@ -13,6 +13,7 @@ import numpy as np
 from headrace import dtypes, shapes
 from headrace.dtypes import INDEX, NUMERIC, REAL
 from headrace.errors import InvalidArgumentError
+from headrace.ir.batch_node import BatchNode, NoBatchRule
 from headrace.ir.indexed_slices import IndexedSlices, of_gather
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, op, type_attr
@@ -106,6 +107,13 @@ def _gather_jvp(b: Builder, n: GradNode, dx: Tensor, _: None) -> list[Tensor | N
     return [b.GatherV2(dx, n.indices, batch, batch_dims=batch)]
 
 
+def _gather_rows(b: Builder, n: BatchNode) -> Sequence[Tensor]:
+    """The batching rule: positions that differ between examples are more positions."""
+    if n.attrs["batch_dims"]:
+        raise NoBatchRule("the variable has a batch of its own")
+    return n.make(*n.inputs)
+
+
 op(
     "ResourceGather",
     "resource: resource, indices: Tindices",
@@ -115,6 +123,7 @@ op(
     stateful=_gather,
     grad=_gather_grad,
     jvp=_gather_jvp,
+    batch=_gather_rows,
     facts=_READS,
     doc="The variable's rows at `indices`.",
 )

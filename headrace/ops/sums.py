@@ -24,6 +24,8 @@ from headrace.ir.opdef import (
     shape_attr,
     string_attr,
 )
+from headrace.opkit.batch_rules import in_step
+from headrace.opkit.batch_shapes import accumulate, bias_add, bias_add_grad
 from headrace.opkit.elementwise import HALF, alike
 from headrace.opkit.jvp_rules import linear
 from headrace.opkit.testing.samples import SHAPES, draw
@@ -109,6 +111,7 @@ op(
     kernel=_add_n,
     grad=lambda b, n, dy: [dy] * len(n.inputs),
     jvp=_add_n_jvp,
+    batch=in_step,
     facts=Facts(cost=_add_n_cost, total=()),
     oracle=_sum_oracle,
     sample=_several,
@@ -129,6 +132,7 @@ op(
     kernel=_add_n,
     grad=lambda b, n, dy: [dy] * len(n.inputs),
     jvp=_add_n_jvp,
+    batch=accumulate,
     facts=Facts(cost=_add_n_cost, total=()),
     oracle=_sum_oracle,
     sample=lambda rng, dtype: [case(*c.inputs, shape=c.inputs[0][0].shape) for c in _several(rng, dtype)],
@@ -211,6 +215,7 @@ op(
     kernel=_bias_add,
     grad=lambda b, n, dy: [dy, lambda: b.BiasAddGrad(dy, data_format=n.attrs["data_format"])],
     jvp=linear("value", "bias"),
+    batch=bias_add,
     facts=Facts(cost=flops_per_element(1), total=()),
     oracle=_bias_oracle,
     sample=_biased,
@@ -225,6 +230,7 @@ op(
     kernel=_bias_add,
     grad=lambda b, n, dy: [dy, lambda: b.BiasAddGrad(dy)],
     jvp=linear("value", "bias"),
+    batch=bias_add,
     facts=Facts(cost=flops_per_element(1), total=()),
     oracle=_bias_oracle,
     sample=lambda rng, dtype: _biased(rng, dtype)[:4],
@@ -264,6 +270,7 @@ op(
     kernel=_bias_add_grad,
     grad=lambda b, n, g: [b.BiasAdd(b.ZerosLike(n.out_backprop), g, data_format=n.attrs["data_format"])],
     jvp=linear("out_backprop"),
+    batch=bias_add_grad,
     facts=Facts(cost=flops_per_input(1), total=()),
     oracle=_bias_grad_oracle,
     sample=lambda rng, dtype: [case(c.inputs[0], **c.attrs) for c in _biased(rng, dtype) if c.inputs[0].size],

@@ -21,6 +21,7 @@ from headrace.ir.kernel import CPU, override
 from headrace.ir.notes import NO_NOTES, CountedResidual, JoinedElementShapes, Notes, ResidualPush
 from headrace.ir.op_roles import ListRole
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, op, type_attr
+from headrace.opkit import batch_lists
 from headrace.opkit.jvp_rules import linear
 from headrace.opkit.tensor_lists import (
     ELEMENT,
@@ -318,6 +319,7 @@ op(
     shape=new_list(0),
     kernel=_empty,
     grad=NOT_DIFFERENTIABLE,
+    batch=batch_lists.new_list,
     facts=Facts(list_role=ListRole("empty")),
     doc="An empty list, which may grow to `max_num_elements` (-1: without limit).",
 )
@@ -329,6 +331,7 @@ op(
     shape=new_list(0),
     kernel=_reserve,
     grad=NOT_DIFFERENTIABLE,
+    batch=batch_lists.new_list,
     facts=Facts(list_role=ListRole("reserve")),
     doc="A list of `num_elements` uninitialized elements, which read as zeros.",
 )
@@ -341,6 +344,7 @@ op(
     kernel=_push,
     grad=_push_grad,
     jvp=linear("input_handle", "tensor"),
+    batch=batch_lists.push,
     facts=Facts(list_role=ListRole("push", element_input=1)),
     doc="The list with `tensor` appended.",
 )
@@ -364,6 +368,7 @@ op(
     kernel=_pop,
     grad=_pop_grad,
     jvp=linear("input_handle"),
+    batch=batch_lists.pop,
     facts=Facts(list_role=ListRole("pop", shape_input=1)),
     doc="The list without its last element, and that element.",
 )
@@ -376,6 +381,7 @@ op(
     kernel=_get,
     grad=_get_grad,
     jvp=linear("input_handle"),
+    batch=batch_lists.get,
     facts=Facts(list_role=ListRole("get", shape_input=2)),
     doc="The element at `index`.",
 )
@@ -388,6 +394,7 @@ op(
     kernel=_set,
     grad=_set_grad,
     jvp=linear("input_handle", "item"),
+    batch=batch_lists.put,
     facts=Facts(list_role=ListRole("set", element_input=2)),
     doc="The list with `item` at `index`.",
 )
@@ -398,6 +405,7 @@ op(
     shape=lambda c: [()],
     kernel=lambda xp, attrs: lambda handle: np.int32(list_of(handle).length()),
     grad=NOT_DIFFERENTIABLE,
+    batch=batch_lists.length_of_list,
     facts=Facts(shape_only=True, list_role=ListRole("length")),
     doc="The number of elements.",
 )
@@ -409,6 +417,7 @@ op(
     kernel=lambda xp, attrs: lambda handle, size: list_of(handle).resized(int_of(size, "size")),
     grad=_resize_grad,
     jvp=linear("input_handle"),
+    batch=batch_lists.as_it_is,
     facts=Facts(list_role=ListRole("resize")),
     doc="The list truncated, or extended by uninitialized elements, to `size` elements.",
 )
@@ -420,6 +429,7 @@ op(
     shape=_element_shape_shape,
     kernel=_element_shape_of,
     grad=NOT_DIFFERENTIABLE,
+    batch=batch_lists.shape_of_element,
     facts=Facts(dynamic_shape=True, shape_only=True),
     shape_value=_element_shape_value,
     doc="The static shape of the elements: a vector with -1 for unknown dimensions, or -1 for unknown rank.",
@@ -433,6 +443,7 @@ op(
     kernel=_concat_lists,
     grad=_concat_lists_grad,
     jvp=linear("input_a", "input_b"),
+    batch=batch_lists.as_it_is,
     doc="The concatenation of two lists.",
 )
 
@@ -447,6 +458,7 @@ op(
     kernel=_unset,
     grad=lambda b, n, dlist: [b.make("_TensorListUnset", (dlist, n.indices), {}), None],
     jvp=linear("input_handle"),
+    batch=batch_lists.as_it_is,
     facts=Facts(list_role=ListRole("unset")),
     doc="The list with the elements at `indices` (a scalar or vector) uninitialized.",
 )
@@ -473,5 +485,6 @@ op(
     kernel=_split_lists,
     grad=_split_lists_grad,
     jvp=linear("input"),
+    batch=batch_lists.as_it_is,
     doc="A list split in two: the first part has the length of another list.",
 )

@@ -16,6 +16,7 @@ from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference, constant_value
 from headrace.ir.op_roles import ListRole
 from headrace.ir.opdef import Facts, int_attr, op, shape_attr, type_attr
+from headrace.opkit import batch_lists
 from headrace.opkit.jvp_rules import linear
 from headrace.opkit.tensor_lists import (
     ELEMENT,
@@ -227,6 +228,7 @@ op(
     kernel=_from_tensor,
     grad=_from_tensor_grad,
     jvp=linear("tensor"),
+    batch=batch_lists.from_tensor,
     facts=Facts(list_role=ListRole("from_tensor")),
     doc="The list of the rows of `tensor`.",
 )
@@ -239,6 +241,7 @@ op(
     kernel=_stack,
     grad=_stack_grad,
     jvp=linear("input_handle"),
+    batch=batch_lists.stack,
     facts=Facts(list_role=ListRole("stack", shape_input=1)),
     doc="All elements as the rows of one tensor.",
 )
@@ -251,6 +254,7 @@ op(
     kernel=_gather,
     grad=_gather_grad,
     jvp=linear("input_handle"),
+    batch=batch_lists.gather_list,
     facts=Facts(list_role=ListRole("gather", shape_input=2)),
     doc="The elements at `indices` as the rows of one tensor.",
 )
@@ -263,6 +267,7 @@ op(
     kernel=_scatter,
     grad=_scatter_grad,
     jvp=linear("tensor"),
+    batch=batch_lists.scatter_list,
     doc="A list with the rows of `tensor` at `indices`.",
 )
 op(
@@ -274,6 +279,7 @@ op(
     kernel=_scatter,
     grad=_scatter_grad,
     jvp=linear("tensor"),
+    batch=batch_lists.scatter_list,
     doc="A list of `num_elements` elements (-1: as many as needed) with the rows of `tensor` at `indices`.",
 )
 op(
@@ -285,6 +291,7 @@ op(
     kernel=_scatter_into,
     grad=_scatter_into_grad,
     jvp=linear("input_handle", "tensor"),
+    batch=batch_lists.scatter_into_list,
     doc="The list with the rows of `tensor` at `indices`.",
 )
 op(

@@ -18,6 +18,7 @@ from headrace.dtypes import FLOATING, DType, float16, float32, float64, int8, in
 from headrace.errors import FailedPreconditionError, InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Case, Facts, case, flops_per_element, op, type_attr
+from headrace.opkit.batch_rules import first_in_step, in_step
 from headrace.opkit.elementwise import widened
 from headrace.opkit.testing.samples import draw
 from headrace.shapes import Shape, merge_dim, show, with_rank, with_rank_at_least
@@ -395,7 +396,7 @@ for _type, _formula, _grad, _oracle, _doc in (
         {"T": type_attr(FLOATING, float32)},
         shape=_converted_shape,
         kernel=_convert(_formula),
-        grad=_grad,
+        grad=_grad, batch=in_step,
         facts=Facts(cost=flops_per_element(12)),
         oracle=lambda images, f=_oracle: _each_pixel(f, images),
         sample=_colors(),
@@ -418,7 +419,7 @@ for _type, _factor, _change, _channels, _grad, _meaning, _factors, _doc in (
         {"T": _HALVES},
         shape=_adjusted_shape,
         kernel=_adjust(_change, _factor, _channels),
-        grad=_grad,
+        grad=_grad, batch=first_in_step(0),
         facts=Facts(cost=flops_per_element(20)),
         oracle=_meaning,
         sample=_colors(*_factors),

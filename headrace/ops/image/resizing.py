@@ -29,6 +29,7 @@ from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Case, Facts, case, flops_per_element, flops_per_input, op, type_attr
 from headrace.opkit.arrays import check_size
+from headrace.opkit.batch_rules import folding
 from headrace.opkit.elementwise import HALF
 from headrace.opkit.jvp_rules import linear
 from headrace.opkit.testing.samples import draw
@@ -464,7 +465,7 @@ for _kind, _axis, _places, _grad_types, _doc in (
         {"T": _TYPES} | _BOTH,
         shape=_resized_shape,
         kernel=_resize(_axis),
-        grad=_by_original(f"Resize{_kind}Grad", _grad_types, *_CENTERS),
+        grad=_by_original(f"Resize{_kind}Grad", _grad_types, *_CENTERS), batch=folding(0),
         facts=_COST,
         oracle=_resize_oracle(_places),
         sample=_resize_samples(),
@@ -477,7 +478,7 @@ for _kind, _axis, _places, _grad_types, _doc in (
         {"T": _grad_types} | _BOTH,
         shape=_original_shape,
         kernel=_resize_grad(_axis),
-        grad=_again(f"Resize{_kind}", *_CENTERS),
+        grad=_again(f"Resize{_kind}", *_CENTERS), batch=folding(0, 1),
         facts=_BACK,
         oracle=_back_oracle(_places),
         sample=_resize_samples("image"),
@@ -493,6 +494,7 @@ op(
     kernel=_resize(taps.nearest, same_type=True),
     grad=_nearest_rule,
     jvp=linear("images"),
+    batch=folding(0),
     facts=_COST,
     oracle=_resize_oracle(_nearest_places, same_type=True),
     sample=_resize_samples(),
@@ -507,6 +509,7 @@ op(
     kernel=_nearest_grad,
     grad=_again("ResizeNearestNeighbor", *_CENTERS),
     jvp=linear("grads"),
+    batch=folding(0),
     facts=_BACK,
     oracle=_back_oracle(_nearest_places),
     sample=_resize_samples("size"),
@@ -520,6 +523,7 @@ op(
     shape=_resized_shape,
     kernel=_resize(taps.area),
     grad=_area_rule,
+    batch=folding(0),
     facts=_COST,
     oracle=_resize_oracle(_area_places),
     sample=_resize_samples(area=True),

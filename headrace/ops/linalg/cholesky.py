@@ -15,6 +15,7 @@ from headrace.dtypes import COMPLEX, DType, complex128, float16, float32, float6
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, op
+from headrace.opkit.batch_rules import in_step
 from headrace.opkit.elementwise import widened
 from headrace.opkit.testing.samples import draw
 from headrace.ops.linalg.matrices import (
@@ -196,6 +197,7 @@ for _prefix, _types, _grad_types in (("", _NUMBERS, frozenset({float16}) | _OLD)
         shape=square_matrices,
         kernel=_kernel,
         grad=_grad,
+        batch=in_step,
         facts=Facts(cost=matrix_cost(1), blas=True, total=()),
         sample=small_for(_FULL if not _prefix else frozenset(), _samples),
         doc="Lower triangular factors L of positive definite matrices L·Lᴴ.",
@@ -208,6 +210,7 @@ for _prefix, _types, _grad_types in (("", _NUMBERS, frozenset({float16}) | _OLD)
         shape=_grad_shape,
         kernel=_grad_kernel,
         grad=_grad_grad,
+        batch=in_step,
         facts=Facts(cost=matrix_cost(4), blas=True),
         oracle=_grad_oracle,
         sample=small_for(_FULL if not _prefix else frozenset(), _grad_samples),

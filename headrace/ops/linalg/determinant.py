@@ -14,6 +14,7 @@ import numpy as np
 from headrace.dtypes import COMPLEX, DType, complex128, float16, float32, float64
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, op
+from headrace.opkit.batch_rules import in_step
 from headrace.opkit.elementwise import conj
 from headrace.opkit.testing.samples import draw
 from headrace.ops.linalg.matrices import check_square, matrix_cost, small_for, square
@@ -135,6 +136,7 @@ for _type, _outs, _types, _kernel, _grad, _oracle, _doc in (
         shape=_stack,
         kernel=_kernel,
         grad=_grad,
+        batch=in_step,
         facts=Facts(cost=matrix_cost(1), blas=True),
         oracle=_oracle,
         sample=small_for(frozenset() if _type.startswith("Batch") else frozenset({float64, complex128}), _samples),

@@ -17,6 +17,8 @@ from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_element, op, string_attr, type_attr
 from headrace.opkit.arrays import check_size, entries, values_only, zeros
+from headrace.opkit.batch_rules import first_in_step, in_step
+from headrace.opkit.batch_shapes import diagonal_part, diagonal_tensor
 from headrace.opkit.jvp_rules import linear
 from headrace.opkit.shape_rules import same_as
 from headrace.opkit.testing.samples import draw
@@ -258,7 +260,7 @@ for _version_name, _attrs in (("V3", {**_ANY, "align": _ALIGN}), ("V2", _ANY)):
             shape=_shape,
             kernel=_kernel,
             grad=_grad,
-            jvp=linear(*_moved),
+            jvp=linear(*_moved), batch=first_in_step(*((0, 1) if _type == "MatrixSetDiag" else (0,))),
             facts=_COPY,
             sample=_sample(True) if "align" in _attrs else small_for(_FULL, _sample(False)),
             doc=_doc,
@@ -296,7 +298,7 @@ for _prefix in ("", "Batch"):
             shape=_shape,
             kernel=_kernel,
             grad=_grad,
-            jvp=linear(*_along),
+            jvp=linear(*_along), batch=in_step,
             facts=_COPY,
             oracle=_oracle,
             sample=small_for(frozenset(), _of_shapes(_shapes)) if _prefix else _of_shapes(_shapes),
@@ -346,6 +348,7 @@ for _type, _index, _attrs in (
         kernel=_band_part_kernel,
         grad=lambda b, n, dy: [b.MatrixBandPart(dy, n.num_lower, n.num_upper), None, None],
         jvp=linear("input"),
+        batch=first_in_step(0),
         facts=Facts(cost=flops_per_element(3)),
         oracle=_band_part_model,
         sample=values_only(
@@ -416,6 +419,7 @@ op(
     kernel=_tensor_diag_kernel,
     grad=lambda b, n, dy: [b.DiagPart(dy)],
     jvp=linear("diagonal"),
+    batch=diagonal_tensor,
     facts=Facts(cost=flops_per_element(1)),
     oracle=_tensor_diag_model,
     sample=lambda rng, dtype: [case(draw(rng, dtype, s)) for s in ((3,), (2, 2), (0,))],
@@ -430,6 +434,7 @@ op(
     kernel=_tensor_diag_part_kernel,
     grad=lambda b, n, dy: [b.Diag(dy)],
     jvp=linear("input"),
+    batch=diagonal_part,
     oracle=lambda x: np.array([x[i + i] for i in np.ndindex(x.shape[: x.ndim // 2])], x.dtype).reshape(
         x.shape[: x.ndim // 2]
     ),

@@ -17,6 +17,7 @@ from headrace.dtypes import COMPLEX, DType, complex64, complex128, float16, floa
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, op
+from headrace.opkit.batch_rules import in_step
 from headrace.opkit.elementwise import conj
 from headrace.ops.linalg.matrices import (
     adjoint,
@@ -211,6 +212,7 @@ for _type, _types in (("SelfAdjointEigV2", _NUMBERS), ("BatchSelfAdjointEigV2", 
         shape=_shape,
         kernel=_self_adjoint_kernel,
         grad=_self_adjoint_grad,
+        batch=in_step,
         facts=_FACTS,
         sample=small_for(_FULL if _type == "SelfAdjointEigV2" else frozenset(), _self_adjoint_samples),
         doc="The eigenvalues of self-adjoint matrices in ascending order, and their eigenvectors as columns.",
@@ -226,6 +228,7 @@ for _type, _types in (("SelfAdjointEig", _OLD | {float16}), ("BatchSelfAdjointEi
         shape=_joined_shape,
         kernel=_joined_kernel,
         grad=_joined_grad,
+        batch=in_step,
         facts=_FACTS,
         sample=small_for(frozenset(), _joined_samples),
         doc="The eigenvalues of self-adjoint matrices as a row, and below it the eigenvectors as columns.",
@@ -239,6 +242,7 @@ op(
     shape=_shape,
     kernel=_eig_kernel,
     grad=_eig_grad,
+    batch=in_step,
     facts=Facts(cost=matrix_cost(25), blas=True),
     sample=small_for(_FULL, _eig_samples),
     doc="The eigenvalues of square matrices, in no order, and their eigenvectors as columns.",

@@ -21,6 +21,7 @@ from headrace.dtypes import INDEX, INEXACT, DType
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, int_attr, op, string_attr
+from headrace.opkit.batch_products import einsum
 from headrace.opkit.elementwise import conj, widened
 from headrace.opkit.jvp_rules import multilinear
 from headrace.opkit.testing.samples import draw
@@ -284,6 +285,7 @@ op(
     kernel=_kernel,
     grad=_grad,
     jvp=multilinear("inputs"),
+    batch=einsum,
     facts=Facts(cost=_cost, blas=True),
     oracle=_oracle,
     sample=_samples,

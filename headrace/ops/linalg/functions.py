@@ -14,6 +14,7 @@ import numpy as np
 
 from headrace.dtypes import COMPLEX, DType, complex128, float16, float32, float64
 from headrace.ir.opdef import Facts, case, op
+from headrace.opkit.batch_rules import in_step
 from headrace.ops.linalg.matrices import (
     adjoint,
     check_square,
@@ -171,6 +172,7 @@ for _type, _types, _f, _sample, _doc in (
         kernel=_kernel(_f),
         grad=_grad,
         jvp=_jvp,
+        batch=in_step,
         facts=Facts(cost=matrix_cost(40), blas=True),
         sample=_sample,
         doc=_doc,

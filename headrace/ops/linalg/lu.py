@@ -18,6 +18,7 @@ from headrace.dtypes import COMPLEX, INDEX, DType, complex128, float16, float32,
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, op, type_attr
+from headrace.opkit.batch_rules import in_step
 from headrace.ops.linalg.matrices import (
     adjoint,
     check_square,
@@ -148,6 +149,7 @@ op(
     shape=_shape,
     kernel=_kernel,
     grad=_grad,
+    batch=in_step,
     facts=Facts(cost=matrix_cost(1), blas=True),
     sample=small_for(frozenset({float64, complex128}), _samples),
     doc="The triangular factors of square matrices with their rows in another order, and that order.",

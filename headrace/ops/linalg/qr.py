@@ -16,6 +16,7 @@ import numpy as np
 from headrace.dtypes import COMPLEX, DType, complex128, float16, float32, float64
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, op
+from headrace.opkit.batch_rules import in_step
 from headrace.opkit.testing.samples import draw
 from headrace.ops.linalg.matrices import (
     adjoint,
@@ -117,6 +118,7 @@ op(
     shape=_shape,
     kernel=_kernel,
     grad=_grad,
+    batch=in_step,
     facts=Facts(cost=matrix_cost(4), blas=True),
     oracle=_oracle,
     sample=small_for(frozenset({float64, complex128}), _samples),

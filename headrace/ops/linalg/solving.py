@@ -19,6 +19,7 @@ from headrace.dtypes import COMPLEX, DType, complex128, float16, float32, float6
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, op
+from headrace.opkit.batch_rules import first_in_step
 from headrace.opkit.elementwise import conj, widened
 from headrace.opkit.testing.samples import draw
 from headrace.ops.linalg.matrices import (
@@ -284,7 +285,7 @@ for _type, _ins, _attrs, _shape, _kernel, _grad, _cost, _oracle, _sample, _doc i
         _attrs,
         shape=_shape,
         kernel=_kernel,
-        grad=_grad,
+        grad=_grad, batch=first_in_step(0, 1),
         facts=Facts(cost=matrix_cost(_cost), blas=True),
         oracle=_oracle,
         sample=small_for(frozenset() if _type.startswith("Batch") else _FULL, _sample),

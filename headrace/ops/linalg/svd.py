@@ -14,6 +14,7 @@ import numpy as np
 from headrace.dtypes import COMPLEX, DType, complex128, float16, float32, float64
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, op
+from headrace.opkit.batch_rules import in_step
 from headrace.ops.linalg.matrices import (
     adjoint,
     adjoint_of,
@@ -149,6 +150,7 @@ for _type, _types in (("Svd", _NUMBERS | {float16}), ("BatchSvd", _NUMBERS)):
         shape=_shape,
         kernel=_kernel,
         grad=_grad,
+        batch=in_step,
         facts=Facts(cost=matrix_cost(10), blas=True),
         sample=small_for(frozenset({float64, complex128}) if _type == "Svd" else frozenset(), _samples),
         doc="The singular values of matrices in descending order, and the singular vectors as columns.",

@@ -17,6 +17,7 @@ from headrace.dtypes import COMPLEX, DType, bfloat16, complex128, float16, float
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, op
+from headrace.opkit.batch_rules import stacks
 from headrace.opkit.elementwise import widened
 from headrace.opkit.testing.samples import draw
 from headrace.ops.linalg.matrices import (
@@ -135,6 +136,7 @@ for _type, _types, _stacks in (
         shape=_shape,
         kernel=_kernel,
         grad=_grad,
+        batch=stacks,
         facts=Facts(cost=matrix_cost(1), blas=True),
         oracle=_oracle,
         sample=_samples(_stacks),
@@ -241,6 +243,7 @@ op(
     shape=_banded_shape,
     kernel=_banded_kernel,
     grad=_banded_grad,
+    batch=stacks,
     facts=Facts(cost=matrix_cost(2)),
     oracle=_banded_oracle,
     sample=small_for(_FULL, _banded_samples),

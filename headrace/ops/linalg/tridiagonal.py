@@ -17,6 +17,7 @@ from headrace.dtypes import COMPLEX, DType, complex128, float32, float64
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_input, op
+from headrace.opkit.batch_rules import in_step
 from headrace.opkit.elementwise import conj
 from headrace.opkit.shape_rules import then
 from headrace.opkit.testing.samples import draw
@@ -223,6 +224,7 @@ op(
     shape=_multiply_shape,
     kernel=_multiply,
     grad=_multiply_grad,
+    batch=in_step,
     facts=Facts(cost=flops_per_input(30)),
     oracle=_multiply_oracle,
     sample=small_for(_FULL, _multiply_samples),
@@ -236,6 +238,7 @@ op(
     shape=_solve_shape,
     kernel=_solve_kernel,
     grad=_solve_grad,
+    batch=in_step,
     facts=Facts(cost=flops_per_input(100)),
     oracle=_solve_oracle,
     sample=small_for(_FULL, _solve_samples),

@@ -18,6 +18,7 @@ from headrace.dtypes import FLOATING, INDEX, DType, bfloat16, int32
 from headrace.errors import InvalidArgumentError, UnimplementedError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, list_attr, op, string_attr, type_attr
+from headrace.opkit import batch_windows
 from headrace.opkit.arrays import check_size, shape_from
 from headrace.opkit.arrays import dims as dims_of
 from headrace.opkit.jvp_rules import multilinear
@@ -393,6 +394,7 @@ for _f, _attrs, _types, _what, _refused in (
         kernel=_kernel(_f),
         grad=_grad(_f),
         jvp=multilinear("input", "filter"),
+        batch=batch_windows.convolution,
         # None of these is total: strides along the batch are an error when it runs.
         facts=Facts(cost=_cost(2, 1), blas=True, fresh=True),
         oracle=oracle("y", by_groups, lambda w: w[-1]),
@@ -426,6 +428,7 @@ for _type, _f, _floats, _attrs, _like, _refused in _BY_INPUT:
         kernel=_by_input_kernel(_type, _f, _like),
         grad=_by_input_grad(_f),
         jvp=multilinear("filter", "out_backprop"),
+        batch=batch_windows.by_input,
         facts=Facts(cost=_cost(2, 1), blas=True, fresh=True),
         oracle=oracle("x", by_groups, lambda w: w[-1]),
         sample=samples("x", _f is _VOLUMES, _like),
@@ -443,6 +446,7 @@ for _type, _f, _floats, _attrs, _like, _refused in _BY_FILTER:
         kernel=_by_filter_kernel(_type, _f, _like),
         grad=_by_filter_grad(_f),
         jvp=multilinear("input", "out_backprop"),
+        batch=batch_windows.by_filter if _f is _IMAGES else None,
         facts=Facts(cost=_cost(2, 3), blas=True, fresh=True),
         oracle=oracle("w", by_groups, lambda w: w[-1]),
         sample=samples("w", _f is _VOLUMES, _like),

@@ -17,6 +17,8 @@ from headrace.dtypes import FLOATING, INDEX, DType, int32, int64
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_input, op, type_attr
+from headrace.opkit.batch_rules import folding
+from headrace.opkit.batch_shapes import cross_entropy
 from headrace.opkit.elementwise import HALF
 from headrace.opkit.jvp_rules import stretched
 from headrace.opkit.shape_rules import unbroadcast
@@ -140,6 +142,7 @@ op(
     kernel=_dense,
     grad=_dense_grad,
     jvp=_dense_jvp,
+    batch=cross_entropy,
     facts=Facts(cost=flops_per_input(20), total=()),
     oracle=_dense_oracle,
     sample=_dense_cases,
@@ -220,6 +223,7 @@ op(
     kernel=_sparse,
     grad=_sparse_grad,
     jvp=_sparse_jvp,
+    batch=folding(0, 1),
     facts=Facts(cost=flops_per_input(20)),
     oracle=_sparse_oracle,
     sample=_sparse_cases,

@@ -19,6 +19,7 @@ from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, list_attr, op, string_attr
 from headrace.opkit.arrays import check_size, dims, shape_from
+from headrace.opkit.batch_windows import depthwise
 from headrace.opkit.elementwise import HALF
 from headrace.opkit.jvp_rules import multilinear
 from headrace.opkit.windows import Axis, Sliding, sliding, taps
@@ -287,6 +288,7 @@ _ATTRS: dict[str, Any] = {
     "dilations": list_attr("int", default=(1, 1, 1, 1)),
 }
 _REFUSED = "Computes the layout NCHW, dilations, and strides that are not equal, which TensorFlow refuses on the CPU."
+_BATCHED = {"y": depthwise(None, (0,), (1,)), "x": depthwise(0, (2,), (1,)), "w": depthwise(1, (0, 2), ())}
 
 for _type, _inputs, _rule, _factory, _gradient, _linear, _places, _which, _doc in (
     (
@@ -332,6 +334,7 @@ for _type, _inputs, _rule, _factory, _gradient, _linear, _places, _which, _doc i
         kernel=_factory,
         grad=_gradient,
         jvp=multilinear(*_linear),
+        batch=_BATCHED[_which],
         facts=Facts(cost=_cost(*_places), fresh=True),
         oracle=oracle(_which, _step, lambda w: w[2] * w[3]),
         sample=_samples(_which),

@@ -17,6 +17,7 @@ from headrace.dtypes import DType, bfloat16, float16, float32
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_input, op, type_attr
+from headrace.opkit.batch_rules import folding
 from headrace.opkit.elementwise import widened
 from headrace.opkit.testing.samples import draw
 from headrace.shapes import Shape, merge, show, with_rank
@@ -205,6 +206,7 @@ op(
     shape=_alike,
     kernel=_kernel,
     grad=_grad,
+    batch=folding(0),
     facts=Facts(cost=flops_per_input(40), fresh=True),
     oracle=_oracle,
     sample=_samples(1),
@@ -219,6 +221,7 @@ op(
     shape=_alike,
     kernel=_grad_kernel,
     grad=_grad_grad,
+    batch=folding(0, 1, 2),
     facts=Facts(cost=flops_per_input(40), fresh=True),
     oracle=_grad_oracle,
     sample=_samples(3),

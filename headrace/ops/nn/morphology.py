@@ -16,6 +16,7 @@ from headrace.errors import InvalidArgumentError, UnimplementedError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, list_attr, op, string_attr
 from headrace.opkit.arrays import check_size
+from headrace.opkit.batch_rules import folding
 from headrace.opkit.elementwise import HALF, kept
 from headrace.opkit.jvp_rules import linear
 from headrace.opkit.testing.samples import draw
@@ -289,6 +290,7 @@ op(
     kernel=_kernel,
     grad=_grad,
     jvp=_jvp,
+    batch=folding(0),
     facts=Facts(cost=_cost, fresh=True),
     oracle=_oracle,
     sample=_samples(""),
@@ -307,6 +309,7 @@ for _type, _output, _which, _doc in (
         kernel=_grad_kernel(_type, _which == 1),
         grad=_grad_grad(_which),
         jvp=linear("out_backprop"),
+        batch=None if _which else folding(0, 2),
         facts=Facts(cost=_cost, fresh=True),
         oracle=_grad_oracle(_which),
         sample=_samples("y"),

@@ -18,6 +18,7 @@ from headrace.errors import InvalidArgumentError, OutOfRangeError, Unimplemented
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_element, list_attr, op, string_attr
 from headrace.opkit.arrays import check_size
+from headrace.opkit.batch_rules import folding
 from headrace.opkit.jvp_rules import linear
 from headrace.opkit.testing.samples import draw
 from headrace.opkit.testing.window_samples import windows_of_axis
@@ -176,6 +177,7 @@ for _type, _rank, _input, _output, _types, _rates, _cases, _what in (
         kernel=_kernel(_type, _rank),
         grad=_grad(_type, _rank),
         jvp=linear(_input),
+        batch=folding(0),
         facts=Facts(cost=flops_per_element(1), fresh=True),
         oracle=_oracle,
         sample=_samples(_cases),

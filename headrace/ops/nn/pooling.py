@@ -21,6 +21,8 @@ from headrace.dtypes import FLOATING, REAL, DType, bfloat16, float16, float32, u
 from headrace.errors import InvalidArgumentError, UnimplementedError
 from headrace.ir.opdef import Facts, flops_per_input, list_attr, op, string_attr, type_attr
 from headrace.opkit.arrays import check_size, dims, shape_from
+from headrace.opkit.batch_rules import folding
+from headrace.opkit.batch_windows import of_sizes
 from headrace.opkit.elementwise import HALF, kept
 from headrace.opkit.jvp_rules import linear
 from headrace.opkit.pooling import (
@@ -350,6 +352,7 @@ op(
     kernel=pooling("MaxPool", _max_pool),
     grad=_max_grad(_IMAGES),
     jvp=_max_jvp(_IMAGES),
+    batch=folding(0),
     facts=_FACTS,
     oracle=_max_oracle,
     sample=pool_samples(_images, DEPTHWISE, MARGINS),
@@ -364,6 +367,7 @@ op(
     kernel=pooling("MaxPoolV2", _max_pool),
     grad=_max_grad(_V2),
     jvp=_max_jvp(_V2),
+    batch=folding(0),
     facts=_FACTS,
     oracle=_of_inputs(_max_oracle),
     sample=pool_samples(_images, DEPTHWISE, v2=True),
@@ -378,6 +382,7 @@ op(
     kernel=pooling("MaxPoolGrad", _max_pool_grad),
     grad=_max_grad_grad(_IMAGES),
     jvp=linear("grad"),
+    batch=folding(0, 1, 2),
     facts=_GRAD_FACTS,
     oracle=_max_grad_oracle,
     sample=pool_samples(_back, MARGINS),
@@ -392,6 +397,7 @@ op(
     kernel=pooling("MaxPoolGradV2", _max_pool_grad),
     grad=_max_grad_grad(_V2),
     jvp=linear("grad"),
+    batch=folding(0, 1, 2),
     facts=_GRAD_FACTS,
     oracle=_of_inputs(_max_grad_oracle),
     sample=pool_samples(_back, v2=True),
@@ -406,6 +412,7 @@ op(
     kernel=pooling("MaxPoolGradGrad", _max_pool_grad_grad),
     grad=_max_grad_grad_grad(_IMAGES),
     jvp=linear("grad"),
+    batch=folding(0, 1, 2),
     facts=_GRAD_FACTS,
     oracle=_max_grad_grad_oracle,
     sample=pool_samples(_forth),
@@ -420,6 +427,7 @@ op(
     kernel=pooling("MaxPoolGradGradV2", _max_pool_grad_grad),
     grad=_max_grad_grad_grad(_V2),
     jvp=linear("grad"),
+    batch=folding(0, 1, 2),
     facts=_GRAD_FACTS,
     oracle=_of_inputs(_max_grad_grad_oracle),
     sample=pool_samples(_forth, v2=True),
@@ -442,6 +450,7 @@ op(
     kernel=pooling(_VOLUMES.pool, _max_pool_of_volumes),
     grad=_max_grad(_VOLUMES),
     jvp=_max_jvp(_VOLUMES),
+    batch=folding(0),
     facts=_FACTS,
     oracle=_max_oracle,
     sample=pool_samples(_images, volumes=True),
@@ -457,6 +466,7 @@ op(
     kernel=pooling(_VOLUMES.grad, _max_pool_grad_of_volumes),
     grad=_max_grad_grad(_VOLUMES),
     jvp=linear("grad"),
+    batch=folding(0, 1, 2),
     facts=_GRAD_FACTS,
     oracle=_max_grad_oracle,
     sample=pool_samples(_back, volumes=True),
@@ -472,6 +482,7 @@ op(
     kernel=pooling(_VOLUMES.second, _max_pool_grad_grad_of_volumes),
     grad=_max_grad_grad_grad(_VOLUMES),
     jvp=linear("grad"),
+    batch=folding(0, 1, 2),
     facts=_GRAD_FACTS,
     oracle=_max_grad_grad_oracle,
     sample=pool_samples(_forth, volumes=True),
@@ -492,6 +503,7 @@ for _pool, _value, _attrs, _volumes, _differs in (
         kernel=pooling(_pool, _avg_pool),
         grad=_avg_grad(f"{_pool}Grad"),
         jvp=linear(_value),
+        batch=folding(0),
         facts=_FACTS,
         oracle=_avg_oracle,
         sample=pool_samples(_images, volumes=_volumes),
@@ -507,6 +519,7 @@ for _pool, _value, _attrs, _volumes, _differs in (
         kernel=pooling(f"{_pool}Grad", _avg_pool_grad),
         grad=_avg_grad_grad(_pool),
         jvp=linear("grad"),
+        batch=of_sizes,
         facts=_FACTS,
         oracle=_avg_grad_oracle,
         sample=pool_samples(_shape_and_grad, volumes=_volumes),

@@ -17,6 +17,7 @@ from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, int_attr, op, string_attr, type_attr
 from headrace.opkit.arrays import check_size, zeros
+from headrace.opkit.batch_rules import at_the_end, folding
 from headrace.opkit.jvp_rules import linear
 from headrace.opkit.shape_rules import same_as
 from headrace.opkit.testing.samples import draw
@@ -407,7 +408,7 @@ for _type, _margins, _other, _make, _into, _oracle, _cases, _images, _doc in (
         grad=lambda b, n, dy, other=_other: [
             b.make(f"{other}ND", [dy, n.block_shape, n.inputs[2]], {}), None, None
         ],
-        jvp=linear("input"),
+        jvp=linear("input"), batch=at_the_end,
         facts=_COST,
         oracle=_oracle,
         sample=_moves(_cases),
@@ -451,7 +452,7 @@ for _type, _other, _move, _deeper, _meaning, _samples, _doc in (
         shape=_depth_shape(_deeper),
         kernel=_depth_kernel(_type, _move),
         grad=_depth_grad(_other),
-        jvp=linear("input"),
+        jvp=linear("input"), batch=folding(0),
         facts=_COST,
         oracle=_meaning,
         sample=_samples,

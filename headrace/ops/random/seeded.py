@@ -14,8 +14,10 @@ import numpy as np
 
 from headrace import shapes
 from headrace.dtypes import FLOATING, INDEX
+from headrace.ir.batch_node import Independent
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, op
+from headrace.opkit.batch_rules import drawing
 from headrace.ops.random.drawing import SEEDED, SEEDS, dims_of, drawn_shape, range_of, require_scalar, state_of
 from headrace.shapes import Shape
 
@@ -74,6 +76,7 @@ for _name, _distribution, _doc in (
         shape=drawn_shape,
         stateful=_draw(_distribution),
         grad=NOT_DIFFERENTIABLE,
+        batch=Independent(drawing(0)),
         facts=SEEDED,
         doc=_doc,
     )
@@ -85,6 +88,7 @@ op(
     shape=_ints_shape,
     stateful=_draw_ints,
     grad=NOT_DIFFERENTIABLE,
+    batch=Independent(drawing(0)),
     facts=SEEDED,
     doc="Integers evenly distributed over [minval, maxval).",
 )

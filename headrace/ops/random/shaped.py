@@ -15,9 +15,11 @@ import numpy as np
 
 from headrace import dtypes, shapes
 from headrace.dtypes import INDEX, DType
+from headrace.ir.batch_node import Independent
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, missing, op, type_attr
 from headrace.opkit import arrays
+from headrace.opkit.batch_rules import drawing
 from headrace.opkit.shape_rules import broadcast, unbroadcast
 from headrace.ops.random import definition
 from headrace.ops.random.drawing import (
@@ -87,6 +89,7 @@ op(
     shape=_seeded_shape,
     stateful=_seeded(_gamma_sampler, "T"),
     grad=lambda b, n, dy: [None, _gamma_slope(b, n.alpha, n.output, dy)],
+    batch=Independent(drawing(0)),
     facts=SEEDED,
     doc="Numbers of the gamma distribution: for each alpha as many as `shape` says.",
 )
@@ -103,6 +106,7 @@ for _name, _rate, _types, _out in (
         shape=_seeded_shape,
         stateful=_seeded(poissons, _out),
         grad=NOT_DIFFERENTIABLE,
+        batch=Independent(drawing(0)),
         facts=SEEDED,
         differs="refuses a rate that is NaN or too large for the dtype; TensorFlow does not terminate",
         doc="Numbers of the Poisson distribution: for each rate as many as `shape` says.",

@@ -20,6 +20,7 @@ from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_input, op, type_attr
 from headrace.opkit.arrays import axis_in, check_size
+from headrace.opkit.batch_rules import first_in_step, in_step
 from headrace.opkit.jvp_rules import linear
 from headrace.opkit.testing.samples import draw
 from headrace.shapes import Shape, merge_dim, show, with_rank, with_rank_at_least
@@ -393,6 +394,7 @@ for _kind in _KINDS:
             kernel=_last_kernel(_kind, _rank),
             grad=_last_real_grad(_kind, _rank) if _kind.real else _whole_grad(_kind, _rank, _opposite + _suffix(_rank)),
             jvp=linear("input"),
+            batch=first_in_step(0),
             facts=Facts(dynamic_shape=True, cost=_FACTS.cost) if _kind.real else _FACTS,
             sample=_last_samples(_kind, _rank),
             doc=_doc(_kind, _over),
@@ -406,6 +408,7 @@ for _kind in _KINDS:
                 kernel=_last_kernel(_kind, _rank),
                 grad=_whole_grad(_kind, _rank, _opposite + _suffix(_rank)),
                 jvp=linear("input"),
+                batch=in_step,
                 facts=_FACTS,
                 sample=functools.partial(_single_samples, _kind, _rank),
                 doc=_doc(_kind, _over),
