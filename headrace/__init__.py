@@ -14,11 +14,10 @@ Outside a graph, ops run at once: `hr.square(3.0)` is a concrete tensor.
 # ruff: noqa: F401, I001, RUF022 - the import of operators and ops registers them; the names are laid out in lines
 # fmt: off
 
-import importlib as _importlib
 from typing import TYPE_CHECKING as _TYPE_CHECKING, Any as _Any
 
 import headrace.ops
-from headrace import dtypes, errors, flags, interchange, target, trace
+from headrace import dtypes, errors, flags, interchange, public_names as _public_names, target, trace
 from headrace.api import linalg, math, methods, nn, operators, random, raw_ops, scopes, sparse, special, tree
 from headrace.api.storage.accumulators import (
     ConditionalAccumulator, ConditionalAccumulatorBase, SparseConditionalAccumulator
@@ -144,7 +143,7 @@ def _address(url: str) -> _Any:
 target.SCHEMES["headrace"] = _address
 scopes.install(scopes.Runtime(_EagerBuilder(), Session, interchange.graph_def, _html))
 
-# Modules that few programs use, or only those that train, are imported on first use.
+# Imported on first use: modules that few programs use, or only those that train.
 _LATER = {
     "image": "headrace.api.image",
     "initializers": "headrace.api.initializers",
@@ -158,12 +157,10 @@ _LATER = {
     "summary": "headrace.api.summary",
     "train": "headrace.train",
     "cluster": "headrace.dist.launch",
-}
-# Classes that import sockets are imported on first use, too.
-_LATER_CLASSES = {
-    "ClusterSpec": "headrace.dist.cluster_spec",
-    "NetworkOptions": "headrace.dist.network",
-    "Server": "headrace.dist.server",
+    # these import sockets
+    "ClusterSpec": "headrace.dist.cluster_spec:ClusterSpec",
+    "NetworkOptions": "headrace.dist.network:NetworkOptions",
+    "Server": "headrace.dist.server:Server",
 }
 
 if _TYPE_CHECKING:
@@ -175,15 +172,6 @@ if _TYPE_CHECKING:
     from headrace.dist.cluster_spec import ClusterSpec
     from headrace.dist.network import NetworkOptions
     from headrace.dist.server import Server
-else:
-
-    def __getattr__(name: str) -> _Any:
-        if name in _LATER:
-            return _importlib.import_module(_LATER[name])
-        if name in _LATER_CLASSES:
-            return getattr(_importlib.import_module(_LATER_CLASSES[name]), name)
-        raise AttributeError(f"module 'headrace' has no attribute {name!r}")
-
 
 __version__ = "0.1.0"
 
@@ -236,3 +224,6 @@ __all__ = [
     "unsorted_segment_sqrt_n", "unsorted_segment_sum", "unstack", "value_and_grad", "variables_initializer", "variant",
     "vjp", "vmap", "where", "while_loop", "write_graph", "xdivy", "xlog1py", "xlogy", "zeros", "zeros_like", "zeta",
 ]
+
+if not _TYPE_CHECKING:
+    __getattr__, __dir__ = _public_names.of(__name__, __all__, _LATER)

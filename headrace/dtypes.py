@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Final
 import ml_dtypes
 import numpy as np
 
+from headrace import public_names
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -254,3 +256,39 @@ def as_dtype(value: object) -> DType:
 
 def _names(ds: Iterable[DType]) -> str:
     return ", ".join(sorted(d.name for d in ds))
+
+
+# fmt: off
+__all__ = [
+    "DType",
+    "as_dtype",
+    "bfloat16",
+    "bool_",
+    "complex64",
+    "complex128",
+    "float16",
+    "float32",
+    "float64",
+    "from_number",
+    "from_numpy",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "qint8",
+    "qint16",
+    "qint32",
+    "quint8",
+    "quint16",
+    "resource",
+    "string",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "variant",
+]
+# fmt: on
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = public_names.of(__name__, __all__)

@@ -20,7 +20,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, ClassVar
 
-from headrace import plain_data
+from headrace import plain_data, public_names
 from headrace.diagnosis import Diagnosis
 
 if TYPE_CHECKING:
@@ -341,3 +341,57 @@ def from_data(data: object) -> OpError | HeadraceInternalError:
     if record.cause:
         out.__cause__ = HeadraceError(record.cause)
     return out
+
+
+# fmt: off
+__all__ = [
+    "ABORTED",
+    "ALREADY_EXISTS",
+    "CANCELLED",
+    "DATA_LOSS",
+    "DEADLINE_EXCEEDED",
+    "FAILED_PRECONDITION",
+    "INTERNAL",
+    "INVALID_ARGUMENT",
+    "NOT_FOUND",
+    "OK",
+    "OUT_OF_RANGE",
+    "PERMISSION_DENIED",
+    "RESOURCE_EXHAUSTED",
+    "UNAUTHENTICATED",
+    "UNAVAILABLE",
+    "UNIMPLEMENTED",
+    "UNKNOWN",
+    "AbortedError",
+    "AlreadyExistsError",
+    "CancelledError",
+    "CompileWarning",
+    "ConversionError",
+    "DataLossError",
+    "DeadlineExceededError",
+    "FailedPreconditionError",
+    "FeedError",
+    "GraphError",
+    "HeadraceError",
+    "HeadraceInternalError",
+    "HeadraceWarning",
+    "InternalError",
+    "InvalidArgumentError",
+    "NotFoundError",
+    "OpError",
+    "OutOfRangeError",
+    "PermissionDeniedError",
+    "ResourceExhaustedError",
+    "ShapeError",
+    "SignatureError",
+    "TextError",
+    "UnauthenticatedError",
+    "UnavailableError",
+    "UnimplementedError",
+    "UnknownError",
+    "exception_type_from_error_code",
+]
+# fmt: on
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = public_names.of(__name__, __all__)

@@ -13,6 +13,8 @@ import math
 import os
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+from headrace import public_names
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
@@ -324,3 +326,34 @@ def describe() -> str:
     defaults = {f.name: "not set" if f.default == "" else f"`{f.default}`" for f in _FLAGS.values()}
     rows = [f"| `HEADRACE_{f.name}` | {f.allowed} | {defaults[f.name]} | {f.doc} |" for f in _FLAGS.values()]
     return "\n".join(["| variable | what it may be | default | what it does |", "|---|---|---|---|", *rows])
+
+
+# fmt: off
+__all__ = [
+    "ACCUMULATOR_LIMIT",
+    "CALL_DEPTH",
+    "CLUSTER_CA",
+    "CLUSTER_CERT",
+    "CLUSTER_KEY",
+    "CLUSTER_SECRET",
+    "CLUSTER_SECRET_FILE",
+    "DUMP",
+    "ENGINE",
+    "ENGINES",
+    "OPTIMIZE",
+    "SPILL_FOLDER",
+    "STRING_LIMIT",
+    "VERIFY",
+    "WAIT_LIMIT",
+    "Flag",
+    "accumulator_limit",
+    "changed",
+    "describe",
+    "environment_of_child",
+    "override",
+    "page",
+]
+# fmt: on
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = public_names.of(__name__, __all__)

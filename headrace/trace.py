@@ -13,8 +13,9 @@ from __future__ import annotations
 import dataclasses
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from typing import IO, Any, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
+from headrace import public_names
 from headrace.denormals import unflushed
 
 
@@ -348,3 +349,14 @@ def write_chrome(events: Sequence[Event], file: str | IO[str]) -> None:
             json.dump(data, f)
     else:
         json.dump(data, file)
+
+
+# fmt: off
+__all__ = [
+    "Both", "Crossing", "Event", "IterationFree", "IterationOpen", "Listener", "NodeEnd", "NodeStart", "OneAtATime",
+    "StepEnd", "StepStart", "StreamSpan", "TokenReceived", "TokenSent", "chrome_events", "write_chrome",
+]
+# fmt: on
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = public_names.of(__name__, __all__)

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headrace import dtypes, shapes
+from headrace import dtypes, public_names, shapes
 from headrace.api import arrays, linalg, random, scopes
 from headrace.api.tensors import is_tensor
 from headrace.dtypes import DType, as_dtype
@@ -377,3 +377,7 @@ def get(initializer: Any, dtype: Any = dtypes.float32) -> Callable[..., Any]:
     if is_tensor(initializer) or isinstance(initializer, (int, float, complex, list, tuple, np.ndarray, np.generic)):
         return lambda shape, dtype=None: scopes.builder(initializer).tensor(initializer, dtype)
     raise ValueError(f"{initializer!r} is no initializer: give a function of shape and dtype, a name, or a value")
+
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = public_names.of(__name__, __all__)

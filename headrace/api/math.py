@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from headrace import dtypes, nest, shapes
+from headrace import dtypes, nest, public_names, shapes
 from headrace.api import scopes
 from headrace.api.clipping import not_larger
 from headrace.api.sparse_tensor import SparseTensor
@@ -622,3 +622,21 @@ def accumulate_n(inputs: Any, shape: Any = None, tensor_dtype: Any = None, name:
     if not shapes.compatible(total.shape, known):
         raise ShapeError(f"Shapes {shapes.show(known)} and {shapes.show(total.shape)} are not compatible")
     return total
+
+
+# fmt: off
+__all__ = [
+    "abs", "accumulate_n", "acos", "acosh", "add", "add_n", "angle", "asin", "asinh", "atan", "atan2", "atanh",
+    "betainc", "bitwise_and", "bitwise_or", "bitwise_xor", "cast", "ceil", "clip_by_value", "complex", "conj", "cos",
+    "cosh", "digamma", "divide", "divide_no_nan", "equal", "erf", "erfc", "erfcinv", "erfinv", "exp", "expm1", "floor",
+    "floordiv", "floormod", "greater", "greater_equal", "igamma", "igammac", "imag", "invert", "is_finite", "is_inf",
+    "is_nan", "left_shift", "less", "less_equal", "lgamma", "log", "log1p", "log_sigmoid", "logical_and", "logical_not",
+    "logical_or", "logical_xor", "maximum", "minimum", "mod", "multiply", "multiply_no_nan", "ndtri", "negative",
+    "nextafter", "not_equal", "polygamma", "pow", "real", "reciprocal", "reciprocal_no_nan", "right_shift", "rint",
+    "round", "rsqrt", "saturate_cast", "sigmoid", "sign", "sin", "sinh", "sqrt", "square", "squared_difference",
+    "subtract", "tan", "tanh", "truediv", "truncatediv", "truncatemod", "xdivy", "xlog1py", "xlogy", "zeta",
+]
+# fmt: on
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = public_names.of(__name__, __all__)

@@ -7,9 +7,9 @@ trained for it.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from headrace import dtypes
+from headrace import dtypes, public_names
 from headrace.api import scopes
 
 
@@ -289,3 +289,16 @@ def fake_quant_with_min_max_vars_per_channel_gradient(
     """
     args = (gradients, inputs, min, max)
     return _fake("FakeQuantWithMinMaxVarsPerChannelGradient", args, num_bits, narrow_range, name)
+
+
+# fmt: off
+__all__ = [
+    "Quantized", "dequantize", "fake_quant_with_min_max_args", "fake_quant_with_min_max_args_gradient",
+    "fake_quant_with_min_max_vars", "fake_quant_with_min_max_vars_gradient", "fake_quant_with_min_max_vars_per_channel",
+    "fake_quant_with_min_max_vars_per_channel_gradient", "quantize", "quantize_and_dequantize",
+    "quantize_and_dequantize_v2",
+]
+# fmt: on
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = public_names.of(__name__, __all__)

@@ -21,7 +21,12 @@ from headrace.ir.source import is_ours
 
 def __getattr__(type: str) -> Callable[..., typing.Any]:
     if type not in op_registry and (not type[:1].isupper() or op_registry.sought(type) is None):
-        raise AttributeError(f"module {__name__!r} has no attribute {type!r}: no op type of that name is registered")
+        import difflib  # a slow import, needed only here
+
+        near = difflib.get_close_matches(type, op_registry)
+        hint = f"; did you mean {' or '.join(f'hr.raw_ops.{n}' for n in near)}?" if near else ""
+        text = f"module {__name__!r} has no attribute {type!r}: no op type of that name is registered{hint}"
+        raise AttributeError(text, name=type)
     return _function(type)
 
 

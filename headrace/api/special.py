@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from headrace import public_names
 from headrace.api import arrays, reductions, scopes
 from headrace.api.math import lgamma, unary
 
@@ -92,3 +93,15 @@ def lbeta(x: Any, name: str | None = None) -> Any:
         x = b.tensor(x, None, "x")
         logs = reductions.reduce_sum(lgamma(x), [-1])
         return b.make("Sub", (logs, lgamma(reductions.reduce_sum(x, [-1]))), {}, "sub")
+
+
+# fmt: off
+__all__ = [
+    "bessel_i0", "bessel_i0e", "bessel_i1", "bessel_i1e", "bessel_j0", "bessel_j1", "bessel_k0", "bessel_k0e",
+    "bessel_k1", "bessel_k1e", "bessel_y0", "bessel_y1", "dawsn", "expint", "fresnel_cos", "fresnel_sin", "lbeta",
+    "polyval", "spence",
+]
+# fmt: on
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = public_names.of(__name__, __all__)

@@ -17,11 +17,11 @@ import contextlib
 import logging
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headrace import dtypes
+from headrace import dtypes, public_names
 from headrace.api import scopes
 from headrace.files import summaries
 
@@ -266,3 +266,6 @@ def merge(inputs: Sequence[Any], name: str | None = None) -> Any:
 
 
 __all__ = ["audio", "histogram", "image", "merge", "scalar", "tensor_summary", "text"]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = public_names.of(__name__, __all__)

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from headrace import nest
+from headrace import nest, public_names
 from headrace.ir.graph import Tensor
 from headrace.nest import Flatten, IsLeaf, Unflatten
 
@@ -364,3 +364,7 @@ def register(kind: type, flatten: Flatten, unflatten: Unflatten) -> None:
     if isinstance(kind, type) and (issubclass(kind, Tensor) or hasattr(kind, "as_tensor")):
         raise TypeError(f"{kind.__name__} is a class of tensors, which are leaves; register a class of your own")
     nest.register(kind, flatten, unflatten, depth=2)
+
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = public_names.of(__name__, __all__)

@@ -24,7 +24,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from headrace import flags, thresholds
+from headrace import flags, public_names, thresholds
 from headrace.dist.address import SCHEME, Address
 from headrace.dist.cluster_spec import ClusterSpec
 from headrace.dist.launched import END_SECONDS, LaunchedCluster
@@ -229,3 +229,17 @@ def _free_ports(n: int) -> list[int]:
     finally:
         for s in sockets:
             s.close()
+
+
+# fmt: off
+__all__ = [
+
+    "LocalCluster",
+    "at",
+    "local",
+    "ray",
+]
+# fmt: on
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = public_names.of(__name__, __all__)

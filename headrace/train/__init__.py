@@ -7,6 +7,9 @@ variables on parameter servers. `input` reads data through queues. Threads fill 
 together (`coordinator`). `event_writer` writes files for TensorBoard, and `curves` draws them.
 """
 
+from typing import TYPE_CHECKING
+
+from headrace import public_names
 from headrace.train.averages import ExponentialMovingAverage
 from headrace.train.coordinator import Coordinator, LooperThread
 from headrace.train.curves import plot_events, scalars_of
@@ -83,3 +86,6 @@ __all__ = [
     "scalars_of",
 ]
 __all__ += [*_hooks, *_input, *_optimizers, *_saving]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = public_names.of(__name__, __all__)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from headrace import public_names
 
 
 def as_bytes(bytes_or_text: str | bytes, encoding: str = "utf-8") -> bytes:
@@ -34,3 +36,15 @@ def as_str_any(value: Any, encoding: str = "utf-8") -> str:
     Source: TensorFlow's `tf.compat.as_str_any`.
     """
     return as_text(value, encoding) if isinstance(value, bytes) else str(value)
+
+
+# fmt: off
+__all__ = [
+    "as_bytes", "as_str", "as_str_any", "as_text", "v1",
+]
+# fmt: on
+
+if TYPE_CHECKING:
+    v1: Any
+else:
+    __getattr__, __dir__ = public_names.of(__name__, __all__, {"v1": "headrace.v1"})

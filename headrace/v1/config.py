@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from headrace import metadata
+from headrace import metadata, public_names
 from headrace.metadata import RunMetadata as RunMetadata
 
 
@@ -141,3 +141,13 @@ class RunOptions(metadata.RunOptions):
     debug_options: Any = None
     report_tensor_allocations_upon_oom: bool = False
     experimental: Any = None
+
+
+# fmt: off
+__all__ = [
+    "ConfigProto", "GPUOptions", "GraphOptions", "OptimizerOptions", "RunMetadata", "RunOptions",
+]
+# fmt: on
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = public_names.of(__name__, __all__)

@@ -2,6 +2,9 @@
 
 # ruff: noqa: F401 - the names are for importers of this module
 
+from typing import TYPE_CHECKING
+
+from headrace import public_names
 from headrace.v1.check_ops import Assert as Assert
 from headrace.v1.check_ops import assert_equal as assert_equal
 from headrace.v1.check_ops import assert_greater as assert_greater
@@ -30,3 +33,16 @@ from headrace.v1.check_ops import verify_tensor_all_finite as assert_all_finite
 from headrace.v1.math_ops import is_finite as is_finite
 from headrace.v1.math_ops import is_inf as is_inf
 from headrace.v1.math_ops import is_nan as is_nan
+
+# fmt: off
+__all__ = [
+    "Assert", "assert_equal", "assert_greater", "assert_greater_equal", "assert_integer", "assert_less",
+    "assert_less_equal", "assert_near", "assert_negative", "assert_non_negative", "assert_non_positive",
+    "assert_none_equal", "assert_positive", "assert_proper_iterable", "assert_rank", "assert_rank_at_least",
+    "assert_rank_in", "assert_same_float_dtype", "assert_scalar", "assert_type", "check_numerics", "is_finite",
+    "is_inf", "is_nan", "is_non_decreasing", "is_numeric_tensor", "is_strictly_increasing",
+]
+# fmt: on
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = public_names.of(__name__, __all__)

@@ -2,6 +2,9 @@
 
 # ruff: noqa: F401 - the names are for importers of this module
 
+from typing import TYPE_CHECKING
+
+from headrace import public_names
 from headrace.dtypes import QUANTIZED as QUANTIZED_DTYPES
 from headrace.dtypes import DType as DType
 from headrace.dtypes import as_dtype as as_dtype
@@ -34,3 +37,41 @@ from headrace.v1.math_ops import saturate_cast as saturate_cast
 from headrace.v1.strings import as_string as as_string
 
 half, double = float16, float64
+
+# fmt: off
+__all__ = [
+    "DType",
+    "as_dtype",
+    "as_string",
+    "bfloat16",
+    "cast",
+    "complex",
+    "complex64",
+    "complex128",
+    "double",
+    "float16",
+    "float32",
+    "float64",
+    "half",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "qint8",
+    "qint16",
+    "qint32",
+    "quint8",
+    "quint16",
+    "resource",
+    "saturate_cast",
+    "string",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "variant",
+]
+# fmt: on
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = public_names.of(__name__, __all__)

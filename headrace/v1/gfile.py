@@ -9,8 +9,9 @@ import io
 import os
 import shutil
 from collections.abc import Iterator
-from typing import IO, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
+from headrace import public_names
 from headrace.errors import AlreadyExistsError, FailedPreconditionError, InvalidArgumentError, NotFoundError
 from headrace.files import local
 
@@ -303,3 +304,13 @@ class GFile:
 
 
 FastGFile = Open = GFile
+
+# fmt: off
+__all__ = [
+    "Copy", "DeleteRecursively", "Exists", "FastGFile", "FileStatistics", "GFile", "Glob", "IsDirectory",
+    "ListDirectory", "MakeDirs", "MkDir", "Open", "Path", "Remove", "Rename", "Stat", "Walk",
+]
+# fmt: on
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = public_names.of(__name__, __all__)

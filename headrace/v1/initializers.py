@@ -5,8 +5,9 @@ They are those of `headrace.initializers`, called in the default graph.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from headrace import public_names
 from headrace.api import initializers as plain
 from headrace.v1 import variables as state
 from headrace.v1.graph import in_default_graph
@@ -62,3 +63,16 @@ variance_scaling, uniform_unit_scaling = VarianceScaling, UniformUnitScaling
 glorot_normal, glorot_uniform = GlorotNormal, GlorotUniform
 global_variables, local_variables = state.global_variables_initializer, state.local_variables_initializer
 variables = state.variables_initializer
+
+# fmt: off
+__all__ = [
+    "Constant", "GlorotNormal", "GlorotUniform", "Identity", "Initializer", "Ones", "Orthogonal", "RandomNormal",
+    "RandomUniform", "TruncatedNormal", "UniformUnitScaling", "VarianceScaling", "Zeros", "constant",
+    "global_variables", "glorot_normal", "glorot_uniform", "he_normal", "he_uniform", "identity", "lecun_normal",
+    "lecun_uniform", "local_variables", "ones", "orthogonal", "random_normal", "random_uniform", "truncated_normal",
+    "uniform_unit_scaling", "variables", "variance_scaling", "zeros",
+]
+# fmt: on
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = public_names.of(__name__, __all__)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from headrace import public_names
 from headrace.api import io
 from headrace.api.io import FixedLenFeature as FixedLenFeature
 from headrace.api.io import FixedLenSequenceFeature as FixedLenSequenceFeature
@@ -48,3 +51,18 @@ parse_example = named(io.parse_example, "serialized features name example_names"
 parse_single_example = named(io.parse_single_example, "serialized features name example_names")
 parse_sequence_example = in_default_graph(io.parse_sequence_example)
 parse_single_sequence_example = in_default_graph(io.parse_single_sequence_example)
+
+# fmt: off
+__all__ = [
+    "FixedLenFeature", "FixedLenSequenceFeature", "PaddingFIFOQueue", "PriorityQueue", "QueueBase",
+    "RandomShuffleQueue", "SparseFeature", "TFRecordCompressionType", "TFRecordOptions", "TFRecordWriter",
+    "VarLenFeature", "decode_and_crop_jpeg", "decode_base64", "decode_bmp", "decode_compressed", "decode_csv",
+    "decode_gif", "decode_image", "decode_jpeg", "decode_json_example", "decode_png", "decode_raw", "encode_base64",
+    "encode_jpeg", "encode_png", "extract_jpeg_shape", "gfile", "is_jpeg", "match_filenames_once", "matching_files",
+    "parse_example", "parse_sequence_example", "parse_single_example", "parse_single_sequence_example", "parse_tensor",
+    "read_file", "serialize_tensor", "tf_record_iterator", "write_file", "write_graph",
+]
+# fmt: on
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = public_names.of(__name__, __all__)

@@ -11,9 +11,9 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from headrace import dtypes
+from headrace import dtypes, public_names
 from headrace.api import initializers, layers, scopes
 from headrace.api.layers import base
 from headrace.api.partitioned import parts_of
@@ -338,3 +338,17 @@ batch_normalization = _function(
     "moving_variance_initializer beta_regularizer gamma_regularizer beta_constraint gamma_constraint training "
     "trainable name reuse renorm renorm_clipping renorm_momentum fused virtual_batch_size adjustment",
 )
+
+# fmt: off
+__all__ = [
+    "AveragePooling1D", "AveragePooling2D", "AveragePooling3D", "BatchNormalization", "Conv1D", "Conv2D",
+    "Conv2DTranspose", "Conv3D", "Conv3DTranspose", "Dense", "Dropout", "Flatten", "Layer", "MaxPooling1D",
+    "MaxPooling2D", "MaxPooling3D", "SeparableConv1D", "SeparableConv2D", "average_pooling1d", "average_pooling2d",
+    "average_pooling3d", "batch_normalization", "conv1d", "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose",
+    "dense", "dropout", "flatten", "max_pooling1d", "max_pooling2d", "max_pooling3d", "separable_conv1d",
+    "separable_conv2d",
+]
+# fmt: on
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = public_names.of(__name__, __all__)

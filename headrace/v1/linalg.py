@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from headrace import public_names
 from headrace.api import linalg
 from headrace.v1.graph import in_default_graph
 from headrace.v1.math_ops import adjoint as adjoint
@@ -57,3 +60,15 @@ matrix_rank = in_default_graph(linalg.matrix_rank)
 normalize = in_default_graph(linalg.normalize)
 pinv = in_default_graph(linalg.pinv)
 slogdet = in_default_graph(linalg.slogdet)
+
+# fmt: off
+__all__ = [
+    "adjoint", "cholesky", "cholesky_solve", "cross", "eigh_tridiagonal", "einsum", "expm", "eye", "global_norm",
+    "l2_normalize", "logdet", "logm", "lu", "lu_matrix_inverse", "lu_reconstruct", "lu_solve", "matmul", "matrix_rank",
+    "matrix_transpose", "matvec", "norm", "normalize", "pinv", "qr", "slogdet", "svd", "tensor_diag",
+    "tensor_diag_part", "tensordot", "trace", "tridiagonal_matmul", "tridiagonal_solve",
+]
+# fmt: on
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = public_names.of(__name__, __all__)

@@ -16,6 +16,9 @@ from __future__ import annotations
 
 import logging
 import sys
+from typing import TYPE_CHECKING
+
+from headrace import public_names
 
 DEBUG, INFO, WARN, ERROR, FATAL = logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR, logging.CRITICAL
 
@@ -62,3 +65,14 @@ def get_verbosity() -> int:
     Source: TensorFlow's `tf.logging.get_verbosity`.
     """
     return _logger.getEffectiveLevel()
+
+
+# fmt: off
+__all__ = [
+    "DEBUG", "ERROR", "FATAL", "INFO", "WARN", "debug", "error", "fatal", "get_verbosity", "info", "log",
+    "set_verbosity", "vlog", "warn", "warning",
+]
+# fmt: on
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = public_names.of(__name__, __all__)

@@ -5,8 +5,9 @@ The collection contains the operations that fill tables.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from headrace import public_names
 from headrace.api import grouping
 from headrace.api.storage import lookup
 from headrace.v1.graph import GraphKeys, add_to_collection, get_collection, in_default_graph
@@ -157,3 +158,13 @@ def tables_initializer(name: str = "init_all_tables") -> Any:
 
 
 initialize_all_tables = tables_initializer
+
+# fmt: off
+__all__ = [
+    "DenseHashTable", "KeyValueTensorInitializer", "MutableHashTable", "StaticHashTable", "StaticVocabularyTable",
+    "TextFileIndex", "TextFileInitializer", "experimental",
+]
+# fmt: on
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = public_names.of(__name__, __all__)

@@ -6,9 +6,9 @@ to the collection GraphKeys.LOSSES, whose sum `get_total_loss` returns.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from headrace import dtypes, shapes
+from headrace import dtypes, public_names, shapes
 from headrace.api import arrays, debugging, gathering, math, nn, reductions, scopes, tensors
 from headrace.api.cond import cond
 from headrace.errors import ShapeError
@@ -636,3 +636,16 @@ def sparse_softmax_cross_entropy(
         y, x, factors = without_last_axis(y, x, factors, 1)
         losses = nn.sparse_softmax_cross_entropy_with_logits(y, x, name="xentropy")
         return compute_weighted_loss(losses, factors, scope, loss_collection, reduction)
+
+
+# fmt: off
+__all__ = [
+    "Reduction", "absolute_difference", "add_loss", "compute_weighted_loss", "cosine_distance", "get_losses",
+    "get_regularization_loss", "get_regularization_losses", "get_total_loss", "hinge_loss", "huber_loss", "log_loss",
+    "mean_pairwise_squared_error", "mean_squared_error", "sigmoid_cross_entropy", "softmax_cross_entropy",
+    "sparse_softmax_cross_entropy",
+]
+# fmt: on
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = public_names.of(__name__, __all__)

@@ -7,9 +7,9 @@ the new measure. Local variables accumulate the values (`tf.local_variables_init
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from headrace import dtypes, shapes
+from headrace import dtypes, public_names, shapes
 from headrace.api import arrays, linalg, math, reductions, scopes, tensors
 from headrace.api.counting import confusion_matrix
 from headrace.errors import ShapeError
@@ -451,3 +451,19 @@ def mean_iou(
         share = math.divide_no_nan(reductions.reduce_sum(math.divide_no_nan(both, either)), there)
         value = math.cast(share, dtypes.float32, name="mean_iou")
         return collected(value, tensors.identity(update, name="update_op"), metrics_collections, updates_collections)
+
+
+# fmt: off
+__all__ = [
+    "accuracy", "auc", "average_precision_at_k", "false_negatives", "false_negatives_at_thresholds", "false_positives",
+    "false_positives_at_thresholds", "mean", "mean_absolute_error", "mean_cosine_distance", "mean_iou",
+    "mean_per_class_accuracy", "mean_relative_error", "mean_squared_error", "mean_tensor", "percentage_below",
+    "precision", "precision_at_k", "precision_at_thresholds", "precision_at_top_k", "recall", "recall_at_k",
+    "recall_at_thresholds", "recall_at_top_k", "root_mean_squared_error", "sensitivity_at_specificity",
+    "sparse_average_precision_at_k", "sparse_precision_at_k", "specificity_at_sensitivity", "true_negatives",
+    "true_negatives_at_thresholds", "true_positives", "true_positives_at_thresholds",
+]
+# fmt: on
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = public_names.of(__name__, __all__)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from headrace import public_names
 from headrace.files import local, records
 
 
@@ -109,3 +110,13 @@ def tf_record_iterator(path: local.Path, options: Any = None) -> Iterator[bytes]
     Source: TensorFlow's `tf.python_io.tf_record_iterator`.
     """
     return records.read(path, TFRecordOptions.get_compression_type_string(options))
+
+
+# fmt: off
+__all__ = [
+    "TFRecordCompressionType", "TFRecordOptions", "TFRecordWriter", "tf_record_iterator",
+]
+# fmt: on
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = public_names.of(__name__, __all__)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from headrace import public_names
 from headrace.api.storage import accumulators, queues
 from headrace.v1.graph import in_default_graph
 
@@ -63,3 +66,14 @@ class SparseConditionalAccumulator(accumulators.SparseConditionalAccumulator):
     """
 
     __init__ = in_default_graph(accumulators.SparseConditionalAccumulator.__init__)
+
+
+# fmt: off
+__all__ = [
+    "ConditionalAccumulator", "ConditionalAccumulatorBase", "FIFOQueue", "PaddingFIFOQueue", "PriorityQueue",
+    "QueueBase", "RandomShuffleQueue", "SparseConditionalAccumulator",
+]
+# fmt: on
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = public_names.of(__name__, __all__)

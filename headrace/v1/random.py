@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from headrace import public_names
 from headrace.api import random, scopes
 from headrace.v1.arguments import named
 from headrace.v1.graph import get_seed as get_seed
@@ -70,3 +71,19 @@ def stateless_multinomial(
     Source: TensorFlow's `tf.random.stateless_multinomial`.
     """
     return random.stateless_categorical(logits, num_samples, seed, output_dtype, name or "stateless_multinomial")
+
+
+# fmt: off
+__all__ = [
+    "Algorithm", "Generator", "all_candidate_sampler", "categorical", "create_rng_state",
+    "fixed_unigram_candidate_sampler", "fold_in", "gamma", "get_seed", "learned_unigram_candidate_sampler",
+    "log_uniform_candidate_sampler", "multinomial", "normal", "poisson", "random_gamma", "random_normal",
+    "random_poisson", "random_shuffle", "random_uniform", "set_random_seed", "shuffle", "split", "stateless_binomial",
+    "stateless_categorical", "stateless_gamma", "stateless_multinomial", "stateless_normal",
+    "stateless_parameterized_truncated_normal", "stateless_poisson", "stateless_truncated_normal", "stateless_uniform",
+    "truncated_normal", "uniform", "uniform_candidate_sampler",
+]
+# fmt: on
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = public_names.of(__name__, __all__)

@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from headrace import nest
+from headrace import nest, public_names
 from headrace.api import scopes, sparse, sparse_tensor
 from headrace.api.sparse import arithmetic as sparse_math
 from headrace.v1.arguments import named
@@ -191,3 +191,17 @@ def sparse_to_dense(
 
 
 convert_to_tensor_or_sparse_tensor = in_default_graph(sparse_tensor.convert_to_tensor_or_sparse_tensor)
+
+# fmt: off
+__all__ = [
+    "SparseConditionalAccumulator", "SparseTensor", "SparseTensorSpec", "SparseTensorValue", "add", "bincount",
+    "concat", "convert_to_tensor_or_sparse_tensor", "cross", "cross_hashed", "deserialize_many_sparse", "expand_dims",
+    "eye", "fill_empty_rows", "from_dense", "mask", "matmul", "maximum", "merge", "minimum", "placeholder",
+    "reduce_max", "reduce_max_sparse", "reduce_sum", "reduce_sum_sparse", "reorder", "reset_shape", "reshape", "retain",
+    "segment_mean", "segment_sqrt_n", "segment_sum", "serialize_many_sparse", "serialize_sparse", "slice", "softmax",
+    "sparse_dense_matmul", "sparse_tensor", "sparse_to_dense", "split", "to_dense", "to_indicator", "transpose",
+]
+# fmt: on
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = public_names.of(__name__, __all__)

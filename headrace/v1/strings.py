@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from headrace import public_names
 from headrace.api import strings
 from headrace.api.sparse_tensor import SparseTensor
 from headrace.v1.arguments import named
@@ -83,3 +84,17 @@ def string_split(
 def _check_sparse(result_type: str) -> None:
     if result_type != "SparseTensor":
         raise ValueError(f"result_type must be 'SparseTensor', got {result_type!r}: there are no ragged tensors here")
+
+
+# fmt: off
+__all__ = [
+    "as_string", "bytes_split", "format", "join", "length", "lower", "ngrams", "reduce_join", "regex_full_match",
+    "regex_replace", "split", "string_split", "strip", "substr", "to_hash_bucket", "to_hash_bucket_fast",
+    "to_hash_bucket_strong", "to_number", "unicode_decode", "unicode_decode_with_offsets", "unicode_encode",
+    "unicode_script", "unicode_split", "unicode_split_with_offsets", "unicode_transcode", "unsorted_segment_join",
+    "upper",
+]
+# fmt: on
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = public_names.of(__name__, __all__)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from headrace import notices
+from headrace import notices, public_names
 from headrace.api import summary
 from headrace.files import events, local, summaries
 from headrace.train import event_writer
@@ -225,21 +224,14 @@ def summary_iterator(path: local.Path) -> Iterator[Event]:
     return events.read(path)
 
 
-# The messages, which take long to load: on first use.
-_MESSAGES = {
-    "Event": "event",
-    "SessionLog": "event",
-    "Summary": "summary",
-    "SummaryDescription": "summary",
-    "TaggedRunMetadata": "event",
+# Imported on first use: the messages, which take long to load.
+_LATER = {
+    "Event": "headrace.pb.event_pb2:Event",
+    "SessionLog": "headrace.pb.event_pb2:SessionLog",
+    "Summary": "headrace.pb.summary_pb2:Summary",
+    "SummaryDescription": "headrace.pb.summary_pb2:SummaryDescription",
+    "TaggedRunMetadata": "headrace.pb.event_pb2:TaggedRunMetadata",
 }
-
-
-def __getattr__(name: str) -> Any:
-    if name in _MESSAGES:
-        return getattr(importlib.import_module(f"headrace.pb.{_MESSAGES[name]}_pb2"), name)
-    raise AttributeError(f"headrace.v1.summary has no {name!r}; see docs/reference/v1.md")
-
 
 __all__ = [
     "FileWriter",
@@ -254,3 +246,6 @@ __all__ = [
     "tensor_summary",
     "text",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = public_names.of(__name__, __all__, _LATER)

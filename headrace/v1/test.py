@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headrace import dtypes
+from headrace import dtypes, public_names
 from headrace.api import scopes
 from headrace.grad import sums
 from headrace.ir.builder import Builder
@@ -142,3 +142,13 @@ def _by_differences(
             ends.append(_reals(session.run(y, {**feed, x: parts.view(at.dtype).reshape(at.shape)})))
         rows.append((ends[0] - ends[1]) / (2 * delta))
     return np.array(rows, _reals(at).dtype).reshape(_reals(at).size, -1)
+
+
+# fmt: off
+__all__ = [
+    "compute_gradient", "compute_gradient_error",
+]
+# fmt: on
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = public_names.of(__name__, __all__)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from headrace import public_names
 from headrace.dist.cluster_spec import ClusterSpec
 from headrace.train import coordinator
 from headrace.train.device_setter import GreedyLoadBalancingStrategy, byte_size_load_fn, replica_device_setter
@@ -113,23 +114,11 @@ LooperThread = coordinator.LooperThread
 if TYPE_CHECKING:
     from headrace.dist.server import Server
 
-# The messages, which take long to load: on first use.
-_MESSAGES = ("CheckpointState", "QueueRunnerDef", "SaverDef", "SessionLog")
-
-
-def __getattr__(name: str) -> Any:
-    if name in _MESSAGES:
-        from headrace import pb
-
-        return getattr(pb, name)
-    if name == "Server":  # it imports sockets, which programs of one process do not need
-        from headrace.dist.server import Server
-
-        return Server
-    raise AttributeError(
-        f"headrace.v1.train has no {name!r}; docs/reference/v1.md lists what it has of TensorFlow 1's names"
-    )
-
+# Imported on first use: messages, which take long to load, and what imports sockets.
+_LATER = {
+    **{name: f"headrace.pb:{name}" for name in ("CheckpointState", "QueueRunnerDef", "SaverDef", "SessionLog")},
+    "Server": "headrace.dist.server:Server",
+}
 
 __all__ = [
     "AdadeltaOptimizer",
@@ -229,3 +218,6 @@ __all__ = [
     "update_checkpoint_state",
     "write_graph",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = public_names.of(__name__, __all__, _LATER)

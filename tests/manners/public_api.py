@@ -82,7 +82,7 @@ def _members(full: str, cls: type) -> Iterator[tuple[str, str, Any]]:
         if a.defining_class is not cls and a.defining_class in PUBLIC:
             continue  # listed there
         if a.defining_class is TensorOperations and (cls is not hr.Tensor or isinstance(a.object, Elsewhere)):
-            continue  # listed as those of hr.Tensor; what tensors lack is not listed
+            continue  # listed as those of hr.Tensor, without attributes that only raise errors
         name = f"{full}.{a.name}"
         x = a.object.__func__ if isinstance(a.object, (staticmethod, classmethod)) else a.object
         if a.kind in ("method", "class method", "static method"):

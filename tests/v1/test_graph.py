@@ -106,9 +106,7 @@ def test_gradients_are_overridden_by_name() -> None:
         tf.RegisterGradient("MyOwnSquare")(mine)
 
 
-def test_what_comes_later_says_so() -> None:
-    with pytest.raises(AttributeError, match=r"GradientTape.*later step"):
-        tf.GradientTape
+def test_names_that_are_missing_refer_to_the_list() -> None:
     with pytest.raises(AttributeError, match=r"docs/reference/v1\.md"):
         tf.estimator
     assert not hasattr(tf, "no_such_name")

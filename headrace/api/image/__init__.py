@@ -6,6 +6,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from headrace import public_names
 from headrace.api.image.boxes import (
     combined_non_max_suppression,
     crop_and_resize,
@@ -82,3 +85,6 @@ __all__ = [
     "rot90", "sample_distorted_bounding_box", "sobel_edges", "ssim", "stateless_sample_distorted_bounding_box",
     "total_variation", "transpose", "yiq_to_rgb", "yuv_to_rgb",
 ]  # fmt: skip
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = public_names.of(__name__, __all__)

@@ -6,6 +6,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from headrace import public_names
 from headrace.api.io.coding import (
     decode_compressed,
     decode_csv,
@@ -43,3 +46,6 @@ __all__ = [
     "matching_files", "parse_example", "parse_sequence_example", "parse_single_example",
     "parse_single_sequence_example", "parse_tensor", "read_file", "serialize_tensor", "write_file",
 ]  # fmt: skip
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = public_names.of(__name__, __all__)

@@ -7,6 +7,9 @@ attention are in `api.rnn`.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from headrace import public_names
 from headrace.api.layers.base import Layer
 from headrace.api.layers.convolution import (
     Conv1D,
@@ -47,3 +50,6 @@ __all__ = [
     "MultiRNNCell", "RNNCell", "ResidualWrapper", "SeparableConv1D", "SeparableConv2D", "Sequential", "l1", "l1_l2",
     "l2",
 ]  # fmt: skip
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = public_names.of(__name__, __all__)

@@ -6,6 +6,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from headrace import public_names
 from headrace.api.linalg.decompositions import (
     LU,
     QR,
@@ -68,3 +71,6 @@ __all__ = [
     "norm", "normalize", "pinv", "qr", "set_diag", "slogdet", "solve", "sqrtm", "svd", "tensor_diag",
     "tensor_diag_part", "tensordot", "trace", "triangular_solve", "tridiagonal_matmul", "tridiagonal_solve",
 ]  # fmt: skip
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = public_names.of(__name__, __all__)

@@ -7,9 +7,9 @@ are in `api.rnn`. That package is imported on first use, because it uses layers,
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from headrace import public_names
 from headrace.api.linalg import l2_normalize
 from headrace.api.math import log_sigmoid, sigmoid, tanh
 from headrace.api.nn.activations import (
@@ -102,14 +102,14 @@ from headrace.api.reductions import top_k
 from headrace.api.tensors import is_tensor
 
 _LATER = {
-    "bidirectional_dynamic_rnn": "bidirectional",
-    "dynamic_rnn": "dynamic",
-    "raw_rnn": "raw",
-    "scaled_dot_product_attention": "attention",
-    "stack_bidirectional_dynamic_rnn": "bidirectional",
-    "static_bidirectional_rnn": "static",
-    "static_rnn": "static",
-    "static_state_saving_rnn": "static",
+    "bidirectional_dynamic_rnn": "headrace.api.rnn.bidirectional:bidirectional_dynamic_rnn",
+    "dynamic_rnn": "headrace.api.rnn.dynamic:dynamic_rnn",
+    "raw_rnn": "headrace.api.rnn.raw:raw_rnn",
+    "scaled_dot_product_attention": "headrace.api.rnn.attention:scaled_dot_product_attention",
+    "stack_bidirectional_dynamic_rnn": "headrace.api.rnn.bidirectional:stack_bidirectional_dynamic_rnn",
+    "static_bidirectional_rnn": "headrace.api.rnn.static:static_bidirectional_rnn",
+    "static_rnn": "headrace.api.rnn.static:static_rnn",
+    "static_state_saving_rnn": "headrace.api.rnn.static:static_state_saving_rnn",
 }
 
 if TYPE_CHECKING:
@@ -118,13 +118,6 @@ if TYPE_CHECKING:
     from headrace.api.rnn.dynamic import dynamic_rnn
     from headrace.api.rnn.raw import raw_rnn
     from headrace.api.rnn.static import static_bidirectional_rnn, static_rnn, static_state_saving_rnn
-else:
-
-    def __getattr__(name: str) -> Any:
-        if name in _LATER:
-            return getattr(importlib.import_module(f"headrace.api.rnn.{_LATER[name]}"), name)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
 
 __all__ = [
     "all_candidate_sampler", "atrous_conv2d", "atrous_conv2d_transpose", "avg_pool", "avg_pool1d", "avg_pool2d",
@@ -145,3 +138,6 @@ __all__ = [
     "static_rnn", "static_state_saving_rnn", "sufficient_statistics", "swish", "tanh", "top_k",
     "uniform_candidate_sampler", "weighted_cross_entropy_with_logits", "weighted_moments", "zero_fraction",
 ]  # fmt: skip
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = public_names.of(__name__, __all__, _LATER)

@@ -9,11 +9,11 @@ The numbers of the `stateless_...` functions depend on their arguments alone; a 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headrace import dtypes
+from headrace import dtypes, public_names
 from headrace.api import scopes
 from headrace.api.random.gamma_numbers import scaled_gamma
 from headrace.api.random.generator import Generator as Generator
@@ -314,3 +314,36 @@ def poisson(
         b = scopes.builder(lam, shape)
         attrs = {"dtype": dtypes.as_dtype(dtype), **seeds(seed, graph_seed)}
         return b.make("RandomPoissonV2", (shape_tensor(b, shape), lam), attrs)
+
+
+# fmt: off
+__all__ = [
+    "DEFAULT_GRAPH_SEED",
+    "Algorithm",
+    "Generator",
+    "categorical",
+    "create_rng_state",
+    "fold_in",
+    "gamma",
+    "normal",
+    "poisson",
+
+    "set_seed",
+    "shuffle",
+    "split",
+    "stateless_binomial",
+    "stateless_categorical",
+    "stateless_gamma",
+    "stateless_normal",
+    "stateless_parameterized_truncated_normal",
+    "stateless_poisson",
+    "stateless_shuffle",
+    "stateless_truncated_normal",
+    "stateless_uniform",
+    "truncated_normal",
+    "uniform",
+]
+# fmt: on
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = public_names.of(__name__, __all__)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headrace import dtypes, nest, shapes
+from headrace import dtypes, nest, public_names, shapes
 from headrace.api import arrays, gathering, math, reductions, scopes, tensors
 from headrace.api.debugging import assert_equal, assert_less_equal
 from headrace.api.sparse.arithmetic import add as add
@@ -603,3 +603,16 @@ def _to_cross(inputs: Sequence[Any]) -> tuple[tuple[list[Any], list[Any], list[A
     dense = [number(x) for x in inputs if not isinstance(x, SparseTensor)]
     is_text = all(x.dtype.base is dtypes.string for x in (*elements, *dense))
     return ([x.indices for x in sparse], elements, [x.dense_shape for x in sparse], dense), is_text
+
+
+# fmt: off
+__all__ = [
+    "add", "bincount", "concat", "cross", "cross_hashed", "expand_dims", "eye", "fill_empty_rows", "from_dense",
+    "map_values", "mask", "maximum", "merge", "minimum", "reduce_max", "reduce_sum", "reorder", "reset_shape",
+    "reshape", "retain", "segment_mean", "segment_sqrt_n", "segment_sum", "slice", "softmax", "sparse_dense_matmul",
+    "split", "to_dense", "to_indicator", "transpose",
+]
+# fmt: on
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = public_names.of(__name__, __all__)

@@ -7,9 +7,9 @@ sparse, with the elements of each set in ascending order.
 from __future__ import annotations
 
 import builtins
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from headrace import dtypes, nest
+from headrace import dtypes, nest, public_names
 from headrace.api import scopes
 from headrace.api.sparse_tensor import SparseTensor, convert_to_tensor_or_sparse_tensor
 
@@ -115,3 +115,13 @@ def _operation(a: Any, b: Any, what: str, validate_indices: bool) -> SparseTenso
     inputs = [t for x in (a, b) for t in (nest.flatten(x) if isinstance(x, SparseTensor) else [x])]
     attrs = {"set_operation": what, "validate_indices": validate_indices}
     return SparseTensor(*scopes.builder(*inputs).make(f"{kinds[0]}To{kinds[1]}SetOperation", inputs, attrs))
+
+
+# fmt: off
+__all__ = [
+    "difference", "intersection", "size", "union",
+]
+# fmt: on
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = public_names.of(__name__, __all__)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from headrace import dtypes, shapes
+from headrace import dtypes, public_names, shapes
 from headrace.api import gathering, math, scopes
 from headrace.api.grouping import no_op
 from headrace.api.sparse_tensor import SparseTensor
@@ -573,3 +573,14 @@ class experimental:
 
     MutableHashTable = MutableHashTable
     DenseHashTable = DenseHashTable
+
+
+# fmt: off
+__all__ = [
+    "DenseHashTable", "KeyValueTensorInitializer", "LookupTable", "MutableHashTable", "StaticHashTable",
+    "StaticVocabularyTable", "TableInitializer", "TextFileIndex", "TextFileInitializer", "experimental",
+]
+# fmt: on
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = public_names.of(__name__, __all__)

@@ -7,9 +7,9 @@ single string.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from headrace import dtypes, nest, shapes
+from headrace import dtypes, nest, public_names, shapes
 from headrace.api import arrays, reductions, scopes
 from headrace.api.sparse_tensor import SparseTensor
 from headrace.api.strings.unicode import single_string
@@ -489,3 +489,17 @@ def unsorted_segment_join(
     """
     args = (inputs, segment_ids, num_segments)
     return scopes.builder(*args).make("UnsortedSegmentJoin", args, {"separator": separator}, name)
+
+
+# fmt: off
+__all__ = [
+    "as_string", "bytes_split", "decode_base64", "encode_base64", "format", "join", "length", "lower", "ngrams",
+    "reduce_join", "regex_full_match", "regex_replace", "split", "string_split", "strip", "substr", "to_hash_bucket",
+    "to_hash_bucket_fast", "to_hash_bucket_strong", "to_number", "unicode_decode", "unicode_decode_with_offsets",
+    "unicode_encode", "unicode_script", "unicode_split", "unicode_split_with_offsets", "unicode_transcode",
+    "unsorted_segment_join", "upper",
+]
+# fmt: on
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = public_names.of(__name__, __all__)
