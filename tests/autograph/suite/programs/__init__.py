@@ -1,0 +1,1 @@
+"""Longer programs of the suite, one module for each: `program` and the arguments `CALLS`."""

@@ -1,0 +1,53 @@
+"""The table of the matrix: which constructs convert inside which others."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import string
+from pathlib import Path
+
+import headrace as hr
+from tests.autograph.suite import matrix, ways
+from tests.autograph.suite.cases import Case
+
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "conversion.md"
+#: One letter for each construct, in their order.
+LETTERS = string.ascii_uppercase + string.ascii_lowercase
+CONVERTED, REFUSED = "+", "-"
+
+
+def status(case: Case) -> str:
+    """`CONVERTED` if a cell agrees in all ways, `REFUSED` for an error of conversion.
+
+    Raises:
+      AssertionError: results differ.
+      Exception: any other error of the cell.
+    """
+    try:
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            ways.check(case)
+    except hr.errors.ConversionError:
+        return REFUSED
+    return CONVERTED
+
+
+def row(outer: str, cells: dict[tuple[str, str], Case]) -> str:
+    """The line of a table for one outer construct."""
+    return line(outer, [status(cells[outer, inner]) for inner in matrix.NAMES])
+
+
+def line(outer: str, marks: list[str]) -> str:
+    letter = LETTERS[matrix.NAMES.index(outer)]
+    return f"{letter} {outer:<23} {' '.join(marks)}"
+
+
+def header() -> str:
+    return f"{'':25} {' '.join(LETTERS[: len(matrix.NAMES)])}"
+
+
+def lines_of_page() -> dict[str, str]:
+    """The rows of the table in the documentation by outer construct."""
+    text = PAGE.read_text(encoding="utf-8")
+    found = text.partition(header())[2].partition("```")[0].strip("\n").splitlines()
+    return dict(zip(matrix.NAMES, (x.rstrip() for x in found)))
