@@ -225,6 +225,17 @@ class ConversionError(HeadraceError, ValueError, TypeError):
     """
 
 
+class AutographError(HeadraceError, ValueError, TypeError):
+    """Python code cannot be converted, or a tensor decides where only Python can.
+
+    The text has the user's line, with a caret if the conversion itself fails.
+    """
+
+
+class UndefinedError(AutographError, UnboundLocalError):
+    """Converted code reads a variable that has no value, or only in one branch of a conditional."""
+
+
 class FeedError(HeadraceError, ValueError, TypeError):
     """A fed value does not fit its tensor: its shape, its dtype or its kind.
 

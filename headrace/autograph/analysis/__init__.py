@@ -1,0 +1,1 @@
+"""Analyses of the syntax tree of a function, without effects on it."""

@@ -1,0 +1,173 @@
+"""Activity: the variables that a piece of code reads and writes.
+
+Only names of the function itself count. The body of a nested function counts by its free variables: a statement that
+uses a local function also reads the free variables of it, and writes those that it declares `nonlocal`, because it may
+call the function.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from typing import Any, Final
+
+_SCOPES: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_COMPREHENSIONS: Final = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+class Activity:
+    """Reads and writes of the nodes of one function.
+
+    Args:
+      body: the statements of the function.
+
+    Attributes:
+      captured: the names that nested functions use of this one.
+    """
+
+    def __init__(self, body: Iterable[ast.stmt]) -> None:
+        self._memo: dict[int, tuple[frozenset[str], frozenset[str]]] = {}
+        self._functions: dict[str, tuple[set[str], set[str]]] = {}
+        self._kept: list[ast.AST] = []  # nodes in the memo, so that their ids stay theirs
+        self.captured: set[str] = set()
+        for node in body:
+            self._find_functions(node)
+
+    def _find_functions(self, node: ast.AST) -> None:
+        if isinstance(node, _SCOPES):
+            reads, writes = free_names(node)
+            self.captured |= reads | writes
+            if not isinstance(node, ast.Lambda):
+                self._add(node.name, reads, writes)
+            return
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda):
+            reads, writes = free_names(node.value)
+            for target in node.targets:
+                if isinstance(target, ast.Name):
+                    self._add(target.id, reads, writes)
+        for child in ast.iter_child_nodes(node):
+            self._find_functions(child)
+
+    def _add(self, name: str, reads: set[str], writes: set[str]) -> None:
+        known = self._functions.setdefault(name, (set(), set()))
+        known[0].update(reads)
+        known[1].update(writes)
+
+    def reads(self, *nodes: Any) -> frozenset[str]:
+        """Returns the names that the nodes may read."""
+        return frozenset().union(*(self.of(n)[0] for n in nodes))
+
+    def writes(self, *nodes: Any) -> frozenset[str]:
+        """Returns the names that the nodes may assign or delete."""
+        return frozenset().union(*(self.of(n)[1] for n in nodes))
+
+    def of(self, node: Any) -> tuple[frozenset[str], frozenset[str]]:
+        """Returns the names that a node, or any of a list of nodes, may read and may write."""
+        if node is None:
+            return frozenset(), frozenset()
+        if isinstance(node, (list, tuple)):
+            return self.reads(*node), self.writes(*node)
+        found = self._memo.get(id(node))
+        if found is None:
+            reads, writes = direct(node)
+            todo = [n for n in reads if n in self._functions]
+            seen = set(todo)
+            while todo:
+                more_reads, more_writes = self._functions[todo.pop()]
+                reads |= more_reads
+                writes |= more_writes
+                new = [n for n in more_reads if n in self._functions and n not in seen]
+                seen.update(new)
+                todo += new
+            found = self._memo[id(node)] = frozenset(reads), frozenset(writes)
+            self._kept.append(node)
+        return found
+
+
+def direct(node: ast.AST) -> tuple[set[str], set[str]]:
+    """Returns the names that a node itself reads and writes, calls of local functions left aside."""
+    reads: set[str] = set()
+    writes: set[str] = set()
+    _visit(node, reads, writes)
+    return reads, writes
+
+
+def _visit(node: ast.AST, reads: set[str], writes: set[str]) -> None:
+    if isinstance(node, ast.Name):
+        (reads if isinstance(node.ctx, ast.Load) else writes).add(node.id)
+        return
+    if isinstance(node, _SCOPES):
+        inner_reads, _ = free_names(node)
+        reads |= inner_reads
+        if not isinstance(node, ast.Lambda):
+            writes.add(node.name)
+            for decorator in node.decorator_list:
+                _visit(decorator, reads, writes)
+        for default in (*node.args.defaults, *node.args.kw_defaults):
+            if default is not None:
+                _visit(default, reads, writes)
+        return
+    if isinstance(node, ast.ClassDef):
+        inner: tuple[set[str], set[str]] = (set(), set())
+        for child in ast.iter_child_nodes(node):
+            _visit(child, *inner)
+        reads |= inner[0]
+        writes.add(node.name)
+        return
+    if isinstance(node, _COMPREHENSIONS):
+        _comprehension(node, reads, writes)
+        return
+    if isinstance(node, (ast.Global, ast.Nonlocal)):
+        return
+    if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+        reads.add(node.target.id)
+    elif isinstance(node, ast.ExceptHandler) and node.name:
+        writes.add(node.name)
+    elif isinstance(node, (ast.Import, ast.ImportFrom)):
+        writes.update((a.asname or a.name).split(".")[0] for a in node.names)
+    elif isinstance(node, (ast.MatchAs, ast.MatchStar)) and node.name:
+        writes.add(node.name)
+    elif isinstance(node, ast.MatchMapping) and node.rest:
+        writes.add(node.rest)
+    for child in ast.iter_child_nodes(node):
+        _visit(child, reads, writes)
+
+
+def _comprehension(node: Any, reads: set[str], writes: set[str]) -> None:
+    inner_reads: set[str] = set()
+    inner_writes: set[str] = set()
+    for child in ast.iter_child_nodes(node):
+        _visit(child, inner_reads, inner_writes)
+    targets: set[str] = set()
+    for generator in node.generators:
+        _visit(generator.target, set(), targets)
+    reads |= inner_reads - targets
+    writes |= inner_writes - targets  # by :=
+
+
+def free_names(node: Any) -> tuple[set[str], set[str]]:
+    """Returns the names that a nested function reads and writes of the functions around it."""
+    reads: set[str] = set()
+    writes: set[str] = set()
+    body = [node.body] if isinstance(node, ast.Lambda) else node.body
+    for child in body:
+        _visit(child, reads, writes)
+    declared: set[str] = set()
+    for child in body:
+        for inner in own_nodes(child):
+            if isinstance(inner, ast.Nonlocal):
+                declared.update(inner.names)
+            elif isinstance(inner, _SCOPES):
+                declared |= free_names(inner)[1] - writes
+    own = writes - declared
+    own |= {a.arg for a in ast.walk(node.args) if isinstance(a, ast.arg)}
+    return reads - own, declared
+
+
+def own_nodes(node: ast.AST) -> Iterable[ast.AST]:
+    """Yields a node and those below it, nested functions and classes without their insides."""
+    yield node
+    if isinstance(node, (*_SCOPES, ast.ClassDef)):
+        return
+    for child in ast.iter_child_nodes(node):
+        yield from own_nodes(child)
