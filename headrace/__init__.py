@@ -145,6 +145,7 @@ scopes.install(scopes.Runtime(_EagerBuilder(), Session, interchange.graph_def, _
 
 # Imported on first use: modules that few programs use, or only those that train.
 _LATER = {
+    "autograph": "headrace.autograph",
     "image": "headrace.api.image",
     "initializers": "headrace.api.initializers",
     "io": "headrace.api.io",
@@ -164,7 +165,7 @@ _LATER = {
 }
 
 if _TYPE_CHECKING:
-    from headrace import train
+    from headrace import autograph, train
     from headrace.api import image, initializers, io, layers, quantization, signal, strings, summary
     from headrace.api.sparse import sets
     from headrace.api.storage import lookup

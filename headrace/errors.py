@@ -233,7 +233,10 @@ class AutographError(HeadraceError, ValueError, TypeError):
 
 
 class UndefinedError(AutographError, UnboundLocalError):
-    """Converted code reads a variable that has no value, or only in one branch of a conditional."""
+    """Converted code reads a variable without a value.
+
+    It may have one in another branch of a conditional.
+    """
 
 
 class FeedError(HeadraceError, ValueError, TypeError):

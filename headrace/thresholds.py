@@ -60,6 +60,7 @@ TAPE_GRADIENTS: Final = 1024
 # Elements of a recorded integer tensor up to which it is a constant of the gradient, until it varies.
 # Unit: elements. Estimate (tests/eager/test_tape.py).
 TAPE_CONSTANT_ELEMENTS: Final = 16
+
 # Parsed files that autograph keeps, for the functions converted next.
 # Unit: files. Bound.
 PARSED_FILES: Final = 32
@@ -69,7 +70,7 @@ PARSED_FILES: Final = 32
 CONVERTED_FUNCTIONS: Final = 4096
 
 # Tracings of a loop whose variables change their dtypes or shapes until they are stable.
-# Unit: tracings. Bound (tests/autograph/test_loops.py).
+# Unit: tracings. Bound (tests/autograph/test_control.py).
 LOOP_TRACINGS: Final = 8
 
 # Iterations of the first stretch of a rematerialized loop whose stretches grow.

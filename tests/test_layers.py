@@ -155,7 +155,7 @@ IR: tuple[tuple[str, ...], ...] = (
     ("opdef",),
     ("graph",),
     ("function", "grad_node", "kernel", "output_check", "walk"),
-    ("kernel_errors",),
+    ("kernel_errors", "weak_numbers"),
     ("binding", "infer"),
     ("builder", "order"),
     ("batch_node", "indexed_slices"),

@@ -15,8 +15,9 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from headrace import thresholds
-from headrace.autograph import origin
+from headrace.autograph import operators, origin
 from headrace.autograph.convert import function
+from headrace.autograph.operators import calls
 from headrace.errors import AutographError
 from headrace.ir import source
 from headrace.memo import Memo, cached
@@ -50,7 +51,7 @@ _memo: Final[Memo[types.CodeType, _Converted]] = Memo("converted functions", thr
 
 
 def convert(f: F) -> F:
-    """Returns a function with the control flow of `f` in a form that tensors can decide.
+    """Converts a function so that tensors can decide its conditionals and loops.
 
     The result has the signature, defaults, globals and variables of `f`. Python decides each conditional and loop at
     run time as long as no symbolic tensor does; otherwise it becomes `hr.cond` or `hr.while_loop`. Functions that the
@@ -88,7 +89,7 @@ def convert(f: F) -> F:
         inner = convert(f.func)
         made = f if inner is f.func else functools.partial(inner, *f.args, **f.keywords)
     else:
-        call = getattr(type(f), "__call__", None)
+        call = vars(type(f)).get("__call__")
         if isinstance(f, type) or not isinstance(call, types.FunctionType) or not is_convertible(call):
             made = f
         else:
@@ -118,7 +119,7 @@ def to_code(f: Callable[..., Any]) -> str:
         else:
             break
     if not isinstance(f, types.FunctionType):
-        call = getattr(type(f), "__call__", None)
+        call = vars(type(f)).get("__call__")
         if not isinstance(call, types.FunctionType):
             raise AutographError(f"{f!r} is not a Python function, so it has no code to convert")
         f = call
@@ -162,7 +163,12 @@ def is_convertible(f: types.FunctionType) -> bool:
       AutographError: it is a coroutine.
     """
     code = f.__code__
-    if OPERATORS in code.co_freevars or getattr(f, _MARK, False) or is_library(code.co_filename):
+    if (
+        "__headrace_original__" in f.__dict__
+        or OPERATORS in code.co_freevars
+        or getattr(f, _MARK, False)
+        or is_library(code.co_filename)
+    ):
         return False
     if code.co_flags & (0x80 | 0x200):
         raise AutographError(
@@ -199,13 +205,12 @@ def _made(f: types.FunctionType) -> _Converted:
     args = definition.args
     for arg in origin.parameters(args):
         arg.annotation = None
-    outer: Any
+    outer: Any = tree
     if isinstance(tree, ast.Lambda):
         outer = ast.Return(tree)
         name = "<lambda>"
     else:
         tree.decorator_list, tree.returns = [], None
-        outer = tree
     given = ast.arguments([], [ast.arg(n) for n in (OPERATORS, *code.co_freevars)], None, [], [], None, [])
     stub = _without_defaults(outer)
     use = ast.Expr(ast.Name(OPERATORS, ast.Load()))  # so that each converted function has the cell of its operators
@@ -233,7 +238,8 @@ def _made(f: types.FunctionType) -> _Converted:
 
 def _without_defaults(outer: Any) -> Any:
     """Gives the outermost function constant defaults: those of the original function object replace them."""
-    args = (outer.value if isinstance(outer, ast.Return) else outer).args
+    definition: Any = outer.value if isinstance(outer, ast.Return) else outer
+    args = definition.args
     args.defaults = [ast.Constant(None) for _ in args.defaults]
     args.kw_defaults = [d and ast.Constant(None) for d in args.kw_defaults]
     return outer
@@ -263,10 +269,8 @@ def _named(code: types.CodeType, original: types.CodeType, name: str) -> types.C
 
 def _bound_to(f: types.FunctionType, made: _Converted) -> types.FunctionType:
     """Returns a function with the converted code and everything else of `f`."""
-    from headrace.autograph import operators
-
     cells = dict(zip(f.__code__.co_freevars, f.__closure__ or (), strict=True))
-    cells[OPERATORS] = types.CellType(operators)
+    cells[OPERATORS] = types.CellType(_namespace)
     closure = tuple(cells[n] for n in made.code.co_freevars)
     out = types.FunctionType(made.code, f.__globals__, f.__name__, f.__defaults__, closure)
     out.__kwdefaults__ = f.__kwdefaults__
@@ -275,3 +279,15 @@ def _bound_to(f: types.FunctionType, made: _Converted) -> types.FunctionType:
     out.__dict__.update(f.__dict__)
     out.__headrace_original__ = f  # type: ignore[attr-defined]
     return out
+
+
+def _convertible(f: types.FunctionType) -> bool:
+    """Whether a function that converted code calls is converted, coroutines left aside."""
+    return not f.__code__.co_flags & (0x80 | 0x200) and is_convertible(f)
+
+
+# The operators as converted code sees them: `of` needs `convert`, which is above the operators.
+_namespace: Final = types.SimpleNamespace(
+    **{name: getattr(operators, name) for name in operators.__all__},
+    of=calls.Caller(convert, _convertible, is_library).of,
+)

@@ -1,4 +1,4 @@
-"""Source of a function: its syntax tree in the user's file, and errors with a caret.
+"""Source of a function: its syntax tree, and errors with a caret.
 
 A file is parsed once and its functions are found by the line and the name in their code objects; lambdas by the columns
 of their instructions. The tree keeps the positions of the file, so that converted code compiled from it has the user's
@@ -18,6 +18,11 @@ from typing import Any, Final, TypeAlias
 from headrace import thresholds
 from headrace.errors import AutographError
 from headrace.memo import Memo
+
+
+class SourceError(AutographError):
+    """A function has no source, or another one than that of its code."""
+
 
 Function: TypeAlias = "ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda"
 
@@ -57,7 +62,7 @@ class Origin:
 
 
 def error_at(file: str, at: ast.AST, message: str) -> AutographError:
-    """Returns an error with the line of the node `at` and a caret below its text."""
+    """Returns an error with the line of a node and a caret."""
     line, first = getattr(at, "lineno", 0), getattr(at, "col_offset", 0)
     last = getattr(at, "end_col_offset", first + 1) if getattr(at, "end_lineno", line) == line else None
     text = linecache.getline(file, line).rstrip("\n")
@@ -71,13 +76,13 @@ def find(fn: types.FunctionType) -> Origin:
     """Returns the source of a Python function.
 
     Raises:
-      AutographError: there is no source, it has changed, or it cannot be told apart from that of another lambda.
+      AutographError: there is no source, it has changed, or another lambda has the same position.
     """
     code = fn.__code__
     title = f"'{fn.__qualname__}' ({code.co_filename}:{code.co_firstlineno})"
     lines = linecache.getlines(code.co_filename, fn.__globals__)
     if not lines:
-        raise AutographError(
+        raise SourceError(
             f"no source for {title}: its file cannot be read, so its Python control flow cannot be converted. Define "
             "the function in a file, or trace it as it is with hr.trace or hr.autograph.do_not_convert"
         )
@@ -86,7 +91,7 @@ def find(fn: types.FunctionType) -> Origin:
     if isinstance(fn.__code__, types.CodeType) and code.co_name == "<lambda>" and len(found) > 1:
         found = _by_columns(found, code)
     if not found:
-        raise AutographError(
+        raise SourceError(
             f"the source of {title} is not what was compiled: the file has another function there. Import the module "
             "again after a change of its file"
         )
@@ -143,7 +148,7 @@ def _by_columns(found: list[tuple[Function, str]], code: types.CodeType) -> list
     for node, within in found:
         body: Any = node.body
         first, last = (body.lineno, body.col_offset), (body.end_lineno, body.end_col_offset)
-        if all(first <= (p[0], p[2]) and (p[1], p[3]) <= last for p in spans):  # type: ignore[operator]
+        if all(first <= (p[0], p[2]) and (p[1], p[3]) <= last for p in spans):
             out.append((last, node, within))
     if not out:
         return []

@@ -43,7 +43,7 @@ def expression(template: str, **holes: Hole) -> ast.expr:
     return made
 
 
-def _extend(out: list[ast.stmt], node: Any, holes: dict[str, Hole]) -> None:
+def _extend(out: list[ast.stmt], node: Any, holes: dict[str, Any]) -> None:
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Name):
         filling = holes.get(node.value.id)
         if isinstance(filling, (list, tuple)):
@@ -52,7 +52,7 @@ def _extend(out: list[ast.stmt], node: Any, holes: dict[str, Hole]) -> None:
     out.append(_filled(node, holes))
 
 
-def _filled(node: Any, holes: dict[str, Hole]) -> Any:
+def _filled(node: Any, holes: dict[str, Any]) -> Any:
     kind = node.__class__
     if kind is ast.Name and node.id in holes:
         filling = holes[node.id]

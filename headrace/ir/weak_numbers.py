@@ -1,4 +1,6 @@
-"""Weak numbers: tensors that stand for numbers of Python, whose dtype yields to that of other tensors.
+"""Weak numbers: tensors that stand for numbers of Python.
+
+The dtype of a weak number yields to that of other tensors.
 
 A Python number takes the dtype of the tensor that it meets. If such a number becomes a loop variable or the result of a
 conditional (`total = 0.0` before a loop), it is a tensor, and its operation gets the note `WeakNumbers`. A tensor
@@ -49,20 +51,30 @@ def is_weak(t: Tensor) -> bool:
         seen.add(id(op))
         if len(seen) > _MOST_OPERATIONS:
             return False
-        if not op.inputs:
-            if op is t.op or op.opdef.facts.placeholder or op.opdef.facts.graph_end or op.opdef.is_effectful:
+        facts = op.opdef.facts
+        if facts.graph_end:
+            outer = _captured(x)
+            if outer is None:
                 return False
-            if x.static_shape != ():
+            todo.append(outer)
+        elif not op.inputs:
+            if op is t.op or facts.placeholder or op.opdef.is_effectful or x.static_shape != ():
                 return False
-        elif isinstance(op.opdef.facts.cost, PerElement):
+        elif isinstance(facts.cost, PerElement) or facts.forwards is not None or op.opdef.facts.compares is not None:
             todo += op.inputs
         else:
             return False
     return is_any
 
 
+def _captured(param: Tensor) -> Tensor | None:
+    """Returns the tensor of a surrounding graph that a parameter stands for, if any."""
+    captures = getattr(param.op.graph, "captures", {})
+    return next((outer for outer, inner in captures.items() if inner is param), None)
+
+
 def yields(weak: DType, strong: DType) -> bool:
-    """Whether a weak number of one dtype becomes the other dtype: an integer any number, a float any float."""
+    """Whether a weak number of one dtype becomes the other dtype."""
     if weak.is_integer:
         return strong.is_integer or strong.is_floating or strong.is_complex
     return weak.is_floating and (strong.is_floating or strong.is_complex)

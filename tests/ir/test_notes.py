@@ -34,6 +34,7 @@ from headrace.ir.notes import (
 )
 from headrace.ir.serial.graphdef import export_graph_def, import_graph_def
 from headrace.ir.text import from_text, to_text
+from headrace.ir.weak_numbers import WeakNumbers
 
 pytestmark = pytest.mark.one_engine
 
@@ -49,7 +50,14 @@ IN_FILES = [
     RemovedElements(hr.bfloat16, (2, 3)),
     RemovedElements(hr.float32, ()),
 ]
-ALL = [*IN_FILES, notes.CountedResidual(), ContiguousResult(), StandsFor(("x:0", "y:1")), StandsFor(())]
+ALL = [
+    *IN_FILES,
+    notes.CountedResidual(),
+    ContiguousResult(),
+    StandsFor(("x:0", "y:1")),
+    StandsFor(()),
+    WeakNumbers((0, 2)),
+]
 
 
 def noted(*given: Note) -> Graph:

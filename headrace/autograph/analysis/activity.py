@@ -11,6 +11,8 @@ import ast
 from collections.abc import Iterable
 from typing import Any, Final
 
+# Methods that change the length of a list: in a graph the name of the list becomes that of a tensor list.
+GROWING: Final = frozenset(("append", "extend", "insert", "pop", "remove", "clear"))
 _SCOPES: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _COMPREHENSIONS: Final = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
@@ -62,7 +64,7 @@ class Activity:
         return frozenset().union(*(self.of(n)[1] for n in nodes))
 
     def of(self, node: Any) -> tuple[frozenset[str], frozenset[str]]:
-        """Returns the names that a node, or any of a list of nodes, may read and may write."""
+        """Returns the names that a node, or a list of nodes, may read and write."""
         if node is None:
             return frozenset(), frozenset()
         if isinstance(node, (list, tuple)):
@@ -70,6 +72,7 @@ class Activity:
         found = self._memo.get(id(node))
         if found is None:
             reads, writes = direct(node)
+            writes |= _grown(node)
             todo = [n for n in reads if n in self._functions]
             seen = set(todo)
             while todo:
@@ -85,11 +88,23 @@ class Activity:
 
 
 def direct(node: ast.AST) -> tuple[set[str], set[str]]:
-    """Returns the names that a node itself reads and writes, calls of local functions left aside."""
+    """Returns the names that a node reads and writes, without calls of local functions."""
     reads: set[str] = set()
     writes: set[str] = set()
     _visit(node, reads, writes)
     return reads, writes
+
+
+def _grown(node: ast.AST) -> set[str]:
+    """Returns the names of the lists that a node may lengthen or shorten."""
+    return {
+        inner.func.value.id
+        for inner in own_nodes(node)
+        if isinstance(inner, ast.Call)
+        and isinstance(inner.func, ast.Attribute)
+        and inner.func.attr in GROWING
+        and isinstance(inner.func.value, ast.Name)
+    }
 
 
 def _visit(node: ast.AST, reads: set[str], writes: set[str]) -> None:

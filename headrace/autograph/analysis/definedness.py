@@ -33,7 +33,10 @@ class _Definedness:
         self.reads: dict[int, ast.Name] = {}
 
     def block(self, block: Sequence[ast.stmt], known: frozenset[str]) -> frozenset[str] | None:
-        """Returns the names with a value at the end of a block; None if the end is never reached."""
+        """Returns the names with a value at the end of a block.
+
+        The result is None if the end is never reached.
+        """
         out: frozenset[str] | None = known
         for node in block:
             if out is None:

@@ -35,7 +35,7 @@ class Liveness:
         return self._after[id(node)]
 
     def head(self, loop: ast.stmt) -> frozenset[str]:
-        """Returns the names that may be read at the start of an iteration, or after the loop."""
+        """Returns the names that are live at the start of an iteration."""
         return self._head[id(loop)]
 
     def _block(self, block: Sequence[ast.stmt], live: frozenset[str]) -> frozenset[str]:

@@ -59,7 +59,8 @@ def _convert(origin: Origin, node: Any, used: set[str]) -> None:
     written = frozenset().union(*(direct(s)[1] for s in body))
     local = (written | given) - declared
     liveness = Liveness(body, activity, frozenset(activity.captured & local) | frozenset(declared))
-    control = Control(ctx, local)
+    outer = {n for s in body for i in own_nodes(s) if isinstance(i, ast.Nonlocal) for n in i.names}
+    control = Control(ctx, local | outer)
     control.analyse(body, activity, liveness)
     unchecked = maybe_undefined(body, local - frozenset(ctx.generated), given)
     aliases = may_alias(body, local)

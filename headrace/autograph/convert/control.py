@@ -33,8 +33,7 @@ class Control:
 
     Args:
       ctx: the function.
-      body: its statements, with jumps and expressions converted.
-      local: the names of its variables.
+      local: the names of its variables, and of those that it declares `nonlocal`.
 
     Attributes:
       shared: the variables that blocks assign.
@@ -71,8 +70,8 @@ class Control:
                 else:
                     continue
                 state: Any = inner
-                state.state = sorted((writes & live) - self._global)
-                state.roots = sorted((reads & self._local) - set(state.state) - self._global)
+                state.state = sorted(writes & live & self._local)
+                state.roots = sorted((reads & self._local) - set(state.state))
                 state.globals = sorted(writes & self._global)
 
     def block(self, block: list[ast.stmt]) -> list[ast.stmt]:
@@ -118,7 +117,7 @@ class Control:
         return place(made, start)
 
     def _state(self, node: Any) -> tuple[list[ast.stmt], list[ast.expr]]:
-        """Returns the statements that define the access to the state, and the arguments that pass it."""
+        """Returns the definitions and the arguments that give access to the state."""
         names: list[str] = node.state
         roots = [expression("lambda: x", x=n) for n in node.roots]
         more: list[ast.expr] = [] if not roots else [ast.Tuple(roots, ast.Load())]
@@ -159,9 +158,7 @@ class Control:
         setter, state = self._state(node)
         body = self._function("body", "", node.body, node)
         test = self._function("test", "", place([ast.Return(node.test)], node.test), node)
-        call = statements(
-            "ag__.while_(a, b, state)", a=self._names["test"], b=self._names["body"], state=state
-        )
+        call = statements("ag__.while_(a, b, state)", a=self._names["test"], b=self._names["body"], state=state)
         return [*test, *body, *place([*setter, *call], _head(node, node.test))]
 
     def _for(self, node: Any) -> list[ast.stmt]:
@@ -178,7 +175,7 @@ class Control:
 
 
 def size_of(target: Any) -> int | None:
-    """Returns the number of values that a target takes; None if a part of it takes the rest."""
+    """Returns the number of values of a target; None if a part takes the rest."""
     return None if any(isinstance(t, ast.Starred) for t in target.elts) else len(target.elts)
 
 

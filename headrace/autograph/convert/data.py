@@ -37,7 +37,6 @@ class Data:
     Args:
       ctx: the function.
       aliases: for each name, the other names that may be bound to the same object.
-      cells: the names that begin as an undefined object.
     """
 
     def __init__(self, ctx: Context, aliases: dict[str, frozenset[str]]) -> None:
@@ -203,13 +202,17 @@ class Data:
                     node,
                 )
             case target:
-                made = self._changed(target, "ag__.augment_item(holder, path, op, value)", op=function, value=node.value)
+                made = self._changed(
+                    target, "ag__.augment_item(holder, path, op, value)", op=function, value=node.value
+                )
                 return place(made, node)
 
     def _delete(self, target: Any, at: ast.AST) -> list[ast.stmt]:
         match target:
             case ast.Name():
-                return place(statements("name = ag__.deleted(name, text)", name=target.id, text=ast.Constant(target.id)), at)
+                return place(
+                    statements("name = ag__.deleted(name, text)", name=target.id, text=ast.Constant(target.id)), at
+                )
             case ast.Attribute():
                 return place(
                     statements(
@@ -223,9 +226,12 @@ class Data:
 
 
 def _is_call(node: Any, name: str) -> bool:
-    """Whether a node is the call of an operator of that name, which a converter has made."""
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == name and (
-        isinstance(node.func.value, ast.Name) and node.func.value.id == "ag__"
+    """Whether a node is the call of an operator that a converter has made."""
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == name
+        and (isinstance(node.func.value, ast.Name) and node.func.value.id == "ag__")
     )
 
 

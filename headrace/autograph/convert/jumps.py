@@ -89,7 +89,7 @@ class _Jumps:
                 return _Lowered(out, made.flags, False)
         return _Lowered(out, frozenset(), False)
 
-    def _skipping(self, out: list[ast.stmt], node: ast.stmt, made: _Lowered, rest: _Lowered) -> _Lowered:
+    def _skipping(self, out: list[ast.stmt], node: Any, made: _Lowered, rest: _Lowered) -> _Lowered:
         """Adds the statements after a conditional or a loop that may jump."""
         flags = made.flags | rest.flags
         if isinstance(node, ast.If):
@@ -133,7 +133,7 @@ class _Jumps:
             case ast.If():
                 first, second = self.block(node.body), self.block(node.orelse)
                 node.body, node.orelse = first.code, second.code
-                node.parts = (first, second)
+                node.parts = (first, second)  # type: ignore[attr-defined]
                 return _Lowered([node], first.flags | second.flags, first.jumps and second.jumps)
             case ast.While() | ast.For():
                 return self._loop(node)

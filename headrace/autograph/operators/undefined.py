@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from headrace import nest
+from headrace.api import scopes
 from headrace.errors import UndefinedError
+from headrace.ir.graph import Tensor
 
 
 class Undefined:
@@ -23,6 +26,35 @@ class Undefined:
         return "<undefined>"
 
 
+class Maybe:
+    """Value of a variable that has one only if a tensor is true.
+
+    Jumps and loops make such values: a variable that a branch assigns before `break` has a value if the loop ended so.
+
+    Args:
+      value: the value.
+      has: a boolean scalar: whether the variable has it.
+      reason: the text of the error of a read.
+    """
+
+    __slots__ = ("has", "reason", "value")
+
+    def __init__(self, value: Any, has: Any, reason: str) -> None:
+        self.value = value
+        self.has = has
+        self.reason = reason
+
+    def checked(self, name: str) -> Any:
+        """Returns the value behind an assertion."""
+        b = scopes.builder(self.has)
+        with scopes.control_dependencies([b.Assert(self.has, [self.reason.format(name=name)])]):
+            return nest.map_leaves(_checked, self.value)
+
+
+def _checked(x: Any) -> Any:
+    return scopes.builder(x).Identity(x) if isinstance(x, Tensor) else x
+
+
 UNDEFINED: Final = Undefined()
 
 
@@ -35,6 +67,8 @@ def ld(value: Any, name: str) -> Any:
     if value.__class__ is Undefined:
         reason = value.reason or "cannot access local variable '{name}' where it is not associated with a value"
         raise UndefinedError(reason.format(name=name))
+    if value.__class__ is Maybe:
+        return value.checked(name)
     return value
 
 

@@ -6,12 +6,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from headrace import dtypes, shapes
+from headrace import dtypes, nest, shapes
 from headrace.api import scopes
-from headrace.api.tensors import is_tensor
 from headrace.dtypes import DType
 from headrace.errors import AutographError
 from headrace.ir.graph import Tensor
+from headrace.ir.tensor_type import Tensor as AnyTensor
 from headrace.ir.weak_numbers import is_weak
 
 _NUMBERS: Final = (bool, int, float, complex)
@@ -25,18 +25,23 @@ def is_symbolic(x: Any) -> bool:
 
 
 def is_number(x: Any) -> bool:
-    """Whether `x` is a number of Python, which takes the dtype of the tensors that it meets."""
+    """Whether `x` is a number of Python, whose dtype is weak."""
     return x.__class__ in _KINDS
 
 
 def is_tensor_like(x: Any) -> bool:
-    """Whether `x` is a tensor or a value that becomes one in a loop variable: a number or an array."""
+    """Whether `x` is a tensor, a number or an array."""
     return isinstance(x, Tensor) or x.__class__ in _KINDS or isinstance(x, (np.ndarray, np.generic)) or is_value(x)
+
+
+def is_tensor(x: Any) -> bool:
+    """Whether `x` is a tensor, symbolic or with a value."""
+    return isinstance(x, AnyTensor)
 
 
 def is_value(x: Any) -> bool:
     """Whether `x` is a tensor with a value; variables are objects."""
-    return is_tensor(x) and not isinstance(x, Tensor) and not hasattr(type(x), "assign")
+    return isinstance(x, AnyTensor) and not isinstance(x, Tensor)
 
 
 def dtype_of(x: Any) -> DType:
@@ -103,7 +108,7 @@ def converted(x: Any, dtype: DType) -> Any:
 
 
 def truth(x: Any, what: str = "the condition") -> Any:
-    """Returns a symbolic tensor as a boolean scalar, by Python's rule: a number is true unless it is 0.
+    """Returns a symbolic tensor as a boolean scalar, where 0 is false.
 
     Raises:
       AutographError: it has more than one element, or is neither bool nor number.
@@ -130,7 +135,7 @@ def _described(x: Tensor) -> str:
 
 
 def described(x: Any) -> str:
-    """Returns a short description of a value in error texts, with the line that made it."""
+    """Returns the description of a value in error texts."""
     if isinstance(x, Tensor):
         where = f" from {x.op.source}" if x.op.source is not None else ""
         return f"a {x.dtype.base.name} of shape {shapes.show(x.static_shape)}{where}"
@@ -140,6 +145,4 @@ def described(x: Any) -> str:
         return f"a {dtype_of(x).name} of shape {shapes.show(shape_of(x))}"
     if isinstance(x, str):
         return f"the text {x!r}"
-    from headrace import nest
-
     return nest.describe(x)

@@ -1,0 +1,231 @@
+"""Lists whose length only the graph knows."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from headrace import dtypes, shapes
+from headrace.api import scopes
+from headrace.autograph.operators import journal, values
+from headrace.dtypes import DType
+from headrace.errors import AutographError
+from headrace.shapes import Shape
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ListSpec:
+    """Description of the elements of a tensor list.
+
+    Attributes:
+      dtype: their dtype.
+      shape: a shape that covers theirs.
+    """
+
+    dtype: DType
+    shape: Shape
+
+
+def list_spec(label: str, elements: Sequence[Any]) -> ListSpec | None:
+    """Returns the description of elements; None if one of them cannot be a tensor.
+
+    An element may also be a `TensorList`, for its elements.
+
+    Raises:
+      AutographError: the dtypes differ.
+    """
+    dtype: DType | None = None
+    shape: Any = ()
+    sample: Any = None
+    for x in elements:
+        if isinstance(x, TensorList):
+            one: tuple[DType, Shape] = (x.spec.dtype, x.spec.shape)
+        elif values.is_tensor_like(x):
+            one = (values.dtype_of(x), values.shape_of(x))
+        elif isinstance(x, (tuple, list)) and x and all(map(values.is_number, x)):
+            one = (values.dtype_of(x[0]), (len(x),))
+        else:
+            return None
+        if dtype is None:
+            dtype, shape, sample = *one, x
+            continue
+        shape = shapes.join(shape, one[1])
+        if dtype is not one[0]:
+            found = None
+            if not isinstance(x, TensorList) and not isinstance(sample, TensorList):
+                found = values.common_dtype(sample, x)
+            if found is None:
+                raise AutographError(
+                    f"the elements of the list '{label}' have the dtypes {dtype.name} and {one[0].name}, but in a "
+                    "graph a list whose length tensors decide has one dtype; cast the elements (hr.cast)"
+                )
+            dtype, sample = found[0], x if found[0] is one[0] else sample
+    return None if dtype is None else ListSpec(dtype, shape)
+
+
+class TensorList:
+    """List of a graph: elements of one dtype and a length known at run time.
+
+    Converted code makes one of a Python list that grows or shrinks in a loop or conditional that a tensor decides. It
+    has the methods of lists that change the end, and element access.
+
+    Attributes:
+      flow: the tensor list.
+      spec: the description of the elements.
+    """
+
+    def __init__(self, flow: Any, spec: ListSpec) -> None:
+        self.flow = flow
+        self.spec = spec
+
+    @classmethod
+    def of(cls, items: Sequence[Any], spec: ListSpec) -> TensorList:
+        """Returns a tensor list with the elements of a Python list."""
+        b = scopes.builder(*items)
+        flow = b.EmptyTensorList(_shape(b, spec), -1, element_dtype=spec.dtype)
+        for x in items:
+            flow = b.TensorListPushBack(flow, values.converted(x, spec.dtype), element_dtype=spec.dtype)
+        return cls(flow, spec)
+
+    def __repr__(self) -> str:
+        return f"<TensorList of {self.spec.dtype.name} {shapes.show(self.spec.shape)}>"
+
+    def _set(self, flow: Any) -> None:
+        journal.touch(self, "flow")
+        self.flow = flow
+
+    def _element(self, x: Any) -> Any:
+        found = x
+        if values.is_tensor_like(x):
+            same = values.dtype_of(x) is self.spec.dtype or values.is_weak_value(x)
+            found = values.converted(x, self.spec.dtype) if same else None
+        else:
+            found = scopes.builder(self.flow).tensor(x, self.spec.dtype)
+        if found is None:
+            raise AutographError(
+                f"a list of {self.spec.dtype.name} got {values.described(x)}; in a graph a list has elements of one "
+                "dtype, so cast it (hr.cast)"
+            )
+        if not shapes.covers(self.spec.shape, values.shape_of(found)):
+            raise WiderElement(self, shapes.join(self.spec.shape, values.shape_of(found)))
+        return found
+
+    def append(self, x: Any) -> None:
+        """Adds an element at the end."""
+        x = self._element(x)
+        self._set(scopes.builder(self.flow).TensorListPushBack(self.flow, x, element_dtype=self.spec.dtype))
+
+    def extend(self, items: Any) -> None:
+        """Adds the elements of a list or the rows of a tensor."""
+        if isinstance(items, (list, tuple)):
+            for x in items:
+                self.append(x)
+            return
+        b = scopes.builder(self.flow, items)
+        if not isinstance(items, TensorList):
+            rows = values.converted(items, self.spec.dtype)
+            shape = None if rows.static_shape is None else rows.static_shape[1:]
+            if not shapes.covers(self.spec.shape, shape):
+                raise WiderElement(self, shapes.join(self.spec.shape, shape))
+            flow = b.TensorListFromTensor(rows, _shape(b, self.spec), element_dtype=self.spec.dtype)
+        else:
+            flow = items.flow
+        self._set(b.TensorListConcatLists(self.flow, flow, element_dtype=self.spec.dtype))
+
+    def pop(self, index: Any = -1) -> Any:
+        """Removes and returns the last element.
+
+        Raises:
+          AutographError: `index` is not -1.
+        """
+        if values.is_symbolic(index) or index != -1:
+            raise AutographError("pop() of a list in a graph takes the last element; read another one by its index")
+        b = scopes.builder(self.flow)
+        flow, x = b.TensorListPopBack(self.flow, _shape(b, self.spec), element_dtype=self.spec.dtype)
+        self._set(flow)
+        return _refined(x, self.spec)
+
+    def clear(self) -> None:
+        """Removes all elements."""
+        self._set(TensorList.of([], self.spec).flow)
+
+    def copy(self) -> TensorList:
+        """Returns a list with the same elements."""
+        return TensorList(self.flow, self.spec)
+
+    def length(self) -> Any:
+        """Returns the number of elements, an int32 scalar."""
+        return scopes.builder(self.flow).TensorListLength(self.flow)
+
+    def _index(self, i: Any) -> Any:
+        b = scopes.builder(self.flow, i)
+        if values.is_symbolic(i):
+            i = i if i.dtype.base is dtypes.int32 else b.Cast(i, DstT=dtypes.int32)
+            return b.SelectV2(b.Less(i, 0), b.AddV2(i, self.length()), i)
+        i = int(i)
+        return i if i >= 0 else b.AddV2(self.length(), i)
+
+    def __getitem__(self, i: Any) -> Any:
+        if isinstance(i, (slice, tuple)):
+            return self.stack()[i]
+        b = scopes.builder(self.flow)
+        got = b.TensorListGetItem(self.flow, self._index(i), _shape(b, self.spec), element_dtype=self.spec.dtype)
+        return _refined(got, self.spec)
+
+    def __setitem__(self, i: Any, x: Any) -> None:
+        b = scopes.builder(self.flow)
+        x = self._element(x)
+        self._set(b.TensorListSetItem(self.flow, self._index(i), x, element_dtype=self.spec.dtype))
+
+    def __add__(self, other: Any) -> TensorList:
+        out = self.copy()
+        out.extend(other)
+        return out
+
+    def __iadd__(self, other: Any) -> TensorList:
+        self.extend(other)
+        return self
+
+    def stack(self) -> Any:
+        """Returns the elements as rows of one tensor, which may have no rows."""
+        b = scopes.builder(self.flow)
+        out = b.TensorListStack(self.flow, _shape(b, self.spec), element_dtype=self.spec.dtype, num_elements=-1)
+        if self.spec.shape is not None and values.is_symbolic(out):
+            out.refine((None, *self.spec.shape))
+        return out
+
+    def as_tensor(self, b: Any) -> Any:
+        """Returns the stacked elements for the builder `b`."""
+        return b.own(self.stack())
+
+    @property
+    def dtype(self) -> DType:
+        """Dtype of the elements."""
+        return self.spec.dtype
+
+
+class WiderElement(Exception):
+    """An element has a shape that its list does not cover.
+
+    The loop is traced again with a wider list.
+    """
+
+    def __init__(self, of: TensorList, shape: Shape) -> None:
+        super().__init__(of, shape)
+        self.of = of
+        self.shape = shape
+
+
+def _shape(b: Any, spec: ListSpec) -> Any:
+    shape = spec.shape
+    value = -1 if shape is None else [-1 if d is None else d for d in shape]
+    return b.const(np.array(value, np.int32), name="element_shape")
+
+
+def _refined(x: Any, spec: ListSpec) -> Any:
+    if spec.shape is not None and values.is_symbolic(x):
+        x.refine(spec.shape)
+    return x
