@@ -10,7 +10,7 @@ from typing import Any
 from tests.autograph.suite import spaces
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Case:
     """A function and the arguments of several calls.
 

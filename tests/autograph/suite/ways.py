@@ -7,6 +7,7 @@ values. The other ways run the converted function on tensors, and their gradient
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -145,26 +146,9 @@ def rebuilt(call: tuple[Any, ...], parts: list[Any]) -> Any:
     return mapped(lambda x: next(rest) if isinstance(as_array(x), np.ndarray) else x, call)
 
 
-def eager(case: Case) -> Callable[[tuple[Any, ...]], Outcome]:
-    """Converted code on eager tensors."""
-    f = case.of_tensors(hr.autograph.convert(case.function))
-
-    def run(call: tuple[Any, ...]) -> Outcome:
-        tensors = [hr.constant(x) for x in arrays_of(call)]
-        floats = [x for x in tensors if x.dtype == hr.float64]
-        with hr.GradientTape() as tape:
-            for x in floats:
-                tape.watch(x)
-            result = f(*rebuilt(call, tensors))
-            loss = loss_of(result)
-        return Outcome(values(result), None if loss is None else _dense(tape.gradient(loss, floats), floats))
-
-    return run
-
-
-def jitted(case: Case) -> Callable[[tuple[Any, ...]], Outcome]:
-    """A function of `hr.jit` called with eager tensors under a tape."""
-    f = case.of_tensors(hr.jit(case.function))
+def taped(case: Case, converted: Callable[..., Any]) -> Callable[[tuple[Any, ...]], Outcome]:
+    """Calls a converted function with eager tensors under a tape."""
+    f = case.of_tensors(converted)
 
     def run(call: tuple[Any, ...]) -> Outcome:
         tensors = [hr.constant(x) for x in arrays_of(call)]
@@ -184,8 +168,25 @@ def _dense(slopes: Any, xs: list[Any]) -> list[np.ndarray]:
     return [np.zeros(x.shape) if g is None else np.asarray(hr.convert_to_tensor(g)) for g, x in zip(slopes, xs)]
 
 
-def graph(case: Case, engine: str) -> Callable[[tuple[Any, ...]], Outcome]:
-    """Converted code in one graph with placeholders, run by an engine."""
+class Traced(NamedTuple):
+    """The graph of a case, which takes the arguments of all calls.
+
+    Attributes:
+      graph: the graph.
+      inputs: placeholders of the arguments that become tensors.
+      fetches: the tensors of the result.
+      slopes: the gradient of the weighted result for each float argument; None where the result has no float.
+    """
+
+    graph: hr.Graph
+    inputs: list[Any]
+    fetches: list[Any]
+    slopes: list[Any] | None
+
+
+@functools.lru_cache(maxsize=1)
+def traced(case: Case) -> Traced:
+    """Converted code in one graph with placeholders."""
     with hr.Graph() as built:
         inputs = [hr.placeholder(hr.as_dtype(x.dtype), x.shape) for x in arrays_of(case.calls[0])]
         floats = [x for x in inputs if x.dtype == hr.float64]
@@ -196,18 +197,24 @@ def graph(case: Case, engine: str) -> Callable[[tuple[Any, ...]], Outcome]:
         if loss is not None:
             found = hr.gradients(loss, floats)
             slopes = [hr.zeros_like(x) if g is None else hr.convert_to_tensor(g) for g, x in zip(found, floats)]
-    session = hr.Session(graph=built, engine=engine)
+    return Traced(built, inputs, fetches, slopes)
+
+
+def graph(case: Case, engine: str) -> Callable[[tuple[Any, ...]], Outcome]:
+    """The graph of a case, run by an engine."""
+    made = traced(case)
+    session = hr.Session(graph=made.graph, engine=engine)
 
     def run(call: tuple[Any, ...]) -> Outcome:
-        got, by = session.run([fetches, slopes or []], dict(zip(inputs, arrays_of(call))))
-        return Outcome([np.asarray(x) for x in got], None if slopes is None else [np.asarray(x) for x in by])
+        got, by = session.run([made.fetches, made.slopes or []], dict(zip(made.inputs, arrays_of(call))))
+        return Outcome([np.asarray(x) for x in got], None if made.slopes is None else [np.asarray(x) for x in by])
 
     return run
 
 
 WAYS: dict[str, Callable[[Case], Callable[[tuple[Any, ...]], Outcome]]] = {
-    "eager": eager,
-    "jitted": jitted,
+    "eager": lambda case: taped(case, hr.autograph.convert(case.function)),
+    "jitted": lambda case: taped(case, hr.jit(case.function)),
     "compiled": lambda case: graph(case, "compiled"),
     "interpreted": lambda case: graph(case, "interpret"),
 }
