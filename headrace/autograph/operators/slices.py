@@ -26,11 +26,12 @@ def updated(x: Any, index: Any, value: Any) -> Any:
     b = scopes.builder(x, value)
     if not values.is_weak_value(value) and values.is_tensor_like(value):
         dtype, own = values.dtype_of(value), x.dtype.base
-        if dtype is not own and values.is_symbolic(value):
+        is_tensor = values.is_symbolic(value) or values.is_value(value)
+        if dtype is not own and is_tensor:
             raise AutographError(
                 f"an element of {values.described(x)} is assigned {values.described(value)}; cast it (hr.cast)"
             )
-        value = b.tensor(value) if values.is_symbolic(value) else b.tensor(np.asarray(value), own)
+        value = b.tensor(value) if is_tensor else b.tensor(np.asarray(value), own)
     else:
         value = values.converted(value, x.dtype.base) if values.is_tensor_like(value) else b.tensor(value, x.dtype.base)
     if _is_mask(index):

@@ -158,7 +158,9 @@ def taped(case: Case, converted: Callable[..., Any]) -> Callable[[tuple[Any, ...
                 tape.watch(x)
             result = f(*rebuilt(call, tensors))
             loss = loss_of(result)
-        return Outcome(values(result), None if loss is None else _dense(tape.gradient(loss, floats), floats))
+        got = values(result)
+        slopes = [None] * len(floats) if loss is None else tape.gradient(loss, floats)
+        return Outcome(got, _dense(slopes, floats) if any(map(is_float, got)) else None)
 
     return run
 
