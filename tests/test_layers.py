@@ -158,7 +158,7 @@ IR: tuple[tuple[str, ...], ...] = (
     ("kernel_errors", "weak_numbers"),
     ("binding", "infer"),
     ("builder", "order"),
-    ("batch_node", "indexed_slices"),
+    ("indexed_slices",),
     ("analysis",),
     ("edit",),
     ("serial",),

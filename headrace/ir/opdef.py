@@ -548,7 +548,7 @@ def op(
         inputs (None: zero); `SYMMETRIC` if the derivative is its own transpose, so that `grad` is the rule for tangents
         too; `missing(why)`; None: the rule is derived from `grad` (`grad.forward`).
       batch: `rule(b, n) -> [tensor for each flat output]`, with the batch in dimension 0; `n` is an
-        `ir.batch_node.BatchNode`. `missing(why)`; None: the rule is derived for elementwise ops, and each example is
+        `opkit.batch_node.BatchNode`. `missing(why)`; None: the rule is derived for elementwise ops, and each example is
         computed alone for others (`vmap`).
       facts: the properties that passes rely on.
       shape_value: `rule(c)`: the output `c.output`, an integer vector or scalar, as a partly known shape.

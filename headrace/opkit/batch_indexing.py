@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headrace import shapes
-from headrace.ir.batch_node import BatchNode, NoBatchRule, with_ones
 from headrace.ir.infer import constant_value
+from headrace.opkit.batch_node import BatchNode, NoBatchRule, with_ones
 from headrace.opkit.batch_rules import example_numbers, moved, numbered
 
 if TYPE_CHECKING:

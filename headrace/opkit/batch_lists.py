@@ -1,7 +1,7 @@
 """Batching rules of tensor lists, whose elements are batches of elements.
 
 So all examples have lists of one length. A position that differs between examples is one along the rows of the list as
-a tensor.
+a tensor. If the lists have different lengths (`BatchNode.ragged`), a vector has a list for each example.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headrace import shapes
-from headrace.ir.batch_node import BatchNode, NoBatchRule, SameForAll, batch_dims
+from headrace.opkit.batch_node import BatchNode, NoBatchRule, SameForAll, batch_dims, spread
 from headrace.opkit.batch_rules import example_numbers, moved
 
 if TYPE_CHECKING:
@@ -20,8 +20,19 @@ if TYPE_CHECKING:
     from headrace.ir.graph import Tensor
 
 
+def _even(n: BatchNode) -> None:
+    """Checks that the examples have lists of one length.
+
+    Raises:
+      NoBatchRule: they have not.
+    """
+    if n.ragged:
+        raise NoBatchRule("the examples have lists of different lengths")
+
+
 def _element(n: BatchNode, i: int) -> Any:
     """Returns input `i`, the shape of an element, with the batch dimension."""
+    _even(n)
     if n.batched[i]:
         raise NoBatchRule("the shape of the elements differs between examples")
     shape = n.shape(i)
@@ -33,6 +44,8 @@ def _element(n: BatchNode, i: int) -> Any:
 def new_list(b: Builder, n: BatchNode) -> Sequence[Tensor]:
     """Batches `EmptyTensorList(element_shape, max_num_elements)` and TensorListReserve."""
     n.only(0)
+    if n.ragged:
+        return [spread(b, t, n.size) for t in n.make(*n.inputs)]
     (made,) = n.make(_element(n, 0), n.inputs[1])
     known = n.op.outputs[0].handle
     if known is not None:
@@ -42,11 +55,19 @@ def new_list(b: Builder, n: BatchNode) -> Sequence[Tensor]:
 
 def push(b: Builder, n: BatchNode) -> Sequence[Tensor]:
     """Batches `TensorListPushBack(input_handle, tensor)`."""
+    if n.ragged:
+        return [b.TensorListPushBackBatch(n.inputs[0], n.spread(1))]
     return n.make(n.inputs[0], n.spread(1))
 
 
 def pop(b: Builder, n: BatchNode) -> Sequence[Tensor]:
     """Batches `TensorListPopBack(input_handle, element_shape)`."""
+    if n.ragged:
+        n.only(0)
+        rest: Sequence[Tensor] = b.make(
+            "_TensorListPopBackBatch", (n.inputs[0], n.inputs[1]), {"element_dtype": n.attrs["element_dtype"]}
+        )
+        return rest
     return n.make(n.inputs[0], _element(n, 1))
 
 
@@ -64,6 +85,7 @@ def get(b: Builder, n: BatchNode) -> Sequence[Tensor]:
 
 def put(b: Builder, n: BatchNode) -> Sequence[Tensor]:
     """Batches `TensorListSetItem(input_handle, index, item)`."""
+    _even(n)
     if not n.batched[1]:
         return n.make(n.inputs[0], n.inputs[1], n.spread(2))
     known = n.op.inputs[0].handle
@@ -110,12 +132,14 @@ def scatter_list(b: Builder, n: BatchNode) -> Sequence[Tensor]:
 
 def scatter_into_list(b: Builder, n: BatchNode) -> Sequence[Tensor]:
     """Batches `TensorListScatterIntoExistingList(input_handle, tensor, indices)`."""
+    _even(n)
     n.only(0, 1)
     return n.make(n.inputs[0], moved(b, n.spread(1), 0, 1, n.rank(1) + 1), n.inputs[2])
 
 
 def as_it_is(b: Builder, n: BatchNode) -> Sequence[Tensor]:
     """Batches an op on lists whose other inputs do not depend on the elements."""
+    _even(n)
     n.only(*(i for i, t in enumerate(n.op.inputs) if t.dtype.name == "variant"))
     return n.make(*n.inputs)
 
@@ -124,6 +148,7 @@ length_of_list = SameForAll(as_it_is)
 
 
 def _shape_of_element(b: Builder, n: BatchNode) -> Sequence[Any]:
+    _even(n)
     (made,) = n.make(*n.inputs)
     one = np.array([1], np.int32)
     return [b.StridedSlice(made, one, np.array([0], np.int32), one, end_mask=1)]

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from headrace import shapes
-from headrace.ir.batch_node import BatchNode, NoBatchRule, with_ones
 from headrace.ir.opdef import PerElement
+from headrace.opkit.batch_node import BatchNode, NoBatchRule, with_ones
 from headrace.opkit.elementwise import alike
 from headrace.opkit.shape_rules import broadcast, same_as
 

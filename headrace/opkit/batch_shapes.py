@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headrace import dtypes, shapes
-from headrace.ir.batch_node import BatchNode, NoBatchRule, with_ones
+from headrace.opkit.batch_node import BatchNode, NoBatchRule, with_ones
 
 if TYPE_CHECKING:
     from headrace.ir.builder import Builder

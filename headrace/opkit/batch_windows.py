@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headrace.ir.batch_node import BatchNode, NoBatchRule
+from headrace.opkit.batch_node import BatchNode, NoBatchRule
 from headrace.opkit.batch_rules import moved
 
 if TYPE_CHECKING:

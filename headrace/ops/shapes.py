@@ -14,7 +14,6 @@ import numpy as np
 from headrace import dtypes, shapes
 from headrace.dtypes import INDEX, DType
 from headrace.errors import InvalidArgumentError
-from headrace.ir.batch_node import SameForAll
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import (
     NOT_DIFFERENTIABLE,
@@ -36,6 +35,7 @@ from headrace.opkit.arrays import (
     values_only,
     vector_of_unknowns,
 )
+from headrace.opkit.batch_node import SameForAll
 from headrace.opkit.batch_rules import shifting_axes
 from headrace.opkit.batch_shapes import (
     broadcast_to,

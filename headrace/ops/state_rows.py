@@ -13,11 +13,11 @@ import numpy as np
 from headrace import dtypes, shapes
 from headrace.dtypes import INDEX, NUMERIC, REAL
 from headrace.errors import InvalidArgumentError
-from headrace.ir.batch_node import BatchNode, NoBatchRule
 from headrace.ir.indexed_slices import IndexedSlices, of_gather
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, op, type_attr
 from headrace.opkit import arrays
+from headrace.opkit.batch_node import BatchNode, NoBatchRule
 from headrace.resources.values import shape_of
 from headrace.resources.variable import Ref, initialized_variable
 from headrace.shapes import Shape

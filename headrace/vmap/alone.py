@@ -7,28 +7,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headrace import notices
 from headrace.api import scopes
 from headrace.api.functional import map_fn
 from headrace.api.tensor_spec import TensorSpec
 from headrace.vmap.copies import copied
 
 if TYPE_CHECKING:
-    from headrace.ir.batch_node import BatchNode
     from headrace.ir.builder import Builder
     from headrace.ir.graph import Tensor
+    from headrace.opkit.batch_node import BatchNode
 
 
-def each(b: Builder, n: BatchNode, why: str) -> Sequence[Tensor]:
+def each(b: Builder, n: BatchNode) -> Sequence[Tensor]:
     """Returns the outputs of an operation, made by a loop over the examples.
 
     Args:
       b: the builder.
       n: the operation.
-      why: the reason, for the notice.
     """
     op = n.op
-    notices.warn(f"vmap computes {op.type} ('{op.name}', made at {op.source}) for each example alone, in a loop: {why}")
     rows = [t for t, is_batched in zip(n.inputs, n.batched, strict=True) if is_batched]
     numbers = np.arange(n.size, dtype=np.int32) if isinstance(n.size, int) else b.Range(0, n.size, 1)
 

@@ -21,11 +21,11 @@ import numpy as np
 from headrace import dtypes, shapes
 from headrace.api import tracing
 from headrace.errors import UnimplementedError
-from headrace.ir.batch_node import batch_dims, spread, with_ones
 from headrace.ir.builder import Builder
 from headrace.ir.function import base_name
 from headrace.ir.graph import FuncGraph, Tensor
 from headrace.ir.order import follow_order
+from headrace.opkit.batch_node import batch_dims, spread, with_ones
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation
@@ -90,15 +90,18 @@ def _selected(
 ) -> Sequence[Tensor]:
     """Returns the results of all branches, selected for each example."""
     masks = _masks(b, op, inputs[0], len(graphs))
-    total: list[Tensor] | None = None
-    flags = [t in m.flow.batched for t in op.inputs[1:]]
+    total: list[Tensor] = []
+    known = [False] * len(op.outputs)
+    flags = [m.flow.has_rows(t) for t in op.inputs[1:]]
     for g, mask in zip(graphs, masks, strict=True):
         found = _where_taken(m, b, op, g, mask, inputs[1:], flags)
-        if total is None:
-            total = found
-        else:
-            total = [_select(m, b, op, mask, *of) for of in zip(found, total, op.outputs, strict=True)]
-    assert total is not None
+        for k, (t, y) in enumerate(zip(found, op.outputs, strict=True)):
+            has_value = g.results[k].op.type != "FakeParam"
+            if k == len(total):
+                total.append(t)
+            elif has_value:
+                total[k] = _select(m, b, op, mask, t, total[k], y) if known[k] else t
+            known[k] = known[k] or has_value
     for t, y in zip(total, op.outputs, strict=True):
         if y.dtype.base is not dtypes.variant:
             t.refine(_batch_shape(m, y.shape))
@@ -135,26 +138,43 @@ def _where_taken(
     pure = m.for_some()
     if all(o.type == "_Arg" or not o.inputs for o in branch.operations):
         return _spread(m, b, pure.run(b, branch, inputs), branch.results, op.outputs)
-    ranks = [t.shape is not None for t in branch.results]
-    if not all(ranks) or any(t.dtype.base is dtypes.variant for t in branch.results):
+    if not all(_can_stand_in(m, t) for t in branch.results):
         rows = _rows(b, mask, inputs, flags)
         return _spread(m, b, pure.run(b, branch, rows), branch.results, op.outputs)
     taken, inner = _graph(b, op, branch)
     given = _rows(inner, taken.capture(mask), [taken.capture(t) for t in inputs], flags)
     results = _spread(m, inner, pure.run(inner, branch, given), branch.results, op.outputs)
     for t, y in zip(results, branch.results, strict=True):
-        t.refine(_batch_shape(m, y.shape))
+        if y.dtype.base is not dtypes.variant:
+            t.refine(_batch_shape(m, y.shape))
     tracing.finish(taken, results)
     untaken, other = _graph(b, op, branch)
-    tracing.finish(untaken, [_nothing(m, other, t) for t in results])
+    tracing.finish(untaken, [_nothing(m, other, t, y) for t, y in zip(results, branch.results, strict=True)])
     some = b.Any(mask, np.array([0], np.int32))
     attrs = {"then_branch": taken, "else_branch": untaken, **_types(taken)}
     return list(tracing.make("If", b, _last(op), [taken, untaken], [some], [], attrs).outputs)
 
 
-def _nothing(m: Walk, b: Builder, like: Tensor) -> Tensor:
-    """Returns zeros that broadcast against `like`, a batch of results that no example needs."""
+def _can_stand_in(m: Walk, t: Tensor) -> bool:
+    """Whether a result that no example needs can be replaced (`_nothing`)."""
+    if t.dtype.base is dtypes.variant:
+        return m.flow.is_ragged(t)
+    return t.shape is not None
+
+
+def _nothing(m: Walk, b: Builder, like: Tensor, of: Tensor) -> Tensor:
+    """Returns zeros, or empty lists, in place of results that no example needs.
+
+    Args:
+      m: the batch.
+      b: the builder.
+      like: the batch of results, against which the zeros broadcast.
+      of: the result of one example.
+    """
     dtype = like.dtype.base
+    if dtype is dtypes.variant:
+        element = of.handle[0] if of.handle is not None else dtypes.float32
+        return spread(b, b.EmptyTensorList(-1, -1, element_dtype=element), m.size)
     zero: Any = b"" if dtype is dtypes.string else np.zeros((), dtype.numpy)
     shape = like.static_shape
     assert shape is not None
@@ -172,14 +192,14 @@ def _rows(b: Builder, mask: Tensor, ts: Sequence[Tensor], flags: Sequence[bool])
       b: the builder.
       mask: for each example, whether its row stays.
       ts: the tensors.
-      flags: for each of them, whether it is a batch.
+      flags: for each of them, whether it has the examples in dimension 0.
     """
     numbers = b.Range(np.int32(0), b.Size(mask), np.int32(1))
     first = b.ArgMax(b.Cast(mask, DstT=dtypes.int32), np.int32(0), output_type=dtypes.int32)
     index = b.SelectV2(mask, numbers, first)
 
     def row(t: Tensor, is_batch: bool) -> Tensor:
-        if not is_batch or t.dtype.base is dtypes.variant:
+        if not is_batch:
             return t
         out: Tensor = b.GatherV2(t, index, np.int32(0))
         out.refine(t.static_shape)
@@ -196,6 +216,9 @@ def _select(m: Walk, b: Builder, op: Operation, mask: Tensor, x: Tensor, y: Tens
     if x is y:
         return x
     out: Tensor
+    if m.flow.is_ragged(like):
+        out = b.SelectV2(mask, x, y)
+        return out
     if x.dtype.base is dtypes.variant:
         return _select_lists(m, b, op, mask, x, y, like)
     rank = x.static_shape if x.static_shape is not None else y.static_shape
@@ -252,7 +275,7 @@ def _while_any(
 ) -> Sequence[Tensor]:
     """Returns the outputs of a loop that runs while the condition of some example holds."""
     pure = m.for_some()
-    flags = [t in m.flow.batched for t in op.outputs]
+    flags = [m.flow.has_rows(t) for t in op.outputs]
     (going,) = m.run(b, cond, first)
     test, inner = _graph(b, op, cond)
     params = _params(m, test, op, [going, *first])
@@ -298,7 +321,9 @@ def _params(m: Walk, graph: FuncGraph, op: Operation, first: Sequence[Tensor]) -
         handle = p.handle
         if handle is not None and is_batch:
             handle = (handle[0], _batch_shape(m, handle[1]))
-        if t.dtype.base is dtypes.variant:
+        if m.flow.is_ragged(p):
+            shape, handle = _batch_shape(m, ()), None
+        elif t.dtype.base is dtypes.variant:
             shape = p.shape
         out.append(graph.add_param(t.dtype, shape, base_name(p), source=p.op.source, handle=handle))
     return out

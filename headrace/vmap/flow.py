@@ -3,21 +3,25 @@
 The analysis starts with the mapped parameters and follows the operations, into the graphs of conditionals, loops and
 calls too, until nothing changes any more. A tensor is *batched* if it may differ between examples.
 
+If a conditional or loop has a batched predicate, all of its results are batched, except for loop variables that no
+iteration changes.
+
 A tensor list is batched if an element of it is. Lists are marked in both directions: a list into which an operation
-puts a batched element was made for batched elements. If a conditional or loop has a batched predicate, all of its
-results are batched, except for loop variables that no iteration changes.
+puts a batched element was made for batched elements. A batched list has batches as its elements, so that all examples
+have lists of one length. But if a conditional or loop with a batched predicate pushes to a list or pops from it, the
+examples have lists of different lengths; such a *ragged* list is a vector with a list for each example.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from headrace import dtypes
-from headrace.ir.batch_node import Independent, SameForAll
 from headrace.ir.edit.copying import copied
 from headrace.ir.function import body, functions_of, param_offset, recursive_functions
 from headrace.ir.graph import FuncGraph
+from headrace.opkit.batch_node import Independent, SameForAll
 from headrace.opkit.batch_rules import rule_of
 
 if TYPE_CHECKING:
@@ -37,6 +41,8 @@ class Flow:
 
     def __init__(self, graph: FuncGraph, mapped: Iterable[Tensor]) -> None:
         self.batched: set[Tensor] = set(mapped)
+        self._chosen: set[Tensor] = set()  # lists that a conditional or loop with a batched predicate changes
+        self._stacks: set[Tensor] = set()  # lists to which operations push, or from which they pop
         self._bodies: dict[Operation, list[FuncGraph]] = {}
         self._recursive = recursive_functions(graph.operations)
         self._grew = True
@@ -70,16 +76,33 @@ class Flow:
         """Whether one of the tensors is batched."""
         return not self.batched.isdisjoint(ts)
 
+    def is_ragged(self, t: Tensor) -> bool:
+        """Whether `t` is a list whose length differs between examples."""
+        return t in self._chosen and t in self._stacks
+
+    def has_rows(self, t: Tensor) -> bool:
+        """Whether the replacement of `t` has the examples in dimension 0, so that it is no list of batches."""
+        return t in self.batched and (t.dtype.base is not dtypes.variant or self.is_ragged(t))
+
     def has_batched_choice(self, op: Operation) -> bool:
         """Whether the predicate of a conditional or loop differs between examples."""
         if op.opdef.structured == "While":
             return self.graphs(op)[0].results[0] in self.batched
         return op.opdef.structured in ("If", "Case") and op.inputs[0] in self.batched
 
-    def _mark(self, t: Tensor) -> None:
-        if t not in self.batched:
-            self.batched.add(t)
+    def _mark(self, t: Tensor, what: set[Tensor] | None = None) -> None:
+        marked = self.batched if what is None else what
+        if t not in marked:
+            marked.add(t)
             self._grew = True
+
+    def _join(self, ts: Sequence[Tensor]) -> None:
+        """Gives lists that are made of one another the same marks; other tensors are left out."""
+        lists = [t for t in ts if t.dtype.base is dtypes.variant]
+        for marked in (self._chosen, self._stacks, self.batched):
+            if not marked.isdisjoint(lists):
+                for t in lists:
+                    self._mark(t, marked)
 
     def _visit(self, graph: Graph) -> None:
         for op in graph.operations:
@@ -92,17 +115,16 @@ class Flow:
 
     def _plain(self, op: Operation) -> None:
         rule = None if op.opdef.structured else rule_of(op.opdef)
-        lists_in = [t for t in op.inputs if t.dtype.base is dtypes.variant]
-        lists_out = [t for t in op.outputs if t.dtype.base is dtypes.variant]
-        if self.any(op.inputs) and not isinstance(rule, SameForAll):
+        is_same = isinstance(rule, SameForAll) and not any(map(self.is_ragged, op.inputs))
+        draws = isinstance(rule, Independent) or op.opdef.facts.effect == "random"
+        if draws or (self.any(op.inputs) and not is_same):
             for t in op.outputs:
                 self._mark(t)
-        if isinstance(rule, Independent) or op.opdef.facts.effect == "random":
-            for t in op.outputs:
-                self._mark(t)
-        if lists_in and self.any(lists_out):
-            for t in lists_in:
-                self._mark(t)
+        lists = [t for t in (*op.inputs, *op.outputs) if t.dtype.base is dtypes.variant]
+        if lists:
+            if op.opdef.list_kind in ("push", "pop"):
+                self._mark(lists[0], self._stacks)
+            self._join(lists)
 
     # *** conditionals, loops, calls ***
 
@@ -113,42 +135,31 @@ class Flow:
         graphs = self.graphs(op)
         for g in graphs:
             for x, p in zip(op.inputs[param_offset(op) :], g.params, strict=True):
-                self._same(x, p)
+                if x in self.batched:
+                    self._mark(p)
+                self._join((x, p))
             self._visit(g)
         chooses = self.has_batched_choice(op)
         for k, y in enumerate(op.outputs):
             ends = [g.results[k] for g in graphs]
             if chooses or self.any(ends):
                 self._mark(y)
-            if y in self.batched and y.dtype.base is dtypes.variant:
-                for t in ends:
-                    self._mark(t)
-
-    def _same(self, outer: Tensor, inner: Tensor) -> None:
-        """Marks a parameter like the input for it.
-
-        For a list, it marks the input like the parameter, too.
-        """
-        if outer in self.batched:
-            self._mark(inner)
-        elif inner in self.batched and inner.dtype.base is dtypes.variant:
-            self._mark(outer)
+            if chooses:
+                self._mark(y, self._chosen)
+            self._join((y, *ends))
 
     def _loop(self, op: Operation) -> None:
         cond, step = self.graphs(op)
         chooses = self.has_batched_choice(op)
         for k, (x, y) in enumerate(zip(op.inputs, op.outputs, strict=True)):
             p, end = step.params[k], step.results[k]
-            self._same(x, p)
-            if end in self.batched or y in self.batched or (chooses and end is not p):
-                self._mark(p)
-            if p in self.batched:
-                self._mark(cond.params[k])
-                self._mark(y)
-                if p.dtype.base is dtypes.variant:
-                    self._mark(end)
-                    self._mark(x)
-            elif cond.params[k] in self.batched:
-                self._mark(p)
+            every = (x, p, cond.params[k], end, y)
+            changes = chooses and end is not p
+            if changes or not self.batched.isdisjoint(every):
+                for t in (p, cond.params[k], y):
+                    self._mark(t)
+            if changes:
+                self._mark(p, self._chosen)
+            self._join(every)
         self._visit(cond)
         self._visit(step)

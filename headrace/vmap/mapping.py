@@ -15,9 +15,9 @@ import numpy as np
 from headrace import dtypes, nest
 from headrace.api import scopes, tracing
 from headrace.errors import SignatureError
-from headrace.ir.batch_node import spread
 from headrace.ir.builder import Builder
 from headrace.ir.graph import FuncGraph, Tensor
+from headrace.opkit.batch_node import spread
 from headrace.vmap import axes
 from headrace.vmap.flow import Flow
 from headrace.vmap.outside import anywhere
@@ -58,10 +58,10 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable
     Example:
       >>> import headrace as hr
       >>> dot = lambda x, y: hr.reduce_sum(x * y)
-      >>> hr.vmap(dot, in_axes=(0, None))([[1.0, 2.0], [3.0, 4.0]], [10.0, 1.0]).numpy()
+      >>> hr.vmap(dot, in_axes=(0, None))(hr.constant([[1.0, 2.0], [3.0, 4.0]]), [10.0, 1.0]).numpy()
       array([12., 34.], dtype=float32)
       >>> gradients = hr.vmap(hr.grad(lambda w, x: (w * x - 1.0) ** 2), in_axes=(None, 0))
-      >>> gradients(2.0, [1.0, 0.5]).numpy()
+      >>> gradients(2.0, hr.constant([1.0, 0.5])).numpy()
       array([2., 0.], dtype=float32)
     """
     tracing.check_callable(f=f)

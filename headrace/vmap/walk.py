@@ -11,13 +11,13 @@ import copy
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from headrace import dtypes
+from headrace import dtypes, notices
 from headrace.errors import UnimplementedError
 from headrace.ir import walk
-from headrace.ir.batch_node import BatchNode, NoBatchRule, SameForAll, spread
 from headrace.ir.builder import Builder
 from headrace.ir.graph import FuncGraph, Operation, Tensor
 from headrace.ir.opdef import Missing
+from headrace.opkit.batch_node import BatchNode, NoBatchRule, SameForAll, spread
 from headrace.opkit.batch_rules import rule_of
 from headrace.vmap import alone, control
 from headrace.vmap.copies import copied
@@ -103,7 +103,7 @@ class Batching:
         flags = [t in batched for t in op.inputs]
         if not any(flags) and not self.flow.any(op.outputs):
             return copied(b, op, inputs)
-        n = BatchNode(b, op, inputs, flags, self.size)
+        n = BatchNode(b, op, inputs, flags, self.size, any(map(self.flow.is_ragged, (*op.inputs, *op.outputs))))
         outs, is_batch = self._ruled(b, n)
         return [self._fitted(b, t, new, is_batch) for t, new in zip(op.outputs, outs, strict=True)]
 
@@ -130,10 +130,13 @@ class Batching:
                 return rule(b, n), not isinstance(rule, SameForAll)
             except NoBatchRule as e:
                 why = f"the batching rule of {op.type} does not apply: {e.message}"
-        self._check_alone(op, why)
-        return alone.each(b, n, why), True
+        self._check_alone(n, why)
+        if not n.ragged:  # lists of different lengths have no other way
+            notices.warn(f"vmap computes {_title(op)} for each example alone, in a loop: {why}")
+        return alone.each(b, n), True
 
-    def _check_alone(self, op: Operation, why: str) -> None:
+    def _check_alone(self, n: BatchNode, why: str) -> None:
+        op = n.op
         facts = op.opdef.facts
         if facts.writes and facts.effect not in ("random", "python"):
             raise UnimplementedError(
@@ -143,7 +146,7 @@ class Batching:
                 op,
             )
         handles = [t for t in (*op.inputs, *op.outputs) if t.dtype.base is dtypes.variant]
-        if handles:
+        if handles and not n.ragged:
             raise UnimplementedError(
                 f"vmap of {self.title}: {_title(op)} works on a list whose elements differ between the examples, and "
                 f"cannot be computed for each example alone; {why}",

@@ -35,7 +35,7 @@ BUDGETS: Final = {
     "jit": 1200,
     "lower": 1200,
     "metadata": 550,
-    "opkit": 1200,
+    "opkit": 2200,
     "ops": 36000,
     "optimize": 4100,
     "partition": 1000,

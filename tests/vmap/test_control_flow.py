@@ -142,12 +142,45 @@ def test_maximum_iterations() -> None:
     check(lambda x: hr.while_loop(lambda a: a < 100.0, lambda a: a * 2, [x], maximum_iterations=3), np.abs(X))
 
 
-def test_scan_map_fn_and_folds() -> None:
+def test_scans() -> None:
     check(lambda m: hr.scan(lambda a, x: a * 0.5 + x, m), M)
+
+
+def test_maps() -> None:
     check(lambda m: hr.map_fn(lambda x: x * x, m), M)
+
+
+def test_folds() -> None:
     check(lambda m: hr.foldl(lambda a, x: a * x + 1, m), M)
+
+
+@pytest.mark.system
+def test_gradients_of_scans_and_maps() -> None:
     check(hr.grad(lambda m: hr.reduce_sum(hr.scan(lambda a, x: hr.tanh(a * x), m))), M)
     check(hr.grad(lambda m: hr.reduce_sum(hr.map_fn(lambda x: x * x * x, m))), M)
+
+
+def rooted(x: Any) -> Any:
+    """A loop that runs for a number of iterations that depends on the value."""
+    return hr.while_loop(lambda a, i: a < 10.0, lambda a, i: (a * hr.sqrt(a) * 2, i + 1), (x, 0))[0]
+
+
+@pytest.mark.system
+def test_gradients_of_loops_that_end_apart() -> None:
+    x = np.array([4.0, 1.0, 9.0, 20.0, 0.3], np.float32)
+    check(hr.grad(rooted), x)
+    check(hr.grad(hr.grad(rooted)), x, rtol=1e-4)
+
+
+@pytest.mark.system
+def test_gradients_of_conditionals_in_loops_that_end_apart() -> None:
+    def f(x: Any) -> Any:
+        def step(a: Any, i: Any) -> Any:
+            return hr.cond(a < 3, lambda: a * a + 1.0, lambda: a * hr.exp(-a) + 5.0), i + 1
+
+        return hr.while_loop(lambda a, i: hr.logical_and(i < 6, a < 30.0), step, (x, 0))[0]
+
+    check(hr.grad(f), np.array([0.1, 1.5, 2.9, 4.0, 31.0], np.float32), rtol=1e-4)
 
 
 def test_tensor_arrays_of_counted_loops() -> None:

@@ -16,10 +16,10 @@ import pytest
 from headrace import dtypes
 from headrace.dtypes import DType
 from headrace.errors import OpError
-from headrace.ir.batch_node import BatchNode, Independent, NoBatchRule, SameForAll
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Graph, Tensor
 from headrace.ir.opdef import Case, OpDef, op_registry
+from headrace.opkit.batch_node import BatchNode, Independent, NoBatchRule, SameForAll
 from headrace.opkit.batch_rules import rule_of
 from tests.ops.cases import assert_close, cases, dtype_of, evaluate, flat, make, placeholder, records, sampled
 

@@ -268,7 +268,9 @@ def test_assertions_hold_for_all_examples() -> None:
 
 
 def test_an_operation_without_a_rule_is_computed_for_each_example_with_a_warning() -> None:
-    with pytest.warns(UserWarning, match=r"vmap computes Unique .*test_vmap\.py:\d+.* for each example alone"):
+    with pytest.warns(
+        UserWarning, match=r"vmap computes .*Unique, made at .*test_vmap\.py:\d+.* for each example alone"
+    ):
         got = hr.vmap(lambda x: hr.unique(x)[1])(np.array([[1, 2, 1], [5, 5, 5]], np.int32))
     assert as_array(got).tolist() == [[0, 1, 0], [0, 0, 0]]
 

@@ -14,9 +14,9 @@ import numpy as np
 
 from headrace import shapes
 from headrace.dtypes import FLOATING, INDEX
-from headrace.ir.batch_node import Independent
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, op
+from headrace.opkit.batch_node import Independent
 from headrace.opkit.batch_rules import drawing
 from headrace.ops.random.drawing import SEEDED, SEEDS, dims_of, drawn_shape, range_of, require_scalar, state_of
 from headrace.shapes import Shape

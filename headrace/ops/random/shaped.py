@@ -15,10 +15,10 @@ import numpy as np
 
 from headrace import dtypes, shapes
 from headrace.dtypes import INDEX, DType
-from headrace.ir.batch_node import Independent
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, missing, op, type_attr
 from headrace.opkit import arrays
+from headrace.opkit.batch_node import Independent
 from headrace.opkit.batch_rules import drawing
 from headrace.opkit.shape_rules import broadcast, unbroadcast
 from headrace.ops.random import definition

@@ -38,22 +38,30 @@ class BatchNode:
       inputs: the replacement of each flat input, in the graph of `b`.
       batched: for each input, whether the replacement has the examples in dimension 0.
       size: the number of examples: an int, or an int32 scalar.
+      ragged: whether the tensor lists of the operation are vectors with a list for each example.
 
     Attributes:
-      b, op, inputs, batched, size: as given.
+      b, op, inputs, batched, size, ragged: as given.
       attrs: the attributes of the operation.
     """
 
-    __slots__ = ("attrs", "b", "batched", "inputs", "op", "size")
+    __slots__ = ("attrs", "b", "batched", "inputs", "op", "ragged", "size")
 
     def __init__(
-        self, b: Builder, op: Operation, inputs: Sequence[Tensor], batched: Sequence[bool], size: int | Tensor
+        self,
+        b: Builder,
+        op: Operation,
+        inputs: Sequence[Tensor],
+        batched: Sequence[bool],
+        size: int | Tensor,
+        ragged: bool = False,
     ) -> None:
         self.b = b
         self.op = op
         self.inputs = list(inputs)
         self.batched = list(batched)
         self.size = size
+        self.ragged = ragged
         self.attrs: Mapping[str, Any] = op.attrs
 
     # *** one example ***
