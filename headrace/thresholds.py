@@ -53,6 +53,10 @@ PY_FUNCTION_CALLS: Final = 64
 # Unit: prepared operations. Bound (tests/eager/test_builder.py).
 EAGER_PREPARED_OPS: Final = 4096
 
+# Ranks whose vectors of all axes are kept for reductions.
+# Unit: ranks. Bound.
+RANKS_OF_REDUCTIONS: Final = 32
+
 # Compiled gradients of recorded eager ops that are kept; the least recently used ones are dropped first.
 # Unit: compiled steps. Bound (tests/eager/test_tape.py).
 TAPE_GRADIENTS: Final = 1024

@@ -47,6 +47,8 @@ def getitem(x: Any, index: Any) -> Any:
         )
     b = scopes.builder(x, *_tensors(entries))
     begin, end, strides, masks = _vectors(b, x, entries)
+    if b.graph is None and not any(map(is_tensor, (*begin, *end, *strides))):
+        return b.make("StridedSlice", (x, begin, end, strides), masks, "strided_slice")
     with scopes.name_scope(None, "strided_slice", [x, *begin, *end, *strides]) as scope:
         b = scopes.builder(x, begin, end, strides)
         bounds = [_vector(b, v, name) for v, name in ((begin, "stack"), (end, "stack_1"), (strides, "stack_2"))]

@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from headrace import dtypes
+from headrace import dtypes, thresholds
 from headrace.api import math, scopes
 from headrace.api.tensors import is_tensor
 from headrace.errors import ShapeError
+from headrace.memo import cached
 
 
 def axes_of(b: Any, x: Any, axis: Any) -> Any:
@@ -18,8 +19,15 @@ def axes_of(b: Any, x: Any, axis: Any) -> Any:
     if axis is not None:
         return axis
     if x.shape is not None:
-        return b.const(np.arange(len(x.shape), dtype=np.int32))
+        return b.const(_every_axis(len(x.shape)))
     return b.make("Range", (0, b.make("Rank", (x,), {}), 1), {}, "range")
+
+
+@cached(thresholds.RANKS_OF_REDUCTIONS, "axes of reductions")
+def _every_axis(rank: int) -> np.ndarray:
+    axes = np.arange(rank, dtype=np.int32)
+    axes.flags.writeable = False
+    return axes
 
 
 def _reduction(name: str, type: str, what: str, takes: str, tf: str) -> Callable[..., Any]:

@@ -16,7 +16,9 @@ import contextlib
 import contextvars
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+import numpy as np
 
 from headrace import nest
 from headrace.errors import GraphError
@@ -44,9 +46,11 @@ class EagerOps(Protocol):
     with names, streams of random numbers and their seed.
 
     Attributes:
+      tensor_type: the class of its tensors.
       seed: the argument of the last `set_seed`, or None.
     """
 
+    tensor_type: ClassVar[type[Any]]
     seed: int | None
 
     def make(self, type: str, args: Sequence[Any], attrs: dict[str, Any], name: str | None = None) -> Any:
@@ -119,12 +123,16 @@ class Runtime:
 
 
 _runtime: Runtime | None = None
+# Classes whose objects have no graph: a call of `builder` with these alone needs no walk.
+_valued: frozenset[type] = frozenset()
 
 
-def install(runtime: Runtime) -> None:
+def install(runtime: Runtime | None) -> None:
     """Sets the runtime of the process. `headrace/__init__.py` calls it when it is imported or reloaded."""
-    global _runtime
+    global _runtime, _valued
     _runtime = runtime
+    values: frozenset[type] = frozenset((bool, int, float, complex, str, bytes, type(None), np.ndarray))
+    _valued = values | {runtime.eager.tensor_type} if runtime is not None else frozenset()
 
 
 def runtime() -> Runtime:
@@ -149,12 +157,12 @@ def replaced(runtime: Runtime | None) -> Iterator[None]:
     Args:
       runtime: the other runtime; None: no runtime.
     """
-    global _runtime
-    before, _runtime = _runtime, runtime
+    before = _runtime
+    install(runtime)
     try:
         yield
     finally:
-        _runtime = before
+        install(before)
 
 
 class Graph(ir_graph.Graph):
@@ -297,6 +305,11 @@ def builder(*near: Any) -> Any:
     stack = _stack.get()
     if stack:
         return stack[-1]
+    for x in near:
+        if x.__class__ not in _valued:
+            break
+    else:
+        return runtime().eager
     try:
         graph = graph_of(near)
     except RecursionError:
@@ -388,12 +401,16 @@ def entered(top: Builder) -> Iterator[Builder]:
         _stack.set(before)
 
 
-@contextlib.contextmanager
-def name_scope(name: str | None, default_name: str | None = None, values: Any = None) -> Iterator[str]:
-    """Returns a context that puts new ops' names below `name`, made unique.
+class name_scope(contextlib.ContextDecorator):
+    """Context that puts new ops' names below `name`, made unique.
 
-    It yields the prefix ("outer/name/"). A name that ends in "/" is used unchanged, to enter a scope again. "" or None
-    leaves all scopes, unless there is a `default_name`.
+    The target of `as` is the prefix ("outer/name/"). A name that ends in "/" is used unchanged, to enter a scope again.
+    "" or None leaves all scopes, unless there is a `default_name`. The context is also a decorator of functions.
+
+    Args:
+      name: the name of the scope.
+      default_name: the name if `name` is None.
+      values: tensors that determine the graph outside of `with graph`.
 
     Source: TensorFlow's `tf.name_scope`.
 
@@ -402,19 +419,35 @@ def name_scope(name: str | None, default_name: str | None = None, values: Any = 
       ...     s
       'layer/'
     """
-    b = builder(*(values or ()))
-    name = default_name if name is None else name
-    if not isinstance(b, Builder):
-        yield f"{name}/" if name else ""
-        return
-    if not name:
-        scope = ""
-    elif name.endswith("/"):
-        scope = name
-    else:
-        scope = b.graph.unique_name(b.scope + name) + "/"
-    with entered(b.in_scope(scope)):
-        yield scope
+
+    __slots__ = ("_before", "_given")
+
+    def __init__(self, name: str | None, default_name: str | None = None, values: Any = None) -> None:
+        self._given = name, default_name, values
+        self._before: tuple[Builder, ...] | None = None
+
+    def _recreate_cm(self) -> name_scope:
+        return name_scope(*self._given)
+
+    def __enter__(self) -> str:
+        name, default_name, values = self._given
+        b = builder(*(values or ()))
+        name = default_name if name is None else name
+        if b.graph is None:
+            return f"{name}/" if name else ""
+        if not name:
+            scope = ""
+        elif name.endswith("/"):
+            scope = name
+        else:
+            scope = b.graph.unique_name(b.scope + name) + "/"
+        self._before = _stack.get()
+        _stack.set((*self._before, b.in_scope(scope)))
+        return scope
+
+    def __exit__(self, *exc: object) -> None:
+        if self._before is not None:
+            _stack.set(self._before)
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ emitter knows this because only ufuncs and products of matrices are certain to k
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -29,35 +29,13 @@ from headrace.ir.infer import constant_value
 from headrace.ir.kernel import Kernel, find_kernel, made_for
 from headrace.ir.notes import ContiguousResult
 from headrace.opkit.elementwise import HALF
+from headrace.opkit.scalar_operators import SCALAR_OPERATORS
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from headrace.compile.regions import Item, Regions
     from headrace.ir.graph import Operation, Tensor
-
-# operators whose results on numpy scalars equal those of the ufunc, for dtypes of these kinds
-_OPERATORS: Final[Mapping[np.ufunc, tuple[str, str]]] = {
-    np.add: ("{} + {}", "iuf"),
-    np.subtract: ("{} - {}", "iuf"),
-    np.multiply: ("{} * {}", "iuf"),
-    np.divide: ("{} / {}", "f"),
-    np.negative: ("-{}", "if"),
-    np.absolute: ("abs({})", "f"),
-    np.less: ("{} < {}", "iuf"),
-    np.less_equal: ("{} <= {}", "iuf"),
-    np.greater: ("{} > {}", "iuf"),
-    np.greater_equal: ("{} >= {}", "iuf"),
-    np.equal: ("{} == {}", "iufb"),
-    np.not_equal: ("{} != {}", "iufb"),
-    np.bitwise_and: ("{} & {}", "iub"),
-    np.bitwise_or: ("{} | {}", "iub"),
-    np.bitwise_xor: ("{} ^ {}", "iub"),
-    np.logical_and: ("{} & {}", "b"),
-    np.logical_or: ("{} | {}", "b"),
-    np.logical_not: ("~{}", "b"),
-}
-
 
 _NO_POSITIONAL_OUT: Final = frozenset({np.maximum, np.minimum})  # numpy deprecates it
 
@@ -467,8 +445,8 @@ def _row(shape: Sequence[int]) -> tuple[int, ...]:
 
 def _operator(node: Apply, op: Operation) -> str:
     """The operator for a ufunc of scalars; "" if the ufunc itself is called."""
-    operator, kinds = _OPERATORS.get(node.ufunc, ("", ""))
-    return operator if all(_kind(a, op) in kinds for a in node.args) else ""
+    found = SCALAR_OPERATORS.get(node.ufunc)
+    return found.text if found is not None and all(_kind(a, op) in found.kinds for a in node.args) else ""
 
 
 def _is_operators(node: Any, op: Operation) -> bool:

@@ -1,12 +1,16 @@
 """The eager builder: runs ops in place of adding them to a graph.
 
 The complete attributes and the kernel of an op are found once for each combination of type, dtypes and attributes, and
-kept in a memo. A call with eager tensors whose key is in the memo needs no binding.
+kept in a memo. A call with eager tensors and Python numbers whose key is in the memo needs no binding.
+
+**Cost.** An op of scalars takes about a microsecond. So the path of a call that the memo knows makes no structures but
+the key, sets numpy's error state without `np.errstate` (`float_errors`), and computes scalars by operators
+(`opkit.scalar_operators`).
 """
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import itertools
 import queue
 import random
@@ -16,20 +20,22 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 import numpy as np
 
 from headrace import dtypes, flags, forking, thresholds
-from headrace.api.recorder import active
+from headrace.api.recorder import Recorder, active
 from headrace.diagnosis import Diagnosis, Input, OpRef
 from headrace.eager.tensor import EagerTensor
 from headrace.errors import DeadlineExceededError, GraphError, HeadraceError, NotFoundError, UnimplementedError
+from headrace.float_errors import IGNORED, error_state
 from headrace.ir import source
 from headrace.ir.attr_values import attr_key
 from headrace.ir.binding import OpCalls, complete_attrs
-from headrace.ir.conversion import as_array
+from headrace.ir.conversion import as_array, usual_number
 from headrace.ir.graph import Operation, Tensor
 from headrace.ir.kernel import Kernel, KernelContext, find_kernel, made_for
 from headrace.ir.kernel_errors import brief, translated
 from headrace.ir.notes import NO_NOTES, Notes
 from headrace.ir.opdef import OpDef, op_registry
 from headrace.memo import Memo
+from headrace.opkit.scalar_operators import in_place_of
 from headrace.resources.manager import Handle, ResourceManager
 
 if TYPE_CHECKING:
@@ -114,22 +120,47 @@ class EagerStepState:
         return value if manager is shared else manager.owned(value)
 
 
+class _Number(NamedTuple):
+    """A Python number in a call, which becomes a scalar, or a list of integers, which becomes a vector.
+
+    Attributes:
+      position: its position among the arguments.
+      at: its position among the values of the arguments, flat.
+      dtype: the dtype of the tensor.
+      convert: the conversion to its value.
+      least, most: the range of the numbers for which this holds.
+    """
+
+    position: int
+    at: int
+    dtype: DType
+    convert: Callable[[Any], Any]
+    least: Any
+    most: Any
+
+
 class _Prepared(NamedTuple):
     """An op that is ready to run.
 
     Attributes:
+      key: the key of its calls with eager tensors.
       record: the record of its type.
       attrs: its complete attributes.
       dtypes: the dtypes of its outputs.
-      form: "pure", "stateful" or "async".
+      is_pure: whether the op is pure.
       run: the kernel of a pure op, or the factory of the kernel of another.
+      is_async: whether the kernel may wait.
+      numbers: the Python numbers among the arguments.
     """
 
+    key: Any
     record: OpDef
     attrs: dict[str, Any]
     dtypes: list[DType]
-    form: str
+    is_pure: bool
     run: Callable[..., Any]
+    is_async: bool
+    numbers: tuple[_Number, ...] = ()
 
 
 class OpEntry:
@@ -207,7 +238,7 @@ class EagerBuilder(OpCalls[EagerTensor]):
         forking.register_at_fork(self.session)
         self.seed: int | None = None
         self._op_seeds = random.Random(0)
-        self._prepared: Memo[tuple[Any, ...], _Prepared] = Memo("eager ops", thresholds.EAGER_PREPARED_OPS)
+        self._prepared: Memo[tuple[Any, ...] | None, _Prepared] = Memo("eager ops", thresholds.EAGER_PREPARED_OPS)
 
     def forget_kernels(self) -> None:
         """Clears the memo of kernels, because kernels were registered."""
@@ -241,9 +272,18 @@ class EagerBuilder(OpCalls[EagerTensor]):
 
     def const(self, value: Any, dtype: DType | None = None, name: str = "Const") -> EagerTensor:
         """Returns a tensor with this value. Python floats become float32, ints int32, without a `dtype`."""
+        if value.__class__ in _NUMBERS:
+            usual = usual_number(value.__class__, dtype)
+            if usual is not None and usual[0] <= value <= usual[1]:
+                return EagerTensor(usual[2].type(value), dtypes.from_numpy(usual[2]) if dtype is None else dtype.base)
         array = as_array(value, dtype)
         dtype = dtypes.from_numpy(array.dtype) if dtype is None else dtype.base
         return EagerTensor(array[()] if not array.ndim and dtype is not dtypes.string else array, dtype)
+
+    def tensor(self, x: Any, dtype: DType | None = None, name: str = "Const") -> EagerTensor:
+        if x.__class__ is EagerTensor and (dtype is None or dtype is x.dtype):
+            return x
+        return super().tensor(x, dtype, name)
 
     def own(self, x: Any) -> Any:
         """Converts `x` to an eager tensor if it represents one (a variable); else returns `x`.
@@ -285,39 +325,38 @@ class EagerBuilder(OpCalls[EagerTensor]):
           OpError: the error of the kernel.
         """
         key, values = _key_of(type, args, attrs)
-        prepared = self._find(key)
-        if prepared is None:
-            args = self._bound(type, args, attrs)
-            key, values = _key_of(type, args, attrs)
-            prepared = self._find(key) or self._prepare(type, args, attrs, key)
-        op: EagerOp | None = None
         try:
-            with np.errstate(all="ignore"):
-                if prepared.form == "pure":
-                    out = prepared.run(*values)
-                else:
-                    op = EagerOp(name or type, prepared.record, prepared.attrs)
-                    out = self._run(op, prepared, values)
+            prepared = self._prepared.get(key)
+        except TypeError:  # an attribute is an array
+            prepared = None
+        if prepared is None or (prepared.numbers and not _set_numbers(values, prepared.numbers)):
+            args, values, prepared = self._bound_call(type, args, attrs, key)
+        op: EagerOp | None = None
+        before = error_state.set(IGNORED)
+        try:
+            if prepared.is_pure:
+                out = prepared.run(*values)
+            else:
+                op = EagerOp(name or type, prepared.record, prepared.attrs)
+                out = self._run(op, prepared, values)
         except Exception as e:
             out = _diagnosed(e, op or EagerOp(name or type, prepared.record, prepared.attrs), values)
             if out is e:
                 raise
             raise out from e
+        finally:
+            error_state.reset(before)
         made = prepared.dtypes
         if len(made) == 1:
             tensor = EagerTensor(out, made[0])
             if recorders := active.get():
-                entry = OpEntry(type, args, attrs, key, (tensor,))
-                for recorder in recorders:
-                    recorder.record(entry)
+                _record(recorders, type, args, attrs, prepared, values, (tensor,))
             return tensor
         if not made:
             return None
         tensors = tuple(map(EagerTensor, out, made))
         if recorders := active.get():
-            entry = OpEntry(type, args, attrs, key, tensors)
-            for recorder in recorders:
-                recorder.record(entry)
+            _record(recorders, type, args, attrs, prepared, values, tensors)
         return tensors
 
     def set_seed(self, seed: int | None) -> None:
@@ -342,18 +381,47 @@ class EagerBuilder(OpCalls[EagerTensor]):
         step = EagerStepState(session)
         ctx = KernelContext(step, op)  # type: ignore[arg-type]  # it has what kernels ask for
         kernel = prepared.run(ctx, prepared.attrs)
-        out = _waited_for(op, kernel, values) if prepared.form == "async" else kernel(*values)
+        out = _waited_for(op, kernel, values) if prepared.is_async else kernel(*values)
         return step.keep(out, self.session)
 
-    def _find(self, key: tuple[Any, ...] | None) -> _Prepared | None:
+    def _bound_call(
+        self, type: str, args: Sequence[Any], attrs: dict[str, Any], key: Any
+    ) -> tuple[Sequence[Any], list[Any], _Prepared]:
+        """Binds the arguments of a call that the memo does not know.
+
+        Returns:
+          The arguments as eager tensors, their values, and the prepared op.
+        """
+        if key is None:
+            args = self._read(type, args)
+            key, values = _key_of(type, args, attrs)
+            prepared = self._prepared.get(key) if _is_hashable(key) else None
+            if prepared is not None and (not prepared.numbers or _set_numbers(values, prepared.numbers)):
+                return args, values, prepared
+        bound = self._bound(type, args, attrs)
+        full_key, values = _key_of(type, bound, attrs)
+        if not _is_hashable(full_key):  # an attribute is an array
+            return bound, values, self._prepare(type, bound, attrs, full_key)
+        prepared = self._prepared.get(full_key)
+        if prepared is None:
+            prepared = self._prepare(type, bound, attrs, full_key)
+            self._prepared.put(full_key, prepared)
+        numbers = None if key is None or key == full_key else _numbers_among(args, bound)
+        if numbers is not None:
+            self._prepared.put(key, prepared._replace(numbers=numbers))
+        return bound, values, prepared
+
+    def _read(self, type: str, args: Sequence[Any]) -> Sequence[Any]:
+        """Returns the arguments with the values of variables in their place."""
         try:
-            return None if key is None else self._prepared.get(key)
-        except TypeError:  # an attribute is an array
-            return None
+            return [self.own(x) if hasattr(x.__class__, "as_tensor") else x for x in args]
+        except GraphError as e:
+            _locate(e, type)
+            raise
 
     def _bound(self, type: str, args: Sequence[Any], attrs: dict[str, Any]) -> list[Any]:
         """Converts the arguments to eager tensors and lists of them."""
-        record = _record(type)
+        record = _record_of(type)
         try:
             groups, decided = self._match(record, args, attrs)
             if decided is not None:
@@ -364,19 +432,16 @@ class EagerBuilder(OpCalls[EagerTensor]):
         return [g if a.is_list else g[0] for a, g in zip(record.ins, groups, strict=True)]
 
     def _prepare(self, type: str, args: Sequence[Any], attrs: dict[str, Any], key: Any) -> _Prepared:
-        """Prepares an op for bound arguments, and adds it to the memo under `key`."""
-        record = _record(type)
+        """Prepares an op for bound arguments, with this key."""
+        record = _record_of(type)
         try:
-            found = _prepared(record, _groups(record.ins, args), attrs)
+            return _prepared(record, _groups(record.ins, args), attrs, key)
         except GraphError as e:
             _locate(e, type)
             raise
-        with contextlib.suppress(TypeError):  # an attribute is an array
-            self._prepared.put(key, found)
-        return found
 
 
-def _record(type: str) -> OpDef:
+def _record_of(type: str) -> OpDef:
     try:
         return op_registry.get(type)
     except LookupError as e:
@@ -398,28 +463,115 @@ def _groups(specs: Sequence[ArgSpec], args: Sequence[Any]) -> list[list[EagerTen
 def _key_of(type: str, args: Sequence[Any], attrs: Mapping[str, Any]) -> tuple[tuple[Any, ...] | None, list[Any]]:
     """Returns the key of a call and the values of its arguments, flat.
 
-    The key is the one of the memo of prepared ops. It is None if an argument is neither an eager tensor nor a list of
-    eager tensors. Dtypes and nesting of the arguments and the classes of the attributes are parts of the key. A call
-    whose key is in the memo therefore fits the record.
+    The key is the one of the memo of prepared ops. It is None if an argument is neither an eager tensor, a list of
+    eager tensors, a Python number nor a list of integers. Dtypes and nesting of the arguments, the classes of the
+    numbers and the classes of the attributes are parts of the key. A call whose key is in the memo therefore fits the
+    record.
     """
     key: list[Any] = [type]
     values = []
     for arg in args:
-        if arg.__class__ is EagerTensor:
-            key.append(arg.dtype)
+        kind = arg.__class__
+        if kind is EagerTensor:
+            key.append(arg.dtype.number)
             values.append(arg._value)
-        elif arg.__class__ is list:
+        elif kind in _NUMBERS:
+            key.append(kind)
+            values.append(arg)
+        elif (kind is list or kind is tuple) and arg and arg[0].__class__ is int:
+            for x in arg:
+                if x.__class__ is not int:
+                    return None, values
+            key.append(_INTEGERS)
+            values.append(arg)
+        elif kind is list:
             for x in arg:
                 if x.__class__ is not EagerTensor:
                     return None, values
                 values.append(x._value)
-            key.append(tuple([x.dtype for x in arg]))
+            key.append(tuple([x.dtype.number for x in arg]))
         else:
             return None, values
-    return (*key, *attrs, *map(attr_key, attrs.values())), values
+    if attrs:
+        return (*key, *attrs, *map(attr_key, attrs.values())), values
+    return tuple(key), values
 
 
-def _prepared(record: OpDef, groups: Sequence[Sequence[EagerTensor]], attrs: dict[str, Any]) -> _Prepared:
+_NUMBERS: Final = frozenset((bool, int, float))
+_INTEGERS: Final = "integers"
+
+
+def _numbers_among(args: Sequence[Any], bound: Sequence[Any]) -> tuple[_Number, ...] | None:
+    """Returns the Python numbers of a call; None if the conversion of one depends on more than its class.
+
+    Args:
+      args: the arguments of the call: eager tensors, lists of them, and numbers.
+      bound: the arguments as eager tensors.
+    """
+    found = []
+    at = 0
+    for i, (arg, t) in enumerate(zip(args, bound, strict=True)):
+        if arg.__class__ in _NUMBERS:
+            usual = usual_number(arg.__class__, t.dtype)
+            if usual is None or not usual[0] <= arg <= usual[1]:  # the dtype may depend on such a number
+                return None
+            found.append(_Number(i, at, t.dtype, usual[2].type, usual[0], usual[1]))
+        elif arg.__class__ is tuple or (arg.__class__ is list and arg and arg[0].__class__ is int):
+            usual = usual_number(int, t.dtype) if t.__class__ is EagerTensor and t.dtype.is_integer else None
+            if usual is None or min(arg) < usual[0] or max(arg) > usual[1]:
+                return None
+            found.append(_Number(i, at, t.dtype, functools.partial(_vector, usual[2]), usual[0], usual[1]))
+        at += len(t) if t.__class__ is list else 1
+    return tuple(found)
+
+
+def _set_numbers(values: list[Any], numbers: Sequence[_Number]) -> bool:
+    """Converts the Python numbers among the values of a call, unless one is out of its range."""
+    for _, at, _, convert, least, most in numbers:
+        value = values[at]
+        if value.__class__ not in _NUMBERS:
+            if not (least <= min(value) and max(value) <= most):
+                return False
+        elif not least <= value <= most:
+            return False
+        values[at] = convert(value)
+    return True
+
+
+def _vector(dtype: np.dtype, numbers: Sequence[int]) -> np.ndarray:
+    out = np.array(numbers, dtype)
+    out.flags.writeable = False
+    return out
+
+
+def _is_hashable(key: Any) -> bool:
+    try:
+        hash(key)
+    except TypeError:
+        return False
+    return True
+
+
+def _record(
+    recorders: Sequence[Recorder],
+    type: str,
+    args: Sequence[Any],
+    attrs: dict[str, Any],
+    prepared: _Prepared,
+    values: Sequence[Any],
+    outputs: tuple[EagerTensor, ...],
+) -> None:
+    """Passes an op that has run to the recorders."""
+    if prepared.numbers:
+        args = list(args)
+        for number in prepared.numbers:
+            args[number.position] = EagerTensor(values[number.at], number.dtype)
+    entry = OpEntry(type, args, attrs, prepared.key, outputs)
+    for recorder in recorders:
+        recorder.record(entry)
+
+
+def _prepared(record: OpDef, groups: Sequence[Sequence[EagerTensor]], attrs: dict[str, Any], key: Any) -> _Prepared:
     if record.primitive or record.structured:
         raise GraphError(
             f"{record.type} means something in a graph only; outside, Python's if, while and calls do what it does "
@@ -433,8 +585,12 @@ def _prepared(record: OpDef, groups: Sequence[Sequence[EagerTensor]], attrs: dic
     kernel: Kernel | None = find_kernel(op)
     if kernel is None:
         raise UnimplementedError(f"{record.type} has no kernel for the CPU")
-    run = made_for(op, kernel) if kernel.form == "pure" else kernel.factory
-    return _Prepared(record, complete, made, kernel.form, run)
+    is_pure = kernel.form == "pure"
+    run = made_for(op, kernel) if is_pure else kernel.factory
+    kinds = {t.dtype.numpy for group in groups for t in group}
+    if len(kinds) == 1:
+        run = in_place_of(run, *kinds)
+    return _Prepared(key, record, complete, made, is_pure, run, kernel.form == "async")
 
 
 def _waited_for(op: EagerOp, kernel: Callable[..., Any], values: list[Any]) -> Any:

@@ -8,19 +8,16 @@ division by zero gives an infinity, as in TensorFlow), denormal numbers are flus
 (`denormals`), and the BLAS library has the threads that the session allows (`blas`). The one exception is compiled code
 of a few pure kernels (`compile.Compiled.is_direct`), for which even this block would take too long.
 
-**Cost.** A short step takes a microsecond, and `np.errstate` alone takes two. numpy keeps the error state in a context
-variable, so the block sets this variable to a value that was made once.
+**Cost.** A short step takes a microsecond, and `np.errstate` alone takes two; see `float_errors`.
 """
 
 from __future__ import annotations
 
-import contextvars
-from typing import Any, Final
-
-import numpy as np
+from typing import Final
 
 from headrace.denormals import flushed
 from headrace.execute import blas
+from headrace.float_errors import IGNORED, error_state
 
 
 class entered:
@@ -48,26 +45,15 @@ class entered:
             self._blas.__enter__()
         if self._flushes:
             _flush()
-        self._before = _state.set(_IGNORE)
+        self._before = error_state.set(IGNORED)
 
     def __exit__(self, *exc: object) -> None:
-        _state.reset(self._before)
+        error_state.reset(self._before)
         if self._flushes:
             _unflush()
         if self._blas is not None:
             self._blas.__exit__()
 
 
-def _ignoring() -> list[tuple[contextvars.ContextVar[Any], Any]]:
-    """Returns the context variables that `np.errstate(all="ignore")` sets, with their values."""
-    before = contextvars.copy_context()
-    with np.errstate(all="ignore"):
-        inside = contextvars.copy_context()
-    return [(var, value) for var, value in inside.items() if before.get(var) is not value]
-
-
-_variables: Final = _ignoring()
-assert len(_variables) == 1, "numpy keeps its error state in one context variable, since version 2.0"
-_state, _IGNORE = _variables[0]
 _flushed: Final = flushed()  # its state belongs to the thread, so one object serves all blocks
 _flush, _unflush = _flushed.__enter__, _flushed.__exit__

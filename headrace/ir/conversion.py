@@ -96,6 +96,19 @@ _USUAL: Final[dict[tuple[type, DType | None], tuple[Any, Any, np.dtype]]] = {
 }
 
 
+def usual_number(kind: type, dtype: DType | None) -> tuple[Any, Any, np.dtype] | None:
+    """Returns the range in which Python numbers become scalars of a dtype without further checks.
+
+    Args:
+      kind: the class of the numbers.
+      dtype: the dtype; None: the one that `as_array` chooses.
+
+    Returns:
+      The least number, the greatest number and the numpy dtype; None if there is no such range.
+    """
+    return _USUAL.get((kind, None if dtype is None else dtype.base))
+
+
 def shown(value: Any) -> str:
     """Returns `repr(value)`, cut to 80 characters."""
     try:

@@ -87,10 +87,11 @@ def _equality(name: str) -> Any:
         unequal = np.bool_(name == "not_equal")
 
         def tolerant(x: Any, y: Any) -> Any:
-            try:
-                np.broadcast_shapes(x.shape, y.shape)
-            except ValueError:
-                return unequal
+            if x.shape != y.shape:
+                try:
+                    np.broadcast_shapes(x.shape, y.shape)
+                except ValueError:
+                    return unequal
             return f(x, y)
 
         return tolerant

@@ -43,9 +43,9 @@ def matmul(
       ...     hr.matmul(hr.ones((2, 3)), hr.ones((4, 3)), transpose_b=True).shape
       (2, 4)
     """
-    for side, t, h in (("a", transpose_a, adjoint_a), ("b", transpose_b, adjoint_b)):
-        if t and h:
-            raise ValueError(f"only one of 'transpose_{side}' and 'adjoint_{side}' can be True")
+    if (transpose_a and adjoint_a) or (transpose_b and adjoint_b):
+        side = "a" if transpose_a and adjoint_a else "b"
+        raise ValueError(f"only one of 'transpose_{side}' and 'adjoint_{side}' can be True")
     with scopes.name_scope(name, "MatMul", [a, b]) as scope:
         make = scopes.builder(a, b)
         a, b = _tensors(make, a, b)
