@@ -521,6 +521,8 @@ def _numbers_among(args: Sequence[Any], bound: Sequence[Any]) -> tuple[_Number, 
             if usual is None or min(arg) < usual[0] or max(arg) > usual[1]:
                 return None
             found.append(_Number(i, at, t.dtype, functools.partial(_vector, usual[2]), usual[0], usual[1]))
+        elif arg.__class__ is list and t.__class__ is not list:  # tensors that were packed
+            return None
         at += len(t) if t.__class__ is list else 1
     return tuple(found)
 
