@@ -7,7 +7,7 @@
         error_state.reset(before)
 
 is `with np.errstate(all="ignore")` in a twentieth of the time, for code that runs a single kernel. numpy keeps the
-state in a context variable, and `np.errstate` makes its value anew in each block.
+state in a context variable, and `np.errstate` makes its value in each block again.
 """
 
 from __future__ import annotations

@@ -121,7 +121,7 @@ class EagerStepState:
 
 
 class _Number(NamedTuple):
-    """A Python number in a call, which becomes a scalar, or a list of integers, which becomes a vector.
+    """A Python number or list of integers in a call, which becomes a tensor.
 
     Attributes:
       position: its position among the arguments.
@@ -502,7 +502,7 @@ _INTEGERS: Final = "integers"
 
 
 def _numbers_among(args: Sequence[Any], bound: Sequence[Any]) -> tuple[_Number, ...] | None:
-    """Returns the Python numbers of a call; None if the conversion of one depends on more than its class.
+    """Returns the Python numbers of a call, or None if their values decide dtypes.
 
     Args:
       args: the arguments of the call: eager tensors, lists of them, and numbers.
@@ -528,7 +528,7 @@ def _numbers_among(args: Sequence[Any], bound: Sequence[Any]) -> tuple[_Number, 
 
 
 def _set_numbers(values: list[Any], numbers: Sequence[_Number]) -> bool:
-    """Converts the Python numbers among the values of a call, unless one is out of its range."""
+    """Converts the Python numbers of a call in place; False if one is out of range."""
     for _, at, _, convert, least, most in numbers:
         value = values[at]
         if value.__class__ not in _NUMBERS:

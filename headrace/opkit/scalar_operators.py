@@ -1,4 +1,4 @@
-"""Python operators that compute what ufuncs compute, in a fraction of the time on numpy scalars."""
+"""Python operators in place of ufuncs, which are faster on numpy scalars."""
 
 from __future__ import annotations
 
@@ -46,6 +46,6 @@ SCALAR_OPERATORS: Final[Mapping[np.ufunc, ScalarOperator]] = {
 
 
 def in_place_of(kernel: Callable[..., Any], dtype: np.dtype) -> Callable[..., Any]:
-    """Returns the operator for operands of `dtype` in place of a kernel that is a ufunc; else the kernel."""
+    """Returns the operator in place of a ufunc for operands of `dtype`; other kernels unchanged."""
     found = SCALAR_OPERATORS.get(kernel) if isinstance(kernel, np.ufunc) else None
     return kernel if found is None or dtype.kind not in found.kinds else found.function
