@@ -8,7 +8,7 @@ call the function.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 # Methods that change the length of a list: in a graph the name of the list becomes that of a tensor list.
@@ -22,12 +22,14 @@ class Activity:
 
     Args:
       body: the statements of the function.
+      aliases: for each name, the names that may be bound to its object, itself included.
 
     Attributes:
       captured: the names that nested functions use of this one.
     """
 
-    def __init__(self, body: Iterable[ast.stmt]) -> None:
+    def __init__(self, body: Iterable[ast.stmt], aliases: Mapping[str, frozenset[str]]) -> None:
+        self._aliases = aliases
         self._memo: dict[int, tuple[frozenset[str], frozenset[str]]] = {}
         self._functions: dict[str, tuple[set[str], set[str]]] = {}
         self._kept: list[ast.AST] = []  # nodes in the memo, so that their ids stay theirs
@@ -73,6 +75,8 @@ class Activity:
         if found is None:
             reads, writes = direct(node)
             writes |= _grown(node)
+            for name in _with_assigned_elements(node):
+                writes |= self._aliases.get(name, frozenset((name,)))
             todo = [n for n in reads if n in self._functions]
             seen = set(todo)
             while todo:
@@ -105,6 +109,19 @@ def _grown(node: ast.AST) -> set[str]:
         and inner.func.attr in GROWING
         and isinstance(inner.func.value, ast.Name)
     }
+
+
+def _with_assigned_elements(node: ast.AST) -> set[str]:
+    """Returns the names whose elements a node may assign: a tensor with another element is another tensor."""
+    out: set[str] = set()
+    for inner in own_nodes(node):
+        if isinstance(inner, ast.Subscript) and not isinstance(inner.ctx, ast.Load):
+            holder: ast.expr = inner
+            while isinstance(holder, ast.Subscript):
+                holder = holder.value
+            if isinstance(holder, ast.Name):
+                out.add(holder.id)
+    return out
 
 
 def _visit(node: ast.AST, reads: set[str], writes: set[str]) -> None:

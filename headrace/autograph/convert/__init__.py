@@ -54,21 +54,22 @@ def _convert(origin: Origin, node: Any, used: set[str]) -> None:
     _nested(origin, node.body, used)
     given = frozenset(a.arg for a in parameters(node.args))
     body = jumps.convert(ctx, node.body)
-    activity = Activity(body)
     declared = {n for s in body for i in own_nodes(s) if isinstance(i, (ast.Global, ast.Nonlocal)) for n in i.names}
     written = frozenset().union(*(direct(s)[1] for s in body))
     local = (written | given) - declared
+    aliases = may_alias(body, local)
+    activity = Activity(body, aliases)
     liveness = Liveness(body, activity, frozenset(activity.captured & local) | frozenset(declared))
     outer = {n for s in body for i in own_nodes(s) if isinstance(i, ast.Nonlocal) for n in i.names}
     control = Control(ctx, local | outer)
     control.analyse(body, activity, liveness)
     unchecked = maybe_undefined(body, local - frozenset(ctx.generated), given)
-    aliases = may_alias(body, local)
     expressions = Expressions(ctx, unchecked)
     body = [expressions.visit(s) for s in body]
-    body = Data(ctx, aliases).block(body)
+    data = Data(ctx, aliases, local | declared)
+    body = data.block(body)
     body = control.block(body)
-    names = sorted((control.shared | {n.id for n in unchecked}) - declared - given)
+    names = sorted((control.shared | data.rebound | {n.id for n in unchecked}) - declared - given)
     if names:
         code = " = ".join([*names, "ag__.UNDEFINED"])
         at = next((s for s in body if getattr(s, "lineno", None)), node)

@@ -37,10 +37,16 @@ class Data:
     Args:
       ctx: the function.
       aliases: for each name, the other names that may be bound to the same object.
+      own: the names that the function may assign.
+
+    Attributes:
+      rebound: names of other variables that a change of an element assigns, too.
     """
 
-    def __init__(self, ctx: Context, aliases: dict[str, frozenset[str]]) -> None:
+    def __init__(self, ctx: Context, aliases: dict[str, frozenset[str]], own: frozenset[str]) -> None:
         self._ctx = ctx
+        self._own = own
+        self.rebound: set[str] = set()
         self._aliases = aliases
 
     def block(self, block: list[ast.stmt]) -> list[ast.stmt]:
@@ -152,12 +158,15 @@ class Data:
         if isinstance(holder, ast.Name) or _is_call(holder, "ld"):
             name = holder.id if isinstance(holder, ast.Name) else holder.args[0].id
             value = expression(template, holder=holder, path=steps, **holes)
+            if name not in self._own:
+                return [self._of_value(template, holder, steps, holes)]
             others = sorted(self._aliases.get(name, frozenset()) - {name})
             if not others:
                 return [ast.Assign([ast.Name(name, ast.Store())], value)]
+            self.rebound.update(others)
             targets: list[ast.expr] = [ast.Name(n, ast.Store()) for n in (name, *others)]
             names: list[ast.expr] = [ast.Name(n, ast.Load()) for n in (name, *others)]
-            both = expression("ag__.rebound(value, names)", value=value, names=names)
+            both = expression("ag__.rebound(value, (names,))", value=value, names=names)
             return [ast.Assign([ast.Tuple(targets, ast.Store())], both)]
         if isinstance(holder, ast.Attribute):
             template = template.replace("ag__.", "ag__.of_attribute(ag__.").replace("(holder, ", ", holder, name, ")
@@ -172,8 +181,12 @@ class Data:
                     )
                 )
             ]
+        return [self._of_value(template, holder, steps, holes)]
+
+    def _of_value(self, template: str, holder: ast.expr, path: ast.expr, holes: dict[str, Any]) -> ast.stmt:
+        """Returns the change of an element of an object whose name, if any, is not to be assigned."""
         template = template.replace("ag__.", "ag__.of_value(ag__.").replace("(holder, ", ", holder, ")
-        return [ast.Expr(expression(template, holder=holder, path=steps, **holes))]
+        return ast.Expr(expression(template, holder=holder, path=path, **holes))
 
     def _augment(self, node: ast.AugAssign) -> list[ast.stmt]:
         function = ast.Constant(_OPERATORS[type(node.op)])

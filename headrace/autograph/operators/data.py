@@ -142,8 +142,8 @@ def of_value(change: Callable[..., Any], x: Any, *args: Any) -> None:
     """
     if change(x, *args) is not x:
         raise AutographError(
-            "an element of a tensor without a name is assigned; a tensor is a value, so give it a name before: "
-            "m = f(); m[i] = v"
+            "an element is assigned of a tensor that has no name in this function; a tensor is a value, so the change "
+            "would be lost. Give it a name before: m = f(); m[i] = v, or declare its name nonlocal or global"
         )
 
 

@@ -100,6 +100,6 @@ def program(xp, arrivals, durations, weights, slice_length, sizes, room):
 CALLS = (
     (np.array([0.1, 0.3, 1.0, 9.0]), np.array([3.1, 1.2, 0.4, 1.0]), np.array([1.0, 2.5, 0.7, 1.1]), 1.0,
      np.array([3, 2, 1, 4], np.int32), 6),
-    (np.array([0.0, 0.2, 0.3, 0.4]), np.array([0.7, 0.5, 0.35, 0.2]), np.array([0.4, 0.8, 1.7, 1.0]), 0.45,
+    (np.array([0.05, 0.2, 0.3, 0.4]), np.array([0.7, 0.5, 0.35, 0.2]), np.array([0.4, 0.8, 1.7, 1.0]), 0.45,
      np.array([5, 4, 3, 2], np.int32), 7),
 )  # fmt: skip
