@@ -12,6 +12,7 @@ from headrace.api import scopes
 from headrace.api.sparse_tensor import as_sparse, is_sparse
 from headrace.api.tensors import is_tensor, known_shape
 from headrace.errors import ShapeError
+from headrace.ir.tensor_type import Tensor
 
 newaxis = None
 
@@ -19,7 +20,7 @@ newaxis = None
 # *** shapes ***
 
 
-def shape(input: Any, out_type: Any = None, name: str | None = None) -> Any:
+def shape(input: Any, out_type: Any = None, name: str | None = None) -> Tensor:
     """Returns the shape of a tensor: an int vector, constant if it is known.
 
     Args:
@@ -46,7 +47,7 @@ def shape(input: Any, out_type: Any = None, name: str | None = None) -> Any:
         return b.make("Shape", (x,), {"out_type": dtype}, scope)
 
 
-def shape_n(input: Any, out_type: Any = dtypes.int32, name: str | None = None) -> list[Any]:
+def shape_n(input: Any, out_type: Any = dtypes.int32, name: str | None = None) -> list[Tensor]:
     """Returns the shapes of several tensors, as int vectors.
 
     Args:
@@ -60,7 +61,7 @@ def shape_n(input: Any, out_type: Any = dtypes.int32, name: str | None = None) -
     return nest.as_list(b.make("ShapeN", (list(input),), {"out_type": dtypes.as_dtype(out_type)}, name))
 
 
-def rank(input: Any, name: str | None = None) -> Any:
+def rank(input: Any, name: str | None = None) -> Tensor:
     """Returns the number of axes: an int32 scalar, constant if it is known.
 
     Args:
@@ -79,7 +80,7 @@ def rank(input: Any, name: str | None = None) -> Any:
         return b.make("Rank", (x,), {}, scope)
 
 
-def size(input: Any, out_type: Any = None, name: str | None = None) -> Any:
+def size(input: Any, out_type: Any = None, name: str | None = None) -> Tensor:
     """Returns the number of elements: an int scalar, constant if it is known.
 
     For a `SparseTensor` it is the number of elements of the dense tensor.
@@ -103,7 +104,7 @@ def size(input: Any, out_type: Any = None, name: str | None = None) -> Any:
         return b.make("Size", (x,), {"out_type": dtype}, scope)
 
 
-def reshape(tensor: Any, shape: Any, name: str | None = None) -> Any:
+def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
     """Reshapes a tensor; the row-major order of the elements is kept.
 
     Args:
@@ -125,7 +126,7 @@ def reshape(tensor: Any, shape: Any, name: str | None = None) -> Any:
     return scopes.builder(tensor, shape).make("Reshape", (tensor, shape), {}, name)
 
 
-def transpose(a: Any, perm: Any = None, conjugate: bool = False, name: str = "transpose") -> Any:
+def transpose(a: Any, perm: Any = None, conjugate: bool = False, name: str = "transpose") -> Tensor:
     """Permutes the axes of a tensor.
 
     Args:
@@ -155,7 +156,7 @@ def transpose(a: Any, perm: Any = None, conjugate: bool = False, name: str = "tr
         return b.make(type, (a, perm), {}, scope)
 
 
-def expand_dims(input: Any, axis: Any, name: str | None = None) -> Any:
+def expand_dims(input: Any, axis: Any, name: str | None = None) -> Tensor:
     """Inserts an axis of length 1.
 
     Args:
@@ -173,7 +174,7 @@ def expand_dims(input: Any, axis: Any, name: str | None = None) -> Any:
     return scopes.builder(input, axis).make("ExpandDims", (input, axis), {}, name)
 
 
-def squeeze(input: Any, axis: Any = None, name: str | None = None) -> Any:
+def squeeze(input: Any, axis: Any = None, name: str | None = None) -> Tensor:
     """Removes axes of length 1.
 
     Args:
@@ -195,7 +196,7 @@ def squeeze(input: Any, axis: Any = None, name: str | None = None) -> Any:
     return scopes.builder(input).make("Squeeze", (input,), {"squeeze_dims": dims}, name)
 
 
-def broadcast_to(input: Any, shape: Any, name: str | None = None) -> Any:
+def broadcast_to(input: Any, shape: Any, name: str | None = None) -> Tensor:
     """Broadcasts a tensor to a shape.
 
     Args:
@@ -209,7 +210,7 @@ def broadcast_to(input: Any, shape: Any, name: str | None = None) -> Any:
     return scopes.builder(input, shape).make("BroadcastTo", (input, shape), {}, name)
 
 
-def broadcast_dynamic_shape(shape_x: Any, shape_y: Any) -> Any:
+def broadcast_dynamic_shape(shape_x: Any, shape_y: Any) -> Tensor:
     """Returns the shape, an int vector, to which tensors of two shapes broadcast.
 
     Args:
@@ -237,7 +238,7 @@ def broadcast_static_shape(shape_x: Any, shape_y: Any) -> shapes.Shape:
 # *** joining and splitting ***
 
 
-def concat(values: Any, axis: Any, name: str = "concat") -> Any:
+def concat(values: Any, axis: Any, name: str = "concat") -> Tensor:
     """Concatenates tensors along an axis.
 
     Args:
@@ -267,7 +268,7 @@ def concat(values: Any, axis: Any, name: str = "concat") -> Any:
     return scopes.builder(items, axis).make("ConcatV2", (items, axis), {}, name)
 
 
-def stack(values: Any, axis: int = 0, name: str = "stack") -> Any:
+def stack(values: Any, axis: int = 0, name: str = "stack") -> Tensor:
     """Stacks tensors of one shape along a new axis.
 
     Args:
@@ -308,7 +309,7 @@ def stack(values: Any, axis: int = 0, name: str = "stack") -> Any:
     return b.make("Pack", (items,), {"axis": axis}, name)
 
 
-def parallel_stack(values: Any, name: str = "parallel_stack") -> Any:
+def parallel_stack(values: Any, name: str = "parallel_stack") -> Tensor:
     """Stacks tensors along axis 0; it may copy values before all of them are available.
 
     Args:
@@ -327,7 +328,7 @@ def parallel_stack(values: Any, name: str = "parallel_stack") -> Any:
         return b.make("ParallelConcat", (rows,), {"shape": (len(items), *one)})
 
 
-def unstack(value: Any, num: int | None = None, axis: int = 0, name: str = "unstack") -> list[Any]:
+def unstack(value: Any, num: int | None = None, axis: int = 0, name: str = "unstack") -> list[Tensor]:
     """Splits a tensor into its slices along an axis: the inverse of `stack`.
 
     Args:
@@ -353,7 +354,9 @@ def unstack(value: Any, num: int | None = None, axis: int = 0, name: str = "unst
     return [] if num == 0 else nest.as_list(made)
 
 
-def split(value: Any, num_or_size_splits: Any, axis: Any = 0, num: int | None = None, name: str = "split") -> list[Any]:
+def split(
+    value: Any, num_or_size_splits: Any, axis: Any = 0, num: int | None = None, name: str = "split"
+) -> list[Tensor]:
     """Splits a tensor into parts along an axis.
 
     Args:
@@ -389,7 +392,7 @@ def split(value: Any, num_or_size_splits: Any, axis: Any = 0, num: int | None = 
     return nest.as_list(b.make("SplitV", (value, sizes, axis), {"num_split": num}, name))
 
 
-def tile(input: Any, multiples: Any, name: str | None = None) -> Any:
+def tile(input: Any, multiples: Any, name: str | None = None) -> Tensor:
     """Repeats a tensor along each axis.
 
     Args:
@@ -402,7 +405,9 @@ def tile(input: Any, multiples: Any, name: str | None = None) -> Any:
     return scopes.builder(input, multiples).make("Tile", (input, multiples), {}, name)
 
 
-def pad(tensor: Any, paddings: Any, mode: str = "CONSTANT", constant_values: Any = 0, name: str | None = None) -> Any:
+def pad(
+    tensor: Any, paddings: Any, mode: str = "CONSTANT", constant_values: Any = 0, name: str | None = None
+) -> Tensor:
     """Pads a tensor.
 
     Args:
@@ -434,7 +439,7 @@ def pad(tensor: Any, paddings: Any, mode: str = "CONSTANT", constant_values: Any
     return b.make("PadV2", (tensor, paddings, constant_values), {}, name)
 
 
-def reverse(tensor: Any, axis: Any, name: str | None = None) -> Any:
+def reverse(tensor: Any, axis: Any, name: str | None = None) -> Tensor:
     """Reverses axes of a tensor.
 
     Args:
@@ -449,7 +454,7 @@ def reverse(tensor: Any, axis: Any, name: str | None = None) -> Any:
 
 def reverse_sequence(
     input: Any, seq_lengths: Any, seq_axis: int | None = None, batch_axis: int | None = None, name: str | None = None
-) -> Any:
+) -> Tensor:
     """Reverses the first `seq_lengths[i]` elements of each sequence of a batch.
 
     Args:
@@ -467,7 +472,7 @@ def reverse_sequence(
     return scopes.builder(input, seq_lengths).make("ReverseSequence", (input, seq_lengths), attrs, name)
 
 
-def roll(input: Any, shift: Any, axis: Any, name: str | None = None) -> Any:
+def roll(input: Any, shift: Any, axis: Any, name: str | None = None) -> Tensor:
     """Rotates elements along axes; elements that leave one end enter the other.
 
     Args:
@@ -481,7 +486,7 @@ def roll(input: Any, shift: Any, axis: Any, name: str | None = None) -> Any:
     return scopes.builder(input, shift, axis).make("Roll", (input, shift, axis), {}, name)
 
 
-def bitcast(input: Any, type: Any, name: str | None = None) -> Any:
+def bitcast(input: Any, type: Any, name: str | None = None) -> Tensor:
     """Reinterprets the bytes of a tensor as another dtype.
 
     Args:
@@ -497,7 +502,7 @@ def bitcast(input: Any, type: Any, name: str | None = None) -> Any:
 # *** filling ***
 
 
-def fill(dims: Any, value: Any, name: str | None = None) -> Any:
+def fill(dims: Any, value: Any, name: str | None = None) -> Tensor:
     """Creates a tensor whose elements all have one value.
 
     Args:
@@ -510,7 +515,7 @@ def fill(dims: Any, value: Any, name: str | None = None) -> Any:
     return scopes.builder(dims, value).make("Fill", (dims, value), {}, name)
 
 
-def zeros(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> Any:
+def zeros(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> Tensor:
     """Creates a tensor of zeros, False or empty strings.
 
     Args:
@@ -529,7 +534,7 @@ def zeros(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> A
     return _filled(shape, 0, dtype, name, "zeros")
 
 
-def ones(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> Any:
+def ones(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> Tensor:
     """Creates a tensor of ones or True.
 
     Args:
@@ -569,7 +574,7 @@ def _any_tensors(x: Any) -> bool:
     return isinstance(x, (list, tuple)) and any(is_tensor(v) for v in x)
 
 
-def zeros_like(input: Any, dtype: Any = None, name: str | None = None) -> Any:
+def zeros_like(input: Any, dtype: Any = None, name: str | None = None) -> Tensor:
     """Creates a tensor of zeros with the shape of another tensor.
 
     Args:
@@ -586,7 +591,7 @@ def zeros_like(input: Any, dtype: Any = None, name: str | None = None) -> Any:
     return _like(input, 0, dtype, name, "zeros_like", "ZerosLike")
 
 
-def ones_like(input: Any, dtype: Any = None, name: str | None = None) -> Any:
+def ones_like(input: Any, dtype: Any = None, name: str | None = None) -> Tensor:
     """Creates a tensor of ones with the shape of another tensor.
 
     Args:
@@ -619,7 +624,7 @@ def one_hot(
     axis: int | None = None,
     dtype: Any = None,
     name: str | None = None,
-) -> Any:
+) -> Tensor:
     """Creates one-hot vectors: for each index, one element is on, the others are off.
 
     Args:
@@ -652,7 +657,7 @@ def one_hot(
         return b.make("OneHot", (indices, depth, on, off), {"axis": -1 if axis is None else axis}, scope)
 
 
-def meshgrid(*args: Any, indexing: str = "xy", name: str = "meshgrid") -> list[Any]:
+def meshgrid(*args: Any, indexing: str = "xy", name: str = "meshgrid") -> list[Tensor]:
     """Returns the coordinates of a grid from the coordinates along its axes.
 
     Args:

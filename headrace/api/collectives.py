@@ -20,9 +20,10 @@ from headrace.api import scopes
 from headrace.api.tensors import is_tensor
 from headrace.errors import GraphError
 from headrace.ir.device import DeviceSpec
+from headrace.ir.tensor_type import Tensor
 
 
-def all_sum(tensors: Sequence[Any], devices: Sequence[str] | None = None, name: str | None = None) -> list[Any]:
+def all_sum(tensors: Sequence[Any], devices: Sequence[str] | None = None, name: str | None = None) -> list[Tensor]:
     """Returns to each participant the sum of all tensors.
 
     Args:
@@ -56,7 +57,7 @@ def all_sum(tensors: Sequence[Any], devices: Sequence[str] | None = None, name: 
     return _all_reduced("all_sum", "sum", tensors, devices, name)
 
 
-def all_prod(tensors: Sequence[Any], devices: Sequence[str] | None = None, name: str | None = None) -> list[Any]:
+def all_prod(tensors: Sequence[Any], devices: Sequence[str] | None = None, name: str | None = None) -> list[Tensor]:
     """Returns to each participant the elementwise product of all tensors; see `all_sum`.
 
     Source: TensorFlow's `nccl_ops.all_prod`.
@@ -68,7 +69,7 @@ def all_prod(tensors: Sequence[Any], devices: Sequence[str] | None = None, name:
     return _all_reduced("all_prod", "prod", tensors, devices, name)
 
 
-def all_max(tensors: Sequence[Any], devices: Sequence[str] | None = None, name: str | None = None) -> list[Any]:
+def all_max(tensors: Sequence[Any], devices: Sequence[str] | None = None, name: str | None = None) -> list[Tensor]:
     """Returns to each participant the elementwise maximum of all tensors; see `all_sum`.
 
     The tensors are real. If several elements are maximal, they share the gradient evenly.
@@ -82,7 +83,7 @@ def all_max(tensors: Sequence[Any], devices: Sequence[str] | None = None, name: 
     return _all_reduced("all_max", "max", tensors, devices, name)
 
 
-def all_min(tensors: Sequence[Any], devices: Sequence[str] | None = None, name: str | None = None) -> list[Any]:
+def all_min(tensors: Sequence[Any], devices: Sequence[str] | None = None, name: str | None = None) -> list[Tensor]:
     """Returns to each participant the elementwise minimum of all tensors; see `all_max`.
 
     Source: TensorFlow's `nccl_ops.all_min`.
@@ -94,7 +95,7 @@ def all_min(tensors: Sequence[Any], devices: Sequence[str] | None = None, name: 
     return _all_reduced("all_min", "min", tensors, devices, name)
 
 
-def broadcast(tensor: Any, devices: Sequence[str] | int, name: str | None = None) -> list[Any]:
+def broadcast(tensor: Any, devices: Sequence[str] | int, name: str | None = None) -> list[Tensor]:
     """Returns the same tensor to each participant.
 
     (`broadcast_to` is a different function: it repeats a tensor along axes.)
@@ -124,7 +125,7 @@ def broadcast(tensor: Any, devices: Sequence[str] | int, name: str | None = None
     return nest.as_list(b.make("_Broadcast", (tensor,), attrs, name))
 
 
-def all_gather(tensors: Sequence[Any], devices: Sequence[str] | None = None, name: str | None = None) -> list[Any]:
+def all_gather(tensors: Sequence[Any], devices: Sequence[str] | None = None, name: str | None = None) -> list[Tensor]:
     """Returns to each participant all tensors, concatenated along the first axis.
 
     Args:
@@ -147,7 +148,9 @@ def all_gather(tensors: Sequence[Any], devices: Sequence[str] | None = None, nam
     return _grouped("all_gather", "_AllGather", tensors, devices, name)
 
 
-def reduce_scatter(tensors: Sequence[Any], devices: Sequence[str] | None = None, name: str | None = None) -> list[Any]:
+def reduce_scatter(
+    tensors: Sequence[Any], devices: Sequence[str] | None = None, name: str | None = None
+) -> list[Tensor]:
     """Returns to each participant its part of the sum of all tensors.
 
     The sum is divided into equal parts along the first axis, and participant i gets part i.

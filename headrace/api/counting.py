@@ -12,6 +12,7 @@ from headrace.api import arrays, debugging, math, reductions, scopes
 from headrace.api.debugging import Assert
 from headrace.api.sparse_tensor import SparseTensor
 from headrace.api.tensors import identity, is_tensor
+from headrace.ir.tensor_type import Tensor
 
 
 def bincount(
@@ -23,7 +24,7 @@ def bincount(
     name: str | None = None,
     axis: int | None = None,
     binary_output: bool = False,
-) -> Any:
+) -> Tensor:
     """Counts the occurrences of each integer: element i of the result counts the value i.
 
     Args:
@@ -143,7 +144,7 @@ def _sparse_counts(
 
 def histogram_fixed_width(
     values: Any, value_range: Any, nbins: Any = 100, dtype: Any = dtypes.int32, name: str | None = None
-) -> Any:
+) -> Tensor:
     """Counts the values in each of `nbins` equal bins of a range.
 
     Values outside of the range are counted in the first or last bin.
@@ -173,7 +174,7 @@ def histogram_fixed_width(
 
 def histogram_fixed_width_bins(
     values: Any, value_range: Any, nbins: Any = 100, dtype: Any = dtypes.int32, name: str | None = None
-) -> Any:
+) -> Tensor:
     """Finds the bin of each value among `nbins` equal bins of a range: an int32.
 
     Values outside of the range are in the first or last bin.
@@ -208,7 +209,7 @@ def histogram_fixed_width_bins(
         return math.cast(math.clip_by_value(at, 0.0, parts - 1), dtypes.int32)
 
 
-def bucketize(input: Any, boundaries: Sequence[float], name: str | None = None) -> Any:
+def bucketize(input: Any, boundaries: Sequence[float], name: str | None = None) -> Tensor:
     """Finds the bucket of each number: the int32 count of boundaries not above it.
 
     Args:
@@ -227,7 +228,7 @@ def bucketize(input: Any, boundaries: Sequence[float], name: str | None = None) 
     return scopes.builder(input).make("Bucketize", (input,), attrs, name)
 
 
-def nth_element(input: Any, n: Any, reverse: bool = False, name: str | None = None) -> Any:
+def nth_element(input: Any, n: Any, reverse: bool = False, name: str | None = None) -> Tensor:
     """Finds the element at position `n` of each row in sorted order.
 
     Args:
@@ -246,7 +247,7 @@ def nth_element(input: Any, n: Any, reverse: bool = False, name: str | None = No
     return scopes.builder(input, n).make("NthElement", (input, n), {"reverse": reverse}, name)
 
 
-def unravel_index(indices: Any, dims: Any, name: str | None = None) -> Any:
+def unravel_index(indices: Any, dims: Any, name: str | None = None) -> Tensor:
     """Converts flat indices to indices along each axis.
 
     Args:
@@ -278,7 +279,7 @@ def confusion_matrix(
     weights: Any = None,
     dtype: Any = dtypes.int32,
     name: str | None = None,
-) -> Any:
+) -> Tensor:
     """Computes the confusion matrix: element [i, j] counts examples of class i predicted as j.
 
     Args:
@@ -312,7 +313,8 @@ def confusion_matrix(
             for x, what in zip(pairs, ("labels", "predictions"), strict=True)
         ]
         if num_classes is None:
-            classes = math.maximum(*[reductions.reduce_max(x) for x in pairs]) + 1
+            greatest, predicted = [reductions.reduce_max(x) for x in pairs]
+            classes = math.maximum(greatest, predicted) + 1
         else:
             classes = math.cast(num_classes, dtypes.int64)
             checks += [

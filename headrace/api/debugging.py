@@ -17,6 +17,7 @@ from headrace.api.sparse_tensor import SparseTensor
 from headrace.api.tensors import constant_value, is_tensor, pair
 from headrace.errors import InvalidArgumentError, ShapeError
 from headrace.ir.builder import Builder
+from headrace.ir.tensor_type import Tensor
 
 
 def Print(
@@ -26,7 +27,7 @@ def Print(
     first_n: int = -1,
     summarize: int | None = None,
     name: str | None = None,
-) -> Any:
+) -> Tensor:
     """Returns `input_`; in a run, `data` are written to standard error.
 
     Args:
@@ -168,7 +169,7 @@ def _assert_now(condition: Any, data: Sequence[Any], summarize: int | None = Non
     return Assert(condition, data, summarize)
 
 
-def check_numerics(tensor: Any, message: str, name: str | None = None) -> Any:
+def check_numerics(tensor: Any, message: str, name: str | None = None) -> Tensor:
     """Returns `tensor`; in a run, fails if it contains an infinity or a NaN.
 
     Args:
@@ -181,7 +182,7 @@ def check_numerics(tensor: Any, message: str, name: str | None = None) -> Any:
     return scopes.builder(tensor).make("CheckNumerics", (tensor,), {"message": message}, name)
 
 
-def assert_all_finite(x: Any, message: str, name: str | None = None) -> Any:
+def assert_all_finite(x: Any, message: str, name: str | None = None) -> Tensor:
     """Returns `x` after a check that all its elements are finite.
 
     Args:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -11,6 +10,7 @@ from headrace import dtypes, nest, shapes
 from headrace.api import arrays, math, reductions, scopes
 from headrace.api.tensors import is_tensor
 from headrace.errors import ShapeError
+from headrace.ir.tensor_type import Tensor
 
 
 def gather(
@@ -20,7 +20,7 @@ def gather(
     axis: Any = None,
     batch_dims: int = 0,
     name: str | None = None,
-) -> Any:
+) -> Tensor:
     """Gathers the slices of `params` along an axis at given indices.
 
     Args:
@@ -48,7 +48,7 @@ def gather(
     return b.make("GatherV2", (params, indices, axis), {"batch_dims": batch_dims}, name)
 
 
-def gather_nd(params: Any, indices: Any, batch_dims: int = 0, name: str | None = None) -> Any:
+def gather_nd(params: Any, indices: Any, batch_dims: int = 0, name: str | None = None) -> Tensor:
     """Gathers the elements or slices of `params` at the indices in the rows of `indices`.
 
     Args:
@@ -82,7 +82,7 @@ def gather_nd(params: Any, indices: Any, batch_dims: int = 0, name: str | None =
         return b.make("GatherNd", (params, b.make("ConcatV2", ([*columns, at], -1), {}, "concat")), {})
 
 
-def repeat(input: Any, repeats: Any, axis: int | None = None, name: str | None = None) -> Any:
+def repeat(input: Any, repeats: Any, axis: int | None = None, name: str | None = None) -> Tensor:
     """Repeats each element along an axis.
 
     Args:
@@ -117,7 +117,7 @@ def repeat(input: Any, repeats: Any, axis: int | None = None, name: str | None =
         return b.make("GatherV2", (x, b.make("Squeeze", (origin,), {"squeeze_dims": (0,)}), at), {})
 
 
-def scatter_nd(indices: Any, updates: Any, shape: Any, name: str | None = None) -> Any:
+def scatter_nd(indices: Any, updates: Any, shape: Any, name: str | None = None) -> Tensor:
     """Adds `updates` to a tensor of zeros at given indices.
 
     Args:
@@ -137,7 +137,13 @@ def scatter_nd(indices: Any, updates: Any, shape: Any, name: str | None = None) 
     return b.make("ScatterNd", (indices, updates, shape), {}, name)
 
 
-def _tensor_scatter(name: str, type: str, what: str) -> Callable[..., Any]:
+class TensorScatter(Protocol):
+    """A function that changes a tensor at indices."""
+
+    def __call__(self, tensor: Any, indices: Any, updates: Any, name: str | None = None) -> Tensor: ...
+
+
+def _tensor_scatter(name: str, type: str, what: str) -> TensorScatter:
     def function(tensor: Any, indices: Any, updates: Any, name: str | None = None) -> Any:
         b = scopes.builder(tensor, indices, updates)
         return b.make(type, (tensor, indices, updates), {}, name)
@@ -163,7 +169,7 @@ tensor_scatter_nd_max = _tensor_scatter("tensor_scatter_nd_max", "TensorScatterM
 tensor_scatter_nd_min = _tensor_scatter("tensor_scatter_nd_min", "TensorScatterMin", "the minimum of it and `updates`")
 
 
-def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Any:
+def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Tensor:
     """Extracts the part of a tensor that starts at `begin` and has the shape `size`.
 
     Args:
@@ -193,7 +199,7 @@ def strided_slice(
     new_axis_mask: int = 0,
     shrink_axis_mask: int = 0,
     name: str | None = None,
-) -> Any:
+) -> Tensor:
     """Computes `input_[begin:end:strides]`; the indexing expression is the usual form.
 
     Args:
@@ -224,7 +230,7 @@ def strided_slice(
     return scopes.builder(input_, begin, end, strides).make("StridedSlice", (input_, begin, end, strides), masks, name)
 
 
-def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Any:
+def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Tensor:
     """Selects elements of `x` or `y` by a condition; without them, finds true elements.
 
     Args:
@@ -259,23 +265,23 @@ def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None)
 class Unique(NamedTuple):
     """Result of `unique`."""
 
-    y: Any
-    idx: Any
+    y: Tensor
+    idx: Tensor
 
 
 class UniqueWithCounts(NamedTuple):
     """Result of `unique_with_counts`."""
 
-    y: Any
-    idx: Any
-    count: Any
+    y: Tensor
+    idx: Tensor
+    count: Tensor  # type: ignore[assignment]  # the field has the name of a method of tuples, as in TensorFlow
 
 
 class ListDiff(NamedTuple):
     """Result of `setdiff1d`."""
 
-    out: Any
-    idx: Any
+    out: Tensor
+    idx: Tensor
 
 
 def unique(x: Any, out_idx: Any = dtypes.int32, name: str | None = None) -> Unique:
@@ -332,7 +338,7 @@ def setdiff1d(x: Any, y: Any, index_dtype: Any = dtypes.int32, name: str | None 
     return ListDiff(*scopes.builder(x, y).make("ListDiff", (x, y), attrs, name))
 
 
-def dynamic_partition(data: Any, partitions: Any, num_partitions: int, name: str | None = None) -> list[Any]:
+def dynamic_partition(data: Any, partitions: Any, num_partitions: int, name: str | None = None) -> list[Tensor]:
     """Partitions the rows of a tensor by partition numbers.
 
     Args:
@@ -350,7 +356,7 @@ def dynamic_partition(data: Any, partitions: Any, num_partitions: int, name: str
     return nest.as_list(b.make("DynamicPartition", (data, partitions), {"num_partitions": num_partitions}, name))
 
 
-def dynamic_stitch(indices: Any, data: Any, name: str | None = None) -> Any:
+def dynamic_stitch(indices: Any, data: Any, name: str | None = None) -> Tensor:
     """Merges the rows of several tensors into one tensor at given positions.
 
     Args:
@@ -368,7 +374,7 @@ def dynamic_stitch(indices: Any, data: Any, name: str | None = None) -> Any:
     return scopes.builder(*indices, *data).make("DynamicStitch", (list(indices), list(data)), {}, name)
 
 
-def sequence_mask(lengths: Any, maxlen: Any = None, dtype: Any = dtypes.bool_, name: str | None = None) -> Any:
+def sequence_mask(lengths: Any, maxlen: Any = None, dtype: Any = dtypes.bool_, name: str | None = None) -> Tensor:
     """For each length a vector of which the first so many elements hold.
 
     Args:

@@ -16,6 +16,7 @@ from headrace import dtypes, shapes
 from headrace.api import arrays, gathering, reductions, scopes
 from headrace.api.tensors import is_tensor
 from headrace.errors import ShapeError
+from headrace.ir.tensor_type import Tensor
 
 
 def getitem(x: Any, index: Any) -> Any:
@@ -59,7 +60,7 @@ def getitem(x: Any, index: Any) -> Any:
         return b.make("StridedSlice", (x, *bounds), masks, scope)
 
 
-def boolean_mask(tensor: Any, mask: Any, axis: int | None = None, name: str = "boolean_mask") -> Any:
+def boolean_mask(tensor: Any, mask: Any, axis: int | None = None, name: str = "boolean_mask") -> Tensor:
     """Returns the elements of a tensor where a mask is true, in order.
 
     Args:

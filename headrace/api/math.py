@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, overload
 
 import numpy as np
 
@@ -14,17 +14,60 @@ from headrace.api.sparse_tensor import SparseTensor
 from headrace.api.tensors import is_tensor, pair
 from headrace.errors import ShapeError, SignatureError
 from headrace.ir.indexed_slices import IndexedSlices
+from headrace.ir.tensor_type import Tensor
 
-Unary: TypeAlias = Callable[..., Any]
-Binary: TypeAlias = Callable[..., Any]
+C = TypeVar("C", bound=nest.Composite)
+
+
+class Unary(Protocol):
+    """A function of a tensor, element by element."""
+
+    __name__: str
+
+    def __call__(self, x: Any, name: str | None = None) -> Tensor: ...
+
+
+class SparseUnary(Protocol):
+    """A `Unary` that also maps the values of a sparse tensor."""
+
+    __name__: str
+
+    @overload
+    def __call__(self, x: C, name: str | None = None) -> C: ...
+    @overload
+    def __call__(self, x: Any, name: str | None = None) -> Tensor: ...
+
+
+class Part(Protocol):
+    """A function of the elements of `input`."""
+
+    __name__: str
+
+    def __call__(self, input: Any, name: str | None = None) -> Tensor: ...
+
+
+class Binary(Protocol):
+    """A function of two tensors, element by element."""
+
+    __name__: str
+
+    def __call__(self, x: Any, y: Any, name: str | None = None) -> Tensor: ...
 
 
 # *** made from a table ***
 
 
+@overload
+def unary(
+    name: str, type: str, what: str, takes: str, tf: str, scope: str = "", op_name: str = "", *, sparse: Literal[True]
+) -> SparseUnary: ...
+@overload
 def unary(
     name: str, type: str, what: str, takes: str, tf: str, scope: str = "", op_name: str = "", sparse: bool = False
-) -> Unary:
+) -> Unary: ...
+def unary(
+    name: str, type: str, what: str, takes: str, tf: str, scope: str = "", op_name: str = "", sparse: bool = False
+) -> Any:
     """Creates the function that adds an op with one argument.
 
     Args:
@@ -195,6 +238,10 @@ xlog1py = _binary("xlog1py", "Xlog1py", "x * log1p(y), and 0 where x is 0", _FLO
 # *** functions of several ops ***
 
 
+@overload
+def abs(x: C, name: str | None = None) -> C: ...
+@overload
+def abs(x: Any, name: str | None = None) -> Tensor: ...
 def abs(x: Any, name: str | None = None) -> Any:
     """Computes the absolute value, element by element.
 
@@ -233,7 +280,7 @@ def quotient_dtype(dtype: dtypes.DType) -> dtypes.DType:
     return dtypes.float32 if dtype.base is dtypes.bool_ else _DIVIDED_IN.get(dtype.base, dtype.base)
 
 
-def truediv(x: Any, y: Any, name: str | None = None) -> Any:
+def truediv(x: Any, y: Any, name: str | None = None) -> Tensor:
     """Computes x / y, element by element; integers are divided as floats.
 
     The floats are float32 for integers of up to 16 bits, and float64 for wider ones.
@@ -272,7 +319,7 @@ def truediv(x: Any, y: Any, name: str | None = None) -> Any:
         return b.make("RealDiv", (x, y), {}, scope)
 
 
-def divide(x: Any, y: Any, name: str | None = None) -> Any:
+def divide(x: Any, y: Any, name: str | None = None) -> Tensor:
     """Computes x / y as Python 3 does; see `truediv`.
 
     Args:
@@ -287,7 +334,7 @@ def divide(x: Any, y: Any, name: str | None = None) -> Any:
     return truediv(x, y, name)
 
 
-def logical_xor(x: Any, y: Any, name: str = "LogicalXor") -> Any:
+def logical_xor(x: Any, y: Any, name: str = "LogicalXor") -> Tensor:
     """Whether one of two bools holds and not the other, element by element.
 
     Source: TensorFlow's `tf.math.logical_xor`.
@@ -298,7 +345,7 @@ def logical_xor(x: Any, y: Any, name: str = "LogicalXor") -> Any:
     return b.make("LogicalAnd", (either, b.make("LogicalNot", (both,), {}, "LogicalNot")), {}, name)
 
 
-def round(x: Any, name: str | None = None) -> Any:
+def round(x: Any, name: str | None = None) -> Tensor:
     """Rounds to the nearest integer, ties to the even one; integers are unchanged.
 
     Args:
@@ -312,7 +359,7 @@ def round(x: Any, name: str | None = None) -> Any:
     return x if x.dtype.is_integer else b.make("Round", (x,), {}, name)
 
 
-def reciprocal_no_nan(x: Any, name: str | None = None) -> Any:
+def reciprocal_no_nan(x: Any, name: str | None = None) -> Tensor:
     """1 / x, and 0 where x is 0, element by element.
 
     Source: TensorFlow's `tf.math.reciprocal_no_nan`.
@@ -323,7 +370,7 @@ def reciprocal_no_nan(x: Any, name: str | None = None) -> Any:
         return b.make("DivNoNan", (b.const(1, x.dtype.base, "one"), x), {}, scope)
 
 
-def erfcinv(x: Any, name: str | None = None) -> Any:
+def erfcinv(x: Any, name: str | None = None) -> Tensor:
     """The inverse of `erfc`, element by element.
 
     Source: TensorFlow's `tf.math.erfcinv`.
@@ -334,7 +381,7 @@ def erfcinv(x: Any, name: str | None = None) -> Any:
         return b.make("Mul", (b.make("Neg", (ndtri(half),), {}), float(np.sqrt(0.5))), {}, "mul")
 
 
-def log_sigmoid(x: Any, name: str | None = None) -> Any:
+def log_sigmoid(x: Any, name: str | None = None) -> Tensor:
     """log(sigmoid(x)), element by element, without overflow.
 
     Source: TensorFlow's `tf.math.log_sigmoid`.
@@ -345,7 +392,7 @@ def log_sigmoid(x: Any, name: str | None = None) -> Any:
         return b.make("Neg", (b.make("Softplus", (b.make("Neg", (x,), {}),), {}),), {}, scope)
 
 
-def atan2(y: Any, x: Any, name: str | None = None) -> Any:
+def atan2(y: Any, x: Any, name: str | None = None) -> Tensor:
     """The angle of the point (x, y), from -pi to pi, element by element.
 
     Source: TensorFlow's `tf.atan2`.
@@ -353,7 +400,7 @@ def atan2(y: Any, x: Any, name: str | None = None) -> Any:
     return scopes.builder(y, x).make("Atan2", (y, x), {}, name)
 
 
-def nextafter(x1: Any, x2: Any, name: str | None = None) -> Any:
+def nextafter(x1: Any, x2: Any, name: str | None = None) -> Tensor:
     """The float next to `x1` on the way to `x2`, element by element.
 
     Source: TensorFlow's `tf.math.nextafter`.
@@ -361,7 +408,7 @@ def nextafter(x1: Any, x2: Any, name: str | None = None) -> Any:
     return scopes.builder(x1, x2).make("NextAfter", (x1, x2), {}, name)
 
 
-def igamma(a: Any, x: Any, name: str | None = None) -> Any:
+def igamma(a: Any, x: Any, name: str | None = None) -> Tensor:
     """The lower regularized incomplete gamma function, element by element.
 
     Source: TensorFlow's `tf.math.igamma`.
@@ -369,7 +416,7 @@ def igamma(a: Any, x: Any, name: str | None = None) -> Any:
     return scopes.builder(a, x).make("Igamma", (a, x), {}, name)
 
 
-def igammac(a: Any, x: Any, name: str | None = None) -> Any:
+def igammac(a: Any, x: Any, name: str | None = None) -> Tensor:
     """The upper regularized incomplete gamma function, element by element.
 
     Source: TensorFlow's `tf.math.igammac`.
@@ -377,7 +424,7 @@ def igammac(a: Any, x: Any, name: str | None = None) -> Any:
     return scopes.builder(a, x).make("Igammac", (a, x), {}, name)
 
 
-def polygamma(a: Any, x: Any, name: str | None = None) -> Any:
+def polygamma(a: Any, x: Any, name: str | None = None) -> Tensor:
     """The derivative of `digamma`, `a` times over, at `x`, element by element.
 
     Source: TensorFlow's `tf.math.polygamma`.
@@ -385,7 +432,7 @@ def polygamma(a: Any, x: Any, name: str | None = None) -> Any:
     return scopes.builder(a, x).make("Polygamma", (a, x), {}, name)
 
 
-def zeta(x: Any, q: Any, name: str | None = None) -> Any:
+def zeta(x: Any, q: Any, name: str | None = None) -> Tensor:
     """The Hurwitz zeta function, element by element.
 
     Source: TensorFlow's `tf.math.zeta`.
@@ -393,7 +440,7 @@ def zeta(x: Any, q: Any, name: str | None = None) -> Any:
     return scopes.builder(x, q).make("Zeta", (x, q), {}, name)
 
 
-def betainc(a: Any, b: Any, x: Any, name: str | None = None) -> Any:
+def betainc(a: Any, b: Any, x: Any, name: str | None = None) -> Tensor:
     """The regularized incomplete beta function, element by element.
 
     Source: TensorFlow's `tf.math.betainc`.
@@ -401,6 +448,10 @@ def betainc(a: Any, b: Any, x: Any, name: str | None = None) -> Any:
     return scopes.builder(a, b, x).make("Betainc", (a, b, x), {}, name)
 
 
+@overload
+def cast(x: C, dtype: Any, name: str | None = None) -> C: ...
+@overload
+def cast(x: Any, dtype: Any, name: str | None = None) -> Tensor: ...
 def cast(x: Any, dtype: Any, name: str | None = None) -> Any:
     """`x` with elements of another dtype.
 
@@ -435,6 +486,10 @@ def cast(x: Any, dtype: Any, name: str | None = None) -> Any:
         return x if x.dtype.base is wanted else b.make("Cast", (x,), {"DstT": wanted}, scope)
 
 
+@overload
+def saturate_cast(value: C, dtype: Any, name: str | None = None) -> C: ...
+@overload
+def saturate_cast(value: Any, dtype: Any, name: str | None = None) -> Tensor: ...
 def saturate_cast(value: Any, dtype: Any, name: str | None = None) -> Any:
     """Casts a tensor, clipping its elements to the range of the dtype.
 
@@ -488,7 +543,7 @@ def limits(dtype: dtypes.DType) -> tuple[Any, Any]:
     return float(floats.min), float(floats.max)
 
 
-def complex(real: Any, imag: Any, name: str | None = None) -> Any:
+def complex(real: Any, imag: Any, name: str | None = None) -> Tensor:
     """real + i · imag, element by element: complex64 of float32, complex128 of float64.
 
     Source: TensorFlow's `tf.complex`.
@@ -505,7 +560,7 @@ def complex(real: Any, imag: Any, name: str | None = None) -> Any:
         return b.make("Complex", (real, imag), {"Tout": made}, scope)
 
 
-def _part(name: str, type: str, what: str, of_reals: Callable[[Any, Any], Any] | None) -> Unary:
+def _part(name: str, type: str, what: str, of_reals: Callable[[Any, Any], Any] | None) -> Part:
     def function(input: Any, name: str | None = None) -> Any:
         b = scopes.builder(input)
         x = b.tensor(input, None, "input")
@@ -538,6 +593,10 @@ conj = _part("conj", "Conj", "The complex conjugate; of real numbers, themselves
 angle = _part("angle", "Angle", "The angle of complex numbers; of real ones 0, or pi if negative", _angle_of_real)
 
 
+@overload
+def clip_by_value(t: C, clip_value_min: Any, clip_value_max: Any, name: str | None = None) -> C: ...
+@overload
+def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None) -> Tensor: ...
 def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None) -> Any:
     """`t`, and the bounds where it is outside them, element by element.
 
@@ -568,7 +627,7 @@ def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | 
         return not_larger(t, b.make("Maximum", (clipped, clip_value_min), {}, scope))
 
 
-def add_n(inputs: Any, name: str | None = None) -> Any:
+def add_n(inputs: Any, name: str | None = None) -> Tensor:
     """The sum of tensors of one shape and dtype.
 
     Args:
@@ -595,7 +654,7 @@ def add_n(inputs: Any, name: str | None = None) -> Any:
     return b.make("AddN", (items,), {}, name)
 
 
-def accumulate_n(inputs: Any, shape: Any = None, tensor_dtype: Any = None, name: str | None = None) -> Any:
+def accumulate_n(inputs: Any, shape: Any = None, tensor_dtype: Any = None, name: str | None = None) -> Tensor:
     """`add_n`, of a list of tensors.
 
     Args:

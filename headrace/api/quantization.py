@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace import dtypes, public_names
 from headrace.api import scopes
+from headrace.ir.tensor_type import Tensor
 
 
 class Quantized(NamedTuple):
     """Result of `quantize`: the quantized tensor and its range."""
 
-    output: Any
-    output_min: Any
-    output_max: Any
+    output: Tensor
+    output_min: Tensor
+    output_max: Tensor
 
 
 def quantize(
@@ -82,7 +83,7 @@ def dequantize(
     axis: int | None = None,
     narrow_range: bool = False,
     dtype: Any = dtypes.float32,
-) -> Any:
+) -> Tensor:
     """Converts quantized numbers to floats.
 
     Args:
@@ -126,7 +127,7 @@ def quantize_and_dequantize(
     name: str | None = None,
     narrow_range: bool = False,
     axis: int | None = None,
-) -> Any:
+) -> Tensor:
     """Rounds floats to values that `num_bits` bits represent; the gradient is passed through.
 
     The arguments are those of `quantize_and_dequantize_v2`; the default name is "QuantizeAndDequantizeV2".
@@ -154,7 +155,7 @@ def quantize_and_dequantize_v2(
     name: str | None = None,
     narrow_range: bool = False,
     axis: int | None = None,
-) -> Any:
+) -> Tensor:
     """Rounds floats to values that `num_bits` bits represent.
 
     The gradient is 0 for inputs outside of the range.
@@ -189,7 +190,7 @@ def quantize_and_dequantize_v2(
 
 def fake_quant_with_min_max_args(
     inputs: Any, min: float = -6, max: float = 6, num_bits: int = 8, narrow_range: bool = False, name: str | None = None
-) -> Any:
+) -> Tensor:
     """Clips floats to a range and rounds them to its quantization levels.
 
     Args:
@@ -218,7 +219,7 @@ def fake_quant_with_min_max_args_gradient(
     num_bits: int = 8,
     narrow_range: bool = False,
     name: str | None = None,
-) -> Any:
+) -> Tensor:
     """Computes the gradient of `fake_quant_with_min_max_args`.
 
     It is `gradients` where `inputs` are in the range, else 0.
@@ -241,7 +242,7 @@ def _fake(op: str, args: tuple[Any, ...], num_bits: int, narrow_range: bool, nam
 
 def fake_quant_with_min_max_vars(
     inputs: Any, min: Any, max: Any, num_bits: int = 8, narrow_range: bool = False, name: str | None = None
-) -> Any:
+) -> Tensor:
     """Computes `fake_quant_with_min_max_args` with a range of two float32 scalars.
 
     The range has gradients.
@@ -257,7 +258,7 @@ def fake_quant_with_min_max_vars(
 
 def fake_quant_with_min_max_vars_gradient(
     gradients: Any, inputs: Any, min: Any, max: Any, num_bits: int = 8, narrow_range: bool = False, name: Any = None
-) -> Any:
+) -> Tensor:
     """Computes the gradients of `fake_quant_with_min_max_vars` for its inputs and its range.
 
     Source: TensorFlow's `tf.quantization.fake_quant_with_min_max_vars_gradient`.
@@ -268,7 +269,7 @@ def fake_quant_with_min_max_vars_gradient(
 
 def fake_quant_with_min_max_vars_per_channel(
     inputs: Any, min: Any, max: Any, num_bits: int = 8, narrow_range: bool = False, name: str | None = None
-) -> Any:
+) -> Tensor:
     """Computes `fake_quant_with_min_max_vars` with a range for each channel.
 
     Args:
@@ -282,7 +283,7 @@ def fake_quant_with_min_max_vars_per_channel(
 
 def fake_quant_with_min_max_vars_per_channel_gradient(
     gradients: Any, inputs: Any, min: Any, max: Any, num_bits: int = 8, narrow_range: bool = False, name: Any = None
-) -> Any:
+) -> Tensor:
     """Computes the gradients of `fake_quant_with_min_max_vars_per_channel` for its inputs and ranges.
 
     Source: TensorFlow's `tf.quantization.fake_quant_with_min_max_vars_per_channel_gradient`.

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -11,6 +10,7 @@ from headrace import dtypes, thresholds
 from headrace.api import math, scopes
 from headrace.api.tensors import is_tensor
 from headrace.errors import ShapeError
+from headrace.ir.tensor_type import Tensor
 from headrace.memo import cached
 
 
@@ -30,7 +30,43 @@ def _every_axis(rank: int) -> np.ndarray:
     return axes
 
 
-def _reduction(name: str, type: str, what: str, takes: str, tf: str) -> Callable[..., Any]:
+class Reduction(Protocol):
+    """A function that reduces a tensor along axes."""
+
+    def __call__(
+        self, input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None
+    ) -> Tensor: ...
+
+
+class Argument(Protocol):
+    """A function that finds an index along an axis."""
+
+    def __call__(
+        self, input: Any, axis: Any = None, output_type: Any = dtypes.int64, name: str | None = None
+    ) -> Tensor: ...
+
+
+class Running(Protocol):
+    """A function that accumulates a tensor along an axis."""
+
+    def __call__(
+        self, x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None
+    ) -> Tensor: ...
+
+
+class Segments(Protocol):
+    """A function that reduces the rows of each segment."""
+
+    def __call__(self, data: Any, segment_ids: Any, name: str | None = None) -> Tensor: ...
+
+
+class UnsortedSegments(Protocol):
+    """A function that reduces the rows of each of a number of segments."""
+
+    def __call__(self, data: Any, segment_ids: Any, num_segments: Any, name: str | None = None) -> Tensor: ...
+
+
+def _reduction(name: str, type: str, what: str, takes: str, tf: str) -> Reduction:
     def function(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Any:
         b = scopes.builder(input_tensor, axis)
         x = b.tensor(input_tensor) if axis is None else input_tensor
@@ -78,7 +114,7 @@ reduce_euclidean_norm = _reduction(
 )
 
 
-def reduce_logsumexp(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Any:
+def reduce_logsumexp(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Tensor:
     """Computes log(sum(exp(x))) along axes without overflow.
 
     Args:
@@ -105,7 +141,7 @@ def reduce_logsumexp(input_tensor: Any, axis: Any = None, keepdims: bool = False
         return b.make("AddV2", (total, top), {}, scope)
 
 
-def reduce_variance(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Any:
+def reduce_variance(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Tensor:
     """Computes the variance along axes: the mean of the squared distances from the mean.
 
     Args:
@@ -130,7 +166,7 @@ def reduce_variance(input_tensor: Any, axis: Any = None, keepdims: bool = False,
         return reduce_mean(b.make("Square", (distance,), {}), axis, keepdims)
 
 
-def reduce_std(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Any:
+def reduce_std(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Tensor:
     """Computes the standard deviation along axes.
 
     Args:
@@ -151,7 +187,7 @@ def reduce_std(input_tensor: Any, axis: Any = None, keepdims: bool = False, name
 
 def count_nonzero(
     input: Any, axis: Any = None, keepdims: bool = False, dtype: Any = dtypes.int64, name: str | None = None
-) -> Any:
+) -> Tensor:
     """Counts the elements along axes that are not zero (of strings: not empty).
 
     Args:
@@ -174,7 +210,7 @@ def count_nonzero(
         return reduce_sum(math.cast(b.make("NotEqual", (x, zero), {}), dtype), axis, keepdims)
 
 
-def _arg(name: str, type: str, what: str) -> Callable[..., Any]:
+def _arg(name: str, type: str, what: str) -> Argument:
     def function(input: Any, axis: Any = None, output_type: Any = dtypes.int64, name: str | None = None) -> Any:
         axis = 0 if axis is None else axis
         attrs = {"output_type": dtypes.as_dtype(output_type)}
@@ -198,7 +234,7 @@ argmax = _arg("argmax", "ArgMax", "greatest")
 argmin = _arg("argmin", "ArgMin", "least")
 
 
-def _running(name: str, type: str, what: str, tf: str) -> Callable[..., Any]:
+def _running(name: str, type: str, what: str, tf: str) -> Running:
     def function(x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None) -> Any:
         return scopes.builder(x, axis).make(type, (x, axis), {"exclusive": exclusive, "reverse": reverse}, name)
 
@@ -227,7 +263,7 @@ cumulative_logsumexp = _running(
 # *** segments ***
 
 
-def _segment(name: str, type: str, what: str) -> Callable[..., Any]:
+def _segment(name: str, type: str, what: str) -> Segments:
     def function(data: Any, segment_ids: Any, name: str | None = None) -> Any:
         return scopes.builder(data, segment_ids).make(type, (data, segment_ids), {}, name)
 
@@ -247,7 +283,7 @@ def _segment(name: str, type: str, what: str) -> Callable[..., Any]:
     return function
 
 
-def _unsorted(name: str, type: str, what: str) -> Callable[..., Any]:
+def _unsorted(name: str, type: str, what: str) -> UnsortedSegments:
     def function(data: Any, segment_ids: Any, num_segments: Any, name: str | None = None) -> Any:
         b = scopes.builder(data, segment_ids, num_segments)
         return b.make(type, (data, segment_ids, num_segments), {}, name)
@@ -277,7 +313,7 @@ unsorted_segment_min = _unsorted("unsorted_segment_min", "UnsortedSegmentMin", "
 unsorted_segment_prod = _unsorted("unsorted_segment_prod", "UnsortedSegmentProd", "product")
 
 
-def unsorted_segment_mean(data: Any, segment_ids: Any, num_segments: Any, name: str | None = None) -> Any:
+def unsorted_segment_mean(data: Any, segment_ids: Any, num_segments: Any, name: str | None = None) -> Tensor:
     """Computes the mean of the elements of each segment; 0 for empty segments.
 
     The arguments are those of `unsorted_segment_sum`; the default name is "UnsortedSegmentMean".
@@ -289,7 +325,7 @@ def unsorted_segment_mean(data: Any, segment_ids: Any, num_segments: Any, name: 
         return math.truediv(total, count)
 
 
-def unsorted_segment_sqrt_n(data: Any, segment_ids: Any, num_segments: Any, name: str | None = None) -> Any:
+def unsorted_segment_sqrt_n(data: Any, segment_ids: Any, num_segments: Any, name: str | None = None) -> Tensor:
     """Computes the sum of each segment divided by the square root of its size.
 
     The result is 0 for empty segments.
@@ -318,8 +354,8 @@ def _totals(data: Any, segment_ids: Any, num_segments: Any) -> tuple[Any, Any]:
 class TopK(NamedTuple):
     """Result of `top_k`."""
 
-    values: Any
-    indices: Any
+    values: Tensor
+    indices: Tensor
 
 
 def top_k(input: Any, k: Any = 1, sorted: bool = True, index_type: Any = dtypes.int32, name: str | None = None) -> TopK:
@@ -343,7 +379,7 @@ def top_k(input: Any, k: Any = 1, sorted: bool = True, index_type: Any = dtypes.
     return TopK(*scopes.builder(input, k).make("TopKV2", (input, k), attrs, name))
 
 
-def invert_permutation(x: Any, name: str | None = None) -> Any:
+def invert_permutation(x: Any, name: str | None = None) -> Tensor:
     """Computes the inverse of a permutation.
 
     Args:
@@ -362,7 +398,7 @@ def invert_permutation(x: Any, name: str | None = None) -> Any:
 
 def searchsorted(
     sorted_sequence: Any, values: Any, side: str = "left", out_type: Any = dtypes.int32, name: str | None = None
-) -> Any:
+) -> Tensor:
     """Finds the insertion positions of values in sorted rows.
 
     Args:
@@ -404,7 +440,7 @@ def searchsorted(
 _WIDTH = (dtypes.int32, dtypes.int64, dtypes.float32, dtypes.float64)  # in ascending width
 
 
-def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name: str = "range") -> Any:
+def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name: str = "range") -> Tensor:
     """Creates the vector start, start + delta, ... up to but excluding `limit`.
 
     Args:
@@ -439,7 +475,7 @@ def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name
         return b.make("Range", parts, {}, scope)
 
 
-def linspace(start: Any, stop: Any, num: Any, name: str | None = None, axis: int = 0) -> Any:
+def linspace(start: Any, stop: Any, num: Any, name: str | None = None, axis: int = 0) -> Tensor:
     """Creates `num` evenly spaced floats from `start` to `stop`, inclusive.
 
     Args:

@@ -28,6 +28,7 @@ from headrace.ir.device import DeviceSpec
 from headrace.ir.edit.editor import Editor
 from headrace.ir.graph import Operation, Tensor
 from headrace.ir.order import Order
+from headrace.ir.tensor_type import TensorOperations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -499,7 +500,7 @@ def _chosen(
 
 
 @contextlib.contextmanager
-def control_dependencies(inputs: Iterable[Operation | Tensor] | None) -> Iterator[None]:
+def control_dependencies(inputs: Iterable[Operation | TensorOperations] | None) -> Iterator[None]:
     """Returns a context in which new ops wait for `inputs`.
 
     Args:
@@ -551,7 +552,7 @@ def _operation(b: Builder, x: Any) -> Operation:
 
 
 @contextlib.contextmanager
-def colocate_with(op: Operation | Tensor | None, ignore_existing: bool = False) -> Iterator[None]:
+def colocate_with(op: Operation | TensorOperations | None, ignore_existing: bool = False) -> Iterator[None]:
     """Returns a context in which new ops are colocated with `op`, and request its device.
 
     Surrounding `device` blocks have no effect.

@@ -9,9 +9,10 @@ import numpy as np
 from headrace import dtypes
 from headrace.api import arrays, scopes, tensors
 from headrace.errors import ShapeError
+from headrace.ir.tensor_type import Tensor
 
 
-def sort(values: Any, axis: int = -1, direction: str = "ASCENDING", name: str | None = None) -> Any:
+def sort(values: Any, axis: int = -1, direction: str = "ASCENDING", name: str | None = None) -> Tensor:
     """A tensor, sorted along an axis.
 
     Args:
@@ -36,7 +37,7 @@ def sort(values: Any, axis: int = -1, direction: str = "ASCENDING", name: str | 
 
 def argsort(
     values: Any, axis: int = -1, direction: str = "ASCENDING", stable: bool = False, name: str | None = None
-) -> Any:
+) -> Tensor:
     """The indices, int32, that sort a tensor along an axis.
 
     Args:

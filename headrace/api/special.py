@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from headrace import public_names
 from headrace.api import arrays, reductions, scopes
 from headrace.api.math import lgamma, unary
+from headrace.ir.tensor_type import Tensor
 
 bessel_i0 = unary(
     "bessel_i0", "BesselI0", "The modified Bessel function I0", "floats", "tf.math.bessel_i0", "bessel_i0"
@@ -43,7 +44,7 @@ fresnel_sin = unary(
 spence = unary("spence", "Spence", "Spence's integral", "floats", "tf.math.special.spence", "spence")
 
 
-def polyval(coeffs: list[Any], x: Any, name: str | None = None) -> Any:
+def polyval(coeffs: list[Any], x: Any, name: str | None = None) -> Tensor:
     """A polynomial of `x`, element by element, by Horner's rule.
 
     Args:
@@ -74,7 +75,7 @@ def polyval(coeffs: list[Any], x: Any, name: str | None = None) -> Any:
         return total
 
 
-def lbeta(x: Any, name: str | None = None) -> Any:
+def lbeta(x: Any, name: str | None = None) -> Tensor:
     """The logarithm of the beta function of several arguments, which stand in the last axis.
 
     Args:

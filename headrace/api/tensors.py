@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import numpy as np
 
@@ -12,10 +12,13 @@ from headrace.api import scopes
 from headrace.errors import ShapeError
 from headrace.ir import infer
 from headrace.ir.conversion import as_array
-from headrace.ir.graph import Tensor
+from headrace.ir.graph import Tensor as SymbolicTensor
+from headrace.ir.tensor_type import Tensor
+
+C = TypeVar("C", bound=nest.Composite)
 
 
-def constant(value: Any, dtype: Any = None, shape: Any = None, name: str = "Const") -> Any:
+def constant(value: Any, dtype: Any = None, shape: Any = None, name: str = "Const") -> Tensor:
     """Creates a tensor with a constant value.
 
     Args:
@@ -40,7 +43,7 @@ def constant(value: Any, dtype: Any = None, shape: Any = None, name: str = "Cons
       ...     hr.constant([1, 2, 3, 4], shape=(2, 2))
       <Tensor 'Const:0' shape=[2,2] dtype=int32>
     """
-    if isinstance(value, Tensor):
+    if isinstance(value, SymbolicTensor):
         raise TypeError(
             f"a constant needs a value, got the symbolic tensor {value.name!r}; use it as it is (or identity)"
         )
@@ -132,7 +135,7 @@ def convert_to_tensor(
     name: str | None = None,
     preferred_dtype: Any = None,
     dtype_hint: Any = None,
-) -> Any:
+) -> Tensor:
     """Converts `value` to a tensor.
 
     A tensor is returned unchanged, other values become constants, and lists that contain tensors are stacked.
@@ -181,7 +184,7 @@ def constant_value(tensor: Any) -> np.ndarray | None:
       ...     hr.constant_value(hr.constant([1, 2]) + 1)
       array([2, 3], dtype=int32)
     """
-    if isinstance(tensor, Tensor):
+    if isinstance(tensor, SymbolicTensor):
         return infer.constant_value(tensor)
     if nest.is_composite(tensor):
         return None
@@ -201,9 +204,13 @@ def is_tensor(x: Any) -> bool:
       >>> hr.is_tensor(hr.constant(1)), hr.is_tensor(1)
       (True, False)
     """
-    return isinstance(x, Tensor) or hasattr(type(x), "as_tensor")
+    return isinstance(x, SymbolicTensor) or hasattr(type(x), "as_tensor")
 
 
+@overload
+def identity(input: C, name: str | None = None) -> C: ...
+@overload
+def identity(input: Any, name: str | None = None) -> Tensor: ...
 def identity(input: Any, name: str | None = None) -> Any:
     """Returns a tensor with the value of `input`, the output of a new operation.
 
@@ -224,7 +231,7 @@ def identity(input: Any, name: str | None = None) -> Any:
     return scopes.builder(input).make("Identity", (input,), {}, name)
 
 
-def identity_n(input: Any, name: str | None = None) -> list[Any]:
+def identity_n(input: Any, name: str | None = None) -> list[Tensor]:
     """Returns tensors with the values of the list `input`, each available only when all are.
 
     Source: TensorFlow's `tf.identity_n`.
@@ -237,6 +244,10 @@ def identity_n(input: Any, name: str | None = None) -> list[Any]:
     return nest.as_list(scopes.builder(*input).make("IdentityN", (list(input),), {}, name))
 
 
+@overload
+def stop_gradient(input: C, name: str | None = None) -> C: ...
+@overload
+def stop_gradient(input: Any, name: str | None = None) -> Tensor: ...
 def stop_gradient(input: Any, name: str | None = None) -> Any:
     """Returns `input`, a tensor or composite, as a constant for gradients.
 
@@ -255,7 +266,7 @@ def stop_gradient(input: Any, name: str | None = None) -> Any:
     return scopes.builder(input).make("StopGradient", (input,), {}, name)
 
 
-def prevent_gradient(input: Any, message: str = "", name: str | None = None) -> Any:
+def prevent_gradient(input: Any, message: str = "", name: str | None = None) -> Tensor:
     """Returns `input`; a gradient through it is an error with the text `message`.
 
     Source: TensorFlow's `tf.raw_ops.PreventGradient`.
@@ -263,7 +274,7 @@ def prevent_gradient(input: Any, message: str = "", name: str | None = None) -> 
     return scopes.builder(input).make("PreventGradient", (input,), {"message": message}, name)
 
 
-def ensure_shape(x: Any, shape: Any, name: str | None = None) -> Any:
+def ensure_shape(x: Any, shape: Any, name: str | None = None) -> Tensor:
     """Returns `x` with the static shape `shape`, which is checked at run time.
 
     Source: TensorFlow's `tf.ensure_shape`.

@@ -477,7 +477,7 @@ class Variable(TensorOperations):
         return float(self._concrete("float()"))
 
     def __index__(self) -> int:
-        return self._concrete("an index").__index__()  # type: ignore[no-any-return]
+        return self._concrete("an index").__index__()
 
     def __len__(self) -> int:
         return len(self._concrete("len()"))

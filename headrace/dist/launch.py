@@ -233,7 +233,6 @@ def _free_ports(n: int) -> list[int]:
 
 # fmt: off
 __all__ = [
-
     "LocalCluster",
     "at",
     "local",

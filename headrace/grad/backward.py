@@ -105,7 +105,7 @@ def backward(
 def _ends(g: Gradient) -> list[Tensor]:
     if isinstance(g, Tensor):
         return [g]
-    return [t for t in (g.values, g.indices, g.dense_shape) if t is not None]
+    return [t for t in (g.values, g.indices, g.dense_shape) if isinstance(t, Tensor)]
 
 
 def _needed(parts: Collection[Tensor], stop: frozenset[Tensor]) -> set[Operation]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from headrace import nest, shapes
+from headrace.ir import tensor_type
 from headrace.ir.graph import Tensor
 from headrace.ir.infer import shape_value
 from headrace.ir.symbolic import seen
@@ -75,9 +76,9 @@ class IndexedSlices(nest.Composite):
       (3, 2)
     """
 
-    values: Tensor
-    indices: Tensor
-    dense_shape: Tensor | None = None
+    values: tensor_type.Tensor
+    indices: tensor_type.Tensor
+    dense_shape: tensor_type.Tensor | None = None
 
     fetched_as = IndexedSlicesValue
 
@@ -97,12 +98,14 @@ class IndexedSlices(nest.Composite):
     @property
     def graph(self) -> Graph:
         """Graph of the rows."""
-        return self.values.graph
+        graph: Graph = self.values.graph
+        return graph
 
     @property
     def op(self) -> Operation:
         """Operation that produces the rows."""
-        return self.values.op
+        op: Operation = self.values.op
+        return op
 
     @property
     def name(self) -> str:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from headrace import dtypes
 from headrace.api import random, scopes
+from headrace.ir.tensor_type import Tensor
 
 
 def crop_and_resize(
@@ -19,7 +20,7 @@ def crop_and_resize(
     method: str = "bilinear",
     extrapolation_value: float = 0.0,
     name: str | None = None,
-) -> Any:
+) -> Tensor:
     """Crops boxes out of images and resizes them to one size.
 
     Args:
@@ -55,7 +56,7 @@ def extract_glimpse(
     normalized: bool = True,
     noise: str = "uniform",
     name: str | None = None,
-) -> Any:
+) -> Tensor:
     """Extracts a window of each image around a point.
 
     Args:
@@ -90,7 +91,7 @@ def non_max_suppression(
     iou_threshold: Any = 0.5,
     score_threshold: Any = float("-inf"),
     name: str | None = None,
-) -> Any:
+) -> Tensor:
     """Selects the boxes with the greatest scores that do not overlap a better one.
 
     Args:
@@ -131,7 +132,7 @@ def non_max_suppression_with_scores(
     score_threshold: Any = float("-inf"),
     soft_nms_sigma: Any = 0.0,
     name: str | None = None,
-) -> tuple[Any, Any]:
+) -> tuple[Tensor, Tensor]:
     """Selects boxes as `non_max_suppression`, and returns their scores, too.
 
     Args:
@@ -161,7 +162,7 @@ def non_max_suppression_overlaps(
     overlap_threshold: Any = 0.5,
     score_threshold: Any = float("-inf"),
     name: str | None = None,
-) -> Any:
+) -> Tensor:
     """Selects items by scores and a matrix of overlaps; see `non_max_suppression`.
 
     Args:
@@ -184,10 +185,10 @@ def non_max_suppression_overlaps(
 class Suppressed(NamedTuple):
     """The results of `combined_non_max_suppression`."""
 
-    nmsed_boxes: Any
-    nmsed_scores: Any
-    nmsed_classes: Any
-    valid_detections: Any
+    nmsed_boxes: Tensor
+    nmsed_scores: Tensor
+    nmsed_classes: Tensor
+    valid_detections: Tensor
 
 
 def combined_non_max_suppression(
@@ -230,7 +231,7 @@ def combined_non_max_suppression(
 # *** drawn ***
 
 
-def draw_bounding_boxes(images: Any, boxes: Any, colors: Any = None, name: str | None = None) -> Any:
+def draw_bounding_boxes(images: Any, boxes: Any, colors: Any = None, name: str | None = None) -> Tensor:
     """Draws the outlines of boxes into images.
 
     Args:
@@ -256,9 +257,9 @@ def draw_bounding_boxes(images: Any, boxes: Any, colors: Any = None, name: str |
 class RandomBox(NamedTuple):
     """The results of `sample_distorted_bounding_box`: `begin` and `size` as `hr.slice` takes them, and the box."""
 
-    begin: Any
-    size: Any
-    bboxes: Any
+    begin: Tensor
+    size: Tensor
+    bboxes: Tensor
 
 
 def sample_distorted_bounding_box(

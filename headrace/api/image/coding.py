@@ -6,9 +6,10 @@ from typing import Any
 
 from headrace import dtypes
 from headrace.api import scopes
+from headrace.ir.tensor_type import Tensor
 
 
-def decode_png(contents: Any, channels: int = 0, dtype: Any = dtypes.uint8, name: str | None = None) -> Any:
+def decode_png(contents: Any, channels: int = 0, dtype: Any = dtypes.uint8, name: str | None = None) -> Tensor:
     """Decodes a PNG image.
 
     Args:
@@ -45,7 +46,7 @@ def decode_jpeg(
     acceptable_fraction: float = 1.0,
     dct_method: str = "",
     name: str | None = None,
-) -> Any:
+) -> Tensor:
     """Decodes a JPEG image to uint8.
 
     Args:
@@ -75,7 +76,7 @@ def decode_and_crop_jpeg(
     acceptable_fraction: float = 1.0,
     dct_method: str = "",
     name: str | None = None,
-) -> Any:
+) -> Tensor:
     """Decodes a part of a JPEG image. See `decode_jpeg`.
 
     Args:
@@ -101,7 +102,7 @@ def _jpeg_attrs(
     }
 
 
-def decode_gif(contents: Any, name: str | None = None) -> Any:
+def decode_gif(contents: Any, name: str | None = None) -> Tensor:
     """Decodes a GIF animation to uint8, [frames, height, width, 3].
 
     Args:
@@ -113,7 +114,7 @@ def decode_gif(contents: Any, name: str | None = None) -> Any:
     return scopes.builder(contents).make("DecodeGif", (contents,), {}, name)
 
 
-def decode_bmp(contents: Any, channels: int = 0, name: str | None = None) -> Any:
+def decode_bmp(contents: Any, channels: int = 0, name: str | None = None) -> Tensor:
     """Decodes an uncompressed bitmap to uint8, [height, width, channels].
 
     Args:
@@ -132,7 +133,7 @@ def decode_image(
     dtype: Any = dtypes.uint8,
     name: str | None = None,
     expand_animations: bool = True,
-) -> Any:
+) -> Tensor:
     """Decodes a PNG, JPEG, GIF or BMP image.
 
     Args:
@@ -152,7 +153,7 @@ def decode_image(
     return scopes.builder(contents).make("DecodeImage", (contents,), attrs, name)
 
 
-def encode_png(image: Any, compression: int = -1, name: str | None = None) -> Any:
+def encode_png(image: Any, compression: int = -1, name: str | None = None) -> Tensor:
     """Encodes images as PNG.
 
     Args:
@@ -180,7 +181,7 @@ def encode_jpeg(
     y_density: int = 300,
     xmp_metadata: str = "",
     name: str | None = None,
-) -> Any:
+) -> Tensor:
     """Encodes an image as JPEG.
 
     Args:
@@ -213,7 +214,7 @@ def encode_jpeg(
     return scopes.builder(image).make("EncodeJpeg", (image,), attrs, name)
 
 
-def extract_jpeg_shape(contents: Any, output_type: Any = dtypes.int32, name: str | None = None) -> Any:
+def extract_jpeg_shape(contents: Any, output_type: Any = dtypes.int32, name: str | None = None) -> Tensor:
     """Returns height, width and channels of a JPEG image without decoding it.
 
     Args:

@@ -10,11 +10,12 @@ from headrace import dtypes
 from headrace.api import arrays, math, random, reductions, scopes
 from headrace.api.linalg import matrices
 from headrace.api.tensors import identity, is_tensor
+from headrace.ir.tensor_type import Tensor
 
 _ADJUSTED = (dtypes.float16, dtypes.float32)  # adjusted directly; other dtypes are converted to float32
 
 
-def convert_image_dtype(image: Any, dtype: Any, saturate: bool = False, name: str | None = None) -> Any:
+def convert_image_dtype(image: Any, dtype: Any, saturate: bool = False, name: str | None = None) -> Tensor:
     """Converts images to another dtype, scaling them to its range.
 
     Floats have the range from 0 to 1, integers from 0 to the greatest of their dtype.
@@ -63,7 +64,7 @@ def _as_floats(x: Any, kept: tuple[dtypes.DType, ...] = _ADJUSTED) -> Any:
 # *** spaces of colour ***
 
 
-def rgb_to_grayscale(images: Any, name: str | None = None) -> Any:
+def rgb_to_grayscale(images: Any, name: str | None = None) -> Tensor:
     """Computes the luminance of images, 0.2989 red + 0.587 green + 0.114 blue.
 
     The result has one channel.
@@ -86,7 +87,7 @@ def rgb_to_grayscale(images: Any, name: str | None = None) -> Any:
         return convert_image_dtype(arrays.expand_dims(gray, -1), x.dtype.base, name=scope)
 
 
-def grayscale_to_rgb(images: Any, name: str | None = None) -> Any:
+def grayscale_to_rgb(images: Any, name: str | None = None) -> Tensor:
     """Repeats the channel of grey images three times.
 
     Args:
@@ -111,7 +112,7 @@ def grayscale_to_rgb(images: Any, name: str | None = None) -> Any:
         return arrays.tile(x, arrays.concat([ones, [3]], 0), name=scope)
 
 
-def rgb_to_hsv(images: Any, name: str | None = None) -> Any:
+def rgb_to_hsv(images: Any, name: str | None = None) -> Tensor:
     """Converts colours to hue, saturation and value.
 
     Args:
@@ -128,7 +129,7 @@ def rgb_to_hsv(images: Any, name: str | None = None) -> Any:
     return scopes.builder(images).make("RGBToHSV", (images,), {}, name)
 
 
-def hsv_to_rgb(images: Any, name: str | None = None) -> Any:
+def hsv_to_rgb(images: Any, name: str | None = None) -> Tensor:
     """Converts hue, saturation and value to RGB: the inverse of `rgb_to_hsv`.
 
     Args:
@@ -158,7 +159,7 @@ def _mixed(images: Any, matrix: list[list[float]]) -> Any:
     return matrices.tensordot(x, b.const(np.array(matrix), x.dtype.base, "kernel"), [[-1], [0]])
 
 
-def rgb_to_yiq(images: Any) -> Any:
+def rgb_to_yiq(images: Any) -> Tensor:
     """Converts images from RGB to YIQ, the colour space of NTSC.
 
     Args:
@@ -169,7 +170,7 @@ def rgb_to_yiq(images: Any) -> Any:
     return _mixed(images, _RGB_TO_YIQ)
 
 
-def yiq_to_rgb(images: Any) -> Any:
+def yiq_to_rgb(images: Any) -> Tensor:
     """Converts images from YIQ to RGB: the inverse of `rgb_to_yiq`.
 
     Args:
@@ -180,7 +181,7 @@ def yiq_to_rgb(images: Any) -> Any:
     return _mixed(images, _YIQ_TO_RGB)
 
 
-def rgb_to_yuv(images: Any) -> Any:
+def rgb_to_yuv(images: Any) -> Tensor:
     """Converts images from RGB to YUV, the colour space of PAL.
 
     Args:
@@ -191,7 +192,7 @@ def rgb_to_yuv(images: Any) -> Any:
     return _mixed(images, _RGB_TO_YUV)
 
 
-def yuv_to_rgb(images: Any) -> Any:
+def yuv_to_rgb(images: Any) -> Tensor:
     """Converts images from YUV to RGB: the inverse of `rgb_to_yuv`.
 
     Args:
@@ -205,7 +206,7 @@ def yuv_to_rgb(images: Any) -> Any:
 # *** adjusted ***
 
 
-def adjust_brightness(image: Any, delta: Any) -> Any:
+def adjust_brightness(image: Any, delta: Any) -> Tensor:
     """Adds `delta` to images, where 1 is the range of values.
 
     Args:
@@ -228,7 +229,7 @@ def adjust_brightness(image: Any, delta: Any) -> Any:
         return convert_image_dtype(b.make("AddV2", (floats, delta), {}, scope), x.dtype.base, saturate=True)
 
 
-def adjust_contrast(images: Any, contrast_factor: Any) -> Any:
+def adjust_contrast(images: Any, contrast_factor: Any) -> Tensor:
     """Multiplies the distance of elements from the mean of their channel by a factor.
 
     Args:
@@ -249,7 +250,7 @@ def adjust_contrast(images: Any, contrast_factor: Any) -> Any:
         return convert_image_dtype(made, x.dtype.base, saturate=True)
 
 
-def adjust_hue(image: Any, delta: Any, name: str | None = None) -> Any:
+def adjust_hue(image: Any, delta: Any, name: str | None = None) -> Tensor:
     """Rotates the hues of images by `delta`, where 1 is a full turn.
 
     Args:
@@ -270,7 +271,7 @@ def adjust_hue(image: Any, delta: Any, name: str | None = None) -> Any:
         return convert_image_dtype(b.make("AdjustHue", (_as_floats(x), delta), {}), x.dtype.base)
 
 
-def adjust_saturation(image: Any, saturation_factor: Any, name: str | None = None) -> Any:
+def adjust_saturation(image: Any, saturation_factor: Any, name: str | None = None) -> Tensor:
     """Multiplies the saturation of the colours of images by a factor.
 
     Args:
@@ -286,7 +287,7 @@ def adjust_saturation(image: Any, saturation_factor: Any, name: str | None = Non
         return convert_image_dtype(b.make("AdjustSaturation", (_as_floats(x), saturation_factor), {}), x.dtype.base)
 
 
-def adjust_gamma(image: Any, gamma: Any = 1, gain: Any = 1) -> Any:
+def adjust_gamma(image: Any, gamma: Any = 1, gain: Any = 1) -> Tensor:
     """Computes gain * image ** gamma, element by element.
 
     Args:
@@ -313,7 +314,7 @@ def adjust_gamma(image: Any, gamma: Any = 1, gain: Any = 1) -> Any:
         return convert_image_dtype(b.make("Mul", (gain, bent), {}, "mul"), x.dtype.base, saturate=True)
 
 
-def per_image_standardization(image: Any) -> Any:
+def per_image_standardization(image: Any) -> Tensor:
     """Scales images to mean 0 and variance 1.
 
     The divisor is the standard deviation, or 1 / sqrt(number of elements) if that is greater.
@@ -342,7 +343,7 @@ def per_image_standardization(image: Any) -> Any:
 # *** at random ***
 
 
-def random_brightness(image: Any, max_delta: float, seed: int | None = None) -> Any:
+def random_brightness(image: Any, max_delta: float, seed: int | None = None) -> Tensor:
     """Adjusts the brightness by a random delta in [-max_delta, max_delta).
 
     Args:
@@ -360,7 +361,7 @@ def random_brightness(image: Any, max_delta: float, seed: int | None = None) -> 
     return adjust_brightness(image, random.uniform((), -max_delta, max_delta, seed=seed))
 
 
-def random_contrast(image: Any, lower: float, upper: float, seed: int | None = None) -> Any:
+def random_contrast(image: Any, lower: float, upper: float, seed: int | None = None) -> Tensor:
     """Adjusts the contrast by a random factor in [lower, upper).
 
     Args:
@@ -376,7 +377,7 @@ def random_contrast(image: Any, lower: float, upper: float, seed: int | None = N
     return adjust_contrast(image, _factor(lower, upper, seed))
 
 
-def random_saturation(image: Any, lower: float, upper: float, seed: int | None = None) -> Any:
+def random_saturation(image: Any, lower: float, upper: float, seed: int | None = None) -> Tensor:
     """Adjusts the saturation by a random factor in [lower, upper).
 
     Args:
@@ -400,7 +401,7 @@ def _factor(lower: float, upper: float, seed: int | None) -> Any:
     return random.uniform((), lower, upper, seed=seed)
 
 
-def random_hue(image: Any, max_delta: float, seed: int | None = None) -> Any:
+def random_hue(image: Any, max_delta: float, seed: int | None = None) -> Tensor:
     """Adjusts the hue by a random delta in [-max_delta, max_delta).
 
     Args:

@@ -17,6 +17,7 @@ from headrace.api import arrays, gathering, math, random, scopes
 from headrace.api.cond import cond, switch_case
 from headrace.api.tensors import constant_value, is_tensor, narrow
 from headrace.errors import ShapeError
+from headrace.ir.tensor_type import Tensor
 
 
 def image_of(b: Any, image: Any, what: str = "image") -> Any:
@@ -78,7 +79,7 @@ def resize(
     preserve_aspect_ratio: bool = False,
     antialias: bool = False,
     name: str | None = None,
-) -> Any:
+) -> Tensor:
     """Resizes images.
 
     Args:
@@ -164,7 +165,7 @@ def _fitting(x: Any, size: Any) -> Any:
 
 def resize_with_pad(
     image: Any, target_height: Any, target_width: Any, method: str = ResizeMethod.BILINEAR, antialias: bool = False
-) -> Any:
+) -> Tensor:
     """Resizes images, keeping their aspect ratio, and pads them with zeros.
 
     Args:
@@ -234,7 +235,7 @@ def _check_box(image: Any, inner: tuple[Any, Any], offsets: tuple[Any, Any], out
 
 def crop_to_bounding_box(
     image: Any, offset_height: Any, offset_width: Any, target_height: Any, target_width: Any
-) -> Any:
+) -> Tensor:
     """Crops images to a box.
 
     Args:
@@ -267,7 +268,7 @@ def crop_to_bounding_box(
 
 def pad_to_bounding_box(
     image: Any, offset_height: Any, offset_width: Any, target_height: Any, target_width: Any
-) -> Any:
+) -> Tensor:
     """Pads images with zeros to a given size.
 
     Args:
@@ -303,7 +304,7 @@ def pad_to_bounding_box(
         return in_batch(x, whole)
 
 
-def resize_with_crop_or_pad(image: Any, target_height: Any, target_width: Any) -> Any:
+def resize_with_crop_or_pad(image: Any, target_height: Any, target_width: Any) -> Tensor:
     """Changes the size of images by central cropping and padding with zeros.
 
     Args:
@@ -338,7 +339,7 @@ def resize_with_crop_or_pad(image: Any, target_height: Any, target_width: Any) -
         return in_batch(x, whole)
 
 
-def central_crop(image: Any, central_fraction: Any) -> Any:
+def central_crop(image: Any, central_fraction: Any) -> Tensor:
     """Crops images to their central part.
 
     Args:
@@ -386,7 +387,7 @@ def central_crop(image: Any, central_fraction: Any) -> Any:
         return y
 
 
-def random_crop(value: Any, size: Any, seed: int | None = None, name: str | None = None) -> Any:
+def random_crop(value: Any, size: Any, seed: int | None = None, name: str | None = None) -> Tensor:
     """Crops a tensor at a random position.
 
     Args:
@@ -423,7 +424,7 @@ def random_crop(value: Any, size: Any, seed: int | None = None, name: str | None
 # *** directions ***
 
 
-def flip_left_right(image: Any) -> Any:
+def flip_left_right(image: Any) -> Tensor:
     """Reverses the columns of images.
 
     Args:
@@ -439,7 +440,7 @@ def flip_left_right(image: Any) -> Any:
     return _flipped(image, -2, "flip_left_right")
 
 
-def flip_up_down(image: Any) -> Any:
+def flip_up_down(image: Any) -> Tensor:
     """Reverses the rows of images.
 
     Args:
@@ -460,7 +461,7 @@ def _flipped(image: Any, axis: int, scope: str) -> Any:
         return arrays.reverse(image_of(scopes.builder(image), image), [axis])
 
 
-def random_flip_left_right(image: Any, seed: int | None = None) -> Any:
+def random_flip_left_right(image: Any, seed: int | None = None) -> Tensor:
     """Reverses the columns of each image with probability 1/2.
 
     Args:
@@ -472,7 +473,7 @@ def random_flip_left_right(image: Any, seed: int | None = None) -> Any:
     return _randomly_flipped(image, -2, seed, "random_flip_left_right")
 
 
-def random_flip_up_down(image: Any, seed: int | None = None) -> Any:
+def random_flip_up_down(image: Any, seed: int | None = None) -> Tensor:
     """Reverses the rows of each image with probability 1/2.
 
     Args:
@@ -494,7 +495,7 @@ def _randomly_flipped(image: Any, axis: int, seed: int | None, scope: str) -> An
         return cond(is_turned, lambda: arrays.reverse(x, [axis]), lambda: x)
 
 
-def transpose(image: Any, name: str | None = None) -> Any:
+def transpose(image: Any, name: str | None = None) -> Tensor:
     """Exchanges the rows and columns of images.
 
     Args:
@@ -520,7 +521,7 @@ def _transposed(x: Any) -> Any:
     return arrays.transpose(x, (1, 0, 2) if len(x.shape) == 3 else (0, 2, 1, 3))
 
 
-def rot90(image: Any, k: Any = 1, name: str | None = None) -> Any:
+def rot90(image: Any, k: Any = 1, name: str | None = None) -> Tensor:
     """Rotates images by `k` times 90 degrees, counterclockwise.
 
     Args:

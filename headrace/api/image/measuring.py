@@ -12,9 +12,10 @@ from headrace.api.image.colors import convert_image_dtype
 from headrace.api.nn.activations import softmax
 from headrace.api.nn.convolution import depthwise_conv2d
 from headrace.errors import ShapeError
+from headrace.ir.tensor_type import Tensor
 
 
-def image_gradients(image: Any) -> tuple[Any, Any]:
+def image_gradients(image: Any) -> tuple[Tensor, Tensor]:
     """Computes the differences of elements to the next row and to the next column.
 
     The difference is 0 for the last row and the last column.
@@ -44,7 +45,7 @@ def image_gradients(image: Any) -> tuple[Any, Any]:
 _SOBEL = np.array([[[-1, -1], [-2, 0], [-1, 1]], [[0, -2], [0, 0], [0, 2]], [[1, -1], [2, 0], [1, 1]]])
 
 
-def sobel_edges(image: Any) -> Any:
+def sobel_edges(image: Any) -> Tensor:
     """Computes the vertical and horizontal gradients of images by Sobel filters.
 
     Args:
@@ -75,7 +76,7 @@ def sobel_edges(image: Any) -> Any:
     return arrays.reshape(edges, dims)
 
 
-def total_variation(images: Any, name: str | None = None) -> Any:
+def total_variation(images: Any, name: str | None = None) -> Tensor:
     """Computes the sum of the absolute differences of neighbouring elements, a measure of noise.
 
     Args:
@@ -126,7 +127,7 @@ def _compared(a: Any, b: Any, max_val: Any) -> tuple[Any, Any, Any]:
     return convert_image_dtype(a, dtypes.float32), convert_image_dtype(b, dtypes.float32), top
 
 
-def psnr(a: Any, b: Any, max_val: Any, name: str | None = None) -> Any:
+def psnr(a: Any, b: Any, max_val: Any, name: str | None = None) -> Tensor:
     """Computes the peak signal-to-noise ratio of pairs of images, in decibels.
 
     Args:
@@ -163,7 +164,7 @@ def ssim(
     k1: float = 0.01,
     k2: float = 0.03,
     return_index_map: bool = False,
-) -> Any:
+) -> Tensor:
     """Computes the structural similarity of pairs of images: 1 for equal images.
 
     Args:

@@ -8,11 +8,12 @@ from typing import Any
 
 from headrace import dtypes, nest
 from headrace.api import scopes
+from headrace.ir.tensor_type import Tensor
 
 
 def decode_raw(
     input_bytes: Any, out_type: Any, little_endian: bool = True, fixed_length: Any = None, name: str | None = None
-) -> Any:
+) -> Tensor:
     """Reinterprets the bytes of strings as numbers.
 
     Args:
@@ -50,7 +51,7 @@ def decode_csv(
     na_value: str = "",
     select_cols: Sequence[int] | None = None,
     name: str | None = None,
-) -> list[Any]:
+) -> list[Tensor]:
     """Parses the columns of CSV lines.
 
     Args:
@@ -99,7 +100,7 @@ def decode_csv(
     return nest.as_list(made)
 
 
-def decode_compressed(bytes: Any, compression_type: str = "", name: str | None = None) -> Any:
+def decode_compressed(bytes: Any, compression_type: str = "", name: str | None = None) -> Tensor:
     """Decompresses strings.
 
     Args:
@@ -112,7 +113,7 @@ def decode_compressed(bytes: Any, compression_type: str = "", name: str | None =
     return scopes.builder(bytes).make("DecodeCompressed", (bytes,), {"compression_type": compression_type}, name)
 
 
-def serialize_tensor(tensor: Any, name: str | None = None) -> Any:
+def serialize_tensor(tensor: Any, name: str | None = None) -> Tensor:
     """Converts a tensor to a string, a serialized `TensorProto`.
 
     Args:
@@ -129,7 +130,7 @@ def serialize_tensor(tensor: Any, name: str | None = None) -> Any:
     return scopes.builder(tensor).make("SerializeTensor", (tensor,), {}, name)
 
 
-def parse_tensor(serialized: Any, out_type: Any, name: str | None = None) -> Any:
+def parse_tensor(serialized: Any, out_type: Any, name: str | None = None) -> Tensor:
     """Converts a string, a serialized `TensorProto`, to a tensor.
 
     Args:
@@ -146,7 +147,7 @@ def parse_tensor(serialized: Any, out_type: Any, name: str | None = None) -> Any
     return scopes.builder(serialized).make("ParseTensor", (serialized,), attrs, name)
 
 
-def decode_json_example(json_examples: Any, name: str | None = None) -> Any:
+def decode_json_example(json_examples: Any, name: str | None = None) -> Tensor:
     """Converts JSON texts to serialized examples.
 
     Args:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.api import scopes
+from headrace.ir.tensor_type import Tensor
 
 
-def read_file(filename: Any, name: str | None = None) -> Any:
+def read_file(filename: Any, name: str | None = None) -> Tensor:
     """Reads a file.
 
     Args:
@@ -47,7 +48,7 @@ def write_file(filename: Any, contents: Any, name: str | None = None) -> Any:
     return scopes.builder(filename, contents).make("WriteFile", (filename, contents), {}, name)
 
 
-def matching_files(pattern: Any, name: str | None = None) -> Any:
+def matching_files(pattern: Any, name: str | None = None) -> Tensor:
     """Finds the paths that match patterns, sorted.
 
     Args:

@@ -78,6 +78,6 @@ def l1_l2(l1: float = 0.01, l2: float = 0.01) -> Callable[[Any], Any]:
                 terms.append(math.multiply(reductions.reduce_sum(math.square(x)), l2))
             if not terms:
                 return scopes.builder(x).const(0.0, x.dtype.base)
-            return terms[0] if len(terms) == 1 else math.add(*terms)
+            return terms[0] if len(terms) == 1 else math.add(terms[0], terms[1])
 
     return regularizer

@@ -11,30 +11,31 @@ from headrace import dtypes, shapes
 from headrace.api import arrays, gathering, indexing, math, reductions, scopes, tensors
 from headrace.api.linalg import equations, matrices
 from headrace.errors import ShapeError
+from headrace.ir.tensor_type import Tensor
 
 
 class QR(NamedTuple):
     """Result of `qr`."""
 
-    q: Any
-    r: Any
+    q: Tensor
+    r: Tensor
 
 
 class LU(NamedTuple):
     """Result of `lu`."""
 
-    lu: Any
-    p: Any
+    lu: Tensor
+    p: Tensor
 
 
 class SignAndLog(NamedTuple):
     """Result of `slogdet`."""
 
-    sign: Any
-    log_abs_determinant: Any
+    sign: Tensor
+    log_abs_determinant: Tensor
 
 
-def cholesky(input: Any, name: str | None = None) -> Any:
+def cholesky(input: Any, name: str | None = None) -> Tensor:
     """Computes the Cholesky factor: the lower triangular L with L @ adjoint(L) = `input`.
 
     Args:
@@ -100,7 +101,7 @@ def svd(tensor: Any, full_matrices: bool = False, compute_uv: bool = True, name:
     return (math.real(s), u, v) if compute_uv else math.real(s)
 
 
-def eigh(tensor: Any, name: str | None = None) -> tuple[Any, Any]:
+def eigh(tensor: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
     """Computes eigenvalues, in ascending order, and eigenvectors of Hermitian matrices.
 
     Args:
@@ -121,7 +122,7 @@ def eigh(tensor: Any, name: str | None = None) -> tuple[Any, Any]:
     return values, vectors
 
 
-def eigvalsh(tensor: Any, name: str | None = None) -> Any:
+def eigvalsh(tensor: Any, name: str | None = None) -> Tensor:
     """Computes eigenvalues of Hermitian matrices, in ascending order; see `eigh`.
 
     Args:
@@ -141,7 +142,7 @@ def _eig(tensor: Any, wants_vectors: bool, name: str | None) -> Any:
     return b.make("Eig", (x,), {"compute_v": wants_vectors, "Tout": tout}, name)
 
 
-def eig(tensor: Any, name: str | None = None) -> tuple[Any, Any]:
+def eig(tensor: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
     """Computes complex eigenvalues and eigenvectors of square matrices, in no defined order.
 
     Args:
@@ -157,7 +158,7 @@ def eig(tensor: Any, name: str | None = None) -> tuple[Any, Any]:
     return values, vectors
 
 
-def eigvals(tensor: Any, name: str | None = None) -> Any:
+def eigvals(tensor: Any, name: str | None = None) -> Tensor:
     """Computes complex eigenvalues of square matrices, in no defined order.
 
     Args:
@@ -286,7 +287,7 @@ def _factors(b: Any, lower_upper: Any, perm: Any) -> tuple[Any, Any, Any]:
     return x, p, matrices.set_diag(below, arrays.ones(arrays.shape(x)[:-1], x.dtype.base))
 
 
-def lu_solve(lower_upper: Any, perm: Any, rhs: Any, validate_args: bool = False, name: str | None = None) -> Any:
+def lu_solve(lower_upper: Any, perm: Any, rhs: Any, validate_args: bool = False, name: str | None = None) -> Tensor:
     """Solves A @ X = `rhs` for X, with the LU decomposition of A.
 
     Args:
@@ -331,7 +332,7 @@ def _rows(b: Any, x: Any, p: Any) -> Any:
     return gathering.gather(x, p, axis=len(p.shape) - 1, batch_dims=len(p.shape) - 1)
 
 
-def lu_reconstruct(lower_upper: Any, perm: Any, validate_args: bool = False, name: str | None = None) -> Any:
+def lu_reconstruct(lower_upper: Any, perm: Any, validate_args: bool = False, name: str | None = None) -> Tensor:
     """Computes the matrices from their LU decompositions.
 
     Args:
@@ -357,7 +358,7 @@ def lu_reconstruct(lower_upper: Any, perm: Any, validate_args: bool = False, nam
         return _rows(b, product, b.make("TopKV2", (falling, arrays.shape(p)[-1]), {})[1])
 
 
-def lu_matrix_inverse(lower_upper: Any, perm: Any, validate_args: bool = False, name: str | None = None) -> Any:
+def lu_matrix_inverse(lower_upper: Any, perm: Any, validate_args: bool = False, name: str | None = None) -> Tensor:
     """Computes the inverses of matrices from their LU decompositions.
 
     Args:
@@ -390,7 +391,7 @@ def _checked(b: Any, a: Any, what: str) -> Any:
     return x
 
 
-def matrix_rank(a: Any, tol: Any = None, validate_args: bool = False, name: str | None = None) -> Any:
+def matrix_rank(a: Any, tol: Any = None, validate_args: bool = False, name: str | None = None) -> Tensor:
     """Computes the ranks of matrices: the int32 numbers of singular values above `tol`.
 
     Args:
@@ -422,7 +423,7 @@ def matrix_rank(a: Any, tol: Any = None, validate_args: bool = False, name: str 
         return reductions.reduce_sum(math.cast(above, dtypes.int32), -1)
 
 
-def pinv(a: Any, rcond: Any = None, validate_args: bool = False, name: str | None = None) -> Any:
+def pinv(a: Any, rcond: Any = None, validate_args: bool = False, name: str | None = None) -> Tensor:
     """Computes the Moore-Penrose pseudo-inverses of matrices.
 
     Args:

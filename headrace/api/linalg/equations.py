@@ -9,11 +9,12 @@ from headrace import dtypes, shapes
 from headrace.api import arrays, cond, gathering, math, reductions, scopes, tensors, while_loop
 from headrace.api.linalg import matrices
 from headrace.errors import ShapeError
+from headrace.ir.tensor_type import Tensor
 
 # *** systems of equations ***
 
 
-def solve(matrix: Any, rhs: Any, adjoint: bool = False, name: str | None = None) -> Any:
+def solve(matrix: Any, rhs: Any, adjoint: bool = False, name: str | None = None) -> Tensor:
     """Solves `matrix` @ X = `rhs` for X.
 
     Args:
@@ -37,7 +38,9 @@ def solve(matrix: Any, rhs: Any, adjoint: bool = False, name: str | None = None)
     return scopes.builder(matrix, rhs).make("MatrixSolve", (matrix, rhs), {"adjoint": adjoint}, name)
 
 
-def triangular_solve(matrix: Any, rhs: Any, lower: bool = True, adjoint: bool = False, name: str | None = None) -> Any:
+def triangular_solve(
+    matrix: Any, rhs: Any, lower: bool = True, adjoint: bool = False, name: str | None = None
+) -> Tensor:
     """Solves `matrix` @ X = `rhs` for X, where the matrices are triangular.
 
     Args:
@@ -66,7 +69,7 @@ def triangular_solve(matrix: Any, rhs: Any, lower: bool = True, adjoint: bool = 
 
 def banded_triangular_solve(
     bands: Any, rhs: Any, lower: bool = True, adjoint: bool = False, name: str | None = None
-) -> Any:
+) -> Tensor:
     """Solves `bands` @ X = `rhs` for X, where the matrices are triangular and banded.
 
     Args:
@@ -83,7 +86,7 @@ def banded_triangular_solve(
         return b.make("BandedTriangularSolve", (bands, rhs), {"lower": lower, "adjoint": adjoint})
 
 
-def cholesky_solve(chol: Any, rhs: Any, name: str | None = None) -> Any:
+def cholesky_solve(chol: Any, rhs: Any, name: str | None = None) -> Tensor:
     """Solves A @ X = `rhs` for X, with the Cholesky factor of A.
 
     Args:
@@ -104,7 +107,7 @@ def cholesky_solve(chol: Any, rhs: Any, name: str | None = None) -> Any:
         return b.make("MatrixTriangularSolve", (chol, half), {"lower": True, "adjoint": True})
 
 
-def lstsq(matrix: Any, rhs: Any, l2_regularizer: Any = 0.0, fast: bool = True, name: str | None = None) -> Any:
+def lstsq(matrix: Any, rhs: Any, l2_regularizer: Any = 0.0, fast: bool = True, name: str | None = None) -> Tensor:
     """Solves the least squares problem: the X that minimizes |`matrix` @ X - `rhs`|².
 
     Args:
@@ -228,7 +231,7 @@ def tridiagonal_solve(
     name: str | None = None,
     partial_pivoting: bool = True,
     perturb_singular: bool = False,
-) -> Any:
+) -> Tensor:
     """Solves A @ X = `rhs` for X, where A are tridiagonal matrices.
 
     Args:
@@ -291,7 +294,7 @@ def tridiagonal_solve(
     return arrays.squeeze(found, [-1]) if is_vector else found
 
 
-def tridiagonal_matmul(diagonals: Any, rhs: Any, diagonals_format: str = "compact", name: str | None = None) -> Any:
+def tridiagonal_matmul(diagonals: Any, rhs: Any, diagonals_format: str = "compact", name: str | None = None) -> Tensor:
     """Multiplies tridiagonal matrices by matrices.
 
     Args:
@@ -319,7 +322,7 @@ def tridiagonal_matmul(diagonals: Any, rhs: Any, diagonals_format: str = "compac
 # *** inverses and determinants ***
 
 
-def inv(input: Any, adjoint: bool = False, name: str | None = None) -> Any:
+def inv(input: Any, adjoint: bool = False, name: str | None = None) -> Tensor:
     """Computes the inverses of square matrices, or of their adjoints.
 
     Args:
@@ -341,7 +344,7 @@ def inv(input: Any, adjoint: bool = False, name: str | None = None) -> Any:
     return scopes.builder(input).make("MatrixInverse", (input,), {"adjoint": adjoint}, name)
 
 
-def det(input: Any, name: str | None = None) -> Any:
+def det(input: Any, name: str | None = None) -> Tensor:
     """Computes the determinants of square matrices.
 
     Args:
@@ -358,7 +361,7 @@ def det(input: Any, name: str | None = None) -> Any:
     return scopes.builder(input).make("MatrixDeterminant", (input,), {}, name)
 
 
-def logdet(matrix: Any, name: str | None = None) -> Any:
+def logdet(matrix: Any, name: str | None = None) -> Tensor:
     """Computes the logarithms of the determinants of Hermitian, positive definite matrices.
 
     Args:
@@ -386,7 +389,7 @@ def logdet(matrix: Any, name: str | None = None) -> Any:
         return b.make("Mul", (2.0, total), {}, "mul")
 
 
-def expm(input: Any, name: str | None = None) -> Any:
+def expm(input: Any, name: str | None = None) -> Tensor:
     """Computes the exponentials of square matrices: the sums of A^k / k!.
 
     The algorithm scales the matrix, computes a Padé approximant of degree 7 (13 in double precision), and squares it
@@ -455,7 +458,7 @@ def _pade(b: Any, x: Any, degree: int, dtype: dtypes.DType) -> tuple[Any, Any]:
     return even, matrices.matmul(x, odd)
 
 
-def logm(input: Any, name: str | None = None) -> Any:
+def logm(input: Any, name: str | None = None) -> Tensor:
     """Computes the principal logarithms of complex square matrices.
 
     Args:
@@ -467,7 +470,7 @@ def logm(input: Any, name: str | None = None) -> Any:
     return scopes.builder(input).make("MatrixLogarithm", (input,), {}, name)
 
 
-def sqrtm(input: Any, name: str | None = None) -> Any:
+def sqrtm(input: Any, name: str | None = None) -> Tensor:
     """Computes the principal square roots of square matrices.
 
     Args:

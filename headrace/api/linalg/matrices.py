@@ -11,6 +11,7 @@ import numpy as np
 from headrace import dtypes, shapes
 from headrace.api import arrays, math, reductions, scopes
 from headrace.errors import ShapeError
+from headrace.ir.tensor_type import Tensor
 
 
 def matmul(
@@ -21,7 +22,7 @@ def matmul(
     adjoint_a: bool = False,
     adjoint_b: bool = False,
     name: str | None = None,
-) -> Any:
+) -> Tensor:
     """Multiplies matrices, in the last two axes of the tensors.
 
     Args:
@@ -73,7 +74,7 @@ def matvec(
     transpose_a: bool = False,
     adjoint_a: bool = False,
     name: str | None = None,
-) -> Any:
+) -> Tensor:
     """Multiplies matrices by vectors.
 
     Args:
@@ -95,7 +96,7 @@ def matvec(
         return arrays.squeeze(matmul(a, column, transpose_a=transpose_a, adjoint_a=adjoint_a), [-1])
 
 
-def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Any:
+def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
     """Computes the sums of products of `a` and `b` over pairs of axes.
 
     Args:
@@ -184,7 +185,7 @@ def _as_matrix(b: Any, x: Any, axes: list[int], is_left: bool) -> tuple[Any, lis
     return x, [lengths[i] for i in free]
 
 
-def einsum(equation: str, *inputs: Any, name: str | None = None) -> Any:
+def einsum(equation: str, *inputs: Any, name: str | None = None) -> Tensor:
     """Computes sums of products by an equation of index letters.
 
     Args:
@@ -234,7 +235,7 @@ def _einsum_of_many(b: Any, text: str, inputs: list[Any]) -> Any:
     return value
 
 
-def matrix_transpose(a: Any, name: str = "matrix_transpose", conjugate: bool = False) -> Any:
+def matrix_transpose(a: Any, name: str = "matrix_transpose", conjugate: bool = False) -> Tensor:
     """Exchanges the last two axes of `a`.
 
     Args:
@@ -267,7 +268,7 @@ def matrix_transpose(a: Any, name: str = "matrix_transpose", conjugate: bool = F
         return arrays.transpose(a, b.make("ConcatV2", ([before, last], 0), {}, "concat"), conjugate=conjugate)
 
 
-def adjoint(matrix: Any, name: str | None = None) -> Any:
+def adjoint(matrix: Any, name: str | None = None) -> Tensor:
     """Exchanges the last two axes of `matrix`, and conjugates it.
 
     Args:
@@ -291,7 +292,7 @@ def diag(
     num_cols: Any = -1,
     padding_value: Any = 0,
     align: str = "RIGHT_LEFT",
-) -> Any:
+) -> Tensor:
     """Creates matrices with given diagonals.
 
     Args:
@@ -318,7 +319,7 @@ def diag(
 
 def diag_part(
     input: Any, name: str = "diag_part", k: Any = 0, padding_value: Any = 0, align: str = "RIGHT_LEFT"
-) -> Any:
+) -> Tensor:
     """Extracts the diagonals of matrices.
 
     Args:
@@ -338,7 +339,7 @@ def diag_part(
     return b.make("MatrixDiagPartV3", (input, k, padding_value), {"align": align}, name)
 
 
-def set_diag(input: Any, diagonal: Any, name: str = "set_diag", k: Any = 0, align: str = "RIGHT_LEFT") -> Any:
+def set_diag(input: Any, diagonal: Any, name: str = "set_diag", k: Any = 0, align: str = "RIGHT_LEFT") -> Tensor:
     """Replaces the diagonals of matrices.
 
     Args:
@@ -359,7 +360,7 @@ def set_diag(input: Any, diagonal: Any, name: str = "set_diag", k: Any = 0, alig
     return b.make("MatrixSetDiagV3", (input, diagonal, k), {"align": align}, name)
 
 
-def band_part(input: Any, num_lower: Any, num_upper: Any, name: str | None = None) -> Any:
+def band_part(input: Any, num_lower: Any, num_upper: Any, name: str | None = None) -> Tensor:
     """Sets the elements of matrices outside a band around the main diagonal to zero.
 
     Args:
@@ -379,7 +380,7 @@ def band_part(input: Any, num_lower: Any, num_upper: Any, name: str | None = Non
     return b.make("MatrixBandPart", (input, num_lower, num_upper), {}, name)
 
 
-def tensor_diag(diagonal: Any, name: str | None = None) -> Any:
+def tensor_diag(diagonal: Any, name: str | None = None) -> Tensor:
     """Creates a tensor of twice the rank with `diagonal` on its diagonal.
 
     Elements whose two halves of the index are equal are those of `diagonal`; the others are zero.
@@ -393,7 +394,7 @@ def tensor_diag(diagonal: Any, name: str | None = None) -> Any:
     return scopes.builder(diagonal).make("Diag", (diagonal,), {}, name)
 
 
-def tensor_diag_part(input: Any, name: str | None = None) -> Any:
+def tensor_diag_part(input: Any, name: str | None = None) -> Tensor:
     """Extracts the diagonal of a tensor: the inverse of `tensor_diag`.
 
     Args:
@@ -405,7 +406,7 @@ def tensor_diag_part(input: Any, name: str | None = None) -> Any:
     return scopes.builder(input).make("DiagPart", (input,), {}, name)
 
 
-def trace(x: Any, name: str | None = None) -> Any:
+def trace(x: Any, name: str | None = None) -> Tensor:
     """Computes the sums of the main diagonals of matrices.
 
     Args:
@@ -424,7 +425,7 @@ def eye(
     batch_shape: Any = None,
     dtype: Any = dtypes.float32,
     name: str | None = None,
-) -> Any:
+) -> Tensor:
     """Creates identity matrices.
 
     Args:
@@ -464,7 +465,7 @@ def eye(
 # *** vectors ***
 
 
-def cross(a: Any, b: Any, name: str | None = None) -> Any:
+def cross(a: Any, b: Any, name: str | None = None) -> Tensor:
     """Computes the cross products of vectors of three elements.
 
     Args:

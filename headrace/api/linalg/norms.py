@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import numpy as np
 
+from headrace import nest
 from headrace.api import arrays, gathering, math, reductions, scopes
 from headrace.api.clipping import not_larger
 from headrace.ir.indexed_slices import IndexedSlices
+from headrace.ir.tensor_type import Tensor
+
+C = TypeVar("C", bound=nest.Composite)
 
 
-def norm(tensor: Any, ord: Any = "euclidean", axis: Any = None, keepdims: bool = False, name: str | None = None) -> Any:
+def norm(
+    tensor: Any, ord: Any = "euclidean", axis: Any = None, keepdims: bool = False, name: str | None = None
+) -> Tensor:
     """Computes norms of vectors, or (with two axes) of matrices.
 
     Args:
@@ -72,7 +78,7 @@ def _spectral(b: Any, x: Any, axis: Sequence[int]) -> Any:
         rank = b.make("Rank", (x,), {})
         matrix = b.make("FloorMod", (np.array(axis, np.int32), rank), {}, "mod")
         rest, _ = gathering.setdiff1d(reductions.range(rank), matrix)
-        order = arrays.concat([rest, matrix], 0)
+        order: Any = arrays.concat([rest, matrix], 0)
         back = b.make("InvertPermutation", (order,), {})
     else:
         rank = len(x.shape)
@@ -88,7 +94,7 @@ def _spectral(b: Any, x: Any, axis: Sequence[int]) -> Any:
     return arrays.transpose(greatest, back)
 
 
-def normalize(tensor: Any, ord: Any = "euclidean", axis: Any = None, name: str | None = None) -> tuple[Any, Any]:
+def normalize(tensor: Any, ord: Any = "euclidean", axis: Any = None, name: str | None = None) -> tuple[Tensor, Tensor]:
     """Divides a tensor by its norm; returns the result and the norm.
 
     The axes of the norm are kept, with length 1.
@@ -115,7 +121,7 @@ def normalize(tensor: Any, ord: Any = "euclidean", axis: Any = None, name: str |
         return b.make("RealDiv", (x, size), {}, "truediv"), size
 
 
-def l2_normalize(x: Any, axis: Any = None, epsilon: float = 1e-12, name: str | None = None) -> Any:
+def l2_normalize(x: Any, axis: Any = None, epsilon: float = 1e-12, name: str | None = None) -> Tensor:
     """Divides `x` by its Euclidean norm along axes.
 
     Args:
@@ -146,7 +152,7 @@ def l2_normalize(x: Any, axis: Any = None, epsilon: float = 1e-12, name: str | N
         return b.make("Mul", (x, math.rsqrt(b.make("Maximum", (total, epsilon), {}))), {}, scope)
 
 
-def global_norm(t_list: Any, name: str | None = None) -> Any:
+def global_norm(t_list: Any, name: str | None = None) -> Tensor:
     """Computes the Euclidean norm of all elements of several tensors.
 
     Of an `IndexedSlices` the rows are used; a repeated row counts as separate rows, as in TensorFlow.
@@ -175,6 +181,10 @@ def _rows(t: Any) -> Any:
     return t.values if isinstance(t, IndexedSlices) else t
 
 
+@overload
+def clip_by_norm(t: C, clip_norm: Any, axes: Any = None, name: str | None = None) -> C: ...
+@overload
+def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = None) -> Tensor: ...
 def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = None) -> Any:
     """Scales tensors down where their Euclidean norm exceeds `clip_norm`.
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -12,9 +11,18 @@ from headrace import dtypes
 from headrace.api import arrays, math, scopes
 from headrace.api.tensors import is_tensor
 from headrace.errors import ShapeError
+from headrace.ir.tensor_type import Tensor
 
 
-def _activation(name: str, type: str, what: str, tf: str = "") -> Callable[..., Any]:
+class Activation(Protocol):
+    """A function of features, element by element."""
+
+    __name__: str
+
+    def __call__(self, features: Any, name: str | None = None) -> Tensor: ...
+
+
+def _activation(name: str, type: str, what: str, tf: str = "") -> Activation:
     def function(features: Any, name: str | None = None) -> Any:
         return scopes.builder(features).make(type, (features,), {}, name)
 
@@ -38,7 +46,7 @@ softplus = _activation("softplus", "Softplus", "log(1 + exp(x))")
 softsign = _activation("softsign", "Softsign", "x / (1 + |x|)")
 
 
-def leaky_relu(features: Any, alpha: float = 0.2, name: str | None = None) -> Any:
+def leaky_relu(features: Any, alpha: float = 0.2, name: str | None = None) -> Tensor:
     """Computes x where x > 0, and alpha * x elsewhere, element by element.
 
     Args:
@@ -56,7 +64,7 @@ def leaky_relu(features: Any, alpha: float = 0.2, name: str | None = None) -> An
         return b.make("LeakyRelu", (x,), {"alpha": float(alpha)}, scope)
 
 
-def gelu(features: Any, approximate: bool = False, name: str | None = None) -> Any:
+def gelu(features: Any, approximate: bool = False, name: str | None = None) -> Tensor:
     """Computes x * P(X <= x) for standard normal X, element by element.
 
     Args:
@@ -78,7 +86,7 @@ def gelu(features: Any, approximate: bool = False, name: str | None = None) -> A
         return b.make("Mul", (half, above), {}, "mul")
 
 
-def silu(features: Any, beta: Any = 1.0, name: str | None = None) -> Any:
+def silu(features: Any, beta: Any = 1.0, name: str | None = None) -> Tensor:
     """Computes x * sigmoid(beta * x), element by element.
 
     Args:
@@ -98,7 +106,7 @@ def silu(features: Any, beta: Any = 1.0, name: str | None = None) -> Any:
 swish = silu
 
 
-def crelu(features: Any, axis: int = -1, name: str | None = None) -> Any:
+def crelu(features: Any, axis: int = -1, name: str | None = None) -> Tensor:
     """Concatenates relu(x) and relu(-x) along an axis.
 
     Args:
@@ -148,7 +156,7 @@ def exchanged(x: Any, axis: int) -> list[int] | None:
     return order
 
 
-def softmax(logits: Any, axis: int | None = None, name: str | None = None) -> Any:
+def softmax(logits: Any, axis: int | None = None, name: str | None = None) -> Tensor:
     """Computes exp(x) divided by its sum along an axis.
 
     Args:
@@ -161,7 +169,7 @@ def softmax(logits: Any, axis: int | None = None, name: str | None = None) -> An
     return _softmax("Softmax", logits, axis, name)
 
 
-def log_softmax(logits: Any, axis: int | None = None, name: str | None = None) -> Any:
+def log_softmax(logits: Any, axis: int | None = None, name: str | None = None) -> Tensor:
     """Computes log(softmax(x)) without overflow; see `softmax`.
 
     Args:

@@ -11,9 +11,10 @@ from headrace import dtypes
 from headrace.api import arrays, math, scopes
 from headrace.api.nn.windows import layout_of
 from headrace.api.tensors import constant_value, is_tensor
+from headrace.ir.tensor_type import Tensor
 
 
-def space_to_depth(input: Any, block_size: int, data_format: str = "NHWC", name: str | None = None) -> Any:
+def space_to_depth(input: Any, block_size: int, data_format: str = "NHWC", name: str | None = None) -> Tensor:
     """Moves blocks of rows and columns of images into the channels.
 
     Args:
@@ -36,7 +37,7 @@ def space_to_depth(input: Any, block_size: int, data_format: str = "NHWC", name:
     return scopes.builder(input).make("SpaceToDepth", (input,), attrs, name)
 
 
-def depth_to_space(input: Any, block_size: int, data_format: str = "NHWC", name: str | None = None) -> Any:
+def depth_to_space(input: Any, block_size: int, data_format: str = "NHWC", name: str | None = None) -> Tensor:
     """Moves channels of images into blocks of rows and columns: the inverse of `space_to_depth`.
 
     Args:
@@ -57,7 +58,7 @@ def depth_to_space(input: Any, block_size: int, data_format: str = "NHWC", name:
     return scopes.builder(input).make("DepthToSpace", (input,), attrs, name)
 
 
-def space_to_batch(input: Any, block_shape: Any, paddings: Any, name: str | None = None) -> Any:
+def space_to_batch(input: Any, block_shape: Any, paddings: Any, name: str | None = None) -> Tensor:
     """Pads a tensor, and moves the elements of each block to separate batches.
 
     Args:
@@ -84,7 +85,7 @@ def space_to_batch(input: Any, block_shape: Any, paddings: Any, name: str | None
     return b.make("SpaceToBatchND", (input, _block(block_shape), paddings), {}, name)
 
 
-def batch_to_space(input: Any, block_shape: Any, crops: Any, name: str | None = None) -> Any:
+def batch_to_space(input: Any, block_shape: Any, crops: Any, name: str | None = None) -> Tensor:
     """Moves batches back to blocks, and crops the result: the inverse of `space_to_batch`.
 
     Args:
@@ -112,7 +113,7 @@ def _block(block_shape: Any) -> Any:
 
 def required_space_to_batch_paddings(
     input_shape: Any, block_shape: Any, base_paddings: Any = None, name: str | None = None
-) -> tuple[Any, Any]:
+) -> tuple[Tensor, Tensor]:
     """Computes paddings for which blocks divide a tensor, and the crops that undo them.
 
     Args:
@@ -173,7 +174,7 @@ def with_space_to_batch(
     if padding == "SAME":
         beyond = math.multiply(math.subtract(filter_shape, 1), np.array(rates, np.int32))
         start = math.floordiv(beyond, 2)
-        base = arrays.stack([start, math.subtract(beyond, start)], 1)
+        base: Any = arrays.stack([start, math.subtract(beyond, start)], 1)
         value = constant_value(base)
         base = base if value is None else value
     elif padding == "VALID":
@@ -196,7 +197,7 @@ def _known(x: Any) -> Any:
     return x if value is None else value
 
 
-def extract_patches(images: Any, sizes: Any, strides: Any, rates: Any, padding: str, name: str | None = None) -> Any:
+def extract_patches(images: Any, sizes: Any, strides: Any, rates: Any, padding: str, name: str | None = None) -> Tensor:
     """Extracts the elements of each window of images into the channels.
 
     Args:

@@ -20,6 +20,7 @@ from headrace.api.nn.windows import (
     without_batch_axes,
 )  # fmt: skip
 from headrace.api.tensors import constant_value
+from headrace.ir.tensor_type import Tensor
 
 
 def conv1d(
@@ -30,7 +31,7 @@ def conv1d(
     data_format: str | None = "NWC",
     dilations: Any = None,
     name: str | None = None,
-) -> Any:
+) -> Tensor:
     """Convolves sequences with filters; see `conv2d`.
 
     Args:
@@ -84,7 +85,7 @@ def conv2d(
     data_format: str | None = None,
     dilations: Any = None,
     name: str | None = None,
-) -> Any:
+) -> Tensor:
     """Convolves images with filters: each output is a sum over a window of all channels.
 
     Args:
@@ -124,7 +125,7 @@ def conv3d(
     data_format: str | None = "NDHWC",
     dilations: Any = None,
     name: str | None = None,
-) -> Any:
+) -> Tensor:
     """Convolves volumes with filters; see `conv2d`.
 
     Args:
@@ -176,7 +177,7 @@ def convolution(
     data_format: str | None = None,
     dilations: Any = None,
     name: str | None = None,
-) -> Any:
+) -> Tensor:
     """Convolves sequences, images or volumes with filters.
 
     Args:
@@ -232,7 +233,7 @@ def _window(w: Any, axes: int) -> Any:
     return arrays.shape(w)[:axes] if known is None or None in known else np.array(known, np.int32)
 
 
-def atrous_conv2d(value: Any, filters: Any, rate: int, padding: Any, name: str | None = None) -> Any:
+def atrous_conv2d(value: Any, filters: Any, rate: int, padding: Any, name: str | None = None) -> Tensor:
     """Convolves images with dilated filters.
 
     Args:
@@ -259,7 +260,7 @@ def conv1d_transpose(
     data_format: str | None = "NWC",
     dilations: Any = None,
     name: str | None = None,
-) -> Any:
+) -> Tensor:
     """Computes the transpose of `conv1d`: its gradient with respect to the input.
 
     Args:
@@ -297,7 +298,7 @@ def conv2d_transpose(
     data_format: str | None = None,
     dilations: Any = None,
     name: str | None = None,
-) -> Any:
+) -> Tensor:
     """Computes the transpose of `conv2d`: its gradient with respect to the input.
 
     Each element of `input` is spread over a window of the result.
@@ -332,7 +333,7 @@ def conv3d_transpose(
     data_format: str | None = "NDHWC",
     dilations: Any = None,
     name: str | None = None,
-) -> Any:
+) -> Tensor:
     """Computes the transpose of `conv3d`: its gradient with respect to the input; see `conv2d_transpose`.
 
     Args:
@@ -375,7 +376,7 @@ def conv_transpose(
     data_format: str | None = None,
     dilations: Any = None,
     name: str | None = None,
-) -> Any:
+) -> Tensor:
     """Calls `conv1d_transpose`, `conv2d_transpose` or `conv3d_transpose`, by the rank of `input`.
 
     Args:
@@ -392,7 +393,7 @@ def conv_transpose(
 
 def atrous_conv2d_transpose(
     value: Any, filters: Any, output_shape: Any, rate: int, padding: str, name: str | None = None
-) -> Any:
+) -> Tensor:
     """Computes the transpose of `atrous_conv2d`: its gradient with respect to the input.
 
     Args:
@@ -444,7 +445,7 @@ def depthwise_conv2d(
     data_format: str | None = None,
     dilations: Any = None,
     name: str | None = None,
-) -> Any:
+) -> Tensor:
     """Convolves each channel of images with its own filters.
 
     Args:
@@ -500,7 +501,7 @@ def separable_conv2d(
     data_format: str | None = None,
     dilations: Any = None,
     name: str | None = None,
-) -> Any:
+) -> Tensor:
     """Convolves images in two steps: within each channel, then across the channels.
 
     The first step is `depthwise_conv2d`, the second a `conv2d` with windows of one element.
@@ -542,7 +543,7 @@ def depthwise_conv2d_backprop_input(
     data_format: str | None = "NHWC",
     dilations: Any = None,
     name: str | None = None,
-) -> Any:
+) -> Tensor:
     """Computes the gradient of `depthwise_conv2d` with respect to the input.
 
     Args:
@@ -568,7 +569,7 @@ def depthwise_conv2d_backprop_filter(
     data_format: str | None = "NHWC",
     dilations: Any = None,
     name: str | None = None,
-) -> Any:
+) -> Tensor:
     """Computes the gradient of `depthwise_conv2d` with respect to the filter.
 
     Args:

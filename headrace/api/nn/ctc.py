@@ -10,6 +10,7 @@ from typing import Any
 from headrace import dtypes
 from headrace.api import arrays, gathering, math, scopes
 from headrace.api.sparse_tensor import SparseTensor
+from headrace.ir.tensor_type import Tensor
 
 
 def ctc_loss(
@@ -21,7 +22,7 @@ def ctc_loss(
     unique: Any = None,
     blank_index: int | None = None,
     name: str | None = None,
-) -> Any:
+) -> Tensor:
     """Computes -log of the probability of label sequences, summed over all alignments with time.
 
     Args:
@@ -87,7 +88,7 @@ def sparse_loss(x: Any, indices: Any, values: Any, lengths: Any, attrs: dict[str
 
 def ctc_greedy_decoder(
     inputs: Any, sequence_length: Any, merge_repeated: bool = True, blank_index: int | None = None
-) -> tuple[list[SparseTensor], Any]:
+) -> tuple[list[SparseTensor], Tensor]:
     """Decodes labels by taking the most likely class at each step.
 
     Args:
@@ -116,7 +117,7 @@ def ctc_greedy_decoder(
 
 def ctc_beam_search_decoder(
     inputs: Any, sequence_length: Any, beam_width: int = 100, top_paths: int = 1, merge_repeated: bool = False
-) -> tuple[list[SparseTensor], Any]:
+) -> tuple[list[SparseTensor], Tensor]:
     """Decodes the most likely label sequences by beam search.
 
     Args:

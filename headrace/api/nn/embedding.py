@@ -12,12 +12,13 @@ from headrace.api.partitioned import parts_of
 from headrace.api.sparse_tensor import SparseTensor
 from headrace.api.tensors import identity
 from headrace.api.variable import Variable
-from headrace.ir.graph import Tensor
+from headrace.ir.graph import Tensor as SymbolicTensor
+from headrace.ir.tensor_type import Tensor
 
 _COMBINERS = {"sum": sparse.segment_sum, "mean": sparse.segment_mean, "sqrtn": sparse.segment_sqrt_n}
 
 
-def embedding_lookup(params: Any, ids: Any, max_norm: Any = None, name: str | None = None) -> Any:
+def embedding_lookup(params: Any, ids: Any, max_norm: Any = None, name: str | None = None) -> Tensor:
     """Looks up rows of a table by their indices.
 
     Args:
@@ -80,7 +81,7 @@ def _on_device_of(table: Any) -> contextlib.AbstractContextManager[object]:
 
     So the table sends rows and not all of itself.
     """
-    device = table.device if isinstance(table, Tensor | Variable) and table.graph is not None else ""
+    device = table.device if isinstance(table, SymbolicTensor | Variable) and table.graph is not None else ""
     return scopes.device(device) if device else contextlib.nullcontext()
 
 
@@ -114,7 +115,7 @@ def embedding_lookup_sparse(
     name: str | None = None,
     allow_fast_lookup: bool = False,
     partition_strategy: str = "div",
-) -> Any:
+) -> Tensor:
     """Looks up the rows of each example's ids, and combines them to one row.
 
     Args:
@@ -178,7 +179,7 @@ def _weighted(found: Any, weights: Any, segments: Any, how: str, name: str) -> A
     w = math.cast(weights, x.dtype.base)
     ones = arrays.ones(arrays.expand_dims(arrays.rank(x) - 1, 0), dtypes.int32)
     w = arrays.reshape(w, arrays.concat([arrays.shape(w), ones], 0))
-    if x.shape is not None and isinstance(w, Tensor):
+    if x.shape is not None and isinstance(w, SymbolicTensor):
         w.refine(shapes.concatenate(weights.shape, (1,) * (len(x.shape) - 1)))
     total = reductions.segment_sum(math.multiply(x, w), segments, name=name if how == "sum" else None)
     if how != "sum":
@@ -197,7 +198,7 @@ def safe_embedding_lookup_sparse(
     name: str | None = None,
     allow_fast_lookup: bool = False,
     partition_strategy: str = "div",
-) -> Any:
+) -> Tensor:
     """Looks up rows as `embedding_lookup_sparse`, and accepts empty examples and invalid ids.
 
     Args:

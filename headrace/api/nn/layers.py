@@ -8,9 +8,10 @@ from headrace import dtypes, shapes
 from headrace.api import arrays, math, random, reductions, scopes
 from headrace.api.tensors import is_tensor, narrow
 from headrace.errors import ShapeError
+from headrace.ir.tensor_type import Tensor
 
 
-def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | None = None) -> Any:
+def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | None = None) -> Tensor:
     """Adds a vector along the axis of the channels.
 
     Args:
@@ -31,7 +32,7 @@ def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | 
     return scopes.builder(value, bias).make("BiasAdd", (value, bias), {"data_format": layout}, name)
 
 
-def dropout(x: Any, rate: Any, noise_shape: Any = None, seed: int | None = None, name: str | None = None) -> Any:
+def dropout(x: Any, rate: Any, noise_shape: Any = None, seed: int | None = None, name: str | None = None) -> Tensor:
     """Sets elements to 0 at random; scales the others to keep the mean.
 
     Args:
@@ -91,7 +92,7 @@ def _noise_shape(x: Any, noise_shape: Any) -> Any:
     return filled
 
 
-def zero_fraction(value: Any, name: str | None = None) -> Any:
+def zero_fraction(value: Any, name: str | None = None) -> Tensor:
     """Computes the fraction of elements that are zero, a float32 scalar.
 
     Args:
@@ -109,7 +110,7 @@ def zero_fraction(value: Any, name: str | None = None) -> Any:
         return b.make("Identity", (share,), {}, "fraction")
 
 
-def in_top_k(targets: Any, predictions: Any, k: Any, name: str | None = None) -> Any:
+def in_top_k(targets: Any, predictions: Any, k: Any, name: str | None = None) -> Tensor:
     """Whether the target class of each row is among the `k` highest scores.
 
     Args:

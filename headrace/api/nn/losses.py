@@ -12,9 +12,10 @@ from headrace.api import arrays, gathering, math, scopes
 from headrace.api.nn.activations import exchanged
 from headrace.api.tensors import is_tensor, narrow
 from headrace.errors import ShapeError
+from headrace.ir.tensor_type import Tensor
 
 
-def sigmoid_cross_entropy_with_logits(labels: Any = None, logits: Any = None, name: str | None = None) -> Any:
+def sigmoid_cross_entropy_with_logits(labels: Any = None, logits: Any = None, name: str | None = None) -> Tensor:
     """Computes the cross entropy of independent binary labels, element by element.
 
     Args:
@@ -51,7 +52,7 @@ def _labels_and_logits(labels: Any, logits: Any) -> tuple[Any, Any, Any]:
     return b, z, x
 
 
-def weighted_cross_entropy_with_logits(labels: Any, logits: Any, pos_weight: Any, name: str | None = None) -> Any:
+def weighted_cross_entropy_with_logits(labels: Any, logits: Any, pos_weight: Any, name: str | None = None) -> Tensor:
     """Computes `sigmoid_cross_entropy_with_logits` with a weight for positive labels.
 
     Args:
@@ -72,7 +73,7 @@ def weighted_cross_entropy_with_logits(labels: Any, logits: Any, pos_weight: Any
         return b.make("AddV2", (linear, bent), {}, scope)
 
 
-def softmax_cross_entropy_with_logits(labels: Any, logits: Any, axis: int = -1, name: str | None = None) -> Any:
+def softmax_cross_entropy_with_logits(labels: Any, logits: Any, axis: int = -1, name: str | None = None) -> Tensor:
     """Computes the cross entropy -sum(labels * log(softmax(logits))) along an axis.
 
     Args:
@@ -115,7 +116,7 @@ def _like_rows(b: Any, y: Any, x: Any) -> Any:
     return arrays.reshape(y, np.array(x.shape[:-1], np.int32) if is_known else arrays.shape(x)[:-1])
 
 
-def sparse_softmax_cross_entropy_with_logits(labels: Any, logits: Any, name: str | None = None) -> Any:
+def sparse_softmax_cross_entropy_with_logits(labels: Any, logits: Any, name: str | None = None) -> Tensor:
     """Computes the cross entropy -log(softmax(logits)[label]) for integer labels.
 
     Args:
@@ -138,7 +139,7 @@ def sparse_softmax_cross_entropy_with_logits(labels: Any, logits: Any, name: str
         return loss
 
 
-def log_poisson_loss(targets: Any, log_input: Any, compute_full_loss: bool = False, name: str | None = None) -> Any:
+def log_poisson_loss(targets: Any, log_input: Any, compute_full_loss: bool = False, name: str | None = None) -> Tensor:
     """Computes -log of the probability of counts in a Poisson distribution, element by element.
 
     Args:
@@ -164,7 +165,7 @@ def log_poisson_loss(targets: Any, log_input: Any, compute_full_loss: bool = Fal
         return b.make("AddV2", (loss, gathering.where(is_small, arrays.zeros_like(z), stirling)), {}, "add")
 
 
-def l2_loss(t: Any, name: str | None = None) -> Any:
+def l2_loss(t: Any, name: str | None = None) -> Tensor:
     """Computes half the sum of the squares of all elements.
 
     Args:

@@ -8,11 +8,14 @@ import numpy as np
 
 from headrace import dtypes
 from headrace.api import arrays, gathering, math, reductions, scopes
+from headrace.ir.tensor_type import Tensor
 
 _HALF = (dtypes.float16, dtypes.bfloat16)
 
 
-def moments(x: Any, axes: Any, shift: Any = None, keepdims: bool = False, name: str | None = None) -> tuple[Any, Any]:
+def moments(
+    x: Any, axes: Any, shift: Any = None, keepdims: bool = False, name: str | None = None
+) -> tuple[Tensor, Tensor]:
     """Computes the mean and the variance along axes.
 
     Args:
@@ -41,7 +44,7 @@ def moments(x: Any, axes: Any, shift: Any = None, keepdims: bool = False, name: 
 
 def batch_normalization(
     x: Any, mean: Any, variance: Any, offset: Any, scale: Any, variance_epsilon: Any, name: str | None = None
-) -> Any:
+) -> Tensor:
     """Computes scale * (x - mean) / sqrt(variance + variance_epsilon) + offset.
 
     Args:
@@ -69,7 +72,7 @@ def batch_normalization(
 
 def weighted_moments(
     x: Any, axes: Any, frequency_weights: Any, keepdims: bool = False, name: str | None = None
-) -> tuple[Any, Any]:
+) -> tuple[Tensor, Tensor]:
     """Computes the weighted mean and variance along axes.
 
     Args:
@@ -112,7 +115,7 @@ def weighted_moments(
 
 def sufficient_statistics(
     x: Any, axes: Any, shift: Any = None, keepdims: bool = False, name: str | None = None
-) -> tuple[Any, Any, Any, Any]:
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Computes the statistics from which `normalize_moments` computes the mean and variance.
 
     Statistics of parts of the data can be added.
@@ -156,7 +159,7 @@ def sufficient_statistics(
 
 def normalize_moments(
     counts: Any, mean_ss: Any, variance_ss: Any, shift: Any, name: str | None = None
-) -> tuple[Any, Any]:
+) -> tuple[Tensor, Tensor]:
     """Computes the mean and the variance from the results of `sufficient_statistics`.
 
     Args:
@@ -190,7 +193,7 @@ def batch_norm_with_global_normalization(
     variance_epsilon: Any,
     scale_after_normalization: bool,
     name: str | None = None,
-) -> Any:
+) -> Tensor:
     """Normalizes images with one mean and variance for each channel; see `batch_normalization`.
 
     Args:
@@ -221,7 +224,7 @@ def fused_batch_norm(
     is_training: bool = True,
     name: str | None = None,
     exponential_avg_factor: float = 1.0,
-) -> tuple[Any, Any, Any]:
+) -> tuple[Tensor, Tensor, Tensor]:
     """Normalizes a batch of images in one operation.
 
     Args:
@@ -275,7 +278,7 @@ def local_response_normalization(
     alpha: float = 1.0,
     beta: float = 0.5,
     name: str | None = None,
-) -> Any:
+) -> Tensor:
     """Divides by powers of the sum of squares of neighbouring channels.
 
     Computes input / (bias + alpha * s) ** beta, where s is the sum of the squares of the channels at most

@@ -10,11 +10,12 @@ from headrace import dtypes
 from headrace.api import arrays, math, random, scopes
 from headrace.api.nn import blocks
 from headrace.api.nn.windows import for_each_axis, for_window, layout_of, rank_of, sliding, widened
+from headrace.ir.tensor_type import Tensor
 
 
 def max_pool(
     input: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = None, name: str | None = None
-) -> Any:
+) -> Tensor:
     """Computes the maximum of each window of sequences, images or volumes, for each channel.
 
     Args:
@@ -32,7 +33,7 @@ def max_pool(
 
 def avg_pool(
     input: Any, ksize: Any, strides: Any, padding: str, data_format: str | None = None, name: str | None = None
-) -> Any:
+) -> Tensor:
     """Computes the mean of each window of sequences, images or volumes, for each channel.
 
     Args:
@@ -52,7 +53,7 @@ def _by_rank(what: str, pools: dict[int, Any], input: Any, *args: Any) -> Any:
 
 def max_pool1d(
     input: Any, ksize: Any, strides: Any, padding: str, data_format: str | None = "NWC", name: str | None = None
-) -> Any:
+) -> Tensor:
     """Computes the maximum of each window of sequences, for each channel.
 
     Args:
@@ -78,7 +79,7 @@ def max_pool1d(
 
 def avg_pool1d(
     input: Any, ksize: Any, strides: Any, padding: str, data_format: str | None = "NWC", name: str | None = None
-) -> Any:
+) -> Tensor:
     """Computes the mean of each window of sequences, without padding, for each channel.
 
     Args:
@@ -103,7 +104,7 @@ def _pool_of_sequences(
 
 def max_pool2d(
     input: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = None, name: str | None = None
-) -> Any:
+) -> Tensor:
     """Computes the maximum of each window of images, for each channel.
 
     Args:
@@ -130,7 +131,7 @@ def max_pool2d(
 
 def avg_pool2d(
     input: Any, ksize: Any, strides: Any, padding: str, data_format: str | None = None, name: str | None = None
-) -> Any:
+) -> Tensor:
     """Computes the mean of each window of images, without padding, for each channel.
 
     Args:
@@ -157,7 +158,7 @@ def avg_pool2d(
 
 def max_pool3d(
     input: Any, ksize: Any, strides: Any, padding: str, data_format: str | None = "NDHWC", name: str | None = None
-) -> Any:
+) -> Tensor:
     """Computes the maximum of each window of volumes, for each channel.
 
     Args:
@@ -183,7 +184,7 @@ def max_pool3d(
 
 def avg_pool3d(
     input: Any, ksize: Any, strides: Any, padding: str, data_format: str | None = "NDHWC", name: str | None = None
-) -> Any:
+) -> Tensor:
     """Computes the mean of each window of volumes, without padding, for each channel.
 
     Args:
@@ -222,7 +223,7 @@ def pool(
     data_format: str | None = None,
     dilations: Any = None,
     name: str | None = None,
-) -> Any:
+) -> Tensor:
     """Computes the maximum or the mean of each window of sequences, images or volumes.
 
     Args:
@@ -277,7 +278,7 @@ def max_pool_with_argmax(
     output_dtype: Any = dtypes.int64,
     include_batch_in_index: bool = False,
     name: str | None = None,
-) -> tuple[Any, Any]:
+) -> tuple[Tensor, Tensor]:
     """Computes the maximum of each window of images, and its index.
 
     Args:
@@ -327,7 +328,7 @@ def fractional_max_pool(
     overlapping: bool = False,
     seed: int = 0,
     name: str | None = None,
-) -> tuple[Any, Any, Any]:
+) -> tuple[Tensor, Tensor, Tensor]:
     """Computes the maximum of windows of varying size, so that images shrink by a fraction.
 
     Args:
@@ -360,7 +361,7 @@ def fractional_avg_pool(
     overlapping: bool = False,
     seed: int = 0,
     name: str | None = None,
-) -> tuple[Any, Any, Any]:
+) -> tuple[Tensor, Tensor, Tensor]:
     """Computes the mean of windows of varying size; see `fractional_max_pool`.
 
     Args:
@@ -395,7 +396,7 @@ def dilation2d(
     data_format: str = "NHWC",
     dilations: Any = 1,
     name: str | None = None,
-) -> Any:
+) -> Tensor:
     """Computes the grey-scale dilation of images: the maximum of element + filter in each window.
 
     Args:
@@ -435,7 +436,7 @@ def erosion2d(
     data_format: str = "NHWC",
     dilations: Any = 1,
     name: str | None = None,
-) -> Any:
+) -> Tensor:
     """Computes the grey-scale erosion of images: the minimum of element - filter in each window.
 
     The filter is mirrored along both axes.

@@ -10,6 +10,7 @@ from headrace.api import arrays, gathering, linalg, math, random, reductions, sc
 from headrace.api.nn.embedding import rows as rows_of
 from headrace.api.nn.losses import sigmoid_cross_entropy_with_logits, softmax_cross_entropy_with_logits
 from headrace.api.tensors import stop_gradient
+from headrace.ir.tensor_type import Tensor
 
 
 def _sampler(name: str, type: str, how: str) -> Callable[..., tuple[Any, Any, Any]]:
@@ -80,7 +81,7 @@ def fixed_unigram_candidate_sampler(
     unigrams: Any = (),
     seed: int | None = None,
     name: str | None = None,
-) -> tuple[Any, Any, Any]:
+) -> tuple[Tensor, Tensor, Tensor]:
     """Samples classes with probabilities proportional to given weights.
 
     Args:
@@ -111,7 +112,7 @@ def fixed_unigram_candidate_sampler(
 
 def all_candidate_sampler(
     true_classes: Any, num_true: int, num_sampled: int, unique: bool, seed: int | None = None, name: str | None = None
-) -> tuple[Any, Any, Any]:
+) -> tuple[Tensor, Tensor, Tensor]:
     """Returns all classes below `num_sampled`, as a reference for samplers.
 
     Args:
@@ -125,7 +126,7 @@ def all_candidate_sampler(
 
 def compute_accidental_hits(
     true_classes: Any, sampled_candidates: Any, num_true: int, seed: int | None = None, name: str | None = None
-) -> tuple[Any, Any, Any]:
+) -> tuple[Tensor, Tensor, Tensor]:
     """Finds sampled classes that are true classes of an example.
 
     Args:
@@ -164,7 +165,7 @@ def nce_loss(
     remove_accidental_hits: bool = False,
     name: str | None = "nce_loss",
     partition_strategy: str = "div",
-) -> Any:
+) -> Tensor:
     """Computes the noise-contrastive estimation loss.
 
     It is the cross entropy of a classifier that separates the true classes of an example from sampled classes.
@@ -215,7 +216,7 @@ def sampled_softmax_loss(
     seed: int | None = None,
     name: str | None = "sampled_softmax_loss",
     partition_strategy: str = "div",
-) -> Any:
+) -> Tensor:
     """Computes the cross entropy of a softmax over true and sampled classes.
 
     Args:

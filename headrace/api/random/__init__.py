@@ -34,6 +34,7 @@ from headrace.api.random.stateless import stateless_truncated_normal as stateles
 from headrace.api.random.stateless import stateless_uniform as stateless_uniform
 from headrace.api.tensors import is_tensor, shape_tensor
 from headrace.ir.builder import Builder
+from headrace.ir.tensor_type import Tensor
 
 DEFAULT_GRAPH_SEED = 87654321
 
@@ -118,7 +119,7 @@ def normal(
     seed: int | None = None,
     name: str | None = None,
     graph_seed: int | None = None,
-) -> Any:
+) -> Tensor:
     """Draws normally distributed numbers.
 
     Args:
@@ -147,7 +148,7 @@ def truncated_normal(
     seed: int | None = None,
     name: str | None = None,
     graph_seed: int | None = None,
-) -> Any:
+) -> Tensor:
     """Draws normally distributed numbers within two standard deviations of the mean.
 
     Numbers farther away are drawn again.
@@ -167,7 +168,7 @@ def uniform(
     seed: int | None = None,
     name: str | None = None,
     graph_seed: int | None = None,
-) -> Any:
+) -> Tensor:
     """Draws uniformly distributed numbers in [minval, maxval).
 
     Args:
@@ -202,7 +203,7 @@ def uniform(
         return b.make("AddV2", (b.make("Mul", (drawn, width), {}, "mul"), low), {}, scope)
 
 
-def shuffle(value: Any, seed: int | None = None, name: str | None = None, graph_seed: int | None = None) -> Any:
+def shuffle(value: Any, seed: int | None = None, name: str | None = None, graph_seed: int | None = None) -> Tensor:
     """Permutes the rows of a tensor at random.
 
     Args:
@@ -222,7 +223,7 @@ def categorical(
     seed: int | None = None,
     name: str | None = None,
     graph_seed: int | None = None,
-) -> Any:
+) -> Tensor:
     """Draws classes with the probabilities softmax(logits).
 
     Args:
@@ -250,7 +251,7 @@ def gamma(
     seed: int | None = None,
     name: str | None = None,
     graph_seed: int | None = None,
-) -> Any:
+) -> Tensor:
     """Draws numbers of gamma distributions.
 
     Args:
@@ -289,7 +290,7 @@ def poisson(
     seed: int | None = None,
     name: str | None = None,
     graph_seed: int | None = None,
-) -> Any:
+) -> Tensor:
     """Draws numbers of Poisson distributions.
 
     Args:

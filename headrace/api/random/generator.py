@@ -12,11 +12,12 @@ from headrace.api.random.stateless import Algorithm, algorithm_number
 from headrace.api.tensors import shape_tensor
 from headrace.api.variable import Variable
 from headrace.errors import ShapeError
+from headrace.ir.tensor_type import Tensor
 
 _STATE = {1: 3, 2: 2, 3: 3}  # the length of the state, by algorithm: a counter and a key
 
 
-def create_rng_state(seed: Any, alg: Any) -> Any:
+def create_rng_state(seed: Any, alg: Any) -> Tensor:
     """Returns the initial state of a generator for a seed: an int64 vector.
 
     Args:
@@ -33,8 +34,8 @@ def create_rng_state(seed: Any, alg: Any) -> Any:
     n = _STATE[algorithm_number(alg)]
     b = scopes.builder(seed)
     if isinstance(seed, (int, np.integer)):
-        words = [int(seed) >> 64 * i & 2**64 - 1 for i in range(n)]
-        return b.const(np.array(words, np.uint64).view(np.int64), dtypes.int64)
+        parts = [int(seed) >> 64 * i & 2**64 - 1 for i in range(n)]
+        return b.const(np.array(parts, np.uint64).view(np.int64), dtypes.int64)
     words = arrays.reshape(math.cast(b.tensor(seed), dtypes.int64), [-1])[:n]
     missing = n - arrays.shape(words)[0]
     return arrays.reshape(arrays.pad(words, [[missing, 0]]), [n])

@@ -13,6 +13,7 @@ from headrace import dtypes
 from headrace.api import arrays, scopes
 from headrace.api.random.gamma_numbers import scaled_gamma
 from headrace.api.tensors import shape_tensor
+from headrace.ir.tensor_type import Tensor
 
 _WORDS = (dtypes.int32, dtypes.int64, dtypes.uint32, dtypes.uint64)
 _UNIFORM = (dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64, *_WORDS)
@@ -59,7 +60,7 @@ def stateless_uniform(
     dtype: Any = dtypes.float32,
     name: str | None = None,
     alg: Any = "auto_select",
-) -> Any:
+) -> Tensor:
     """Draws uniformly distributed numbers in [minval, maxval).
 
     Args:
@@ -125,7 +126,7 @@ def stateless_normal(
     dtype: Any = dtypes.float32,
     name: str | None = None,
     alg: Any = "auto_select",
-) -> Any:
+) -> Tensor:
     """Draws normally distributed numbers.
 
     Args:
@@ -155,7 +156,7 @@ def stateless_truncated_normal(
     dtype: Any = dtypes.float32,
     name: str | None = None,
     alg: Any = "auto_select",
-) -> Any:
+) -> Tensor:
     """Draws normally distributed numbers within two standard deviations of the mean.
 
     Numbers farther away are drawn again.
@@ -170,7 +171,7 @@ def stateless_truncated_normal(
 
 def stateless_gamma(
     shape: Any, seed: Any, alpha: Any, beta: Any = None, dtype: Any = dtypes.float32, name: str | None = None
-) -> Any:
+) -> Tensor:
     """Draws numbers of gamma distributions.
 
     Args:
@@ -199,7 +200,7 @@ def stateless_gamma(
     return scaled_gamma("stateless_random_gamma", shape, alpha, beta, dtype, name, draw)
 
 
-def stateless_poisson(shape: Any, seed: Any, lam: Any, dtype: Any = dtypes.int32, name: str | None = None) -> Any:
+def stateless_poisson(shape: Any, seed: Any, lam: Any, dtype: Any = dtypes.int32, name: str | None = None) -> Tensor:
     """Draws numbers of Poisson distributions.
 
     Args:
@@ -224,7 +225,7 @@ def stateless_poisson(shape: Any, seed: Any, lam: Any, dtype: Any = dtypes.int32
 
 def stateless_binomial(
     shape: Any, seed: Any, counts: Any, probs: Any, output_dtype: Any = dtypes.int32, name: str | None = None
-) -> Any:
+) -> Tensor:
     """Draws numbers of binomial distributions: successes of independent trials.
 
     Args:
@@ -252,7 +253,7 @@ def stateless_binomial(
 
 def stateless_categorical(
     logits: Any, num_samples: Any, seed: Any, dtype: Any = dtypes.int64, name: str | None = None
-) -> Any:
+) -> Tensor:
     """Draws classes with the probabilities softmax(logits): [rows, num_samples].
 
     Args:
@@ -283,7 +284,7 @@ def stateless_parameterized_truncated_normal(
     minvals: Any = -2.0,
     maxvals: Any = 2.0,
     name: str | None = None,
-) -> Any:
+) -> Tensor:
     """Draws numbers of truncated normal distributions.
 
     Args:
@@ -308,7 +309,7 @@ def stateless_parameterized_truncated_normal(
         return b.make("StatelessParameterizedTruncatedNormal", (dims, seed, *parameters), {})
 
 
-def stateless_shuffle(value: Any, seed: Any, alg: Any = "auto_select", name: str | None = None) -> Any:
+def stateless_shuffle(value: Any, seed: Any, alg: Any = "auto_select", name: str | None = None) -> Tensor:
     """Permutes the rows of a tensor at random, as a function of a seed.
 
     Args:
@@ -324,7 +325,7 @@ def stateless_shuffle(value: Any, seed: Any, alg: Any = "auto_select", name: str
         return b.make("StatelessShuffle", (value, *_source(b, seed, alg)), {})
 
 
-def split(seed: Any, num: int = 2, alg: Any = "auto_select") -> Any:
+def split(seed: Any, num: int = 2, alg: Any = "auto_select") -> Tensor:
     """Derives independent seeds, [num, 2], from a seed.
 
     Args:
@@ -343,7 +344,7 @@ def split(seed: Any, num: int = 2, alg: Any = "auto_select") -> Any:
     return stateless_uniform((num, 2), seeds, None, None, seeds.dtype.base, alg=alg)
 
 
-def fold_in(seed: Any, data: Any, alg: Any = "auto_select") -> Any:
+def fold_in(seed: Any, data: Any, alg: Any = "auto_select") -> Tensor:
     """Derives a seed from a seed and a number, such as that of a step.
 
     Args:

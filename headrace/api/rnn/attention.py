@@ -21,6 +21,7 @@ from headrace.api.layers.base import Layer
 from headrace.api.nn.activations import softmax
 from headrace.api.nn.layers import dropout as dropped
 from headrace.errors import ShapeError
+from headrace.ir.tensor_type import Tensor
 
 
 def scaled_dot_product_attention(
@@ -33,7 +34,7 @@ def scaled_dot_product_attention(
     scale: float | None = None,
     seed: int | None = None,
     name: str | None = None,
-) -> Any:
+) -> Tensor:
     """Computes attention: softmax(query @ keyᵀ * scale) @ value.
 
     The result for a query is the mean of the values, weighted by the softmax of the products of query and keys.

@@ -3,22 +3,48 @@
 from __future__ import annotations
 
 import math as numbers
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
 from headrace import dtypes
 from headrace.api import arrays, math, reductions, scopes, tensors
 from headrace.errors import ShapeError
+from headrace.ir.tensor_type import Tensor
 
 _DIMENSIONS = {1: "last axis", 2: "last two axes", 3: "last three axes"}
+
+
+class Fourier(Protocol):
+    """A transform of complex numbers along the last axes."""
+
+    def __call__(self, input: Any, name: str | None = None) -> Tensor: ...
+
+
+class RealFourier(Protocol):
+    """A transform from or to real numbers along the last axes."""
+
+    def __call__(self, input_tensor: Any, fft_length: Any = None, name: str | None = None) -> Tensor: ...
+
+
+class FourierOfAxes(Protocol):
+    """A transform along any axes."""
+
+    def __call__(
+        self,
+        input_tensor: Any,
+        fft_length: Any = None,
+        axes: Any = None,
+        norm: str | None = None,
+        name: str | None = None,
+    ) -> Tensor: ...
 
 
 # *** of complex numbers ***
 
 
-def _complex(name: str, type: str, what: str, dimensions: int) -> Callable[..., Any]:
+def _complex(name: str, type: str, what: str, dimensions: int) -> Fourier:
     def function(input: Any, name: str | None = None) -> Any:
         return scopes.builder(input).make(type, (input,), {}, name)
 
@@ -50,7 +76,7 @@ ifft3d = _complex("ifft3d", "IFFT3D", _BACK, 3)
 # *** of real numbers ***
 
 
-def _real(name: str, type: str, dimensions: int) -> Callable[..., Any]:
+def _real(name: str, type: str, dimensions: int) -> RealFourier:
     def function(input_tensor: Any, fft_length: Any = None, name: str | None = None) -> Any:
         with scopes.name_scope(name, type.lower(), [input_tensor, fft_length]) as scope:
             b = scopes.builder(input_tensor, fft_length)
@@ -83,7 +109,7 @@ def _real(name: str, type: str, dimensions: int) -> Callable[..., Any]:
     return function
 
 
-def _real_back(name: str, type: str, dimensions: int) -> Callable[..., Any]:
+def _real_back(name: str, type: str, dimensions: int) -> RealFourier:
     def function(input_tensor: Any, fft_length: Any = None, name: str | None = None) -> Any:
         with scopes.name_scope(name, type.lower(), [input_tensor, fft_length]) as scope:
             b = scopes.builder(input_tensor, fft_length)
@@ -155,8 +181,8 @@ def _padded(b: Any, x: Any, lengths: Any, is_back: bool = False) -> Any:
         if all(d is not None and d >= w for d, w in zip(inner, wanted, strict=True)):
             return x
         if None not in inner:
-            more = [[0, max(0, w - d)] for d, w in zip(inner, wanted, strict=True)]
-            return arrays.pad(x, [[0, 0]] * (len(x.shape) - n) + more)
+            pads = [[0, max(0, w - d)] for d, w in zip(inner, wanted, strict=True)]
+            return arrays.pad(x, [[0, 0]] * (len(x.shape) - n) + pads)
     needed = arrays.concat([lengths[:-1], lengths[-1:] // 2 + 1], 0) if is_back else lengths
     size = arrays.shape(x)
     more = b.make("Maximum", (0, needed - size[-n:]), {})
@@ -176,7 +202,7 @@ irfft3d = _real_back("irfft3d", "IRFFT3D", 3)
 # *** along given axes ***
 
 
-def _of_axes(name: str, type: str, takes: str, is_back: bool) -> Callable[..., Any]:
+def _of_axes(name: str, type: str, takes: str, is_back: bool) -> FourierOfAxes:
     def function(
         input_tensor: Any, fft_length: Any = None, axes: Any = None, norm: str | None = None, name: str | None = None
     ) -> Any:

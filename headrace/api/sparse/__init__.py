@@ -31,6 +31,7 @@ from headrace.api.sparse_tensor import SparseTensor, as_sparse, is_sparse, stati
 from headrace.api.tensors import identity
 from headrace.errors import ShapeError
 from headrace.ir.indexed_slices import IndexedSlices
+from headrace.ir.tensor_type import Tensor
 from headrace.shapes import Shape
 
 # *** from and to other tensors ***
@@ -59,7 +60,9 @@ def from_dense(tensor: Any, name: str | None = None) -> SparseTensor:
         return SparseTensor(indices, gathering.gather_nd(x, indices), arrays.shape(x, dtypes.int64))
 
 
-def to_dense(sp_input: Any, default_value: Any = None, validate_indices: bool = True, name: str | None = None) -> Any:
+def to_dense(
+    sp_input: Any, default_value: Any = None, validate_indices: bool = True, name: str | None = None
+) -> Tensor:
     """Converts a sparse tensor to a tensor.
 
     Args:
@@ -87,7 +90,7 @@ def to_dense(sp_input: Any, default_value: Any = None, validate_indices: bool = 
     return b.make("SparseToDense", args, {"validate_indices": validate_indices}, name)
 
 
-def to_indicator(sp_input: Any, vocab_size: Any, name: str | None = None) -> Any:
+def to_indicator(sp_input: Any, vocab_size: Any, name: str | None = None) -> Tensor:
     """Converts rows of ids to bools: element i is whether the row contains i.
 
     Args:
@@ -321,8 +324,9 @@ def expand_dims(sp_input: Any, axis: Any = None, name: str | None = None) -> Spa
         elif not tensors.is_tensor(at):
             raise TypeError(f"axis must be an integer from -rank - 1 to rank, got {at!r}")
         if rank is None:
-            rank = arrays.shape(sp.dense_shape)[0]
-        at = gathering.where(at >= 0, at, at + rank + 1)
+            at = gathering.where(at >= 0, at, at + arrays.shape(sp.dense_shape)[0] + 1)
+        else:
+            at = gathering.where(at >= 0, at, at + rank + 1)
         n = arrays.shape(sp.indices)[0]
         new = arrays.zeros([n, 1], dtypes.int64)
         before = gathering.slice(sp.indices, [0, 0], arrays.stack([-1, at]))
@@ -385,7 +389,9 @@ def slice(sp_input: Any, start: Any, size: Any, name: str | None = None) -> Spar
         return SparseTensor(*scopes.builder(*parts).make("SparseSlice", (*parts, *ends), {}, scope))
 
 
-def split(sp_input: Any = None, num_split: int | None = None, axis: Any = None, name: str | None = None) -> list[Any]:
+def split(
+    sp_input: Any = None, num_split: int | None = None, axis: Any = None, name: str | None = None
+) -> list[SparseTensor]:
     """Splits a sparse tensor along an axis.
 
     Args:
@@ -437,7 +443,7 @@ def retain(sp_input: Any, to_retain: Any) -> SparseTensor:
     return SparseTensor(indices, elements, identity(sp.dense_shape))
 
 
-def fill_empty_rows(sp_input: Any, default_value: Any, name: str | None = None) -> tuple[SparseTensor, Any]:
+def fill_empty_rows(sp_input: Any, default_value: Any, name: str | None = None) -> tuple[SparseTensor, Tensor]:
     """Inserts a default value in the first column of each empty row.
 
     Args:

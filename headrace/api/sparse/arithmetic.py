@@ -12,6 +12,7 @@ from headrace.api import arrays, reductions, scopes
 from headrace.api.counting import dense_weights, sparse_weights
 from headrace.api.debugging import assert_equal
 from headrace.api.sparse_tensor import SparseTensor, as_sparse, is_sparse
+from headrace.ir.tensor_type import Tensor
 
 # *** element by element ***
 
@@ -177,7 +178,7 @@ reduce_max = _reduction("reduce_max", "SparseReduceMax", "maximum")
 
 def sparse_dense_matmul(
     sp_a: Any, b: Any, adjoint_a: bool = False, adjoint_b: bool = False, name: str | None = None
-) -> Any:
+) -> Tensor:
     """Multiplies a sparse and a dense matrix, in either order.
 
     Args:

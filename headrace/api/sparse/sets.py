@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace import dtypes, nest, public_names
 from headrace.api import scopes
 from headrace.api.sparse_tensor import SparseTensor, convert_to_tensor_or_sparse_tensor
+from headrace.ir.tensor_type import Tensor
 
 _DTYPES: Final = (
     dtypes.int8, dtypes.int16, dtypes.int32, dtypes.int64, dtypes.uint8, dtypes.uint16, dtypes.string
 )  # fmt: skip
 
 
-def size(a: Any, validate_indices: bool = True) -> Any:
+def size(a: Any, validate_indices: bool = True) -> Tensor:
     """Counts the different elements of each row of the last axis: an int32 tensor.
 
     Args:

@@ -21,9 +21,10 @@ from headrace.api.strings.unicode import unicode_split as unicode_split
 from headrace.api.strings.unicode import unicode_split_with_offsets as unicode_split_with_offsets
 from headrace.api.strings.unicode import unicode_transcode as unicode_transcode
 from headrace.errors import ShapeError
+from headrace.ir.tensor_type import Tensor
 
 
-def join(inputs: Any, separator: str = "", name: str | None = None) -> Any:
+def join(inputs: Any, separator: str = "", name: str | None = None) -> Tensor:
     """Joins tensors of strings element by element; scalars are broadcast.
 
     Args:
@@ -38,7 +39,7 @@ def join(inputs: Any, separator: str = "", name: str | None = None) -> Any:
 
 def reduce_join(
     inputs: Any, axis: Any = None, keepdims: bool = False, separator: str = "", name: str | None = None
-) -> Any:
+) -> Tensor:
     """Joins the strings of a tensor along axes.
 
     Args:
@@ -57,7 +58,7 @@ def reduce_join(
         return b.make("ReduceJoin", (x, reductions.axes_of(b, x, axis)), attrs)
 
 
-def format(template: str, inputs: Any, placeholder: str = "{}", summarize: int = 3, name: str | None = None) -> Any:
+def format(template: str, inputs: Any, placeholder: str = "{}", summarize: int = 3, name: str | None = None) -> Tensor:
     """Formats tensors with a template: a string scalar.
 
     Args:
@@ -91,7 +92,7 @@ def as_string(
     width: int = -1,
     fill: str = "",
     name: str | None = None,
-) -> Any:
+) -> Tensor:
     """Converts numbers to strings.
 
     Args:
@@ -109,7 +110,7 @@ def as_string(
     return scopes.builder(input).make("AsString", (input,), attrs, name)
 
 
-def to_number(input: Any, out_type: Any = dtypes.float32, name: str | None = None) -> Any:
+def to_number(input: Any, out_type: Any = dtypes.float32, name: str | None = None) -> Tensor:
     """Converts strings to numbers.
 
     Args:
@@ -122,7 +123,7 @@ def to_number(input: Any, out_type: Any = dtypes.float32, name: str | None = Non
     return scopes.builder(input).make("StringToNumber", (input,), {"out_type": dtypes.as_dtype(out_type)}, name)
 
 
-def length(input: Any, unit: str = "BYTE", name: str | None = None) -> Any:
+def length(input: Any, unit: str = "BYTE", name: str | None = None) -> Tensor:
     """Computes the lengths of strings.
 
     Args:
@@ -135,7 +136,7 @@ def length(input: Any, unit: str = "BYTE", name: str | None = None) -> Any:
     return scopes.builder(input).make("StringLength", (input,), {"unit": unit}, name)
 
 
-def substr(input: Any, pos: Any, len: Any, unit: str = "BYTE", name: str | None = None) -> Any:
+def substr(input: Any, pos: Any, len: Any, unit: str = "BYTE", name: str | None = None) -> Tensor:
     """Extracts the substring of length `len` at `pos` of each string.
 
     Args:
@@ -149,7 +150,7 @@ def substr(input: Any, pos: Any, len: Any, unit: str = "BYTE", name: str | None 
     return scopes.builder(input, pos, len).make("Substr", (input, pos, len), {"unit": unit}, name)
 
 
-def lower(input: Any, encoding: str = "", name: str | None = None) -> Any:
+def lower(input: Any, encoding: str = "", name: str | None = None) -> Tensor:
     """Converts strings to lower case.
 
     Args:
@@ -162,7 +163,7 @@ def lower(input: Any, encoding: str = "", name: str | None = None) -> Any:
     return scopes.builder(input).make("StringLower", (input,), {"encoding": encoding}, name)
 
 
-def upper(input: Any, encoding: str = "", name: str | None = None) -> Any:
+def upper(input: Any, encoding: str = "", name: str | None = None) -> Tensor:
     """Converts strings to upper case.
 
     Args:
@@ -175,7 +176,7 @@ def upper(input: Any, encoding: str = "", name: str | None = None) -> Any:
     return scopes.builder(input).make("StringUpper", (input,), {"encoding": encoding}, name)
 
 
-def strip(input: Any, name: str | None = None) -> Any:
+def strip(input: Any, name: str | None = None) -> Tensor:
     """Removes the white space at both ends of strings.
 
     Args:
@@ -280,7 +281,7 @@ def ngrams(
     padding_width: int | None = None,
     preserve_short_sequences: bool = False,
     name: str | None = None,
-) -> Any:
+) -> Tensor:
     """Joins all runs of neighbouring strings of a vector (n-grams).
 
     Args:
@@ -337,7 +338,7 @@ def ngrams(
 # *** patterns, buckets, codes ***
 
 
-def regex_full_match(input: Any, pattern: Any, name: str | None = None) -> Any:
+def regex_full_match(input: Any, pattern: Any, name: str | None = None) -> Tensor:
     """Whether each string as a whole matches a regular expression.
 
     Args:
@@ -361,7 +362,9 @@ def regex_full_match(input: Any, pattern: Any, name: str | None = None) -> Any:
     return b.make("RegexFullMatch", (input, pattern), {}, name)
 
 
-def regex_replace(input: Any, pattern: Any, rewrite: Any, replace_global: bool = True, name: str | None = None) -> Any:
+def regex_replace(
+    input: Any, pattern: Any, rewrite: Any, replace_global: bool = True, name: str | None = None
+) -> Tensor:
     """Replaces the matches of a regular expression in strings.
 
     Args:
@@ -389,7 +392,7 @@ def regex_replace(input: Any, pattern: Any, rewrite: Any, replace_global: bool =
     return b.make("RegexReplace", (input, pattern, rewrite), {"replace_global": replace_global}, name)
 
 
-def to_hash_bucket(input: Any, num_buckets: int, name: str | None = None) -> Any:
+def to_hash_bucket(input: Any, num_buckets: int, name: str | None = None) -> Tensor:
     """Hashes strings to numbers below `num_buckets`; other versions may use another hash.
 
     Args:
@@ -402,7 +405,7 @@ def to_hash_bucket(input: Any, num_buckets: int, name: str | None = None) -> Any
     return scopes.builder(input).make("StringToHashBucket", (input,), {"num_buckets": num_buckets}, name)
 
 
-def to_hash_bucket_fast(input: Any, num_buckets: int, name: str | None = None) -> Any:
+def to_hash_bucket_fast(input: Any, num_buckets: int, name: str | None = None) -> Tensor:
     """Hashes strings to numbers below `num_buckets` by a fixed hash function.
 
     The function is FarmHash's Fingerprint64, whose values are the same in all versions.
@@ -422,7 +425,7 @@ def to_hash_bucket_fast(input: Any, num_buckets: int, name: str | None = None) -
     return scopes.builder(input).make("StringToHashBucketFast", (input,), {"num_buckets": num_buckets}, name)
 
 
-def to_hash_bucket_strong(input: Any, num_buckets: int, key: Sequence[int], name: str | None = None) -> Any:
+def to_hash_bucket_strong(input: Any, num_buckets: int, key: Sequence[int], name: str | None = None) -> Tensor:
     """Hashes strings to numbers below `num_buckets` with a keyed hash function.
 
     The function is SipHash. Without the key, colliding strings cannot be constructed.
@@ -439,7 +442,7 @@ def to_hash_bucket_strong(input: Any, num_buckets: int, key: Sequence[int], name
     return scopes.builder(input).make("StringToHashBucketStrong", (input,), attrs, name)
 
 
-def encode_base64(input: Any, pad: bool = False, name: str | None = None) -> Any:
+def encode_base64(input: Any, pad: bool = False, name: str | None = None) -> Tensor:
     """Encodes strings in web-safe base64.
 
     Args:
@@ -452,7 +455,7 @@ def encode_base64(input: Any, pad: bool = False, name: str | None = None) -> Any
     return scopes.builder(input).make("EncodeBase64", (input,), {"pad": pad}, name)
 
 
-def decode_base64(input: Any, name: str | None = None) -> Any:
+def decode_base64(input: Any, name: str | None = None) -> Tensor:
     """Decodes strings in web-safe base64; see `encode_base64`.
 
     Args:
@@ -469,7 +472,7 @@ def decode_base64(input: Any, name: str | None = None) -> Any:
 
 def unsorted_segment_join(
     inputs: Any, segment_ids: Any, num_segments: Any, separator: str = "", name: str | None = None
-) -> Any:
+) -> Tensor:
     """Joins the strings of each segment.
 
     Args:
