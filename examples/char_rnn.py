@@ -74,7 +74,7 @@ class Network:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--steps", type=int, default=10**9, help="stop after so many, whatever the epochs")
     parser.add_argument("--length", type=int, default=500, help="of the text that is written in the end")

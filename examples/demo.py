@@ -48,7 +48,7 @@ def killed(folder: Path, steps: int, save_steps: int) -> int:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("--folder", type=Path, default=Path("demo_run"), help="is made anew")
     parser.add_argument("--steps", type=int, default=1200)
     options = parser.parse_args()

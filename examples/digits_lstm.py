@@ -25,7 +25,7 @@ BATCH, UNITS, HELD_OUT = 32, 128, 360
 
 def sequences() -> list[tuple[np.ndarray, int, int]]:
     """Loads the columns, [n, 8] float32 in [0, 1], with number and digit, shuffled."""
-    found = load_digits()
+    found: Any = load_digits()
     out = []
     for k in np.random.default_rng(0).permutation(len(found.target)):
         columns = (found.images[k].T / 16).astype(np.float32)
@@ -92,7 +92,7 @@ def hooks(model: Model, folder: str, steps: int) -> Iterator[Any]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("--folder", default="digits_lstm", help="of checkpoints and event files; made if not there")
     parser.add_argument("--steps", type=int, default=1200)
     parser.add_argument("--save-steps", type=int, default=100)
@@ -116,6 +116,7 @@ def main() -> int:
             session.run(model.train)
     with hr.Session(graph=model.graph) as session:
         path = hr.train.latest_checkpoint(options.folder)
+        assert path is not None
         hr.train.restore(session, path)
         right = model.accuracy(session, held)
     print(f"{path}: {right:.2%} of {len(held)} held-out digits are right")

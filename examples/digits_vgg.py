@@ -22,7 +22,7 @@ BATCH, HELD_OUT = 32, 360
 
 def digits(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Loads the images, [1797, 8, 8, 1] float32 in [0, 1], and their labels, shuffled."""
-    found = load_digits()
+    found: Any = load_digits()
     order = np.random.default_rng(seed).permutation(len(found.target))
     images = (found.images / 16).astype(np.float32)[..., None]
     return images[order], found.target[order].astype(np.int32)
@@ -82,7 +82,7 @@ def train(model: Model, images: np.ndarray, labels: np.ndarray, epochs: int, pat
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("--epochs", type=int, default=20)
     options = parser.parse_args()
     images, labels = digits()

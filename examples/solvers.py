@@ -152,7 +152,7 @@ def shown(what: str, got: Any, want: Any, tolerance: float = 1e-7) -> bool:
 
 def main() -> int:
     print("Solvers that decide themselves when they are done, and gradients through them.\n")
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("--fit", type=int, default=FULL, help="steps of Adam in the last part")
     options = parser.parse_args()
     good = True

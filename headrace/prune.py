@@ -18,13 +18,13 @@ import dataclasses
 import functools
 import operator
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from headrace import dtypes
 from headrace.errors import InvalidArgumentError
-from headrace.ir import walk
+from headrace.ir import tensor_type, walk
 from headrace.ir.edit.copying import copy_graph
 from headrace.ir.graph import Graph, Operation, Tensor
 
@@ -87,7 +87,9 @@ def _positions(bits: int) -> frozenset[int]:
     return frozenset(np.flatnonzero(np.unpackbits(octets, bitorder="little")).tolist())
 
 
-def prune(feeds: Sequence[Tensor], fetches: Sequence[Tensor], targets: Sequence[Operation]) -> StepGraph:
+def prune(
+    feeds: Sequence[tensor_type.Tensor], fetches: Sequence[tensor_type.Tensor], targets: Sequence[Operation]
+) -> StepGraph:
     """Returns the graph of a step.
 
     Args:
@@ -95,6 +97,10 @@ def prune(feeds: Sequence[Tensor], fetches: Sequence[Tensor], targets: Sequence[
       fetches: the fetched tensors.
       targets: the operations to run; all are of one graph.
     """
+    return _pruned(cast("Sequence[Tensor]", feeds), cast("Sequence[Tensor]", fetches), targets)
+
+
+def _pruned(feeds: Sequence[Tensor], fetches: Sequence[Tensor], targets: Sequence[Operation]) -> StepGraph:
     fed = {t: i for i, t in enumerate(feeds)}
     skipped = {t.op for t in feeds if not t.op.inputs and all(o in fed for o in t.op.outputs)}
     named = [t.op for t in (*fetches, *feeds)] + list(targets)

@@ -31,9 +31,9 @@ PORTS = range(20_000, 32_000)  # below those that systems give to outgoing conne
 HELD_OUT = 360
 
 
-def parser(description: str, steps: int) -> argparse.ArgumentParser:
+def parser(description: str | None, steps: int) -> argparse.ArgumentParser:
     """Returns a parser of the options of all programs."""
-    made = argparse.ArgumentParser(description=description.splitlines()[0])
+    made = argparse.ArgumentParser(description=str(description).splitlines()[0])
     made.add_argument("--steps", type=int, default=steps, help="of training; default: %(default)s")
     return made
 

@@ -15,7 +15,7 @@ Source: the tape of TensorFlow's eager mode; the replay into a graph is headrace
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import numpy as np
 
@@ -231,8 +231,8 @@ class GradientStep:
     def _parts(self, g: Tensor | IndexedSlices) -> _Parts:
         if isinstance(g, Tensor):
             return _Parts(self._result(g))
-        shape = g.dense_shape
-        return _Parts(self._result(g.values), self._result(g.indices), None if shape is None else self._result(shape))
+        values, indices, shape = cast("tuple[Tensor, Tensor, Tensor | None]", (g.values, g.indices, g.dense_shape))
+        return _Parts(self._result(values), self._result(indices), None if shape is None else self._result(shape))
 
     def _result(self, t: Tensor) -> int:
         """Returns the number of a tensor among the results."""

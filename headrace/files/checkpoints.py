@@ -127,7 +127,9 @@ def open(prefix: str) -> Reader:
     )
 
 
-def write(prefix: str, tensors: Mapping[str, np.ndarray] | Iterable[ManifestEntry], format: str = "native") -> None:
+def write(
+    prefix: str, tensors: Mapping[str, np.ndarray | np.generic] | Iterable[ManifestEntry], format: str = "native"
+) -> None:
     """Writes a checkpoint and replaces an existing one of the same prefix.
 
     Args:

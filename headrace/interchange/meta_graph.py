@@ -22,6 +22,7 @@ from headrace.api.scopes import Graph, current_graph
 from headrace.api.variable import Variable
 from headrace.errors import GraphError, UnimplementedError
 from headrace.interchange import files
+from headrace.ir import tensor_type
 from headrace.ir.graph import Operation, Tensor
 from headrace.ir.serial.attrs import decode_dtype, encode_shape
 
@@ -48,8 +49,8 @@ class Signature:
     Source: TensorFlow's `SignatureDef`.
     """
 
-    inputs: Mapping[str, Tensor]
-    outputs: Mapping[str, Tensor | Operation]
+    inputs: Mapping[str, tensor_type.Tensor]
+    outputs: Mapping[str, tensor_type.Tensor | Operation]
     method_name: str = ""
 
 

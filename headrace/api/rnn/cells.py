@@ -16,7 +16,7 @@ loop, and is computed for all time steps at once before it (docs/reference/loops
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from headrace import dtypes, nest
 from headrace.api import arrays, gathering, linalg, math, scopes, tensors
@@ -85,15 +85,17 @@ class RNNCell(Layer):
         super().__init_subclass__(**kwargs)
         cls._only_computes = only_computes  # a subclass must declare it again
 
-    @property
-    def state_size(self) -> Any:
-        """Size of an example's state: an int, a shape, or a structure of them."""
-        raise NotImplementedError(f"{type(self).__name__} does not say how large its state is: define state_size")
+    if not TYPE_CHECKING:  # a subclass defines attributes or properties
 
-    @property
-    def output_size(self) -> Any:
-        """Size of an example's output: an int, a shape, or a structure of them."""
-        raise NotImplementedError(f"{type(self).__name__} does not say how large its output is: define output_size")
+        @property
+        def state_size(self) -> Any:
+            """Size of an example's state: an int, a shape, or a structure of them."""
+            raise NotImplementedError(f"{type(self).__name__} does not say how large its state is: define state_size")
+
+        @property
+        def output_size(self) -> Any:
+            """Size of an example's output: an int, a shape, or a structure of them."""
+            raise NotImplementedError(f"{type(self).__name__} does not say how large its output is: define output_size")
 
     def __call__(self, inputs: Any, state: Any, *args: Any, **kwargs: Any) -> Any:
         """Computes a time step.
@@ -108,7 +110,7 @@ class RNNCell(Layer):
         """
         return super().__call__(inputs, state, *args, **kwargs)
 
-    def zero_state(self, batch_size: Any, dtype: Any) -> Any:
+    def zero_state(self: Any, batch_size: Any, dtype: Any) -> Any:
         """Returns a state of zeros.
 
         Args:
