@@ -134,8 +134,9 @@ format: dev ## ruff: repair what can be repaired
 	$(BIN)/python -m ruff format .
 
 .PHONY: types
-types: dev ## mypy
+types: dev ## mypy on the package, pyright on the programs
 	$(BIN)/python -m mypy
+	$(BIN)/python -m pytest --tier system tests/test_editors.py
 
 # --- generated code -------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ Outside a graph, ops run at once: `hr.square(3.0)` is a concrete tensor.
 # ruff: noqa: F401, I001, RUF022 - the import of operators and ops registers them; the names are laid out in lines
 # fmt: off
 
-from typing import TYPE_CHECKING as _TYPE_CHECKING, Any as _Any
+import typing as _typing
 
 import headrace.ops
 from headrace import dtypes, errors, flags, interchange, public_names as _public_names, target, trace
@@ -134,7 +134,7 @@ def _html(graph: Graph) -> str:
 
 
 
-def _address(url: str) -> _Any:
+def _address(url: str) -> _typing.Any:
     from headrace.dist.address import Address
 
     return Address(url)
@@ -164,7 +164,7 @@ _LATER = {
     "Server": "headrace.dist.server:Server",
 }
 
-if _TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
     from headrace import autograph, train
     from headrace.api import image, initializers, io, layers, quantization, signal, strings, summary
     from headrace.api.sparse import sets
@@ -226,5 +226,5 @@ __all__ = [
     "vjp", "vmap", "where", "while_loop", "write_graph", "xdivy", "xlog1py", "xlogy", "zeros", "zeros_like", "zeta",
 ]
 
-if not _TYPE_CHECKING:
+if not _typing.TYPE_CHECKING:
     __getattr__, __dir__ = _public_names.of(__name__, __all__, _LATER)

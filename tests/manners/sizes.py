@@ -31,7 +31,7 @@ BUDGETS: Final = {
     "grad": 2800,
     "inspect": 1600,
     "interchange": 900,
-    "ir": 7000,
+    "ir": 7200,
     "jit": 1200,
     "lower": 1200,
     "metadata": 550,
