@@ -1,4 +1,4 @@
-"""Editors and type checkers understand programs that use headrace: pyright in standard mode finds no error in them.
+"""pyright in standard mode finds no errors in programs, and types of expressions.
 
 The programs are the examples, those of the documentation, and the mended ones of the stories. basedpyright, which comes
 with its interpreter of JavaScript, checks them by pyright's rules; it is in the extra `dev`.
@@ -33,7 +33,7 @@ CONFIG = {
 
 
 def checked(folder: Path, include: list[Path]) -> list[dict[str, Any]]:
-    """What pyright says of the files and folders `include`."""
+    """Returns the diagnostics of pyright on the files and folders `include`."""
     config = folder / "pyrightconfig.json"
     config.write_text(json.dumps({**CONFIG, "include": [str(p) for p in include]}))
     command = [sys.executable, "-m", "basedpyright", "--outputjson", "-p", str(config), "--pythonpath", sys.executable]

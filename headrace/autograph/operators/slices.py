@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace import dtypes, shapes
+from headrace import dtypes
 from headrace.api import arrays, gathering, reductions, scopes
 from headrace.autograph.operators import values
 from headrace.errors import AutographError
@@ -50,7 +50,7 @@ def updated(x: Any, index: Any, value: Any) -> Any:
     )
     out = arrays.reshape(flat, arrays.shape(x))
     if values.is_symbolic(out):
-        out.refine(shapes.as_shape(x.shape))
+        out.set_shape(x.shape)
     return out
 
 
