@@ -27,6 +27,7 @@ class Liveness:
         self._activity = activity
         self._after: dict[int, frozenset[str]] = {}
         self._head: dict[int, frozenset[str]] = {}
+        self._branches: dict[int, frozenset[str]] = {}
         self._caught: list[frozenset[str]] = [frozenset()]
         self._block(body, at_end)
 
@@ -37,6 +38,10 @@ class Liveness:
     def head(self, loop: ast.stmt) -> frozenset[str]:
         """Returns the names that are live at the start of an iteration."""
         return self._head[id(loop)]
+
+    def in_branches(self, node: ast.If) -> frozenset[str]:
+        """Returns the names that are live at the start of a branch of a conditional."""
+        return self._branches[id(node)]
 
     def _block(self, block: Sequence[ast.stmt], live: frozenset[str]) -> frozenset[str]:
         for node in reversed(block):
@@ -49,12 +54,14 @@ class Liveness:
         reads = self._activity.reads
         match node:
             case ast.If():
-                return reads(node.test) | self._block(node.body, live) | self._block(node.orelse, live)
+                branches = self._block(node.body, live) | self._block(node.orelse, live)
+                self._branches[id(node)] = self._branches.get(id(node), frozenset()) | branches
+                return reads(node.test) | branches
             case ast.While():
                 return self._loop(node, live, reads(node.test), frozenset())
             case ast.For() | ast.AsyncFor():
                 target = definite(node.target)
-                return reads(node.iter) | self._loop(node, live, getattr(node, "extra_reads", frozenset()), target)
+                return reads(node.iter) | self._loop(node, live, reads(getattr(node, "extra_test", None)), target)
             case ast.With() | ast.AsyncWith():
                 inner = self._block(node.body, live)
                 for item in reversed(node.items):

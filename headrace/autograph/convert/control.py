@@ -71,6 +71,8 @@ class Control:
                     continue
                 state: Any = inner
                 state.state = sorted(writes & live & self._local)
+                if isinstance(inner, ast.If):
+                    state.kept = sorted((writes & liveness.in_branches(inner) & self._local) - set(state.state))
                 state.roots = sorted((reads & self._local) - set(state.state))
                 state.globals = sorted(writes & self._global)
 
@@ -143,8 +145,9 @@ class Control:
 
     def _if(self, node: Any) -> list[ast.stmt]:
         setter, state = self._state(node)
-        first = self._function("true_branch", "", node.body, node)
-        second = self._function("false_branch", "", node.orelse or [ast.Pass()], node)
+        before, again = self._kept(node)
+        first = self._function("true_branch", "", [*again, *node.body], node)
+        second = self._function("false_branch", "", [*again, *(node.orelse or [ast.Pass()])], node)
         call = statements(
             "ag__.if_(test, a, b, state)",
             test=node.test,
@@ -152,7 +155,22 @@ class Control:
             b=self._names["false_branch"],
             state=state,
         )
-        return [*first, *second, *place([*setter, *call], _head(node, node.test))]
+        return [*before, *first, *second, *place([*setter, *call], _head(node, node.test))]
+
+    def _kept(self, node: Any) -> tuple[list[ast.stmt], list[ast.stmt]]:
+        """Returns an assignment before a conditional and one in its branches, for variables that are not its results.
+
+        A branch is traced after the other, and begins with the values before the conditional.
+        """
+        names: list[str] = node.kept
+        if not names:
+            return [], []
+        kept = self._ctx.fresh("kept")
+        stored, loaded = (ast.Tuple([ast.Name(n, c) for n in names], c) for c in (ast.Store(), ast.Load()))
+        before = place([ast.Assign([ast.Name(kept, ast.Store())], loaded)], node)
+        again = place([ast.Assign([stored], ast.Name(kept, ast.Load()))], node)
+        self.shared.update(names)
+        return before, again
 
     def _while(self, node: Any) -> list[ast.stmt]:
         setter, state = self._state(node)
