@@ -57,23 +57,24 @@ class Control:
                     self._global.update(inner.names)
                 if isinstance(inner, ast.If):
                     writes = activity.writes(inner.body, inner.orelse)
-                    live = liveness.after(inner)
+                    live, start = liveness.after(inner), liveness.in_branches(inner)
                     reads = activity.reads(inner.body, inner.orelse)
                 elif isinstance(inner, ast.While):
                     writes = activity.writes(inner.body, inner.test)
-                    live = liveness.head(inner)
+                    live = start = liveness.head(inner)
                     reads = activity.reads(inner.body, inner.test)
                 elif isinstance(inner, ast.For):
                     writes = activity.writes(inner.body, inner.target)
-                    live = liveness.head(inner) | (liveness.after(inner) & activity.writes(inner.target))
+                    start = liveness.head(inner)
+                    live = start | (liveness.after(inner) & activity.writes(inner.target))
                     reads = activity.reads(inner.body)
                 else:
                     continue
                 state: Any = inner
                 state.state = sorted(writes & live & self._local)
                 if isinstance(inner, ast.If):
-                    state.kept = sorted((writes & liveness.in_branches(inner) & self._local) - set(state.state))
-                state.roots = sorted((reads & self._local) - set(state.state))
+                    state.kept = sorted((writes & start & self._local) - set(state.state))
+                state.roots = sorted((reads & start & self._local) - set(state.state))
                 state.globals = sorted(writes & self._global)
 
     def block(self, block: list[ast.stmt]) -> list[ast.stmt]:
@@ -167,10 +168,10 @@ class Control:
             return [], []
         kept = self._ctx.fresh("kept")
         stored, loaded = (ast.Tuple([ast.Name(n, c) for n in names], c) for c in (ast.Store(), ast.Load()))
-        before = place([ast.Assign([ast.Name(kept, ast.Store())], loaded)], node)
-        again = place([ast.Assign([stored], ast.Name(kept, ast.Load()))], node)
+        before: list[ast.stmt] = [ast.Assign([ast.Name(kept, ast.Store())], loaded)]
+        again: list[ast.stmt] = [ast.Assign([stored], ast.Name(kept, ast.Load()))]
         self.shared.update(names)
-        return before, again
+        return place(before, node), place(again, node)
 
     def _while(self, node: Any) -> list[ast.stmt]:
         setter, state = self._state(node)
