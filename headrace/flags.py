@@ -101,6 +101,14 @@ VERIFY: Final = _flag(
     "0: no checks; 1: verify graphs after each stage; 2: also compare the results of kernels with inferred shapes and "
     "dtypes; 3: also verify after each pass.",
 )
+RUN_EAGERLY: Final = _flag(
+    "RUN_EAGERLY",
+    int,
+    0,
+    "0 or 1",
+    _is_int(0, 1),
+    "1: functions under `hr.jit` run eagerly, operation by operation, for debugging (`hr.run_eagerly`).",
+)
 WAIT_LIMIT: Final = _flag(
     "WAIT_LIMIT",
     float,
@@ -341,6 +349,7 @@ __all__ = [
     "ENGINE",
     "ENGINES",
     "OPTIMIZE",
+    "RUN_EAGERLY",
     "SPILL_FOLDER",
     "STRING_LIMIT",
     "VERIFY",

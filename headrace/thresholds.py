@@ -428,6 +428,22 @@ UNPACKED_BYTES: Final = 1 << 20
 # Unit: calls. Bound (tests/session/test_step_cache.py).
 SESSION_CALLS: Final = 256
 
+# Traces that a jitted function keeps; the least recently used ones are dropped first.
+# Unit: traces. Bound (tests/jit/test_cache.py).
+JIT_TRACES: Final = 256
+
+# Traces for exact shapes before the next one leaves the dimensions open that vary.
+# Unit: traces. Estimate.
+JIT_EXACT_SHAPES: Final = 2
+
+# Different Python numbers in calls of one kind that are a warning.
+# Unit: sets of numbers. Estimate.
+JIT_NUMBERS: Final = 3
+
+# Functions whose variables are a part of the signature of a jitted function, those that it calls included.
+# Unit: functions. Estimate.
+JIT_SURROUNDING_FUNCTIONS: Final = 100
+
 # Handles of resources that are kept, so that an operation need not make an equal one in each step.
 # Unit: handles. Estimate.
 MEMOIZED_HANDLES: Final = 1024

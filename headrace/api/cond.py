@@ -69,6 +69,8 @@ def cond(pred: Any, true_fn: Branch, false_fn: Branch, name: str | None = None) 
         branches = _Branches(b, scope[:-1], "If")
         branches.trace(true_fn, "'true_fn'", "true")
         branches.trace(false_fn, "'false_fn'", "false")
+        if branches.unknown is not None:
+            return branches.assumed()
         then_branch, else_branch = branches.graphs
         return branches.join(scope, pred, {"then_branch": then_branch, "else_branch": else_branch})
 
@@ -110,10 +112,16 @@ def _fix(is_bool: bool) -> str:
 
 
 class _Branches:
-    """Branches of a conditional during its tracing."""
+    """Branches of a conditional during its tracing.
+
+    Attributes:
+      graphs: the traced graphs.
+      unknown: the error of a branch whose results are not known yet, or None.
+    """
 
     def __init__(self, b: Builder, name: str, type: str) -> None:
         self.graphs: list[FuncGraph] = []
+        self.unknown: tracing.ResultsUnknown | None = None
         self._b = b
         self._name = name
         self._type = type
@@ -127,7 +135,11 @@ class _Branches:
           SignatureError: it returned another structure, or other dtypes, than the first branch.
         """
         graph = tracing.sub_graph(self._b, f"{self._name}_{short}", f"the {short} branch of {self._name!r}", fn)
-        value = tracing.call(fn, graph, self._b)
+        try:
+            value = tracing.call(fn, graph, self._b)
+        except tracing.ResultsUnknown as e:
+            self.unknown = e
+            return
         self.graphs.append(graph)
         self._labels.append(label)
         self._values.append(value)
@@ -169,6 +181,23 @@ class _Branches:
                     f"{_at(path)}: {self._name!r} got '{x.name}' from {one} ({where}) and '{y.name}' from {two} "
                     f"({there}). Cast one of them (hr.cast), or write a number as 1.0 if it is to be a float"
                 )
+
+    def assumed(self) -> Any:
+        """Returns tensors like the results of the branches with known results.
+
+        Raises:
+          ResultsUnknown: there is no such branch.
+        """
+        if not self._values:
+            assert self.unknown is not None
+            raise self.unknown
+        b = self._b
+
+        def like(t: Tensor) -> Tensor:
+            made: Tensor = b.make("Placeholder", (), {"dtype": t.dtype.base, "shape": t.shape}, "assumed")
+            return made
+
+        return nest.map_leaves(like, self._values[0])
 
     def join(self, name: str, chooses: Tensor, attrs: dict[str, Any]) -> Any:
         """Returns the conditional's results in the structure of the branches; its operation for None."""
@@ -243,6 +272,8 @@ def switch_case(
             is_default = default is not None and i == len(fns) - 1
             label = "'default'" if is_default else f"branch {i}"
             branches.trace(fn, label, "default" if is_default else f"{i}")
+        if branches.unknown is not None:
+            return branches.assumed()
         return branches.join(scope, index, {"branches": tuple(branches.graphs)})
 
 

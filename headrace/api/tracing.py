@@ -30,6 +30,14 @@ if TYPE_CHECKING:
     from headrace.ir.notes import Note
 
 
+class ResultsUnknown(GraphError):
+    """Call of a function whose results are not known yet, because it has not returned.
+
+    A conditional with another branch that returns assumes the results of that branch. Then the function is traced
+    again, with the results that it returned under this assumption (`jit.library`).
+    """
+
+
 def source_of(fn: Callable[..., Any]) -> Source | None:
     """Returns the line of the user's definition of `fn`.
 

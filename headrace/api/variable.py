@@ -17,6 +17,7 @@ from headrace import dtypes, shapes
 from headrace.api import grouping, recorder, scopes
 from headrace.api.cond import cond
 from headrace.api.initial_value import guarded
+from headrace.api.traced_graph import TracedGraph, computed, current_trace, traced_graph
 from headrace.errors import ConversionError, GraphError, ShapeError
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Graph, Operation, Tensor
@@ -100,7 +101,10 @@ class Variable(TensorOperations):
         self._validates = validate_shape
         wanted = None if dtype is None else dtypes.as_dtype(dtype).base
         b = scopes.builder() if callable(initial_value) else scopes.builder(initial_value)
-        if isinstance(b, Builder):
+        trace = traced_graph(b.graph)
+        if trace is not None:
+            self._make_in_trace(trace, initial_value, name or "Variable", wanted, shape)
+        elif isinstance(b, Builder):
             self._make(b, initial_value, name or "Variable", wanted, shape)
         else:
             self._make_eagerly(b, initial_value, name or "Variable", wanted, shape)
@@ -170,6 +174,15 @@ class Variable(TensorOperations):
     def _held(cls, handle: Tensor) -> tuple[dtypes.DType, Shape] | None:
         """Returns the dtype and shape of the variable with this handle; None for another tensor."""
         return handle.handle if handle.dtype is dtypes.resource and handle.op.type == "VarHandleOp" else None
+
+    def _make_in_trace(
+        self, trace: TracedGraph, initial_value: Any, name: str, dtype: dtypes.DType | None, shape: Any
+    ) -> None:
+        """Creates an eager variable while a function is traced (`hr.jit`), where it is captured."""
+        initial = computed(initial_value) if isinstance(initial_value, Tensor) else initial_value
+        with scopes.outside():
+            self._make_eagerly(scopes.runtime().eager, initial, name, dtype, shape)
+        trace.made.append(self)
 
     def _make_eagerly(self, b: Any, initial_value: Any, name: str, dtype: dtypes.DType | None, shape: Any) -> None:
         value = b.tensor(initial_value() if callable(initial_value) else initial_value, dtype)
@@ -442,7 +455,7 @@ class Variable(TensorOperations):
         return dataclasses.replace(b, is_ordered=False) if isinstance(b, Builder) else b
 
     def _check_place(self, b: Any) -> None:
-        if self.graph is None and b.graph is not None:
+        if self.graph is None and b.graph is not None and traced_graph(b.graph) is None:
             raise GraphError(
                 f"{self!r} was made outside of graphs and cannot be used in one; make it inside `with g:`, or use its "
                 "value as it is now (.numpy())"
@@ -459,6 +472,12 @@ class Variable(TensorOperations):
             raise TypeError(
                 f"{what} of the variable '{self.name}', which has no value until the graph runs; run it: "
                 "session.run(variable)"
+            )
+        trace = current_trace()
+        if trace is not None:
+            raise TypeError(
+                f"{what} of the variable '{self.name}' in {trace.title}: it has no value until the traced function "
+                "runs; compute with the variable itself"
             )
         recorder.accessed(self)
         # also inside of `with g:`
@@ -489,7 +508,7 @@ class Variable(TensorOperations):
         return format(self._concrete("a formatted value") if spec else str(self), spec)
 
     def __repr__(self) -> str:
-        value = f": {self.numpy()!r}" if self.graph is None else ""
+        value = f": {self.numpy()!r}" if self.graph is None and current_trace() is None else ""
         return f"<Variable {self.name!r} shape={shapes.show(self._shape)} dtype={self.dtype.name}{value}>"
 
     def __copy__(self) -> Any:

@@ -217,7 +217,9 @@ def _made(f: types.FunctionType) -> _Converted:
     if isinstance(tree, ast.FunctionDef):
         at = 1 if isinstance(tree.body[0], ast.Expr) and isinstance(tree.body[0].value, ast.Constant) else 0
         tree.body.insert(at, use)
-    factory: Any = ast.FunctionDef("factory__", given, [stub], [], None)
+    # a function of a module that names itself means the variable of the module
+    own = [ast.Global([name])] if isinstance(tree, ast.FunctionDef) and name not in code.co_freevars else []
+    factory: Any = ast.FunctionDef("factory__", given, [*own, stub], [], None)
     within = f.__qualname__.split(".")[-2] if where.within else ""
     top: Any = factory
     if within and within != "<locals>":  # the class around it, so that Python mangles private names

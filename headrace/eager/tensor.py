@@ -8,6 +8,7 @@ import numpy as np
 
 from headrace import dtypes, nest, shapes
 from headrace.api import operators, recorder, scopes
+from headrace.api.traced_graph import traced_graph
 from headrace.errors import GraphError
 from headrace.ir.tensor_type import Tensor
 from headrace.resources.values import shape_of
@@ -77,9 +78,13 @@ class EagerTensor(Tensor):
         return value.copy() if value.ndim else value[()]
 
     def as_tensor(self, b: Any) -> Any:
-        """Returns this tensor for an eager builder `b`, a constant for another."""
+        """Returns this tensor for an eager builder `b`, a constant or placeholder for another."""
         if b.graph is None:
             return self
+        trace = traced_graph(b.graph)
+        captured = None if trace is None else trace.own(self)
+        if captured is not None:
+            return captured
         if self.dtype.base in (dtypes.resource, dtypes.variant):
             raise GraphError(
                 f"an eager tensor of dtype {self.dtype.name} was used in a graph, where only values can become "

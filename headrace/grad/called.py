@@ -1,8 +1,8 @@
 """Calls of the function to differentiate, with symbolic arguments.
 
 This is the common part of `grad`, `vjp`, `jacobian` and the other transforms. In a graph the function is called, and
-the operations that it makes are differentiated. Outside of graphs it is called in a graph of its own, which is then
-run.
+the operations that it makes are differentiated. Outside of graphs it is traced and compiled once for each signature
+(`jit.cache`).
 
 Each differentiated argument first goes through an Identity. So it is distinct from every other tensor, even if the same
 tensor is given twice. The derivative is then that of the function's use of this argument alone, not of other uses of
@@ -11,16 +11,14 @@ the same tensor.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from headrace import nest
+from headrace import autograph, nest
 from headrace.api import scopes, tracing
 from headrace.api.rematerialization import unrepeatable
-from headrace.api.tracing import is_tensor_argument
 from headrace.errors import SignatureError, UnimplementedError
 from headrace.grad import sums
 from headrace.grad.forward import forward
@@ -31,6 +29,8 @@ from headrace.ir.analysis.graph_size import room_around
 from headrace.ir.builder import Builder
 from headrace.ir.edit.copying import copy_into
 from headrace.ir.graph import FuncGraph, Tensor
+from headrace.jit.cache import Traces, traces_of
+from headrace.jit.signature import Parameters
 
 
 class DifferentiatedCall:
@@ -83,7 +83,7 @@ class DifferentiatedCall:
                 mine.append(leaf if x is None else x)
             given[k] = nest.pack(args[k], mine)
         with scopes.entered(self.b):  # symbolic arguments determine the graph, also outside of `with graph`
-            value = f(*given, **kwargs)
+            value = autograph.convert(f)(*given, **kwargs)
         self.aux: Any = None
         if has_aux:
             if not isinstance(value, tuple) or len(value) != 2:
@@ -210,6 +210,11 @@ def positions(argnums: Any) -> tuple[list[Any], bool]:
     return nest.as_list(argnums), not isinstance(argnums, (list, tuple))
 
 
+def hashable(argnums: Any) -> Any:
+    """Returns `argnums` as part of a key."""
+    return tuple(argnums) if isinstance(argnums, list) else argnums
+
+
 # *** outside of graphs ***
 
 
@@ -217,73 +222,35 @@ def is_eager(*structures: Any) -> bool:
     return not isinstance(scopes.builder(*nest.flatten(structures)), Builder)
 
 
-class GradProgram:
-    """A graph of a function's operations on symbolic arguments, for calls outside of graphs.
+def anywhere(f: Callable[..., Any], key: tuple[Any, ...], call: Callable[..., Any]) -> Traces:
+    """Returns `call`, a transform of `f` that works in a graph, for calls anywhere.
+
+    Outside of graphs a call is traced and compiled once for each signature. Floats are tensors there. The traces of `f`
+    are kept as long as `f`, so a transform that is made again finds them.
 
     Args:
-      args: the positional arguments of the function. Arrays, eager tensors and floats become placeholders; all other
-        leaves stay.
-      kwargs: the keyword arguments, likewise.
-
-    Attributes:
-      graph: the graph.
-      feeds: the values of the placeholders.
-      args: the positional arguments in the graph.
-      kwargs: the keyword arguments in the graph.
+      f: the function.
+      key: the name and the other arguments of the transform, which identify it.
+      call: the transformed function.
     """
-
-    def __init__(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
-        self.graph = scopes.Graph()
-        self.feeds: dict[Tensor, Any] = {}
-        self.args = [nest.map_leaves(self._argument, a) for a in args]
-        self.kwargs = nest.map_leaves(self._argument, kwargs)
-
-    def _argument(self, leaf: Any) -> Any:
-        if not (is_tensor_argument(leaf) or isinstance(leaf, (float, complex)) or hasattr(type(leaf), "assign")):
-            return leaf
-        value = scopes.runtime().eager.tensor(leaf)
-        made = self.placeholder(value)
-        self.feeds[made] = value.numpy()
-        return made
-
-    def placeholder(self, like: Any) -> Tensor:
-        """Returns a placeholder with the dtype and shape of an eager tensor."""
-        b = Builder(self.graph)
-        made: Tensor = b.make("Placeholder", (), {"dtype": like.dtype, "shape": like.shape}, "arg")
-        return made
-
-    def run(self, structure: Any, feeds: Mapping[Tensor, Any] | None = None) -> Any:
-        """Runs a structure of tensors, and returns it with eager tensors.
-
-        Args:
-          structure: a nested structure; leaves that are not tensors stay.
-          feeds: values of more placeholders.
-        """
-        leaves = nest.flatten(structure)
-        wanted = [t for t in leaves if isinstance(t, Tensor)]
-        with scopes.runtime().session(graph=self.graph) as session:
-            values = iter(session.run(wanted, {**self.feeds, **(feeds or {})}))
-        make = scopes.runtime().eager.const
-        return nest.pack(structure, [make(next(values), t.dtype) if isinstance(t, Tensor) else t for t in leaves])
+    known = traces_of(f)
+    found = None if known is None else known.get(key)
+    if found is None:
+        title = tracing.titled(f)
+        found = Traces(call, f, lambda args, kwargs: call(*args, **kwargs), title, Parameters(f), has_weak_floats=True)
+        if known is not None:
+            known[key] = found
+    return found
 
 
-def anywhere(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Extends `call`, a function that works in a graph, to calls outside of graphs."""
-
-    @functools.wraps(call)
-    def run(*args: Any, **kwargs: Any) -> Any:
-        if not is_eager(args, kwargs):
-            return call(*args, **kwargs)
-        program = GradProgram(args, kwargs)
-        with program.graph:
-            value = call(*program.args, **program.kwargs)
-        return program.run(value)
-
-    return run
-
-
-def named(call: Callable[..., Any], f: Any, what: str) -> Callable[..., Any]:
+def transformed(f: Callable[..., Any], key: tuple[Any, ...], call: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns the transform of `f` as a function that works anywhere; see `anywhere`."""
     name = getattr(f, "__name__", "function").replace("<lambda>", "function")
-    call.__name__ = call.__qualname__ = f"{what}_of_{name}"
-    call.__wrapped__ = f  # type: ignore[attr-defined]
-    return call
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        return traces(args, kwargs)
+
+    traces = anywhere(f, key, call)
+    run.__name__ = run.__qualname__ = f"{key[0]}_of_{name}"
+    run.__wrapped__ = f  # type: ignore[attr-defined]
+    return run

@@ -16,7 +16,7 @@ from headrace import dtypes, nest
 from headrace.api import functional, scopes, tracing
 from headrace.api.tensor_spec import TensorSpec
 from headrace.errors import GraphError, SignatureError
-from headrace.grad.called import DifferentiatedCall, anywhere, named, positions
+from headrace.grad.called import DifferentiatedCall, hashable, positions, transformed
 from headrace.grad.transforms import grad
 from headrace.grad.zeros import carries
 from headrace.ir.builder import Builder
@@ -64,7 +64,7 @@ def jacobian(of: Any, by: Any = 0, mode: str = "rev", has_aux: bool = False) -> 
         out = _jacobian(made, mode, lambda leaves: made.like_arguments(leaves, single))
         return (out, made.aux) if has_aux else out
 
-    return named(anywhere(call), of, "jacobian")
+    return transformed(of, ("jacobian", hashable(by), mode, has_aux), call)
 
 
 def hessian(of: Any, by: Any = 0, has_aux: bool = False) -> Any:
@@ -92,7 +92,7 @@ def hessian(of: Any, by: Any = 0, has_aux: bool = False) -> Any:
              [1., 0.]], dtype=float32)
     """
     if callable(of):
-        return named(jacobian(grad(of, by, has_aux), by, "fwd", has_aux), of, "hessian")
+        return transformed(of, ("hessian", hashable(by), has_aux), jacobian(grad(of, by, has_aux), by, "fwd", has_aux))
     given = _Given(of, by, "hessian")
     y = given.ys[0]
     if len(given.ys) != 1 or y.shape not in ((), None):

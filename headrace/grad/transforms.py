@@ -15,8 +15,9 @@ import numpy as np
 
 from headrace import nest, shapes
 from headrace.api import scopes, tracing
+from headrace.api.traced_graph import current_trace
 from headrace.errors import GraphError, SignatureError
-from headrace.grad.called import DifferentiatedCall, GradProgram, anywhere, is_eager, named, positions
+from headrace.grad.called import DifferentiatedCall, anywhere, hashable, is_eager, positions, transformed
 from headrace.grad.zeros import carries
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Tensor
@@ -56,7 +57,7 @@ def grad(f: Callable[..., Any], argnums: Any = 0, has_aux: bool = False) -> Call
         _, grads, aux = _value_and_grad(f, argnums, has_aux, args, kwargs, "grad")
         return (grads, aux) if has_aux else grads
 
-    return named(anywhere(call), f, "grad")
+    return transformed(f, ("grad", hashable(argnums), has_aux), call)
 
 
 def value_and_grad(f: Callable[..., Any], argnums: Any = 0, has_aux: bool = False) -> Callable[..., Any]:
@@ -87,7 +88,7 @@ def value_and_grad(f: Callable[..., Any], argnums: Any = 0, has_aux: bool = Fals
         value, grads, aux = _value_and_grad(f, argnums, has_aux, args, kwargs, "value_and_grad")
         return ((value, aux) if has_aux else value), grads
 
-    return named(anywhere(call), f, "value_and_grad")
+    return transformed(f, ("value_and_grad", hashable(argnums), has_aux), call)
 
 
 def _value_and_grad(
@@ -149,12 +150,23 @@ def vjp(f: Callable[..., Any], *args: Any, has_aux: bool = False) -> Any:
             return made.like_arguments(made.pull_back(dys, b), single=False)
 
         return (made.value, pull_back, made.aux) if has_aux else (made.value, pull_back)
-    program = GradProgram(args, {})
-    with program.graph:
-        value, inner, *aux = vjp(f, *program.args, has_aux=has_aux)
-    known: dict[Any, tuple[list[Tensor], Any]] = {}  # placeholders and gradients, for each structure of dy
+    return _vjp_of_values(f, args, has_aux)
 
-    def pull_back_now(dy: Any) -> Any:
+
+def _vjp_of_values(f: Callable[..., Any], args: Sequence[Any], has_aux: bool) -> Any:
+    """Computes `vjp` outside of graphs."""
+
+    def call(*args: Any) -> Any:
+        value, inner, *aux = vjp(f, *args, has_aux=has_aux)
+        trace = current_trace()
+        assert trace is not None
+        trace.left = inner
+        return (value, *aux)
+
+    concrete, values = anywhere(f, ("vjp", has_aux), call).find(args, {})
+    graph = concrete.graph
+
+    def pull_back(dy: Any) -> Any:
         if not is_eager(dy):
             raise GraphError(
                 "the function that hr.vjp returned outside of graphs takes values; "
@@ -162,15 +174,15 @@ def vjp(f: Callable[..., Any], *args: Any, has_aux: bool = False) -> Any:
             )
         leaves = [scopes.runtime().eager.tensor(d) for d in nest.flatten(dy)]
         key = (nest.outline(dy), *((d.dtype, d.shape) for d in leaves))
-        if key not in known:
-            given = [program.placeholder(d) for d in leaves]
-            with program.graph:
-                known[key] = given, inner(nest.pack(dy, given))
-        given, grads = known[key]
-        return program.run(grads, {p: d.numpy() for p, d in zip(given, leaves, strict=True)})
+        step = concrete.kept.get(key)
+        if step is None:
+            with graph.reopened():
+                given = [graph.placeholder(d, "grad_ys") for d in leaves]
+                step = concrete.kept[key] = concrete.step(graph.left(nest.pack(dy, given)), given)
+        return step([*values, *(d._value for d in leaves)])
 
-    value, *aux = program.run([value, *aux])
-    return (value, pull_back_now, *aux)
+    value, *aux = concrete(values)
+    return (value, pull_back, *aux)
 
 
 def _cotangents(b: Builder, made: DifferentiatedCall, dy: Any) -> list[Any]:
@@ -258,4 +270,4 @@ def jvp(f: Callable[..., Any], args: Sequence[Any], tangents: Sequence[Any], has
         dys = nest.pack(made.value, made.push_forward(dxs))
         return (made.value, dys, made.aux) if has_aux else (made.value, dys)
 
-    return anywhere(call)(args, tangents)
+    return anywhere(f, ("jvp", has_aux), call)((args, tangents), {})

@@ -176,7 +176,8 @@ def key_of(t: Tensor) -> Key | None:
     while t.op.opdef.facts.forwards is not None:
         t = t.op.inputs[t.op.opdef.facts.forwards]
     op = t.op
-    if op.type == "_Arg":
+    facts = op.opdef.facts
+    if facts.graph_end or facts.placeholder:  # each stands for another resource (`api.traced_graph`)
         return ("resource", t)
     if not op.inputs and op.opdef.facts.effect:
         if op.opdef.facts.waits:

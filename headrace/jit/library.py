@@ -11,7 +11,7 @@ functions are complete, those calls, and the conditionals and loops around them,
 
 from __future__ import annotations
 
-import inspect
+import functools
 import threading
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
@@ -24,9 +24,12 @@ from headrace.ir.attr_values import Func
 from headrace.ir.builder import Builder
 from headrace.ir.function import move_to
 from headrace.ir.graph import FuncGraph, Graph, Operation, Tensor, foreign, is_cloned
+from headrace.jit.signature import Parameters, Static, fitted, python_key
 
 if TYPE_CHECKING:
     import weakref
+
+    from headrace.jit.cache import Traces
 
 
 class CalledFunction(Protocol):
@@ -35,16 +38,28 @@ class CalledFunction(Protocol):
     Attributes:
       fn: the Python function.
       name: the name of the function and of its calls.
+      parameters: its parameters.
+      traces: its traces outside of graphs.
+      static: the positions of static arguments.
       input_signature: the TensorSpecs of the arguments, or None.
       results: the TensorSpecs of the results, or None.
       names: for each root graph and signature, the names in the graph's library.
     """
 
-    fn: Callable[..., Any]
     name: str
+    static: frozenset[int]
     input_signature: Any
     results: Any
     names: weakref.WeakKeyDictionary[Graph, dict[Hashable, list[str]]]
+
+    @property
+    def fn(self) -> Callable[..., Any]: ...
+
+    @property
+    def parameters(self) -> Parameters: ...
+
+    @property
+    def traces(self) -> Traces: ...
 
 
 class _Traced(FuncGraph):
@@ -54,9 +69,11 @@ class _Traced(FuncGraph):
       specs: the TensorSpec of each argument that is a tensor.
       value: the return value of the Python function, with tensors of this graph; the declared one during tracing.
       calls: the calls of it that were created while any function was open.
-      keeps: the Python arguments that its signature identifies by `id`.
+      keeps: the arguments and surroundings of its first call, some of which its signature identifies by `id`.
       kind: a key that is equal for calls that differ in static shapes only.
       is_recursive: whether it was called while it was open.
+      knows_results: whether its results are known while it is open.
+      is_asked: whether a call needed its results before they were known.
       made_from: the `Function` from which it is traced, while it is open; else None.
     """
 
@@ -65,6 +82,8 @@ class _Traced(FuncGraph):
         self.specs = specs
         self.kind = kind
         self.is_recursive = False
+        self.knows_results = False
+        self.is_asked = False
         self.made_from: CalledFunction | None = None
         self.value: Any = None
         self.calls: list[Operation] = []
@@ -109,6 +128,21 @@ class _Traced(FuncGraph):
         return all(shapes.covers(mine.shape, given.shape) for mine, given in zip(self.specs, specs, strict=True))
 
 
+class _Found(Exception):
+    """Results that a recursive function was found to have.
+
+    Args:
+      results: their structure of TensorSpecs.
+    """
+
+    def __init__(self, results: Any) -> None:
+        self.results = results
+
+
+def _joined(a: TensorSpec, b: TensorSpec) -> TensorSpec:
+    return TensorSpec(shapes.join(a.shape, b.shape), a.dtype)
+
+
 class _Tracing(threading.local):
     """Functions that this thread is tracing, outermost first; and functions to settle afterwards."""
 
@@ -131,21 +165,19 @@ class LibraryCall:
         self.root = b.graph
         while self.root.outer is not None:
             self.root = self.root.outer
-        if kwargs:  # a keyword argument is equivalent to a positional one
-            bound = inspect.signature(function.fn).bind(*args, **kwargs)
-            args, kwargs = bound.args, bound.kwargs
+        args, kwargs = function.parameters.bound(args, kwargs)
         if function.input_signature is not None:
-            args, kwargs = self._fitted(args), {}
+            args, kwargs = fitted(function.input_signature, args, b, function.parameters, repr(function)), {}
+        args = Static.wrapped(args, function.static, function.parameters, repr(function))
         self.structure = (tuple(args), kwargs)
         self.leaves = nest.flatten(self.structure)
         self.tensors: list[Tensor] = []
         self.where: list[int | None] = []  # for each leaf its position among the tensors, or None
-        self.keeps: list[Any] = []
         key: list[Hashable] = []
         for leaf in self.leaves:
             if not tracing.is_tensor_argument(leaf):
                 self.where.append(None)
-                key.append(self._python(leaf))
+                key.append(python_key(leaf))
                 continue
             t = b.tensor(leaf)
             at = next((i for i, s in enumerate(self.tensors) if s is t), None) if t.dtype is dtypes.resource else None
@@ -157,52 +189,17 @@ class LibraryCall:
         self.specs = [TensorSpec(t.shape, t.dtype.base, t.op.name) for t in self.tensors]
         if function.input_signature is not None:
             self.specs = nest.flatten(function.input_signature)
-        self.kind: Hashable = (id(function), nest.outline(self.structure), *key)
+        self.kind: Hashable = (id(function), function.traces.surroundings.key(), nest.outline(self.structure), *key)
         self.signature: Hashable = (self.kind, *self.specs)
-
-    def _fitted(self, args: Sequence[Any]) -> Any:
-        """Returns the arguments as tensors of the declared dtypes."""
-        signature = self.function.input_signature
-        try:
-            leaves = nest.flatten_up_to(signature, tuple(args))
-        except ValueError as e:
-            raise SignatureError(
-                f"the arguments of {self.function!r} do not have the structure of its input_signature: {e}"
-            ) from e
-        names = tracing.argument_names(self.function.fn, len(args))
-        out = []
-        for (path, spec), leaf in zip(nest.flatten_with_paths(signature), leaves, strict=True):
-            k, _, rest = path[1:].partition("]")
-            label = f"argument {(names[int(k)] + rest if int(k) < len(names) else path)!r} of {self.function!r}"
-            try:
-                t = self.b.tensor(leaf, spec.dtype)
-            except TypeError as e:
-                raise SignatureError(f"{label} must be {spec}, got {nest.describe(leaf)}: {e}") from e
-            if not shapes.covers(spec.shape, t.shape):
-                raise SignatureError(
-                    f"{label} must be {spec}, got {nest.describe(leaf)} of shape {shapes.show(t.shape)}"
-                )
-            out.append(t)
-        return nest.pack(signature, out)
-
-    def _python(self, leaf: Any) -> Hashable:
-        """Returns the part of the signature for an argument that is not a tensor."""
-        if not hasattr(type(leaf), "as_tensor"):
-            try:
-                hash(leaf)
-                return type(leaf), leaf
-            except TypeError:
-                pass
-        self.keeps.append(leaf)
-        return type(leaf), id(leaf)
 
     def make(self) -> Any:
         """Creates the operation; returns its results."""
-        graph = self._find() or self._trace()
-        if graph.is_open and self.function.results is None:
-            raise GraphError(
-                f"{graph.title} calls itself, and what it returns is not known before it has returned: say so by "
-                "Function(..., results=TensorSpec(shape, dtype)), or a structure of them"
+        graph = self._find() or self._traced()
+        if graph.is_open and not graph.knows_results:
+            graph.is_asked = True
+            raise tracing.ResultsUnknown(
+                f"{graph.title} calls itself, and no branch that ends the recursion tells its results; declare them: "
+                "hr.jit(results=hr.TensorSpec(shape, dtype)), or a structure of TensorSpecs"
             )
         attrs = {"f": Func(graph.name), "Tout": tuple(x.dtype.base for x in nest.flatten(graph.value))}
         inputs = [*self.tensors, *(t for t, _ in graph.captured)]
@@ -230,7 +227,17 @@ class LibraryCall:
                 return found
         return None
 
-    def _trace(self) -> _Traced:
+    def _traced(self) -> _Traced:
+        """Returns a new function, traced with the results that are declared or found."""
+        results, is_known = self.function.results, self.function.results is not None
+        while True:
+            try:
+                return self._trace(results, is_known)
+            except _Found as e:  # each time some dimension is found to vary, so this ends
+                results = nest.map_leaves(_joined, results, e.results) if is_known else e.results
+                is_known = True
+
+    def _trace(self, results: Any, is_known: bool) -> _Traced:
         function, root = self.function, self.root
         if sum(graph.made_from is function for graph in _now.open) > _DEEPEST:
             raise GraphError(
@@ -242,21 +249,26 @@ class LibraryCall:
                 self._widen(graph.specs)
         graph = _Traced(self._library_name(), self.b.graph, self.specs, self.kind)
         graph.made_from = function
-        graph.keeps = self.keeps
-        graph.value = function.results
+        graph.keeps = [*self.leaves, function.traces.surroundings.values]
+        graph.value = results
+        graph.knows_results = is_known
         tracing.begin(graph, self.b.graph, f"function {graph.name!r}", function.fn)
         for t, spec in zip(self.tensors, self.specs, strict=True):
             graph.add_param(t.dtype, spec.shape, _plain(spec.name or t.op.name), handle=t.handle)
         args, kwargs = nest.pack(
             self.structure,
-            [leaf if at is None else graph.params[at] for leaf, at in zip(self.leaves, self.where, strict=True)],
+            [
+                Static.unwrapped(leaf) if at is None else graph.params[at]
+                for leaf, at in zip(self.leaves, self.where, strict=True)
+            ],
         )
         before = set(root.functions)
         root.functions[graph.name] = graph
         _now.open.append(graph)
         try:
-            value = tracing.call(self._returned, graph, Builder(graph), args, kwargs)
-            self._check(graph, value)
+            value = tracing.call(functools.partial(returned, function), graph, Builder(graph), args, kwargs)
+            if function.results is None:
+                self._compare(graph, value)
         except BaseException:
             for name in set(root.functions) - before:  # the function, and functions traced only for it
                 del root.functions[name]
@@ -275,6 +287,27 @@ class LibraryCall:
             _settle()
         return graph
 
+    def _compare(self, graph: _Traced, value: Any) -> None:
+        """Raises `_Found` if the results of a recursive function differ from those of its calls.
+
+        Raises:
+          SignatureError: they have other dtypes or another structure.
+        """
+        if not graph.is_asked and not (graph.knows_results and graph.is_recursive):
+            return
+        found = nest.map_leaves(lambda t: TensorSpec(t.shape, t.dtype.base), value)
+        if not graph.knows_results:
+            raise _Found(found)
+        differs = nest.mismatch(graph.value, found)
+        pairs = [] if differs else list(zip(nest.flatten(graph.value), nest.flatten(found), strict=True))
+        if differs or any(a.dtype is not b.dtype for a, b in pairs):
+            raise SignatureError(
+                f"{graph.title} calls itself; where the recursion ends it returns {graph.value}, and with the results "
+                f"of its own calls {found}. Let both be equal in structure and dtypes"
+            )
+        if not all(shapes.covers(a.shape, b.shape) for a, b in pairs):
+            raise _Found(found)
+
     def _widen(self, others: Sequence[TensorSpec]) -> None:
         self.specs = [
             TensorSpec(shapes.join(a.shape, b.shape), a.dtype, a.name) for a, b in zip(self.specs, others, strict=True)
@@ -289,30 +322,32 @@ class LibraryCall:
             name = f"{base}_{n}"
         return name
 
-    def _returned(self, *args: Any, **kwargs: Any) -> Any:
-        """Returns the result of the Python function, with numbers of the declared dtypes."""
-        value, declared = self.function.fn(*args, **kwargs), self.function.results
-        if declared is None or nest.mismatch(declared, value) is not None:
-            return value
-        b = scopes.builder()
-        return nest.map_leaves(lambda s, x: b.tensor(x, s.dtype) if isinstance(x, (int, float)) else x, declared, value)
 
-    def _check(self, graph: _Traced, value: Any) -> None:
-        declared = self.function.results
-        if declared is None:
-            return
-        found = nest.mismatch(declared, value)
-        if found is not None:
+def returned(function: CalledFunction, *args: Any, **kwargs: Any) -> Any:
+    """Calls the Python function; returns its results as tensors, which fit the declared results.
+
+    Raises:
+      SignatureError: they do not fit, or cannot be tensors.
+    """
+    value, declared = function.fn(*args, **kwargs), function.results
+    b = scopes.builder()
+    if declared is None:
+        return tracing.convert(value, b, b.graph.title)
+    found = nest.mismatch(declared, value)
+    if found is not None:
+        raise SignatureError(
+            f"{b.graph.title} returned {found.second}{_at(found.path)}, but its results= say {found.first}; let "
+            "both have the same structure"
+        )
+    value = nest.map_leaves(lambda s, x: b.tensor(x, s.dtype) if isinstance(x, (int, float)) else x, declared, value)
+    value = tracing.convert(value, b, b.graph.title)
+    for (path, spec), t in zip(nest.flatten_with_paths(declared), nest.flatten(value), strict=True):
+        if t.dtype.base is not spec.dtype.base or not shapes.covers(spec.shape, t.shape):
             raise SignatureError(
-                f"{graph.title} returned {found.second}{_at(found.path)}, but its results= say {found.first}; let "
-                "both have the same structure"
+                f"{b.graph.title} returned '{t.name}' of dtype {t.dtype.base.name} and shape {shapes.show(t.shape)}"
+                f"{_at(path)}, but its results= say {spec}; cast it, or declare what it returns"
             )
-        for (path, spec), t in zip(nest.flatten_with_paths(declared), nest.flatten(value), strict=True):
-            if t.dtype.base is not spec.dtype.base or not shapes.covers(spec.shape, t.shape):
-                raise SignatureError(
-                    f"{graph.title} returned '{t.name}' of dtype {t.dtype.base.name} and shape {shapes.show(t.shape)}"
-                    f"{_at(path)}, but its results= say {spec}; cast it, or declare what it returns"
-                )
+    return value
 
 
 def _at(path: str) -> str:

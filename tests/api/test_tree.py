@@ -25,6 +25,9 @@ class Layer:
     def __init__(self, w: Any, b: Any, name: str) -> None:
         self.w, self.b, self.name = w, b, name
 
+    def __repr__(self) -> str:
+        return f"Layer({self.name})"
+
 
 hr.tree.register(Layer, lambda layer: ((layer.w, layer.b), layer.name), lambda name, parts: Layer(*parts, name))
 

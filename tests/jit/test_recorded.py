@@ -1,0 +1,108 @@
+"""Calls of jitted functions under a tape: the gradients, random numbers, state, and errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import headrace as hr
+from headrace.errors import FailedPreconditionError, UnimplementedError
+
+
+def test_gradients_by_arguments_captured_tensors_and_variables() -> None:
+    x, y, v = hr.constant([1.0, 2.0]), hr.constant([3.0, 4.0]), hr.Variable([0.5, 0.25])
+    f = hr.jit(lambda x: hr.reduce_sum(hr.tanh(x) * y * v))
+    with hr.GradientTape() as tape:
+        tape.watch([x, y])
+        z = f(x) * 2.0
+    dx, dy, dv = tape.gradient(z, [x, y, v])
+    t = np.tanh([1.0, 2.0])
+    np.testing.assert_allclose(dx, 2 * (1 - t**2) * [1.5, 1.0], rtol=1e-6)
+    np.testing.assert_allclose(dy, 2 * t * [0.5, 0.25], rtol=1e-6)
+    np.testing.assert_allclose(dv, 2 * t * [3.0, 4.0], rtol=1e-6)
+
+
+def test_a_loop_that_reads_a_variable() -> None:
+    v, x = hr.Variable([1.0, 2.0]), hr.constant([1.0, 2.0])
+    f = hr.jit(lambda x: hr.while_loop(lambda i, s: i < 3, lambda i, s: (i + 1, s * hr.reduce_sum(v * x)), (0, 1.0))[1])
+    with hr.GradientTape() as tape:
+        y = f(x)
+    np.testing.assert_allclose(tape.gradient(y, v), [75, 150])
+    with hr.GradientTape() as tape:
+        y = f(x)
+    v.assign([0.0, 0.0])
+    with pytest.raises(FailedPreconditionError, match="changed after the call"):
+        tape.gradient(y, v)
+
+
+def test_random_numbers_are_those_of_the_call() -> None:
+    v = hr.Variable(hr.ones([100]))
+    f = hr.jit(lambda: hr.nn.dropout(v * 1.0, rate=0.5))
+    for _ in range(2):
+        with hr.GradientTape() as tape:
+            y = f()
+        np.testing.assert_array_equal(tape.gradient(y, v), y.numpy())
+
+
+def test_values_before_an_assignment_of_the_function() -> None:
+    v = hr.Variable(3.0)
+
+    @hr.jit
+    def f(x: Any) -> Any:
+        y = v * v * x
+        v.assign(100.0)
+        return y
+
+    x = hr.constant(2.0)
+    with hr.GradientTape() as tape:
+        tape.watch(x)
+        y = f(x)
+    dx, dv = tape.gradient(y, [x, v])
+    assert (dx.numpy(), dv.numpy(), v.numpy()) == (9, 12, 100)
+
+
+def test_random_numbers_in_a_loop_are_refused() -> None:
+    v = hr.Variable(1.0)
+    f = hr.jit(lambda: hr.while_loop(lambda i, s: i < 3, lambda i, s: (i + 1, s * v * hr.random.normal([])), (0, 1.0)))
+    with hr.GradientTape() as tape:
+        y = f()[1]
+    with pytest.raises(UnimplementedError, match="has effects inside a loop or conditional"):
+        tape.gradient(y, v)
+
+
+def test_higher_orders() -> None:
+    f = hr.jit(lambda x: x * x * x)
+    x = hr.constant(2.0)
+    with hr.GradientTape() as outer:
+        outer.watch(x)
+        with hr.GradientTape() as inner:
+            inner.watch(x)
+            y = f(x)
+        dy = inner.gradient(y, x)
+    assert (dy.numpy(), outer.gradient(dy, x).numpy()) == (12, 12)
+
+
+def test_a_gradient_inside_of_a_jitted_function() -> None:
+    v = hr.Variable(2.0)
+
+    @hr.jit
+    def slope(x: Any) -> Any:
+        return hr.grad(lambda x: x * x * v)(x)
+
+    with hr.GradientTape() as tape:
+        y = slope(hr.constant(3.0))
+    assert (y.numpy(), tape.gradient(y, v).numpy()) == (12, 6)
+    assert slope(hr.constant(1.0)).numpy() == 4
+
+
+def test_text_and_structures_under_a_tape() -> None:
+    v = hr.Variable(2.0)
+    f = hr.jit(lambda s, x: {"s": s, "x": (x * v, None, x)})
+    x = hr.constant(3.0)
+    with hr.GradientTape() as tape:
+        out = f(hr.constant("a"), x)
+    assert out["s"].numpy() == b"a"
+    assert out["x"][1] is None
+    assert tape.gradient(out["x"][0], v).numpy() == 3
