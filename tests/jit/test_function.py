@@ -625,3 +625,19 @@ def _fibonacci(n: Any) -> Any:
 
 def test_a_converted_function_of_a_module_that_calls_itself() -> None:
     assert _fibonacci(hr.constant(10)).numpy() == 55
+
+
+@hr.jit
+def _descendants(n: Any) -> Any:
+    total = n
+    for _ in hr.range(2):
+        if n > 0:
+            total += _descendants(n - 1)
+    return total
+
+
+def test_recursion_in_a_converted_loop() -> None:
+    def plain(n: int) -> int:
+        return n + (2 * plain(n - 1) if n > 0 else 0)
+
+    assert _descendants(hr.constant(4)).numpy() == plain(4)

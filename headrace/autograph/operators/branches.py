@@ -192,6 +192,7 @@ class Conditional:
         self._state = state
         self._graphs: list[Any] = []
         self._fails: list[bool] = []
+        self._unknown: tracing.ResultsUnknown | None = None
 
     def build(self, *blocks: Callable[[], Any]) -> None:
         """Traces the blocks and sets the variables to the results."""
@@ -207,6 +208,8 @@ class Conditional:
                     undone = notes.undo()
                     self._state.store(before)
             changed.append(self._state.visible(undone))
+        if self._unknown is not None and all(self._fails):
+            raise self._unknown
         lines = tuple(_line(block) for block in blocks)
         jumps = any(
             name.startswith("did_") and name.endswith("_") and (x is True) != (y is True)
@@ -247,6 +250,9 @@ class Conditional:
                 self._fails[-1] = True
                 text = f"{type(e.error).__name__}: {e.error}"
                 scopes.builder().Assert(False, [text])
+            except tracing.ResultsUnknown as e:  # the function is traced again, with the results of the other block
+                self._fails[-1] = True
+                self._unknown = e
 
         run.__wrapped__ = block  # type: ignore[attr-defined]
         tracing.call(run, graph, self._b)

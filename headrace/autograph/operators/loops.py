@@ -291,6 +291,9 @@ class Loop:
                 return
             except _Again:
                 self._state.store(before)
+            except tracing.ResultsUnknown:  # the function is traced again, with results as of no iteration
+                self._state.store(before)
+                return
             except BaseException:
                 self._state.store(before)
                 raise
