@@ -18,6 +18,7 @@ from headrace import thresholds
 from headrace.autograph import operators, origin
 from headrace.autograph.convert import function
 from headrace.autograph.operators import calls
+from headrace.autograph.origin import SourceError
 from headrace.errors import AutographError
 from headrace.ir import source
 from headrace.memo import Memo, cached
@@ -95,6 +96,34 @@ def convert(f: F) -> F:
         else:
             made = types.MethodType(_bound_to(call, _converted(call)), f)
     return cast("F", made)
+
+
+def traceable(f: Callable[..., Any]) -> Callable[..., Any]:
+    """Converts a function that will be traced; one without source stays as it is.
+
+    Python decides the conditionals and loops of a function without source. If a tensor would decide one, which is a
+    TypeError, the error gets a note about the source.
+
+    Args:
+      f: a function; see `convert`.
+
+    Raises:
+      AutographError: the function has a construct without a conversion.
+    """
+    try:
+        return convert(f)
+    except SourceError as e:
+        text = str(e)
+
+    @functools.wraps(f)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return f(*args, **kwargs)
+        except TypeError as error:
+            error.add_note(text)
+            raise
+
+    return run
 
 
 def to_code(f: Callable[..., Any]) -> str:

@@ -83,7 +83,7 @@ class DifferentiatedCall:
                 mine.append(leaf if x is None else x)
             given[k] = nest.pack(args[k], mine)
         with scopes.entered(self.b):  # symbolic arguments determine the graph, also outside of `with graph`
-            value = autograph.convert(f)(*given, **kwargs)
+            value = autograph.traceable(f)(*given, **kwargs)
         self.aux: Any = None
         if has_aux:
             if not isinstance(value, tuple) or len(value) != 2:

@@ -180,8 +180,8 @@ class Function:
         if not self.converts:
             return fn
         if isinstance(fn, _Method):
-            return _Method(autograph.convert(fn.function), fn.instance)
-        return autograph.convert(fn)
+            return _Method(autograph.traceable(fn.function), fn.instance)
+        return autograph.traceable(fn)
 
     @functools.cached_property
     def title(self) -> str:

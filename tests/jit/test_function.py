@@ -641,3 +641,13 @@ def test_recursion_in_a_converted_loop() -> None:
         return n + (2 * plain(n - 1) if n > 0 else 0)
 
     assert _descendants(hr.constant(4)).numpy() == plain(4)
+
+
+def test_a_function_without_source_is_traced_as_it_is() -> None:
+    names: dict[str, Any] = {"hr": hr}
+    exec("def f(x):\n    return x * x\ndef g(x):\n    return x if x > 0 else -x\n", names)
+    assert hr.jit(names["f"])(hr.constant(3.0)).numpy() == 9
+    assert hr.grad(names["f"])(3.0).numpy() == 6
+    with pytest.raises(TypeError, match="which has no value until the graph runs") as caught:
+        hr.jit(names["g"])(hr.constant(3.0))
+    assert "no source for 'g'" in "".join(caught.value.__notes__)
