@@ -8,7 +8,7 @@
 result. The code calls `operators`, which choose Python or graph at run time by the values that they receive.
 """
 
-from headrace.autograph.conversion import convert, do_not_convert, to_code, traceable
+from headrace.autograph.conversion import convert, do_not_convert, to_code
 from headrace.errors import AutographError, UndefinedError
 
 __all__ = ["AutographError", "UndefinedError", "convert", "do_not_convert", "to_code"]

@@ -16,9 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from headrace import autograph, nest
+from headrace import nest
 from headrace.api import scopes, tracing
 from headrace.api.rematerialization import unrepeatable
+from headrace.autograph.conversion import traceable
 from headrace.errors import SignatureError, UnimplementedError
 from headrace.grad import sums
 from headrace.grad.forward import forward
@@ -83,7 +84,7 @@ class DifferentiatedCall:
                 mine.append(leaf if x is None else x)
             given[k] = nest.pack(args[k], mine)
         with scopes.entered(self.b):  # symbolic arguments determine the graph, also outside of `with graph`
-            value = autograph.traceable(f)(*given, **kwargs)
+            value = traceable(f)(*given, **kwargs)
         self.aux: Any = None
         if has_aux:
             if not isinstance(value, tuple) or len(value) != 2:

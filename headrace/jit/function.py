@@ -15,9 +15,10 @@ import weakref
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, Final, overload
 
-from headrace import autograph, flags, nest
+from headrace import flags, nest
 from headrace.api import scopes, tracing
 from headrace.api.tensor_spec import TensorSpec
+from headrace.autograph.conversion import traceable
 from headrace.errors import SignatureError
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Graph
@@ -180,8 +181,8 @@ class Function:
         if not self.converts:
             return fn
         if isinstance(fn, _Method):
-            return _Method(autograph.traceable(fn.function), fn.instance)
-        return autograph.traceable(fn)
+            return _Method(traceable(fn.function), fn.instance)
+        return traceable(fn)
 
     @functools.cached_property
     def title(self) -> str:
