@@ -94,6 +94,7 @@ from headrace.dtypes import (
 from headrace.dtypes import bool_ as bool
 from headrace.eager import EagerBuilder as _EagerBuilder, EagerTensor
 from headrace.eager.tape import GradientTape
+from headrace.eager.tensor import from_dlpack
 from headrace.grad.checks import check_gradients
 from headrace.grad.custom import custom_gradient
 from headrace.grad.gradients import gradients
@@ -197,8 +198,8 @@ __all__ = [
     "diag_part", "digamma", "divide", "divide_no_nan", "dtypes", "dynamic_partition", "dynamic_stitch", "einsum",
     "ensure_shape", "equal", "erf", "erfc", "erfcinv", "erfinv", "errors", "exp", "expand_dims", "explain", "expm1",
     "export_meta_graph", "eye", "fill", "flags", "float16", "float32", "float64", "floor", "floordiv", "floormod",
-    "foldl", "foldr", "function", "gather", "gather_nd", "global_norm", "grad", "gradients", "greater", "greater_equal",
-    "group", "hessian", "histogram_fixed_width", "histogram_fixed_width_bins", "identity", "identity_n", "igamma",
+    "foldl", "foldr", "from_dlpack", "function", "gather", "gather_nd", "global_norm", "grad", "gradients", "greater",
+    "greater_equal", "group", "hessian", "histogram_fixed_width", "histogram_fixed_width_bins", "identity", "identity_n", "igamma",
     "igammac", "imag", "image", "import_graph_def", "import_meta_graph", "initializers", "int16", "int32", "int64",
     "int8", "invert", "invert_permutation", "io", "is_finite", "is_inf", "is_nan", "is_tensor", "jacobian", "jit",
     "jvp", "l2_normalize", "layers", "left_shift", "less", "less_equal", "lgamma", "linalg", "linspace", "load_plugins",

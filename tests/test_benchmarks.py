@@ -16,6 +16,7 @@ from benchmarks import (
     building,
     cluster,
     devices,
+    eager_ops,
     gradient_memory,
     gradient_size,
     gradients,
@@ -43,6 +44,7 @@ pytestmark = pytest.mark.system
         lambda: interpreter.long_loop(trips=50, watched_trips=20),
         lambda: interpreter.many_runs(runs=20, points=2),
         lambda: startup.imports(repeats=1),
+        lambda: eager_ops.eager_ops(repeats=1, others=()),
         lambda: building.building(ops=40, repeats=2),
         lambda: growth.writes(n=20, repeats=1),
         lambda: growth.first_results(n=40, repeats=1),
@@ -73,7 +75,7 @@ def test_every_benchmark_is_listed() -> None:
         "overhead", "small_runs", "long_chain", "long_loop", "many_runs", "imports", "building", "writes",
         "first_results", "cached_steps", "gradients", "answers", "gradient_size",
         "third_derivative", "gradient_memory", "nested_gradients", "recomputation", "swap", "devices", "placement",
-        "routes", "cluster",
+        "routes", "cluster", "eager_ops",
     }  # fmt: skip
 
 

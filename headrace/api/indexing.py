@@ -34,6 +34,10 @@ def getitem(x: Any, index: Any) -> Any:
 
     Source: TensorFlow's `tf.Tensor.__getitem__`.
     """
+    if index.__class__ is int and scopes.is_outside():
+        eager = scopes.runtime().eager
+        if x.__class__ is eager.tensor_type and x.shape:  # the same as below, without a walk through the index
+            return eager.make("StridedSlice", (x, [index], [index + 1], [1]), _ROW, "strided_slice")
     if _is_mask(index):
         return boolean_mask(x, index)
     entries = list(index) if isinstance(index, tuple) else [index]
@@ -58,6 +62,10 @@ def getitem(x: Any, index: Any) -> Any:
                 t if t.dtype.base is dtypes.int64 else b.make("Cast", (t,), {"DstT": dtypes.int64}) for t in bounds
             ]
         return b.make("StridedSlice", (x, *bounds), masks, scope)
+
+
+_MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
+_ROW = dict.fromkeys(_MASKS, 0) | {"shrink_axis_mask": 1}
 
 
 def boolean_mask(tensor: Any, mask: Any, axis: int | None = None, name: str = "boolean_mask") -> Tensor:
@@ -123,7 +131,7 @@ def _vectors(b: Any, x: Any, entries: list[Any]) -> tuple[list[Any], list[Any], 
     begin: list[Any] = []
     end: list[Any] = []
     strides: list[Any] = []
-    masks = dict.fromkeys(("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask"), 0)
+    masks = dict.fromkeys(_MASKS, 0)
     for k, entry in enumerate(entries):
         first: Any
         last: Any

@@ -528,7 +528,7 @@ def _numbers_among(args: Sequence[Any], bound: Sequence[Any]) -> tuple[_Number, 
 
 
 def _set_numbers(values: list[Any], numbers: Sequence[_Number]) -> bool:
-    """Converts the Python numbers of a call in place; False if one is out of range."""
+    """Converts the Python numbers of a call; returns False if one is out of range."""
     for _, at, _, convert, least, most in numbers:
         value = values[at]
         if value.__class__ not in _NUMBERS:

@@ -59,7 +59,8 @@ class EagerTensor(Tensor):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return shape_of(self._value)
+        shape: tuple[int, ...] = getattr(self._value, "shape", ())  # `shape_of`, without the call
+        return shape
 
     @property
     def device(self) -> str:
@@ -93,11 +94,86 @@ class EagerTensor(Tensor):
         return b.const(self._value, self.dtype)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        array = np.asarray(self._value, dtype)
-        if copy is False or array is not self._value:
-            return array
-        copied: np.ndarray = array.copy()
-        return copied
+        """Returns the value as an array: a read-only view of it, or a copy that the caller may write into.
+
+        Args:
+          dtype: the numpy dtype of the array; None: that of the value.
+          copy: True for a copy, False for a view, None for a view if the dtype is that of the value.
+
+        Raises:
+          ValueError: `copy` is False and the dtype is another one.
+        """
+        value = np.asarray(self._value)
+        if copy or (dtype is not None and value.dtype != dtype):
+            if copy is False:
+                raise ValueError(f"a tensor of dtype {self.dtype.name} is no array of {np.dtype(dtype)} without a copy")
+            return np.array(value, dtype)
+        view = value.view()
+        view.flags.writeable = False
+        return view
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        """Computes a ufunc of numpy: by headrace's function of its name, else by numpy on the values."""
+        from headrace.eager.array_api import of_ufunc  # it imports this module
+
+        function = of_ufunc(ufunc) if method == "__call__" and not kwargs else None
+        if function is not None:
+            return function(*inputs)
+        arrays = [np.asarray(x) if isinstance(x, EagerTensor) else x for x in inputs]
+        return getattr(ufunc, method)(*arrays, **kwargs)
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        """Returns the functions of the Python array API standard; see `eager.array_api`.
+
+        Args:
+          api_version: a version of the standard; versions later than 2023.12 are refused.
+
+        Raises:
+          ValueError: the version is unknown.
+        """
+        if api_version not in (None, "2021.12", "2022.12", "2023.12"):
+            raise ValueError(f"api_version={api_version!r} of the array API standard is unknown; the latest is 2023.12")
+        from headrace.eager.array_api import NAMESPACE  # it imports this module
+
+        return NAMESPACE
+
+    def __dlpack__(
+        self,
+        *,
+        stream: None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """Returns the value as a DLPack capsule.
+
+        A consumer of DLPack 1.0 or later gets a read-only view of the value. Others cannot be told not to write, and
+        get a copy.
+
+        Args:
+          stream: None, since the value is on the CPU.
+          max_version: the latest version of DLPack that the consumer knows.
+          dl_device: the device of the result; None or that of the CPU.
+          copy: True for a copy; False for a view or an error.
+
+        Raises:
+          BufferError: the value has no DLPack form (a string, a handle), or there is no view for the consumer.
+
+        Source: https://dmlc.github.io/dlpack/latest/python_spec.html
+        """
+        if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
+            raise BufferError(f"the tensor is on the CPU, not on DLPack's device {tuple(dl_device)}; convert it there")
+        is_safe = max_version is not None and max_version[0] >= 1
+        if copy is False and not is_safe:
+            raise BufferError("the tensor is immutable, and this consumer of DLPack would not know; let it copy")
+        if self.dtype in dtypes.OBJECT:
+            raise BufferError(f"a tensor of dtype {self.dtype.name} has no DLPack form")
+        array = self.__array__(copy=copy or not is_safe)
+        return array.__dlpack__(max_version=max_version) if is_safe else array.__dlpack__()
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Returns DLPack's number of the CPU, and the number of the device."""
+        return 1, 0
 
     def _scalar(self, what: str) -> Any:
         value = self._value
@@ -165,3 +241,36 @@ class EagerTensor(Tensor):
                 "only and cannot be pickled; pickle what is in the resource"
             )
         return EagerTensor, (self._value, self.dtype)
+
+
+def from_dlpack(x: Any, /, *, device: None = None, copy: bool | None = None) -> EagerTensor:
+    """Converts an array of another library to an eager tensor by the DLPack protocol.
+
+    Args:
+      x: an object with the methods `__dlpack__` and `__dlpack_device__`, on the CPU.
+      device: None, since eager tensors are on the CPU.
+      copy: whether to copy the elements. None: yes, unless `x` is an eager tensor. If False, the tensor shares the
+        memory, and the caller guarantees that nobody writes into it.
+
+    Raises:
+      TypeError: `x` has no such methods, or headrace has no tensors of its dtype.
+      BufferError: the elements cannot be accessed, such as those on another device.
+
+    Source: the function of that name of the Python array API standard.
+
+    Example:
+      >>> import numpy as np
+      >>> import headrace as hr
+      >>> hr.from_dlpack(np.arange(3))
+      <EagerTensor shape=[3] dtype=int64: array([0, 1, 2])>
+    """
+    if isinstance(x, EagerTensor) and not copy:
+        return x
+    if device is not None:
+        raise ValueError(f"from_dlpack: device must be None, since eager tensors are on the CPU; got {device!r}")
+    if not hasattr(x, "__dlpack__"):
+        raise TypeError(f"from_dlpack: {nest.describe(x)} has no method __dlpack__; use hr.constant(x)")
+    array = np.from_dlpack(x)
+    array = array.copy() if copy is not False else array.view()
+    array.flags.writeable = False
+    return EagerTensor(array if array.ndim else array[()], dtypes.from_numpy(array.dtype))

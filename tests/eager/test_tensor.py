@@ -36,7 +36,7 @@ def test_nobody_can_change_one(b: EagerBuilder) -> None:
     x = constant(array)
     array[:] = 0
     x.numpy()[:] = 0
-    np.asarray(x)[:] = 0
+    np.array(x)[:] = 0
     y = b.Reshape(x, [2, 1])
     y.numpy()[:] = 0
     assert x.numpy().tolist() == [1, 2]

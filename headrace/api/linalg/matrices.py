@@ -50,7 +50,8 @@ def matmul(
     with scopes.name_scope(name, "MatMul", [a, b]) as scope:
         make = scopes.builder(a, b)
         a, b = _tensors(make, a, b)
-        if a.shape is None or b.shape is None or max(len(a.shape), len(b.shape)) > 2:
+        left, right = a.shape, b.shape
+        if left is None or right is None or len(left) > 2 or len(right) > 2:
             if transpose_a:
                 a, adjoint_a = math.conj(a), True
             if transpose_b:
