@@ -1,4 +1,4 @@
-"""How long an op takes outside of graphs, alone and on a tape, beside TensorFlow's, PyTorch's and JAX's eager ops."""
+"""Time of an op outside of graphs, compared with other systems."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def eager_ops(repeats: int = 15, others: Sequence[str] = ("tensorflow", "torch",
 
     Args:
       repeats: the number of rounds.
-      others: the systems beside which headrace is measured, where they are installed.
+      others: the systems to compare with, where they are installed.
     """
     systems = {name: OTHERS[name]() for name in others if importlib.util.find_spec(name)}
     mine = _headrace()

@@ -94,7 +94,7 @@ class EagerTensor(Tensor):
         return b.const(self._value, self.dtype)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """Returns the value as an array: a read-only view of it, or a copy that the caller may write into.
+        """Returns the value as an array: a read-only view, or a writable copy.
 
         Args:
           dtype: the numpy dtype of the array; None: that of the value.
@@ -113,7 +113,7 @@ class EagerTensor(Tensor):
         return view
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        """Computes a ufunc of numpy: by headrace's function of its name, else by numpy on the values."""
+        """Computes a ufunc of numpy by headrace's function, or by numpy on the values."""
         from headrace.eager.array_api import of_ufunc  # it imports this module
 
         function = of_ufunc(ufunc) if method == "__call__" and not kwargs else None
@@ -147,8 +147,8 @@ class EagerTensor(Tensor):
     ) -> Any:
         """Returns the value as a DLPack capsule.
 
-        A consumer of DLPack 1.0 or later gets a read-only view of the value. Others cannot be told not to write, and
-        get a copy.
+        A consumer of DLPack 1.0 or later gets a read-only view of the value. Earlier versions have no mark for
+        read-only memory, so their consumers get a copy.
 
         Args:
           stream: None, since the value is on the CPU.
@@ -250,7 +250,7 @@ def from_dlpack(x: Any, /, *, device: None = None, copy: bool | None = None) -> 
       x: an object with the methods `__dlpack__` and `__dlpack_device__`, on the CPU.
       device: None, since eager tensors are on the CPU.
       copy: whether to copy the elements. None: yes, unless `x` is an eager tensor. If False, the tensor shares the
-        memory, and the caller guarantees that nobody writes into it.
+        memory, which must not change any more.
 
     Raises:
       TypeError: `x` has no such methods, or headrace has no tensors of its dtype.

@@ -25,7 +25,7 @@ BUDGETS: Final = {
     "autograph": 4500,
     "compile": 3600,
     "dist": 6800,
-    "eager": 1100,
+    "eager": 1400,
     "execute": 3400,
     "files": 2700,
     "grad": 2800,
