@@ -30,8 +30,6 @@ from headrace.ir.analysis.graph_size import room_around
 from headrace.ir.builder import Builder
 from headrace.ir.edit.copying import copy_into
 from headrace.ir.graph import FuncGraph, Tensor
-from headrace.jit.cache import Traces, traces_of
-from headrace.jit.signature import Parameters
 
 
 class DifferentiatedCall:
@@ -211,47 +209,8 @@ def positions(argnums: Any) -> tuple[list[Any], bool]:
     return nest.as_list(argnums), not isinstance(argnums, (list, tuple))
 
 
-def hashable(argnums: Any) -> Any:
-    """Returns `argnums` as part of a key."""
-    return tuple(argnums) if isinstance(argnums, list) else argnums
-
-
 # *** outside of graphs ***
 
 
 def is_eager(*structures: Any) -> bool:
     return not isinstance(scopes.builder(*nest.flatten(structures)), Builder)
-
-
-def anywhere(f: Callable[..., Any], key: tuple[Any, ...], call: Callable[..., Any]) -> Traces:
-    """Returns `call`, a transform of `f` that works in a graph, for calls anywhere.
-
-    Outside of graphs a call is traced and compiled once for each signature. Floats are tensors there. The traces of `f`
-    are kept as long as `f`, so a transform that is made again finds them.
-
-    Args:
-      f: the function.
-      key: the name and the other arguments of the transform, which identify it.
-      call: the transformed function.
-    """
-    known = traces_of(f)
-    found = None if known is None else known.get(key)
-    if found is None:
-        title = tracing.titled(f)
-        found = Traces(call, f, lambda args, kwargs: call(*args, **kwargs), title, Parameters(f), has_weak_floats=True)
-        if known is not None:
-            known[key] = found
-    return found
-
-
-def transformed(f: Callable[..., Any], key: tuple[Any, ...], call: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns the transform of `f` as a function that works anywhere; see `anywhere`."""
-    name = getattr(f, "__name__", "function").replace("<lambda>", "function")
-
-    def run(*args: Any, **kwargs: Any) -> Any:
-        return traces(args, kwargs)
-
-    traces = anywhere(f, key, call)
-    run.__name__ = run.__qualname__ = f"{key[0]}_of_{name}"
-    run.__wrapped__ = f  # type: ignore[attr-defined]
-    return run

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from headrace import dtypes, nest, shapes
 from headrace.api import scopes
 from headrace.api.sparse_tensor import SparseTensor
+from headrace.api.traced_graph import current_trace
 from headrace.errors import GraphError, SignatureError
 from headrace.gc_pause import paused
 from headrace.grad import sums
@@ -241,8 +242,14 @@ def _visible(graph: Graph) -> Iterator[Graph]:
 
 
 def _as_source(x: Any) -> Any:
-    """Returns the handle of a variable, and any other object unchanged."""
-    return x.handle if hasattr(type(x), "assign") else x
+    """Returns the handle of a variable, and any other object unchanged.
+
+    An eager tensor or variable that a traced function captures becomes its placeholder.
+    """
+    x = x.handle if hasattr(type(x), "assign") else x
+    if not isinstance(x, Tensor) and hasattr(type(x), "as_tensor") and current_trace() is not None:
+        return scopes.builder().own(x)
+    return x
 
 
 def _source(x: Any, what: str) -> Tensor:

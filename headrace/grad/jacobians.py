@@ -16,11 +16,12 @@ from headrace import dtypes, nest
 from headrace.api import functional, scopes, tracing
 from headrace.api.tensor_spec import TensorSpec
 from headrace.errors import GraphError, SignatureError
-from headrace.grad.called import DifferentiatedCall, hashable, positions, transformed
+from headrace.grad.called import DifferentiatedCall, positions
 from headrace.grad.transforms import grad
 from headrace.grad.zeros import carries
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Tensor
+from headrace.jit.transformed import hashable, transformed
 
 MODES = ("rev", "fwd")
 

@@ -17,10 +17,11 @@ from headrace import nest, shapes
 from headrace.api import scopes, tracing
 from headrace.api.traced_graph import current_trace
 from headrace.errors import GraphError, SignatureError
-from headrace.grad.called import DifferentiatedCall, anywhere, hashable, is_eager, positions, transformed
+from headrace.grad.called import DifferentiatedCall, is_eager, positions
 from headrace.grad.zeros import carries
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Tensor
+from headrace.jit.transformed import anywhere, hashable, transformed
 
 
 def grad(f: Callable[..., Any], argnums: Any = 0, has_aux: bool = False) -> Callable[..., Any]:

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-import types
-import weakref
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from headrace import flags, forking, nest, notices, shapes, thresholds
 from headrace.api import recorder, scopes, tracing
@@ -325,29 +323,3 @@ class Traces:
                 f"{leaf!r} as {self._parameters.label(path)}. Give a tensor (hr.constant({leaf!r})) for a number that "
                 "changes; static_argnums= states that each value is meant to have a trace"
             )
-
-
-class _Kept:
-    """Traces of transforms of a Python function, as an attribute of the function.
-
-    Args:
-      owner: the function; wrappers get copies of its attributes, which are not theirs.
-    """
-
-    def __init__(self, owner: Any) -> None:
-        self.owner = weakref.ref(owner)
-        self.traces: dict[Any, Traces] = {}
-
-
-def traces_of(f: Any) -> dict[Any, Traces] | None:
-    """Returns the traces of the transforms of `f`; None if `f` cannot keep any."""
-    if not isinstance(f, types.FunctionType) and not getattr(f, "keeps_traces", False):
-        return None
-    attributes = vars(f)
-    found = attributes.get(_ATTRIBUTE)
-    if not isinstance(found, _Kept) or found.owner() is not f:
-        found = attributes[_ATTRIBUTE] = _Kept(f)
-    return found.traces
-
-
-_ATTRIBUTE: Final = "_headrace_traces"

@@ -17,10 +17,10 @@ from headrace.api import scopes, tracing
 from headrace.errors import SignatureError
 from headrace.ir.builder import Builder
 from headrace.ir.graph import FuncGraph, Tensor
+from headrace.jit.transformed import hashable, transformed
 from headrace.opkit.batch_node import spread
 from headrace.vmap import axes
 from headrace.vmap.flow import Flow
-from headrace.vmap.outside import anywhere
 from headrace.vmap.walk import Batching
 
 
@@ -71,11 +71,7 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable
     def call(*args: Any, **kwargs: Any) -> Any:
         return _Call(f, in_axes, args, kwargs).results(out_axes)
 
-    out = anywhere(call)
-    name = getattr(f, "__name__", "function").replace("<lambda>", "function")
-    out.__name__ = out.__qualname__ = f"vmap_of_{name}"
-    out.__wrapped__ = f  # type: ignore[attr-defined]
-    return out
+    return transformed(f, ("vmap", hashable(in_axes), hashable(out_axes)), call)
 
 
 class _Call:

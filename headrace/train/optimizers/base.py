@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from headrace import dtypes, nest, shapes
-from headrace.api import grouping, scopes
+from headrace.api import grouping, recorder, scopes
+from headrace.api.traced_graph import current_trace
 from headrace.api.variable import Variable
 from headrace.errors import GraphError, SignatureError
 from headrace.grad.gradients import make_gradients
@@ -161,14 +162,18 @@ class Optimizer(Functional):
                 raise TypeError(f"an optimizer changes variables, got {nest.describe(v)} among them")
         if callable(loss) and not _in_graph(variables):
             return self._gradients_by_tape(loss, variables, grad_loss)
-        loss = loss() if callable(loss) else loss
+        reads = recorder.VariableReads()
+        if callable(loss):
+            with recorder.set_to((*recorder.active.get(), reads)):
+                loss = loss()
         with entered(loss) as b:
             if not isinstance(b, Builder):
                 raise GraphError(
                     "the loss has a value already, so nothing leads from it to the variables: outside of graphs give "
                     "the function that computes it, opt.minimize(lambda: ..., var_list=[w, b])"
                 )
-            variables = self._trainable(b.graph) if variables is None else variables
+            if variables is None:
+                variables = [*self._trainable(b.graph), *reads.found]
             if not variables:
                 raise ValueError("No variables to optimize.")
             self._check([loss, *([] if grad_loss is None else [grad_loss])])
@@ -419,6 +424,8 @@ class Optimizer(Functional):
 
 def _in_graph(variables: Sequence[Any] | None) -> bool:
     """Whether a graph has been entered, or the variables belong to a graph."""
+    if current_trace() is not None:  # its variables are eager ones
+        return True
     if variables:
         return variables[0].graph is not None
     return not scopes.is_outside()
