@@ -425,8 +425,8 @@ def _backward(
             continue
         first = segment[0]
         if isinstance(first, CustomEntry):
-            known = {id(y): dy for y, dy in ends}
-            found.update((key, dy) for key, dy in known.items() if key in wanted)
+            found.update((id(y), dy) for y, dy in ends if id(y) in wanted)
+            known = {id(y): sums.dense(b, dy) for y, dy in ends}
             dys = [known[id(y)] if id(y) in known else _zeros(y) if carries(y.dtype) else None for y in first.outputs]
             new = list(zip(first.inputs, first.pull_back(dys), strict=True))
         else:
