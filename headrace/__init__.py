@@ -22,6 +22,7 @@ from headrace.api import linalg, math, methods, nn, operators, random, raw_ops, 
 from headrace.api.storage.accumulators import (
     ConditionalAccumulator, ConditionalAccumulatorBase, SparseConditionalAccumulator
 )
+from headrace.api.annotations import check_types
 from headrace.api.arrays import (
     bitcast, broadcast_dynamic_shape, broadcast_static_shape, broadcast_to, concat, expand_dims, fill, meshgrid,
     newaxis, one_hot, ones, ones_like, pad, parallel_stack, rank, reshape, reverse, reverse_sequence, roll, shape,
@@ -191,8 +192,9 @@ __all__ = [
     "assert_positive", "assert_rank", "assert_rank_at_least", "atan", "atan2", "atanh", "band_part", "betainc",
     "bfloat16", "bincount", "bitcast", "bitwise_and", "bitwise_or", "bitwise_xor", "bool", "boolean_mask", "broadcast",
     "broadcast_dynamic_shape", "broadcast_static_shape", "broadcast_to", "bucketize", "case", "cast", "ceil",
-    "check_gradients", "check_numerics", "clip_by_global_norm", "clip_by_norm", "clip_by_value", "cluster",
-    "colocate_with", "complex", "complex128", "complex64", "concat", "cond", "confusion_matrix", "conj", "constant",
+    "check_gradients", "check_numerics", "check_types", "clip_by_global_norm", "clip_by_norm", "clip_by_value",
+    "cluster", "colocate_with", "complex", "complex128", "complex64", "concat", "cond", "confusion_matrix", "conj",
+    "constant",
     "constant_value", "control_dependencies", "convert_to_tensor", "convert_to_tensor_or_sparse_tensor", "cos", "cosh",
     "count_nonzero", "cross", "cumprod", "cumsum", "cumulative_logsumexp", "custom_gradient", "device", "diag",
     "diag_part", "digamma", "divide", "divide_no_nan", "dtypes", "dynamic_partition", "dynamic_stitch", "einsum",

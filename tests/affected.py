@@ -28,7 +28,7 @@ TESTS = ROOT / "tests"
 EXERCISED: dict[str, Sequence[str]] = {
     **dict.fromkeys(("behaviour", "corpus", "errors", "fuzz", "manners", "multi", "order", "stories"), ("session",)),
     **dict.fromkeys(("benchmarks", "conformance", "test_benchmarks.py", "test_examples.py"), ("train", "v1")),
-    **dict.fromkeys(("test_documentation.py", "test_flags.py", "test_cli_stats.py"), ("",)),
+    **dict.fromkeys(("test_documentation.py", "test_editors.py", "test_flags.py", "test_cli_stats.py"), ("",)),
     **dict.fromkeys(("test_glossary.py", "test_pages.py"), ("",)),
     "extending": ("extend", "plugins"),
     "optimize": ("prune",),

@@ -143,6 +143,7 @@ IR: tuple[tuple[str, ...], ...] = (
         "device",
         "source",
         "symbolic",
+        "tensor_annotation",
         "tensor_type",
         "static_info",
         "primitive_names",

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from headrace.ir.tensor_annotation import TensorAnnotation, annotation
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Self
@@ -192,6 +194,10 @@ class Tensor(TensorOperations):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise TypeError("hr.Tensor is the type of all tensors and makes none: use hr.constant(value)")
+
+    def __class_getitem__(cls, parts: Any) -> TensorAnnotation:
+        """Returns an annotation with a shape and dtypes: `Tensor["n 3", float32]` (see `hr.check_types`)."""
+        return annotation(parts if isinstance(parts, tuple) else (parts,))
 
     if TYPE_CHECKING:
         # of symbolic tensors
