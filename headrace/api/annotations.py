@@ -305,7 +305,10 @@ def _check_tensor(wanted: TensorAnnotation, value: Any, where: str, names: Names
 
 
 def _mismatch(words: tuple[str, ...], shape: Shape, where: str, names: Names) -> str | None:
-    """Returns why a shape does not fit; None if it does, and then its dimensions are added to `names`."""
+    """Returns the reason why a shape does not fit; None if it fits.
+
+    The dimensions of a shape that fits are added to `names`.
+    """
     assert shape is not None
     several = next((i for i, w in enumerate(words) if is_several(w)), None)
     extra = len(shape) - (len(words) - (several is not None))

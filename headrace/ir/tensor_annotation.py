@@ -51,12 +51,12 @@ class TensorAnnotation:
     def __ror__(self, other: Any) -> Any:
         return typing.Union[other, self]  # noqa: UP007
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:  # what may stand in a Union is callable in all versions
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:  # parts of a Union must be callable
         raise TypeError(f"{self!r} is an annotation and makes no tensor: use hr.constant(value)")
 
 
 def annotation(parts: Sequence[Any]) -> TensorAnnotation:
-    """Returns the annotation of the parts in brackets: texts or numbers with the shape, then dtypes.
+    """Returns the annotation of parts in brackets: texts or numbers (the shape), then dtypes.
 
     Raises:
       TypeError: a part is no dtype.
