@@ -130,8 +130,10 @@ def _visit(node: ast.AST, reads: set[str], writes: set[str]) -> None:
         return
     if isinstance(node, _SCOPES):
         inner_reads, _ = free_names(node)
-        reads |= inner_reads
-        if not isinstance(node, ast.Lambda):
+        if isinstance(node, ast.Lambda):
+            reads |= inner_reads
+        else:
+            reads |= inner_reads - {node.name}  # a recursive function is bound before it reads itself
             writes.add(node.name)
             for decorator in node.decorator_list:
                 _visit(decorator, reads, writes)
