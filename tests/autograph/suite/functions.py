@@ -998,14 +998,14 @@ LIMIT = 1.25
 @given((3, 0.5), (0, 2.0), (1, 1.0))
 def match_on_python_values(n, x):
     total = x * float(n)
-    for kind in ("add", "scale", ("shift", 2.0)):
-        match kind:
-            case "add":
+    for kind, amount in (("add", 1.5), ("scale", 0.5), ("shift", 2.0), ("shift", -1.0)):
+        match kind, amount:
+            case "add", _:
                 total = total + x
-            case "scale":
+            case "scale", by:
                 if total > 1.0:
-                    total = total * 0.5
-            case (_, by):
+                    total = total * by
+            case ("shift" | "move", by) if by > 0.0:
                 total = total - by
     return total
 
