@@ -23,6 +23,7 @@ from benchmarks import (
     graphs,
     growth,
     interpreter,
+    per_example,
     placement,
     programs,
     routes,
@@ -54,6 +55,7 @@ pytestmark = pytest.mark.system
         lambda: gradient_size.third_derivative(repeats=1),
         lambda: gradient_memory.gradient_memory(trips=5, calls=1),
         lambda: gradient_memory.recomputation(lengths=(20,), repeats=1),
+        lambda: per_example.per_example(repeats=1),
         lambda: swap.swap(repeats=1, size=swap.Lstm(32, 64, 40)),
         lambda: devices.devices(repeats=1, sizes=devices.Sizes(64, 3, 20, 2)),
         lambda: placement.placement(graphs=2),
@@ -73,7 +75,7 @@ def test_each_benchmark_runs(run: Callable[[], list[Result]]) -> None:
 def test_every_benchmark_is_listed() -> None:
     assert set(program.BENCHMARKS) == {
         "overhead", "small_runs", "long_chain", "long_loop", "many_runs", "imports", "building", "writes",
-        "first_results", "cached_steps", "gradients", "answers", "gradient_size",
+        "first_results", "cached_steps", "gradients", "answers", "gradient_size", "per_example",
         "third_derivative", "gradient_memory", "nested_gradients", "recomputation", "swap", "devices", "placement",
         "routes", "cluster", "eager_ops",
     }  # fmt: skip

@@ -150,6 +150,9 @@ def _ends(n: BatchNode, i: int) -> list[Any]:
 def strided_slice(b: Builder, n: BatchNode) -> Sequence[Tensor]:
     """Batches `StridedSlice(input, begin, end, strides)`: also elements at positions that differ between examples."""
     if not any(n.batched[1:]):
+        is_row = n.attrs["shrink_axis_mask"] == 1 and not n.attrs["new_axis_mask"] and not n.attrs["ellipsis_mask"]
+        if is_row and n.op.inputs[1].shape == (1,) and n.shape(0):  # the passes on loops know a row at the front
+            return n.make(moved(b, n.inputs[0], 0, 1, n.rank(0) + 1), *n.inputs[1:])
         return n.make(n.inputs[0], *_ends(n, 1), **_with_batch(n))
     places = _Places(b, n, 1, n.rank(0))
     x, is_batch = n.inputs[0], n.batched[0]

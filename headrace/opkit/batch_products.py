@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headrace import shapes
 from headrace.opkit.batch_node import BatchNode, NoBatchRule, with_ones
 
 if TYPE_CHECKING:
@@ -18,21 +19,14 @@ if TYPE_CHECKING:
 def matmul(b: Builder, n: BatchNode) -> Sequence[Tensor]:
     """Batches `MatMul(a, b)`.
 
-    If only the left factor differs between examples, its rows are those of a single product. Products with one common
-    column and row are outer products, and made without the library of matrix products.
+    If only the left factor differs between examples, its rows are those of a single product; so are the columns of the
+    right factor, if each example has one.
     """
-    adjoint = tuple(_adjoint(n, name) for name in ("a", "b"))
     x, y = n.inputs
-    a_shape, b_shape = n.shape(0), n.shape(1)
-    if a_shape is None or b_shape is None:
-        raise NoBatchRule("the rank of a factor is unknown")
-    if n.batched == [True, False] and not adjoint[0]:
+    if n.batched == [True, False] and not _adjoint(n, "a"):
         return _one_product(b, n, x, y)
-    inner = a_shape[-2] if adjoint[0] else a_shape[-1]
-    if all(n.batched) and inner == 1 and not x.dtype.is_complex:
-        column = b.Reshape(x, _dims(n, a_shape, -1, 1)) if adjoint[0] else x
-        row = b.Reshape(y, _dims(n, b_shape, 1, -1)) if adjoint[1] else y
-        return [b.Mul(column, row)]
+    if n.batched == [False, True] and n.op.outputs[0].shape is not None and n.op.outputs[0].shape[1] == 1:
+        return _of_vectors(b, n, x, y)
     return [b.BatchMatMulV2(_turned(b, x, n, "a"), _turned(b, y, n, "b"), **_flags(n))]
 
 
@@ -55,11 +49,6 @@ def _turned(b: Builder, t: Tensor, n: BatchNode, side: str) -> Tensor:
     return out
 
 
-def _dims(n: BatchNode, shape: shapes.Shape, rows: int, columns: int) -> Any:
-    first = n.static_size
-    return np.array([first, rows, columns], np.int32) if first is not None else n.prefixed(np.array([rows, columns]))
-
-
 def _one_product(b: Builder, n: BatchNode, x: Tensor, y: Tensor) -> list[Tensor]:
     """Returns [n, i, k] @ [k, j], as a product of two matrices."""
     i, k = n.shape(0) or (None, None)
@@ -72,6 +61,16 @@ def _one_product(b: Builder, n: BatchNode, x: Tensor, y: Tensor) -> list[Tensor]
     return [b.Reshape(flat, dims)]
 
 
+def _of_vectors(b: Builder, n: BatchNode, x: Tensor, y: Tensor) -> list[Tensor]:
+    """Returns [i, k] @ [n, k, 1], as a product of two matrices."""
+    k = (n.shape(1) or (None, None))[1 if _adjoint(n, "b") else 0]
+    i = (n.op.outputs[0].shape or (None, None))[0]
+    if k is None or i is None or k == 0 or i == 0:
+        return [b.BatchMatMulV2(_turned(b, x, n, "a"), _turned(b, y, n, "b"), **_flags(n))]
+    rows = b.MatMul(b.Reshape(y, np.array([-1, k], np.int32)), x, transpose_b=not _adjoint(n, "a"))
+    return [b.Reshape(rows, np.array([-1, i, 1], np.int32))]
+
+
 def batch_matmul(b: Builder, n: BatchNode) -> Sequence[Tensor]:
     """Batches `BatchMatMulV2(x, y)`, whose dimensions in front broadcast, and its relatives."""
     rank = max(n.rank(0), n.rank(1))
@@ -82,7 +81,10 @@ def batch_matmul(b: Builder, n: BatchNode) -> Sequence[Tensor]:
 
 
 def einsum(b: Builder, n: BatchNode) -> Sequence[Tensor]:
-    """Batches `Einsum(inputs)` with one more letter."""
+    """Batches `Einsum(inputs)` with one more letter.
+
+    A product of two factors of known shapes becomes one of matrices.
+    """
     equation = n.attrs["equation"].replace(" ", "")
     terms, arrow, result = equation.partition("->")
     if not arrow:
@@ -92,4 +94,81 @@ def einsum(b: Builder, n: BatchNode) -> Sequence[Tensor]:
     if letter is None:
         raise NoBatchRule("the equation has no letter left")
     parts = [letter + t if is_batch else t for t, is_batch in zip(terms.split(","), n.batched, strict=True)]
+    found = _Factors.of(n, parts, letter + result) if len(parts) == 2 else None
+    if found is not None:
+        return [found.product(b, *n.inputs)]
     return n.make(*n.inputs, equation=f"{','.join(parts)}->{letter}{result}")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Factors:
+    """Product of two tensors as one of matrices.
+
+    Attributes:
+      terms: the letters of the dimensions of the two factors.
+      result: the letters of the result.
+      sizes: the size of each letter's dimension.
+    """
+
+    terms: tuple[str, str]
+    result: str
+    sizes: Mapping[str, int]
+
+    @classmethod
+    def of(cls, n: BatchNode, parts: Sequence[str], result: str) -> _Factors | None:
+        """Returns the factors of `n`, or None.
+
+        It is None if a shape is unknown, or if `n` is no product of matrices.
+        """
+        x, y = parts
+        sizes: dict[str, int] = {}
+        for i, part in enumerate(parts):
+            shape = n.shape(i)
+            dims = (n.static_size,) * n.batched[i] + (shape or ())
+            if shape is None or None in dims or 0 in dims or len(dims) != len(part) or len(set(part)) < len(part):
+                return None
+            for c, d in zip(part, dims, strict=True):
+                if sizes.setdefault(c, d or 0) != d:
+                    return None
+        only = (set(x) ^ set(y)) - set(result)  # letters that are summed within a factor
+        if not (x + y).isalpha() or only or len(set(result)) < len(result) or not set(result) <= sizes.keys():
+            return None
+        return cls((x, y), result, sizes)
+
+    def product(self, b: Builder, x: Tensor, y: Tensor) -> Tensor:
+        """Returns the product.
+
+        The left factor is the one whose own letters come first in the result.
+        """
+        first, second = self.terms
+        if [c for c in self.result if (c in first) is not (c in second)][:1] in ([c] for c in second):
+            x, y, first, second = y, x, second, first
+        common = [c for c in first if c in second and c in self.result]
+        summed = [c for c in first if c in second and c not in self.result]
+        left, right = ([c for c in t if c not in common and c not in summed] for t in (first, second))
+        p = self._arranged(b, x, first, common, left, summed)
+        q = self._arranged(b, y, second, common, summed, right)
+        out = b.BatchMatMulV2(p, q) if common else b.MatMul(p, q)
+        made = [*common, *left, *right]
+        whole = _reshaped(b, out, [self.sizes[c] for c in made])
+        order = [made.index(c) for c in self.result]
+        result: Tensor = whole if order == sorted(order) else b.Transpose(whole, np.array(order, np.int32))
+        return result
+
+    def _arranged(self, b: Builder, t: Tensor, term: str, *groups: Sequence[str]) -> Tensor:
+        """Returns a factor with one dimension for each group of letters.
+
+        An empty first group has none.
+        """
+        order = [term.index(c) for group in groups for c in group]
+        if order != sorted(order):
+            t = b.Transpose(t, np.array(order, np.int32))
+        dims = [math.prod(self.sizes[c] for c in group) for group in (groups if groups[0] else groups[1:])]
+        return _reshaped(b, t, dims)
+
+
+def _reshaped(b: Builder, t: Tensor, dims: Sequence[int]) -> Tensor:
+    if t.shape == tuple(dims):
+        return t
+    out: Tensor = b.Reshape(t, np.array(dims, np.int32))
+    return out

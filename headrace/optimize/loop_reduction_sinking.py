@@ -9,9 +9,10 @@ becomes
 
 Gradients of loops accumulate the derivatives of the weights in this way. Each iteration computes a matrix of the size
 of the weights from two small ones, and adds it to the running sum. One product after the loop does the same work
-without the large matrix of each iteration. `loop_residuals` makes the small matrices of all iterations available after
-the loop; those that a forward loop stored need not be stored again. Sums over some dimensions (the gradient of a bias)
-are sunk in the same way.
+without the large matrix of each iteration. Batches of matrices (gradients of each example, under `vmap`) become a
+product of batches. `loop_residuals` makes the small matrices of all iterations available after the loop; those that a
+forward loop stored need not be stored again. Sums over some dimensions (the gradient of a bias) are sunk in the same
+way.
 
 The order of the float sums changes, so the last bits may differ. If the loop runs no iteration, the sum is over
 nothing.
@@ -130,11 +131,21 @@ def _operands(op: Operation) -> list[Tensor]:
     """Operands that `op` sums over their rows; empty if it computes no such sum."""
     if op.type == "MatMul":
         return list(op.inputs)
+    if op.type == "BatchMatMulV2" and _is_batch(op):
+        return list(op.inputs)
     if op.type == "Sum" and constant_value(op.inputs[1]) is not None:
         return [op.inputs[0]]
     if op.type == "BiasAddGrad" and op.attrs["data_format"] == "NHWC":
         return [op.inputs[0]]
     return []
+
+
+def _is_batch(op: Operation) -> bool:
+    """Whether a product of two batches of matrices pairs them, with known shapes."""
+    x, y = (t.shape for t in op.inputs)
+    if x is None or y is None or op.inputs[0].dtype.is_complex:
+        return False
+    return len(x) == len(y) == 3 and x[0] == y[0] and shapes.is_full(x) and shapes.is_full(y)
 
 
 def _why_not(residuals: Residuals, t: Tensor, context: PassContext) -> str:
@@ -224,15 +235,17 @@ def _total(loop: LoopEditor, residuals: Residuals, t: Tensor) -> Tensor:
         out = b.make(
             op.type, (*whole, *(loop.outside(x) for x in op.inputs[len(whole) :])), dict(op.attrs), op.name, op.notes
         )
-    elif op.type == "MatMul":
+    elif op.type in ("MatMul", "BatchMatMulV2"):
         x, y = (residuals.values(o) for o in operands)
         # if the orders differ, the smaller operand is reversed
         is_backward = (y if _size(operands[0]) <= _size(operands[1]) else x).is_backward
+        is_batch = op.type == "BatchMatMulV2"
+        turns = ("adj_x", "adj_y") if is_batch else ("transpose_a", "transpose_b")
         flat = [
-            _flat(loop, residuals.turned(v, is_backward), turn)
-            for v, turn in ((x, op.attrs["transpose_a"]), (y, not op.attrs["transpose_b"]))
+            (_flat_batch if is_batch else _flat)(loop, residuals.turned(v, is_backward), rows_first)
+            for v, rows_first in ((x, op.attrs[turns[0]]), (y, not op.attrs[turns[1]]))
         ]
-        out = b.MatMul(*flat, transpose_a=True, name=op.name)
+        out = b.make(op.type, flat, {turns[0]: True}, op.name)
     else:
         values = residuals.values(operands[0]).tensor
         assert operands[0].shape is not None
@@ -263,4 +276,22 @@ def _flat(loop: LoopEditor, values: Tensor, rows_first: bool) -> Tensor:
         values = b.Transpose(values, [0, 2, 1], name=f"{values.op.name}/columns")
     assert values.shape is not None
     out: Tensor = b.Reshape(values, [-1, values.shape[2]], name=f"{values.op.name}/flat")
+    return out
+
+
+def _flat_batch(loop: LoopEditor, values: Tensor, rows_first: bool) -> Tensor:
+    """Returns stacked batches of matrices as one batch.
+
+    The rows of its matrices are the ones to sum over.
+
+    Args:
+      loop: the loop.
+      values: the batches, of shape [iterations, examples, rows, columns].
+      rows_first: whether the rows of each matrix are summed over; else its columns become rows.
+    """
+    b = loop.before(values.op)
+    turned = b.Transpose(values, [1, 0, 2, 3] if rows_first else [1, 0, 3, 2], name=f"{values.op.name}/examples")
+    assert turned.shape is not None
+    dims = [turned.shape[0], -1, turned.shape[3]]
+    out: Tensor = b.Reshape(turned, dims, name=f"{values.op.name}/flat")
     return out

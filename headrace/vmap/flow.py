@@ -81,7 +81,7 @@ class Flow:
         return t in self._chosen and t in self._stacks
 
     def has_rows(self, t: Tensor) -> bool:
-        """Whether the replacement of `t` has the examples in dimension 0, so that it is no list of batches."""
+        """Whether the replacement of `t` has the examples in dimension 0."""
         return t in self.batched and (t.dtype.base is not dtypes.variant or self.is_ragged(t))
 
     def has_batched_choice(self, op: Operation) -> bool:
@@ -97,7 +97,7 @@ class Flow:
             self._grew = True
 
     def _join(self, ts: Sequence[Tensor]) -> None:
-        """Gives lists that are made of one another the same marks; other tensors are left out."""
+        """Gives lists that are made of one another the same marks."""
         lists = [t for t in ts if t.dtype.base is dtypes.variant]
         for marked in (self._chosen, self._stacks, self.batched):
             if not marked.isdisjoint(lists):

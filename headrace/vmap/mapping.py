@@ -7,6 +7,7 @@ which can be differentiated, compiled and batched once more. The graph of one ex
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +15,8 @@ import numpy as np
 
 from headrace import dtypes, nest
 from headrace.api import scopes, tracing
-from headrace.errors import SignatureError
+from headrace.autograph.conversion import convert
+from headrace.errors import AutographError, SignatureError
 from headrace.ir.builder import Builder
 from headrace.ir.graph import FuncGraph, Tensor
 from headrace.jit.transformed import hashable, transformed
@@ -42,7 +44,8 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable
       that is the same for all examples is repeated. Random operations draw for each example. Operations that change
       state may not depend on the example.
 
-      If the predicate of a conditional differs between examples, both branches are computed, each only with values
+      `f` is converted first (`hr.autograph.convert`), so that its `if`, `while` and `for` may depend on tensors. If the
+      predicate of a conditional differs between examples, both branches are computed, each only with values
       with which an example takes it. A loop runs until the last example ends. An operation without a batching rule is
       computed for each example alone, in a loop, with a warning.
 
@@ -107,7 +110,7 @@ class _Call:
         inner_args, inner_kwargs = nest.pack((args, kwargs), leaves)
         self.graph.is_open = True
         try:
-            self.value = tracing.call(f, self.graph, Builder(self.graph), inner_args, inner_kwargs)
+            self.value = tracing.call(_converted(f), self.graph, Builder(self.graph), inner_args, inner_kwargs)
         finally:
             self.graph.is_open = False
         tracing.finish(self.graph, nest.flatten(self.value))
@@ -187,6 +190,24 @@ class _Call:
             out.append(axes.from_front(b, batch, axis, label))
         assert len(out) == len(leaves)
         return nest.pack(self.value, out)
+
+
+def _converted(f: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns the converted function; `f` itself without a conversion, with a note in its errors."""
+    try:
+        return convert(f)
+    except AutographError as e:
+        why = str(e).splitlines()[0]
+
+    @functools.wraps(f)
+    def unconverted(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return f(*args, **kwargs)
+        except TypeError as e:
+            e.add_note(f"vmap calls the function as it is, so that tensors cannot decide its branches: {why}")
+            raise
+
+    return unconverted
 
 
 def _labelled(args: tuple[Any, ...], kwargs: dict[str, Any], names: list[str]) -> list[tuple[str, Any]]:

@@ -230,3 +230,40 @@ def test_a_branch_of_some_examples_must_not_change_state() -> None:
 
 def test_recompute_grad_stays_a_call() -> None:
     check(hr.grad(hr.recompute_grad(lambda x: hr.sin(x) * x)), X)
+
+
+# *** converted Python ***
+
+
+def clipped_root(x: Any) -> Any:
+    if x < 0:
+        return -x
+    y = hr.sqrt(x)
+    return y if y > 1.5 else y * 10
+
+
+def halvings(x: Any) -> Any:
+    n = 0
+    while x > 1:
+        x = x / 2
+        if x > 3 and n < 1:
+            continue
+        n += 1
+    return x, n
+
+
+@pytest.mark.system
+def test_python_conditionals_and_loops_on_values_of_examples() -> None:
+    check(clipped_root, X)
+    check(hr.autograph.convert(halvings), np.array([4.0, 1.0, 9.0, 100.0, 0.3], np.float32))
+    got = hr.vmap(halvings)(np.array([4.0, 100.0], np.float32))
+    assert as_array(got[1]).tolist() == [int(halvings(np.float32(v))[1]) for v in (4.0, 100.0)]
+
+
+def test_a_function_without_source_is_called_as_it_is() -> None:
+    made: dict[str, Any] = {}
+    exec("double = lambda x: x * 2\nsign = lambda x: 1 if x > 0 else -1", made)
+    np.testing.assert_array_equal(as_array(hr.vmap(made["double"])(X)), X * 2)
+    with pytest.raises(TypeError) as e:
+        hr.vmap(made["sign"])(X)
+    assert any("tensors cannot decide its branches" in note for note in e.value.__notes__)
