@@ -109,6 +109,14 @@ RUN_EAGERLY: Final = _flag(
     _is_int(0, 1),
     "1: functions under `hr.jit` run eagerly, operation by operation, for debugging (`hr.run_eagerly`).",
 )
+V1_EAGER: Final = _flag(
+    "V1_EAGER",
+    int,
+    0,
+    "0 or 1",
+    _is_int(0, 1),
+    "1: `headrace.v1` executes eagerly outside of graphs (`tf.enable_eager_execution`).",
+)
 WAIT_LIMIT: Final = _flag(
     "WAIT_LIMIT",
     float,
@@ -352,6 +360,7 @@ __all__ = [
     "RUN_EAGERLY",
     "SPILL_FOLDER",
     "STRING_LIMIT",
+    "V1_EAGER",
     "VERIFY",
     "WAIT_LIMIT",
     "Flag",

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
-from headrace import nest
+from headrace import flags, nest
 from headrace.errors import GraphError
 from headrace.ir import graph as ir_graph
 from headrace.ir.builder import Builder
@@ -364,8 +364,8 @@ def is_outside() -> bool:
 
 
 def is_eager_call() -> bool:
-    """Whether a function of eager tensors runs (`eager_call`) and has entered no graph."""
-    return _in_eager_call.get() and not _stack.get()
+    """Whether ops run eagerly even where an implicit graph exists (`eager_call`, the flag V1_EAGER)."""
+    return bool(_in_eager_call.get() or flags.V1_EAGER.value) and not _stack.get()
 
 
 # *** changing ***

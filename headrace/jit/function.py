@@ -98,8 +98,9 @@ class Function:
     ) -> None:
         tracing.check_callable(fn=fn)
         self.python_function = fn
-        self.name = name or getattr(fn, "__name__", type(fn).__name__).replace("<lambda>", "function")
-        self.__name__ = self.name
+        called = getattr(fn, "__name__", type(fn).__name__).replace("<lambda>", "function")
+        self.name = name or called.lstrip("_") or "function"  # names of operations begin with a letter
+        self.__name__ = name or called
         self.__wrapped__ = fn
         self.__module__ = getattr(fn, "__module__", __name__)
         self.__qualname__: str = getattr(fn, "__qualname__", self.name)

@@ -49,8 +49,10 @@ from headrace.ir.graph import Operation
 from headrace.ir.indexed_slices import IndexedSlices
 from headrace.ir.tensor_type import Tensor
 from headrace.v1 import (
+    autograph,
     bitwise,
     compat,
+    contrib,
     debugging,
     dtypes,
     gfile,
@@ -199,6 +201,7 @@ from headrace.v1.control_flow import (
     switch_case,
     while_loop,
 )  # fmt: skip
+from headrace.v1.eager import GradientTape, disable_eager_execution, enable_eager_execution, function
 from headrace.v1.gradient_ops import (
     AggregationMethod,
     NotDifferentiable,
@@ -607,7 +610,7 @@ def control_flow_v2_enabled() -> Any:
     return False
 
 
-disable_eager_execution = disable_control_flow_v2 = disable_v2_behavior
+disable_control_flow_v2 = disable_v2_behavior
 disable_v2_tensorshape = disable_tensor_equality = disable_v2_behavior
 
 # Imported on first use: the messages of the wire format, which take long to load.
@@ -653,6 +656,7 @@ __all__ = [
     "FixedLenSequenceFeature",
     "FixedLengthRecordReader",
     "GPUOptions",
+    "GradientTape",
     "Graph",
     "GraphDef",
     "GraphKeys",
@@ -747,6 +751,7 @@ __all__ = [
     "atan",
     "atan2",
     "atanh",
+    "autograph",
     "batch_gather",
     "batch_to_space",
     "batch_to_space_nd",
@@ -782,6 +787,7 @@ __all__ = [
     "constant",
     "constant_initializer",
     "container",
+    "contrib",
     "control_dependencies",
     "control_flow_v2_enabled",
     "convert_to_tensor",
@@ -825,6 +831,7 @@ __all__ = [
     "dynamic_partition",
     "dynamic_stitch",
     "einsum",
+    "enable_eager_execution",
     "enable_resource_variables",
     "encode_base64",
     "ensure_shape",
@@ -861,6 +868,7 @@ __all__ = [
     "floormod",
     "foldl",
     "foldr",
+    "function",
     "gather",
     "gather_nd",
     "get_collection",

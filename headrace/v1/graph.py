@@ -358,7 +358,7 @@ def scope_in_default_graph(f: Callable[P, contextlib.AbstractContextManager[R]])
 
 
 def executing_eagerly() -> bool:
-    """Returns False, or True in the function of a `py_function`.
+    """Whether ops run at once: in a `py_function`, or after `enable_eager_execution`.
 
     Source: TensorFlow's `tf.executing_eagerly`.
     """
