@@ -33,7 +33,7 @@ from headrace.ir.graph import Operation, Tensor
 from headrace.ir.kernel import Kernel, KernelContext, find_kernel, made_for
 from headrace.ir.kernel_errors import brief, translated
 from headrace.ir.notes import NO_NOTES, Notes
-from headrace.ir.opdef import OpDef, op_registry
+from headrace.ir.opdef import NotDifferentiable, OpDef, op_registry
 from headrace.memo import Memo
 from headrace.opkit.scalar_operators import in_place_of
 from headrace.resources.manager import Handle, ResourceManager
@@ -563,7 +563,9 @@ def _record(
     values: Sequence[Any],
     outputs: tuple[EagerTensor, ...],
 ) -> None:
-    """Passes an op that has run to the recorders."""
+    """Passes an op that has run to the recorders, unless it is not differentiable."""
+    if isinstance(prepared.record.grad, NotDifferentiable):
+        return
     if prepared.numbers:
         args = list(args)
         for number in prepared.numbers:

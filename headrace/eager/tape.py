@@ -207,8 +207,8 @@ class GradientTape:
         unconnected = _checked(unconnected_gradients)
         if _is_symbolic(target):
             found = make_gradients(target, sources, output_gradients, None, unconnected, "gradients", True)
-            leaves: list[Any] = list(found) if isinstance(found, (list, tuple)) else nest.flatten(found, expand=False)
-            return nest.pack(sources, leaves)
+            leaves = nest.flatten(found, expand=False, is_leaf=lambda g: g is None)
+            return nest.pack(sources, leaves, expand=False)
         with self._used():
             check_composites("source", sources)
             starts = [self._source(x, path) for path, x in nest.flatten_with_paths(sources)]

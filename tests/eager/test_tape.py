@@ -472,6 +472,16 @@ def test_an_index_that_varies_becomes_a_feed(steps: Memo[Any, Any]) -> None:
     assert last.constants  # the axis
 
 
+def test_calls_without_a_gradient_do_not_change_the_structure(steps: Memo[Any, Any]) -> None:
+    x = hr.constant(2.0)
+    for k in range(3):
+        with hr.GradientTape() as tape:
+            tape.watch(x)
+            y = x * x * hr.py_func(lambda a, k=k: a + np.float32(k), [x], hr.float32)
+        assert float(tape.gradient(y, x)) == 4.0 * (2.0 + k)
+    assert len(steps) == 1
+
+
 def test_the_thresholds_bound_steps_and_constants(monkeypatch: pytest.MonkeyPatch) -> None:
     assert replay._steps.limit == thresholds.TAPE_GRADIENTS
     monkeypatch.setattr(thresholds, "TAPE_CONSTANT_ELEMENTS", 0)
@@ -575,9 +585,25 @@ def test_inside_of_a_graph_the_gradient_is_that_of_the_graph() -> None:
             tape.watch(x)
             y = x * x * v
         grads = tape.gradient(y, {"x": x, "v": v})
+        assert tape.gradient(y, ([x], (x * 2.0, v)))[1][0] is None
     with hr.Session(graph=g) as session:
         session.run(v.initializer)
         assert session.run(grads, {x: 2.0}) == {"x": 12.0, "v": 4.0}
+
+
+def test_a_training_step_in_a_jitted_function() -> None:
+    w, x = hr.Variable([1.0, 2.0]), hr.constant([3.0, 4.0])
+
+    @hr.jit
+    def step(x: Any) -> Any:
+        with hr.GradientTape() as tape:
+            loss = hr.reduce_sum(w * x * w)
+        g = tape.gradient(loss, w)
+        w.assign_sub(g)
+        return g
+
+    assert step(x).numpy().tolist() == [6.0, 16.0]
+    assert w.numpy().tolist() == [-5.0, -14.0]
 
 
 # *** errors ***
