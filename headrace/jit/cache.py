@@ -96,6 +96,7 @@ class Traces:
       static: the positions of arguments that are static as a whole.
       input_signature: TensorSpecs of the only signature, or None.
       relaxes: whether dimensions that vary become unknown.
+      obeys_run_eagerly: whether `hr.run_eagerly` has effect; a transform needs a graph.
 
     Attributes:
       made: the number of traces made.
@@ -114,8 +115,10 @@ class Traces:
         static: frozenset[int] = frozenset(),
         input_signature: Any = None,
         relaxes: bool = True,
+        obeys_run_eagerly: bool = True,
     ) -> None:
         self._fn = fn
+        self._obeys_run_eagerly = obeys_run_eagerly
         self.surroundings = Surroundings(of)
         self._in_graph = in_graph
         self._title = title
@@ -144,7 +147,7 @@ class Traces:
         Outside of graphs the arguments are eager tensors, arrays and Python values, and the tensors among the results
         are eager.
         """
-        if not scopes.is_outside() or flags.RUN_EAGERLY.value:
+        if not scopes.is_outside() or (flags.RUN_EAGERLY.value and self._obeys_run_eagerly):
             return self._in_graph(args, kwargs)
         if self._is_simple and not kwargs and not recorder.active.get():
             eager = scopes.runtime().eager

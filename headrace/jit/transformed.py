@@ -32,7 +32,11 @@ def anywhere(f: Callable[..., Any], key: tuple[Any, ...], call: Callable[..., An
     found = None if known is None else known.get(key)
     if found is None:
         title = tracing.titled(f)
-        found = Traces(call, f, lambda args, kwargs: call(*args, **kwargs), title, Parameters(f), has_weak_floats=True)
+        found = Traces(
+            *(call, f, lambda args, kwargs: call(*args, **kwargs), title, Parameters(f)),
+            has_weak_floats=True,
+            obeys_run_eagerly=False,
+        )
         if known is not None:
             known[key] = found
     return found
