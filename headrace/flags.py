@@ -109,6 +109,15 @@ RUN_EAGERLY: Final = _flag(
     _is_int(0, 1),
     "1: functions under `hr.jit` run eagerly, operation by operation, for debugging (`hr.run_eagerly`).",
 )
+STRICT_TYPES: Final = _flag(
+    "STRICT_TYPES",
+    int,
+    0,
+    "0 or 1",
+    _is_int(0, 1),
+    "1: functions under `hr.jit` without the argument strict check annotated types and shapes at every call "
+    "(`hr.check_types`). Read at the first call of a function.",
+)
 V1_EAGER: Final = _flag(
     "V1_EAGER",
     int,
@@ -359,6 +368,7 @@ __all__ = [
     "OPTIMIZE",
     "RUN_EAGERLY",
     "SPILL_FOLDER",
+    "STRICT_TYPES",
     "STRING_LIMIT",
     "V1_EAGER",
     "VERIFY",

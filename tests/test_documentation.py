@@ -26,6 +26,7 @@ PAGES = (
     "docs/how-to/graphs.md",
     "docs/reference/recovery.md",
     "docs/learn/eager.md",
+    "docs/learn/types.md",
     "docs/reference/compiling.md",
     "docs/reference/flags.md",
     "docs/how-to/memory.md",

@@ -166,6 +166,7 @@ def _hints(f: Any) -> dict[str, Any]:
       TypeError: one of them cannot be evaluated.
     """
     inner = inspect.unwrap(f) if callable(f) else f
+    inner = getattr(inner, "__func__", inner)
     around = inspect.getclosurevars(inner).nonlocals if inspect.isfunction(inner) else {}
     try:
         return typing.get_type_hints(inner, localns=dict(around) or None, include_extras=True)

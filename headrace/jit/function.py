@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, overload
 
 from headrace import flags, nest
 from headrace.api import scopes, tracing
+from headrace.api.annotations import Checks
 from headrace.api.tensor_spec import TensorSpec
 from headrace.autograph.conversion import traceable
 from headrace.errors import SignatureError
@@ -58,10 +59,13 @@ class Function:
         and arrays included; they must be hashable.
       converts: whether Python's control flow on tensors becomes operations (`hr.autograph`).
       relax_shapes: whether a dimension that varies from call to call becomes unknown after a few traces.
+      strict: whether each call checks annotated types and shapes (`hr.check_types`); None: as the flag `STRICT_TYPES`
+        says at the first call.
 
     Raises (a call):
-      SignatureError: arguments do not fit `input_signature`, a static argument has no hash, or the return value of `fn`
-        does not fit `results`.
+      SignatureError: arguments do not fit `input_signature` or, if `strict`, annotations; a static argument has no
+        hash; or the return value of `fn` does not fit `results`.
+      ShapeError: a tensor does not have the annotated shape, if `strict`.
       GraphError: the function creates variables at every call.
       AutographError: Python's control flow on tensors cannot be converted.
 
@@ -95,6 +99,7 @@ class Function:
         static_argnums: int | Sequence[int] = (),
         converts: bool = True,
         relax_shapes: bool = True,
+        strict: bool | None = None,
     ) -> None:
         tracing.check_callable(fn=fn)
         self.python_function = fn
@@ -110,6 +115,7 @@ class Function:
         self.static = frozenset(_position(k) for k in nest.as_list(static_argnums))
         self.converts = converts
         self.relax_shapes = relax_shapes
+        self.strict = strict
         # root graph -> signature -> names in its library; names only, so that no graph is kept alive here
         self.names: weakref.WeakKeyDictionary[Graph, dict[Hashable, list[str]]] = weakref.WeakKeyDictionary()
         self._bound: dict[int, tuple[weakref.ref[Any], Function]] = {}
@@ -159,6 +165,7 @@ class Function:
             static_argnums=[k - 1 for k in self.static if k],
             converts=self.converts,
             relax_shapes=self.relax_shapes,
+            strict=self.strict,
         )
         made.__qualname__ = self.__qualname__
         return made
@@ -166,7 +173,19 @@ class Function:
     # *** calls ***
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.traces(args, kwargs)
+        checks = self._checks
+        if checks is None:
+            return self.traces(args, kwargs)
+        names = checks.check_arguments(args, kwargs)
+        result = self.traces(args, kwargs)
+        checks.check_result(result, names)
+        return result
+
+    @functools.cached_property
+    def _checks(self) -> Checks | None:
+        """Checks of the annotations; None if the function is not strict."""
+        strict = flags.STRICT_TYPES.value if self.strict is None else self.strict
+        return Checks(self.python_function) if strict else None
 
     def _in_graph(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Returns the results of a call in a graph, or of one that runs eagerly."""
@@ -283,7 +302,7 @@ def jit(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
     Args:
       fn: the function; None: the result is a decorator.
       options: the other arguments of `Function`: `input_signature`, `results`, `name`, `static_argnums`, `converts`,
-        `relax_shapes`.
+        `relax_shapes`, `strict`.
 
     Returns:
       A `Function`.
@@ -298,7 +317,8 @@ def jit(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
       >>> @hr.jit
       ... def relu(x):
       ...     return x if x > 0.0 else 0.0 * x
-      >>> relu(hr.constant(-2.0)), relu(3.0)
+      >>> float(relu(hr.constant(3.0)))
+      3.0
     """
     if fn is None:
         return lambda fn: jit(fn, **options)
