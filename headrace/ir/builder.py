@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace import dtypes
 from headrace.errors import NotFoundError, ShapeError
-from headrace.ir import source
+from headrace.ir import source, weak_numbers
 from headrace.ir.binding import OpCalls, complete_attrs, has_tensors
 from headrace.ir.conversion import as_array
 from headrace.ir.graph import Operation, Tensor
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from headrace.dtypes import DType
     from headrace.ir.graph import Graph
     from headrace.ir.notes import Note
+    from headrace.ir.opdef import OpDef
     from headrace.ir.source import Source
 
 
@@ -185,6 +186,28 @@ class Builder(OpCalls[Tensor]):
             attrs["_class"] = (*attrs.get("_class", ()), *(f"loc:@{name}" for name in self.colocate))
         if self.gradients and type in self.gradients:
             attrs["_gradient_op_type"] = self.gradients[type]
+
+    def _with_weak_cast(self, record: OpDef, args: Sequence[Any], attr: str) -> list[Any] | None:
+        chosen = [
+            self.own(x)
+            for spec, arg in zip(record.ins, args, strict=True)
+            if spec.type_attr == attr
+            for x in (arg if spec.is_list else [arg])
+        ]
+        dtype = weak_numbers.common_dtype([x for x in chosen if isinstance(x, Tensor)])
+        if dtype is None:
+            return None
+
+        def cast(x: Any) -> Any:
+            x = self.own(x)
+            if not isinstance(x, Tensor) or x.dtype.base is dtype:
+                return x
+            return self.make("Cast", (x,), {"DstT": dtype})
+
+        return [
+            arg if spec.type_attr != attr else [cast(x) for x in arg] if spec.is_list else cast(arg)
+            for spec, arg in zip(record.ins, args, strict=True)
+        ]
 
     def _reserve(self, name: str) -> str:
         """Returns a free name below the scope.

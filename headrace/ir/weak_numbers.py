@@ -10,6 +10,7 @@ computed only from weak ones and from constants is weak, too. This is found when
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from headrace.ir.notes import Note, note
@@ -71,6 +72,20 @@ def _captured(param: Tensor) -> Tensor | None:
     """Returns the tensor of a surrounding graph that a parameter stands for, if any."""
     captures = getattr(param.op.graph, "captures", {})
     return next((outer for outer, inner in captures.items() if inner is param), None)
+
+
+def common_dtype(tensors: Sequence[Tensor]) -> DType | None:
+    """Returns the dtype that the strong ones of several tensors have and to which the weak ones yield.
+
+    If all are weak, it is the widest kind. None if there is no such dtype.
+    """
+    weak = {t.dtype.base for t in tensors if is_weak(t)}
+    strong = {t.dtype.base for t in tensors if not is_weak(t)}
+    if not weak or len(strong) > 1:
+        return None
+    wanted = strong or {max(weak, key=lambda d: (d.is_floating or d.is_complex, d.is_complex, d.size))}
+    (dtype,) = wanted
+    return dtype if all(d is dtype or yields(d, dtype) for d in weak) else None
 
 
 def yields(weak: DType, strong: DType) -> bool:

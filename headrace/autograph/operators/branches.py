@@ -133,17 +133,17 @@ class State:
         self.root_getters = roots
 
     def load(self) -> tuple[Any, ...]:
-        """Returns the values of the variables."""
+        """Returns the values of the variables, and of those that are only restored."""
         return () if self._get is None else self._get()
 
     def store(self, new: Sequence[Any]) -> None:
-        """Assigns values to the variables."""
+        """Assigns values to the variables, and to further ones that `load` returns if they are given."""
         if self._set is not None:
-            self._set(tuple(new))
+            self._set((*new, *self.load()[len(new) :]))
 
     def objects(self) -> list[tuple[str, Any]]:
         """Returns the names and values of variables and used objects."""
-        out: list[tuple[str, Any]] = list(zip(self.names, self.load(), strict=True))
+        out: list[tuple[str, Any]] = list(zip(self.names, self.load(), strict=False))
         for root in self.root_getters:
             try:
                 code = getattr(root, "__code__", None)
@@ -152,14 +152,21 @@ class State:
                 continue  # a variable without a value yet
         return out
 
-    def visible(self, changes: dict[Any, tuple[Place, Any, Any]]) -> list[tuple[Place, str, Any, Any]]:
+    def visible(
+        self, objects: list[tuple[str, Any]], changes: dict[Any, tuple[Place, Any, Any]]
+    ) -> list[tuple[Place, str, Any, Any]]:
         """Returns the changed places that exist outside of the blocks.
 
-        Each has its label and its contents before and after the trace.
+        Args:
+          objects: the result of `objects` before the trace.
+          changes: the changes of the trace.
+
+        Returns:
+          The places, with labels and contents before and after the trace.
         """
         if not changes:
             return []
-        known = journal.reachable(self.objects())
+        known = journal.reachable(objects)
         out = []
         for place, before, after in changes.values():
             label = known.get(id(place.holder))
@@ -196,7 +203,7 @@ class Conditional:
 
     def build(self, *blocks: Callable[[], Any]) -> None:
         """Traces the blocks and sets the variables to the results."""
-        before = self._state.load()
+        before, objects = self._state.load(), self._state.objects()
         states: list[tuple[Any, ...]] = []
         changed: list[list[tuple[Place, str, Any, Any]]] = []
         for block, short in zip(blocks, ("true", "false"), strict=True):
@@ -207,18 +214,18 @@ class Conditional:
                 finally:
                     undone = notes.undo()
                     self._state.store(before)
-            changed.append(self._state.visible(undone))
+            changed.append(self._state.visible(objects, undone))
         if self._unknown is not None and all(self._fails):
             raise self._unknown
         lines = tuple(_line(block) for block in blocks)
         jumps = any(
             name.startswith("did_") and name.endswith("_") and (x is True) != (y is True)
-            for name, x, y in zip(self._state.names, *states, strict=True)
+            for name, x, y in zip(self._state.names, *states, strict=False)
         )
         join = joins.Join(lines, tuple(self._fails), jumps)  # type: ignore[arg-type]
         rebuilt = [
             join.value(name, x, y, is_generated=name.endswith("_"))
-            for name, x, y in zip(self._state.names, *states, strict=True)
+            for name, x, y in zip(self._state.names, *states, strict=False)
         ]
         places: dict[Any, tuple[Place, str, list[Any]]] = {}
         for side, found in enumerate(changed):

@@ -222,7 +222,7 @@ def _elements(x: Any) -> list[Any]:
 
 def _equal(first: Any, second: Any) -> bool:
     try:
-        return type(first) is type(second) and bool(first == second)
+        return type(first) is type(second) and bool(first == second or values.is_same_function(first, second))
     except (TypeError, ValueError):
         return False
 

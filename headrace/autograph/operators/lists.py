@@ -63,6 +63,8 @@ def list_spec(label: str, elements: Sequence[Any]) -> ListSpec | None:
                     "graph a list whose length tensors decide has one dtype; cast the elements (hr.cast)"
                 )
             dtype, sample = found[0], x if found[0] is one[0] else sample
+    if dtype is dtypes.float64 and all(values.is_weak_value(x) for x in elements):
+        dtype = dtypes.float32  # that of a tensor of Python's floats
     return None if dtype is None else ListSpec(dtype, shape)
 
 

@@ -44,11 +44,13 @@ def while_(
     while True:
         graph = scopes.current_graph()
         before = 0 if graph is None else len(graph.operations)
+        old = state.load()
         holds = test()
         if values.is_symbolic(holds):
             branches.refuse_globals(globals_)
             made = () if graph is None else graph.operations[before:]
-            if any(op.opdef.is_effectful for op in made):
+            assigns = any(x is not y for x, y in zip(old, state.load(), strict=True))  # by :=
+            if assigns or any(op.opdef.is_effectful for op in made):
                 _after_effects(holds, test, body, state)
             else:
                 Loop(state, test, body).build()
@@ -284,10 +286,10 @@ class Loop:
         Raises:
           AutographError: a variable cannot be a loop variable.
         """
-        before = self._state.load()
+        before, objects = self._state.load(), self._state.objects()
         for _ in range(thresholds.LOOP_TRACINGS):
             try:
-                _Tracing(self._state, self._test, self._body, self._plan, self._runs, before).build()
+                _Tracing(self._state, self._test, self._body, self._plan, self._runs, before, objects).build()
                 return
             except _Again:
                 self._state.store(before)
@@ -314,6 +316,7 @@ class _Tracing:
         plan: _Plan,
         runs: bool,
         before: tuple[Any, ...],
+        objects: list[tuple[str, Any]],
     ) -> None:
         self._state = state
         self._test = test
@@ -321,6 +324,7 @@ class _Tracing:
         self._plan = plan
         self._runs = runs
         self._before = before
+        self._objects = objects
         self._first: list[Any] = []
         self._labels: list[str] = []
         self._by_tensor: dict[int, int] = {}
@@ -343,11 +347,12 @@ class _Tracing:
             try:
                 if replaced:
                     branches.replace(self._state, replaced)
+                    self._objects = [*self._objects, *(("the list", made) for made in replaced.values())]
                     for made in replaced.values():
                         place = Place(made, "flow")
                         places[place.key] = place, "the list"
                 self._entries = [
-                    self._split(name, x) for name, x in zip(self._state.names, self._state.load(), strict=True)
+                    self._split(name, x) for name, x in zip(self._state.names, self._state.load(), strict=False)
                 ]
                 for place, label in places.values():
                     if id(place.holder) not in replaced:
@@ -463,7 +468,7 @@ class _Tracing:
             self._enter(params)
             with journal.recording() as notes:
                 holds = self._test()
-                changed = self._state.visible(notes.undo())
+                changed = self._state.visible(self._objects, notes.undo())
             if changed:
                 raise AutographError(
                     f"the test of a loop that a tensor decides changes '{changed[0][1]}'; do so in its body"
@@ -484,7 +489,7 @@ class _Tracing:
                     undone = notes.undo()
             self._find_places(undone)
             nexts: list[Any] = list(params)
-            for name, entry, x in zip(self._state.names, self._entries, after, strict=True):
+            for name, entry, x in zip(self._state.names, self._entries, after, strict=False):
                 self._match(name, entry, x, params, nexts)
             for (_, label, entry), x in zip(self._place_entries, places, strict=True):
                 self._match(label, entry, x, params, nexts, contents=True)
@@ -509,7 +514,7 @@ class _Tracing:
     def _find_places(self, changes: dict[Any, tuple[Place, Any, Any]]) -> None:
         """Adds the objects outside of the loop that the body has changed to the plan."""
         known = {place.key for place, _, _ in self._place_entries}
-        for place, label, old, new in self._state.visible(changes):
+        for place, label, old, new in self._state.visible(self._objects, changes):
             if place.key in known:
                 continue
             self._again = True
@@ -527,8 +532,6 @@ class _Tracing:
                 f"the list '{label}' changes its length in a loop that a tensor decides, so its elements must be "
                 f"tensors, not {values.described(elements[-1]) if elements else 'nothing'}; keep a list for each part"
             )
-        if any(isinstance(x, Tensor) and is_weak(x) for x in elements) and spec.dtype is dtypes.float64:
-            spec = ListSpec(dtypes.float32, spec.shape)
         self._plan.lists[id(items)] = items, spec
 
     # *** from the values after an iteration to the next ones ***
@@ -576,6 +579,10 @@ class _Tracing:
                 f"'{label}' has a value before a loop that a tensor decides and none after an iteration: "
                 f"{new.reason.format(name=label) or 'it was deleted'}. Assign it in every iteration"
             )
+        if isinstance(old, list) and isinstance(new, TensorList):  # a conditional in the body has made it
+            self._plan.lists[id(old)] = old, list_spec(label, [*old, new]) or new.spec
+            self._again = True
+            return
         if isinstance(old, (list, dict)) and type(new) is type(old):
             self._plan.structures.add(label)
             self._again = True
@@ -585,7 +592,7 @@ class _Tracing:
             self._again = True
             return
         try:
-            is_equal = type(old) is type(new) and bool(old == new)
+            is_equal = type(old) is type(new) and bool(old == new or values.is_same_function(old, new))
         except (TypeError, ValueError):
             is_equal = False
         if not is_equal:
@@ -651,7 +658,7 @@ class _Tracing:
         weak_too = values.is_weak_value(x)
         if weak and weak_too:
             if values.kind(now) > values.kind(was) > 0:
-                return dtypes.float32 if now.is_floating else now
+                return now
             return was if values.kind(now) > 0 else None
         if weak and 0 < values.kind(was) <= values.kind(now):
             return now

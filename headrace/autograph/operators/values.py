@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from typing import Any, Final
 
 import numpy as np
@@ -16,7 +17,7 @@ from headrace.ir.weak_numbers import is_weak
 
 _NUMBERS: Final = (bool, int, float, complex)
 _KINDS: Final = {bool: 0, int: 1, float: 2, complex: 3}
-_DTYPES: Final = (dtypes.bool_, dtypes.int32, dtypes.float32, dtypes.complex64)
+_DTYPES: Final = (dtypes.bool_, dtypes.int32, dtypes.float64, dtypes.complex128)
 
 
 def is_symbolic(x: Any) -> bool:
@@ -32,6 +33,18 @@ def is_number(x: Any) -> bool:
 def is_tensor_like(x: Any) -> bool:
     """Whether `x` is a tensor, a number or an array."""
     return isinstance(x, Tensor) or x.__class__ in _KINDS or isinstance(x, (np.ndarray, np.generic)) or is_value(x)
+
+
+def is_same_function(first: Any, second: Any) -> bool:
+    """Whether two objects are one local function, defined twice with the same variables."""
+    if not isinstance(first, types.FunctionType) or not isinstance(second, types.FunctionType):
+        return False
+    return (first.__code__, first.__closure__, first.__defaults__, first.__kwdefaults__) == (
+        second.__code__,
+        second.__closure__,
+        second.__defaults__,
+        second.__kwdefaults__,
+    )
 
 
 def is_tensor(x: Any) -> bool:
