@@ -34,10 +34,13 @@ def getitem(x: Any, index: Any) -> Any:
 
     Source: TensorFlow's `tf.Tensor.__getitem__`.
     """
-    if index.__class__ is int and scopes.is_outside():
+    is_number = index.__class__ is int
+    if (is_number or (index.__class__ is tuple and {*map(type, index)} == {int})) and scopes.is_outside():
         eager = scopes.runtime().eager
-        if x.__class__ is eager.tensor_type and x.shape:  # the same as below, without a walk through the index
-            return eager.make("StridedSlice", (x, [index], [index + 1], [1]), _ROW, "strided_slice")
+        if x.__class__ is eager.tensor_type:
+            numbers = (index,) if is_number else index
+            if len(numbers) <= len(x.shape):
+                return _element(eager, x, numbers)
     if _is_mask(index):
         return boolean_mask(x, index)
     entries = list(index) if isinstance(index, tuple) else [index]
@@ -64,8 +67,12 @@ def getitem(x: Any, index: Any) -> Any:
         return b.make("StridedSlice", (x, *bounds), masks, scope)
 
 
-_MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
-_ROW = dict.fromkeys(_MASKS, 0) | {"shrink_axis_mask": 1}
+def _element(b: Any, x: Any, numbers: tuple[int, ...]) -> Any:
+    """Returns `x[numbers]` for an eager tensor and ints, as `getitem` does for any index."""
+    n = len(numbers)
+    ends = (numbers[0] + 1,) if n == 1 else [i + 1 for i in numbers]
+    masks = {"shrink_axis_mask": (1 << n) - 1}
+    return b.make("StridedSlice", (x, numbers, ends, (1,) * n), masks, "strided_slice")
 
 
 def boolean_mask(tensor: Any, mask: Any, axis: int | None = None, name: str = "boolean_mask") -> Tensor:
@@ -131,7 +138,7 @@ def _vectors(b: Any, x: Any, entries: list[Any]) -> tuple[list[Any], list[Any], 
     begin: list[Any] = []
     end: list[Any] = []
     strides: list[Any] = []
-    masks = dict.fromkeys(_MASKS, 0)
+    masks = dict.fromkeys(("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask"), 0)
     for k, entry in enumerate(entries):
         first: Any
         last: Any
