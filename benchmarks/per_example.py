@@ -144,7 +144,7 @@ def _rnn(batch: int, steps: int, size: int) -> tuple[list[np.ndarray], dict[str,
         return hr.gradients(hr.reduce_sum(h), wide)
 
     def formulas(xs: Any, w: Any, u: Any) -> Any:
-        """The backward pass as a loop; the gradients of the weights are products over all steps."""
+        """The backward pass as a loop, and products over all steps."""
         rows = hr.transpose(xs, [1, 0, 2])
         first = hr.zeros([batch, size])
         hs = hr.scan(lambda h, x: hr.tanh(hr.matmul(h, u) + hr.matmul(x, w)), rows, first)

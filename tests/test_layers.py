@@ -155,7 +155,7 @@ IR: tuple[tuple[str, ...], ...] = (
     ),
     ("opdef",),
     ("graph",),
-    ("function", "grad_node", "kernel", "output_check", "walk"),
+    ("custom_rules", "function", "grad_node", "kernel", "output_check", "walk"),
     ("kernel_errors", "weak_numbers"),
     ("binding", "infer"),
     ("builder", "order"),

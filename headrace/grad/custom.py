@@ -22,9 +22,10 @@ from typing import Any
 from headrace import dtypes, nest
 from headrace.api import recorder, scopes, tracing
 from headrace.errors import SignatureError
-from headrace.grad.registered import OVERRIDE, Custom, as_gradient, eager_gradient, title
+from headrace.grad.registered import as_gradient, eager_gradient, title
 from headrace.grad.zeros import carries
 from headrace.ir.builder import Builder
+from headrace.ir.custom_rules import OVERRIDE, Custom
 from headrace.ir.grad_node import GradNode
 from headrace.ir.graph import FuncGraph, Graph, Operation, Tensor
 from headrace.ir.indexed_slices import IndexedSlices

@@ -38,6 +38,7 @@ from headrace.grad.sums import dense
 from headrace.grad.walks import ForwardWalks
 from headrace.grad.zeros import carries, gradient_dtype, gradient_shape, zeros_for
 from headrace.ir import walk
+from headrace.ir.custom_rules import OVERRIDE
 from headrace.ir.grad_node import GradNode
 from headrace.ir.opdef import SYMMETRIC, Missing
 from headrace.opkit.elementwise import alike
@@ -108,7 +109,7 @@ def _of_operation(
     if structured is not None:
         return structured.tangents(b, op, dxs, wanted, walks)
     jvp = op.opdef.jvp
-    if registered.OVERRIDE in op.attrs:
+    if OVERRIDE in op.attrs:
         return _transposed(b, op, dxs, wanted)
     if isinstance(jvp, Missing):
         raise LookupError(f"operation {registered.title(op)} has no tangent (forward mode): {jvp.why}")

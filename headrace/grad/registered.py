@@ -7,8 +7,6 @@ operators). `lookup` finds the gradient of an operation, and returns either kind
 
 from __future__ import annotations
 
-import itertools
-import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -16,6 +14,7 @@ from headrace import nest, shapes
 from headrace.api import scopes
 from headrace.errors import GraphError, SignatureError
 from headrace.grad.zeros import gradient_dtype, gradient_shape
+from headrace.ir.custom_rules import CUSTOM, OVERRIDE, custom_of
 from headrace.ir.grad_node import GradNode
 from headrace.ir.indexed_slices import IndexedSlices
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, GradRule, Missing, NotDifferentiable, op_registry
@@ -31,9 +30,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 # name -> function of (operation, gradients of its outputs); None: not differentiable
 gradient_registry: Final[Registry[Callable[..., Any] | None]] = Registry("gradient")
-
-OVERRIDE: Final = "_gradient_op_type"  # the attribute that names another gradient than that of the op type
-CUSTOM: Final = "CustomGradient-"  # the prefix of the names of `Custom` gradients
 
 
 class RegisterGradient:
@@ -102,29 +98,6 @@ def _register(name: str, f: Callable[..., Any] | None) -> None:
     gradient_registry.register(name, f, depth=3)
 
 
-class Custom:
-    """Gradient rule of a single operation (`custom_gradient`).
-
-    The operation refers to the rule by name. The graph of the operation keeps this object alive.
-
-    Args:
-      rule: a gradient rule like that of an op record.
-
-    Attributes:
-      name: the name in the operation's attribute.
-      rule: the gradient rule.
-    """
-
-    def __init__(self, rule: Callable[..., Sequence[Any]]) -> None:
-        self.name = f"{CUSTOM}{next(_numbers)}"
-        self.rule = rule
-        _customs[self.name] = self
-
-
-_numbers = itertools.count(1)
-_customs: Final[weakref.WeakValueDictionary[str, Custom]] = weakref.WeakValueDictionary()
-
-
 def stops(op: Operation) -> bool:
     """Whether `op` is not differentiable, by its record or by registration."""
     return isinstance(_rule_of(op), NotDifferentiable)
@@ -189,7 +162,7 @@ def _none(b: Builder, n: GradNode, *dys: Any) -> list[None]:
 def _rule_of(op: Operation) -> GradRule:
     name = op.attrs.get(OVERRIDE)
     if name is not None:
-        custom = _customs.get(name)
+        custom = custom_of(op)
         if custom is not None:
             return custom.rule
         if name in gradient_registry:

@@ -15,12 +15,14 @@ from headrace import dtypes, notices
 from headrace.errors import UnimplementedError
 from headrace.ir import walk
 from headrace.ir.builder import Builder
+from headrace.ir.custom_rules import custom_of
 from headrace.ir.graph import FuncGraph, Operation, Tensor
 from headrace.ir.opdef import Missing
 from headrace.opkit.batch_node import BatchNode, NoBatchRule, SameForAll, spread
 from headrace.opkit.batch_rules import rule_of
 from headrace.vmap import alone, control
 from headrace.vmap.copies import copied
+from headrace.vmap.custom import with_gradient
 
 if TYPE_CHECKING:
     from headrace.vmap.flow import Flow
@@ -51,6 +53,12 @@ class Batching:
         other.may_write = False
         return other
 
+    def of(self, flow: Flow) -> Batching:
+        """Returns this batch for another function, with its own batched tensors."""
+        other = copy.copy(self)
+        other.flow = flow
+        return other
+
     def run(
         self,
         b: Builder,
@@ -73,14 +81,21 @@ class Batching:
         moved: dict[Tensor, Tensor] = dict(zip(graph.params, given, strict=True))
         done: dict[Operation, Operation] = {}
         params = {p.op for p in graph.params}
-        needed = walk.reachable([*(t.op for t in graph.results), *graph.control_results])
+        ends = {*(t.op for t in graph.results), *graph.control_results}
+        if any(custom_of(op) is not None for op in graph.operations):  # a custom gradient may use any tensor
+            ends.update(op for op in graph.operations if not op.opdef.is_effectful and not op.opdef.primitive)
+        needed = walk.reachable(ends)
         for op in walk.in_order(needed - params):
             if not self.may_write:
                 self._check_pure(op)
             controls = [done[c] for c in op.control_inputs if c in done]
             at = Builder(b.graph, _scope(b, op), op.device or b.device, (*b.control_inputs, *controls), op.source)
             inputs = [b.graph.capture(moved[t]) for t in op.inputs]
-            outs = self._made(at, op, inputs)
+            custom = custom_of(op)
+            if custom is None:
+                outs = self._made(at, op, inputs)
+            else:
+                outs = with_gradient(self, at, op, inputs, custom, moved)
             moved.update(zip(op.outputs, outs, strict=True))
             done[op] = b.graph.operations[-1]
         return [b.graph.capture(moved[t]) for t in graph.results]

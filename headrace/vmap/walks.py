@@ -27,5 +27,8 @@ class Walk(Protocol):
     def run(self, b: Builder, graph: FuncGraph, given: Sequence[Tensor]) -> list[Tensor]:
         """Returns the replacements of the results of `graph`, for those of its parameters."""
 
+    def of(self, flow: Flow) -> Walk:
+        """Returns the batch for another function, with its own batched tensors."""
+
     def for_some(self) -> Walk:
         """Returns the batch for a branch that only some examples take."""

@@ -13,7 +13,7 @@ import pytest
 import headrace as hr
 from headrace.api import scopes
 from headrace.errors import SignatureError
-from headrace.grad import registered
+from headrace.ir import custom_rules
 
 
 @pytest.fixture
@@ -361,12 +361,12 @@ def test_a_graph_from_a_file_says_that_the_function_is_not_there(g):
     x = hr.placeholder(hr.float32, (), name="x")
     hr.identity(marked(x, x), name="y")
     message = g.as_graph_def()
-    kept = dict(registered._customs)
-    registered._customs.clear()  # as in another process
+    kept = dict(custom_rules._customs)
+    custom_rules._customs.clear()  # as in another process
     try:
         with hr.Graph() as other:
             hr.import_graph_def(message, name="")
             with pytest.raises(LookupError, match=r"'IdentityN'.*CustomGradient-\d+.*not saved in a file"):
                 hr.gradients(other.get_tensor_by_name("y:0"), other.get_tensor_by_name("x:0"))
     finally:
-        registered._customs.update(kept)
+        custom_rules._customs.update(kept)

@@ -222,6 +222,36 @@ def test_a_custom_gradient_inside_of_the_mapped_function() -> None:
     check(hr.grad(lambda x: clipped(x) * 3.0), A[:, 0])
 
 
+def test_the_gradient_of_a_mapped_function_with_a_custom_gradient() -> None:
+    @hr.custom_gradient
+    def scaled(x: Any, w: Any) -> Any:
+        y = x * w
+        unused = hr.exp(x)  # which only the gradient reads
+        return hr.reduce_sum(y), lambda dy: (dy * w * 10.0, dy * unused)
+
+    def total(x: Any, w: Any) -> Any:
+        return hr.reduce_sum(hr.vmap(lambda v: scaled(v, w) ** 2)(x))
+
+    for argnums, want in (
+        (0, 20 * (A * A[0]).sum(1)[:, None] * A[0]),
+        (1, (2 * (A * A[0]).sum(1)[:, None] * np.exp(A)).sum(0)),
+    ):
+        np.testing.assert_allclose(as_array(hr.grad(total, argnums)(A, A[0])), want, rtol=1e-4)
+
+
+def test_a_custom_gradient_in_a_mapped_loop() -> None:
+    @hr.custom_gradient
+    def doubled(x: Any) -> Any:
+        return x * 2.0, lambda dy: dy * x
+
+    def f(x: Any) -> Any:
+        return hr.while_loop(lambda i, a: i < 3, lambda i, a: (i + 1, doubled(a)), (0, x))[1]
+
+    x = A[:, 0]
+    got = hr.grad(lambda x: hr.reduce_sum(hr.vmap(f)(x)))(x)
+    np.testing.assert_allclose(as_array(got), x * (2 * x) * (4 * x), rtol=1e-4)
+
+
 # *** random numbers and state ***
 
 
