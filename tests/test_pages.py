@@ -16,8 +16,8 @@ DOCS = ROOT / "docs"
 #: The folders of docs/ for users, in the order of the index; internals is for contributors.
 FOR_USERS = ("learn", "how-to", "reference")
 FOLDERS = (*FOR_USERS, "internals")
-#: Pages for users and contributors alike, which the head of the index describes.
-FOR_BOTH = ("distributed.md",)
+#: Pages in no folder, which the head of the index describes.
+AT_THE_TOP = ("distributed.md", "tour.md")
 #: Folders at the root whose files are named in prose.
 CODE = ("headrace", "tests", "docs", "benchmarks", "examples", ".ci")
 
@@ -179,5 +179,5 @@ def test_index_has_every_page() -> None:
         rows = re.findall(rf"^\| \[[^\]]+\]\({folder}/([\w-]+\.md)\) \| .+\. \|$", section, flags=re.M)
         assert sorted(rows) == sorted(p.name for p in (DOCS / folder).glob("*.md")), folder
     head = index.partition("\n## ")[0]
-    assert all(len(re.findall(rf"\[[^\]]+\]\({page}\)", head)) == 1 for page in FOR_BOTH)
-    assert {p.name for p in DOCS.iterdir()} == {*FOLDERS, *FOR_BOTH, "index.md"}
+    assert all(len(re.findall(rf"\[[^\]]+\]\({page}\)", head)) == 1 for page in AT_THE_TOP)
+    assert {p.name for p in DOCS.iterdir()} == {*FOLDERS, *AT_THE_TOP, "index.md"}

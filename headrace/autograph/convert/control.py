@@ -74,7 +74,8 @@ class Control:
                 state.state = sorted(writes & live & self._local)
                 if isinstance(inner, ast.If):
                     state.kept = sorted((writes & start & self._local) - set(state.state))
-                state.roots = sorted((reads & start & self._local) - set(state.state))
+                outside = writes - self._local - self._global  # objects of other functions and modules
+                state.roots = sorted((reads & start & self._local) - set(state.state) | outside)
                 state.globals = sorted(writes & self._global)
 
     def block(self, block: list[ast.stmt]) -> list[ast.stmt]:

@@ -147,7 +147,8 @@ class State:
         for root in self.root_getters:
             try:
                 code = getattr(root, "__code__", None)
-                out.append((code.co_freevars[0] if code is not None and code.co_freevars else "an object", root()))
+                known = () if code is None else (*code.co_freevars, *code.co_names)
+                out.append((known[0] if known else "an object", root()))
             except (NameError, ValueError):
                 continue  # a variable without a value yet
         return out
