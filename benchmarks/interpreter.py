@@ -19,7 +19,7 @@ import numpy as np
 
 from benchmarks import graphs
 from benchmarks.measure import Result, alternating, resident_bytes, rounds
-from headrace import trace
+from headrace import step_events
 from headrace.environment import Environment
 from headrace.ir.graph import Graph, Tensor
 from headrace.metadata import RunOptions
@@ -123,11 +123,11 @@ class _Values:
     wants_values = True
 
     def __init__(self) -> None:
-        self.ends: dict[str, list[trace.NodeEnd]] = collections.defaultdict(list)
+        self.ends: dict[str, list[step_events.NodeEnd]] = collections.defaultdict(list)
         self._values: dict[tuple[str, str], tuple[Any, ...]] = {}
 
-    def __call__(self, event: trace.Event) -> None:
-        if isinstance(event, trace.NodeEnd):
+    def __call__(self, event: step_events.Event) -> None:
+        if isinstance(event, step_events.NodeEnd):
             self.ends[event.tag].append(event)
             if event.values is not None:
                 self._values[event.node, event.tag] = event.values
@@ -175,12 +175,12 @@ def long_loop(trips: int = 1_000_000, watched_trips: int = 10_000) -> list[Resul
 def _most_open(trips: int) -> int:
     open_now = most = 0
 
-    def watch(event: trace.Event) -> None:
+    def watch(event: step_events.Event) -> None:
         nonlocal open_now, most
-        if isinstance(event, trace.IterationOpen):
+        if isinstance(event, step_events.IterationOpen):
             open_now += bool(event.frame)
             most = max(most, open_now)
-        elif isinstance(event, trace.IterationFree):
+        elif isinstance(event, step_events.IterationFree):
             open_now -= bool(event.frame)
 
     graph, out = graphs.counting_loop(trips)

@@ -29,7 +29,7 @@ import headrace as hr
 from benchmarks import threads
 from benchmarks.measure import Result, alternating, table
 from benchmarks.peak import begin, most
-from headrace import flags, trace
+from headrace import flags, step_events
 
 STACKING = "-loop_fission,-loop_accumulations,-loop_collections"
 MIB = 1 << 20
@@ -127,18 +127,18 @@ def _refused(size: Lstm) -> int:
 def _overlap(size: Lstm) -> tuple[float, int, int]:
     """How much of the time of copies operations run, too; and the bytes that go out and come in."""
     graph, fetches, feeds = _graph(size)
-    events: list[trace.Event] = []
+    events: list[step_events.Event] = []
     with hr.Session(graph=graph, memory_limit=size.limit) as session:
         session.run(fetches, feeds, options=hr.RunOptions(listener=events.append))
     started: dict[tuple[str, str], int] = {}
     work, copies = [], []
     out = back = 0
     for e in events:
-        if isinstance(e, trace.NodeStart):
+        if isinstance(e, step_events.NodeStart):
             started[e.node, e.tag] = e.time
-        elif isinstance(e, trace.NodeEnd) and (e.node, e.tag) in started:
+        elif isinstance(e, step_events.NodeEnd) and (e.node, e.tag) in started:
             work.append((started[e.node, e.tag], e.time))
-        elif isinstance(e, trace.StreamSpan):
+        elif isinstance(e, step_events.StreamSpan):
             copies.append((e.time, e.end))
             out, back = (out + e.bytes, back) if "out" in e.name else (out, back + e.bytes)
     both = _length(work) + _length(copies) - _length(work + copies)

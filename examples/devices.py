@@ -113,7 +113,7 @@ def _fired(session: hr.Session, fetch: Any, feed: Any) -> list[str]:
     """The types of the operations that fire in a step."""
     events: list[Any] = []
     session.run(fetch, {feed: np.zeros(feed.shape)}, hr.RunOptions(listener=events.append))
-    return [e.type for e in events if isinstance(e, hr.trace.NodeEnd)]
+    return [e.type for e in events if isinstance(e, hr.step_events.NodeEnd)]
 
 
 if __name__ == "__main__":

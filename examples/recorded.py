@@ -72,14 +72,14 @@ class Counter:
     def __call__(self, event: Any) -> None:
         if self._keep:
             self.events.append(event)
-        if isinstance(event, hr.trace.NodeStart):
+        if isinstance(event, hr.step_events.NodeStart):
             self.fired += 1
             self.dead += event.dead
-        elif isinstance(event, hr.trace.IterationOpen) and event.frame:  # the root frame is no loop
+        elif isinstance(event, hr.step_events.IterationOpen) and event.frame:  # the root frame is no loop
             self.iterations += 1
             self._open += 1
             self.most_open = max(self.most_open, self._open)
-        elif isinstance(event, hr.trace.IterationFree) and event.frame:
+        elif isinstance(event, hr.step_events.IterationFree) and event.frame:
             self._open -= 1
 
 
@@ -117,7 +117,7 @@ def show(number: int, program: Program, recorded: dict[str, Any], replay: Any) -
     counter = Counter(keep=program.trace is not None)
     values = run(graph, recorded, hr.RunOptions(listener=counter))
     if program.trace is not None:
-        hr.trace.write_chrome(counter.events, str(program.trace))
+        hr.step_events.write_chrome(counter.events, str(program.trace))
     seconds = statistics.median(timed(graph, recorded) for _ in range(5))
     differences = compare(values, recorded, replay)
 

@@ -17,7 +17,7 @@ Outside a graph, ops run at once: `hr.square(3.0)` is a concrete tensor.
 import typing as _typing
 
 import headrace.ops
-from headrace import dtypes, errors, flags, interchange, public_names as _public_names, target, trace
+from headrace import dtypes, errors, flags, interchange, public_names as _public_names, step_events, target
 from headrace.api import linalg, math, methods, nn, operators, random, raw_ops, scopes, sparse, special, tree
 from headrace.api.storage.accumulators import (
     ConditionalAccumulator, ConditionalAccumulatorBase, SparseConditionalAccumulator
@@ -107,7 +107,7 @@ from headrace.ir.tensor_type import Tensor
 from headrace.ir.indexed_slices import IndexedSlices, IndexedSlicesValue
 from headrace.explain import explain
 from headrace.extend import load_plugins, register_device, register_kernel, register_op
-from headrace.jit.function import Function, function, jit, run_eagerly
+from headrace.jit.function import Function, function, jit, run_eagerly, trace
 from headrace.interchange.files import read_graph, write_graph
 from headrace.interchange.meta_graph import MetaGraph, Signature, export_meta_graph, import_meta_graph
 from headrace.place import Cluster, Costs, DeviceModel, Link
@@ -194,14 +194,13 @@ __all__ = [
     "broadcast_dynamic_shape", "broadcast_static_shape", "broadcast_to", "bucketize", "case", "cast", "ceil",
     "check_gradients", "check_numerics", "check_types", "clip_by_global_norm", "clip_by_norm", "clip_by_value",
     "cluster", "colocate_with", "complex", "complex128", "complex64", "concat", "cond", "confusion_matrix", "conj",
-    "constant",
-    "constant_value", "control_dependencies", "convert_to_tensor", "convert_to_tensor_or_sparse_tensor", "cos", "cosh",
-    "count_nonzero", "cross", "cumprod", "cumsum", "cumulative_logsumexp", "custom_gradient", "device", "diag",
-    "diag_part", "digamma", "divide", "divide_no_nan", "dtypes", "dynamic_partition", "dynamic_stitch", "einsum",
-    "ensure_shape", "equal", "erf", "erfc", "erfcinv", "erfinv", "errors", "exp", "expand_dims", "explain", "expm1",
-    "export_meta_graph", "eye", "fill", "flags", "float16", "float32", "float64", "floor", "floordiv", "floormod",
-    "foldl", "foldr", "from_dlpack", "function", "gather", "gather_nd", "global_norm", "grad", "gradients", "greater",
-    "greater_equal", "group", "hessian", "histogram_fixed_width", "histogram_fixed_width_bins", "identity",
+    "constant", "constant_value", "control_dependencies", "convert_to_tensor", "convert_to_tensor_or_sparse_tensor",
+    "cos", "cosh", "count_nonzero", "cross", "cumprod", "cumsum", "cumulative_logsumexp", "custom_gradient", "device",
+    "diag", "diag_part", "digamma", "divide", "divide_no_nan", "dtypes", "dynamic_partition", "dynamic_stitch",
+    "einsum", "ensure_shape", "equal", "erf", "erfc", "erfcinv", "erfinv", "errors", "exp", "expand_dims", "explain",
+    "expm1", "export_meta_graph", "eye", "fill", "flags", "float16", "float32", "float64", "floor", "floordiv",
+    "floormod", "foldl", "foldr", "from_dlpack", "function", "gather", "gather_nd", "global_norm", "grad", "gradients",
+    "greater", "greater_equal", "group", "hessian", "histogram_fixed_width", "histogram_fixed_width_bins", "identity",
     "identity_n", "igamma", "igammac", "imag", "image", "import_graph_def", "import_meta_graph", "initializers",
     "int16", "int32", "int64", "int8", "invert", "invert_permutation", "io", "is_finite", "is_inf", "is_nan",
     "is_tensor", "jacobian", "jit", "jvp", "l2_normalize", "layers", "left_shift", "less", "less_equal", "lgamma",

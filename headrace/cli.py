@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from headrace import dtypes, shapes, thresholds, trace
+from headrace import dtypes, shapes, step_events, thresholds
 from headrace.errors import FeedError, HeadraceError, HeadraceInternalError
 from headrace.fetches import feeder
 from headrace.inspect import describe, describe_step, diff, render, render_dot, render_page, render_step
@@ -308,14 +308,14 @@ class _Recorder:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._events: list[trace.Event] = []
+        self._events: list[step_events.Event] = []
         self._lost = 0
         try:
             self._file = open(path, "w", encoding="utf-8")  # noqa: SIM115  (write() closes it)
         except OSError as e:
             raise UsageError(f"cannot write the trace {path!r}: {e.strerror}") from e
 
-    def __call__(self, event: trace.Event) -> None:
+    def __call__(self, event: step_events.Event) -> None:
         if len(self._events) < thresholds.TRACE_EVENTS:
             self._events.append(event)
         else:
@@ -323,7 +323,7 @@ class _Recorder:
 
     def write(self) -> None:
         with self._file as f:
-            trace.write_chrome(self._events, f)
+            step_events.write_chrome(self._events, f)
         cut = f" ({self._lost:,} later events are left out)" if self._lost else ""
         print(f"trace in {self._path}: open it at ui.perfetto.dev or chrome://tracing{cut}", file=sys.stderr)
 

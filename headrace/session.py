@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from headrace import flags, forking, notices, thresholds, trace
+from headrace import flags, forking, notices, step_events, thresholds
 from headrace.api.scopes import current_graph
 from headrace.errors import CancelledError, FeedError, InvalidArgumentError, OpError
 from headrace.execute.devices import HERE, DeviceAttributes
@@ -376,10 +376,10 @@ class Session:
             self._explain(e)
             raise
         if options.listener is not None:
-            options = dataclasses.replace(options, listener=trace.OneAtATime(options.listener))
+            options = dataclasses.replace(options, listener=step_events.OneAtATime(options.listener))
         step = self._step(found, options, timeout_ms)
         if options.listener is not None:
-            options.listener(trace.StepStart(time.perf_counter_ns(), step.id))
+            options.listener(step_events.StepStart(time.perf_counter_ns(), step.id))
         error = ""
         try:
             self._active.add(step)
@@ -400,7 +400,7 @@ class Session:
         finally:
             self._end_step(step)
             if options.listener is not None:
-                options.listener(trace.StepEnd(time.perf_counter_ns(), step.id, error))
+                options.listener(step_events.StepEnd(time.perf_counter_ns(), step.id, error))
         return call.pack(out)
 
     def _called(self, code: Compiled, step: Step | None, fed: Sequence[Any]) -> list[Any]:

@@ -29,7 +29,7 @@ from headrace.resources.memory import Memory
 from headrace.resources.step_memory import StepMemory
 
 if TYPE_CHECKING:
-    from headrace import trace
+    from headrace import step_events
     from headrace.execute.clock import Clock
     from headrace.execute.compiled_run import Code
     from headrace.execute.devices import LocalDevice
@@ -94,7 +94,7 @@ class Target(StepTarget, Protocol):
     def step(
         self,
         deadline: float | None = None,
-        listener: trace.Listener | None = None,
+        listener: step_events.Listener | None = None,
         ready: Ready | Callable[[str], Ready] | None = None,
         device: str = "",
     ) -> Step:
@@ -102,7 +102,7 @@ class Target(StepTarget, Protocol):
 
         Args:
           deadline: the time of `clock` at which the step fails; None: no deadline.
-          listener: receives the `trace` events of the step, or None.
+          listener: receives the `step_events` of the step, or None.
           ready: a queue of ready nodes, or a function that makes the queue of a device, see `metadata.RunOptions`.
           device: full name of the device that runs the whole step; "": the default device, or several devices.
         """
@@ -280,7 +280,7 @@ class LocalTarget:
     def step(
         self,
         deadline: float | None = None,
-        listener: trace.Listener | None = None,
+        listener: step_events.Listener | None = None,
         ready: Ready | Callable[[str], Ready] | None = None,
         device: str = "",
         resources: ResourceManager | None = None,
@@ -289,7 +289,7 @@ class LocalTarget:
 
         Args:
           deadline: the time of `clock` at which the step fails; None: no deadline.
-          listener: receives the `trace` events of the step, or None.
+          listener: receives the `step_events` of the step, or None.
           ready: a queue of ready nodes, or a function that makes the queue of a device.
           device: full name of the device that runs the whole step; "": the default device, or several devices.
           resources: the variables, queues and other resources of the step; None: those of the target.

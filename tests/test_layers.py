@@ -18,9 +18,20 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "headrace"
 
-BASE = {"diagnosis", "errors", "plain_data", "flags", "trace", "metadata", "dtypes", "shapes", "registry", "plugins"}
+BASE = {
+    "diagnosis",
+    "errors",
+    "plain_data",
+    "flags",
+    "step_events",
+    "metadata",
+    "dtypes",
+    "shapes",
+    "registry",
+    "plugins",
+}
 BASE |= {"gc_pause", "denormals", "forking", "recursion", "notices", "deprecation", "thresholds", "nest", "memo"}
-BASE |= {"file_access", "float_errors", "public_names"}
+BASE |= {"file_access", "plugins", "float_errors", "public_names"}
 GRAPH = BASE | {"ir", "opkit"}
 OPS = GRAPH | {"files", "ops", "resources"}
 FRONT = {"api", "recover", "grad", "eager", "autograph", "jit", "vmap"}

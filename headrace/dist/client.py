@@ -38,7 +38,7 @@ from headrace.resources.manager import ResourceManager
 from headrace.target import TargetStatistics
 
 if TYPE_CHECKING:
-    from headrace import trace
+    from headrace import step_events
     from headrace.execute.clock import Clock
     from headrace.execute.records import Ready
 
@@ -228,7 +228,7 @@ class RemoteTarget:
     def step(
         self,
         deadline: float | None = None,
-        listener: trace.Listener | None = None,
+        listener: step_events.Listener | None = None,
         ready: Ready | Callable[[str], Ready] | None = None,
         device: str = "",
     ) -> Step:

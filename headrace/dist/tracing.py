@@ -12,18 +12,18 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, Final
 
-from headrace import thresholds, trace
+from headrace import step_events, thresholds
 
 _KINDS: Final[dict[str, type[Any]]] = {
     kind.__name__: kind
     for kind in (
-        trace.NodeStart,
-        trace.NodeEnd,
-        trace.IterationOpen,
-        trace.IterationFree,
-        trace.TokenSent,
-        trace.TokenReceived,
-        trace.StreamSpan,
+        step_events.NodeStart,
+        step_events.NodeEnd,
+        step_events.IterationOpen,
+        step_events.IterationFree,
+        step_events.TokenSent,
+        step_events.TokenReceived,
+        step_events.StreamSpan,
     )
 }
 _FIELDS: Final = {kind: tuple(f.name for f in dataclasses.fields(kind)) for kind in _KINDS.values()}
@@ -44,7 +44,7 @@ class Collector:
         self._events: list[list[Any]] = []
         self._count = 0
 
-    def __call__(self, event: trace.Event) -> None:
+    def __call__(self, event: step_events.Event) -> None:
         kind = type(event)
         if kind in _FIELDS and self._count < thresholds.STEP_TRACE_EVENTS:
             self._count += 1
@@ -76,7 +76,7 @@ def shifted(events: Sequence[Any], offset_ns: int | None) -> list[list[Any]]:
     return out
 
 
-def decode(events: Sequence[Any], step: int) -> list[trace.Event]:
+def decode(events: Sequence[Any], step: int) -> list[step_events.Event]:
     """Returns events in the order of their times; those that are malformed are left out.
 
     Args:

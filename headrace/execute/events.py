@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from headrace import trace
+from headrace import step_events
 from headrace.execute.plan import DEAD, SWITCH, SWITCH_N
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Events:
 
     __slots__ = ("_device", "_listener", "_step", "_wants_sizes", "_wants_values", "recent")
 
-    def __init__(self, listener: trace.Listener, step: int, device: str) -> None:
+    def __init__(self, listener: step_events.Listener, step: int, device: str) -> None:
         self._listener = listener
         self._step = step
         self._device = device
@@ -49,9 +49,9 @@ class Events:
         now, name, device = time.perf_counter_ns(), frame.plan.name, self._device
         if event == "open":
             limit = 0 if frame.parent is None or frame.call is not None else frame.plan.limit
-            self._listener(trace.IterationOpen(now, self._step, it.tag, name, it.index, device, limit))
+            self._listener(step_events.IterationOpen(now, self._step, it.tag, name, it.index, device, limit))
             return
-        self._listener(trace.IterationFree(now, self._step, it.tag, name, it.index, device))
+        self._listener(step_events.IterationFree(now, self._step, it.tag, name, it.index, device))
         if frame.call is not None and frame.parent is not None:
             self.end(frame.call, frame.parent, None, waited=True)
 
@@ -61,7 +61,7 @@ class Events:
         op, frame, is_dead = node.op, it.frame.plan.name, node.kind == DEAD
         now = time.perf_counter_ns()
         self._listener(
-            trace.NodeStart(now, self._step, op.name, op.type, it.tag, frame, it.index, is_dead, self._device)
+            step_events.NodeStart(now, self._step, op.name, op.type, it.tag, frame, it.index, is_dead, self._device)
         )
 
     def end(self, node: PlanNode, it: Iteration, values: tuple[Any, ...] | None, waited: bool = False) -> None:
@@ -79,7 +79,7 @@ class Events:
         sizes = None if is_dead or values is None or not self._wants_sizes else _sizes(node, values)
         device = self._device
         self._listener(
-            trace.NodeEnd(
+            step_events.NodeEnd(
                 now, self._step, op.name, op.type, it.tag, frame, it.index, is_dead, kept, device, sizes, waited
             )
         )
@@ -87,19 +87,19 @@ class Events:
     def computed(self, node: PlanNode, began: int) -> None:
         """Reports the span, from `began` (ns) to now, of the heavy kernel of `node`."""
         now = time.perf_counter_ns()
-        self._listener(trace.StreamSpan(began, now, self._step, self._device, "compute", node.op.name))
+        self._listener(step_events.StreamSpan(began, now, self._step, self._device, "compute", node.op.name))
 
     def sent(self, node: PlanNode, it: Iteration, value: Any, is_dead: bool) -> None:
         """Reports that the Send `node` sends its token."""
-        self._crosses(trace.TokenSent, node, it, value, is_dead)
+        self._crosses(step_events.TokenSent, node, it, value, is_dead)
 
     def received(self, node: PlanNode, it: Iteration, value: Any, is_dead: bool) -> None:
         """Reports that the Recv `node` has received its token."""
-        self._crosses(trace.TokenReceived, node, it, value, is_dead)
+        self._crosses(step_events.TokenReceived, node, it, value, is_dead)
 
     def _crosses(
         self,
-        make: type[trace.TokenSent | trace.TokenReceived],
+        make: type[step_events.TokenSent | step_events.TokenReceived],
         node: PlanNode,
         it: Iteration,
         value: Any,

@@ -16,7 +16,7 @@ from headrace.execute.threads import Pool
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from headrace import trace
+    from headrace import step_events
     from headrace.execute.clock import Clock
     from headrace.execute.records import Iteration, Ready
     from headrace.file_access import FileAccess
@@ -65,7 +65,7 @@ class Step:
       make_resources: creates the step's own resource manager; called when a kernel first needs it.
       deadline: the time of `clock` at which the step fails; None: no deadline.
       threads: the pool for kernels that may block; None: the step creates one if it needs it.
-      listener: receives `trace` events from all threads of the step; None: no events.
+      listener: receives `step_events` from all threads of the step; None: no events.
       ready: a queue of ready nodes, or a function that makes the queue of a device, given its name (see
         `metadata.RunOptions`); None: deques.
       clock: the time, and all waits of the step.
@@ -75,7 +75,7 @@ class Step:
       deadline: the time of `clock` at which the step fails; None: no deadline.
       id: a number that no other step of this process has.
       iteration: the iteration of the node that fires now.
-      listener: receives `trace` events, or None.
+      listener: receives `step_events`, or None.
       locate: returns the tag in compiled code.
       exchange: sends values to the shares of other devices, and receives theirs (`partition.shares`); None: none.
       files: the files that kernels may use; None: all.
@@ -119,7 +119,7 @@ class Step:
         make_resources: Callable[[], Any],
         deadline: float | None = None,
         threads: Pool | None = None,
-        listener: trace.Listener | None = None,
+        listener: step_events.Listener | None = None,
         ready: Ready | Callable[[str], Ready] | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:

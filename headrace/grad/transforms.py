@@ -182,7 +182,7 @@ def _vjp_of_values(f: Callable[..., Any], args: Sequence[Any], has_aux: bool) ->
                 step = concrete.kept[key] = concrete.step(graph.left(nest.pack(dy, given)), given)
         return step([*values, *(d._value for d in leaves)])
 
-    value, *aux = concrete(values)
+    value, *aux = concrete.run(values)
     return (value, pull_back, *aux)
 
 

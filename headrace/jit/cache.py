@@ -168,12 +168,12 @@ class Traces:
                 if found is None:
                     found = self.find(args, kwargs)[0]
                     self._traces.put(short, found)
-                return found(values)
+                return found.run(values)
         if scopes.graph_of((args, kwargs)) is not None:
             return self._in_graph(args, kwargs)
         call = self._bound(args, kwargs)
         found = self._found(call)
-        return recorded(found)(call.tensors) if recorder.active.get() else found(call.values)
+        return recorded(found)(call.tensors) if recorder.active.get() else found.run(call.values)
 
     def find(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[ConcreteFunction, list[Any]]:
         """Returns the trace for a call outside of graphs, and the values of its tensors."""

@@ -10,6 +10,7 @@ import numpy as np
 from headrace import dtypes, nest, shapes
 from headrace.api import recorder, scopes, tracing
 from headrace.api.traced_graph import TracedGraph
+from headrace.errors import SignatureError
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Operation, Tensor
 
@@ -59,8 +60,33 @@ class ConcreteFunction:
         self._session = scopes.runtime().session(graph=graph)
         self._call = Step(self, self.value, self.effects)
 
-    def __call__(self, values: Sequence[Any]) -> Any:
-        """Returns the structure of the results for values of the arguments (see `resources.values`)."""
+    def __call__(self, *tensors: Any) -> Any:
+        """Calls the function.
+
+        Args:
+          tensors: a value for each of `arguments`, in order.
+
+        Returns:
+          The structure of the results, with eager tensors.
+
+        Raises:
+          SignatureError: the number, a dtype or a shape of the values differs from those of the arguments.
+        """
+        if len(tensors) != len(self.arguments):
+            raise SignatureError(f"{self!r} takes {len(self.arguments)} tensors, got {len(tensors)}")
+        values = []
+        for x, t in zip(tensors, self.arguments, strict=True):
+            try:
+                value = scopes.runtime().eager.tensor(x, t.dtype.base)
+            except TypeError as e:
+                raise SignatureError(f"{self!r}: {t.op.name!r} got {nest.describe(x)}: {e}") from e
+            if not shapes.fits(value.shape, t.static_shape):
+                raise SignatureError(f"{self!r}: {t.op.name!r} got a value of shape {shapes.show(value.shape)}")
+            values.append(value._value)
+        return self.run(values)
+
+    def run(self, values: Sequence[Any]) -> Any:
+        """Returns the structure of the results for values between kernels, which are not checked."""
         return self._call(values)
 
     @property

@@ -330,6 +330,34 @@ def jit(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
 function = jit
 
 
+def trace(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> ConcreteFunction:
+    """Traces a function for some arguments, without conversion of its source.
+
+    Python decides the conditionals and loops of the function, so one that a tensor would decide is an error.
+
+    Args:
+      fn: the function.
+      args, kwargs: its arguments; an `hr.TensorSpec` stands for a tensor.
+
+    Returns:
+      The trace. It has the graph, and is a function of the tensors among the arguments.
+
+    Raises:
+      TypeError: a tensor decides a conditional or loop.
+
+    Source: JAX's `jax.make_jaxpr`, and PyTorch's `torch.fx.symbolic_trace`.
+
+    Example:
+      >>> import headrace as hr
+      >>> square = hr.trace(lambda x: x * x, hr.TensorSpec((None,)))
+      >>> [op.type for op in square.graph.operations]
+      ['Placeholder', 'Mul']
+      >>> square([1.0, 2.0])
+      <EagerTensor shape=[2] dtype=float32: array([1., 4.], dtype=float32)>
+    """
+    return Function(fn, converts=False).lower(*args, **kwargs)
+
+
 def run_eagerly(enabled: bool = True) -> None:
     """Sets whether functions under `hr.jit` run eagerly, operation by operation.
 

@@ -1,4 +1,4 @@
-"""Counters of a running step, which fill a `RunMetadata` from the events of `trace`.
+"""Counters of a running step, which fill a `RunMetadata` from the events of `step_events`.
 
 No event is kept. So the memory of the counters depends on the size of the graph, and not on the trip counts of its
 loops. Only two lists have an entry for each firing or for each entry of a loop, `RunMetadata.step_stats` and
@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from headrace import thresholds, trace
+from headrace import step_events, thresholds
 from headrace.metadata.run import (
     UNFINISHED,
     Device,
@@ -48,7 +48,7 @@ def measuring(m: RunMetadata, options: RunOptions, device: str) -> Iterator[RunO
         )
     if options.trace_level:
         counters = _Counters(device)
-        listener = counters if options.listener is None else trace.Both(counters, options.listener)
+        listener = counters if options.listener is None else step_events.Both(counters, options.listener)
         options = dataclasses.replace(options, listener=listener)
     began = time.perf_counter()
     try:
@@ -106,8 +106,8 @@ class _OnDevice:
 
     def __init__(self, name: str) -> None:
         self.total = Device(name)
-        self.current: trace.NodeStart | None = None
-        self.late: dict[tuple[str, str], trace.NodeStart] = {}
+        self.current: step_events.NodeStart | None = None
+        self.late: dict[tuple[str, str], step_events.NodeStart] = {}
         self.ops: dict[str, Op] = {}
         self.loops: dict[str, LoopStats] = {}
         self.running: dict[str, _Running] = {}
@@ -115,7 +115,7 @@ class _OnDevice:
         self.spans: dict[str, float] = {}
         self.listed: list[Firing] = []
 
-    def start(self, e: trace.NodeStart) -> None:
+    def start(self, e: step_events.NodeStart) -> None:
         before = self.current
         if before is not None:
             self.late[before.node, before.tag] = before
@@ -125,7 +125,7 @@ class _OnDevice:
             if running is not None:
                 _lives(running)
 
-    def end(self, e: trace.NodeEnd) -> trace.NodeStart:
+    def end(self, e: step_events.NodeEnd) -> step_events.NodeStart:
         """Counts a firing; returns its start."""
         start = self.current
         if start is not None and start.node == e.node and start.tag == e.tag:
@@ -158,13 +158,13 @@ class _OnDevice:
             op.longest = max(op.longest, seconds)
         return start
 
-    def span(self, e: trace.StreamSpan) -> None:
+    def span(self, e: step_events.StreamSpan) -> None:
         seconds = (e.end - e.time) / 1e9
         self.total.streams[e.stream] = self.total.streams.get(e.stream, 0.0) + seconds
         if e.stream == "compute":
             self.spans[e.name] = self.spans.get(e.name, 0.0) + seconds
 
-    def opens(self, e: trace.IterationOpen) -> None:
+    def opens(self, e: step_events.IterationOpen) -> None:
         tag = e.tag.rpartition("#")[0]
         if self.ending is not None:
             if self.ending.shown.tag != tag:
@@ -185,7 +185,7 @@ class _OnDevice:
             one.trips = e.iteration
             _lives(running)
 
-    def frees(self, e: trace.IterationFree) -> None:
+    def frees(self, e: step_events.IterationFree) -> None:
         if self.ending is not None:
             self._over(self.ending)
             self.ending = None
@@ -222,7 +222,7 @@ class _OnDevice:
 
 
 class _Counters:
-    """A listener that counts. It receives one event at a time, see `trace.OneAtATime`.
+    """A listener that counts. It receives one event at a time, see `step_events.OneAtATime`.
 
     Args:
       device: the device of events that name none.
@@ -243,35 +243,35 @@ class _Counters:
         self._epoch = time.time_ns() - time.perf_counter_ns()
         self._is_over = False
 
-    def __call__(self, e: trace.Event) -> None:
+    def __call__(self, e: step_events.Event) -> None:
         if self._is_over:  # a kernel on another thread, for which the step no longer waits
             return
-        if isinstance(e, trace.StepStart):
+        if isinstance(e, step_events.StepStart):
             self._step = e.step
-        elif isinstance(e, trace.StepEnd):
+        elif isinstance(e, step_events.StepEnd):
             self._is_over = True
-        elif isinstance(e, trace.Crossing):
-            if isinstance(e, trace.TokenSent):
+        elif isinstance(e, step_events.Crossing):
+            if isinstance(e, step_events.TokenSent):
                 self._crosses(e)
         else:
             name = e.device or self._device
             on = self._on.get(name)
             if on is None:
                 on = self._on[name] = _OnDevice(name)
-            if isinstance(e, trace.NodeStart):
+            if isinstance(e, step_events.NodeStart):
                 on.start(e)
-            elif isinstance(e, trace.NodeEnd):
+            elif isinstance(e, step_events.NodeEnd):
                 start = on.end(e)
                 if not e.dead:
                     self._list(on, start, e)
-            elif isinstance(e, trace.IterationOpen):
+            elif isinstance(e, step_events.IterationOpen):
                 on.opens(e)
-            elif isinstance(e, trace.IterationFree):
+            elif isinstance(e, step_events.IterationFree):
                 on.frees(e)
             else:
                 on.span(e)
 
-    def _crosses(self, e: trace.TokenSent) -> None:
+    def _crosses(self, e: step_events.TokenSent) -> None:
         traffic = self._sent.get((e.device, e.to))
         if traffic is None:
             traffic = self._sent[e.device, e.to] = Traffic(e.device, e.to)
@@ -281,7 +281,7 @@ class _Counters:
             traffic.tokens += 1
             traffic.bytes += e.size
 
-    def _list(self, on: _OnDevice, start: trace.NodeStart, e: trace.NodeEnd) -> None:
+    def _list(self, on: _OnDevice, start: step_events.NodeStart, e: step_events.NodeEnd) -> None:
         """Adds a firing to the list for `step_stats`."""
         if not self._room:
             self._left_out += 1

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from headrace import trace
+from headrace import step_events
 
 if TYPE_CHECKING:
     from headrace.metadata.step_stats import Firing, StepStats
@@ -29,7 +29,7 @@ class RunOptions:
 
     Attributes:
       timeout_in_ms: time limit in milliseconds, after which the run fails with `DeadlineExceededError`; 0: no limit.
-      listener: receives the run's `trace` events; with an attribute `wants_values = True` also the values of all
+      listener: receives the run's `step_events`; with an attribute `wants_values = True` also the values of all
         outputs.
       ready: a queue of ready nodes that determines the order of firing; for tests (see `execute.records.Ready`). Or a
         function that makes the queue of a device, given its name ("" if the step runs on one device).
@@ -48,7 +48,7 @@ class RunOptions:
     """
 
     timeout_in_ms: int = 0
-    listener: trace.Listener | None = None
+    listener: step_events.Listener | None = None
     ready: Any = None
     trace_level: int = 0
 

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from headrace import dtypes, thresholds, trace
+from headrace import dtypes, step_events, thresholds
 from headrace.ir import walk
 from headrace.ir.analysis.trip_count import trip_count
 from headrace.ir.device import DeviceSpec
@@ -45,11 +45,11 @@ class Costs:
     trips: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     @staticmethod
-    def from_events(events: Iterable[trace.Event]) -> Costs:
+    def from_events(events: Iterable[step_events.Event]) -> Costs:
         """Computes costs from the events of one or several steps: medians over firings and entries.
 
-        For work on a stream (`trace.StreamSpan`) the time of the work counts, without the wait for its turn. Events
-        without a device count as events of a CPU.
+        For work on a stream (`step_events.StreamSpan`) the time of the work counts, without the wait for its turn.
+        Events without a device count as events of a CPU.
 
         Args:
           events: the events of a listener.
@@ -71,18 +71,18 @@ class Costs:
         idle: list[tuple[tuple[str, str], tuple[str, int, str, str], int]] = []
         entered: dict[tuple[str, int, str, str], int] = {}
         for e in events:
-            if isinstance(e, trace.NodeStart):
+            if isinstance(e, step_events.NodeStart):
                 begun[e.step, e.node, e.tag, e.device] = e.time
-            elif isinstance(e, trace.NodeEnd):
+            elif isinstance(e, step_events.NodeEnd):
                 key = (e.node, _type(e.device))
                 start = begun.pop((e.step, e.node, e.tag, e.device), e.time)
                 if e.dead:
                     idle.append((key, (e.frame, e.step, e.tag.rpartition("#")[0], e.device), e.iteration))
                 else:
                     live.setdefault(key, []).append((e.time - start) / 1e9)
-            elif isinstance(e, trace.StreamSpan) and e.stream == "compute":
+            elif isinstance(e, step_events.StreamSpan) and e.stream == "compute":
                 beside.setdefault((e.name, _type(e.device)), []).append((e.end - e.time) / 1e9)
-            elif isinstance(e, trace.IterationOpen):
+            elif isinstance(e, step_events.IterationOpen):
                 entry = (e.frame, e.step, e.tag.rpartition("#")[0], e.device)
                 entered[entry] = max(entered.get(entry, 0), e.iteration)
         # the last iteration of a loop has a dead body, which is not a branch that was not taken

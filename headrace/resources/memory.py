@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from headrace import flags, forking, thresholds, trace
+from headrace import flags, forking, step_events, thresholds
 from headrace.errors import DataLossError, ResourceExhaustedError
 from headrace.metadata import MemoryStatistics
 from headrace.resources.spill import Layout, Slot, SpillFile
@@ -57,12 +57,12 @@ class MemoryUser(Protocol):
     Attributes:
       memory: The memory of the device.
       step_id: The number of the step, 0 without a step.
-      listener: Receives a `trace.StreamSpan` for each copy; None for no listener.
+      listener: Receives a `step_events.StreamSpan` for each copy; None for no listener.
     """
 
     memory: Memory
     step_id: int
-    listener: trace.Listener | None
+    listener: step_events.Listener | None
 
     def look(self) -> None:
         """Raises if the step was cancelled or is past its deadline."""
@@ -593,7 +593,7 @@ class Memory:
         more = f", and {len(records) - 1} more" if len(records) > 1 else ""
         name = f"swap {way}: {records[0].allocation.name}{more}"
         nbytes = sum(r.nbytes for r in records)
-        use.listener(trace.StreamSpan(began, end, use.step_id, self.device, "copy", name, nbytes))
+        use.listener(step_events.StreamSpan(began, end, use.step_id, self.device, "copy", name, nbytes))
 
     # *** errors ***
 

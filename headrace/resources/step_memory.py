@@ -12,7 +12,7 @@ import numpy as np
 from headrace.resources.memory import SpilledTensor, prefetch
 
 if TYPE_CHECKING:
-    from headrace import trace
+    from headrace import step_events
     from headrace.resources.memory import Memory
     from headrace.resources.values import Value
 
@@ -23,12 +23,12 @@ class StepMemory:
     Args:
       memory: The memory of the device.
       step: The step (`id`, `look`), or None.
-      listener: Receives a `trace.StreamSpan` for each copy; None for no listener.
+      listener: Receives a `step_events.StreamSpan` for each copy; None for no listener.
     """
 
     __slots__ = ("listener", "memory", "step", "step_id")
 
-    def __init__(self, memory: Memory, step: Any = None, listener: trace.Listener | None = None) -> None:
+    def __init__(self, memory: Memory, step: Any = None, listener: step_events.Listener | None = None) -> None:
         self.memory = memory
         self.step = step
         self.step_id: int = 0 if step is None else step.id

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from headrace import trace
+from headrace import step_events
 from headrace.metadata import RunMetadata, RunOptions
 from headrace.train.coordinator import Coordinator
 from headrace.train.hooks.base import SessionRunArgs, SessionRunContext, SessionRunValues, blame, name_of
@@ -162,7 +162,7 @@ def merged(options: Any, more: Any) -> Any:
         return more
     listener = options.listener or more.listener
     if options.listener is not None and more.listener is not None:
-        listener = trace.Both(options.listener, more.listener)
+        listener = step_events.Both(options.listener, more.listener)
     if options.ready is not None and more.ready is not None:
         raise ValueError("two RunOptions of one step have `ready`: only one can decide the order")
     return dataclasses.replace(

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import headrace as hr
-from headrace import flags, pipeline, thresholds, trace
+from headrace import flags, pipeline, step_events, thresholds
 from headrace.compile.deadness import deadness_of
 from headrace.compile.fused_regions import show
 from headrace.errors import InvalidArgumentError
@@ -364,7 +364,7 @@ def test_who_traces_sees_single_operations() -> None:
     seen: list[str] = []
 
     def listener(event: Any) -> None:
-        if isinstance(event, trace.NodeStart):
+        if isinstance(event, step_events.NodeStart):
             seen.append(event.node)
 
     with hr.Session(graph=g, engine="auto") as session:

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import headrace as hr
-from headrace import flags, pipeline, trace
+from headrace import flags, pipeline, step_events
 from headrace.api import scopes
 from headrace.compile.outlining import is_outlined
 from headrace.denormals import flushed
@@ -548,7 +548,7 @@ def test_who_traces_sees_single_operations() -> None:
     seen: list[str] = []
 
     def listener(event: Any) -> None:
-        if isinstance(event, trace.NodeStart):
+        if isinstance(event, step_events.NodeStart):
             seen.append(event.node)
 
     with hr.Session(graph=g, engine="auto") as session:

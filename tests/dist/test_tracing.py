@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import headrace as hr
-from headrace import trace
+from headrace import step_events
 from headrace.dist import tracing
 from headrace.errors import UnimplementedError
 
@@ -44,15 +44,16 @@ def test_the_events_of_all_workers_are_on_one_time_line(cluster: Any, tmp_path: 
     events: list[Any] = []
     with hr.Session(cluster, graph=g) as session:
         assert session.run(y, {x: 1.0}, hr.RunOptions(listener=events.append)) == 15.0
-    assert {e.device for e in events if isinstance(e, trace.NodeEnd)} == {f"{TASK}{i}/device:CPU:0" for i in range(2)}
+    ended = {e.device for e in events if isinstance(e, step_events.NodeEnd)}
+    assert ended == {f"{TASK}{i}/device:CPU:0" for i in range(2)}
     assert len({e.step for e in events}) == 1
-    received = {(e.edge, e.tag): e.time for e in events if isinstance(e, trace.TokenReceived)}
-    sent = {(e.edge, e.tag): e.time for e in events if isinstance(e, trace.TokenSent)}
+    received = {(e.edge, e.tag): e.time for e in events if isinstance(e, step_events.TokenReceived)}
+    sent = {(e.edge, e.tag): e.time for e in events if isinstance(e, step_events.TokenSent)}
     assert sent.keys() == received.keys()
     assert len(sent) >= 6
     # the error of the offset is at most half of the shortest round trip
     assert all(received[k] - sent[k] > -5e6 for k in sent)
-    trace.write_chrome(events, str(tmp_path / "trace.json"))
+    step_events.write_chrome(events, str(tmp_path / "trace.json"))
     assert json.loads((tmp_path / "trace.json").read_text())
 
 
@@ -79,7 +80,7 @@ def test_a_listener_gets_no_values(cluster: Any) -> None:
 
 
 def test_malformed_events_are_left_out() -> None:
-    event = trace.IterationFree(5, 1, "a#0", "a", 0, "d")
+    event = step_events.IterationFree(5, 1, "a#0", "a", 0, "d")
     collector = tracing.Collector(False)
     collector(event)
     (good,) = collector.take()

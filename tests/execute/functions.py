@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import headrace  # noqa: F401 - registers the ops
-from headrace import trace
+from headrace import step_events
 from headrace.dtypes import int32
 from headrace.execute.executor import Executor, MachineProgram
 from headrace.execute.plan import make_plan
@@ -77,7 +77,7 @@ class Program:
         return Machine(self.b.graph, seed, functions=self.functions, **kwargs).run()
 
     def executor(
-        self, seed: int | None = None, listener: trace.Listener | None = None, timeout: float = 20.0
+        self, seed: int | None = None, listener: step_events.Listener | None = None, timeout: float = 20.0
     ) -> Executor:
         """What runs it once."""
         plan = make_plan(self.b.graph.operations, self.functions)
@@ -85,7 +85,7 @@ class Program:
         step = Step(ResourceManager(), ResourceManager, time.monotonic() + timeout, None, listener, ready)
         return MachineProgram(plan, RunEnvironment()).start(step)
 
-    def execute(self, seed: int | None = None, listener: trace.Listener | None = None) -> list[Any]:
+    def execute(self, seed: int | None = None, listener: step_events.Listener | None = None) -> list[Any]:
         """Runs it; what was fetched."""
         e = self.executor(seed, listener)
         e.run()

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headrace import flags, trace
+from headrace import flags, step_events
 from headrace.errors import (
     InvalidArgumentError,
     NotFoundError,
@@ -567,13 +567,13 @@ def test_a_function_that_calls_itself_twice_is_walked_in_depth() -> None:
     p.fetch(p.call(p.b, "fib", 14))
     most = opened = alive = 0
 
-    def count(event: trace.Event) -> None:
+    def count(event: step_events.Event) -> None:
         nonlocal most, opened, alive
-        if isinstance(event, trace.IterationOpen) and event.frame:
+        if isinstance(event, step_events.IterationOpen) and event.frame:
             opened += 1
             alive += 1
             most = max(most, alive)
-        elif isinstance(event, trace.IterationFree):
+        elif isinstance(event, step_events.IterationFree):
             alive -= 1
 
     assert p.execute(listener=count) == [377]
@@ -654,20 +654,20 @@ def test_a_call_ends_in_the_trace_when_its_frame_does() -> None:
     p = Program()
     factorial(p)
     p.fetch(p.call(p.b, "fact", 2, name="main"))
-    events: list[trace.Event] = []
+    events: list[step_events.Event] = []
     p.execute(listener=events.append)
-    starts = [(e.node, e.tag) for e in events if isinstance(e, trace.NodeStart)]
-    ends = [(e.node, e.tag) for e in events if isinstance(e, trace.NodeEnd)]
+    starts = [(e.node, e.tag) for e in events if isinstance(e, step_events.NodeStart)]
+    ends = [(e.node, e.tag) for e in events if isinstance(e, step_events.NodeEnd)]
     assert sorted(starts) == sorted(ends)
     assert len(set(starts)) == len(starts)
-    frees = [(e.tag, e.frame) for e in events if isinstance(e, trace.IterationFree)]
+    frees = [(e.tag, e.frame) for e in events if isinstance(e, step_events.IterationFree)]
     inner, outer = "fact@main#0/fact@fact/call#0", "fact@main#0"
     assert frees.index((inner, "fact")) < frees.index((outer, "fact")) < frees.index(("", ""))
-    of_main = next(i for i, e in enumerate(events) if isinstance(e, trace.NodeEnd) and e.node == "main")
+    of_main = next(i for i, e in enumerate(events) if isinstance(e, step_events.NodeEnd) and e.node == "main")
     free = events[of_main - 1]
-    assert isinstance(free, trace.IterationFree)
+    assert isinstance(free, step_events.IterationFree)
     assert free.tag == outer
-    names = [e["args"]["name"] for e in trace.chrome_events(events) if e["name"] == "process_name"]
+    names = [e["args"]["name"] for e in step_events.chrome_events(events) if e["name"] == "process_name"]
     assert [n.partition(": ")[2] for n in names][-1] == "root"
     assert any(n.endswith(": fact@main") for n in names)
 

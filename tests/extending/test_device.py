@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace import trace
+from headrace import step_events
 from headrace.errors import InvalidArgumentError, OpError
 from headrace.extend import LocalDevice
 from tests.inside import target_of
@@ -40,12 +40,12 @@ class Watch:
         self.crossings = 0
 
     def __call__(self, event: object) -> None:
-        if isinstance(event, trace.NodeEnd) and event.values:
+        if isinstance(event, step_events.NodeEnd) and event.values:
             # both sides of a Switch are told as what went in, and its predicate; which input of a Merge came is told as
             # a number, which nobody looks at here (`test_which_input_of_a_merge_came`)
             values = {"Switch": (), "Merge": event.values[:1]}.get(event.type, event.values)
             self.seen += [(event.device, event.type, v) for v in values]
-        self.crossings += isinstance(event, trace.TokenSent)
+        self.crossings += isinstance(event, step_events.TokenSent)
 
     def check(self) -> None:
         """All that any operation gave is in the memory of its device."""

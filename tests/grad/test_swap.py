@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace import flags, trace
+from headrace import flags, step_events
 from headrace.resources.memory import Memory
 from headrace.resources.spill import SpillFile
 from tests.compile.running import same
@@ -423,17 +423,17 @@ def test_each_device_has_its_own() -> None:
 def test_copies_are_in_the_trace() -> None:
     with hr.Graph() as g:
         fetches, feeds = plain(swap_memory=True)
-    events: list[trace.Event] = []
+    events: list[step_events.Event] = []
     with hr.Session(graph=g, memory_limit=12 * 8 * WIDTH) as session:
         session.run(fetches, feeds, options=hr.RunOptions(listener=events.append))
-    spans = [e for e in events if isinstance(e, trace.StreamSpan)]
+    spans = [e for e in events if isinstance(e, step_events.StreamSpan)]
     assert {e.stream for e in spans} == {"copy"}
     assert {e.device for e in spans} == {"/job:localhost/replica:0/task:0/device:CPU:0"}
     assert {e.name.partition(":")[0] for e in spans} == {"swap out", "swap in"}
     assert all(e.bytes and not e.bytes % (8 * WIDTH) and e.end >= e.time for e in spans)
     assert "of loop 'while'" in spans[0].name
     file = io.StringIO()
-    trace.write_chrome(events, file)
+    step_events.write_chrome(events, file)
     bars = [e for e in json.loads(file.getvalue())["traceEvents"] if e["name"].startswith("swap ")]
     assert len(bars) == len(spans)
     rows = {(e["pid"], e["tid"]) for e in bars}

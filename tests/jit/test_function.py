@@ -651,3 +651,18 @@ def test_a_function_without_source_is_traced_as_it_is() -> None:
     with pytest.raises(TypeError, match="which has no value until the graph runs") as caught:
         hr.jit(names["g"])(hr.constant(3.0))
     assert "no source for 'g'" in "".join(caught.value.__notes__)
+
+
+def test_a_trace_without_conversion() -> None:
+    v = hr.Variable(2.0)
+    concrete = hr.trace(lambda x, n: hr.reduce_sum(x) * n + v, hr.TensorSpec((None,)), 3)
+    assert concrete([1.0, 2.0]).numpy() == 11
+    assert concrete(np.array([1.0], np.float32)).numpy() == 5
+    with pytest.raises(SignatureError, match="takes 1 tensors, got 2"):
+        concrete([1.0], 3)
+    with pytest.raises(SignatureError, match=r"'x' got a value of shape \[1,1\]"):
+        concrete([[1.0]])
+    with pytest.raises(SignatureError, match=r"'x' got .*text"):
+        concrete("text")
+    with pytest.raises(TypeError, match="which has no value until the graph runs"):
+        hr.trace(lambda x: x if x > 0 else -x, hr.TensorSpec(()))

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace import flags, trace
+from headrace import flags, step_events
 from headrace.api import scopes
 from headrace.errors import CancelledError, DeadlineExceededError, InternalError, InvalidArgumentError
 from headrace.execute.devices import Stream, make_devices
@@ -474,7 +474,7 @@ def test_no_buffer_is_reachable_from_two_devices() -> None:
         s.run(fetches, {x: big}, hr.RunOptions(listener=heard))
     seen: dict[str, dict[int, str]] = {}
     for e in heard.events:
-        if isinstance(e, trace.NodeEnd):
+        if isinstance(e, step_events.NodeEnd):
             for value in e.values or ():
                 if isinstance(value, np.ndarray) and value.size:
                     base = value
@@ -494,7 +494,7 @@ def test_the_trace_has_lanes_and_arrows(tmp_path: pathlib.Path) -> None:
     events: list[Any] = []
     with hr.Session(graph=g, devices={"CPU": 2}) as s:
         s.run(fetches, {x: AT}, hr.RunOptions(listener=events.append))
-    trace.write_chrome(events, str(tmp_path / "t.json"))
+    step_events.write_chrome(events, str(tmp_path / "t.json"))
     drawn = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
     groups = {e["args"]["name"] for e in drawn if e["name"] == "process_name"}
     assert groups == {CPU + "0", CPU + "1"}
@@ -518,7 +518,7 @@ def test_iterations_in_flight_have_rows() -> None:
     with hr.Session(graph=g, devices={"CPU": 2}) as s:
         s.run(fetches[:2], {x: AT}, hr.RunOptions(listener=events.append))
     rows: dict[int, set[int]] = {}
-    for e in trace.chrome_events(events):
+    for e in step_events.chrome_events(events):
         if e["ph"] == "X":
             rows.setdefault(e["pid"], set()).add(e["tid"])
     assert all(len(r) <= 1 + 4 for r in rows.values())  # the root, and as many iterations as may be open

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace import thresholds, trace
+from headrace import step_events, thresholds
 from headrace.ir.analysis import frames
 from headrace.ir.text import from_text
 from headrace.place import Costs, DeviceModel
@@ -131,7 +131,7 @@ def test_a_loop_that_waits_for_its_own_end() -> None:
     assert set(trips_of([z], [n]).values()) == {1, thresholds.UNKNOWN_TRIPS}
 
 
-def traced(engine: str = "interpret") -> list[trace.Event]:
+def traced(engine: str = "interpret") -> list[step_events.Event]:
     with hr.Graph() as g:
         x = hr.placeholder("float32", [8, 8], name="x")
 
@@ -140,7 +140,7 @@ def traced(engine: str = "interpret") -> list[trace.Event]:
 
         y = hr.while_loop(lambda i, a: i < 4, body, (0, x))[1]
         z = hr.while_loop(lambda i, a: i < 2, lambda i, a: (i + 1, hr.negative(a, name="inner")), (0, y))[1]
-    events: list[trace.Event] = []
+    events: list[step_events.Event] = []
     session = hr.Session(graph=g, engine=engine)
     session.run(z, {x: np.zeros((8, 8), np.float32)}, options=hr.RunOptions(listener=events.append))
     return events
@@ -154,10 +154,12 @@ def test_costs_from_a_trace() -> None:
     assert {"rare", "often", "Less", "LoopCond"} <= set(found)
 
 
-def node(name: str, start: int, end: int, dead: bool = False, tag: str = "", device: str = "") -> list[trace.Event]:
+def node(
+    name: str, start: int, end: int, dead: bool = False, tag: str = "", device: str = ""
+) -> list[step_events.Event]:
     return [
-        trace.NodeStart(start, 1, name, "Neg", tag, "", 0, dead, device),
-        trace.NodeEnd(end, 1, name, "Neg", tag, "", 0, dead, None, device),
+        step_events.NodeStart(start, 1, name, "Neg", tag, "", 0, dead, device),
+        step_events.NodeEnd(end, 1, name, "Neg", tag, "", 0, dead, None, device),
     ]
 
 
@@ -169,12 +171,12 @@ def test_medians_over_firings_and_the_dead_ones_count() -> None:
 
 
 def test_that_a_loop_ends_is_no_branch_not_taken() -> None:
-    def body(n: int, dead: bool) -> list[trace.Event]:
+    def body(n: int, dead: bool) -> list[step_events.Event]:
         tag = f"loop#{n}"
         return [
-            trace.IterationOpen(0, 1, tag, "loop", n),
-            trace.NodeStart(0, 1, "a", "Neg", tag, "loop", n, dead),
-            trace.NodeEnd(6 * 10**9, 1, "a", "Neg", tag, "loop", n, dead, None),
+            step_events.IterationOpen(0, 1, tag, "loop", n),
+            step_events.NodeStart(0, 1, "a", "Neg", tag, "loop", n, dead),
+            step_events.NodeEnd(6 * 10**9, 1, "a", "Neg", tag, "loop", n, dead, None),
         ]
 
     # not taken in iteration 1; dead in the last, as everything in the body is
@@ -189,14 +191,14 @@ def test_devices_are_told_apart_by_type() -> None:
 
 
 def test_what_a_stream_computed_counts_without_the_wait() -> None:
-    span = trace.StreamSpan(4 * 10**9, 5 * 10**9, 1, "", "compute", "a")
+    span = step_events.StreamSpan(4 * 10**9, 5 * 10**9, 1, "", "compute", "a")
     copy = dataclasses.replace(span, stream="copy", time=0)
     assert Costs.from_events([*node("a", 0, 5 * 10**9), span, copy]).measured == {("a", "CPU"): 1.0}
 
 
 def test_trips_are_those_of_each_entry() -> None:
-    def opened(tag: str, n: int) -> trace.Event:
-        return trace.IterationOpen(0, 1, f"{tag}#{n}", "inner", n)
+    def opened(tag: str, n: int) -> step_events.Event:
+        return step_events.IterationOpen(0, 1, f"{tag}#{n}", "inner", n)
 
     events = [opened(f"outer#{k}/inner", n) for k, last in enumerate((2, 3, 8)) for n in range(last + 1)]
     assert Costs.from_events(events).trips == {"inner": 3}

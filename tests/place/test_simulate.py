@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace import trace
+from headrace import step_events
 from headrace.errors import InvalidArgumentError
 from headrace.ir.text import from_text
 from headrace.place import Cluster, Costs, DeviceModel, Link, place
@@ -274,10 +274,10 @@ def test_it_fires_what_the_token_machine_fires(window: int) -> None:
 
         y = hr.while_loop(lambda i, a: i < 4, body, (0, x), parallel_iterations=window)[1]
         (grad,) = hr.gradients(y, x)
-    events: list[trace.Event] = []
+    events: list[step_events.Event] = []
     options = hr.RunOptions(listener=events.append)
     hr.Session(graph=g, engine="interpret").run(grad, {x: np.ones(2, np.float32)}, options=options)
-    real = Counter(e.node for e in events if isinstance(e, trace.NodeEnd) and not e.dead)
+    real = Counter(e.node for e in events if isinstance(e, step_events.NodeEnd) and not e.dead)
     ops = lowered([grad], [x]).ops
     args = {op.name for op in ops if op.type == "_Arg"}  # of which the machine does not tell
     for seed in range(3):

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 
 import headrace as hr
 import headrace.v1 as tf
-from headrace import thresholds, trace
+from headrace import step_events, thresholds
 from headrace.errors import DeadlineExceededError, InvalidArgumentError
 from headrace.ir.builder import Builder
 from headrace.metadata import counters
@@ -38,7 +38,7 @@ class Sizes:
     def __init__(self) -> None:
         self.events: list[Any] = []
 
-    def __call__(self, event: trace.Event) -> None:
+    def __call__(self, event: step_events.Event) -> None:
         self.events.append(event)
 
 
@@ -129,9 +129,9 @@ def check_against_events(m: hr.RunMetadata, events: list[Any]) -> None:
     """The sums are those of the events, which a run on one device has."""
     calls, unalive, sizes, seconds, starts = (collections.Counter[Any]() for _ in range(5))
     for e in events:
-        if isinstance(e, trace.NodeStart):
+        if isinstance(e, step_events.NodeStart):
             starts[e.node, e.tag] = e.time
-        elif isinstance(e, trace.NodeEnd):
+        elif isinstance(e, step_events.NodeEnd):
             (unalive if e.dead else calls)[e.node] += 1
             sizes[e.node] += sum(e.sizes or ())
             if not e.waited and not e.dead:
@@ -427,14 +427,14 @@ def test_with_a_listener_of_ones_own() -> None:
     heard, m = Values(), hr.RunMetadata()
     with session(b) as s:
         s.run(x, options=dataclasses.replace(FULL, listener=heard), run_metadata=m)
-    (end,) = [e for e in heard.events if isinstance(e, trace.NodeEnd) and e.node == "x"]
+    (end,) = [e for e in heard.events if isinstance(e, step_events.NodeEnd) and e.node == "x"]
     assert end.values == (-1,)
     assert end.sizes == (4,)
     assert op_of(m, "x").bytes == 4
     plain = Values()
     with session(b) as s:
         s.run(x, options=hr.RunOptions(listener=plain))
-    assert {e.sizes for e in plain.events if isinstance(e, trace.NodeEnd)} == {None}
+    assert {e.sizes for e in plain.events if isinstance(e, step_events.NodeEnd)} == {None}
 
 
 # *** devices ***
@@ -455,7 +455,7 @@ def test_several_devices() -> None:
     assert [op.device for op in m.ops if op.name == "while/Cos"] == [CPU + "1"]
     sent: Any = collections.Counter()
     for e in heard.events:
-        if isinstance(e, trace.TokenSent):
+        if isinstance(e, step_events.TokenSent):
             sent[e.device, e.to, "dead" if e.dead else "live"] += 1
             sent[e.device, e.to, "bytes"] += e.size
     assert len(m.sent) == 2
@@ -463,9 +463,9 @@ def test_several_devices() -> None:
         about = t.source, t.to
         assert (t.tokens, t.dead, t.bytes) == (sent[*about, "live"], sent[*about, "dead"], sent[*about, "bytes"])
         assert t.bytes >= 12 * AT.nbytes
-    received = [e for e in heard.events if isinstance(e, trace.TokenReceived)]
+    received = [e for e in heard.events if isinstance(e, step_events.TokenReceived)]
     assert sum(e.size for e in received) == sum(t.bytes for t in m.sent)
-    ends = [e for e in heard.events if isinstance(e, trace.NodeEnd)]
+    ends = [e for e in heard.events if isinstance(e, step_events.NodeEnd)]
     assert m.calls + m.dead == len(ends)
     assert sum(op.seconds for op in m.ops) + sum(d.dead_seconds for d in m.devices) == pytest.approx(
         sum(d.busy + d.streams.get("compute", 0.0) for d in m.devices)

@@ -87,7 +87,7 @@ def test_a_listener_hears_what_really_fired() -> None:
     error = fails("interpret", options=hr.RunOptions(listener=heard.append))
     told = events(error)
     assert told[-1].startswith(("failed: 'while/floordiv'", "was ready"))
-    started = [e.node for e in heard if isinstance(e, hr.trace.NodeStart)]
+    started = [e.node for e in heard if isinstance(e, hr.step_events.NodeStart)]
     fired = [line.split("'")[1] for line in told if line.startswith("fired: ")]
     assert fired
     assert [n for n in started if n in fired][-len(fired) :] == fired  # in the order in which they did

@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace import trace
+from headrace import step_events
 from headrace.errors import InvalidArgumentError
 from headrace.ir.builder import Builder
 from tests.execute.loops import Loop, counting
 from tests.session.helpers import builder, call, session
 
 
-def events_of(b: Builder, fetch: Any, feeds: Any = None, **options: Any) -> tuple[Any, list[trace.Event]]:
-    events: list[trace.Event] = []
+def events_of(b: Builder, fetch: Any, feeds: Any = None, **options: Any) -> tuple[Any, list[step_events.Event]]:
+    events: list[step_events.Event] = []
     with session(b) as s:
         return s.run(fetch, feeds, hr.RunOptions(listener=events.append, **options)), events
 
@@ -44,8 +44,8 @@ def test_every_start_has_its_end() -> None:
     b = builder()
     got, events = events_of(b, nested(b))
     assert got == 60
-    assert isinstance(events[0], trace.StepStart)
-    assert isinstance(events[-1], trace.StepEnd)
+    assert isinstance(events[0], step_events.StepStart)
+    assert isinstance(events[-1], step_events.StepEnd)
     assert events[-1].error == ""
     assert len({e.step for e in events}) == 1
     times = [e.time for e in events]
@@ -53,11 +53,11 @@ def test_every_start_has_its_end() -> None:
     running: set[tuple[str, str]] = set()
     seen: collections.Counter[tuple[str, str]] = collections.Counter()
     for e in events:
-        if isinstance(e, trace.NodeStart):
+        if isinstance(e, step_events.NodeStart):
             assert (e.node, e.tag) not in running
             running.add((e.node, e.tag))
             seen[e.node, e.tag] += 1
-        elif isinstance(e, trace.NodeEnd):
+        elif isinstance(e, step_events.NodeEnd):
             running.remove((e.node, e.tag))
     assert not running
     assert set(seen.values()) == {1}, "each node fires once in each iteration"
@@ -66,7 +66,7 @@ def test_every_start_has_its_end() -> None:
 def test_tags_frames_and_iterations() -> None:
     b = builder()
     _, events = events_of(b, nested(b))
-    tags = {(e.tag, e.frame, e.iteration) for e in events if isinstance(e, trace.NodeStart)}
+    tags = {(e.tag, e.frame, e.iteration) for e in events if isinstance(e, step_events.NodeStart)}
     assert ("", "", 0) in tags
     assert ("outer#1", "outer", 1) in tags
     assert ("outer#1/inner#2", "inner", 2) in tags
@@ -77,8 +77,8 @@ def test_tags_frames_and_iterations() -> None:
 def test_iterations_are_opened_and_freed() -> None:
     b = builder()
     _, events = events_of(b, nested(b))
-    opened = [e.tag for e in events if isinstance(e, trace.IterationOpen)]
-    freed = [e.tag for e in events if isinstance(e, trace.IterationFree)]
+    opened = [e.tag for e in events if isinstance(e, step_events.IterationOpen)]
+    freed = [e.tag for e in events if isinstance(e, step_events.IterationFree)]
     assert sorted(opened) == sorted(freed)
     assert len(set(opened)) == len(opened)
     assert {f"outer#{i}/inner#{j}" for i in range(2) for j in range(4)} <= set(opened)
@@ -90,11 +90,11 @@ def test_dead_firings_are_marked() -> None:
     no, yes = b.Switch(b.const(1), b.const(True), name="decide")
     gone, lives = b.Identity(no, name="gone"), b.Identity(yes, name="lives")
     _, events = events_of(b, [b.Merge([b.Identity(gone), lives])[0], gone.op])
-    dead = {e.node: e.dead for e in events if isinstance(e, (trace.NodeStart, trace.NodeEnd))}
+    dead = {e.node: e.dead for e in events if isinstance(e, (step_events.NodeStart, step_events.NodeEnd))}
     assert dead["gone"]
     assert not dead["lives"]
     assert not dead["decide"]
-    assert {e.type for e in events if isinstance(e, trace.NodeStart)} >= {"Switch", "Merge", "Identity"}
+    assert {e.type for e in events if isinstance(e, step_events.NodeStart)} >= {"Switch", "Merge", "Identity"}
 
 
 class WithValues:
@@ -103,9 +103,9 @@ class WithValues:
     wants_values = True
 
     def __init__(self) -> None:
-        self.events: list[trace.Event] = []
+        self.events: list[step_events.Event] = []
 
-    def __call__(self, event: trace.Event) -> None:
+    def __call__(self, event: step_events.Event) -> None:
         self.events.append(event)
 
 
@@ -118,11 +118,11 @@ def test_values_come_on_request_only(custom: None) -> None:
     waited = call(b, "Async", lambda ctx, x, done: done(x * 100), [x], name="waited")
     fetches = [*several, heavy, waited]
     _, events = events_of(b, fetches, {p: [1, 2]})
-    assert {e.values for e in events if isinstance(e, trace.NodeEnd)} == {None}
+    assert {e.values for e in events if isinstance(e, step_events.NodeEnd)} == {None}
     listener = WithValues()
     with session(b) as s:
         s.run(fetches, {p: [1, 2]}, hr.RunOptions(listener=listener))
-    values = {e.node: e.values for e in listener.events if isinstance(e, trace.NodeEnd)}
+    values = {e.node: e.values for e in listener.events if isinstance(e, step_events.NodeEnd)}
     assert [v.tolist() for v in values["sum"] or ()] == [[2, 4]]
     assert [np.asarray(v).tolist() for v in values["several"] or ()] == [[2, 4], 7]
     assert [v.tolist() for v in values["heavy"] or ()] == [[20, 40]]
@@ -135,7 +135,7 @@ def test_values_of_primitives() -> None:
     listener = WithValues()
     with session(b) as s:
         s.run(loop.exit(i), options=hr.RunOptions(listener=listener))
-    values = {(e.node, e.tag): e.values for e in listener.events if isinstance(e, trace.NodeEnd) and not e.dead}
+    values = {(e.node, e.tag): e.values for e in listener.events if isinstance(e, step_events.NodeEnd) and not e.dead}
     assert values[i.op.name, "count#2"] is not None
     assert values[i.op.name, "count#2"][0] == 2  # type: ignore[index]
     assert [v[0] for (n, _), v in values.items() if n == loop.cond.op.name and v is not None] == [True, True, False]
@@ -146,10 +146,10 @@ def test_a_failed_step_ends_with_its_error() -> None:
     b = builder()
     p = b.Placeholder(dtype="int32", shape=())
     x = b.FloorDiv(b.const(1), p)
-    events: list[trace.Event] = []
+    events: list[step_events.Event] = []
     with session(b) as s, pytest.raises(InvalidArgumentError):
         s.run(x, {p: 0}, hr.RunOptions(listener=events.append))
-    assert isinstance(events[-1], trace.StepEnd)
+    assert isinstance(events[-1], step_events.StepEnd)
     assert "division by zero" in events[-1].error
 
 
@@ -165,8 +165,8 @@ def test_a_listener_changes_no_result() -> None:
 
 
 def test_a_listener_that_fails_fails_the_run() -> None:
-    def broken(event: trace.Event) -> None:
-        if isinstance(event, trace.NodeEnd):
+    def broken(event: step_events.Event) -> None:
+        if isinstance(event, step_events.NodeEnd):
             raise ZeroDivisionError("in the listener")
 
     b = builder()
@@ -184,12 +184,12 @@ def test_the_chrome_trace_has_a_row_for_each_frame_and_iteration(tmp_path: pathl
     b = builder()
     _, events = events_of(b, nested(b))
     path = tmp_path / "trace.json"
-    trace.write_chrome(events, str(path))
+    step_events.write_chrome(events, str(path))
     data = json.loads(path.read_text(encoding="utf-8"))
     bars = [e for e in data["traceEvents"] if e["ph"] == "X"]
     groups = {e["pid"]: e["args"]["name"] for e in data["traceEvents"] if e["name"] == "process_name"}
     rows = {(e["pid"], e["tid"]): e["args"]["name"] for e in data["traceEvents"] if e["name"] == "thread_name"}
-    assert len(bars) == sum(isinstance(e, trace.NodeEnd) for e in events)
+    assert len(bars) == sum(isinstance(e, step_events.NodeEnd) for e in events)
     for bar in bars:
         assert bar["dur"] >= 0
         assert rows[bar["pid"], bar["tid"]] == f"iteration {bar['tid']}"
@@ -205,12 +205,12 @@ def test_the_chrome_trace_has_a_row_for_each_frame_and_iteration(tmp_path: pathl
 def test_a_chrome_trace_of_several_steps_into_an_open_file() -> None:
     b = builder()
     x = b.Identity(b.Placeholder(dtype="float32", shape=()))
-    events: list[trace.Event] = []
+    events: list[step_events.Event] = []
     with session(b) as s:
         for _ in range(3):
             s.run(x, {"Placeholder:0": 1.0}, hr.RunOptions(listener=events.append))
     file = io.StringIO()
-    trace.write_chrome(events, file)
+    step_events.write_chrome(events, file)
     data = json.loads(file.getvalue())
     assert len({e["pid"] for e in data["traceEvents"]}) == 3
-    assert trace.chrome_events([]) == []
+    assert step_events.chrome_events([]) == []

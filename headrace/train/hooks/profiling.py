@@ -6,7 +6,7 @@ import io
 import os
 from typing import Any
 
-from headrace import trace
+from headrace import step_events
 from headrace.files.commit import replacing
 from headrace.metadata import RunOptions
 from headrace.train.hooks.base import (
@@ -87,7 +87,7 @@ class ProfilerHook(SessionRunHook):
             log.info("Saving timeline for %d into '%s'.", step, path)
             with replacing(path) as file:  # a killed process leaves no partial file
                 text = io.TextIOWrapper(file, encoding="utf-8")
-                trace.write_chrome(self._events, text)
+                step_events.write_chrome(self._events, text)
                 text.flush()
                 text.detach()
             self._events = None

@@ -5,7 +5,7 @@ executor creates no events. Times are `time.perf_counter_ns()` nanoseconds.
 
     events = []
     session.run(y, options=hr.RunOptions(listener=events.append))
-    trace.write_chrome(events, "out.json")      # opens in chrome://tracing and Perfetto
+    step_events.write_chrome(events, "out.json")      # opens in chrome://tracing and Perfetto
 """
 
 from __future__ import annotations
