@@ -86,6 +86,7 @@ KNOWN = {
     "x.size": "int",
     "x.dtype": "DType",
     "v + 1.0": "Tensor",
+    "v.value()": "Tensor",
     "v.mean()": "Tensor",
     "hr.square(x)": "Tensor",
     "hr.add(x, 1)": "Tensor",

@@ -16,6 +16,7 @@ from headrace.api import scopes
 from headrace.api.grouping import no_op
 from headrace.dtypes import DType
 from headrace.errors import ShapeError, SignatureError
+from headrace.ir import tensor_type
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Operation, Tensor
 from headrace.ir.infer import constant_value
@@ -154,13 +155,13 @@ class TensorArray(nest.Composite):
     def __repr__(self) -> str:
         return f"<TensorArray dtype={self._dtype.name} element_shape={shapes.show(self._element_shape)}>"
 
-    def size(self, name: str | None = None) -> Any:
+    def size(self, name: str | None = None) -> tensor_type.Tensor:
         """Returns the number of elements, an int32 scalar."""
         return scopes.builder(self._flow).TensorListLength(self._flow, name=name or "TensorArraySize")
 
     # *** one element ***
 
-    def read(self, index: Any, name: str | None = None) -> Any:
+    def read(self, index: Any, name: str | None = None) -> tensor_type.Tensor:
         """Returns the element at `index`; zeros for an unwritten element of known shape.
 
         Raises (when it runs):
@@ -190,7 +191,7 @@ class TensorArray(nest.Composite):
 
     # *** all elements ***
 
-    def stack(self, name: str | None = None) -> Any:
+    def stack(self, name: str | None = None) -> tensor_type.Tensor:
         """Returns all elements as the rows of one tensor."""
         with scopes.name_scope(name, "TensorArrayV2Stack", [self._flow]):
             b = scopes.builder(self._flow)
@@ -199,7 +200,7 @@ class TensorArray(nest.Composite):
             b = self._reading(b)
             return b.TensorListStack(self._flow, shape, element_dtype=self._dtype, num_elements=n)
 
-    def gather(self, indices: Any, name: str | None = None) -> Any:
+    def gather(self, indices: Any, name: str | None = None) -> tensor_type.Tensor:
         """Returns the elements at `indices`, an int32 vector, as the rows of one tensor."""
         with scopes.name_scope(name, "TensorArrayV2Gather", [self._flow, indices]):
             b = scopes.builder(self._flow, indices)
@@ -207,7 +208,7 @@ class TensorArray(nest.Composite):
             b = self._reading(b, indices)
             return b.TensorListGather(self._flow, indices, shape, element_dtype=self._dtype)
 
-    def concat(self, name: str | None = None) -> Any:
+    def concat(self, name: str | None = None) -> tensor_type.Tensor:
         """Returns all elements, concatenated along their first dimension.
 
         The elements may differ in this dimension only.

@@ -18,7 +18,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace import nest, public_names
-from headrace.ir.graph import Tensor
+from headrace.ir.tensor_type import TensorOperations
 from headrace.nest import Flatten, IsLeaf, Unflatten
 
 __all__ = [
@@ -361,7 +361,7 @@ def register(kind: type, flatten: Flatten, unflatten: Unflatten) -> None:
       >>> hr.tree.map(lambda x: 2 * x, Dense(1.0, 2.0, "first")).b
       4.0
     """
-    if isinstance(kind, type) and (issubclass(kind, Tensor) or hasattr(kind, "as_tensor")):
+    if isinstance(kind, type) and (issubclass(kind, TensorOperations) or hasattr(kind, "as_tensor")):
         raise TypeError(f"{kind.__name__} is a class of tensors, which are leaves; register a class of your own")
     nest.register(kind, flatten, unflatten, depth=2)
 

@@ -19,6 +19,7 @@ from headrace.api.cond import cond
 from headrace.api.initial_value import guarded
 from headrace.api.traced_graph import TracedGraph, computed, current_trace, traced_graph
 from headrace.errors import ConversionError, GraphError, ShapeError
+from headrace.ir import tensor_type
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Graph, Operation, Tensor
 from headrace.ir.symbolic import seen
@@ -270,11 +271,11 @@ class Variable(TensorOperations):
 
     # *** reading ***
 
-    def value(self) -> Any:
+    def value(self) -> tensor_type.Tensor:
         """Returns a tensor with the value, read at this point."""
         return self._read(self._builder())
 
-    def read_value(self) -> Any:
+    def read_value(self) -> tensor_type.Tensor:
         """Returns a tensor with the value, read at this point by a new operation.
 
         The operation can wait for others.
@@ -298,7 +299,7 @@ class Variable(TensorOperations):
             b = dataclasses.replace(b, colocate=(), device=self.handle.device)
         return b.ReadVariableOp(self.handle, dtype=self.dtype)
 
-    def sparse_read(self, indices: Any, name: str | None = None) -> Any:
+    def sparse_read(self, indices: Any, name: str | None = None) -> tensor_type.Tensor:
         """Returns rows of the value by their numbers (int32 or int64), without reading all."""
         if self.graph is None:
             recorder.accessed(self)
@@ -306,18 +307,18 @@ class Variable(TensorOperations):
             "ResourceGather", (self.handle, indices), {"dtype": self.dtype}, name or "Gather"
         )
 
-    def gather_nd(self, indices: Any, name: str | None = None) -> Any:
+    def gather_nd(self, indices: Any, name: str | None = None) -> tensor_type.Tensor:
         """Returns the elements or slices at `indices`; the last dimension contains the coordinates."""
         return self._builder(indices).make("GatherNd", (self, indices), {}, name)
 
-    def is_initialized(self, name: str | None = None) -> Any:
+    def is_initialized(self, name: str | None = None) -> tensor_type.Tensor:
         """Returns whether the variable has a value, as a bool scalar.
 
         Like the initializer, this operation is outside of the order of reads and changes.
         """
         return self._unordered().make("VarIsInitializedOp", (self.handle,), {}, name)
 
-    def initialized_value(self) -> Any:
+    def initialized_value(self) -> tensor_type.Tensor:
         """Returns the value, or the initial value if there is no value yet.
 
         It is for the initial values of other variables. Like initializers, it is outside of the order of reads and
@@ -377,7 +378,7 @@ class Variable(TensorOperations):
         made = b.make(type, (self.handle, b.tensor(delta, self.dtype)), {"dtype": self.dtype}, name)
         return self._changed(b, made, read_value)
 
-    def count_up_to(self, limit: int) -> Any:
+    def count_up_to(self, limit: int) -> tensor_type.Tensor:
         """Increments an integer scalar and returns its old value.
 
         Raises (when it runs):

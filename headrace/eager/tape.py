@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -350,7 +350,7 @@ class GradientTape:
             if not was_active:
                 self._recording.start()
             try:
-                return y.value()  # type: ignore[no-any-return]
+                return cast("EagerTensor", y.value())
             finally:
                 if not was_active:
                     self._recording.stop()

@@ -157,19 +157,19 @@ class Generator:
 
     def normal(
         self, shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = dtypes.float32, name: str | None = None
-    ) -> Any:
+    ) -> Tensor:
         """Draws normally distributed numbers; see `hr.random.normal`."""
         return self._normal("StatelessRandomNormalV2", "stateful_normal", shape, (mean, stddev), dtype, name)
 
     def truncated_normal(
         self, shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = dtypes.float32, name: str | None = None
-    ) -> Any:
+    ) -> Tensor:
         """Draws normally distributed numbers within two standard deviations; see `hr.random.truncated_normal`."""
         return self._normal("StatelessTruncatedNormalV2", "truncated_normal", shape, (mean, stddev), dtype, name)
 
     def uniform(
         self, shape: Any, minval: Any = 0, maxval: Any = None, dtype: Any = dtypes.float32, name: str | None = None
-    ) -> Any:
+    ) -> Tensor:
         """Draws uniformly distributed numbers; see `hr.random.stateless_uniform`.
 
         Raises:
@@ -195,7 +195,7 @@ class Generator:
             width = b.make("Sub", (high, low), {}, "sub")
             return b.make("AddV2", (b.make("Mul", (drawn, width), {}, "mul"), low), {}, scope)
 
-    def uniform_full_int(self, shape: Any, dtype: Any = dtypes.uint64, name: str | None = None) -> Any:
+    def uniform_full_int(self, shape: Any, dtype: Any = dtypes.uint64, name: str | None = None) -> Tensor:
         """Draws integers (int32, int64, uint32 or uint64) uniformly from the range of the dtype."""
         with scopes.name_scope(name, "stateful_uniform_full_int", [shape]) as scope:
             b = scopes.builder(self.state, shape)
@@ -203,7 +203,9 @@ class Generator:
             attrs = {"dtype": dtypes.as_dtype(dtype)}
             return b.make("StatelessRandomUniformFullIntV2", (dims, *self._source(b, dims)), attrs, scope)
 
-    def binomial(self, shape: Any, counts: Any, probs: Any, dtype: Any = dtypes.int32, name: str | None = None) -> Any:
+    def binomial(
+        self, shape: Any, counts: Any, probs: Any, dtype: Any = dtypes.int32, name: str | None = None
+    ) -> Tensor:
         """Draws numbers of binomial distributions.
 
         Args:
@@ -221,7 +223,7 @@ class Generator:
             args = (self.state.handle, algorithm, shape_tensor(b, shape), trials, chances)
             return b.make("StatefulRandomBinomial", args, {"dtype": dtypes.as_dtype(dtype)}, scope)
 
-    def make_seeds(self, count: int = 1) -> Any:
+    def make_seeds(self, count: int = 1) -> Tensor:
         """Draws seeds for the `stateless_...` functions: the columns of an int64 matrix, [2, count]."""
         first = self.uniform_full_int([count], dtypes.int64)
         return arrays.stack([first, arrays.zeros_like(first)])
