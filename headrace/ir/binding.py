@@ -117,10 +117,13 @@ class OpCalls(Generic[T]):
           GraphError: `x` is in a graph that this builder cannot read.
         """
         if isinstance(x, (list, tuple)):
-            found = next((t.dtype.base for t in nest.flatten(x, expand=False) if stands_for_tensor(t)), None)
-            if found is None:
+            kinds = {t.dtype.base: None for t in nest.flatten(x, expand=False) if stands_for_tensor(t)}
+            if not kinds:
                 return self.const(x, dtype, name)
-            if dtype is not None and found is not dtype.base:
+            found = next(iter(kinds))
+            if dtype is None and kinds.keys() == {dtypes.int32, dtypes.int64}:
+                dtype = dtypes.int64  # indices, such as [i, k]
+            if dtype is not None and kinds.keys() != {dtype.base}:
                 x = self._cast(x, dtype)
             return self._pack(x, dtype or found, "packed" if name == "Const" else name)
         x = self.own(x)

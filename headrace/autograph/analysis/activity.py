@@ -13,6 +13,8 @@ from typing import Any, Final
 
 # Methods that change the length of a list: in a graph the name of the list becomes that of a tensor list.
 GROWING: Final = frozenset(("append", "extend", "insert", "pop", "remove", "clear"))
+# Methods that change an object of Python.
+CHANGING: Final = GROWING | frozenset("sort reverse update setdefault popitem add discard appendleft popleft".split())
 _SCOPES: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _COMPREHENSIONS: Final = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
@@ -41,6 +43,8 @@ class Activity:
         if isinstance(node, _SCOPES):
             reads, writes = free_names(node)
             self.captured |= reads | writes
+            body = [node.body] if isinstance(node, ast.Lambda) else node.body
+            writes = writes | (_grown(*body) & reads)  # a list that the function lengthens
             if not isinstance(node, ast.Lambda):
                 self._add(node.name, reads, writes)
             return
@@ -99,10 +103,11 @@ def direct(node: ast.AST) -> tuple[set[str], set[str]]:
     return reads, writes
 
 
-def _grown(node: ast.AST) -> set[str]:
+def _grown(*nodes: ast.AST) -> set[str]:
     """Returns the names of the lists that a node may lengthen or shorten."""
     return {
         inner.func.value.id
+        for node in nodes
         for inner in own_nodes(node)
         if isinstance(inner, ast.Call)
         and isinstance(inner.func, ast.Attribute)

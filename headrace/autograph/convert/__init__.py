@@ -49,7 +49,7 @@ def _convert(origin: Origin, node: Any, used: set[str]) -> None:
     ctx = Context(origin, node, used)
     if isinstance(node, ast.Lambda):
         _nested(origin, [ast.Expr(node.body)], used)
-        node.body = Expressions(ctx, []).visit(node.body)
+        node.body = Expressions(ctx, [], frozenset(a.arg for a in parameters(node.args))).visit(node.body)
         return
     _nested(origin, node.body, used)
     given = frozenset(a.arg for a in parameters(node.args))
@@ -64,7 +64,7 @@ def _convert(origin: Origin, node: Any, used: set[str]) -> None:
     control = Control(ctx, local | outer)
     control.analyse(body, activity, liveness)
     unchecked = maybe_undefined(body, local - frozenset(ctx.generated), given)
-    expressions = Expressions(ctx, unchecked)
+    expressions = Expressions(ctx, unchecked, local)
     body = [expressions.visit(s) for s in body]
     data = Data(ctx, aliases, local | declared)
     body = data.block(body)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from typing import Any, Final
 
-from headrace.autograph.analysis.activity import own_nodes
+from headrace.autograph.analysis.activity import CHANGING, own_nodes
 from headrace.autograph.convert.context import Context
 from headrace.autograph.templates import expression, place
 
@@ -28,9 +28,11 @@ class Expressions(ast.NodeTransformer):
     Args:
       ctx: the function.
       unchecked: the reads of variables that may have no value.
+      local: the names of its variables.
     """
 
-    def __init__(self, ctx: Context, unchecked: list[ast.Name]) -> None:
+    def __init__(self, ctx: Context, unchecked: list[ast.Name], local: frozenset[str] = frozenset()) -> None:
+        self._local = local
         self._ctx = ctx
         self._open = {id(n) for n in unchecked}
         self._kept = unchecked
@@ -84,6 +86,11 @@ class Expressions(ast.NodeTransformer):
             if first:
                 return self._made(node, "super(__class__, me)", me=first[0].arg)
         self.generic_visit(node)
+        method = node.func
+        if isinstance(method, ast.Attribute) and method.attr in CHANGING and isinstance(method.value, ast.Name):
+            name = method.value.id
+            if name not in self._local:
+                method.value = self._made(method.value, "ag__.outer(x, name)", x=name, name=ast.Constant(name))
         node.func = self._made(node.func, "ag__.of(f)", f=node.func)
         return node
 

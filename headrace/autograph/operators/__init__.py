@@ -19,6 +19,7 @@ from headrace.autograph.operators.data import (
     set_item,
 )
 from headrace.autograph.operators.iterables import elements, unpack
+from headrace.autograph.operators.journal import outer
 from headrace.autograph.operators.logic import and_, assert_, compare, decided, eq, in_, ne, not_, not_in, or_
 from headrace.autograph.operators.loops import for_, while_
 from headrace.autograph.operators.undefined import UNDEFINED, deleted, ld
@@ -50,6 +51,7 @@ __all__ = [
     "of_attribute",
     "of_value",
     "or_",
+    "outer",
     "rebound",
     "set_attribute",
     "set_item",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ from headrace import dtypes
 from headrace.api import arrays, scopes, tracing
 from headrace.autograph.operators import joins, journal, values
 from headrace.autograph.operators.journal import Place
-from headrace.autograph.operators.undefined import Undefined
+from headrace.autograph.operators.undefined import UNDEFINED, Undefined
 from headrace.errors import AutographError
 from headrace.ir import source
 from headrace.ir.weak_numbers import WeakNumbers
@@ -102,7 +103,10 @@ def _cells(fn: Any) -> list[Callable[[], Any]]:
 
 
 def _contents(cell: Any) -> Any:
-    return cell.cell_contents
+    try:
+        return cell.cell_contents
+    except ValueError:  # a variable without a value yet
+        return UNDEFINED
 
 
 def refuse_globals(names: str) -> None:
@@ -131,6 +135,7 @@ class State:
         self._get = get
         self._set = set_
         self.root_getters = roots
+        self._rebound: list[tuple[types.CellType, Any]] = []
 
     def load(self) -> tuple[Any, ...]:
         """Returns the values of the variables, and of those that are only restored."""
@@ -140,6 +145,26 @@ class State:
         """Assigns values to the variables, and to further ones that `load` returns if they are given."""
         if self._set is not None:
             self._set((*new, *self.load()[len(new) :]))
+
+    def rebind(self, new: dict[int, Any]) -> set[int]:
+        """Puts other objects in the place of those with the given ids, in all variables; returns the ids found."""
+        old = self.load()
+        self.store([new.get(id(x), x) for x in old])
+        found = {id(x) for x in old} & new.keys()
+        for root in self.root_getters:
+            for cell in getattr(root, "__closure__", None) or ():
+                x = _contents(cell)
+                if id(x) in new:
+                    found.add(id(x))
+                    self._rebound.append((cell, x))
+                    cell.cell_contents = new[id(x)]
+        return found
+
+    def restore(self) -> None:
+        """Undoes `rebind` for the variables that `store` does not assign."""
+        while self._rebound:
+            cell, x = self._rebound.pop()
+            cell.cell_contents = x
 
     def objects(self) -> list[tuple[str, Any]]:
         """Returns the names and values of variables and used objects."""
@@ -154,20 +179,21 @@ class State:
         return out
 
     def visible(
-        self, objects: list[tuple[str, Any]], changes: dict[Any, tuple[Place, Any, Any]]
+        self, objects: list[tuple[str, Any]], changes: dict[Any, tuple[Place, Any, Any]], outer: dict[int, str]
     ) -> list[tuple[Place, str, Any, Any]]:
         """Returns the changed places that exist outside of the blocks.
 
         Args:
           objects: the result of `objects` before the trace.
           changes: the changes of the trace.
+          outer: the names of changed objects of outer functions, by id.
 
         Returns:
           The places, with labels and contents before and after the trace.
         """
         if not changes:
             return []
-        known = journal.reachable(objects)
+        known = {**outer, **journal.reachable(objects)}
         out = []
         for place, before, after in changes.values():
             label = known.get(id(place.holder))
@@ -215,7 +241,7 @@ class Conditional:
                 finally:
                     undone = notes.undo()
                     self._state.store(before)
-            changed.append(self._state.visible(objects, undone))
+            changed.append(self._state.visible(objects, undone, notes.outer))
         if self._unknown is not None and all(self._fails):
             raise self._unknown
         lines = tuple(_line(block) for block in blocks)
@@ -311,10 +337,7 @@ def replace(state: State, new: dict[int, Any]) -> None:
     Raises:
       AutographError: a list is held where it cannot be replaced.
     """
-    left = set(new)
-    old = state.load()
-    state.store([new.get(id(x), x) for x in old])
-    left -= {id(x) for x in old}
+    left = set(new) - state.rebind(new)
     if left:
         _replace_within(state.objects(), new, left)
     if left:

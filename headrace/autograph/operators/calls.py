@@ -9,9 +9,13 @@ from typing import Any, Final
 
 from headrace.autograph.operators import builtin_functions, containers
 from headrace.autograph.origin import SourceError
+from headrace.errors import AutographError
 
 _OVERLOADS: Final[dict[Any, Callable[..., Any]]] = builtin_functions.OVERLOADS
 _FUNCTIONS: Final = (types.FunctionType, types.MethodType, functools.partial)
+
+
+_GENERATOR: Final = 0x20  # flag of the code of a generator
 
 
 class Caller:
@@ -61,11 +65,11 @@ class Caller:
         if self._is_library(f.__code__.co_filename):
             return self._with_functions(_OVERLOADS.get(f, f))
         if not self._is_convertible(f):
-            return f
+            return _named_generator(f) if f.__code__.co_flags & _GENERATOR else f
         try:
             return self._convert(f)
-        except SourceError:  # it runs in Python: a tensor that decides in it is an error
-            return f
+        except SourceError:
+            return _in_python(f, "has no source")
 
     def _with_functions(self, f: Any) -> Any:
         """Returns a library function that receives converted functions in place of the user's."""
@@ -101,3 +105,39 @@ class Caller:
             return out
 
         return construct
+
+
+def _in_python(f: types.FunctionType, why: str) -> Any:
+    """Returns a function that is not converted, with an error of its own if a tensor decides in it."""
+
+    @functools.wraps(f)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return f(*args, **kwargs)
+        except TypeError as e:
+            raise _undecided(f, why, e) from e
+
+    return call
+
+
+def _named_generator(f: types.FunctionType) -> Any:
+    """Returns a generator function with an error of its own if a tensor decides in it."""
+
+    @functools.wraps(f)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return (yield from f(*args, **kwargs))
+        except TypeError as e:
+            raise _undecided(f, "is a generator", e) from e
+
+    return call
+
+
+def _undecided(f: types.FunctionType, why: str, error: TypeError) -> Exception:
+    if "of the symbolic tensor" not in str(error):
+        return error
+    code = f.__code__
+    return AutographError(
+        f"a tensor decides in '{f.__qualname__}' ({code.co_filename}:{code.co_firstlineno}), which {why}, so it is not "
+        f"converted: {error}. Move the code into a plain function of a file"
+    )

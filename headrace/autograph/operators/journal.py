@@ -73,10 +73,15 @@ class Place:
 
 
 class Journal:
-    """Changes of one trace."""
+    """Changes of one trace.
+
+    Attributes:
+      outer: names of changed objects of outer functions and modules, by id.
+    """
 
     def __init__(self) -> None:
         self._before: dict[tuple[int, str], tuple[Place, Any]] = {}
+        self.outer: dict[int, str] = {}
 
     def note(self, place: Place) -> None:
         """Keeps the contents of a place before its first change."""
@@ -100,6 +105,17 @@ def recording() -> Iterator[Journal]:
         yield journal
     finally:
         _journals.reset(token)
+
+
+def outer(x: Any, name: str) -> Any:
+    """Returns an object of an outer function or of the module, which is about to change.
+
+    Its change in a traced block is one of an object outside of the block.
+    """
+    journal = _journals.get()
+    if journal is not None:
+        journal.outer[id(x)] = name
+    return x
 
 
 def is_tracing() -> bool:

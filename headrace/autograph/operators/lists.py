@@ -55,7 +55,14 @@ def list_spec(label: str, elements: Sequence[Any]) -> ListSpec | None:
         shape = shapes.join(shape, one[1])
         if dtype is not one[0]:
             found = None
-            if not isinstance(x, TensorList) and not isinstance(sample, TensorList):
+            if isinstance(x, TensorList) or isinstance(sample, TensorList):
+                number = sample if isinstance(x, TensorList) else x
+                strong = one[0] if isinstance(x, TensorList) else dtype
+                weak = values.is_weak_value(number) and not isinstance(number, TensorList)
+                found = (
+                    (strong, False) if weak and values.kind(values.dtype_of(number)) <= values.kind(strong) else None
+                )
+            else:
                 found = values.common_dtype(sample, x)
             if found is None:
                 raise AutographError(

@@ -367,6 +367,7 @@ class _Tracing:
                 results = while_loop(self._condition(), self._step(), first, invariants, name="while")
             finally:
                 notes.undo()
+                self._state.restore()
                 self._state.store(self._before)
         if self._weak:
             op = results[0].op
@@ -468,7 +469,7 @@ class _Tracing:
             self._enter(params)
             with journal.recording() as notes:
                 holds = self._test()
-                changed = self._state.visible(self._objects, notes.undo())
+                changed = self._state.visible(self._objects, notes.undo(), notes.outer)
             if changed:
                 raise AutographError(
                     f"the test of a loop that a tensor decides changes '{changed[0][1]}'; do so in its body"
@@ -487,7 +488,7 @@ class _Tracing:
                     places = [place.load() for place, _, _ in self._place_entries]
                 finally:
                     undone = notes.undo()
-            self._find_places(undone)
+            self._find_places(undone, notes.outer)
             nexts: list[Any] = list(params)
             for name, entry, x in zip(self._state.names, self._entries, after, strict=False):
                 self._match(name, entry, x, params, nexts)
@@ -511,10 +512,10 @@ class _Tracing:
                     raise _Again from None
             raise
 
-    def _find_places(self, changes: dict[Any, tuple[Place, Any, Any]]) -> None:
+    def _find_places(self, changes: dict[Any, tuple[Place, Any, Any]], outer: dict[int, str]) -> None:
         """Adds the objects outside of the loop that the body has changed to the plan."""
         known = {place.key for place, _, _ in self._place_entries}
-        for place, label, old, new in self._state.visible(self._objects, changes):
+        for place, label, old, new in self._state.visible(self._objects, changes, outer):
             if place.key in known:
                 continue
             self._again = True
