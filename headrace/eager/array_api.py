@@ -22,6 +22,7 @@ import numpy as np
 
 from headrace import dtypes
 from headrace.api import arrays, gathering, linalg, math, reductions, scopes, sorting
+from headrace.api.tensors import pair
 from headrace.dtypes import as_dtype
 
 
@@ -114,6 +115,16 @@ def _concat(values: Any, /, *, axis: int | None = 0) -> Any:
     return arrays.concat([v.reshape(-1) for v in values] if axis is None else list(values), axis or 0)
 
 
+def _matmul(x1: Any, x2: Any, /) -> Any:
+    b = scopes.runtime().eager
+    x1, x2 = pair(b, x1, x2)
+    left = arrays.expand_dims(x1, 0) if len(x1.shape) == 1 else x1
+    right = arrays.expand_dims(x2, 1) if len(x2.shape) == 1 else x2
+    out = linalg.matmul(left, right)
+    vectors = ([-2] if left is not x1 else []) + ([-1] if right is not x2 else [])
+    return arrays.squeeze(out, vectors) if vectors else out
+
+
 def _sorted(f: Any) -> Any:
     def function(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
         made = f(x, axis, "DESCENDING" if descending else "ASCENDING")
@@ -192,7 +203,7 @@ NAMESPACE: Final = types.SimpleNamespace(
     stack=lambda values, /, *, axis=0: arrays.stack(list(values), axis),
     tile=lambda x, repetitions, /: arrays.tile(x, tuple(repetitions)),
     # products
-    matmul=linalg.matmul,
+    matmul=_matmul,
     matrix_transpose=lambda x, /: x.mT,
     tensordot=lambda x1, x2, /, *, axes=2: linalg.tensordot(x1, x2, axes),
     vecdot=lambda x1, x2, /, *, axis=-1: (math.conj(x1) * x2).sum(axis=axis),

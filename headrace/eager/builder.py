@@ -180,7 +180,7 @@ class OpEntry:
       structure: `key`.
     """
 
-    __slots__ = ("_attrs", "_counts", "inputs", "outputs", "structure", "type")
+    __slots__ = ("_attrs", "_counts", "_source", "inputs", "outputs", "structure", "type")
 
     def __init__(
         self, type: str, args: Sequence[Any], attrs: dict[str, Any], key: Hashable, outputs: tuple[EagerTensor, ...]
@@ -189,6 +189,7 @@ class OpEntry:
         self.structure = key
         self.outputs = outputs
         self._attrs = attrs
+        self._source = source.here()
         # the length of each list among the arguments; None for a tensor
         self._counts = [len(arg) if arg.__class__ is list else None for arg in args]
         inputs: list[EagerTensor] = []
@@ -203,7 +204,7 @@ class OpEntry:
         """Creates the op in a graph; see `api.recorder.Entry`."""
         rest = iter(inputs)
         args = [next(rest) if n is None else list(itertools.islice(rest, n)) for n in self._counts]
-        made = b.make(self.type, args, self._attrs)
+        made = b.at(self._source).make(self.type, args, self._attrs)
         return made if isinstance(made, tuple) else (made,)
 
 

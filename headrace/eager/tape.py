@@ -25,6 +25,7 @@ from headrace.eager.tensor import EagerTensor
 from headrace.errors import GraphError, SignatureError
 from headrace.grad import sums
 from headrace.grad.gradients import UNCONNECTED, aligned, check_composites, make_gradients
+from headrace.grad.jacobians import jacobian
 from headrace.grad.zeros import carries
 from headrace.ir.graph import Tensor
 from headrace.ir.indexed_slices import IndexedSlices
@@ -234,7 +235,7 @@ class GradientTape:
     ) -> Any:
         """Computes the derivatives of each element of `target` by each element of `sources`.
 
-        The gradient is computed once for each element of the target.
+        The gradient is computed once for each element of the target. In a graph this is `hr.jacobian` of tensors.
 
         Args:
           target: a floating point tensor.
@@ -248,6 +249,8 @@ class GradientTape:
         Raises: see `gradient`.
         """
         unconnected = _checked(unconnected_gradients)
+        if _is_symbolic(target):
+            return jacobian(target, sources)
         with self._used():
             y = self._one_target(target, "jacobian")
             units = np.eye(int(np.prod(y.shape)), dtype=y.dtype.numpy).reshape(-1, *y.shape)

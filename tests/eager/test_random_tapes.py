@@ -1,4 +1,4 @@
-"""Random programs outside of graphs: derivatives by tapes are those of `hr.grad`, which traces the same programs."""
+"""Random programs outside of graphs: derivatives by tapes and by `hr.grad` are equal."""
 
 from __future__ import annotations
 
