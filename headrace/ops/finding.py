@@ -25,6 +25,7 @@ from headrace.ir.opdef import (
     type_attr,
 )
 from headrace.opkit.arrays import axis_in, values_only
+from headrace.opkit.batch_rules import folding
 from headrace.opkit.testing.samples import draw
 from headrace.shapes import Shape
 
@@ -290,6 +291,7 @@ for _name, _side, _less in (
         shape=_bound_shape,
         kernel=_bound_kernel(_side),
         grad=NOT_DIFFERENTIABLE,
+        batch=folding(0, 1),
         facts=Facts(cost=flops_per_input(2)),
         oracle=_bound_model(_less),
         sample=_bounds(REAL),

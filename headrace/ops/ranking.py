@@ -17,7 +17,7 @@ from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_input, int_attr, op, type_attr
 from headrace.opkit.arrays import axis_in, values_only
-from headrace.opkit.batch_rules import first_in_step
+from headrace.opkit.batch_rules import first_in_step, folding, shifting_attr
 from headrace.opkit.cpp_sorting import largest
 from headrace.opkit.elementwise import widened
 from headrace.opkit.testing.samples import draw
@@ -204,6 +204,7 @@ op(
     shape=_approx_shape,
     kernel=_approx_kernel,
     grad=_approx_grad,
+    batch=shifting_attr("reduction_dimension"),
     facts=Facts(cost=flops_per_input(30)),
     oracle=_approx_model,
     sample=lambda rng, dtype: [
@@ -343,6 +344,7 @@ op(
     shape=_in_top_shape,
     kernel=lambda xp, attrs: lambda predictions, targets: _in_top(predictions, targets, attrs["k"]),
     grad=NOT_DIFFERENTIABLE,
+    batch=folding(0, 1),
     facts=_RANKED,
     oracle=_in_top_model,
     sample=lambda rng, dtype: [case(*c.inputs[:2], k=int(c.inputs[2])) for c in _in_tops(rng, dtype)],
@@ -356,6 +358,7 @@ op(
     shape=_in_top_shape,
     kernel=_in_top_v2_kernel,
     grad=NOT_DIFFERENTIABLE,
+    batch=folding(0, 1),
     facts=_RANKED,
     oracle=_in_top_model,
     sample=_in_tops,
@@ -423,6 +426,7 @@ op(
     shape=_tpu_shape(lambda rows, columns, k: [(rows,)]),
     kernel=_kth_kernel,
     grad=NOT_DIFFERENTIABLE,
+    batch=folding(0),
     facts=_RANKED,
     oracle=lambda x, k: np.array([sorted(row)[-k] for row in x]),
     sample=lambda rng, dtype: _distinct(rng, dtype, k=2),
@@ -435,6 +439,7 @@ op(
     shape=_tpu_shape(lambda rows, columns, k: [(rows, columns)]),
     kernel=lambda xp, attrs: _made_unique,
     grad=NOT_DIFFERENTIABLE,
+    batch=folding(0),
     facts=_RANKED,
     oracle=_unique_model,
     sample=_distinct,
@@ -452,6 +457,7 @@ for _type, _prepared, _doc in (
         shape=_tpu_shape(lambda rows, columns, k: [(rows, k)] * 2),
         kernel=lambda xp, attrs, f=_prepared: lambda x: _top(f(x), attrs["k"], np.dtype(np.int32)),
         grad=NOT_DIFFERENTIABLE,
+        batch=folding(0),
         facts=_RANKED,
         oracle=lambda x, k, f=(_unique_model if _prepared is _made_unique else np.asarray): _top_model(f(x), k),
         sample=lambda rng, dtype: _distinct(rng, dtype, k=3),

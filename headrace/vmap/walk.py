@@ -153,7 +153,7 @@ class Batching:
     def _check_alone(self, n: BatchNode, why: str) -> None:
         op = n.op
         facts = op.opdef.facts
-        if facts.writes and facts.effect not in ("random", "python"):
+        if facts.writes and facts.effect not in ("random", "python", "stdout"):
             raise UnimplementedError(
                 f"vmap of {self.title}: {_title(op)} changes state, and its inputs differ between the examples. Let "
                 "the function return the values, and change the state once for the batch, outside of vmap",

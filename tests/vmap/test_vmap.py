@@ -273,6 +273,13 @@ def test_dropout_differs_between_examples() -> None:
     assert len({row.tobytes() for row in kept}) == 4
 
 
+def test_prints_are_made_for_each_example(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.warns(UserWarning, match="for each example alone"):
+        hr.vmap(lambda x: hr.group(hr.print(x)) and x)(np.array([1.0, 2.5], np.float32))
+    printed = capfd.readouterr()
+    assert (printed.out + printed.err).split() == ["1", "2.5"]
+
+
 def test_variables_are_read_and_must_not_change_by_example() -> None:
     with hr.Graph() as g:
         v = hr.Variable(W)

@@ -18,6 +18,7 @@ from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Case, Facts, case, flops_per_element, flops_per_input, op, type_attr
 from headrace.opkit.arrays import check_size
+from headrace.opkit.batch_rules import folding
 from headrace.opkit.testing.samples import draw
 from headrace.shapes import Dim, Shape, merge_dim, show, with_rank
 
@@ -581,6 +582,7 @@ for _suffix, _more, _colored in (("", "", False), ("V2", ", colors: float32", Tr
         shape=_drawn_shape,
         kernel=_draw_boxes,
         grad=NOT_DIFFERENTIABLE,
+        batch=folding(0, 1),
         facts=Facts(cost=flops_per_element(1), fresh=True),
         oracle=_draw_oracle,
         sample=_draw_samples(_colored),

@@ -434,6 +434,7 @@ op(
     shape=_adjusted_shape,
     kernel=_adjust_in_limits,
     grad=_limited_contrast_rule,
+    batch=first_in_step(0),
     facts=Facts(cost=flops_per_element(6)),
     oracle=_contrasted,
     sample=_limited,

@@ -26,6 +26,7 @@ from headrace.ir.opdef import (
     string_attr,
 )
 from headrace.opkit.arrays import check_size, shape_from
+from headrace.opkit.batch_rules import folding
 from headrace.opkit.elementwise import HALF
 from headrace.opkit.testing.samples import draw
 from headrace.ops.image.taps import Tap, Taps, back, resampled, rounded
@@ -504,6 +505,7 @@ for _version, _suffix in ((1, ""), (2, "V2")):
         shape=_glimpse_shape,
         kernel=_glimpse(_version),
         grad=NOT_DIFFERENTIABLE,
+        batch=folding(0, 2),
         facts=Facts(no_fold=True, cost=flops_per_element(2)),
         oracle=_glimpse_oracle(_version),
         sample=_glimpse_samples,

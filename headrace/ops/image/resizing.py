@@ -537,6 +537,7 @@ op(
     shape=_resized_shape,
     kernel=_scale_and_translate,
     grad=_by_original("ScaleAndTranslateGrad", frozenset({float32}), *_KERNEL),
+    batch=folding(0),
     facts=_COST,
     oracle=_moved_oracle,
     sample=_moved_samples(grad=False),

@@ -29,6 +29,7 @@ from headrace.ir.opdef import (
     string_attr,
     type_attr,
 )
+from headrace.opkit.batch_rules import folding
 from headrace.opkit.elementwise import HALF
 from headrace.opkit.testing.samples import draw
 from headrace.shapes import Shape, merge, merge_dim, show, with_rank
@@ -583,6 +584,7 @@ op(
     shape=_global_shape,
     kernel=_global_norm,
     grad=_global_rule,
+    batch=folding(0),
     facts=Facts(cost=flops_per_input(4)),
     oracle=_global_oracle,
     sample=_global_samples(grad=False),

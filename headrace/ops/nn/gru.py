@@ -17,6 +17,7 @@ from headrace.dtypes import DType, float32
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_input, missing, op
+from headrace.opkit.batch_rules import folding
 from headrace.resources.values import shape_of
 from headrace.shapes import Shape, merge_dim, show, with_rank
 
@@ -190,6 +191,7 @@ op(
     shape=_cell_shape,
     kernel=_cell,
     grad=_cell_rule,
+    batch=folding(0, 1),
     facts=_FACTS,
     oracle=lambda *args: tuple(y.astype(np.float32) for y in _by_hand(*args)),
     sample=_cases,

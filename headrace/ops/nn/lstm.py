@@ -20,6 +20,7 @@ from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, bool_attr, case, missing, op
 from headrace.opkit.arrays import check_size
+from headrace.opkit.batch_rules import folding
 from headrace.resources.values import int_of, shape_of
 from headrace.shapes import Dim, Shape, merge_dim, show, with_rank
 
@@ -494,6 +495,7 @@ op(
     shape=_cell_shape,
     kernel=_cell,
     grad=_cell_rule,
+    batch=folding(0, 1, 2),
     facts=_FACTS,
     oracle=_cell_oracle,
     sample=_cell_cases,

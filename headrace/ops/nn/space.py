@@ -17,7 +17,7 @@ from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, int_attr, op, string_attr, type_attr
 from headrace.opkit.arrays import check_size, zeros
-from headrace.opkit.batch_rules import at_the_end, folding
+from headrace.opkit.batch_rules import at_the_end, folding, in_step
 from headrace.opkit.jvp_rules import linear
 from headrace.opkit.shape_rules import same_as
 from headrace.opkit.testing.samples import draw
@@ -469,6 +469,7 @@ op(
     shape=same_as(0),
     kernel=_dim_map,
     grad=NOT_DIFFERENTIABLE,
+    batch=in_step,
     oracle=lambda x, src_format="NHWC", dst_format="NCHW": np.array(
         [dst_format.index(src_format[i % len(src_format)]) for i in x.ravel()], x.dtype
     ).reshape(x.shape),

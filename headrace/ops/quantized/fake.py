@@ -16,6 +16,7 @@ from headrace.dtypes import DType
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, op
+from headrace.opkit.batch_rules import first_in_step
 from headrace.opkit.elementwise import alike
 from headrace.opkit.shape_rules import same_as
 from headrace.shapes import Shape, merge, show, with_rank, with_rank_at_least
@@ -306,6 +307,7 @@ for _type, _channels, _which in (
         shape=_vars_shape(_channels, gradient=False),
         kernel=_vars_kernel(_channels),
         grad=_vars_grad(f"{_type}Gradient"),
+        batch=first_in_step(0),
         facts=_COST,
         oracle=_oracle,
         sample=_vars_samples(_channels, gradient=False),

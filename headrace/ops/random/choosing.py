@@ -27,6 +27,8 @@ from headrace.ir.opdef import (
     type_attr,
 )
 from headrace.opkit import arrays
+from headrace.opkit.batch_node import Independent
+from headrace.opkit.batch_rules import folding
 from headrace.ops.random import definition
 from headrace.ops.random.drawing import (
     PHILOX,
@@ -145,6 +147,7 @@ op(
     shape=_multinomial_shape,
     stateful=_multinomial,
     grad=NOT_DIFFERENTIABLE,
+    batch=Independent(folding(0)),
     facts=SEEDED,
     doc="For each row of logits, `num_samples` classes drawn with the probabilities of its softmax.",
 )

@@ -20,6 +20,8 @@ from headrace.errors import InvalidArgumentError, NotFoundError, UnimplementedEr
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, op, type_attr
 from headrace.opkit import arrays
+from headrace.opkit.batch_node import Independent
+from headrace.opkit.batch_rules import drawing
 from headrace.opkit.shape_rules import nothing
 from headrace.ops.random.drawing import AUTO_SELECT, PHILOX, dims_of, range_of
 from headrace.ops.random.rejection import as_type, binomials, check_drawn, drawn
@@ -160,6 +162,7 @@ for _name, _distribution, _default, _bounds, _doc in (
         shape=_drawn_shape,
         stateful=_draw(_distribution),
         grad=NOT_DIFFERENTIABLE,
+        batch=Independent(drawing(2)),
         facts=_DRAWS,
         doc=f"{_doc}, of a generator.",
     )

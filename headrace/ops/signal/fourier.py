@@ -20,7 +20,7 @@ from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_input, op, type_attr
 from headrace.opkit.arrays import axis_in, check_size
-from headrace.opkit.batch_rules import first_in_step, in_step
+from headrace.opkit.batch_rules import first_in_step, in_step, shifting_axes
 from headrace.opkit.jvp_rules import linear
 from headrace.opkit.testing.samples import draw
 from headrace.shapes import Shape, merge_dim, show, with_rank, with_rank_at_least
@@ -422,6 +422,7 @@ for _kind in _KINDS:
         kernel=_any_kernel(_kind),
         grad=_any_real_grad(_kind) if _kind.real else _any_grad(_kind, _opposite + "ND"),
         jvp=linear("input"),
+        batch=shifting_axes(2, 0),
         facts=Facts(dynamic_shape=True, cost=_FACTS.cost),
         sample=_any_samples(_kind),
         doc=_doc(_kind, "the given axes, cut off at the given lengths or with zeros appended"),

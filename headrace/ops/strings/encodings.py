@@ -30,6 +30,7 @@ from headrace.ir.opdef import (
 )
 from headrace.ir.serial.attrs import read_tensor, write_tensor
 from headrace.opkit.arrays import HANDLES, check_size
+from headrace.opkit.batch_rules import first_in_step
 from headrace.opkit.shape_rules import same_as
 from headrace.opkit.testing.samples import draw
 from headrace.ops.strings.elements import Budget, each, texts
@@ -183,6 +184,7 @@ op(
     shape=_row_of_unknown,
     kernel=_raw_kernel,
     grad=NOT_DIFFERENTIABLE,
+    batch=first_in_step(0),
     facts=Facts(dynamic_shape=True, cost=flops_per_input(500)),
     sample=_raws,
     doc="The numbers whose bytes each string has; all are of one length.",

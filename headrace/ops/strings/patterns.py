@@ -16,6 +16,7 @@ from headrace.dtypes import DType
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, op, string_attr
+from headrace.opkit.batch_rules import first_in_step
 from headrace.opkit.shape_rules import same_as
 from headrace.ops.strings.elements import Budget, each, texts
 from headrace.shapes import Shape, show, with_rank
@@ -260,6 +261,7 @@ for _type, _ins, _outs, _attrs, _shape, _kernel, _sample, _doc in (
         shape=_shape,
         kernel=_kernel,
         grad=NOT_DIFFERENTIABLE,
+        batch=first_in_step(0),
         facts=_COST,
         sample=_sample,
         doc=_doc,

@@ -18,6 +18,7 @@ from headrace.errors import InvalidArgumentError, OutOfRangeError, Unimplemented
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, int_attr, op, string_attr, type_attr
 from headrace.opkit.arrays import axis_in
+from headrace.opkit.batch_rules import of_whole_shape, shifting_axes
 from headrace.opkit.shape_rules import same_as
 from headrace.ops.strings.elements import Budget, each, number
 from headrace.shapes import Shape
@@ -270,6 +271,7 @@ op(
     shape=_string_join_shape,
     kernel=_string_join_kernel,
     grad=NOT_DIFFERENTIABLE,
+    batch=of_whole_shape,
     facts=_COST,
     sample=lambda rng, dtype: [
         case([_strings("a", "b"), np.array(b"x", object)], separator="-", want=_strings("a-x", "b-x")),
@@ -329,6 +331,7 @@ op(
     shape=lambda c: [shapes.reduced(c.shapes[0], c.axes(1), c.attrs["keep_dims"])],
     kernel=_reduce_join_kernel,
     grad=NOT_DIFFERENTIABLE,
+    batch=shifting_axes(1, 0),
     facts=Facts(dynamic_shape=True, cost=flops_per_element(100)),
     sample=_reduce_joins,
     doc="The strings along some axes joined, along the first axis first.",
