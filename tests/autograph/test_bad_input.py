@@ -263,6 +263,19 @@ def test_a_captured_list_cannot_grow_in_a_tensor_loop() -> None:
     assert SEEN == []
 
 
+def has_a_list_of_pairs(x: Any, n: Any) -> Any:
+    pairs = []
+    for i in range(n):
+        pairs.append((x, i))  # noqa: PERF401
+    return len(pairs)
+
+
+def test_a_list_of_pairs_cannot_grow_in_a_tensor_loop() -> None:
+    text = refused(has_a_list_of_pairs, hr.constant(1.0), hr.constant(2), at="for i in range(n)")
+    assert "'pairs'" in text
+    assert "keep a list for each part" in text
+
+
 def raises(x: Any) -> Any:
     if x > 0:
         raise ValueError("x is positive")

@@ -12,7 +12,7 @@ import numpy as np
 
 from headrace import dtypes
 from headrace.api import arrays, scopes, tracing
-from headrace.autograph.operators import joins, journal, values
+from headrace.autograph.operators import joins, journal, lists, values
 from headrace.autograph.operators.journal import Place
 from headrace.autograph.operators.undefined import UNDEFINED, Undefined
 from headrace.errors import AutographError
@@ -67,6 +67,7 @@ def if_(
       roots: the objects whose contents the blocks may change.
       globals_: the global variables that the blocks assign.
     """
+    test = lists.decider(test)
     if not values.is_symbolic(test):
         (body if test else orelse)()
         return
@@ -79,6 +80,7 @@ def if_(
 
 def if_exp(test: Any, body: Callable[[], Any], orelse: Callable[[], Any]) -> Any:
     """Returns the value of `body() if test else orelse()`."""
+    test = lists.decider(test)
     if not values.is_symbolic(test):
         return body() if test else orelse()
     out: list[Any] = [None]

@@ -228,6 +228,11 @@ class WiderElement(Exception):
         self.shape = shape
 
 
+def decider(x: Any) -> Any:
+    """Returns the value that decides a condition on `x`: the length of a list of the graph, as in Python."""
+    return x.length() if isinstance(x, TensorList) else x
+
+
 def _shape(b: Any, spec: ListSpec) -> Any:
     shape = spec.shape
     value = -1 if shape is None else [-1 if d is None else d for d in shape]

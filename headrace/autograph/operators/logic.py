@@ -9,13 +9,14 @@ from typing import Any
 from headrace.api import debugging, math, reductions, scopes
 from headrace.autograph.operators import values
 from headrace.autograph.operators.branches import if_exp
-from headrace.autograph.operators.lists import TensorList
+from headrace.autograph.operators.lists import TensorList, decider
 from headrace.errors import AutographError
 
 
 def and_(first: Any, *rest: Callable[[], Any]) -> Any:
     """Returns `first and rest[0]() and ...`."""
     for k, operand in enumerate(rest):
+        first = decider(first)
         if values.is_symbolic(first):
             later = functools.partial(_chain, and_, operand, rest[k + 1 :])
             return if_exp(first, later, _constant(first, True))
@@ -28,6 +29,7 @@ def and_(first: Any, *rest: Callable[[], Any]) -> Any:
 def or_(first: Any, *rest: Callable[[], Any]) -> Any:
     """Returns `first or rest[0]() or ...`."""
     for k, operand in enumerate(rest):
+        first = decider(first)
         if values.is_symbolic(first):
             later = functools.partial(_chain, or_, operand, rest[k + 1 :])
             return if_exp(first, _constant(first, False), later)
@@ -49,6 +51,7 @@ def _constant(x: Any, negative: bool) -> Callable[[], Any]:
 
 def not_(x: Any) -> Any:
     """Returns `not x`."""
+    x = decider(x)
     if values.is_symbolic(x):
         return math.logical_not(values.truth(x, "the operand of 'not'"))
     return not x

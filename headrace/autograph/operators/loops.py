@@ -20,7 +20,7 @@ from headrace.api.while_loop import while_loop
 from headrace.autograph.operators import branches, iterables, journal, values
 from headrace.autograph.operators.branches import Failure, Getter, Setter, State, placeholder_value
 from headrace.autograph.operators.journal import Place
-from headrace.autograph.operators.lists import ListSpec, TensorList, WiderElement, list_spec
+from headrace.autograph.operators.lists import ListSpec, TensorList, WiderElement, decider, list_spec
 from headrace.autograph.operators.undefined import Maybe, Undefined
 from headrace.dtypes import DType
 from headrace.errors import AutographError
@@ -45,7 +45,7 @@ def while_(
         graph = scopes.current_graph()
         before = 0 if graph is None else len(graph.operations)
         old = state.load()
-        holds = test()
+        holds = decider(test())
         if values.is_symbolic(holds):
             branches.refuse_globals(globals_)
             made = () if graph is None else graph.operations[before:]
@@ -468,7 +468,7 @@ class _Tracing:
         def condition(*params: Any) -> Any:
             self._enter(params)
             with journal.recording() as notes:
-                holds = self._test()
+                holds = decider(self._test())
                 changed = self._state.visible(self._objects, notes.undo(), notes.outer)
             if changed:
                 raise AutographError(

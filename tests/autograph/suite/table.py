@@ -18,7 +18,7 @@ CONVERTED, REFUSED = "+", "-"
 
 
 def status(case: Case) -> str:
-    """`CONVERTED` if a cell agrees in all ways, `REFUSED` for an error of conversion.
+    """`CONVERTED` if a cell agrees in all ways, `REFUSED` for an `AutographError`.
 
     Raises:
       AssertionError: results differ.
@@ -27,7 +27,7 @@ def status(case: Case) -> str:
     try:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             ways.check(case)
-    except hr.errors.ConversionError:
+    except hr.errors.AutographError:
         return REFUSED
     return CONVERTED
 

@@ -38,18 +38,20 @@ def count_queens(xp, n, most):
 
 
 def subsets(items, target):
-    """The number of subsets with this sum, by a stack of (position, rest)."""
+    """The number of subsets with this sum, by a stack of positions and one of rests."""
     found = 0
-    stack = [(0, target)]
-    while len(stack) > 0:
-        position, rest = stack.pop()
+    positions, rests = [0], [target]
+    while positions:
+        position, rest = positions.pop(), rests.pop()
         if rest == 0:
             found += 1
             continue
         if position >= len(items) or rest < 0:
             continue
-        stack.append((position + 1, rest))
-        stack.append((position + 1, rest - items[position]))
+        positions.append(position + 1)
+        rests.append(rest)
+        positions.append(position + 1)
+        rests.append(rest - items[position])
     return found
 
 
