@@ -102,7 +102,7 @@ def checked(p: dict[str, np.ndarray], batch: tuple[np.ndarray, np.ndarray]) -> b
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("--steps", type=int, default=FULL, help="steps of Adam")
     options = parser.parse_args()
     rng = np.random.default_rng(0)

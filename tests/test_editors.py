@@ -106,6 +106,8 @@ KNOWN = {
     "hr.identity(s)": "SparseTensor",
     "hr.sqrt(s)": "SparseTensor",
     "hr.placeholder(hr.float32)": "Tensor",
+    "hr.cond(x[0, 0] > 0.0, lambda: x, lambda: -x)": "Tensor",
+    "hr.TensorArray(hr.float32, 3).stack()": "Tensor",
 }
 
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
 from headrace import dtypes, nest, shapes, thresholds
 from headrace.api import scopes, tracing
 from headrace.errors import InvalidArgumentError, SignatureError
+from headrace.ir import tensor_type
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Operation, Tensor
 from headrace.ir.indexed_slices import IndexedSlices
@@ -27,6 +28,15 @@ if TYPE_CHECKING:
 Branch = Callable[[], Any]
 
 
+@overload
+def cond(
+    pred: Any,
+    true_fn: Callable[[], tensor_type.Tensor],
+    false_fn: Callable[[], tensor_type.Tensor],
+    name: str | None = None,
+) -> tensor_type.Tensor: ...
+@overload
+def cond(pred: Any, true_fn: Branch, false_fn: Branch, name: str | None = None) -> Any: ...
 def cond(pred: Any, true_fn: Branch, false_fn: Branch, name: str | None = None) -> Any:
     """Returns `true_fn()` if `pred` is true when the graph runs, else `false_fn()`.
 

@@ -30,9 +30,6 @@ MODULES: dict[str, types.ModuleType] = {
 }
 
 
-PUBLIC = {x for m in MODULES.values() for x in vars(m).values() if inspect.isclass(x)}
-
-
 def public_names(module: types.ModuleType) -> list[str]:
     """The public names of a module: of `__all__`, or else what is defined in it."""
     listed = getattr(module, "__all__", None)
@@ -54,6 +51,9 @@ def _home(x: Any, module: types.ModuleType) -> str:
     # of a value nobody can tell where it is from; False is TYPE_CHECKING
     is_made_here = type(x).__module__.startswith("headrace") or (isinstance(x, (int, str, tuple)) and x is not False)
     return module.__name__ if is_made_here else ""
+
+
+PUBLIC = {x for m in MODULES.values() for n in public_names(m) if inspect.isclass(x := getattr(m, n))}
 
 
 def entries() -> Iterator[tuple[str, str, Any]]:
