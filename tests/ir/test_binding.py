@@ -114,9 +114,10 @@ def test_a_call_with_tensors_is_bound_once(monkeypatch: pytest.MonkeyPatch) -> N
         b.AddV2(x, x)
         b.ConcatV2([x, x], axis)
     assert sorted(bound) == ["AddV2", "ConcatV2"]
-    b.AddV2(x, 1.0)  # has to be bound, and is prepared already
-    assert bound[-1] == "AddV2"
-    assert len(b._prepared) == 2
+    for number in (1.0, 2.0):
+        b.AddV2(x, number)  # bound once, since the class of the number decides its dtype
+    assert sorted(bound) == ["AddV2", "AddV2", "ConcatV2"]
+    assert len(b._prepared) == 3
 
 
 def test_a_list_where_a_tensor_is_expected_is_no_prepared_call() -> None:
