@@ -56,6 +56,8 @@ from headrace.ir.opdef import (
     tensor_attr,
     type_attr,
 )
+from headrace.opkit.batch_node import BatchNode, NoBatchRule
+from headrace.opkit.batch_rules import first_in_step, folding, in_step
 from headrace.opkit.jvp_rules import linear, multilinear, passed
 from headrace.opkit.shape_rules import broadcast, fixed, nothing, same_as, scalars, unbroadcast, unknown
 from headrace.plugins import PluginError, load_plugins
@@ -64,27 +66,32 @@ from headrace.registry import DuplicateError
 if TYPE_CHECKING:
     from headrace.ir.attr_values import AttrSpec
     from headrace.ir.infer import Inference
-    from headrace.ir.opdef import GradRule, JvpRule, KernelFactory, OpDef, Sample, ShapeRule
+    from headrace.ir.opdef import BatchRule, GradRule, JvpRule, KernelFactory, OpDef, Sample, ShapeRule
     from headrace.shapes import Shape
 
 __all__ = [
     "NOT_DIFFERENTIABLE",
     "SYMMETRIC",
+    "BatchNode",
     "DeviceSpec",
     "DuplicateError",
     "Facts",
     "KernelContext",
     "ListRole",
     "LocalDevice",
+    "NoBatchRule",
     "PluginError",
     "SplitRole",
     "bool_attr",
     "broadcast",
     "case",
+    "first_in_step",
     "fixed",
     "float_attr",
     "flops_per_element",
     "flops_per_input",
+    "folding",
+    "in_step",
     "int_attr",
     "linear",
     "list_attr",
@@ -126,6 +133,7 @@ def register_op(
     async_: KernelFactory | None = None,
     grad: GradRule | None = None,
     jvp: JvpRule = None,
+    batch: BatchRule = None,
     facts: Facts = _NO_FACTS,
     shape_value: Callable[[Inference], Shape] | None = None,
     oracle: Callable[..., Any] | None = None,
@@ -151,6 +159,9 @@ def register_op(
         given.
       grad: `rule(b, n, *dys) -> [gradient or None for each input]`, `NOT_DIFFERENTIABLE`, or `missing("why")`.
       jvp: a rule for tangents; None: it is derived from `grad`.
+      batch: a rule for `hr.vmap`: `rule(b, n) -> [tensor of each output]`, with the examples in dimension 0 (`in_step`,
+        `first_in_step(...)`, `folding(...)`), or `missing("why")`; None: each example is computed alone, except for
+        elementwise ops.
       facts: the properties on which passes rely.
       shape_value: `rule(c)`: output 0, an integer vector, read as a shape.
       oracle: an independent implementation on arrays, for tests.
@@ -202,9 +213,10 @@ def register_op(
     for name, f in (functions | {"oracle": oracle, "sample": sample}).items():
         if f is not None and not callable(f):
             raise TypeError(f"{type}: {name}= must be a function, got {f!r}")
-    for name, rule, word in (("grad", grad, NOT_DIFFERENTIABLE), ("jvp", jvp, SYMMETRIC)):
+    for name, rule, word in (("grad", grad, NOT_DIFFERENTIABLE), ("jvp", jvp, SYMMETRIC), ("batch", batch, None)):
         if not (rule is None or rule is word or callable(rule) or isinstance(rule, Missing)):
-            raise TypeError(f"{type}: {name}= must be a function, {word} or missing('why'), got {rule!r}")
+            words = "a function" if word is None else f"a function, {word}"
+            raise TypeError(f"{type}: {name}= must be {words} or missing('why'), got {rule!r}")
     _check_arguments(type, [*ins.split(","), *outs.split(",")], attrs or {})
     record = op(
         type,
@@ -217,6 +229,7 @@ def register_op(
         async_=async_,
         grad=grad,
         jvp=jvp,
+        batch=batch,
         facts=facts,
         shape_value=shape_value,
         oracle=oracle,

@@ -11,6 +11,7 @@ import pytest
 
 import headrace as hr
 from headrace.errors import InvalidArgumentError, SignatureError, UnimplementedError
+from tests.extending.registering import forgotten
 from tests.vmap.alone import as_array, check
 
 RNG = np.random.default_rng(5)
@@ -310,6 +311,32 @@ def test_an_operation_without_a_rule_is_computed_for_each_example_with_a_warning
     ):
         got = hr.vmap(lambda x: hr.unique(x)[1])(np.array([[1, 2, 1], [5, 5, 5]], np.int32))
     assert as_array(got).tolist() == [[0, 1, 0], [0, 0, 0]]
+
+
+def test_ops_of_extensions_state_their_rule() -> None:
+    from headrace import extend
+
+    def shape(c: Any) -> Any:
+        return [(*c.shapes[0][:-1], 2)]
+
+    given: Any = {
+        "shape": shape,
+        "kernel": lambda xp, attrs: lambda x: x[..., [0, -1]],
+        "grad": extend.missing("a test"),
+    }
+    with pytest.raises(TypeError, match=r"batch= must be a function or missing\('why'\), got 3"):
+        extend.register_op("VmapTestEnds", "x: float32", "y: float32", **given, batch=3)
+    with forgotten():
+        ends = extend.register_op("VmapTestEnds", "x: float32", "y: float32", **given, batch=extend.in_step)
+        check(lambda x: ends(x), A)
+        given["shape"] = extend.unknown
+        never = extend.register_op(
+            "VmapTestNever", "x: float32", "y: float32", **given, batch=extend.missing("it knows the batch")
+        )
+        with pytest.raises(
+            UnimplementedError, match=r"VmapTestNever, made at .* cannot be batched: it knows the batch"
+        ):
+            hr.vmap(lambda x: never(x))(A)
 
 
 def test_python_functions_are_called_for_each_example() -> None:
