@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from headrace import nest, shapes
-from headrace.api import scopes, tracing
+from headrace.api import recorder, scopes, tracing
 from headrace.api.traced_graph import current_trace
 from headrace.errors import GraphError, SignatureError
 from headrace.grad.called import DifferentiatedCall, is_eager, positions
@@ -151,7 +151,24 @@ def vjp(f: Callable[..., Any], *args: Any, has_aux: bool = False) -> Any:
             return made.like_arguments(made.pull_back(dys, b), single=False)
 
         return (made.value, pull_back, made.aux) if has_aux else (made.value, pull_back)
-    return _vjp_of_values(f, args, has_aux)
+    return (_recorded_vjp if recorder.active.get() else _vjp_of_values)(f, args, has_aux)
+
+
+def _recorded_vjp(f: Callable[..., Any], args: Sequence[Any], has_aux: bool) -> Any:
+    """Computes `vjp` outside of graphs by calls that the active recorders receive."""
+
+    def call(*args: Any) -> Any:
+        return f(*args)
+
+    def pulled(*given: Any) -> Any:
+        *args, dy = given
+        return vjp(f, *args, has_aux=has_aux)[1](dy)
+
+    def pull_back(dy: Any) -> Any:
+        return anywhere(f, ("pull_back", has_aux), pulled)((*args, dy), {})
+
+    value = anywhere(f, ("value", has_aux), call)(tuple(args), {})
+    return (value[0], pull_back, value[1]) if has_aux else (value, pull_back)
 
 
 def _vjp_of_values(f: Callable[..., Any], args: Sequence[Any], has_aux: bool) -> Any:

@@ -278,6 +278,24 @@ def test_a_persistent_tape_differentiates_its_own_gradient() -> None:
     assert float(tape.gradient(ddy, x)) == 6.0
 
 
+@pytest.mark.parametrize(
+    ("transform", "want"),
+    [
+        (lambda f, x: hr.grad(lambda z: hr.reduce_sum(f(z)))(x), [6.0, 12.0]),
+        (lambda f, x: hr.jvp(f, (x,), (hr.ones_like(x),))[1], [6.0, 12.0]),
+        (lambda f, x: hr.vjp(f, x)[0], [3.0, 12.0]),
+        (lambda f, x: hr.vjp(f, x)[1](hr.ones_like(x))[0], [6.0, 12.0]),
+        (lambda f, x: hr.vjp(lambda z: (f(z), f(z)), x, has_aux=True)[2], [3.0, 12.0]),
+        (lambda f, x: hr.jacobian(f)(x), [6.0, 12.0]),
+        (lambda f, x: hr.vmap(f)(x), [3.0, 12.0]),
+        (lambda f, x: hr.jit(f)(x), [3.0, 12.0]),
+    ],
+)
+def test_a_tape_records_transforms(transform: Callable[..., Any], want: list[float]) -> None:
+    found = gradient(lambda x: transform(lambda z: z * z * z, x), hr.constant([1.0, 2.0]))[0]
+    assert found.numpy().tolist() == want
+
+
 def test_second_order_through_a_variable_and_an_array() -> None:
     v = hr.Variable(np.array([1.0, 2.0, 3.0]))
     with hr.GradientTape() as outer:
