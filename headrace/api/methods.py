@@ -19,12 +19,12 @@ import numpy as np
 from headrace import dtypes, shapes
 from headrace.api import arrays, gathering, linalg, math, reductions, scopes, sorting
 from headrace.errors import ShapeError
-from headrace.ir.tensor_type import Elsewhere, TensorOperations
+from headrace.ir.tensor_type import Elsewhere, Tensor, TensorOperations
 
 
 def _tensor(x: Any) -> Any:
     """Returns the tensor that `x`, a tensor or variable, represents."""
-    return scopes.builder(x).tensor(x)
+    return x if isinstance(x, Tensor) else scopes.builder(x).tensor(x)
 
 
 def _flat_if(x: Any, axis: Any) -> tuple[Any, Any]:

@@ -207,3 +207,12 @@ def declared_parameters(arguments: str) -> list[str]:
     made: dict[str, Any] = {}
     exec(f"from __future__ import annotations\ndef f({arguments}): ...", made)
     return parameters(made["f"])
+
+
+def test_methods_of_values_in_a_graph() -> None:
+    """A tensor with a value becomes a constant of the graph that has been entered."""
+    x = hr.constant([1.0, 3.0])
+    with hr.Graph() as g:
+        made = [x.sum(), x.std(), x.dot([1.0, 2.0])]
+    assert all(isinstance(t, hr.SymbolicTensor) for t in made)
+    assert np.allclose(hr.Session(graph=g).run(made), [4.0, 1.0, 7.0])
