@@ -75,7 +75,7 @@ def _captured(param: Tensor) -> Tensor | None:
 
 
 def common_dtype(tensors: Sequence[Tensor]) -> DType | None:
-    """Returns the dtype that the strong ones of several tensors have and to which the weak ones yield.
+    """Returns the dtype of the strong tensors, to which the weak ones yield.
 
     If all are weak, it is the widest kind. None if there is no such dtype.
     """

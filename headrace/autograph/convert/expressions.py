@@ -145,7 +145,19 @@ class Expressions(ast.NodeTransformer):
         return node
 
     def visit_GeneratorExp(self, node: Any) -> Any:
+        is_simple = isinstance(node, (ast.ListComp, ast.GeneratorExp)) and _is_simple(node)
         self.generic_visit(node)
+        if is_simple:
+            name = "gen_exp" if isinstance(node, ast.GeneratorExp) else "list_comp"
+            (generator,) = node.generators
+            keeps: list[ast.expr] = []
+            if generator.ifs:
+                first, *rest = generator.ifs
+                more = [self._made(c, "lambda: x", x=c) for c in rest]
+                test = self._made(node, "ag__.and_(first, rest)", first=first, rest=more) if rest else first
+                keeps = [self._of_item(generator.target, test)]
+            element = self._of_item(generator.target, node.elt)
+            return self._made(node, f"ag__.{name}(x, f, keeps)", x=generator.iter, f=element, keeps=keeps)
         for generator in node.generators:
             generator.iter = self._made(generator.iter, "ag__.elements(x)", x=generator.iter)
             generator.ifs = [self._made(c, "ag__.decided(x)", x=c) for c in generator.ifs]
@@ -154,6 +166,16 @@ class Expressions(ast.NodeTransformer):
     visit_ListComp = visit_GeneratorExp
     visit_SetComp = visit_GeneratorExp
     visit_DictComp = visit_GeneratorExp
+
+    def _of_item(self, target: Any, value: ast.expr) -> ast.expr:
+        """Returns a function from an item of a comprehension to an expression."""
+        names = [target] if isinstance(target, ast.Name) else target.elts
+        args = ast.arguments([], [ast.arg(n.id) for n in names], None, [], [], None, [])
+        function: ast.expr = ast.Lambda(args, value)
+        if not isinstance(target, ast.Name):
+            n = ast.Constant(len(names))
+            function = expression("lambda item_: f(*ag__.unpack(item_, n))", f=place([function], value)[0], n=n)
+        return place([function], value)[0]
 
     def _lazy(self, node: ast.expr) -> ast.expr:
         return self._made(node, "lambda: x", x=self.visit(node))
@@ -167,6 +189,20 @@ class Expressions(ast.NodeTransformer):
 
     def _made(self, at: ast.AST, template: str, **holes: Any) -> ast.expr:
         return place([expression(template, **holes)], at)[0]
+
+
+def _is_simple(node: Any) -> bool:
+    """Whether a comprehension has one `for` over names, and no function that keeps its variables."""
+    if len(node.generators) > 1 or node.generators[0].is_async:
+        return False
+    target = node.generators[0].target
+    names = [target] if isinstance(target, ast.Name) else getattr(target, "elts", [None])
+    if not all(isinstance(n, ast.Name) for n in names):
+        return False
+    parts = [node.elt, *node.generators[0].ifs]
+    return not any(
+        isinstance(n, (ast.NamedExpr, ast.Yield, ast.Await, ast.Lambda)) for part in parts for n in ast.walk(part)
+    )
 
 
 class _Names(ast.NodeTransformer):

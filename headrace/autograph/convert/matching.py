@@ -140,7 +140,7 @@ def _all(tests: list[ast.expr]) -> ast.expr:
 
 
 class _Bound(ast.NodeTransformer):
-    """Replaces the names that a pattern captures in its guard, which runs before they are bound."""
+    """Replaces the names that a pattern captures in its guard."""
 
     def __init__(self, names: dict[str, str]) -> None:
         self._names = names

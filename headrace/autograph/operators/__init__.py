@@ -5,6 +5,7 @@ symbolic tensor decides; then it adds operations to the graph.
 """
 
 from headrace.autograph.operators.branches import failure, if_, if_exp
+from headrace.autograph.operators.comprehensions import gen_exp, list_comp
 from headrace.autograph.operators.data import (
     augment_attribute,
     augment_item,
@@ -40,11 +41,13 @@ __all__ = [
     "eq",
     "failure",
     "for_",
+    "gen_exp",
     "if_",
     "if_exp",
     "in_",
     "item",
     "ld",
+    "list_comp",
     "ne",
     "not_",
     "not_in",

@@ -95,12 +95,13 @@ def if_exp(test: Any, body: Callable[[], Any], orelse: Callable[[], Any]) -> Any
     def set_(new: Any) -> None:
         out[0] = new[0]
 
-    cells = [c for fn in (body, orelse) for c in _cells(fn)]
+    cells = [c for fn in (body, orelse) for c in cells_of(fn)]
     if_(test, block(body), block(orelse), ("the value of the expression",), lambda: (out[0],), set_, cells)
     return out[0]
 
 
-def _cells(fn: Any) -> list[Callable[[], Any]]:
+def cells_of(fn: Any) -> list[Callable[[], Any]]:
+    """Returns functions that return the variables of a function's surroundings."""
     return [functools.partial(_contents, c) for c in getattr(fn, "__closure__", None) or ()]
 
 
@@ -144,12 +145,12 @@ class State:
         return () if self._get is None else self._get()
 
     def store(self, new: Sequence[Any]) -> None:
-        """Assigns values to the variables, and to further ones that `load` returns if they are given."""
+        """Assigns values to the variables."""
         if self._set is not None:
             self._set((*new, *self.load()[len(new) :]))
 
     def rebind(self, new: dict[int, Any]) -> set[int]:
-        """Puts other objects in the place of those with the given ids, in all variables; returns the ids found."""
+        """Replaces the objects with the given ids in all variables; returns the ids found."""
         old = self.load()
         self.store([new.get(id(x), x) for x in old])
         found = {id(x) for x in old} & new.keys()

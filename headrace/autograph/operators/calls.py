@@ -108,7 +108,7 @@ class Caller:
 
 
 def _in_python(f: types.FunctionType, why: str) -> Any:
-    """Returns a function that is not converted, with an error of its own if a tensor decides in it."""
+    """Returns an unconverted function that names itself if a tensor decides in it."""
 
     @functools.wraps(f)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -121,7 +121,7 @@ def _in_python(f: types.FunctionType, why: str) -> Any:
 
 
 def _named_generator(f: types.FunctionType) -> Any:
-    """Returns a generator function with an error of its own if a tensor decides in it."""
+    """Returns a generator function that names itself if a tensor decides in it."""
 
     @functools.wraps(f)
     def call(*args: Any, **kwargs: Any) -> Any:

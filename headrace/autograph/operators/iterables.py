@@ -55,7 +55,7 @@ def of(x: Any) -> Rows | None:
     if values.is_symbolic(x):
         return _tensor_rows(x)
     if isinstance(x, TensorList):
-        return Rows(x.length(), TensorList(x.flow, x.spec).__getitem__)
+        return Rows(x.length(), x.copy().__getitem__)
     if isinstance(x, TensorArray) and values.is_symbolic(x.flow):
         n = x._size if x._size is not None and not x._dynamic_size else x.size()
         return Rows(n, x.read)

@@ -12,7 +12,7 @@ from typing import Any
 
 from headrace import dtypes, nest
 from headrace.autograph.operators import values
-from headrace.autograph.operators.lists import TensorList, list_spec
+from headrace.autograph.operators.lists import ListSpec, Spec, StructuredList, TensorList, list_spec, made
 from headrace.autograph.operators.undefined import Maybe, Undefined
 from headrace.dtypes import DType
 from headrace.errors import AutographError
@@ -194,26 +194,47 @@ class Join:
         spec = list_spec(label, [*_elements(first), *_elements(second)])
         if spec is None:
             raise self._mismatch(label, first, second)
-        self.outputs.append(Output((_Flow(first, spec), _Flow(second, spec)), dtypes.variant, False))
-        k = len(self.outputs) - 1
-        return lambda outs: TensorList(outs[k], spec)
+        n = 1 if isinstance(spec, ListSpec) else len(spec.specs)
+        start = len(self.outputs)
+        sides = _Flows(first, spec), _Flows(second, spec)
+        for k in range(n):
+            self.outputs.append(Output((_Flow(sides[0], k), _Flow(sides[1], k)), dtypes.variant, False))
+        if isinstance(spec, ListSpec):
+            return lambda outs: TensorList(outs[start], spec)
+        return lambda outs: StructuredList([TensorList(outs[start + k], one) for k, one in enumerate(spec.specs)], spec)
 
 
+class _Flows:
+    """A list of one branch that becomes a list of its graph."""
+
+    def __init__(self, items: Any, spec: Spec) -> None:
+        self._items = items
+        self._spec = spec
+        self._made: list[TensorList] | None = None
+
+    def flow(self, k: int) -> Any:
+        """Returns the tensor list of a leaf in the current graph."""
+        if self._made is None:
+            self._made = (self._items if isinstance(self._items, TensorList) else made(self._items, self._spec)).parts()
+        return self._made[k].flow
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class _Flow:
-    """A list of one branch that becomes a tensor list in its graph."""
+    """One of the tensor lists of a list.
 
-    def __init__(self, items: Any, spec: Any) -> None:
-        self.items = items
-        self.spec = spec
+    Attributes:
+      of: the list.
+      index: the number of the leaf.
+    """
 
-    def made(self) -> Any:
-        """Returns the tensor list in the current graph."""
-        return self.items.flow if isinstance(self.items, TensorList) else TensorList.of(self.items, self.spec).flow
+    of: _Flows
+    index: int
 
 
 def flow_of(x: Any) -> Any:
     """Returns the value of one side of an output in the current graph."""
-    return x.made() if isinstance(x, _Flow) else x
+    return x.of.flow(x.index) if isinstance(x, _Flow) else x
 
 
 def _elements(x: Any) -> list[Any]:

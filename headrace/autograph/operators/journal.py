@@ -108,7 +108,7 @@ def recording() -> Iterator[Journal]:
 
 
 def outer(x: Any, name: str) -> Any:
-    """Returns an object of an outer function or of the module, which is about to change.
+    """Returns an object of an outer function or module that is about to change.
 
     Its change in a traced block is one of an object outside of the block.
     """

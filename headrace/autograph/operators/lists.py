@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from headrace import dtypes, shapes
+from headrace import dtypes, nest, shapes
 from headrace.api import scopes
 from headrace.autograph.operators import journal, values
 from headrace.dtypes import DType
@@ -29,14 +29,51 @@ class ListSpec:
     shape: Shape
 
 
-def list_spec(label: str, elements: Sequence[Any]) -> ListSpec | None:
-    """Returns the description of elements; None if one of them cannot be a tensor.
+@dataclasses.dataclass(frozen=True, slots=True)
+class StructSpec:
+    """Description of the elements of a list of structures, such as pairs.
 
-    An element may also be a `TensorList`, for its elements.
+    Attributes:
+      template: one of the structures.
+      specs: the descriptions of its leaves.
+    """
+
+    template: Any
+    specs: tuple[ListSpec, ...]
+
+
+Spec: TypeAlias = "ListSpec | StructSpec"
+
+
+def list_spec(label: str, elements: Sequence[Any]) -> Spec | None:
+    """Returns the description of elements, if a list of a graph can have them.
+
+    An element may also be a list of a graph, for its elements.
 
     Raises:
       AutographError: the dtypes differ.
     """
+    nested = [x for x in elements if isinstance(x, StructuredList) or (nest.is_nested(x) and x is not None)]
+    if not nested:
+        return _flat_spec(label, elements)
+    if len(nested) < len(elements):
+        return None
+    first = nested[0]
+    template = first.template if isinstance(first, StructuredList) else first
+    rows: list[list[Any]] = []
+    for x in nested:
+        if isinstance(x, StructuredList):
+            rows.append(list(x.lists))
+        elif nest.mismatch(template, x) is None:
+            rows.append(nest.flatten(x))
+        else:
+            return None
+    columns = [_flat_spec(label, column) for column in zip(*rows, strict=True)]
+    specs = tuple(c for c in columns if c is not None)
+    return StructSpec(template, specs) if specs and len(specs) == len(columns) else None
+
+
+def _flat_spec(label: str, elements: Sequence[Any]) -> ListSpec | None:
     dtype: DType | None = None
     shape: Any = ()
     sample: Any = None
@@ -45,8 +82,6 @@ def list_spec(label: str, elements: Sequence[Any]) -> ListSpec | None:
             one: tuple[DType, Shape] = (x.spec.dtype, x.spec.shape)
         elif values.is_tensor_like(x):
             one = (values.dtype_of(x), values.shape_of(x))
-        elif isinstance(x, (tuple, list)) and x and all(map(values.is_number, x)):
-            one = (values.dtype_of(x[0]), (len(x),))
         else:
             return None
         if dtype is None:
@@ -54,25 +89,46 @@ def list_spec(label: str, elements: Sequence[Any]) -> ListSpec | None:
             continue
         shape = shapes.join(shape, one[1])
         if dtype is not one[0]:
-            found = None
-            if isinstance(x, TensorList) or isinstance(sample, TensorList):
-                number = sample if isinstance(x, TensorList) else x
-                strong = one[0] if isinstance(x, TensorList) else dtype
-                weak = values.is_weak_value(number) and not isinstance(number, TensorList)
-                found = (
-                    (strong, False) if weak and values.kind(values.dtype_of(number)) <= values.kind(strong) else None
-                )
-            else:
-                found = values.common_dtype(sample, x)
+            found = _common(sample, dtype, x, one[0])
             if found is None:
                 raise AutographError(
                     f"the elements of the list '{label}' have the dtypes {dtype.name} and {one[0].name}, but in a "
                     "graph a list whose length tensors decide has one dtype; cast the elements (hr.cast)"
                 )
-            dtype, sample = found[0], x if found[0] is one[0] else sample
+            dtype, sample = found, x if found is one[0] else sample
     if dtype is dtypes.float64 and all(values.is_weak_value(x) for x in elements):
         dtype = dtypes.float32  # that of a tensor of Python's floats
     return None if dtype is None else ListSpec(dtype, shape)
+
+
+def _common(first: Any, dtype: DType, second: Any, other: DType) -> DType | None:
+    """Returns the dtype of a list with two elements; a list stands for its elements."""
+    if not isinstance(first, TensorList) and not isinstance(second, TensorList):
+        found = values.common_dtype(first, second)
+        return None if found is None else found[0]
+    number, strong = (first, other) if isinstance(second, TensorList) else (second, dtype)
+    if isinstance(number, TensorList) or not values.is_weak_value(number):
+        return None
+    return strong if values.kind(values.dtype_of(number)) <= values.kind(strong) else None
+
+
+def made(items: Sequence[Any], spec: Spec) -> TensorList:
+    """Returns a list of a graph with the elements of a Python list."""
+    if isinstance(spec, ListSpec):
+        return TensorList.of(items, spec)
+    rows = [nest.flatten(x) for x in items]
+    lists = [TensorList.of([row[k] for row in rows], one) for k, one in enumerate(spec.specs)]
+    return StructuredList(lists, spec)
+
+
+def widened(spec: Spec, part: ListSpec, shape: Shape) -> Spec | None:
+    """Returns a description with one wider part; None if it has no such part."""
+    wide = ListSpec(part.dtype, shape)
+    if spec is part:
+        return wide
+    if isinstance(spec, ListSpec) or not any(one is part for one in spec.specs):
+        return None
+    return StructSpec(spec.template, tuple(wide if one is part else one for one in spec.specs))
 
 
 class TensorList:
@@ -165,6 +221,14 @@ class TensorList:
         """Returns a list with the same elements."""
         return TensorList(self.flow, self.spec)
 
+    def described(self) -> Spec:
+        """Returns the description of the elements."""
+        return self.spec
+
+    def parts(self) -> list[TensorList]:
+        """Returns the lists of the leaves of the elements: this one."""
+        return [self]
+
     def length(self) -> Any:
         """Returns the number of elements, an int32 scalar."""
         return scopes.builder(self.flow).TensorListLength(self.flow)
@@ -214,6 +278,78 @@ class TensorList:
     def dtype(self) -> DType:
         """Dtype of the elements."""
         return self.spec.dtype
+
+
+class StructuredList(TensorList):
+    """List of a graph whose elements are structures: a list for each leaf.
+
+    Attributes:
+      lists: the lists.
+      template: a structure like the elements.
+    """
+
+    def __init__(self, lists: Sequence[TensorList], spec: StructSpec) -> None:
+        super().__init__(lists[0].flow, lists[0].spec)
+        self.lists = tuple(lists)
+        self.template = spec.template
+        self._spec = spec
+
+    def parts(self) -> list[TensorList]:
+        """Returns the lists of the leaves of the elements."""
+        return list(self.lists)
+
+    def described(self) -> Spec:
+        """Returns the description of the elements."""
+        return self._spec
+
+    def append(self, x: Any) -> None:
+        """Adds a structure at the end.
+
+        Raises:
+          AutographError: it is unlike the elements.
+        """
+        found = nest.mismatch(self.template, x)
+        if found is not None:
+            raise AutographError(f"the elements of a list in a graph have one structure; got different ones{found}")
+        for one, leaf in zip(self.lists, nest.flatten(x), strict=True):
+            one.append(leaf)
+
+    def extend(self, items: Any) -> None:
+        """Adds the structures of a list."""
+        if isinstance(items, StructuredList):
+            for one, other in zip(self.lists, items.lists, strict=True):
+                one.extend(other)
+            return
+        for x in items:
+            self.append(x)
+
+    def pop(self, index: Any = -1) -> Any:
+        """Removes and returns the last structure."""
+        return nest.pack(self.template, [one.pop(index) for one in self.lists])
+
+    def clear(self) -> None:
+        """Removes all elements."""
+        for one in self.lists:
+            one.clear()
+
+    def copy(self) -> TensorList:
+        """Returns a list with the same elements."""
+        return StructuredList([one.copy() for one in self.lists], self._spec)
+
+    def length(self) -> Any:
+        """Returns the number of elements, an int32 scalar."""
+        return self.lists[0].length()
+
+    def __getitem__(self, i: Any) -> Any:
+        return nest.pack(self.template, [one[i] for one in self.lists])
+
+    def __setitem__(self, i: Any, x: Any) -> None:
+        for one, leaf in zip(self.lists, nest.flatten(x), strict=True):
+            one[i] = leaf
+
+    def stack(self) -> Any:
+        """Returns the elements, of equal leaves, as rows of one tensor."""
+        return scopes.builder(self.lists[0].flow).Pack([one.stack() for one in self.lists], axis=1)
 
 
 class WiderElement(Exception):

@@ -20,7 +20,7 @@ from headrace.api.while_loop import while_loop
 from headrace.autograph.operators import branches, iterables, journal, values
 from headrace.autograph.operators.branches import Failure, Getter, Setter, State, placeholder_value
 from headrace.autograph.operators.journal import Place
-from headrace.autograph.operators.lists import ListSpec, TensorList, WiderElement, decider, list_spec
+from headrace.autograph.operators.lists import Spec, TensorList, WiderElement, decider, list_spec, made, widened
 from headrace.autograph.operators.undefined import Maybe, Undefined
 from headrace.dtypes import DType
 from headrace.errors import AutographError
@@ -236,7 +236,8 @@ class _Plan:
     """Assumptions about the variables of a loop, by their labels.
 
     Attributes:
-      dtypes: dtypes of numbers that meet tensors.
+      dtypes: dtypes of numbers that meet tensors, or that become floats.
+      weak: labels of the numbers among them that are still weak.
       shapes: shapes that cover all iterations.
       structures: labels of lists and dictionaries that the body replaces by others.
       defined: contents of variables that have none before the loop.
@@ -250,8 +251,9 @@ class _Plan:
     structures: set[str] = dataclasses.field(default_factory=set)
     defined: dict[str, Any] = dataclasses.field(default_factory=dict)
     places: dict[Any, tuple[Place, str]] = dataclasses.field(default_factory=dict)
-    lists: dict[int, tuple[list[Any], ListSpec]] = dataclasses.field(default_factory=dict)
+    lists: dict[int, tuple[list[Any], Spec]] = dataclasses.field(default_factory=dict)
     split: set[str] = dataclasses.field(default_factory=set)
+    weak: set[str] = dataclasses.field(default_factory=set)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -341,15 +343,15 @@ class _Tracing:
           _Again: an assumption of the plan does not hold; the plan has the new one.
         """
         plan = self._plan
-        replaced = {key: TensorList.of(items, spec) for key, (items, spec) in plan.lists.items()}
+        replaced = {key: made(items, spec) for key, (items, spec) in plan.lists.items()}
         places = dict(plan.places)
         with journal.recording() as notes:
             try:
                 if replaced:
                     branches.replace(self._state, replaced)
-                    self._objects = [*self._objects, *(("the list", made) for made in replaced.values())]
-                    for made in replaced.values():
-                        place = Place(made, "flow")
+                    self._objects = [*self._objects, *(("the list", new) for new in replaced.values())]
+                    for part in [part for new in replaced.values() for part in new.parts()]:
+                        place = Place(part, "flow")
                         places[place.key] = place, "the list"
                 self._entries = [
                     self._split(name, x) for name, x in zip(self._state.names, self._state.load(), strict=False)
@@ -440,10 +442,10 @@ class _Tracing:
         return values.converted(x, dtype or values.dtype_of(x))
 
     def _is_weak(self, k: int) -> bool:
-        x = self._first[k]
-        if values.is_number(x):
-            return self._plan.dtypes.get(self._labels[k]) is None and x.__class__ is not bool
-        return isinstance(x, Tensor) and self._plan.dtypes.get(self._labels[k]) is None and is_weak(x)
+        x, label = self._first[k], self._labels[k]
+        if label in self._plan.dtypes and label not in self._plan.weak:
+            return False
+        return x.__class__ is not bool if values.is_number(x) else isinstance(x, Tensor) and is_weak(x)
 
     def _shape(self, k: int, x: Any) -> Any:
         if x.dtype.base is dtypes.variant:
@@ -507,8 +509,9 @@ class _Tracing:
             scopes.builder().Assert(False, [f"{type(e.error).__name__}: {e.error}"])
         except WiderElement as e:
             for key, (items, spec) in self._plan.lists.items():
-                if e.of.spec is spec:
-                    self._plan.lists[key] = items, ListSpec(spec.dtype, e.shape)
+                wide = widened(spec, e.of.spec, e.shape)
+                if wide is not None:
+                    self._plan.lists[key] = items, wide
                     raise _Again from None
             raise
 
@@ -581,7 +584,7 @@ class _Tracing:
                 f"{new.reason.format(name=label) or 'it was deleted'}. Assign it in every iteration"
             )
         if isinstance(old, list) and isinstance(new, TensorList):  # a conditional in the body has made it
-            self._plan.lists[id(old)] = old, list_spec(label, [*old, new]) or new.spec
+            self._plan.lists[id(old)] = old, list_spec(label, [*old, new]) or new.described()
             self._again = True
             return
         if isinstance(old, (list, dict)) and type(new) is type(old):
@@ -659,9 +662,11 @@ class _Tracing:
         weak_too = values.is_weak_value(x)
         if weak and weak_too:
             if values.kind(now) > values.kind(was) > 0:
+                self._plan.weak.add(label)
                 return now
             return was if values.kind(now) > 0 else None
         if weak and 0 < values.kind(was) <= values.kind(now):
+            self._plan.weak.discard(label)
             return now
         if weak_too and 0 < values.kind(now) <= values.kind(was):
             return was
