@@ -263,16 +263,16 @@ def test_a_captured_list_cannot_grow_in_a_tensor_loop() -> None:
     assert SEEN == []
 
 
-def has_a_list_of_pairs(x: Any, n: Any) -> Any:
-    pairs = []
+def has_a_list_of_texts(n: Any) -> Any:
+    names: list[Any] = []
     for i in range(n):
-        pairs.append((x, i))  # noqa: PERF401
-    return len(pairs)
+        names.append(None if i is None else print)  # noqa: PERF401
+    return len(names)
 
 
-def test_a_list_of_pairs_cannot_grow_in_a_tensor_loop() -> None:
-    text = refused(has_a_list_of_pairs, hr.constant(1.0), hr.constant(2), at="for i in range(n)")
-    assert "'pairs'" in text
+def test_a_list_of_objects_cannot_grow_in_a_tensor_loop() -> None:
+    text = refused(has_a_list_of_texts, hr.constant(2), at="for i in range(n)")
+    assert "'names'" in text
     assert "keep a list for each part" in text
 
 
