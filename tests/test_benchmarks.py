@@ -23,6 +23,7 @@ from benchmarks import (
     graphs,
     growth,
     interpreter,
+    jitted,
     per_example,
     placement,
     programs,
@@ -46,6 +47,7 @@ pytestmark = pytest.mark.system
         lambda: interpreter.many_runs(runs=20, points=2),
         lambda: startup.imports(repeats=1),
         lambda: eager_ops.eager_ops(repeats=1, others=()),
+        lambda: jitted.jitted(repeats=1, others=(), calls=2),
         lambda: building.building(ops=40, repeats=2),
         lambda: growth.writes(n=20, repeats=1),
         lambda: growth.first_results(n=40, repeats=1),
@@ -77,7 +79,7 @@ def test_every_benchmark_is_listed() -> None:
         "overhead", "small_runs", "long_chain", "long_loop", "many_runs", "imports", "building", "writes",
         "first_results", "cached_steps", "gradients", "answers", "gradient_size", "per_example",
         "third_derivative", "gradient_memory", "nested_gradients", "recomputation", "swap", "devices", "placement",
-        "routes", "cluster", "eager_ops",
+        "routes", "cluster", "eager_ops", "jitted",
     }  # fmt: skip
 
 

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from headrace import flags, forking, nest, notices, shapes, thresholds
 from headrace.api import recorder, scopes, tracing
 from headrace.api.tensor_spec import TensorSpec
 from headrace.errors import GraphError
+from headrace.ir.conversion import frozen
 from headrace.jit.concrete import Argument, ConcreteFunction
 from headrace.jit.recorded import recorded
 from headrace.jit.signature import NUMBERS, Parameters, Static, fitted, python_key
@@ -68,6 +71,56 @@ class _Call(NamedTuple):
     def shapes(self) -> tuple[Shape, ...]:
         """Shapes of the tensors."""
         return tuple(t.shape for t in self.tensors)
+
+
+def _read(parts: Iterable[Any], tensor: type[Any], has_weak_floats: bool, key: list[Any], values: list[Any]) -> bool:
+    """Appends the signature of the most frequent kinds of arguments to `key`, and values of tensors to `values`.
+
+    The order is that of `nest.flatten`. A call whose arguments it can read need not be flattened.
+
+    Args:
+      parts: the arguments, or parts of one.
+      tensor: the class of eager tensors.
+      has_weak_floats: whether Python floats are tensors.
+      key: receives the signature.
+      values: receives the values between kernels.
+
+    Returns:
+      Whether it can read all of them.
+    """
+    for x in parts:
+        kind = x.__class__
+        if kind is tensor:
+            key.append(x.dtype)
+            key.append(x.shape)
+            values.append(x._value)
+        elif kind is int or kind is bool or kind is str or x is None:
+            key.append(kind)
+            key.append(x)
+        elif kind is list or kind is tuple:
+            key.append(kind)
+            key.append(len(x))
+            if not _read(x, tensor, has_weak_floats, key, values):
+                return False
+        elif kind is dict:
+            try:
+                names = sorted(x)
+            except TypeError:  # keys of several kinds
+                return False
+            key.append(kind)
+            key.append(tuple(names))
+            if not _read([x[name] for name in names], tensor, has_weak_floats, key, values):
+                return False
+        elif kind is np.ndarray and x.ndim and x.dtype.isnative and x.dtype.kind in "fiub":
+            key.append(x.dtype)
+            key.append(x.shape)
+            values.append(frozen(x))
+        elif kind is float and has_weak_floats and abs(x) < 1e38:
+            key.append(kind)
+            values.append(np.float32(x))
+        else:
+            return False
+    return True
 
 
 @dataclasses.dataclass(slots=True)
@@ -149,20 +202,12 @@ class Traces:
         """
         if not scopes.is_outside() or (flags.RUN_EAGERLY.value and self._obeys_run_eagerly):
             return self._in_graph(args, kwargs)
-        if self._is_simple and not kwargs and not recorder.active.get():
+        if self._is_simple and not recorder.active.get():
+            given = self._parameters.positional(args, kwargs) if kwargs else args
             eager = scopes.runtime().eager
-            kind = eager.tensor_type
             key: list[Any] = [flags.ENGINE.value, eager.seed, self.surroundings.key()]
-            values = []
-            for a in args:
-                if a.__class__ is kind:
-                    key += (a.dtype, a.shape)
-                    values.append(a._value)
-                elif a.__class__ is int or a.__class__ is bool:
-                    key += (a.__class__, a)
-                else:
-                    break
-            else:
+            values: list[Any] = []
+            if given is not None and _read(given, eager.tensor_type, self._has_weak_floats, key, values):
                 short = tuple(key)
                 found = self._traces.get(short)
                 if found is None:

@@ -48,6 +48,16 @@ class Parameters:
         found = self._signature.bind(*args, **kwargs)
         return found.args, found.kwargs
 
+    def positional(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...] | None:
+        """Returns all arguments by position, if the keywords continue the positions; else None."""
+        names = self.names[len(args) : len(args) + len(kwargs)]
+        if len(names) < len(kwargs):
+            return None
+        try:
+            return (*args, *[kwargs[name] for name in names])
+        except KeyError:
+            return None
+
     def name(self, path: str) -> str:
         """Returns a name for the placeholder of an argument; see `label`."""
         found = re.findall(r"\w+", path)
