@@ -429,7 +429,7 @@ UNPACKED_BYTES: Final = 1 << 20
 SESSION_CALLS: Final = 256
 
 # Traces that a jitted function keeps; the least recently used ones are dropped first.
-# Unit: traces. Bound (tests/jit/test_cache.py).
+# Unit: traces. Bound (tests/jit/test_function.py).
 JIT_TRACES: Final = 256
 
 # Traces for exact shapes before the next one leaves the dimensions open that vary.

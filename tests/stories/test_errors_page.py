@@ -32,7 +32,11 @@ def raised(program: str) -> Exception:
 
 
 @pytest.mark.parametrize(("heading", "program", "text"), programs(), ids=[h for h, _, _ in programs()])
-def test_a_program_of_the_page(heading: str, program: str, text: str) -> None:
+def test_a_program_of_the_page(
+    heading: str, program: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(PROGRAM).write_text(program, encoding="utf-8")  # the conversion reads the source
     error = raised(program)
     got = "".join(traceback.format_exception_only(error))
     assert with_numbers_of(got, text) == got
