@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headrace.opkit.batch_node import BatchNode, NoBatchRule
+from headrace.opkit.batch_node import BatchNode, NoBatchRule, spread
 from headrace.opkit.batch_rules import moved
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def by_filter(b: Builder, n: BatchNode) -> Sequence[Tensor]:
 
 def _known(n: BatchNode) -> int:
     if n.static_size is None:
-        raise NoBatchRule("the filters differ between examples, whose number is unknown")
+        raise NoBatchRule("the number of examples is unknown, and each has filters or channels of its own")
     return n.static_size
 
 
@@ -165,5 +165,46 @@ def _merged(b: Builder, n: BatchNode, t: Tensor, shape: Any, channel: int) -> Te
     if shape is None or None in shape:
         raise NoBatchRule("a shape is unknown")
     dims = [d * _known(n) if k == channel else d for k, d in enumerate(shape)]
-    out: Tensor = b.Reshape(moved(b, t, 0, channel, 5), np.array(dims, np.int32))
+    out: Tensor = b.Reshape(moved(b, t, 0, channel, len(shape) + 1), np.array(dims, np.int32))
     return out
+
+
+def channelwise(*images: int) -> Callable[..., Sequence[Tensor]]:
+    """Returns the rule of an op that treats each channel alone (batch norm).
+
+    Each example has channels of its own.
+
+    Args:
+      images: the inputs that are images; the others have an element for each channel, or none.
+    """
+
+    def rule(b: Builder, n: BatchNode) -> Sequence[Tensor]:
+        if n.attrs["data_format"] not in ("NHWC", "NDHWC"):
+            raise NoBatchRule("the channels are no last dimension")
+        size = _known(n)
+        given = []
+        for i in range(len(n.inputs)):
+            shape = n.shape(i)
+            if shape is None or None in shape:
+                raise NoBatchRule("a shape is unknown")
+            if i in images:
+                given.append(_merged(b, n, n.spread(i), shape, len(shape) - 1))
+            elif shape == (0,):
+                given.append(n.inputs[i])
+            else:
+                given.append(b.Reshape(n.spread(i), np.array([-1], np.int32)))
+        out = []
+        for t, y in zip(n.make(*given), n.op.outputs, strict=True):
+            shape = y.shape
+            if shape is None or None in shape:
+                raise NoBatchRule("the shape of a result is unknown")
+            if len(shape) > 1:
+                apart = b.Reshape(t, np.array([*shape[:-1], size, shape[-1]], np.int32))
+                out.append(moved(b, apart, len(shape) - 1, 0, len(shape) + 1))
+            elif len(shape) == 1 and shape[0]:
+                out.append(b.Reshape(t, np.array([size, *shape], np.int32)))
+            else:
+                out.append(spread(b, t, size))
+        return out
+
+    return rule

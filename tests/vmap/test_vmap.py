@@ -205,6 +205,24 @@ def test_convolutions_of_each_example() -> None:
     np.testing.assert_allclose(as_array(given), want, rtol=1e-3, atol=1e-3)
 
 
+def test_batch_norm_of_each_example() -> None:
+    images = RNG.normal(size=(3, 4, 2, 2, 3)).astype(np.float32)
+
+    def f(scale: Any, x: Any) -> Any:
+        y, mean, _ = hr.nn.fused_batch_norm(x, scale, hr.zeros([3]))
+        return hr.reduce_sum(y**3) + hr.reduce_sum(mean)
+
+    scale = np.array([1.0, 2.0, 0.5], np.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        value = hr.vmap(f, in_axes=(None, 0))(scale, images)
+        grads = hr.vmap(hr.grad(f, (0, 1)), in_axes=(None, 0))(scale, images)
+    np.testing.assert_allclose(as_array(value), [as_array(f(scale, x)) for x in images], rtol=1e-4)
+    wants = [hr.grad(f, (0, 1))(scale, x) for x in images]
+    for got, want in zip(grads, zip(*wants, strict=True), strict=True):
+        np.testing.assert_allclose(as_array(got), np.stack(list(map(as_array, want))), rtol=2e-3, atol=1e-4)
+
+
 def test_cross_entropies_of_each_example() -> None:
     logits, labels = RNG.normal(size=(5, 4)).astype(np.float32), np.array([0, 3, 1, 1, 2], np.int32)
 

@@ -30,6 +30,7 @@ from headrace.ir.opdef import (
     type_attr,
 )
 from headrace.opkit.batch_rules import folding
+from headrace.opkit.batch_windows import channelwise
 from headrace.opkit.elementwise import HALF
 from headrace.opkit.testing.samples import draw
 from headrace.shapes import Shape, merge, merge_dim, show, with_rank
@@ -547,6 +548,7 @@ for _version, _suffix in ((1, ""), (2, "V2"), (3, "V3")):
         shape=_norm_shape,
         kernel=_norm(_version),
         grad=_norm_rule(_suffix),
+        batch=channelwise(0),
         facts=Facts(cost=flops_per_input(8)),
         oracle=_norm_oracle(_version),
         sample=_norm_samples(_version, grad=False),
@@ -569,6 +571,7 @@ for _version, _suffix in ((1, ""), (2, "V2"), (3, "V3")):
         shape=_norm_grad_shape,
         kernel=_norm_grad,
         grad=_norm_grad_rule,
+        batch=channelwise(0, 1),
         facts=Facts(cost=flops_per_input(10)),
         oracle=_norm_grad_oracle,
         sample=_norm_samples(_version, grad=True),
