@@ -190,20 +190,22 @@ class OpEntry:
         self.outputs = outputs
         self._attrs = attrs
         self._source = source.here()
-        # the length of each list among the arguments; None for a tensor
-        self._counts = [len(arg) if arg.__class__ is list else None for arg in args]
-        inputs: list[EagerTensor] = []
+        # the length of each list among the arguments, None for a tensor; None if there are no lists
+        self._counts: list[int | None] | None = None
         for arg in args:
             if arg.__class__ is list:
-                inputs += arg
-            else:
-                inputs.append(arg)
-        self.inputs = tuple(inputs)
+                self._counts = [len(a) if a.__class__ is list else None for a in args]
+                self.inputs = tuple([t for a in args for t in (a if a.__class__ is list else (a,))])
+                break
+        else:
+            self.inputs = tuple(args)
 
     def create(self, b: Builder, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
         """Creates the op in a graph; see `api.recorder.Entry`."""
-        rest = iter(inputs)
-        args = [next(rest) if n is None else list(itertools.islice(rest, n)) for n in self._counts]
+        args: Sequence[Any] = inputs
+        if self._counts is not None:
+            rest = iter(inputs)
+            args = [next(rest) if n is None else list(itertools.islice(rest, n)) for n in self._counts]
         made = b.at(self._source).make(self.type, args, self._attrs)
         return made if isinstance(made, tuple) else (made,)
 
