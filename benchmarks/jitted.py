@@ -1,4 +1,4 @@
-"""Jitted functions: the time of a call, of conversion and tracing, and of the programs of docs/tour.md.
+"""Times of jitted functions: calls, conversion with tracing, and the programs of docs/tour.md.
 
 python -m benchmarks --only jitted
 """
@@ -109,7 +109,7 @@ def _loss(x: Any) -> Any:
 
 
 def _tracing(repeats: int, others: Sequence[str]) -> Result:
-    """Seconds from the source of a model to its graph; each round converts a new copy of the source."""
+    """Seconds from the source of a model to its graph, of a new copy in each round."""
     with tempfile.TemporaryDirectory() as folder:
         numbers = itertools.count()
 

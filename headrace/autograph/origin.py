@@ -80,6 +80,7 @@ def find(fn: types.FunctionType) -> Origin:
     """
     code = fn.__code__
     title = f"'{fn.__qualname__}' ({code.co_filename}:{code.co_firstlineno})"
+    linecache.checkcache(code.co_filename)
     lines = linecache.getlines(code.co_filename, fn.__globals__)
     if not lines:
         raise SourceError(

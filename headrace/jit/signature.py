@@ -48,7 +48,7 @@ class Parameters:
         found = self._signature.bind(*args, **kwargs)
         return found.args, found.kwargs
 
-    def positional(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...] | None:
+    def positional(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, ...] | None:
         """Returns all arguments by position, if the keywords continue the positions; else None."""
         names = self.names[len(args) : len(args) + len(kwargs)]
         if len(names) < len(kwargs):
