@@ -117,8 +117,7 @@ class Control:
         made = statements(
             f"def function({args}): body", function=self._names[name], body=declarations + self.block(body)
         )
-        start = body[0] if body else at
-        return place(made, start)
+        return place(made, at)
 
     def _state(self, node: Any) -> tuple[list[ast.stmt], list[ast.expr]]:
         """Returns the definitions and the arguments that give access to the state."""
@@ -148,8 +147,9 @@ class Control:
     def _if(self, node: Any) -> list[ast.stmt]:
         setter, state = self._state(node)
         before, again = self._kept(node)
-        first = self._function("true_branch", "", [*again, *node.body], node)
-        second = self._function("false_branch", "", [*again, *(node.orelse or [ast.Pass()])], node)
+        otherwise = node.orelse or place([ast.Pass()], node)
+        first = self._function("true_branch", "", [*again, *node.body], node.body[0])
+        second = self._function("false_branch", "", [*again, *otherwise], otherwise[0])
         call = statements(
             "ag__.if_(test, a, b, state)",
             test=node.test,
@@ -176,8 +176,8 @@ class Control:
 
     def _while(self, node: Any) -> list[ast.stmt]:
         setter, state = self._state(node)
-        body = self._function("body", "", node.body, node)
-        test = self._function("test", "", place([ast.Return(node.test)], node.test), node)
+        body = self._function("body", "", node.body, node.body[0])
+        test = self._function("test", "", place([ast.Return(node.test)], node.test), node.test)
         call = statements("ag__.while_(a, b, state)", a=self._names["test"], b=self._names["body"], state=state)
         return [*test, *body, *place([*setter, *call], _head(node, node.test))]
 
