@@ -40,7 +40,7 @@ def said(error: BaseException) -> str:
 
 
 def refused(f: Callable[..., Any], *args: Any, kind: type[BaseException] = AutographError, at: str = "") -> str:
-    """The text of the error of a jitted function, which names the line that contains `at`."""
+    """The text of the error of a jitted function, with the line of `at`."""
     with pytest.raises(kind) as caught:
         hr.jit(f)(*args)
     text = said(caught.value)

@@ -117,7 +117,7 @@ def _grown(*nodes: ast.AST) -> set[str]:
 
 
 def _with_assigned_elements(node: ast.AST) -> set[str]:
-    """Returns the names whose elements a node may assign: a tensor with another element is another tensor."""
+    """Returns the names whose elements a node may assign."""
     out: set[str] = set()
     for inner in own_nodes(node):
         if isinstance(inner, ast.Subscript) and not isinstance(inner.ctx, ast.Load):

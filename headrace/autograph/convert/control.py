@@ -160,9 +160,10 @@ class Control:
         return [*before, *first, *second, *place([*setter, *call], _head(node, node.test))]
 
     def _kept(self, node: Any) -> tuple[list[ast.stmt], list[ast.stmt]]:
-        """Returns an assignment before a conditional and one in its branches, for variables that are not its results.
+        """Returns an assignment before a conditional and one in its branches.
 
-        A branch is traced after the other, and begins with the values before the conditional.
+        They concern variables that are not results. The branch that is traced last begins with the values before the
+        conditional.
         """
         names: list[str] = node.kept
         if not names:

@@ -184,7 +184,7 @@ class Data:
         return [self._of_value(template, holder, steps, holes)]
 
     def _of_value(self, template: str, holder: ast.expr, path: ast.expr, holes: dict[str, Any]) -> ast.stmt:
-        """Returns the change of an element of an object whose name, if any, is not to be assigned."""
+        """Returns the change of an element of an object without a name to assign."""
         template = template.replace("ag__.", "ag__.of_value(ag__.").replace("(holder, ", ", holder, ")
         return ast.Expr(expression(template, holder=holder, path=path, **holes))
 

@@ -557,6 +557,17 @@ def rows_are_appended(xp, m):
     return xp.stack(rows)
 
 
+@given((V, 3), (W, 1))
+def list_of_pairs(v, n):
+    pairs = []
+    for i in range(n):
+        pairs.append((v[i], i))
+    total = 0.0
+    for x, i in pairs:
+        total += x * v[i]
+    return total
+
+
 @given((V,), (-V,), (W,))
 def only_some_are_appended(v):
     kept = []

@@ -159,7 +159,8 @@ class _Writer:
         i, items, e = self.name("i"), self.name("items"), self.name("e")
         return (
             f"{items} = []\nfor {i} in range({self.pick(('n', '2'))}):\n{self.inside(depth, True)}\n"
-            f"    {items}.append({self.expression(1)})\nfor {e} in {items}:\n    {self.pick(NAMES)} = {e} * 0.6"
+            f"    {items}.append(0.5 * x + {self.expression(1)})\n"
+            f"for {e} in {items}:\n    {self.pick(NAMES)} = {e} * 0.6"
         )
 
     def _pop(self, depth: int, in_loop: bool) -> str:
