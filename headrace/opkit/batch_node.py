@@ -150,23 +150,22 @@ class BatchNode:
     def prefixed(self, vector: Any, first: Any = None) -> Any:
         """Returns an integer vector with one more entry in front.
 
-        By default, the entry is the number of examples.
+        It is an array if everything is known.
 
-        The result is an array if everything is known.
+        Args:
+          vector: the vector, a tensor or an array.
+          first: the entry, an int; None: the number of examples.
         """
         first = self.size if first is None else first
         known = constant_value(vector) if not isinstance(vector, np.ndarray) else vector
         if known is not None and isinstance(first, (int, np.integer)):
             return np.concatenate([np.array([first], known.dtype), known]).astype(known.dtype)
         dtype = vector.dtype.base if known is None else dtypes.from_numpy(known.dtype)
-        head = np.array([first], dtype.numpy) if isinstance(first, (int, np.integer)) else self._as_vector(first, dtype)
+        if isinstance(first, (int, np.integer)):
+            head: Any = np.array([first], dtype.numpy)
+        else:
+            head = self.b.Reshape(self.scalar(dtype), np.array([1], np.int32))
         return self.b.ConcatV2([head, vector], np.int32(0))
-
-    def _as_vector(self, scalar: Tensor, dtype: Any) -> Tensor:
-        b = self.b
-        cast: Tensor = scalar if scalar.dtype.base is dtype else b.Cast(scalar, DstT=dtype)
-        out: Tensor = b.Reshape(cast, np.array([1], np.int32))
-        return out
 
     def scalar(self, dtype: Any) -> Any:
         """Returns the number of examples as a scalar of an integer dtype."""
@@ -192,19 +191,15 @@ class BatchNode:
 
     def folded(self, i: int) -> Tensor:
         """Returns input `i` with the batch dimension and its first dimension merged."""
-        t, shape = self.spread(i), self.shape(i)
-        rest = None if shape is None else shape[1:]
-        if rest is not None and rest.count(None) == 0:
-            first = -1
-            if shape is not None and shape[0] is not None and self.static_size is not None:
-                first = shape[0] * self.static_size
-            if first != -1 or 0 not in rest:
-                out: Tensor = self.b.Reshape(t, np.array([first, *rest], np.int32))
-                return out
-        b = self.b
+        b, t, shape, size = self.b, self.spread(i), self.shape(i), self.static_size
+        if shape is not None:
+            first = None if size is None or shape[0] is None else size * shape[0]
+            known = _reshaped(b, t, [first, *shape[1:]])
+            if known is not None:
+                return known
         whole = b.Shape(t)
         merged = b.Prod(_part(b, whole, 0, 2), np.array([0], np.int32), keep_dims=True)
-        out = b.Reshape(t, b.ConcatV2([merged, _part(b, whole, 2, None)], np.int32(0)))
+        out: Tensor = b.Reshape(t, b.ConcatV2([merged, _part(b, whole, 2, None)], np.int32(0)))
         return out
 
     def unfolded(self, t: Tensor, out: int = 0) -> Tensor:
@@ -214,20 +209,26 @@ class BatchNode:
           t: the tensor.
           out: the position of the output.
         """
-        b, shape, size = self.b, self.op.outputs[out].shape, self.static_size
-        result: Tensor
-        if shape is not None and shape[1:].count(None) == 0 and size is not None:
-            first = shape[0]
-            if first is None and (size == 0 or 0 in shape[1:]):
-                first = None
-            else:
-                result = b.Reshape(t, np.array([size, -1 if first is None else first, *shape[1:]], np.int32))
-                return result
-        whole = b.Shape(t)
-        n = self._as_vector(self.size, dtypes.int32) if not isinstance(self.size, int) else np.array([size], np.int32)
-        first_dim = b.FloorDiv(_part(b, whole, 0, 1), b.Maximum(n, np.array([1], np.int32)))
-        result = b.Reshape(t, b.ConcatV2([n, first_dim, _part(b, whole, 1, None)], np.int32(0)))
+        b, shape = self.b, self.op.outputs[out].shape
+        known = None if shape is None else _reshaped(b, t, [self.static_size, *shape])
+        if known is not None:
+            return known
+        whole, n = b.Shape(t), batch_dims(b, self.size, ())
+        first = b.FloorDiv(_part(b, whole, 0, 1), b.Maximum(n, np.array([1], np.int32)))
+        result: Tensor = b.Reshape(t, b.ConcatV2([n, first, _part(b, whole, 1, None)], np.int32(0)))
         return result
+
+
+def _reshaped(b: Builder, t: Tensor, dims: Sequence[int | None]) -> Tensor | None:
+    """Returns `t` in another shape.
+
+    It is None if more than one dimension is unknown, or one and another is 0.
+    """
+    unknown = dims.count(None)
+    if unknown > 1 or (unknown and 0 in dims):
+        return None
+    out: Tensor = b.Reshape(t, np.array([-1 if d is None else d for d in dims], np.int32))
+    return out
 
 
 def _part(b: Builder, vector: Tensor, start: int, stop: int | None) -> Tensor:

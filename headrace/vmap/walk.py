@@ -146,6 +146,8 @@ class Batching:
             except NoBatchRule as e:
                 why = f"the batching rule of {op.type} does not apply: {e.message}"
         self._check_alone(n, why)
+        if any(t.shape is None or None in t.shape for t in op.outputs):
+            why += ". Results of different shapes cannot be stacked; the step fails then"
         if not n.ragged:  # lists of different lengths have no other way
             notices.warn(f"vmap computes {_title(op)} for each example alone, in a loop: {why}")
         return alone.each(b, n), True
