@@ -83,15 +83,17 @@ def test_examples_in_docstrings(package: str) -> None:
 
 @pytest.mark.system
 @pytest.mark.parametrize("page", PAGES)
-def test_programs_in_pages(page: str) -> None:
+def test_programs_in_pages(page: str, tmp_path: Path) -> None:
     """Each program of a page runs, in order; what `print(...)  # x` says it prints, it prints."""
     blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(encoding="utf-8"), flags=re.M | re.S)
     assert blocks
     names: dict[str, object] = {}
-    for block in blocks:
+    for i, block in enumerate(blocks):
         if "open(" in block:  # a file that the reader has
             continue
+        file = tmp_path / f"program{i}.py"  # the conversion of functions reads their source
+        file.write_text(block, encoding="utf-8")
         out = io.StringIO()
         with contextlib.redirect_stdout(out):
-            exec(compile(block, page, "exec"), names)
+            exec(compile(block, str(file), "exec"), names)
         assert out.getvalue().splitlines() == re.findall(r"^ *print\(.*\)  +# (.*)$", block, flags=re.M)

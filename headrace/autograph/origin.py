@@ -108,7 +108,7 @@ def _parsed(name: str, lines: list[str], title: str) -> _File:
         try:
             tree = ast.parse(text, name)
         except SyntaxError as e:
-            raise AutographError(f"the source of {title} cannot be parsed: {e}") from e
+            raise SourceError(f"the source of {title} cannot be parsed: {e}") from e
         found = _File({})
         _collect(tree, "", found.functions)
         _files.put(key, found)
