@@ -1,4 +1,4 @@
-"""Python numbers and lists of integers as arguments: a call that the memo knows is equal to the first one."""
+"""Python numbers and lists of integers as arguments of eager ops."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NUMBERS = [2, 0, -3, 2.5, -0.0, 1e30, 1e39, math.inf, math.nan, True, 2**31, 2**
 
 
 def outcome(b: EagerBuilder, type: str, *args: Any) -> tuple[Any, ...]:
-    """The dtype, shape and bits of a result, or the class and text of an error."""
+    """The dtype, shape and bits of a result, or an error."""
     try:
         with np.errstate(all="ignore"):  # a number too large for float32 becomes an infinity
             made = b.make(type, args, {})
