@@ -71,7 +71,6 @@ class _Writer:
                 f"({simple} or {other})",
                 f"not ({simple})",
                 f"-0.913 < {one} <= 0.777",
-                f"(half := {one} * 0.5) > 0.117 and half < 0.913",
             )
         )
 
@@ -118,7 +117,8 @@ class _Writer:
         return f"if {self.condition(1)}:\n    continue"
 
     def _if(self, depth: int, in_loop: bool) -> str:
-        return f"if {self.condition(2)}:\n{self.inside(depth, in_loop)}"
+        walrus = f"(half := {self.pick(PLACES)} * 0.5) > 0.117 and half < 0.913"
+        return f"if {self.pick((self.condition(2), self.condition(2), walrus))}:\n{self.inside(depth, in_loop)}"
 
     def _else(self, depth: int, in_loop: bool) -> str:
         return f"{self._if(depth, in_loop)}\nelse:\n{self.inside(depth, in_loop)}"
