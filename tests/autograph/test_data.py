@@ -191,3 +191,17 @@ def test_undone_changes_leave_no_tensor_behind():
     with hr.Graph():
         autograph.convert(f)(hr.placeholder(hr.float32, ()), box)
     assert box.value == 1
+
+
+def test_a_tensor_chooses_an_element_of_a_list():
+    def f(n):
+        h = [10, 20, 30]
+        total = 0
+        for i in range(n):
+            h[i] = total
+            h[-1] += h[i]
+            total += h[i] + i
+        return h, total
+
+    for n in (0, 2, 3):
+        check(f, n)

@@ -117,7 +117,23 @@ def _with(x):
     return x - 1
 
 
+def _comprehensions(x):
+    return sum([i * 2 for i in range(x) if i != 1]), max(k * k for k in (x, 1))
+
+
+def _match(x):
+    match x, 2:
+        case 1 | 2, y:
+            return y
+        case n, _ if n > 5:
+            return n
+        case _:
+            return 0
+
+
 ROWS = {
+    "comprehensions": _comprehensions,
+    "`match`": _match,
     "`if`": _if,
     "`while`": _loops,
     "`for` over other": _python_loop,

@@ -98,6 +98,8 @@ def _changed(holder: Any, path: Sequence[Any], change: Callable[[Any, Any], Any]
 def _with_element(x: Any, key: Any, value: Any) -> Any:
     if values.is_tensor(x):
         return updated(x, key, value)
+    if isinstance(x, list) and values.is_symbolic(key):
+        return _with_chosen_element(x, key, value)
     if isinstance(x, (list, dict)):
         _refuse_key(x, key)
         journal.touch(x)
@@ -105,9 +107,38 @@ def _with_element(x: Any, key: Any, value: Any) -> Any:
     return x
 
 
+def _with_chosen_element(x: list[Any], key: Any, value: Any) -> list[Any]:
+    """Assigns the element of a Python list that a tensor chooses.
+
+    Raises:
+      AutographError: the elements and the value are not tensors or numbers of one dtype.
+    """
+    b, n = scopes.builder(key), len(x)
+    place = b.SelectV2(b.Less(key, 0), b.AddV2(key, n), key)
+    is_inside = b.LogicalAnd(b.GreaterEqual(place, 0), b.Less(place, n))
+    with scopes.control_dependencies([b.Assert(is_inside, ["list assignment index out of range:", key])]):
+        place = b.Identity(place)
+    new = []
+    for k, old in enumerate(x):
+        tensors = values.is_tensor_like(old) and values.is_tensor_like(value)
+        found = values.common_dtype(old, value) if tensors else None
+        if found is None or values.shape_of(old) != values.shape_of(value):
+            raise AutographError(
+                f"a tensor chooses the element of a list that is assigned {values.described(value)}, but element {k} "
+                f"is {values.described(old)}; let all have one dtype and shape, or keep them in a tensor"
+            )
+        b = scopes.builder(place)
+        new.append(b.SelectV2(b.Equal(place, k), values.converted(value, found[0]), values.converted(old, found[0])))
+    journal.touch(x)
+    x[:] = new
+    return x
+
+
 def _without_element(x: Any, key: Any) -> Any:
     if values.is_tensor(x):
         raise AutographError("'del' of an element of a tensor: a tensor has no such change; take the rest by slices")
+    if isinstance(x, list) and values.is_symbolic(key):
+        raise AutographError(f"'del' of an element of a list that a tensor chooses: {values.described(key)}")
     if isinstance(x, (list, dict)):
         _refuse_key(x, key)
         journal.touch(x)

@@ -365,7 +365,7 @@ class WiderElement(Exception):
 
 
 def decider(x: Any) -> Any:
-    """Returns the value that decides a condition on `x`: the length of a list of the graph, as in Python."""
+    """Returns the value that decides a condition: of a list of the graph, its length."""
     return x.length() if isinstance(x, TensorList) else x
 
 
