@@ -173,3 +173,55 @@ def test_operations_record_the_lines_of_the_user():
     assert (op.source.file, op.source.line) == (__file__, _line(f, "if x"))
     (product,) = [op for op in op.attrs["then_branch"].operations if op.type == "Mul"]
     assert product.source.line == _line(f, "x * 2")
+
+
+def test_an_exception_that_a_graph_would_have_to_catch_is_refused():
+    def f(x):
+        try:
+            if x > 0:
+                raise ValueError
+            y = 1
+        except ValueError:
+            y = 2
+        return y
+
+    assert autograph.convert(f)(1) == 2
+    with pytest.raises(hr.errors.UnimplementedError, match=r"'raise ValueError' in a 'try'"):
+        in_graph(f, 1)
+
+
+def test_other_methods_of_lists_are_refused_by_name():
+    def f(n):
+        items = [1]
+        for i in range(n):
+            items.insert(0, i)
+        return items[0]
+
+    assert autograph.convert(f)(3) == 2
+    with pytest.raises(autograph.AutographError, match=r"insert\(\) of a list"):
+        in_graph(f, 3)
+
+
+def test_a_print_in_a_branch_is_that_of_the_graph(capfd):
+    def f(x):
+        if x > 0:
+            print("positive")
+        else:
+            print("negative")
+        return x
+
+    assert float(hr.jit(f)(hr.constant(-1.0))) == -1.0
+    captured = capfd.readouterr()
+    assert (captured.out + captured.err).split() == ["negative"]
+
+
+def test_an_assertion_in_a_branch_not_taken_is_not_checked():
+    def f(x, n):
+        if x > 0:
+            assert n > 3
+            y = x * 2
+        else:
+            y = x
+        return y
+
+    assert in_graph(lambda x: f(x, 1), -1.0) == -1.0

@@ -48,6 +48,7 @@ class Data:
         self._own = own
         self.rebound: set[str] = set()
         self._aliases = aliases
+        self._tries = 0  # blocks with handlers around the statement
 
     def block(self, block: list[ast.stmt]) -> list[ast.stmt]:
         """Converts the statements of a block and of the blocks in it."""
@@ -76,7 +77,16 @@ class Data:
                 message: Any = ast.Constant(None) if node.msg is None else expression("lambda: m", m=node.msg)
                 return place(statements("ag__.assert_(test, message)", test=node.test, message=message), node)
             case ast.Raise() if node.exc is not None:
-                node.exc = place([expression("ag__.failure(e)", e=node.exc)], node.exc)[0]
+                caught: list[ast.expr] = [ast.Constant(True)] if self._tries else []
+                node.exc = place([expression("ag__.failure(e, caught)", e=node.exc, caught=caught)], node.exc)[0]
+                return [node]
+            case ast.Try() if node.handlers:
+                self._tries += 1
+                node.body = self.block(node.body)
+                self._tries -= 1
+                for handler in node.handlers:
+                    handler.body = self.block(handler.body)
+                node.orelse, node.finalbody = self.block(node.orelse), self.block(node.finalbody)
                 return [node]
             case ast.For():
                 self._target_of_for(node)

@@ -15,7 +15,7 @@ from headrace.api import arrays, scopes, tracing
 from headrace.autograph.operators import joins, journal, lists, values
 from headrace.autograph.operators.journal import Place
 from headrace.autograph.operators.undefined import UNDEFINED, Undefined
-from headrace.errors import AutographError
+from headrace.errors import AutographError, UnimplementedError
 from headrace.ir import source
 from headrace.ir.weak_numbers import WeakNumbers
 
@@ -34,7 +34,7 @@ class Failure(Exception):
         self.error = error
 
 
-def failure(error: Any) -> BaseException:
+def failure(error: Any, is_caught: bool = False) -> BaseException:
     """Returns the exception that a `raise` statement raises.
 
     In a traced branch the conditional catches it.
@@ -42,6 +42,12 @@ def failure(error: Any) -> BaseException:
     if isinstance(error, type) and issubclass(error, BaseException):
         error = error()
     if journal.is_tracing() and isinstance(error, Exception):
+        if is_caught:
+            # neither a ValueError nor a TypeError, which the handlers of the user may catch
+            raise UnimplementedError(
+                f"'raise {type(error).__name__}' in a 'try' with 'except', in a conditional or loop that a tensor "
+                f"decides ({source.here()}): a graph cannot catch it. Use a flag in place of the exception"
+            )
         return Failure(error)
     made: BaseException = error
     return made

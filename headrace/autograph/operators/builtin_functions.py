@@ -14,7 +14,7 @@ from typing import Any, Final
 from headrace import dtypes
 from headrace.api import arrays, debugging, math, reductions, scopes, sorting, strings
 from headrace.api.tensor_array import TensorArray
-from headrace.autograph.operators import containers, iterables, values
+from headrace.autograph.operators import containers, iterables, journal, values
 from headrace.autograph.operators.branches import if_exp
 from headrace.autograph.operators.lists import TensorList
 from headrace.autograph.operators.loops import for_
@@ -41,9 +41,10 @@ def len_(x: Any) -> Any:
 
 def print_(*args: Any, sep: str | None = " ", end: str | None = "\n", file: Any = None, flush: bool = False) -> Any:
     """Prints now, or when the graph runs if a symbolic tensor is among the arguments."""
-    if not any(map(_is_in_graph, args)):
+    is_standard = file is None or file is sys.stdout or file is sys.stderr
+    if not any(map(_is_in_graph, args)) and not (journal.is_tracing() and is_standard):
         return builtins.print(*args, sep=sep, end=end, file=file, flush=flush)
-    if file is not None and file is not sys.stdout and file is not sys.stderr:
+    if not is_standard:
         raise AutographError("print() of a tensor in a graph goes to the standard output or error, not to a file")
     shown = [x.stack() if isinstance(x, TensorList) else x for x in args]
     shown = [x if values.is_tensor_like(x) or isinstance(x, str) else str(x) for x in shown]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -131,6 +131,9 @@ def widened(spec: Spec, part: ListSpec, shape: Shape) -> Spec | None:
     return StructSpec(spec.template, tuple(wide if one is part else one for one in spec.specs))
 
 
+_OTHER_METHODS: Final = frozenset(("count", "index", "insert", "remove", "reverse", "sort"))
+
+
 class TensorList:
     """List of a graph: elements of one dtype and a length known at run time.
 
@@ -157,6 +160,14 @@ class TensorList:
 
     def __repr__(self) -> str:
         return f"<TensorList of {self.spec.dtype.name} {shapes.show(self.spec.shape)}>"
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _OTHER_METHODS:
+            raise AutographError(
+                f"{name}() of a list whose length tensors decide is not converted; such a list has append, extend, "
+                "pop, clear, copy, len() and elements. Stack it (hr.stack) and use operations of tensors"
+            )
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute {name!r}")
 
     def _set(self, flow: Any) -> None:
         journal.touch(self, "flow")

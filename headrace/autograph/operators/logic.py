@@ -8,7 +8,7 @@ from typing import Any
 
 from headrace.api import debugging, math, reductions, scopes
 from headrace.autograph.operators import values
-from headrace.autograph.operators.branches import if_exp
+from headrace.autograph.operators.branches import failure, if_exp
 from headrace.autograph.operators.lists import TensorList, decider
 from headrace.errors import AutographError
 
@@ -170,4 +170,4 @@ def assert_(test: Any, message: Callable[[], Any] | None = None) -> None:
         shown = [x if values.is_tensor_like(x) or isinstance(x, str) else str(x) for x in data]
         debugging.Assert(values.truth(test, "the condition of 'assert'"), shown)
     elif not test:
-        raise AssertionError(*([] if message is None else [message()]))
+        raise failure(AssertionError(*([] if message is None else [message()])))
