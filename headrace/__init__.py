@@ -108,6 +108,7 @@ from headrace.ir.indexed_slices import IndexedSlices, IndexedSlicesValue
 from headrace.explain import explain
 from headrace.extend import load_plugins, register_device, register_kernel, register_op
 from headrace.jit.function import Function, function, jit, run_eagerly, trace
+from headrace.jit.transformed import library_function as _library_function
 from headrace.interchange.files import read_graph, write_graph
 from headrace.interchange.meta_graph import MetaGraph, Signature, export_meta_graph, import_meta_graph
 from headrace.place import Cluster, Costs, DeviceModel, Link
@@ -143,7 +144,7 @@ def _address(url: str) -> _typing.Any:
 
 
 target.SCHEMES["headrace"] = _address
-scopes.install(scopes.Runtime(_EagerBuilder(), Session, interchange.graph_def, _html))
+scopes.install(scopes.Runtime(_EagerBuilder(), Session, interchange.graph_def, _html, _library_function))
 
 # Imported on first use: modules that few programs use, or only those that train.
 _LATER = {

@@ -115,12 +115,14 @@ class Runtime:
       session: creates a session, for functions that must run a graph immediately.
       graph_def: converts a graph to a message (`Graph.as_graph_def`).
       html: draws a graph for a notebook.
+      library_function: makes a function of the graph's library of a Python function, whose calls are operations.
     """
 
     eager: EagerOps
     session: SessionFactory
     graph_def: GraphExporter
     html: Callable[[Graph], str]
+    library_function: Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 _runtime: Runtime | None = None

@@ -14,6 +14,7 @@ from typing import Any, Final
 from headrace import nest
 from headrace.api import tracing
 from headrace.jit.cache import Traces
+from headrace.jit.function import Function
 from headrace.jit.signature import Parameters
 
 
@@ -55,6 +56,17 @@ def transformed(f: Callable[..., Any], key: tuple[Any, ...], call: Callable[...,
     return run
 
 
+def library_function(f: Callable[..., Any]) -> Function:
+    """Returns the jitted form of `f`, the same one at each call, for recursion in converted code."""
+    known = traces_of(f)
+    if known is None:
+        return Function(f)
+    found = known.get("library")
+    if found is None:
+        found = known["library"] = Function(f)
+    return found
+
+
 def hashable(structure: Any) -> Any:
     """Returns a structure of numbers as part of a key."""
     return nest.outline(structure), tuple(nest.flatten(structure))
@@ -69,11 +81,11 @@ class _Kept:
 
     def __init__(self, owner: Any) -> None:
         self.owner = weakref.ref(owner)
-        self.traces: dict[Any, Traces] = {}
+        self.traces: dict[Any, Any] = {}
 
 
-def traces_of(f: Any) -> dict[Any, Traces] | None:
-    """Returns the traces of the transforms of `f`; None if `f` cannot keep any."""
+def traces_of(f: Any) -> dict[Any, Any] | None:
+    """Returns the traces of the transforms of `f` by key; None if `f` cannot keep any."""
     if not isinstance(f, types.FunctionType) and not getattr(f, "keeps_traces", False):
         return None
     attributes = vars(f)

@@ -666,3 +666,20 @@ def test_a_trace_without_conversion() -> None:
         concrete("text")
     with pytest.raises(TypeError, match="which has no value until the graph runs"):
         hr.trace(lambda x: x if x > 0 else -x, hr.TensorSpec(()))
+
+
+def _ackermann(m: Any, n: Any) -> Any:
+    if m == 0:
+        return n + 1
+    if n == 0:
+        return _ackermann(m - 1, 1)
+    return _ackermann(m - 1, _ackermann(m, n - 1))
+
+
+def _power(x: Any, n: int) -> Any:
+    return 1.0 if n == 0 else x * _power(x, n - 1)
+
+
+def test_a_plain_recursive_function_becomes_one_of_the_graph_where_a_tensor_decides() -> None:
+    assert hr.jit(_ackermann)(hr.constant(2), hr.constant(3)).numpy() == _ackermann(2, 3)
+    assert hr.jit(_power)(hr.constant(2.0), 40).numpy() == 2.0**40

@@ -7,7 +7,8 @@ import types
 from collections.abc import Callable
 from typing import Any, Final
 
-from headrace.autograph.operators import builtin_functions, containers
+from headrace.api import scopes
+from headrace.autograph.operators import builtin_functions, containers, recursion
 from headrace.autograph.origin import SourceError
 from headrace.errors import AutographError
 
@@ -67,7 +68,8 @@ class Caller:
         if not self._is_convertible(f):
             return _named_generator(f) if f.__code__.co_flags & _GENERATOR else f
         try:
-            return self._convert(f)
+            converted = self._convert(f)
+            return converted if scopes.is_outside() else recursion.checked(f, converted)
         except SourceError:
             return _in_python(f, "has no source")
 
