@@ -109,7 +109,7 @@ def _loss(x: Any) -> Any:
 
 
 def _tracing(repeats: int, others: Sequence[str]) -> Result:
-    """Seconds from the source of a model to its graph, of a new copy in each round."""
+    """Seconds from the source of a model to its graph."""
     with tempfile.TemporaryDirectory() as folder:
         numbers = itertools.count()
 

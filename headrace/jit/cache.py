@@ -74,7 +74,7 @@ class _Call(NamedTuple):
 
 
 def _read(parts: Iterable[Any], tensor: type[Any], has_weak_floats: bool, key: list[Any], values: list[Any]) -> bool:
-    """Appends the signature of the most frequent kinds of arguments to `key`, and values of tensors to `values`.
+    """Reads the signature and the values of the most frequent kinds of arguments.
 
     The order is that of `nest.flatten`. A call whose arguments it can read need not be flattened.
 

@@ -1,7 +1,7 @@
 """Transforms of functions (gradients, batches) outside of graphs: traced once for each signature.
 
-The traces of a transform are kept with the Python function. So `hr.grad(f)(x)` in a loop, which makes the transform
-anew each time, finds the trace of the call before.
+The traces of a transform are kept with the Python function. So `hr.grad(f)(x)` in a loop, which makes a new
+transform in each iteration, finds the trace of the call before.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def transformed(f: Callable[..., Any], key: tuple[Any, ...], call: Callable[...,
 
 
 def library_function(f: Callable[..., Any]) -> Function:
-    """Returns the jitted form of `f`, the same one at each call, for recursion in converted code."""
+    """Returns the jitted form of `f` for recursion, the same one at each call."""
     known = traces_of(f)
     if known is None:
         return Function(f)
@@ -85,7 +85,7 @@ class _Kept:
 
 
 def traces_of(f: Any) -> dict[Any, Any] | None:
-    """Returns the traces of the transforms of `f` by key; None if `f` cannot keep any."""
+    """Returns the traces of the transforms of `f`, or None."""
     if not isinstance(f, types.FunctionType) and not getattr(f, "keeps_traces", False):
         return None
     attributes = vars(f)

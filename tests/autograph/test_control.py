@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
+import headrace as hr
 from headrace import autograph
 from tests.autograph.programs import check
 
@@ -167,3 +170,26 @@ def test_a_missing_source_is_an_error():
     exec("def f(x):\n    return x", space)
     with pytest.raises(autograph.AutographError, match="no source for 'f'"):
         autograph.convert(space["f"])
+
+
+def test_a_local_function_with_returns_beside_returns_of_the_function_around_it() -> None:
+    def f(x: Any) -> Any:
+        i = 0
+        while i < 4:
+            if x > 0.1:
+                if x > 1.5:
+                    return x * 2.0, i
+
+                def g(t: Any) -> Any:
+                    if t > 0.2:
+                        return t * 2.0
+                    return t
+
+                x = g(x)
+            i += 1
+            x = x + 0.3
+        return x, -1
+
+    for x in (-2.0, -0.25, 0.0, 0.5, 2.0):
+        got = hr.jit(f)(hr.constant(x, hr.float64))
+        assert [float(t) for t in got] == pytest.approx(f(x))

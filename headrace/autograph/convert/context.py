@@ -31,7 +31,7 @@ class Context:
         made, n = f"{name}_", 1
         while made in self.used:
             n += 1
-            made = f"{name}_{n}"
+            made = f"{name}{n}_"  # the operators know generated names by the last character
         self.used.add(made)
         self.generated.add(made)
         return made

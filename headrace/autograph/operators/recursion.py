@@ -1,4 +1,4 @@
-"""Recursion of plain functions: a call with the signature of a call around it is an operation.
+"""Recursion of plain functions as calls of a function of the graph.
 
 A function that calls itself is traced again for each call, as long as Python decides how deep. If a tensor decides, the
 trace would not end. The sign of it is a call with the same Python values, and tensors of the same dtypes and shapes, as

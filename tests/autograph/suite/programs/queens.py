@@ -38,7 +38,7 @@ def count_queens(xp, n, most):
 
 
 def subsets(items, target):
-    """The number of subsets with this sum, by a stack of positions and one of rests."""
+    """The number of subsets with this sum, by two stacks."""
     found = 0
     positions, rests = [0], [target]
     while positions:
