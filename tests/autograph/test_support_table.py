@@ -6,6 +6,7 @@ import functools
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import headrace as hr
 from tests.autograph.programs import check, in_graph
@@ -151,6 +152,7 @@ ROWS = {
 }
 
 
+@pytest.mark.matrix
 def test_every_row_of_the_table_is_converted() -> None:
     text = PAGE.read_text(encoding="utf-8").partition("## Constructs")[2].partition("## ")[0]
     rows = [line.split("|")[1].strip() for line in text.splitlines() if line.startswith("| ")][1:]
