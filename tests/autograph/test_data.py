@@ -205,3 +205,21 @@ def test_a_tensor_chooses_an_element_of_a_list():
 
     for n in (0, 2, 3):
         check(f, n)
+
+
+def test_a_list_is_popped_where_a_tensor_decides_before_an_append_is_seen():
+    def calculator(tokens):
+        stack = []
+        for t in tokens:
+            if t >= 0:
+                stack.append(t)
+            else:
+                b = stack.pop()
+                a = stack.pop()
+                if t == -1:
+                    stack.append(a + b)
+                else:
+                    stack.append(a * b)
+        return stack.pop()
+
+    check(calculator, np.array([3, 4, -1, 5, -2], np.int32))

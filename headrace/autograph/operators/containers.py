@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from headrace.autograph.operators import iterables, journal, values
+from headrace.autograph.operators.branches import Failure
 from headrace.autograph.operators.lists import TensorList
 from headrace.errors import AutographError
 
@@ -23,6 +24,8 @@ def method(f: Any) -> Any:
     def call(*args: Any, **kwargs: Any) -> Any:
         if isinstance(owner, list) and name == "pop" and args and values.is_symbolic(args[0]):
             raise AutographError("pop() of a list takes an index that Python knows; a tensor decides it here")
+        if isinstance(owner, list) and name == "pop" and not owner and journal.is_tracing():
+            raise Failure(IndexError("pop from empty list"))  # the graph decides whether this runs
         if isinstance(owner, list) and name == "extend" and args:
             args = (rows(args[0]), *args[1:])
         journal.touch(owner)
