@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace import nest, shapes
+from headrace import dtypes, nest, shapes
 from headrace.api import recorder, scopes, tracing
 from headrace.api.traced_graph import current_trace
 from headrace.errors import GraphError, SignatureError
@@ -190,7 +190,8 @@ def _vjp_of_values(f: Callable[..., Any], args: Sequence[Any], has_aux: bool) ->
                 "the function that hr.vjp returned outside of graphs takes values; "
                 "call hr.vjp inside the graph to differentiate there"
             )
-        leaves = [scopes.runtime().eager.tensor(d) for d in nest.flatten(dy)]
+        (weighed,) = _of_dtypes([dy], [concrete.value[0]])
+        leaves = [scopes.runtime().eager.tensor(d) for d in nest.flatten(weighed)]
         key = (nest.outline(dy), *((d.dtype, d.shape) for d in leaves))
         step = concrete.kept.get(key)
         if step is None:
@@ -288,4 +289,22 @@ def jvp(f: Callable[..., Any], args: Sequence[Any], tangents: Sequence[Any], has
         dys = nest.pack(made.value, made.push_forward(dxs))
         return (made.value, dys, made.aux) if has_aux else (made.value, dys)
 
-    return anywhere(f, ("jvp", has_aux), call)((args, tangents), {})
+    return anywhere(f, ("jvp", has_aux), call)((args, _of_dtypes(tangents, args)), {})
+
+
+def _of_dtypes(numbers: Sequence[Any], likes: Sequence[Any]) -> Any:
+    """Returns Python numbers with the dtypes of other values, which they are tangents of."""
+    try:
+        given = nest.flatten_up_to(list(likes), list(numbers))
+    except ValueError:  # `_alike` tells the difference
+        return numbers
+
+    def of_dtype(x: Any, like: Any) -> Any:
+        dtype = getattr(like, "dtype", None)
+        if dtype is None or not isinstance(x, (int, float)) or not carries(dtypes.as_dtype(dtype)):
+            return x
+        return dtypes.as_dtype(dtype).numpy.type(x)
+
+    leaves = [of_dtype(x, like) for x, like in zip(given, nest.flatten(list(likes)), strict=True)]
+    kind: Any = type(numbers)
+    return kind(nest.pack(list(likes), leaves))

@@ -7,16 +7,19 @@ not computed again. An operation with effects inside a loop or conditional of th
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+import dataclasses
+import weakref
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace import dtypes, nest
 from headrace.api import recorder, scopes
 from headrace.errors import FailedPreconditionError, UnimplementedError
 from headrace.ir import walk
-from headrace.ir.edit.copying import copy_into
-from headrace.ir.function import nested_operations
-from headrace.ir.graph import Tensor
+from headrace.ir.attr_values import Func
+from headrace.ir.edit.copying import copied, copy_into
+from headrace.ir.function import called_names, nested_operations
+from headrace.ir.graph import Graph, Operation, Tensor
 from headrace.ir.order import effects
 
 if TYPE_CHECKING:
@@ -45,6 +48,8 @@ class RecordedFunction:
             if t.dtype.base not in (dtypes.resource, dtypes.variant)
         ]
         self._outputs = [*leaves, *drawn]
+        # graph -> the names there of the functions that the trace calls
+        self._homes: weakref.WeakKeyDictionary[Graph, dict[str, str]] = weakref.WeakKeyDictionary()
         self._step: Step = concrete.step((concrete.value, drawn), effects=concrete.effects)
         operations = concrete.graph.operations
         inside = list(nested_operations(operations, calls=True))[len(operations) :]
@@ -92,8 +97,47 @@ class RecordedFunction:
         moved = dict(zip(given, inputs, strict=True))
         stop = set(given)
         ops = walk.in_order(walk.reachable([t.op for t in self._outputs if t not in stop], stop))
-        copy_into(b.graph, ops, moved)
+        copies = copy_into(b.graph, ops, moved)
+        if self.concrete.graph.functions:
+            _rename(copies.values(), self._functions_in(b.graph))
         return [moved[t] for t in self._outputs]
+
+    def _functions_in(self, graph: Graph) -> dict[str, str]:
+        """Copies the functions that the trace calls to the library of another graph; returns their new names."""
+        while graph.outer is not None:
+            graph = graph.outer
+        names = self._homes.get(graph)
+        if names is None:
+            functions = self.concrete.graph.functions
+            names = self._homes[graph] = {}
+            for name in functions:
+                new = names[name] = _free_name(graph, name)
+                graph.functions[new] = copied(functions[name], graph, name=new, captures=False)
+            for new in names.values():
+                _rename(graph.functions[new].operations, names)
+        return names
+
+
+def _free_name(graph: Graph, name: str) -> str:
+    """Returns a name like `name` that is free in the library of a graph."""
+    made, n = name, 0
+    while made in graph.functions or made in graph.library:
+        n += 1
+        made = f"{name}_{n}"
+    return made
+
+
+def _rename(operations: Iterable[Operation], names: Mapping[str, str]) -> None:
+    """Changes the names of library functions in operations, those of nested graphs included."""
+
+    def renamed(value: Any) -> Any:
+        if isinstance(value, Func):
+            return dataclasses.replace(value, name=names.get(value.name, value.name))
+        return tuple(map(renamed, value)) if isinstance(value, tuple) else value
+
+    for op in nested_operations(operations):
+        if called_names(op):
+            op.attrs = {name: renamed(value) for name, value in op.attrs.items()}
 
 
 def recorded(concrete: ConcreteFunction) -> RecordedFunction:

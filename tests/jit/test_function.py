@@ -683,3 +683,12 @@ def _power(x: Any, n: int) -> Any:
 def test_a_plain_recursive_function_becomes_one_of_the_graph_where_a_tensor_decides() -> None:
     assert hr.jit(_ackermann)(hr.constant(2), hr.constant(3)).numpy() == _ackermann(2, 3)
     assert hr.jit(_power)(hr.constant(2.0), 40).numpy() == 2.0**40
+
+
+def test_python_numbers_as_tangents_take_the_dtype_of_what_they_belong_to() -> None:
+    x = hr.constant(2.0, hr.float64)
+    assert hr.jvp(lambda x: x * x, [x], [1.0])[1].numpy() == 4
+    y, pull_back = hr.vjp(lambda x: x * x, x)
+    assert (y.dtype, pull_back(3)[0].numpy()) == (hr.float64, 12)
+    out = hr.jvp(lambda p: p["a"] * p["b"], [{"a": x, "b": 3.0 * x}], [{"a": 1.0, "b": 0}])
+    assert out[1].numpy() == 6

@@ -106,3 +106,19 @@ def test_text_and_structures_under_a_tape() -> None:
     assert out["s"].numpy() == b"a"
     assert out["x"][1] is None
     assert tape.gradient(out["x"][0], v).numpy() == 3
+
+
+def test_calls_of_functions_inside_of_a_recorded_call() -> None:
+    inner = hr.jit(lambda x: x * x * x, name="inner")
+
+    @hr.jit
+    def fact(x: Any, n: Any) -> Any:
+        return hr.cond(n < 1, lambda: x, lambda: x * fact(x, n - 1))
+
+    one = hr.jit(lambda x: inner(x) + fact(x, hr.constant(2)))
+    other = hr.jit(lambda x: inner(x) * 2.0)
+    x = hr.constant(2.0)
+    with hr.GradientTape() as tape:
+        tape.watch(x)
+        y = one(x) + other(x) + one(x)
+    assert tape.gradient(y, x).numpy() == 2 * (12 + 12) + 24
