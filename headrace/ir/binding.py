@@ -123,7 +123,8 @@ class OpCalls(Generic[T]):
             found = next(iter(kinds))
             if dtype is None and kinds.keys() == {dtypes.int32, dtypes.int64}:
                 dtype = dtypes.int64  # indices, such as [i, k]
-            if dtype is not None and kinds.keys() != {dtype.base}:
+                x = self._cast(x, dtype)
+            elif dtype is not None and found is not dtype.base:
                 x = self._cast(x, dtype)
             return self._pack(x, dtype or found, "packed" if name == "Const" else name)
         x = self.own(x)
