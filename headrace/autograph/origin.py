@@ -131,9 +131,8 @@ def parameters(args: ast.arguments) -> list[ast.arg]:
 
 def _fits(node: Function, code: types.CodeType) -> bool:
     name = "<lambda>" if isinstance(node, ast.Lambda) else node.name
-    n = code.co_argcount + code.co_kwonlyargcount
-    flat = parameters(node.args)[: n + bool(code.co_flags & 0x04) + bool(code.co_flags & 0x08)]
-    given = code.co_varnames[: len(flat)]
+    n = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 0x04) + bool(code.co_flags & 0x08)
+    flat, given = parameters(node.args), code.co_varnames[:n]
     return name == code.co_name and [_unmangled(a) for a in given] == [_unmangled(a.arg) for a in flat]
 
 
@@ -145,6 +144,13 @@ def _unmangled(name: str) -> str:
 def _by_columns(found: list[tuple[Function, str]], code: types.CodeType) -> list[tuple[Function, str]]:
     """Returns the lambda whose body has the columns of the code's instructions."""
     spans = [p for p in code.co_positions() if None not in p and p[2] != p[3]]
+    if not spans:  # Python 3.12: the code of a constant has no columns
+        bodies: list[Any] = [node.body for node, _ in found]
+        return [
+            f
+            for f, body in zip(found, bodies, strict=True)
+            if isinstance(body, ast.Constant) and any(body.value is c or body.value == c for c in code.co_consts)
+        ][:1]
     out = []
     for node, within in found:
         body: Any = node.body
