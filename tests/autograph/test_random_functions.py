@@ -17,7 +17,7 @@ def check(text: str) -> None:
     ways.check(Case(text, written(text, "headrace_suite_random").f, matrix.CALLS))
 
 
-@pytest.mark.matrix
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("number", range(10))
 def test_random_functions(number: int) -> None:
