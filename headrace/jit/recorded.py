@@ -18,6 +18,7 @@ from headrace.errors import FailedPreconditionError, UnimplementedError
 from headrace.ir import walk
 from headrace.ir.attr_values import Func
 from headrace.ir.edit.copying import copied, copy_into
+from headrace.ir.edit.editor import Editor
 from headrace.ir.function import called_names, nested_operations
 from headrace.ir.graph import Graph, Operation, Tensor
 from headrace.ir.order import effects
@@ -137,7 +138,7 @@ def _rename(operations: Iterable[Operation], names: Mapping[str, str]) -> None:
 
     for op in nested_operations(operations):
         if called_names(op):
-            op.attrs = {name: renamed(value) for name, value in op.attrs.items()}
+            Editor(op.graph).set_attrs(op, {name: renamed(value) for name, value in op.attrs.items()})
 
 
 def recorded(concrete: ConcreteFunction) -> RecordedFunction:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from headrace.ir.edit.copying import copied_attrs
+from headrace.ir.edit.editor import Editor
 
 if TYPE_CHECKING:
     from headrace.ir.builder import Builder
@@ -26,7 +27,7 @@ def copied(b: Builder, op: Operation, inputs: Iterable[Tensor]) -> Sequence[Tens
     moved.update(zip(op.inputs, given, strict=True))
     name = graph.unique_name(b.scope + op.name.rpartition("/")[2])
     twin = graph.copy_op(op, given, [], name, device=b.device)
-    twin.attrs = copied_attrs(op, graph, moved)
+    Editor(graph).set_attrs(twin, copied_attrs(op, graph, moved))
     controls = [graph.capture_control(c) for c in b.control_inputs]
     if graph.order is not None and op.opdef.is_effectful:
         controls += graph.order.after(twin)
