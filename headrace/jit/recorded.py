@@ -104,7 +104,7 @@ class RecordedFunction:
         return [moved[t] for t in self._outputs]
 
     def _functions_in(self, graph: Graph) -> dict[str, str]:
-        """Copies the functions that the trace calls to the library of another graph; returns their new names."""
+        """Copies the called functions to the library of another graph; returns their names."""
         while graph.outer is not None:
             graph = graph.outer
         names = self._homes.get(graph)
