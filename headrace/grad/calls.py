@@ -37,7 +37,7 @@ from headrace.ir.analysis.graph_size import graph_size
 from headrace.ir.attr_values import Func
 from headrace.ir.builder import Builder
 from headrace.ir.edit.copying import copied
-from headrace.ir.function import called, recursive_functions
+from headrace.ir.function import called, free_function_name, recursive_functions
 from headrace.ir.graph import FuncGraph, Graph, Tensor
 
 if TYPE_CHECKING:
@@ -140,9 +140,9 @@ def _with_residuals(home: Graph, name: str, backward: Backward) -> FuncGraph:
     graph = home.function(name)
     if graph.with_residuals:
         return home.function(graph.with_residuals)
-    graph.with_residuals = _free(home, f"{name}_residuals")
+    graph.with_residuals = free_function_name(home, f"{name}_residuals")
     forward = home.functions[graph.with_residuals] = copied(graph, home, name=graph.with_residuals)
-    forward.gradient = _free(home, f"{name}_grad")
+    forward.gradient = free_function_name(home, f"{name}_grad")
     out = home.functions[forward.gradient] = FuncGraph(forward.gradient, home, captures_from_outer=False)
 
     carried = [r for r in forward.results if carries(r.dtype)]
@@ -174,14 +174,6 @@ def _with_residuals(home: Graph, name: str, backward: Backward) -> FuncGraph:
     made = tracing.operation_of(b.make(type, ([*given, *items],), {"f": inner, "Tout": tout}, "call"))
     tracing.finish(out, made.outputs)
     return forward
-
-
-def _free(home: Graph, name: str) -> str:
-    base, n = name, 0
-    while name in home.functions or name in home.library:
-        n += 1
-        name = f"{base}_{n}"
-    return name
 
 
 def _calls(graph: FuncGraph) -> list[Operation]:

@@ -69,6 +69,15 @@ def called_names(op: Operation) -> list[str]:
     return [f.name for f in functions_of(op) if isinstance(f, Func)]
 
 
+def free_function_name(graph: Graph, name: str) -> str:
+    """Returns a name like `name` that is free in a graph's library."""
+    made, n = name, 0
+    while made in graph.functions or made in graph.library:
+        n += 1
+        made = f"{name}_{n}"
+    return made
+
+
 def known_function(graph: Graph | None, name: str) -> FuncGraph | None:
     """Returns the decoded library function `name` for callers in `graph`, or None.
 

@@ -184,7 +184,7 @@ class Traces:
         self._is_simple = not static and input_signature is None
         self._traces: Memo[Hashable, ConcreteFunction] = Memo("traces of functions", thresholds.JIT_TRACES)
         self._kinds: Memo[Hashable, _Kind] = Memo("kinds of calls", thresholds.JIT_TRACES)
-        self._numbers: dict[Hashable, set[tuple[Any, ...]]] = {}
+        self._numbers: Memo[Hashable, set[tuple[Any, ...]]] = Memo("numbers of calls", thresholds.JIT_TRACES)
         self._has_warned = False
         self._has_made_variables = False
         self._lock = threading.RLock()
@@ -347,7 +347,6 @@ class Traces:
 
     def _warn_of_numbers(self, call: _Call) -> None:
         """Warns once if calls differ in Python numbers only."""
-        numbers = tuple(x for x, t in zip(call.leaves, call.where, strict=True) if not t and isinstance(x, NUMBERS))
         if self._has_warned:
             return
         if self.surroundings.changes >= thresholds.JIT_NUMBERS:
@@ -357,15 +356,21 @@ class Traces:
                 f"around it changes (it reads {self.surroundings.changed_number()!r}); give the value as an argument, "
                 "as a tensor (hr.constant)"
             )
-        if not numbers:
+        at = [
+            i for i, (x, t) in enumerate(zip(call.leaves, call.where, strict=True)) if not t and isinstance(x, NUMBERS)
+        ]
+        if not at:
             return
-        seen = self._numbers.setdefault(call.pattern, set())
+        seen = self._numbers.get(call.pattern)
+        if seen is None:
+            seen = set()
+            self._numbers.put(call.pattern, seen)
+        numbers = tuple(call.leaves[i] for i in at)
         seen.add(numbers)
         if len(seen) >= thresholds.JIT_NUMBERS:
-            self._numbers.clear()
             self._has_warned = True
-            paths = nest.flatten_with_paths(call.structure)
-            path, leaf = next((p, x) for p, x in paths if isinstance(x, NUMBERS))
+            changing = next(i for i, values in zip(at, zip(*seen, strict=True), strict=True) if len(set(values)) > 1)
+            path, leaf = nest.flatten_with_paths(call.structure)[changing]
             notices.warn(
                 f"{self._title} was traced and compiled {len(seen)} times for different Python numbers, at last "
                 f"{leaf!r} as {self._parameters.label(path)}. Give a tensor (hr.constant({leaf!r})) for a number that "

@@ -22,7 +22,7 @@ from headrace.api.tensor_spec import TensorSpec
 from headrace.errors import GraphError, SignatureError
 from headrace.ir.attr_values import Func
 from headrace.ir.builder import Builder
-from headrace.ir.function import move_to
+from headrace.ir.function import free_function_name, move_to
 from headrace.ir.graph import FuncGraph, Graph, Operation, Tensor, foreign, is_cloned
 from headrace.jit.signature import Parameters, Static, fitted, python_key
 
@@ -247,7 +247,7 @@ class LibraryCall:
         for graph in _now.open:
             if graph.kind == self.kind:  # a recursive call with other shapes: one function serves both
                 self._widen(graph.specs)
-        graph = _Traced(self._library_name(), self.b.graph, self.specs, self.kind)
+        graph = _Traced(free_function_name(root, function.name), self.b.graph, self.specs, self.kind)
         graph.made_from = function
         graph.keeps = [*self.leaves, function.traces.surroundings.values]
         graph.value = results
@@ -313,14 +313,6 @@ class LibraryCall:
             TensorSpec(shapes.join(a.shape, b.shape), a.dtype, a.name) for a, b in zip(self.specs, others, strict=True)
         ]
         self.signature = (self.kind, *self.specs)
-
-    def _library_name(self) -> str:
-        base = name = self.function.name
-        n = 0
-        while name in self.root.functions or name in self.root.library:
-            n += 1
-            name = f"{base}_{n}"
-        return name
 
 
 def returned(function: CalledFunction, *args: Any, **kwargs: Any) -> Any:

@@ -19,7 +19,7 @@ from headrace.ir import walk
 from headrace.ir.attr_values import Func
 from headrace.ir.edit.copying import copied, copy_into
 from headrace.ir.edit.editor import Editor
-from headrace.ir.function import called_names, nested_operations
+from headrace.ir.function import called_names, free_function_name, nested_operations
 from headrace.ir.graph import Graph, Operation, Tensor
 from headrace.ir.order import effects
 
@@ -112,20 +112,11 @@ class RecordedFunction:
             functions = self.concrete.graph.functions
             names = self._homes[graph] = {}
             for name in functions:
-                new = names[name] = _free_name(graph, name)
+                new = names[name] = free_function_name(graph, name)
                 graph.functions[new] = copied(functions[name], graph, name=new, captures=False)
             for new in names.values():
                 _rename(graph.functions[new].operations, names)
         return names
-
-
-def _free_name(graph: Graph, name: str) -> str:
-    """Returns a name like `name` that is free in the library of a graph."""
-    made, n = name, 0
-    while made in graph.functions or made in graph.library:
-        n += 1
-        made = f"{name}_{n}"
-    return made
 
 
 def _rename(operations: Iterable[Operation], names: Mapping[str, str]) -> None:

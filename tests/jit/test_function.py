@@ -191,6 +191,14 @@ def test_numbers_that_change_are_a_warning_once() -> None:
     assert caught[0].filename == __file__
 
 
+def test_the_warning_names_the_number_that_changes() -> None:
+    f = hr.jit(lambda x, scale, n: x * scale + n)
+    for n in range(2):
+        f(hr.constant(2), 7, n)
+    with pytest.warns(HeadraceWarning, match="at last 2 as argument 'n'"):
+        f(hr.constant(2), 7, 2)
+
+
 def test_the_number_of_traces_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(thresholds, "JIT_TRACES", 4)
     f = hr.jit(lambda x, how: x)

@@ -253,7 +253,7 @@ class Conditional:
             changed.append(self._state.visible(objects, undone, notes.outer))
         if self._unknown is not None and all(self._fails):
             raise self._unknown
-        lines = tuple(_line(block) for block in blocks)
+        lines = tuple(line_of(block) for block in blocks)
         jumps = any(
             name.startswith("did_") and name.endswith("_") and (x is True) != (y is True)
             for name, x, y in zip(self._state.names, *states, strict=False)
@@ -384,6 +384,7 @@ def _replace_within(objects: list[tuple[str, Any]], new: dict[int, Any], left: s
                 todo.append(value)
 
 
-def _line(block: Any) -> str:
+def line_of(block: Any) -> str:
+    """Returns the line of a block, as text for messages."""
     where = tracing.source_of(block)
     return "an unknown line" if where is None else f"{where.file}:{where.line}"

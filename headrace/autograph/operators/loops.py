@@ -399,7 +399,7 @@ class _Tracing:
             value = self._split_prototype(label, self._plan.defined[label])
             if label.endswith("_"):
                 return value
-            return _Possible(value, self._slot(f"has {label}", False), _UNSET.format(line=_line(self._body)))
+            return _Possible(value, self._slot(f"has {label}", False), _UNSET.format(line=branches.line_of(self._body)))
         if isinstance(x, Maybe):
             return _Possible(self._split(label, x.value), self._slot(f"has {label}", x.has), x.reason)
         if values.is_tensor_like(x):
@@ -608,7 +608,7 @@ class _Tracing:
             fix = "give it a tensor of the right shape and dtype before the loop, such as hr.zeros, in place of None"
         return AutographError(
             f"'{label}' cannot be a variable of a loop that a tensor decides: it is {values.described(old)} before the "
-            f"loop ({_line(self._body)}) and {values.described(new)} after an iteration{why}; {fix}"
+            f"loop ({branches.line_of(self._body)}) and {values.described(new)} after an iteration{why}; {fix}"
         )
 
     def _prototype(self, label: str, x: Any) -> Any:
@@ -672,8 +672,8 @@ class _Tracing:
             return was
         raise AutographError(
             f"'{label}' enters a loop as {values.described(first)} and has dtype {now.name} after an iteration "
-            f"({values.described(x)}, in the loop at {_line(self._body)}). A loop variable has one dtype: cast it "
-            "(hr.cast), or start with a value of the other dtype"
+            f"({values.described(x)}, in the loop at {branches.line_of(self._body)}). A loop variable has one dtype: "
+            "cast it (hr.cast), or start with a value of the other dtype"
         )
 
 
@@ -721,8 +721,3 @@ def _named(fn: Callable[..., Any], labels: Sequence[str], of: Callable[..., Any]
 
 def _user_names(names: Sequence[str]) -> list[str]:
     return [f"'{n}'" for n in names if not n.endswith("_")]
-
-
-def _line(block: Any) -> str:
-    where = tracing.source_of(block)
-    return "an unknown line" if where is None else f"{where.file}:{where.line}"
