@@ -82,15 +82,13 @@ def find(fn: types.FunctionType) -> Origin:
     title = f"'{fn.__qualname__}' ({code.co_filename}:{code.co_firstlineno})"
     linecache.checkcache(code.co_filename)
     lines = linecache.getlines(code.co_filename, fn.__globals__)
-    if not lines:
+    found = _candidates(code, lines, title) if lines else []
+    # From Python 3.13 the text after `python -c` is the source of "<string>", a name that exec and eval give as well.
+    if not lines or (not found and code.co_filename == "<string>"):
         raise SourceError(
             f"no source for {title}: its file cannot be read, so its Python control flow cannot be converted. Define "
             "the function in a file, or trace it as it is with hr.trace or hr.autograph.do_not_convert"
         )
-    file = _parsed(code.co_filename, lines, title)
-    found = [(n, c) for n, c in file.functions.get(code.co_firstlineno, []) if _fits(n, code)]
-    if isinstance(fn.__code__, types.CodeType) and code.co_name == "<lambda>" and len(found) > 1:
-        found = _by_columns(found, code)
     if not found:
         raise SourceError(
             f"the source of {title} is not what was compiled: the file has another function there. Import the module "
@@ -98,6 +96,13 @@ def find(fn: types.FunctionType) -> Origin:
         )
     node, within = found[0]
     return Origin(code.co_filename, copy.deepcopy(node), within, title)
+
+
+def _candidates(code: types.CodeType, lines: list[str], title: str) -> list[tuple[Function, str]]:
+    """Returns the functions of a file that may have been compiled to a code object."""
+    file = _parsed(code.co_filename, lines, title)
+    found = [(n, c) for n, c in file.functions.get(code.co_firstlineno, []) if _fits(n, code)]
+    return _by_columns(found, code) if code.co_name == "<lambda>" and len(found) > 1 else found
 
 
 def _parsed(name: str, lines: list[str], title: str) -> _File:
