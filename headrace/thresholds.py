@@ -53,6 +53,10 @@ PY_FUNCTION_CALLS: Final = 64
 # Unit: prepared operations. Bound (tests/eager/test_builder.py).
 EAGER_PREPARED_OPS: Final = 4096
 
+# Integers, and short lists of them, whose scalars and vectors are kept for the calls of eager ops.
+# Unit: integers or lists. Bound.
+EAGER_INTEGERS: Final = 1024
+
 # Ranks whose vectors of all axes are kept for reductions.
 # Unit: ranks. Bound.
 RANKS_OF_REDUCTIONS: Final = 32

@@ -33,14 +33,14 @@ def _is_operand(x: Any) -> bool:
     return isinstance(x, _OPERANDS) or is_tensor(x)
 
 
-_OPERANDS = (TensorOperations, bool, int, float, complex, str, bytes, list, tuple, np.ndarray, np.generic, type(None))
+_OPERANDS = (int, float, TensorOperations, complex, str, bytes, list, tuple, np.ndarray, np.generic, type(None))
 
 
 def _binary(type: str, name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """Returns the operator of an op, and its reversed form."""
 
     def forward(x: Any, y: Any) -> Any:
-        if not _is_operand(y):
+        if y.__class__ is not x.__class__ and not _is_operand(y):
             return NotImplemented
         return scopes.builder(x, y).make(type, (x, y), {}, name)
 

@@ -126,14 +126,17 @@ class Runtime:
 
 
 _runtime: Runtime | None = None
-# Classes whose objects have no graph: a call of `builder` with these alone needs no walk.
+# Classes whose objects have no graph: a call of `builder` with these alone, or lists of them, needs no walk.
+_LISTS = frozenset((list, tuple))
 _valued: frozenset[type] = frozenset()
+_eager: EagerOps | None = None  # of the runtime
 
 
 def install(runtime: Runtime | None) -> None:
     """Sets the runtime of the process. `headrace/__init__.py` calls it when it is imported or reloaded."""
-    global _runtime, _valued
+    global _runtime, _valued, _eager
     _runtime = runtime
+    _eager = None if runtime is None else runtime.eager
     values: frozenset[type] = frozenset((bool, int, float, complex, str, bytes, type(None), np.ndarray))
     _valued = values | {runtime.eager.tensor_type} if runtime is not None else frozenset()
 
@@ -309,10 +312,11 @@ def builder(*near: Any) -> Any:
     if stack:
         return stack[-1]
     for x in near:
-        if x.__class__ not in _valued:
+        kind = x.__class__
+        if kind not in _valued and not (kind in _LISTS and _valued.issuperset(map(type, x))):
             break
     else:
-        return runtime().eager
+        return _eager or runtime().eager
     try:
         graph = graph_of(near)
     except RecursionError:

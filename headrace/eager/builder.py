@@ -10,6 +10,7 @@ the key, sets numpy's error state without `np.errstate` (`float_errors`), and co
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 import queue
@@ -34,8 +35,8 @@ from headrace.ir.kernel import Kernel, KernelContext, find_kernel, made_for
 from headrace.ir.kernel_errors import brief, translated
 from headrace.ir.notes import NO_NOTES, Notes
 from headrace.ir.opdef import NotDifferentiable, OpDef, op_registry
-from headrace.memo import Memo
-from headrace.opkit.scalar_operators import in_place_of
+from headrace.memo import Memo, cached
+from headrace.opkit.scalar_operators import in_place_of, takes_numbers
 from headrace.resources.manager import Handle, ResourceManager
 
 if TYPE_CHECKING:
@@ -127,19 +128,26 @@ class _Number(NamedTuple):
       position: its position among the arguments.
       at: its position among the values of the arguments, flat.
       dtype: the dtype of the tensor.
-      convert: the conversion to its value.
-      least, most: the range of the numbers for which this holds.
+      convert: the conversion to what the kernel takes; None if the kernel takes Python numbers.
+      least, most: the range of the numbers for which this holds; None, None for integers in a list, whose conversion
+        returns None out of range.
     """
 
     position: int
     at: int
     dtype: DType
-    convert: Callable[[Any], Any]
+    convert: Callable[[Any], Any] | None
     least: Any
     most: Any
 
+    def tensor(self, value: Any) -> EagerTensor:
+        """Returns the tensor that a number in the call becomes; `value` is the number or its conversion."""
+        dtype = self.dtype
+        return EagerTensor(value if self.least is None else dtype.numpy.type(value), dtype)
 
-class _Prepared(NamedTuple):
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Prepared:
     """An op that is ready to run.
 
     Attributes:
@@ -147,9 +155,12 @@ class _Prepared(NamedTuple):
       record: the record of its type.
       attrs: its complete attributes.
       dtypes: the dtypes of its outputs.
+      dtype: the dtype of its only output; None for other numbers of outputs.
       is_pure: whether the op is pure.
       run: the kernel of a pure op, or the factory of the kernel of another.
       is_async: whether the kernel may wait.
+      is_recorded: whether a tape records the op.
+      counts: the length of each list among the arguments, None for a tensor; None if there are no lists.
       numbers: the Python numbers among the arguments.
     """
 
@@ -157,9 +168,12 @@ class _Prepared(NamedTuple):
     record: OpDef
     attrs: dict[str, Any]
     dtypes: list[DType]
+    dtype: DType | None
     is_pure: bool
     run: Callable[..., Any]
     is_async: bool
+    is_recorded: bool
+    counts: list[int | None] | None
     numbers: tuple[_Number, ...] = ()
 
 
@@ -170,35 +184,36 @@ class OpEntry:
       type: the op type.
       args: for each argument a tensor or a list of tensors.
       attrs: the attributes that the call gave.
-      key: the key of the call in the memo of prepared ops, or None.
+      prepared: the op.
       outputs: the outputs of the op.
 
     Attributes:
       type: the op type.
       inputs: the tensors of all arguments.
       outputs: the outputs of the op.
-      structure: `key`.
+      structure: the key of the op.
     """
 
     __slots__ = ("_attrs", "_counts", "_source", "inputs", "outputs", "structure", "type")
 
     def __init__(
-        self, type: str, args: Sequence[Any], attrs: dict[str, Any], key: Hashable, outputs: tuple[EagerTensor, ...]
+        self,
+        type: str,
+        args: Sequence[Any],
+        attrs: dict[str, Any],
+        prepared: _Prepared,
+        outputs: tuple[EagerTensor, ...],
     ) -> None:
         self.type = type
-        self.structure = key
+        self.structure: Hashable = prepared.key
         self.outputs = outputs
         self._attrs = attrs
-        self._source = source.here()
-        # the length of each list among the arguments, None for a tensor; None if there are no lists
-        self._counts: list[int | None] | None = None
-        for arg in args:
-            if arg.__class__ is list:
-                self._counts = [len(a) if a.__class__ is list else None for a in args]
-                self.inputs = tuple([t for a in args for t in (a if a.__class__ is list else (a,))])
-                break
-        else:
+        self._source = source.here(_FRAMES)
+        self._counts = prepared.counts
+        if self._counts is None:
             self.inputs = tuple(args)
+        else:
+            self.inputs = tuple([t for a in args for t in (a if a.__class__ is list else (a,))])
 
     def create(self, b: Builder, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
         """Creates the op in a graph; see `api.recorder.Entry`."""
@@ -327,7 +342,23 @@ class EagerBuilder(OpCalls[EagerTensor]):
           GraphError: arguments that do not fit, or an op that has a meaning in graphs only.
           OpError: the error of the kernel.
         """
-        key, values = _key_of(type, args, attrs)
+        parts: list[Any] = [type]
+        values: list[Any] = []
+        for arg in args:
+            kind = arg.__class__
+            if kind is EagerTensor:
+                parts.append(arg.dtype.number)
+                values.append(arg._value)
+            elif kind in _NUMBERS:
+                parts.append(kind)
+                values.append(arg)
+            else:
+                key, values = _key_of(type, args, attrs)
+                break
+        else:  # the same key, without a call
+            if attrs:
+                _add_attrs(parts, attrs)
+            key = tuple(parts)
         try:
             prepared = self._prepared.get(key)
         except TypeError:  # an attribute is an array
@@ -349,15 +380,15 @@ class EagerBuilder(OpCalls[EagerTensor]):
             raise out from e
         finally:
             error_state.reset(before)
-        made = prepared.dtypes
-        if len(made) == 1:
-            tensor = EagerTensor(out, made[0])
+        dtype = prepared.dtype
+        if dtype is not None:
+            tensor = EagerTensor(out, dtype)
             if recorders := active.get():
                 _record(recorders, type, args, attrs, prepared, values, (tensor,))
             return tensor
-        if not made:
+        if not prepared.dtypes:
             return None
-        tensors = tuple(map(EagerTensor, out, made))
+        tensors = tuple(map(EagerTensor, out, prepared.dtypes))
         if recorders := active.get():
             _record(recorders, type, args, attrs, prepared, values, tensors)
         return tensors
@@ -409,9 +440,9 @@ class EagerBuilder(OpCalls[EagerTensor]):
         if prepared is None:
             prepared = self._prepare(type, bound, attrs, full_key)
             self._prepared.put(full_key, prepared)
-        numbers = None if key is None or key == full_key else _numbers_among(args, bound)
+        numbers = None if key is None or key == full_key else _numbers_among(args, bound, prepared.run)
         if numbers is not None:
-            self._prepared.put(key, prepared._replace(numbers=numbers))
+            self._prepared.put(key, dataclasses.replace(prepared, numbers=numbers))
         return bound, values, prepared
 
     def _read(self, type: str, args: Sequence[Any]) -> Sequence[Any]:
@@ -496,20 +527,30 @@ def _key_of(type: str, args: Sequence[Any], attrs: Mapping[str, Any]) -> tuple[t
         else:
             return None, values
     if attrs:
-        return (*key, *attrs, *map(attr_key, attrs.values())), values
+        _add_attrs(key, attrs)
     return tuple(key), values
+
+
+def _add_attrs(key: list[Any], attrs: Mapping[str, Any]) -> None:
+    """Adds the attributes of a call to the list that becomes its key."""
+    for name, value in attrs.items():
+        key.append(name)
+        key.append(attr_key(value))
 
 
 _NUMBERS: Final = frozenset((bool, int, float))
 _INTEGERS: Final = "integers"
 
 
-def _numbers_among(args: Sequence[Any], bound: Sequence[Any]) -> tuple[_Number, ...] | None:
+def _numbers_among(
+    args: Sequence[Any], bound: Sequence[Any], kernel: Callable[..., Any]
+) -> tuple[_Number, ...] | None:
     """Returns the Python numbers of a call, or None if their values decide dtypes.
 
     Args:
       args: the arguments of the call: eager tensors, lists of them, and numbers.
       bound: the arguments as eager tensors.
+      kernel: the kernel of the op.
     """
     found = []
     at = 0
@@ -518,35 +559,75 @@ def _numbers_among(args: Sequence[Any], bound: Sequence[Any]) -> tuple[_Number, 
             usual = usual_number(arg.__class__, t.dtype)
             if usual is None or not usual[0] <= arg <= usual[1]:  # the dtype may depend on such a number
                 return None
-            found.append(_Number(i, at, t.dtype, usual[2].type, usual[0], usual[1]))
+            found.append(_Number(i, at, t.dtype, _conversion(arg.__class__, usual[2], kernel), usual[0], usual[1]))
         elif arg.__class__ is tuple or (arg.__class__ is list and arg and arg[0].__class__ is int):
             usual = usual_number(int, t.dtype) if t.__class__ is EagerTensor and t.dtype.is_integer else None
             if usual is None or min(arg) < usual[0] or max(arg) > usual[1]:
                 return None
-            found.append(_Number(i, at, t.dtype, functools.partial(_vector, usual[2]), usual[0], usual[1]))
+            found.append(_Number(i, at, t.dtype, functools.partial(_vector, t.dtype.number), None, None))
         elif arg.__class__ is list and t.__class__ is not list:  # tensors that were packed
             return None
         at += len(t) if t.__class__ is list else 1
+    if len(found) == 1 and len(args) == 2 and takes_numbers(kernel):
+        return (found[0]._replace(convert=None),)
     return tuple(found)
+
+
+def _conversion(kind: type, dtype: np.dtype, kernel: Callable[..., Any]) -> Callable[[Any], Any]:
+    """Returns the conversion of Python numbers of class `kind` to scalars of `dtype` for a kernel."""
+    if isinstance(kernel, np.ufunc):  # it converts numpy's scalars to arrays of rank 0 itself, and slowly
+        return functools.partial(np.array, dtype=dtype)
+    return functools.partial(_integer, dtype.char) if kind is int else dtype.type
 
 
 def _set_numbers(values: list[Any], numbers: Sequence[_Number]) -> bool:
     """Converts the Python numbers of a call; returns False if one is out of range."""
     for _, at, _, convert, least, most in numbers:
         value = values[at]
-        if value.__class__ not in _NUMBERS:
-            if not (least <= min(value) and max(value) <= most):
+        if least is None:
+            made = convert(value)  # type: ignore[misc]  # lists are always converted
+            if made is None:
                 return False
+            values[at] = made
         elif not least <= value <= most:
             return False
-        values[at] = convert(value)
+        elif convert is not None:
+            values[at] = convert(value)
     return True
 
 
-def _vector(dtype: np.dtype, numbers: Sequence[int]) -> np.ndarray:
-    out = np.array(numbers, dtype)
+@cached(thresholds.EAGER_INTEGERS, "integers of eager ops")
+def _integer(dtype: str, number: int) -> Any:
+    """Returns a scalar of a dtype, given by numpy's character for it. Equal numbers give one object."""
+    return np.dtype(dtype).type(number)
+
+
+def _vector(dtype: int, numbers: Sequence[int]) -> np.ndarray | None:
+    """Returns a vector of a dtype, given by its number; None if one of the numbers is out of range.
+
+    Equal short lists give one object, by which kernels know that they have checked it.
+    """
+    if len(numbers) > _SHORT:
+        return _new_vector(dtype, numbers)
+    return _short_vector(dtype, numbers if numbers.__class__ is tuple else tuple(numbers))
+
+
+@cached(thresholds.EAGER_INTEGERS, "lists of integers of eager ops")
+def _short_vector(dtype: int, numbers: tuple[int, ...]) -> np.ndarray | None:
+    return _new_vector(dtype, numbers)
+
+
+def _new_vector(dtype: int, numbers: Sequence[int]) -> np.ndarray | None:
+    usual = usual_number(int, dtypes.from_number(dtype))
+    if usual is None or min(numbers) < usual[0] or max(numbers) > usual[1]:
+        return None
+    out = np.array(numbers, usual[2])
     out.flags.writeable = False
     return out
+
+
+_SHORT: Final = 16
+_FRAMES: Final = 3  # of headrace, at least, between the entry of an op and the user's line: `_record`, `make`
 
 
 def _is_hashable(key: Any) -> bool:
@@ -567,13 +648,13 @@ def _record(
     outputs: tuple[EagerTensor, ...],
 ) -> None:
     """Passes an op that has run to the recorders, unless it is not differentiable."""
-    if isinstance(prepared.record.grad, NotDifferentiable):
+    if not prepared.is_recorded:
         return
     if prepared.numbers:
         args = list(args)
         for number in prepared.numbers:
-            args[number.position] = EagerTensor(values[number.at], number.dtype)
-    entry = OpEntry(type, args, attrs, prepared.key, outputs)
+            args[number.position] = number.tensor(values[number.at])
+    entry = OpEntry(type, args, attrs, prepared, outputs)
     for recorder in recorders:
         recorder.record(entry)
 
@@ -597,7 +678,21 @@ def _prepared(record: OpDef, groups: Sequence[Sequence[EagerTensor]], attrs: dic
     kinds = {t.dtype.numpy for group in groups for t in group}
     if len(kinds) == 1:
         run = in_place_of(run, *kinds)
-    return _Prepared(key, record, complete, made, is_pure, run, kernel.form == "async")
+    only = made[0] if len(made) == 1 else None
+    return _Prepared(
+        key,
+        record,
+        complete,
+        made,
+        only,
+        is_pure,
+        run,
+        kernel.form == "async",
+        is_recorded=not isinstance(record.grad, NotDifferentiable),
+        counts=[len(g) if a.is_list else None for a, g in zip(record.ins, groups, strict=True)]
+        if any(a.is_list for a in record.ins)
+        else None,
+    )
 
 
 def _waited_for(op: EagerOp, kernel: Callable[..., Any], values: list[Any]) -> Any:

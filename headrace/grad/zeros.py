@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headrace import dtypes, shapes
 from headrace.ir.indexed_slices import IndexedSlices
@@ -20,8 +20,10 @@ def carries(dtype: DType) -> bool:
     They are floats and complex numbers, lists and tuples of them (variant), and handles of variables. The gradient of a
     handle is that of the variable's value.
     """
-    base = dtype.base
-    return base.is_floating or base.is_complex or base is dtypes.variant or base is dtypes.resource
+    return dtype.base.number in _CARRIERS
+
+
+_CARRIERS: Final = frozenset(d.number for d in (*dtypes.FLOATING, *dtypes.COMPLEX, dtypes.variant, dtypes.resource))
 
 
 def gradient_dtype(x: Tensor) -> DType:

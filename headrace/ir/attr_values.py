@@ -222,7 +222,7 @@ def equal(a: Any, b: Any) -> bool:
     return bool(attr_key(a) == attr_key(b))
 
 
-_COMPARABLE: Final = frozenset((DType, bool, int, str))  # values of one of these classes are equal if `==` holds
+_COMPARABLE: Final = frozenset((bool, int, str))  # values of one of these classes are equal if `==` holds
 
 
 def attr_key(value: Any) -> Hashable:
@@ -237,6 +237,8 @@ def attr_key(value: Any) -> Hashable:
     kind = value.__class__
     if kind in _COMPARABLE:
         return kind, value
+    if kind is DType:
+        return kind, value.number
     if kind is tuple:
         return tuple(map(attr_key, value))
     if kind is Func:

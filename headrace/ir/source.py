@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from types import FrameType
 from typing import NamedTuple
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -36,14 +37,17 @@ def is_ours(file: str) -> bool:
     return file.startswith(_PACKAGE)
 
 
-def here() -> Source | None:
-    """Returns the place of the innermost stack frame outside headrace, or None."""
-    frame = sys._getframe(1)
+def here(depth: int = 1) -> Source | None:
+    """Returns the place of the innermost stack frame outside headrace, or None.
+
+    Args:
+      depth: a number of inner frames that are known to be headrace's.
+    """
+    frame: FrameType | None = sys._getframe(depth)
     while frame is not None:
         code = frame.f_code
-        if not code.co_filename.startswith(_PACKAGE):
-            return Source(code.co_filename, frame.f_lineno, code.co_name)
-        if frame.f_back is None:
-            return None
+        file = code.co_filename
+        if not file.startswith(_PACKAGE):
+            return Source(file, frame.f_lineno, code.co_name)
         frame = frame.f_back
     return None

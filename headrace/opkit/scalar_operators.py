@@ -49,3 +49,14 @@ def in_place_of(kernel: Callable[..., Any], dtype: np.dtype) -> Callable[..., An
     """Returns the operator in place of a ufunc for operands of `dtype`; other kernels unchanged."""
     found = SCALAR_OPERATORS.get(kernel) if isinstance(kernel, np.ufunc) else None
     return kernel if found is None or dtype.kind not in found.kinds else found.function
+
+
+def takes_numbers(kernel: Callable[..., Any]) -> bool:
+    """Whether one operand of a kernel may be a Python number, with the result of a scalar of the other's dtype.
+
+    That holds for Python's operators with two operands, if the number is in the range of the dtype.
+    """
+    return kernel in _OPERATORS
+
+
+_OPERATORS: Final = frozenset(o.function for u, o in SCALAR_OPERATORS.items() if u.nin == 2)
