@@ -57,6 +57,10 @@ EAGER_PREPARED_OPS: Final = 4096
 # Unit: integers or lists. Bound.
 EAGER_INTEGERS: Final = 1024
 
+# Indices of ints and slices whose begins, ends, strides and masks are kept.
+# Unit: indices. Bound.
+STATIC_INDICES: Final = 1024
+
 # Ranks whose vectors of all axes are kept for reductions.
 # Unit: ranks. Bound.
 RANKS_OF_REDUCTIONS: Final = 32

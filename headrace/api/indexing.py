@@ -7,16 +7,18 @@ The entries are converted to three vectors (begins, ends and strides) and five m
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from types import EllipsisType
 from typing import Any
 
 import numpy as np
 
-from headrace import dtypes, shapes
+from headrace import dtypes, shapes, thresholds
 from headrace.api import arrays, gathering, reductions, scopes
 from headrace.api.tensors import is_tensor
 from headrace.errors import ShapeError
 from headrace.ir.tensor_type import Tensor
+from headrace.memo import cached
 
 
 def getitem(x: Any, index: Any) -> Any:
@@ -34,19 +36,20 @@ def getitem(x: Any, index: Any) -> Any:
 
     Source: TensorFlow's `tf.Tensor.__getitem__`.
     """
-    is_number = index.__class__ is int
-    if (is_number or (index.__class__ is tuple and {*map(type, index)} == {int})) and scopes.is_outside():
-        eager = scopes.runtime().eager
-        if x.__class__ is eager.tensor_type:
-            numbers = (index,) if is_number else index
-            if len(numbers) <= len(x.shape):
-                return _element(eager, x, numbers)
+    eager = scopes.eager_builder_of(x)
+    if eager is not None and _is_static(index):
+        made = eager.view(x, index)
+        if made is not None:
+            return made
+        taken, bounds, masks = _static_arguments(_key(index))
+        if taken <= len(x.shape):
+            return eager.make("StridedSlice", (x, *bounds), masks, "strided_slice")
     if _is_mask(index):
         return boolean_mask(x, index)
     entries = list(index) if isinstance(index, tuple) else [index]
     if sum(e is Ellipsis for e in entries) > 1:
         raise ShapeError(f"an index can have one '...' only, got {_show(index)}")
-    taken = sum(e is not None and e is not Ellipsis for e in entries)
+    taken = _count(entries)
     shape = getattr(x, "shape", None)
     if shape is not None and taken > len(shape):
         raise ShapeError(
@@ -67,12 +70,46 @@ def getitem(x: Any, index: Any) -> Any:
         return b.make("StridedSlice", (x, *bounds), masks, scope)
 
 
-def _element(b: Any, x: Any, numbers: tuple[int, ...]) -> Any:
-    """Returns `x[numbers]` for an eager tensor and ints, as `getitem` does for any index."""
-    n = len(numbers)
-    ends = (numbers[0] + 1,) if n == 1 else [i + 1 for i in numbers]
-    masks = {"shrink_axis_mask": (1 << n) - 1}
-    return b.make("StridedSlice", (x, numbers, ends, (1,) * n), masks, "strided_slice")
+def _is_static(index: Any) -> bool:
+    """Whether numpy and StridedSlice take an index for the same: ints, slices of them, at most one `...`, None."""
+    if index.__class__ is int:
+        return True
+    n_ellipses = 0
+    for e in index if index.__class__ is tuple else (index,):
+        if e.__class__ is slice:
+            for bound in (e.start, e.stop, e.step):
+                if bound.__class__ is not int and bound is not None:
+                    return False
+        elif e is Ellipsis:
+            n_ellipses += 1
+        elif e.__class__ is not int and e is not None:
+            return False
+    return n_ellipses < 2 and index != ()
+
+
+def _count(entries: Sequence[Any]) -> int:
+    """Returns the number of entries that take an axis."""
+    return sum(e is not None and e is not Ellipsis for e in entries)
+
+
+def _key(index: Any) -> tuple[Any, ...]:
+    """Returns the entries of a static index, with tuples in place of slices (which Python 3.11 cannot hash)."""
+    entries = index if index.__class__ is tuple else (index,)
+    return tuple([(e.start, e.stop, e.step) if e.__class__ is slice else e for e in entries])
+
+
+@cached(thresholds.STATIC_INDICES, "static indices")
+def _static_arguments(key: tuple[Any, ...]) -> tuple[int, list[Any], dict[str, int]]:
+    """Returns the arguments of a StridedSlice for the `_key` of an index.
+
+    They are the number of axes that it takes, the eager vectors, and the masks other than 0.
+    """
+    entries = [slice(*e) if e.__class__ is tuple else e for e in key]
+    begin, end, strides, masks = _vectors(None, None, entries)
+    dtype = np.int64 if _is_long([*begin, *end, *strides]) else np.int32
+    b = scopes.runtime().eager
+    bounds = [b.const(np.array(v, dtype)) for v in (begin, end, strides)]
+    return _count(key), bounds, {name: mask for name, mask in masks.items() if mask}
 
 
 def boolean_mask(tensor: Any, mask: Any, axis: int | None = None, name: str = "boolean_mask") -> Tensor:

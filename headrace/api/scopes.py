@@ -63,6 +63,9 @@ class EagerOps(Protocol):
     def const(self, value: Any, dtype: DType | None = None, name: str = "Const") -> Any:
         """Returns an eager tensor with this value."""
 
+    def view(self, x: Any, index: Any) -> Any:
+        """Returns `x[index]` for an eager tensor and an index of numpy, or None if a StridedSlice op has to run."""
+
     def set_seed(self, seed: int | None) -> None:
         """Sets the seed of random ops without their own seed, and rewinds all streams."""
 
@@ -129,14 +132,16 @@ _runtime: Runtime | None = None
 # Classes whose objects have no graph: a call of `builder` with these alone, or lists of them, needs no walk.
 _LISTS = frozenset((list, tuple))
 _valued: frozenset[type] = frozenset()
-_eager: EagerOps | None = None  # of the runtime
+# of the runtime
+_eager: EagerOps | None = None
+_eager_tensor: type | None = None
 
 
 def install(runtime: Runtime | None) -> None:
     """Sets the runtime of the process. `headrace/__init__.py` calls it when it is imported or reloaded."""
-    global _runtime, _valued, _eager
+    global _runtime, _valued, _eager, _eager_tensor
     _runtime = runtime
-    _eager = None if runtime is None else runtime.eager
+    _eager, _eager_tensor = (None, None) if runtime is None else (runtime.eager, runtime.eager.tensor_type)
     values: frozenset[type] = frozenset((bool, int, float, complex, str, bytes, type(None), np.ndarray))
     _valued = values | {runtime.eager.tensor_type} if runtime is not None else frozenset()
 
@@ -322,6 +327,11 @@ def builder(*near: Any) -> Any:
     except RecursionError:
         raise nest.too_deep() from None
     return runtime().eager if graph is None else Builder(graph)
+
+
+def eager_builder_of(x: Any) -> EagerOps | None:
+    """Returns the eager builder if `x` is an eager tensor and no graph has been entered, or else None."""
+    return _eager if x.__class__ is _eager_tensor and not _stack.get() else None
 
 
 def graph_of(values: Iterable[Any]) -> ir_graph.Graph | None:

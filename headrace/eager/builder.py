@@ -393,6 +393,20 @@ class EagerBuilder(OpCalls[EagerTensor]):
             _record(recorders, type, args, attrs, prepared, values, tensors)
         return tensors
 
+    def view(self, x: EagerTensor, index: Any) -> EagerTensor | None:
+        """Returns `x[index]` for an index of Python ints, slices of them, `...` and None, at once.
+
+        The kernel of StridedSlice gives numpy the same index. The result is None where the op itself has to run: a
+        recorder needs its inputs, or numpy refuses the index, and the op has an error for that.
+        """
+        dtype = x.dtype
+        if active.get() or dtype.number in _OBJECTS:
+            return None
+        try:
+            return EagerTensor(x._value[index], dtype)
+        except (IndexError, TypeError, ValueError):
+            return None
+
     def set_seed(self, seed: int | None) -> None:
         """Sets the seed of random ops without their own seed, and rewinds all streams."""
         from headrace.ops.random.drawing import rewind
@@ -575,9 +589,10 @@ def _numbers_among(
 
 def _conversion(kind: type, dtype: np.dtype, kernel: Callable[..., Any]) -> Callable[[Any], Any]:
     """Returns the conversion of Python numbers of class `kind` to scalars of `dtype` for a kernel."""
-    if isinstance(kernel, np.ufunc):  # it converts numpy's scalars to arrays of rank 0 itself, and slowly
-        return functools.partial(np.array, dtype=dtype)
-    return functools.partial(_integer, dtype.char) if kind is int else dtype.type
+    is_ufunc = isinstance(kernel, np.ufunc)  # it converts numpy's scalars to arrays of rank 0 itself, and slowly
+    if kind is int:
+        return functools.partial(_integer, dtype.char, is_ufunc)
+    return functools.partial(np.array, dtype=dtype) if is_ufunc else dtype.type
 
 
 def _set_numbers(values: list[Any], numbers: Sequence[_Number]) -> bool:
@@ -597,9 +612,12 @@ def _set_numbers(values: list[Any], numbers: Sequence[_Number]) -> bool:
 
 
 @cached(thresholds.EAGER_INTEGERS, "integers of eager ops")
-def _integer(dtype: str, number: int) -> Any:
-    """Returns a scalar of a dtype, given by numpy's character for it. Equal numbers give one object."""
-    return np.dtype(dtype).type(number)
+def _integer(dtype: str, is_array: bool, number: int) -> Any:
+    """Returns an integer as a scalar or as an array of rank 0, of a dtype given by numpy's character for it.
+
+    Equal numbers give one object, by which kernels know that they have checked it.
+    """
+    return np.array(number, dtype) if is_array else np.dtype(dtype).type(number)
 
 
 def _vector(dtype: int, numbers: Sequence[int]) -> np.ndarray | None:
@@ -626,6 +644,7 @@ def _new_vector(dtype: int, numbers: Sequence[int]) -> np.ndarray | None:
     return out
 
 
+_OBJECTS: Final = frozenset(d.number for d in dtypes.OBJECT)  # an element of such an array is no scalar
 _SHORT: Final = 16
 _FRAMES: Final = 3  # of headrace, at least, between the entry of an op and the user's line: `_record`, `make`
 

@@ -152,11 +152,19 @@ def _check_stride(i: int, kind: str, stride: int) -> None:
 
 
 def _indexer(attrs: Mapping[str, Any]) -> Callable[[Any, Any, Any], tuple[Any, ...]]:
-    """The function from begin, end and strides to numpy's index."""
+    """The function from begin, end and strides to numpy's index; it caches the last index, as they are mostly constant."""
+    seen: tuple[Any, Any, Any, tuple[Any, ...]] = (None, None, None, ())
     decoded: dict[int, list[tuple[str, bool, bool]]] = {}
     ends_open = attrs["T"] in dtypes.OBJECT  # a single element stays an array
 
     def index(begin: Any, end: Any, strides: Any) -> tuple[Any, ...]:
+        nonlocal seen
+        known = seen  # read once: another thread may run the same node for another iteration
+        if known[0] is not begin or known[1] is not end or known[2] is not strides:
+            known = seen = (begin, end, strides, decode(begin, end, strides))
+        return known[3]
+
+    def decode(begin: Any, end: Any, strides: Any) -> tuple[Any, ...]:
         shape = begin.shape
         if len(shape) != 1 or end.shape != shape or strides.shape != shape:
             got = ", ".join(shapes.show(v.shape) for v in (begin, end, strides))
