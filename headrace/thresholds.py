@@ -57,6 +57,10 @@ EAGER_PREPARED_OPS: Final = 4096
 # Unit: integers or lists. Bound.
 EAGER_INTEGERS: Final = 1024
 
+# Integers of a list whose vector is kept.
+# Unit: integers. Estimate.
+SHORT_INTEGER_LIST: Final = 16
+
 # Indices of ints and slices whose begins, ends, strides and masks are kept.
 # Unit: indices. Bound.
 STATIC_INDICES: Final = 1024

@@ -143,17 +143,25 @@ def transpose(a: Any, perm: Any = None, conjugate: bool = False, name: str = "tr
       ...     hr.transpose(hr.zeros((2, 3, 4)), (0, 2, 1)).shape
       (2, 4, 3)
     """
+    b = scopes.builder(a, perm)
+    if b.graph is None:  # names are for graphs
+        return _transposed(b, a, perm, conjugate, name)
     with scopes.name_scope(name, "transpose", [a]) as scope:
-        b = scopes.builder(a, perm)
-        a = b.tensor(a, None, "a")
-        if perm is None:
-            if a.shape is not None:
-                perm = np.arange(len(a.shape) - 1, -1, -1, dtype=np.int32)
-            else:
-                last = b.make("Sub", (b.make("Rank", (a,), {}), 1), {}, "sub")
-                perm = b.make("Range", (last, -1, -1), {})
-        type = "ConjugateTranspose" if conjugate and a.dtype.is_complex else "Transpose"
-        return b.make(type, (a, perm), {}, scope)
+        return _transposed(scopes.builder(a, perm), a, perm, conjugate, scope)
+
+
+def _transposed(b: Any, a: Any, perm: Any, conjugate: bool, name: str) -> Any:
+    a = b.tensor(a, None, "a")
+    if perm is None:
+        if b.graph is None:
+            perm = tuple(range(len(a.shape) - 1, -1, -1)) or np.zeros(0, np.int32)
+        elif a.shape is not None:
+            perm = np.arange(len(a.shape) - 1, -1, -1, dtype=np.int32)
+        else:
+            last = b.make("Sub", (b.make("Rank", (a,), {}), 1), {}, "sub")
+            perm = b.make("Range", (last, -1, -1), {})
+    type = "ConjugateTranspose" if conjugate and a.dtype.is_complex else "Transpose"
+    return b.make(type, (a, perm), {}, name)
 
 
 def expand_dims(input: Any, axis: Any, name: str | None = None) -> Tensor:

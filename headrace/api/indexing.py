@@ -71,11 +71,12 @@ def getitem(x: Any, index: Any) -> Any:
 
 
 def _is_static(index: Any) -> bool:
-    """Whether numpy and StridedSlice take an index for the same: ints, slices of them, at most one `...`, None."""
+    """Whether an index consists of ints, slices of them, None and at most one `...`."""
     if index.__class__ is int:
         return True
     n_ellipses = 0
-    for e in index if index.__class__ is tuple else (index,):
+    entries = index if index.__class__ is tuple else (index,)
+    for e in entries:
         if e.__class__ is slice:
             for bound in (e.start, e.stop, e.step):
                 if bound.__class__ is not int and bound is not None:
@@ -84,7 +85,7 @@ def _is_static(index: Any) -> bool:
             n_ellipses += 1
         elif e.__class__ is not int and e is not None:
             return False
-    return n_ellipses < 2 and index != ()
+    return n_ellipses < 2 and len(entries) < 32  # the bits of a mask
 
 
 def _count(entries: Sequence[Any]) -> int:
@@ -93,7 +94,10 @@ def _count(entries: Sequence[Any]) -> int:
 
 
 def _key(index: Any) -> tuple[Any, ...]:
-    """Returns the entries of a static index, with tuples in place of slices (which Python 3.11 cannot hash)."""
+    """Returns the entries of a static index, with tuples in place of slices.
+
+    Python 3.11 cannot hash slices.
+    """
     entries = index if index.__class__ is tuple else (index,)
     return tuple([(e.start, e.stop, e.step) if e.__class__ is slice else e for e in entries])
 

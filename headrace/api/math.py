@@ -277,6 +277,9 @@ _DIVIDED_IN = {
 }
 
 
+_DIVIDED_AS_FLOATS = frozenset(d.number for d in _DIVIDED_IN)
+
+
 def quotient_dtype(dtype: dtypes.DType) -> dtypes.DType:
     """The dtype of a quotient of numbers of `dtype`; float32 for bools."""
     return dtypes.float32 if dtype.base is dtypes.bool_ else _DIVIDED_IN.get(dtype.base, dtype.base)
@@ -304,8 +307,8 @@ def truediv(x: Any, y: Any, name: str | None = None) -> Tensor:
       array([0.5, 1. ])
     """
     b = scopes.builder(x, y)
-    known = next((t.dtype for t in (x, y) if is_tensor(t)), None)
-    if known is not None and known.base not in _DIVIDED_IN:
+    known = x.dtype if is_tensor(x) else y.dtype if is_tensor(y) else None
+    if known is not None and known.base.number not in _DIVIDED_AS_FLOATS:
         return b.make("RealDiv", (x, y), {}, name or "truediv")
     with scopes.name_scope(name, "truediv", [x, y]) as scope:
         b = scopes.builder(x, y)

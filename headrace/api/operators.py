@@ -15,6 +15,7 @@ from headrace import dtypes
 from headrace.api import linalg, math, scopes
 from headrace.api.indexing import getitem
 from headrace.api.tensors import is_tensor, pair
+from headrace.ir.conversion import usual_number
 from headrace.ir.tensor_type import TensorOperations
 
 
@@ -56,7 +57,7 @@ def _function(f: Callable[[Any, Any], Any]) -> tuple[Callable[..., Any], Callabl
     """Returns the operator of a function, and its reversed form."""
 
     def forward(x: Any, y: Any) -> Any:
-        return f(x, y) if _is_operand(y) else NotImplemented
+        return f(x, y) if y.__class__ is x.__class__ or _is_operand(y) else NotImplemented
 
     def reversed(y: Any, x: Any) -> Any:
         return f(x, y) if _is_operand(x) else NotImplemented
@@ -110,10 +111,11 @@ def _compared(type: str, x: Any, y: Any, otherwise: bool) -> Any:
     if not _is_operand(y):
         return NotImplemented
     b = scopes.builder(x, y)
-    try:
-        x, y = pair(b, x, y)
-    except TypeError:  # None, text: a value that cannot be an element equals no element
-        return otherwise
+    if b.graph is not None or (y.__class__ is not x.__class__ and usual_number(y.__class__, x.dtype) is None):
+        try:
+            x, y = pair(b, x, y)
+        except TypeError:  # None, text: a value that cannot be an element equals no element
+            return otherwise
     return b.make(type, (x, y), {"incompatible_shape_error": False})
 
 
@@ -146,7 +148,7 @@ for _name, (_forward, _reversed) in {
     "add": _binary("AddV2", "add"),
     "sub": _binary("Sub", "sub"),
     "mul": _binary("Mul", "mul"),
-    "truediv": _function(lambda x, y: math.truediv(x, y)),
+    "truediv": _function(math.truediv),
     "floordiv": _binary("FloorDiv", "floordiv"),
     "mod": _binary("FloorMod", "mod"),
     "pow": _binary("Pow", "pow"),

@@ -18,16 +18,20 @@ def axes_of(b: Any, x: Any, axis: Any) -> Any:
     """Returns `axis`; for None all axes of `x`, constant if known."""
     if axis is not None:
         return axis
+    if b.graph is None:
+        return _every_axis(len(x.shape))
     if x.shape is not None:
-        return b.const(_every_axis(len(x.shape)))
+        return b.const(np.arange(len(x.shape), dtype=np.int32))
     return b.make("Range", (0, b.make("Rank", (x,), {}), 1), {}, "range")
 
 
 @cached(thresholds.RANKS_OF_REDUCTIONS, "axes of reductions")
-def _every_axis(rank: int) -> np.ndarray:
-    axes = np.arange(rank, dtype=np.int32)
-    axes.flags.writeable = False
-    return axes
+def _every_axis(rank: int) -> Any:
+    """Returns an eager vector of all axes.
+
+    Equal ranks give one object, by which kernels know that they have checked it.
+    """
+    return scopes.runtime().eager.const(np.arange(rank, dtype=np.int32))
 
 
 class Reduction(Protocol):
@@ -70,8 +74,8 @@ def _reduction(name: str, type: str, what: str, takes: str, tf: str) -> Reductio
     def function(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Any:
         b = scopes.builder(input_tensor, axis)
         x = b.tensor(input_tensor) if axis is None else input_tensor
-        made = b.make(type, (x, axes_of(b, x, axis)), {"keep_dims": bool(keepdims)}, name)
-        if made.shape is None and axis is None and not keepdims:
+        made = b.make(type, (x, axes_of(b, x, axis)), {"keep_dims": True} if keepdims else {}, name)
+        if b.graph is not None and made.shape is None and axis is None and not keepdims:
             made.set_shape(())
         return made
 

@@ -64,7 +64,7 @@ class EagerOps(Protocol):
         """Returns an eager tensor with this value."""
 
     def view(self, x: Any, index: Any) -> Any:
-        """Returns `x[index]` for an eager tensor and an index of numpy, or None if a StridedSlice op has to run."""
+        """Returns `x[index]` for an index of numpy; None if a StridedSlice has to run."""
 
     def set_seed(self, seed: int | None) -> None:
         """Sets the seed of random ops without their own seed, and rewinds all streams."""
@@ -330,7 +330,7 @@ def builder(*near: Any) -> Any:
 
 
 def eager_builder_of(x: Any) -> EagerOps | None:
-    """Returns the eager builder if `x` is an eager tensor and no graph has been entered, or else None."""
+    """Returns the eager builder for an eager tensor outside of graphs, or else None."""
     return _eager if x.__class__ is _eager_tensor and not _stack.get() else None
 
 

@@ -141,7 +141,7 @@ class _Number(NamedTuple):
     most: Any
 
     def tensor(self, value: Any) -> EagerTensor:
-        """Returns the tensor that a number in the call becomes; `value` is the number or its conversion."""
+        """Returns the tensor of a number, given by the number or its conversion."""
         dtype = self.dtype
         return EagerTensor(value if self.least is None else dtype.numpy.type(value), dtype)
 
@@ -208,7 +208,7 @@ class OpEntry:
         self.structure: Hashable = prepared.key
         self.outputs = outputs
         self._attrs = attrs
-        self._source = source.here(_FRAMES)
+        self._source = source.here(3)  # `__init__`, `_record` and `make` are not the user's
         self._counts = prepared.counts
         if self._counts is None:
             self.inputs = tuple(args)
@@ -394,10 +394,10 @@ class EagerBuilder(OpCalls[EagerTensor]):
         return tensors
 
     def view(self, x: EagerTensor, index: Any) -> EagerTensor | None:
-        """Returns `x[index]` for an index of Python ints, slices of them, `...` and None, at once.
+        """Returns `x[index]` without an op, or None if the op has to run.
 
-        The kernel of StridedSlice gives numpy the same index. The result is None where the op itself has to run: a
-        recorder needs its inputs, or numpy refuses the index, and the op has an error for that.
+        The index consists of Python ints, slices of them, `...` and None. The kernel of StridedSlice gives numpy the
+        same index. The op has to run if a recorder needs its inputs, or for its error if numpy refuses the index.
         """
         dtype = x.dtype
         if active.get() or dtype.number in _OBJECTS:
@@ -556,9 +556,7 @@ _NUMBERS: Final = frozenset((bool, int, float))
 _INTEGERS: Final = "integers"
 
 
-def _numbers_among(
-    args: Sequence[Any], bound: Sequence[Any], kernel: Callable[..., Any]
-) -> tuple[_Number, ...] | None:
+def _numbers_among(args: Sequence[Any], bound: Sequence[Any], kernel: Callable[..., Any]) -> tuple[_Number, ...] | None:
     """Returns the Python numbers of a call, or None if their values decide dtypes.
 
     Args:
@@ -588,7 +586,7 @@ def _numbers_among(
 
 
 def _conversion(kind: type, dtype: np.dtype, kernel: Callable[..., Any]) -> Callable[[Any], Any]:
-    """Returns the conversion of Python numbers of class `kind` to scalars of `dtype` for a kernel."""
+    """Returns the conversion of Python numbers of a class to scalars for a kernel."""
     is_ufunc = isinstance(kernel, np.ufunc)  # it converts numpy's scalars to arrays of rank 0 itself, and slowly
     if kind is int:
         return functools.partial(_integer, dtype.char, is_ufunc)
@@ -613,19 +611,21 @@ def _set_numbers(values: list[Any], numbers: Sequence[_Number]) -> bool:
 
 @cached(thresholds.EAGER_INTEGERS, "integers of eager ops")
 def _integer(dtype: str, is_array: bool, number: int) -> Any:
-    """Returns an integer as a scalar or as an array of rank 0, of a dtype given by numpy's character for it.
+    """Returns an integer as a scalar or as an array of rank 0.
 
-    Equal numbers give one object, by which kernels know that they have checked it.
+    The dtype is given by numpy's character for it. Equal numbers give one object, by which kernels know that they have
+    checked it.
     """
     return np.array(number, dtype) if is_array else np.dtype(dtype).type(number)
 
 
 def _vector(dtype: int, numbers: Sequence[int]) -> np.ndarray | None:
-    """Returns a vector of a dtype, given by its number; None if one of the numbers is out of range.
+    """Returns a vector; None if one of the numbers is out of range.
 
-    Equal short lists give one object, by which kernels know that they have checked it.
+    The dtype is given by its number. Equal short lists give one object, by which kernels know that they have checked
+    it.
     """
-    if len(numbers) > _SHORT:
+    if len(numbers) > thresholds.SHORT_INTEGER_LIST:
         return _new_vector(dtype, numbers)
     return _short_vector(dtype, numbers if numbers.__class__ is tuple else tuple(numbers))
 
@@ -645,8 +645,6 @@ def _new_vector(dtype: int, numbers: Sequence[int]) -> np.ndarray | None:
 
 
 _OBJECTS: Final = frozenset(d.number for d in dtypes.OBJECT)  # an element of such an array is no scalar
-_SHORT: Final = 16
-_FRAMES: Final = 3  # of headrace, at least, between the entry of an op and the user's line: `_record`, `make`
 
 
 def _is_hashable(key: Any) -> bool:

@@ -24,7 +24,7 @@ def as_array(value: Any, dtype: DType | None = None) -> np.ndarray:
       ValueError: the rows differ in length, or a number is too large for the dtype.
     """
     if value.__class__ in _NUMBERS:
-        usual = _USUAL.get((value.__class__, None if dtype is None else dtype.base))
+        usual = usual_number(value.__class__, dtype)
         if usual is not None and usual[0] <= value <= usual[1]:
             number = np.array(value, usual[2])
             number.flags.writeable = False
@@ -74,13 +74,13 @@ def as_array(value: Any, dtype: DType | None = None) -> np.ndarray:
 
 
 _NUMBERS: Final = frozenset((bool, int, float))
-# The most frequent conversions of Python numbers: class and dtype → least number, greatest number, numpy dtype. The
+# The most frequent conversions: class of the number and number of the dtype → least, greatest, numpy dtype. The
 # general algorithm gives the same result and takes five times as long.
-_USUAL: Final[dict[tuple[type, DType | None], tuple[Any, Any, np.dtype]]] = {
+_USUAL: Final[dict[tuple[type, int | None], tuple[Any, Any, np.dtype]]] = {
     (bool, None): (False, True, np.dtype(bool)),
-    (bool, dtypes.bool_): (False, True, np.dtype(bool)),
+    (bool, dtypes.bool_.number): (False, True, np.dtype(bool)),
     **{
-        (int, d): (-(2**31), 2**31 - 1, np.dtype(n))
+        (int, None if d is None else d.number): (-(2**31), 2**31 - 1, np.dtype(n))
         for d, n in (
             (None, np.int32),
             (dtypes.int32, np.int32),
@@ -90,7 +90,7 @@ _USUAL: Final[dict[tuple[type, DType | None], tuple[Any, Any, np.dtype]]] = {
         )
     },
     **{
-        (float, d): (-1e38, 1e38, np.dtype(n))
+        (float, None if d is None else d.number): (-1e38, 1e38, np.dtype(n))
         for d, n in ((None, np.float32), (dtypes.float32, np.float32), (dtypes.float64, np.float64))
     },
 }
@@ -106,7 +106,7 @@ def usual_number(kind: type, dtype: DType | None) -> tuple[Any, Any, np.dtype] |
     Returns:
       The least number, the greatest number and the numpy dtype; None if there is no such range.
     """
-    return _USUAL.get((kind, None if dtype is None else dtype.base))
+    return _USUAL.get((kind, None if dtype is None else dtype.base.number))
 
 
 def shown(value: Any) -> str:

@@ -52,9 +52,9 @@ def in_place_of(kernel: Callable[..., Any], dtype: np.dtype) -> Callable[..., An
 
 
 def takes_numbers(kernel: Callable[..., Any]) -> bool:
-    """Whether one operand of a kernel may be a Python number, with the result of a scalar of the other's dtype.
+    """Whether Python numbers as operands of a kernel count as scalars of its dtype.
 
-    That holds for Python's operators with two operands, if the number is in the range of the dtype.
+    This holds for Python's operators with two operands, if the number is in the range of the dtype.
     """
     return kernel in _OPERATORS
 

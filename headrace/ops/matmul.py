@@ -85,7 +85,7 @@ _TURNS = ((False, False), (True, False), (False, True), (True, True))
 
 
 def _matmul_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    dot = widened(xp.dot, attrs["T"])
+    dot = widened(xp.ndarray.dot, attrs["T"])  # `xp.dot` would ask for overrides first
     turn_a, turn_b = attrs["transpose_a"], attrs["transpose_b"]
 
     def kernel(a: Any, b: Any) -> Any:

@@ -152,7 +152,7 @@ def _check_stride(i: int, kind: str, stride: int) -> None:
 
 
 def _indexer(attrs: Mapping[str, Any]) -> Callable[[Any, Any, Any], tuple[Any, ...]]:
-    """The function from begin, end and strides to numpy's index; it caches the last index, as they are mostly constant."""
+    """The function from begin, end and strides to numpy's index; it caches the last one."""
     seen: tuple[Any, Any, Any, tuple[Any, ...]] = (None, None, None, ())
     decoded: dict[int, list[tuple[str, bool, bool]]] = {}
     ends_open = attrs["T"] in dtypes.OBJECT  # a single element stays an array

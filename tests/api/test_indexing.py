@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 from typing import Any
 
 import numpy as np
@@ -52,6 +54,58 @@ def test_as_numpy(index: tuple[Any, ...], is_known: bool) -> None:
     got = sliced(index, shape=X.shape if is_known else None)
     assert np.array_equal(got, X[index])
     assert got.shape == X[index].shape
+
+
+@given(indices(), st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_eagerly_as_numpy(index: tuple[Any, ...], is_recorded: bool) -> None:
+    x = hr.constant(X)
+    if is_recorded:
+        with hr.GradientTape() as tape:
+            tape.watch(x)
+            y = x[index]
+    else:
+        y = x[index]
+    assert np.array_equal(y.numpy(), X[index])
+    assert y.shape == X[index].shape
+
+
+def test_the_gradient_of_elements_read_eagerly() -> None:
+    x = hr.constant(X)
+    with hr.GradientTape() as tape:
+        tape.watch(x)
+        y = x[0, 1, 2] + 2.0 * x[-1][0, 0] + hr.reduce_sum(x[..., 3]) + hr.reduce_sum(x[1:, ::2, 1])
+    expected = np.zeros(X.shape, np.float32)
+    expected[0, 1, 2] = 1
+    expected[-1, 0, 0] = 2
+    expected[..., 3] += 1
+    expected[1:, ::2, 1] += 1
+    assert np.array_equal(tape.gradient(y, x).numpy(), expected)
+
+
+@pytest.mark.parametrize("is_recorded", [False, True])
+@pytest.mark.parametrize(
+    ("index", "error", "text"),
+    [
+        (2, hr.errors.InvalidArgumentError, "slice index 2 of dimension 0 out of bounds: it has 2 elements"),
+        ((0, ..., -5), hr.errors.InvalidArgumentError, "slice index -5 of dimension 2 out of bounds"),
+        ((0, 0, 0, 0), ValueError, "input has only 3 dims: [0, 0, 0, 0] has 4 entries"),
+        (slice(None, None, 0), ValueError, "the step of a slice must not be 0, in [::0]"),
+        ((..., ...), ValueError, "an index can have one '...' only, got ..., ..."),
+        (True, TypeError, "valid indices, got True (bool)"),
+        ((0, 1.0), TypeError, "valid indices, got 1.0 (float)"),
+        (slice("a"), TypeError, "valid indices, got 'a' (str)"),
+    ],
+)
+def test_errors_of_eager_indices_are_those_of_the_op(
+    index: Any, error: type[Exception], text: str, is_recorded: bool
+) -> None:
+    x = hr.constant(X)
+    with hr.GradientTape() if is_recorded else contextlib.nullcontext() as tape:
+        if tape is not None:
+            tape.watch(x)
+        with pytest.raises(error, match=re.escape(text)):
+            x[index]
 
 
 @pytest.mark.matrix
