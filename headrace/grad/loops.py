@@ -503,4 +503,6 @@ def _slices(b: Builder, x: Tensor, lists: Sequence[Tensor], part: Gradient | Non
     static = gradient_shape(x)
     values.replace_static(None if static is None else (None, *static[1:]), values.handle)
     all_slices = IndexedSlices(values, indices, shape)
-    return all_slices if dy is None else total(b, [dy, all_slices]) or all_slices
+    every = total(b, [all_slices] if dy is None else [dy, all_slices])
+    assert every is not None
+    return every

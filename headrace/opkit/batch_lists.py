@@ -13,7 +13,7 @@ import numpy as np
 
 from headrace import shapes
 from headrace.opkit.batch_node import BatchNode, NoBatchRule, SameForAll, batch_dims, spread
-from headrace.opkit.batch_rules import example_numbers, moved
+from headrace.opkit.batch_rules import example_numbers, folding, moved
 
 if TYPE_CHECKING:
     from headrace.ir.builder import Builder
@@ -89,9 +89,10 @@ def put(b: Builder, n: BatchNode) -> Sequence[Tensor]:
     if not n.batched[1]:
         return n.make(n.inputs[0], n.inputs[1], n.spread(2))
     known = n.op.inputs[0].handle
-    if known is None or known[1] is None or not shapes.is_full(known[1]):
+    element = shapes.merge(None if known is None else known[1], n.shape(2))
+    if element is None or not shapes.is_full(element):
         raise NoBatchRule("the position differs between examples, and the shape of the elements is unknown")
-    dims = batch_dims(b, n.size, [d or 0 for d in known[1]])
+    dims = batch_dims(b, n.size, [d or 0 for d in element])
     whole = b.TensorListStack(n.inputs[0], dims, element_dtype=n.attrs["element_dtype"])
     index = n.inputs[1]
     places = b.Pack([index, b.Reshape(example_numbers(b, n, index.dtype.base, 0), np.array([-1], np.int32))], axis=1)
@@ -143,6 +144,9 @@ def as_it_is(b: Builder, n: BatchNode) -> Sequence[Tensor]:
     n.only(*(i for i, t in enumerate(n.op.inputs) if t.dtype.name == "variant"))
     return n.make(*n.inputs)
 
+
+push_batch = folding(0, 1)
+pop_batch = folding(0)
 
 length_of_list = SameForAll(as_it_is)
 

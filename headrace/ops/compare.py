@@ -265,9 +265,17 @@ def _select_oracle(c: np.ndarray, t: np.ndarray, e: np.ndarray) -> np.ndarray:
     return out
 
 
-def _select_grad(b: Any, n: Any, dy: Any) -> list[Any]:
+def _zeros(b: Any, n: Any, dy: Any) -> tuple[Any, Any]:
+    """Returns the gradients of `t` and `e` where they are not selected; lists there may have any length."""
+    if n.attrs["T"] is dtypes.variant:
+        return b.ZerosLike(n.t), b.ZerosLike(n.e)
     zero = b.ZerosLike(dy)
-    return [None, lambda: b.Select(n.condition, dy, zero), lambda: b.Select(n.condition, zero, dy)]
+    return zero, zero
+
+
+def _select_grad(b: Any, n: Any, dy: Any) -> list[Any]:
+    zero_t, zero_e = _zeros(b, n, dy)
+    return [None, lambda: b.Select(n.condition, dy, zero_t), lambda: b.Select(n.condition, zero_e, dy)]
 
 
 op(
@@ -308,9 +316,9 @@ def _select_v2_oracle(c: np.ndarray, t: np.ndarray, e: np.ndarray) -> np.ndarray
 
 
 def _select_v2_grad(b: Any, n: Any, dy: Any) -> list[Any]:
-    zero = b.ZerosLike(dy)
-    by_t = unbroadcast(b, n.t, dy, lambda: b.SelectV2(n.condition, dy, zero), None)[0]
-    by_e = unbroadcast(b, n.e, dy, lambda: b.SelectV2(n.condition, zero, dy), None)[0]
+    zero_t, zero_e = _zeros(b, n, dy)
+    by_t = unbroadcast(b, n.t, dy, lambda: b.SelectV2(n.condition, dy, zero_t), None)[0]
+    by_e = unbroadcast(b, n.e, dy, lambda: b.SelectV2(n.condition, zero_e, dy), None)[0]
     return [None, by_t, by_e]
 
 

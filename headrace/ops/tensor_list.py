@@ -357,6 +357,7 @@ op(
     kernel=_push_batch,
     grad=_push_batch_grad,
     jvp=linear("input_handles", "tensor"),
+    batch=batch_lists.push_batch,
     doc="Each of a vector of lists with one row of `tensor` appended.",
 )
 op(
@@ -474,6 +475,7 @@ op(
     kernel=_pop_batch,
     grad=_pop_batch_grad,
     jvp=linear("input_handles"),
+    batch=batch_lists.pop_batch,
     doc="Each of a vector of lists without its last element, and those elements as the rows of a tensor.",
 )
 op(

@@ -174,7 +174,8 @@ def _nothing(m: Walk, b: Builder, like: Tensor, of: Tensor) -> Tensor:
     dtype = like.dtype.base
     if dtype is dtypes.variant:
         element = of.handle[0] if of.handle is not None else dtypes.float32
-        return spread(b, b.EmptyTensorList(-1, -1, element_dtype=element), m.size)
+        lists = spread(b, b.EmptyTensorList(-1, -1, element_dtype=element), m.size)
+        return with_ones(b, lists, len(of.shape or ()))
     zero: Any = b"" if dtype is dtypes.string else np.zeros((), dtype.numpy)
     shape = like.static_shape
     assert shape is not None
@@ -186,7 +187,7 @@ def _nothing(m: Walk, b: Builder, like: Tensor, of: Tensor) -> Tensor:
 def _rows(b: Builder, mask: Tensor, ts: Sequence[Tensor], flags: Sequence[bool]) -> list[Tensor]:
     """Returns batches in which a row of the mask replaces those outside of it.
 
-    Some row must be in the mask.
+    Some row must be in the mask. Results of the replaced rows are unused, so these rows have zeros as gradients.
 
     Args:
       b: the builder.
@@ -201,7 +202,11 @@ def _rows(b: Builder, mask: Tensor, ts: Sequence[Tensor], flags: Sequence[bool])
     def row(t: Tensor, is_batch: bool) -> Tensor:
         if not is_batch:
             return t
-        out: Tensor = b.GatherV2(t, index, np.int32(0))
+        out: Tensor
+        if t.dtype.base is dtypes.variant:  # lists: the gradient of a gather would be slices, which lists cannot be
+            out = b.SelectV2(_for_lists(b, mask, t), t, b.StopGradient(b.GatherV2(t, index, np.int32(0))))
+        else:
+            out = b.GatherV2(t, index, np.int32(0))
         out.refine(t.static_shape)
         return out
 
@@ -217,7 +222,7 @@ def _select(m: Walk, b: Builder, op: Operation, mask: Tensor, x: Tensor, y: Tens
         return x
     out: Tensor
     if m.flow.is_ragged(like):
-        out = b.SelectV2(mask, x, y)
+        out = b.SelectV2(_for_lists(b, mask, x), x, y)
         return out
     if x.dtype.base is dtypes.variant:
         return _select_lists(m, b, op, mask, x, y, like)
@@ -231,6 +236,11 @@ def _select(m: Walk, b: Builder, op: Operation, mask: Tensor, x: Tensor, y: Tens
         )
     out = b.SelectV2(with_ones(b, mask, len(rank) - 1), x, y)
     return out
+
+
+def _for_lists(b: Builder, mask: Tensor, lists: Tensor) -> Tensor:
+    """Returns the mask with the rank of `lists`, which have the examples in dimension 0."""
+    return with_ones(b, mask, 0 if lists.shape is None else len(lists.shape) - 1)
 
 
 def _select_lists(m: Walk, b: Builder, op: Operation, mask: Tensor, x: Tensor, y: Tensor, like: Tensor) -> Tensor:
@@ -322,7 +332,7 @@ def _params(m: Walk, graph: FuncGraph, op: Operation, first: Sequence[Tensor]) -
         if handle is not None and is_batch:
             handle = (handle[0], _batch_shape(m, handle[1]))
         if m.flow.is_ragged(p):
-            shape, handle = _batch_shape(m, ()), None
+            shape, handle = _batch_shape(m, p.shape), None
         elif t.dtype.base is dtypes.variant:
             shape = p.shape
         out.append(graph.add_param(t.dtype, shape, base_name(p), source=p.op.source, handle=handle))

@@ -9,7 +9,8 @@ iteration changes.
 A tensor list is batched if an element of it is. Lists are marked in both directions: a list into which an operation
 puts a batched element was made for batched elements. A batched list has batches as its elements, so that all examples
 have lists of one length. But if a conditional or loop with a batched predicate pushes to a list or pops from it, the
-examples have lists of different lengths; such a *ragged* list is a vector with a list for each example.
+examples have lists of different lengths; such a *ragged* list is a vector with a list for each example. A vector of
+lists (a ragged list of a batch that is batched once more) is ragged too.
 """
 
 from __future__ import annotations
@@ -103,6 +104,10 @@ class Flow:
             if not marked.isdisjoint(lists):
                 for t in lists:
                     self._mark(t, marked)
+        if any(t.shape and t in self.batched for t in lists):  # vectors of lists, from another batch
+            for t in lists:
+                self._mark(t, self._chosen)
+                self._mark(t, self._stacks)
 
     def _visit(self, graph: Graph) -> None:
         for op in graph.operations:
