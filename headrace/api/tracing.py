@@ -143,6 +143,22 @@ def is_tensor_argument(leaf: Any) -> bool:
     return hasattr(type(leaf), "as_tensor") and not hasattr(type(leaf), "assign")
 
 
+def dtype_of_number(x: float | complex, leaves: Iterable[Any]) -> dtypes.DType:
+    """Returns the dtype of a Python number that becomes a tensor argument.
+
+    Args:
+      x: the number.
+      leaves: the leaves of all arguments. If the float tensors among them are of double precision, `x` is too.
+    """
+    found = [t.dtype for t in leaves if is_tensor_argument(t)]
+    kinds = {d.base if isinstance(d, dtypes.DType) else dtypes.from_numpy(d) for d in found}
+    floats = {d for d in kinds if d.is_floating or d.is_complex}
+    is_double = bool(floats) and floats <= {dtypes.float64, dtypes.complex128}
+    if isinstance(x, complex):
+        return dtypes.complex128 if is_double else dtypes.complex64
+    return dtypes.float64 if is_double else dtypes.float32
+
+
 def convert(value: Any, b: Builder, what: str) -> Any:
     """Converts the leaves of the structure `value`, which `what` returned, to tensors.
 

@@ -30,6 +30,7 @@ from headrace.ir.analysis.graph_size import room_around
 from headrace.ir.builder import Builder
 from headrace.ir.edit.copying import copy_into
 from headrace.ir.graph import FuncGraph, Tensor
+from headrace.ir.weak_numbers import WeakNumbers
 
 
 class DifferentiatedCall:
@@ -69,6 +70,7 @@ class DifferentiatedCall:
         self.args = args
         names = tracing.argument_names(f, len(args))
         self.by = [_position(k, args, f"{what} of {self.title}") for k in by]
+        self._leaves = nest.flatten((args, kwargs))
         self.xs: list[Tensor | None] = []
         self.labels: list[str] = []
         given = list(args)
@@ -96,7 +98,7 @@ class DifferentiatedCall:
 
     def _source(self, leaf: Any, label: str, skips: bool) -> Tensor | None:
         try:
-            t = self.b.tensor(leaf)
+            t = self.b.tensor(leaf, tracing.dtype_of_number(leaf, self._leaves) if _is_number(leaf) else None)
         except (TypeError, ValueError) as e:
             raise SignatureError(f"{self.what}: {label} must be a tensor, got {nest.describe(leaf)}: {e}") from e
         if not carries(t.dtype):
@@ -107,7 +109,8 @@ class DifferentiatedCall:
                 f"and complex numbers have. Give a float (hr.cast, or 3.0 for 3), or differentiate by other arguments "
                 "(argnums=)"
             )
-        made: Tensor = self.b.Identity(t)
+        notes = [WeakNumbers((0,))] if _is_number(leaf) else []
+        made: Tensor = self.b.make("Identity", (t,), {}, notes=notes)
         made.refine(handle=t.handle)
         return made
 
@@ -194,6 +197,11 @@ def _again(b: Builder, xs: Sequence[Tensor], ys: Sequence[Tensor], what: str) ->
             bad,
         )
     return [moved[x] for x in xs], [moved[y] for y in ys]
+
+
+def _is_number(x: Any) -> bool:
+    """Whether `x` is a Python float or complex number."""
+    return isinstance(x, (float, complex)) and not isinstance(x, np.generic)
 
 
 def _position(k: Any, args: Sequence[Any], what: str) -> int:

@@ -92,4 +92,4 @@ def yields(weak: DType, strong: DType) -> bool:
     """Whether a weak number of one dtype becomes the other dtype."""
     if weak.is_integer:
         return strong.is_integer or strong.is_floating or strong.is_complex
-    return weak.is_floating and (strong.is_floating or strong.is_complex)
+    return strong.is_complex or (weak.is_floating and strong.is_floating)

@@ -49,6 +49,7 @@ class _Call(NamedTuple):
       leaves: the leaves of the structure, with eager tensors in the place of arrays.
       tensors: the eager tensors among the leaves.
       where: for each leaf whether it is a tensor of the signature.
+      weak: the positions of the leaves that are Python numbers and tensors of the signature.
       key: the signature.
       kind: the signature with ranks in place of shapes.
       pattern: the kind without the values of numbers.
@@ -58,6 +59,7 @@ class _Call(NamedTuple):
     leaves: list[Any]
     tensors: list[Any]
     where: list[bool]
+    weak: list[int]
     key: Hashable
     kind: Hashable
     pattern: Hashable
@@ -83,7 +85,7 @@ def _read(parts: Iterable[Any], tensor: type[Any], has_weak_floats: bool, key: l
       tensor: the class of eager tensors.
       has_weak_floats: whether Python floats are tensors.
       key: receives the signature.
-      values: receives the values between kernels.
+      values: receives the values between kernels, and the Python floats.
 
     Returns:
       Whether it can read all of them.
@@ -117,7 +119,7 @@ def _read(parts: Iterable[Any], tensor: type[Any], has_weak_floats: bool, key: l
             values.append(frozen(x))
         elif kind is float and has_weak_floats and abs(x) < 1e38:
             key.append(kind)
-            values.append(np.float32(x))
+            values.append(x)
         else:
             return False
     return True
@@ -213,6 +215,8 @@ class Traces:
                 if found is None:
                     found = self.find(args, kwargs)[0]
                     self._traces.put(short, found)
+                for i, number in found.weak:
+                    values[i] = number(values[i])
                 return found.run(values)
         if scopes.graph_of((args, kwargs)) is not None:
             return self._in_graph(args, kwargs)
@@ -252,8 +256,9 @@ class Traces:
         if self._static:
             args = Static.wrapped(args, self._static, self._parameters, self._title)
         structure = (tuple(args), kwargs)
-        leaves = nest.flatten(structure)
-        where, tensors = [], []
+        given = nest.flatten(structure)
+        leaves = list(given)
+        where, tensors, weak = [], [], []
         outline = nest.outline(structure)
         key: list[Hashable] = [flags.ENGINE.value, eager.seed, self.surroundings.key(), outline]
         kind: list[Hashable] = [*key]
@@ -261,12 +266,16 @@ class Traces:
         for i, leaf in enumerate(leaves):
             is_spec = isinstance(leaf, TensorSpec)
             is_tensor = tracing.is_tensor_argument(leaf)
-            where.append(is_spec or is_tensor or (self._has_weak_floats and isinstance(leaf, (float, complex))))
+            is_weak = self._has_weak_floats and not is_tensor and isinstance(leaf, (float, complex))
+            where.append(is_spec or is_tensor or is_weak)
             if where[-1]:
-                leaves[i] = t = leaf if is_spec else eager.tensor(leaf)
+                dtype = tracing.dtype_of_number(leaf, given) if is_weak else None
+                leaves[i] = t = leaf if is_spec else eager.tensor(leaf, dtype)
                 tensors.append(t)
-                key += (t.dtype, None if self._input_signature is not None else t.shape)
-                part: tuple[Hashable, ...] = (t.dtype, None if t.shape is None else len(t.shape))
+                if is_weak:
+                    weak.append(i)
+                key += (t.dtype, None if self._input_signature is not None else t.shape, is_weak)
+                part: tuple[Hashable, ...] = (t.dtype, None if t.shape is None else len(t.shape), is_weak)
                 kind += part
                 pattern += part
             else:
@@ -274,7 +283,7 @@ class Traces:
                 key += part
                 kind += part
                 pattern.append(type(leaf) if isinstance(leaf, NUMBERS) else part[0])  # type: ignore[arg-type]
-        return _Call(structure, leaves, tensors, where, tuple(key), tuple(kind), tuple(pattern))
+        return _Call(structure, leaves, tensors, where, weak, tuple(key), tuple(kind), tuple(pattern))
 
     def _for(self, call: _Call) -> ConcreteFunction:
         """Returns a trace for the call: one with wider shapes, or a new one."""
@@ -334,10 +343,10 @@ class Traces:
         rest = iter(zip(call.tensors, wanted, strict=True))
         paths = [path for path, _ in nest.flatten_with_paths(call.structure)]
         leaves = []
-        for path, leaf, is_tensor in zip(paths, call.leaves, call.where, strict=True):
+        for i, (path, leaf, is_tensor) in enumerate(zip(paths, call.leaves, call.where, strict=True)):
             if is_tensor:
                 like, shape = next(rest)
-                leaves.append(Argument(like, shape, self._parameters.name(path)))
+                leaves.append(Argument(like, shape, self._parameters.name(path), i in call.weak))
             else:
                 leaves.append(Static.unwrapped(leaf))
         self.made += 1

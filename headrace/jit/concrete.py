@@ -12,7 +12,9 @@ from headrace.api import recorder, scopes, tracing
 from headrace.api.traced_graph import TracedGraph
 from headrace.errors import SignatureError
 from headrace.ir.builder import Builder
+from headrace.ir.edit.editor import Editor
 from headrace.ir.graph import Operation, Tensor
+from headrace.ir.weak_numbers import WeakNumbers
 
 
 class ConcreteFunction:
@@ -27,6 +29,7 @@ class ConcreteFunction:
     Attributes:
       graph: the graph.
       arguments: the placeholders of the arguments that are tensors, in order.
+      weak: (position, numpy scalar type) of the arguments that are Python numbers.
       value: the structure that the function returned; leaves that are not tensors of the graph stay as they are.
       effects: the operations that run although no output may need them.
       made: the variables that the function created.
@@ -40,10 +43,14 @@ class ConcreteFunction:
         self.graph = graph = TracedGraph(title)
         graph.seed = scopes.runtime().eager.seed
         self.arguments: list[Tensor] = []
+        self.weak: list[tuple[int, Any]] = []
         given = []
         for leaf in leaves:
             if isinstance(leaf, Argument):
-                leaf = leaf.placeholder(graph)
+                made = leaf.placeholder(graph)
+                if leaf.is_weak:
+                    self.weak.append((len(self.arguments), made.dtype.base.numpy.type))
+                leaf = made
                 self.arguments.append(leaf)
             given.append(leaf)
         self._kept = given  # their identities may be parts of the signature
@@ -130,18 +137,23 @@ class Argument:
       like: an eager tensor of the dtype.
       shape: the static shape.
       name: the name of the placeholder.
+      is_weak: whether it stands for a Python number, whose dtype yields to that of other tensors.
     """
 
-    __slots__ = ("_like", "_name", "shape")
+    __slots__ = ("_like", "_name", "is_weak", "shape")
 
-    def __init__(self, like: Any, shape: shapes.Shape, name: str) -> None:
+    def __init__(self, like: Any, shape: shapes.Shape, name: str, is_weak: bool) -> None:
         self._like = like
         self._name = name
+        self.is_weak = is_weak
         self.shape = shape
 
     def placeholder(self, graph: TracedGraph) -> Tensor:
         """Returns a new placeholder for the argument."""
-        return graph.placeholder(self._like, self._name, self.shape)
+        made = graph.placeholder(self._like, self._name, self.shape)
+        if self.is_weak:
+            Editor(graph).add_note(made.op, WeakNumbers((0,)))
+        return made
 
 
 class Step:

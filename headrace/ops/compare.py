@@ -266,7 +266,10 @@ def _select_oracle(c: np.ndarray, t: np.ndarray, e: np.ndarray) -> np.ndarray:
 
 
 def _zeros(b: Any, n: Any, dy: Any) -> tuple[Any, Any]:
-    """Returns the gradients of `t` and `e` where they are not selected; lists there may have any length."""
+    """Returns zeros for the elements of `t` and `e` that are not selected.
+
+    Lists that are not selected may have another length than `dy`.
+    """
     if n.attrs["T"] is dtypes.variant:
         return b.ZerosLike(n.t), b.ZerosLike(n.e)
     zero = b.ZerosLike(dy)

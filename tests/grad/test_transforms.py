@@ -56,7 +56,7 @@ def test_the_gradient_has_the_structure_and_dtypes_of_the_arguments():
     assert isinstance(got, tuple)
     assert isinstance(got[0], Params)
     np.testing.assert_array_equal(got[0].w, [4.0, 5.0])
-    assert (got[0].w.dtype, got[0].b.dtype, float(got[0].b)) == (hr.float64, hr.float32, 2.0)
+    assert (got[0].w.dtype, got[0].b.dtype, float(got[0].b)) == (hr.float64, hr.float64, 2.0)
     np.testing.assert_array_equal(got[1], [1.0, 2.0])
     assert hr.grad(f, argnums=-1)(Params(np.array([1.0, 2.0]), 3.0), np.array([4.0, 5.0])).shape == (2,)
 
@@ -335,3 +335,48 @@ def test_values_and_graphs_do_not_mix():
         pull_back(hr.placeholder(hr.float32, ()))
     with pytest.raises(ValueError, match="mode must be 'rev' or 'fwd', got 'both'"):
         hr.jacobian(cube, mode="both")
+
+
+# *** Python numbers as arguments ***
+
+
+DOUBLE = np.array([0.5, 2.0, 3.0])
+
+
+def product(x, s):
+    return hr.reduce_sum(x * s)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_a_python_number_takes_the_dtype_of_the_tensors_beside_it(kind):
+    dx, ds = hr.grad(product, argnums=(0, 1))(DOUBLE.astype(kind), 0.1)
+    assert (dx.dtype, ds.dtype) == (kind, kind)
+    np.testing.assert_array_equal(dx, [kind(0.1)] * 3)
+    assert float(ds) == 5.5
+
+
+def test_a_python_number_yields_to_a_captured_tensor():
+    x = hr.constant(DOUBLE)
+    assert float(hr.grad(lambda s: hr.reduce_sum(x * s))(2.0)) == 5.5
+    assert hr.jvp(lambda s: s * x, (2.0,), (1.0,))[1].dtype == hr.float64
+
+
+def test_a_number_of_numpy_does_not_yield():
+    with pytest.raises(hr.errors.SignatureError, match="float32 that does not match type float64"):
+        hr.grad(product)(DOUBLE, np.float32(0.1))
+
+
+def test_a_python_number_and_a_tensor_of_its_dtype_have_different_traces():
+    x = hr.constant(DOUBLE)
+    f = lambda s: hr.reduce_sum(x * s)
+    for _ in range(2):
+        assert float(hr.grad(f)(2.0)) == 5.5
+        with pytest.raises(hr.errors.SignatureError, match="float32 that does not match type float64"):
+            hr.grad(f)(hr.constant(2.0))
+
+
+def test_a_python_number_yields_in_a_graph():
+    with hr.Graph(), hr.Session() as s:
+        dx, ds = s.run(hr.grad(product, argnums=(0, 1))(hr.constant(DOUBLE), 0.1))
+    np.testing.assert_array_equal(dx, [0.1] * 3)
+    assert (ds.dtype, float(ds)) == (np.float64, 5.5)

@@ -425,3 +425,9 @@ def test_errors_of_the_function_name_it() -> None:
 def test_a_list_that_differs_between_examples_is_no_result() -> None:
     with pytest.raises(SignatureError, match="return its stack"):
         hr.vmap(lambda x: hr.TensorArray(hr.float32, 2).unstack(x))(A)
+
+
+def test_a_python_number_that_is_not_mapped_yields_to_the_examples() -> None:
+    x = np.array([1.0, 2.0])
+    y = hr.vmap(lambda x, s: x * s, in_axes=(0, None))(x, 0.1)
+    np.testing.assert_array_equal(as_array(y), x * 0.1)
