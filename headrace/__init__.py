@@ -98,7 +98,7 @@ from headrace.eager.tape import GradientTape
 from headrace.eager.tensor import from_dlpack
 from headrace.grad.checks import check_gradients
 from headrace.grad.custom import custom_gradient
-from headrace.grad.gradients import gradients
+from headrace.grad.gradients import differentiate as _differentiate, gradients
 from headrace.grad.jacobians import hessian, jacobian
 from headrace.grad.registered import RegisterGradient
 from headrace.grad.transforms import grad, jvp, value_and_grad, vjp
@@ -144,7 +144,9 @@ def _address(url: str) -> _typing.Any:
 
 
 target.SCHEMES["headrace"] = _address
-scopes.install(scopes.Runtime(_EagerBuilder(), Session, interchange.graph_def, _html, _library_function))
+scopes.install(
+    scopes.Runtime(_EagerBuilder(), Session, interchange.graph_def, _html, _library_function, _differentiate)
+)
 
 # Imported on first use: modules that few programs use, or only those that train.
 _LATER = {

@@ -119,6 +119,7 @@ class Runtime:
       graph_def: converts a graph to a message (`Graph.as_graph_def`).
       html: draws a graph for a notebook.
       library_function: makes a function of the graph's library of a Python function, whose calls are operations.
+      differentiate: makes the gradient of tensors in their graph (`grad.gradients`).
     """
 
     eager: EagerOps
@@ -126,6 +127,7 @@ class Runtime:
     graph_def: GraphExporter
     html: Callable[[Graph], str]
     library_function: Callable[[Callable[..., Any]], Callable[..., Any]]
+    differentiate: Callable[..., Any]
 
 
 _runtime: Runtime | None = None

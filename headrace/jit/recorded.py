@@ -2,12 +2,14 @@
 
 The tape creates the operations of the trace again in a graph, and feeds the values that were recorded. Therefore a
 recorded call also returns the outputs of the trace's operations with effects, such as random numbers: these are fed,
-not computed again. An operation with effects inside a loop or conditional of the trace has no such output.
+not computed again. An operation with effects inside a loop or conditional of the trace has no such output; then the
+call keeps what its gradient needs (`jit.residuals`).
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import weakref
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -22,6 +24,7 @@ from headrace.ir.edit.editor import Editor
 from headrace.ir.function import called_names, free_function_name, nested_operations
 from headrace.ir.graph import Graph, Operation, Tensor
 from headrace.ir.order import effects
+from headrace.jit.residuals import SavingFunction
 
 if TYPE_CHECKING:
     from headrace.ir.builder import Builder
@@ -56,13 +59,22 @@ class RecordedFunction:
         inside = list(nested_operations(operations, calls=True))[len(operations) :]
         self._nested = [op for op in inside if not op.opdef.structured and any(effects(op).values())]
         read = {t for op in operations if op.opdef.structured for t in op.inputs}
+        self._saving: SavingFunction | None = None
+        self._why: Exception | None = None
+        if self._nested:
+            try:
+                self._saving = SavingFunction(concrete)
+            except (LookupError, UnimplementedError) as e:  # is raised where a gradient is computed
+                self._why = e
         self._handles = [x for x, p in concrete.graph.captured.values() if p.dtype is dtypes.resource and p in read]
 
     def __call__(self, tensors: Sequence[Any]) -> Any:
         """Calls the function with eager tensors, and records the call."""
         for v in self.concrete.variables:
             recorder.accessed(v)
-        read = [_contents(h) for h in self._handles]
+        if self._saving is not None:
+            return self._saving(tensors, lambda: functools.partial(self._check_unchanged, self._read()))
+        read = self._read()
         value, drawn = self._step([t._value for t in tensors])
         outputs = [t for t in nest.flatten(value) if isinstance(t, scopes.runtime().eager.tensor_type)]
         recorder.record(_CallEntry(self, (*tensors, *self.concrete.captured), (*outputs, *drawn), tuple(read)))
@@ -76,15 +88,22 @@ class RecordedFunction:
 
         Raises:
           FailedPreconditionError: such a variable was changed after the call.
-          UnimplementedError: a loop or conditional draws random numbers, or changes state.
+          UnimplementedError: a loop or conditional has effects, and there is no gradient that keeps values of the call.
         """
-        if self._nested:
+        if self._why is not None:
             op = self._nested[0]
             raise UnimplementedError(
                 f"the gradient of a tape through {self.concrete.graph.title}, where '{op.name}' ({op.type}, made at "
-                f"{op.source}) has effects inside a loop or conditional, is not supported; compute it by hr.grad of "
-                "the function"
-            )
+                f"{op.source}) has effects inside a loop or conditional, is not supported ({self._why}); compute it "
+                "by hr.grad of the function"
+            ) from self._why
+        self._check_unchanged(read)
+
+    def _read(self) -> list[Any]:
+        """Returns the values of the variables that loops and conditionals read."""
+        return [_contents(h) for h in self._handles]
+
+    def _check_unchanged(self, read: Sequence[Any]) -> None:
         for handle, value in zip(self._handles, read, strict=True):
             if _contents(handle) is not value:
                 raise FailedPreconditionError(

@@ -63,13 +63,105 @@ def test_values_before_an_assignment_of_the_function() -> None:
     assert (dx.numpy(), dv.numpy(), v.numpy()) == (9, 12, 100)
 
 
-def test_random_numbers_in_a_loop_are_refused() -> None:
-    v = hr.Variable(1.0)
-    f = hr.jit(lambda: hr.while_loop(lambda i, s: i < 3, lambda i, s: (i + 1, s * v * hr.random.normal([])), (0, 1.0)))
+def noisy_product(v: Any, x: Any) -> Any:
+    """A product whose gradient needs the draws of each iteration."""
+    y = x
+    for _ in hr.range(3):
+        y = y * v * hr.random.normal([])
+    return y
+
+
+def test_random_numbers_in_a_loop_are_those_of_the_call() -> None:
+    v = hr.Variable(2.0)
+    x = hr.constant(1.5)
+    f = hr.jit(lambda x: noisy_product(v, x))
+    for _ in range(2):
+        with hr.GradientTape() as tape:
+            tape.watch(x)
+            y = f(x)
+            z = y * y
+        dv, dx = tape.gradient(z, [v, x])
+        want = 2 * y.numpy() ** 2
+        np.testing.assert_allclose([dv.numpy() * 2.0 / 3, dx.numpy() * 1.5], [want, want], rtol=1e-5)
+
+
+def test_random_numbers_of_a_branch_are_those_of_the_call() -> None:
+    @hr.jit
+    def f(x: Any) -> Any:
+        if x[0] > 0:
+            x = x * hr.random.uniform([4], 1.0, 2.0)
+        return x, hr.shape(x)
+
+    x = hr.constant([1.0, 2.0, -3.0, 4.0])
     with hr.GradientTape() as tape:
-        y = f()[1]
-    with pytest.raises(UnimplementedError, match="has effects inside a loop or conditional"):
-        tape.gradient(y, v)
+        tape.watch(x)
+        y, shape = f(x)
+    np.testing.assert_allclose(tape.gradient(y, x), y.numpy() / x.numpy(), rtol=1e-6)
+    assert shape.numpy().tolist() == [4]
+
+
+def test_a_tape_does_not_change_the_draws() -> None:
+    x = hr.constant(1.0)
+
+    def draws(with_tape: bool) -> list[float]:
+        hr.random.set_seed(3)
+        f = hr.jit(lambda x: noisy_product(1.0, x))
+        before = float(f(x))
+        if not with_tape:
+            return [before, float(f(x)), float(f(x))]
+        with hr.GradientTape() as tape:
+            tape.watch(x)
+            inside = float(f(x))
+        return [before, inside, float(f(x))]
+
+    assert draws(True) == draws(False)
+    assert len(set(draws(False))) == 3
+
+
+def test_the_second_derivative_of_draws_in_a_loop_is_refused() -> None:
+    x = hr.constant(1.5)
+    f = hr.jit(lambda x: noisy_product(x, x))
+    with hr.GradientTape() as outer:
+        outer.watch(x)
+        with hr.GradientTape() as inner:
+            inner.watch(x)
+            y = f(x)
+        dx = inner.gradient(y, x)
+    with pytest.raises(UnimplementedError, match="second derivative of a tape through"):
+        outer.gradient(dx, x)
+
+
+def test_a_print_in_a_loop_runs_once(capfd: pytest.CaptureFixture[str]) -> None:
+    @hr.jit
+    def f(x: Any) -> Any:
+        for i in hr.range(2):
+            hr.print("step", i)
+            x = x * x
+        return x
+
+    x = hr.constant(2.0)
+    with hr.GradientTape() as tape:
+        tape.watch(x)
+        y = f(x)
+    assert tape.gradient(y, x).numpy() == 32
+    assert capfd.readouterr().err.count("step") == 2
+
+
+def test_a_loop_that_changes_a_variable() -> None:
+    v = hr.Variable(1.0)
+
+    @hr.jit
+    def f(x: Any) -> Any:
+        for _ in hr.range(3):
+            v.assign_add(1.0)
+            x = x * v
+        return x
+
+    x = hr.constant(5.0)
+    with hr.GradientTape() as tape:
+        tape.watch(x)
+        y = f(x)
+    assert (y.numpy(), tape.gradient(y, x).numpy(), v.numpy()) == (120, 24, 4)
 
 
 def test_higher_orders() -> None:

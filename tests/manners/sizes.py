@@ -32,7 +32,7 @@ BUDGETS: Final = {
     "inspect": 1600,
     "interchange": 900,
     "ir": 7200,
-    "jit": 1250,
+    "jit": 1400,
     "lower": 1200,
     "metadata": 550,
     "opkit": 2200,
