@@ -1,6 +1,7 @@
 """Bounded memos: caches with a limit that `hr.report()` lists.
 
-A `Memo` keeps at most `limit` values by key and drops those that were used least recently (LRU). Every memo is known
+A `Memo` keeps values by key up to a limit of their number, or of their size, and drops those that were used least
+recently (LRU). Every memo is known
 to this module by a weak reference, so `statistics` can count entries, hits and misses of all memos of the process.
 `cached` does the same for a pure function, with the speed of `functools.lru_cache`.
 
@@ -32,9 +33,15 @@ _PORTION: Final = 64
 class Memo(Generic[K, V]):
     """A mapping of bounded size that drops the entries used least recently. Thread-safe.
 
-    Attributes:
+    Args:
       name: The name in `hr.report()`, which memos of one kind share.
-      limit: the greatest number of entries.
+      limit: the greatest size of all values together.
+      size_of: The size of a value, in any unit; by default each value counts 1.
+
+    Attributes:
+      name: the argument.
+      limit: the argument. A value that is larger stays until the next one is added.
+      size: the size of all values together.
       hits: look-ups that found a value.
       misses: look-ups that found none.
 
@@ -46,16 +53,18 @@ class Memo(Generic[K, V]):
       (4, None, 2)
     """
 
-    __slots__ = ("__weakref__", "_entries", "_lock", "hits", "limit", "misses", "name")
+    __slots__ = ("__weakref__", "_entries", "_lock", "_size_of", "hits", "limit", "misses", "name", "size")
 
-    def __init__(self, name: str, limit: int) -> None:
+    def __init__(self, name: str, limit: int, size_of: Callable[[V], int] = lambda value: 1) -> None:
         if limit < 1:
             raise ValueError(f"the memo {name!r} must have room for at least 1 entry, got the limit {limit}")
         self.name = name
         self.limit = limit
+        self.size = 0
         self.hits = 0
         self.misses = 0
-        self._entries: dict[K, list[Any]] = {}  # [value, hits at its last use]
+        self._size_of = size_of
+        self._entries: dict[K, list[Any]] = {}  # [value, hits at its last use, size]
         self._lock = threading.RLock()  # the collector may free, inside of `put`, an object that calls `clear`
         with _registering:
             _memos.add(self)
@@ -81,26 +90,36 @@ class Memo(Generic[K, V]):
         Raises:
           TypeError: `key` cannot be hashed.
         """
+        size = self._size_of(value)
         with self._lock:
-            entries = self._entries
-            dropped = [entries.pop(key, None)]  # freed after the lock is
-            entries[key] = [value, self.hits]
-            if len(entries) > self.limit:
-                some = max(len(entries) - self.limit, self.limit // _PORTION)
-                oldest = heapq.nsmallest(some, entries, key=lambda k: entries[k][1])
-                dropped += [entries.pop(old) for old in oldest]
+            dropped = [self._remove(key)]  # freed after the lock is
+            self._entries[key] = [value, self.hits, size]
+            self.size += size
+            if self.size > self.limit:
+                until = min(self.limit, self.size - self.limit // _PORTION)
+                oldest = [(entry[1], i, old) for i, (old, entry) in enumerate(self._entries.items())][:-1]
+                heapq.heapify(oldest)
+                while oldest and self.size > until:
+                    dropped.append(self._remove(heapq.heappop(oldest)[2]))
+
+    def _remove(self, key: K) -> list[Any] | None:
+        """Removes an entry and returns it; the caller holds the lock."""
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            self.size -= entry[2]
+        return entry
 
     def pop(self, key: K) -> V | None:
         """Removes `key` and returns its value; None if there is none. Counts as a look-up."""
         with self._lock:
             value = self.get(key)
-            self._entries.pop(key, None)
+            self._remove(key)
         return value
 
     def clear(self) -> None:
         """Removes all entries."""
         with self._lock:
-            old, self._entries = self._entries, {}
+            old, self._entries, self.size = self._entries, {}, 0
         del old  # its values are freed without the lock
 
     def values(self) -> list[V]:
@@ -121,7 +140,8 @@ class Memo(Generic[K, V]):
         return len(self._entries)
 
     def __repr__(self) -> str:
-        return f"<Memo {self.name!r}: {len(self)} of {self.limit} entries, {self.hits} hits, {self.misses} misses>"
+        of_size = f" entries of size {self.size}" if self.size != len(self) else ""
+        return f"<Memo {self.name!r}: {len(self)}{of_size} of {self.limit}, {self.hits} hits, {self.misses} misses>"
 
 
 def cached(limit: int, name: str) -> Callable[[F], F]:
@@ -159,7 +179,8 @@ class MemoStatistics:
       name: their name.
       memos: their number.
       entries: of all of them together.
-      limit: the greatest number of entries of each.
+      size: of all values together: their number, where the memos have no other measure.
+      limit: the greatest size of each.
       hits: look-ups that found a value.
       misses: look-ups that found none.
     """
@@ -167,6 +188,7 @@ class MemoStatistics:
     name: str
     memos: int
     entries: int
+    size: int
     limit: int
     hits: int
     misses: int
@@ -182,6 +204,7 @@ def statistics() -> list[MemoStatistics]:
                 one.name,
                 known.memos + 1,
                 known.entries + one.entries,
+                known.size + one.size,
                 max(known.limit, one.limit),
                 known.hits + one.hits,
                 known.misses + one.misses,
@@ -194,12 +217,12 @@ def _each() -> Iterator[MemoStatistics]:
     with _registering:
         memos, functions = list(_memos), list(_functions)
     for memo in memos:
-        yield MemoStatistics(memo.name, 1, len(memo), memo.limit, memo.hits, memo.misses)
+        yield MemoStatistics(memo.name, 1, len(memo), memo.size, memo.limit, memo.hits, memo.misses)
     for name, reference in functions:
         function = reference()
         if function is not None:
             info = function.cache_info()
-            yield MemoStatistics(name, 1, info.currsize, info.maxsize, info.hits, info.misses)
+            yield MemoStatistics(name, 1, info.currsize, info.currsize, info.maxsize, info.hits, info.misses)
 
 
 _registering = threading.RLock()

@@ -133,7 +133,9 @@ def _memos() -> Iterator[str]:
     for m in memo.statistics():
         if m.hits or m.misses or m.entries:
             entries = f"{m.entries} of {m.limit} entries"
-            if m.memos > 1:
+            if m.size != m.entries:
+                entries = f"{m.entries} entries of size {m.size}, at most {m.limit}"
+            elif m.memos > 1:
                 entries = f"{m.entries} entries in {m.memos} memos of at most {m.limit}"
             yield f"memo {m.name}: {entries}, {m.hits} hits, {m.misses} misses"
 

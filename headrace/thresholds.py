@@ -69,17 +69,17 @@ STATIC_INDICES: Final = 1024
 # Unit: ranks. Bound.
 RANKS_OF_REDUCTIONS: Final = 32
 
-# Compiled gradients of recorded eager ops that are kept; the least recently used ones are dropped first.
-# Unit: compiled steps. Bound (tests/eager/test_tape.py).
-TAPE_GRADIENTS: Final = 1024
+# Operations in the graphs of the compiled gradients of recorded eager ops that are kept, about 5 kB for each.
+# Unit: operations. Bound (tests/eager/test_tape.py).
+TAPE_GRADIENT_OPS: Final = 40_000
 
 # Elements of a recorded integer tensor up to which it is a constant of the gradient, until it varies.
 # Unit: elements. Estimate (tests/eager/test_tape.py).
 TAPE_CONSTANT_ELEMENTS: Final = 16
 
-# Parsed files that autograph keeps, for the functions converted next.
-# Unit: files. Bound.
-PARSED_FILES: Final = 32
+# Length of the parsed files that autograph keeps for the functions converted next. A tree takes 75 bytes a character.
+# Unit: characters. Bound.
+PARSED_FILES: Final = 500_000
 
 # Converted functions that autograph keeps; the least recently used ones are converted again.
 # Unit: functions. Bound.

@@ -67,6 +67,26 @@ def test_a_large_memo_keeps_its_bound_and_drops_the_oldest() -> None:
     assert tested.values() == [-k for k in kept]
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_values_with_sizes_stay_within_the_limit(seed: int) -> None:
+    rng = random.Random(seed)
+    tested: Memo[int, int] = Memo("test", 100, lambda value: value)
+    for i in range(300):
+        size = rng.randint(1, 30)
+        tested.put(rng.randrange(40), size)
+        assert tested.size == sum(tested.values()) <= 100
+        assert tested.values()[-1] == size
+        if i % 60 == 59:
+            tested.pop(next(k for k, _ in tested.items()))
+            assert tested.size == sum(tested.values())
+    tested.put(1, 1000)  # larger than the limit: it replaces all others
+    assert tested.items() == [(1, 1000)]
+    tested.put(2, 5)
+    assert tested.items() == [(2, 5)]
+    tested.clear()
+    assert tested.size == 0
+
+
 def test_a_lower_limit_holds_from_the_next_addition() -> None:
     tested: Memo[int, int] = Memo("test", 100)
     for i in range(100):
@@ -100,10 +120,10 @@ def test_statistics_add_up_memos_of_one_name() -> None:
     second.put(2, 2)
     first.get(1)
     second.get(3)
-    assert of_name(name) == MemoStatistics(name, memos=2, entries=3, limit=8, hits=1, misses=1)
+    assert of_name(name) == MemoStatistics(name, memos=2, entries=3, size=3, limit=8, hits=1, misses=1)
     del second
     gc.collect()
-    assert of_name(name) == MemoStatistics(name, memos=1, entries=1, limit=4, hits=1, misses=0)
+    assert of_name(name) == MemoStatistics(name, memos=1, entries=1, size=1, limit=4, hits=1, misses=0)
     del first
     gc.collect()
     assert of_name(name) is None
@@ -121,7 +141,7 @@ def test_a_cached_function_runs_once_for_each_argument() -> None:
     assert [square(x) for x in (1, 1, 2, 1, 3, 1, 2)] == [1, 1, 4, 1, 9, 1, 4]
     assert calls == [1, 2, 3, 2]
     assert square.__doc__ == "Returns the square."
-    assert of_name("a cached function of this test") == MemoStatistics("a cached function of this test", 1, 2, 2, 3, 4)
+    assert of_name("a cached function of this test") == MemoStatistics("a cached function of this test", 1, 2, 2, 2, 3, 4)
 
 
 def test_a_value_may_use_the_memo_while_it_is_freed() -> None:

@@ -26,7 +26,9 @@ class SourceError(AutographError):
 
 Function: TypeAlias = "ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda"
 
-_files: Final[Memo[tuple[str, int, int], _File]] = Memo("parsed files of converted code", thresholds.PARSED_FILES)
+_files: Final[Memo[tuple[str, int, int], _File]] = Memo(
+    "parsed files of converted code", thresholds.PARSED_FILES, lambda file: file.size
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -34,9 +36,11 @@ class _File:
     """A parsed file.
 
     Attributes:
+      size: the number of characters.
       functions: the functions that begin at a line, the first decorator included, each with the class around it.
     """
 
+    size: int
     functions: dict[int, list[tuple[Function, str]]]
 
 
@@ -114,7 +118,7 @@ def _parsed(name: str, lines: list[str], title: str) -> _File:
             tree = ast.parse(text, name)
         except SyntaxError as e:
             raise SourceError(f"the source of {title} cannot be parsed: {e}") from e
-        found = _File({})
+        found = _File(len(text), {})
         _collect(tree, "", found.functions)
         _files.put(key, found)
     return found

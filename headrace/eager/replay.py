@@ -179,6 +179,11 @@ class GradientStep:
             recorder.record(_GradientEntry(self, inputs, results))
         return [None if parts is None else _gradient(parts, results) for parts in self._grads]
 
+    @property
+    def size(self) -> int:
+        """Number of operations of its graph."""
+        return len(self._graph.operations)
+
     def create(self, b: Builder, inputs: Sequence[Tensor]) -> list[Tensor]:
         """Creates the operations of the step in another graph.
 
@@ -288,7 +293,9 @@ class _GradientEntry(NamedTuple):
         return self.step.create(b, inputs)
 
 
-_steps: Final[Memo[Hashable, GradientStep]] = Memo("gradients of recordings", thresholds.TAPE_GRADIENTS)
+_steps: Final[Memo[Hashable, GradientStep]] = Memo(
+    "gradients of recordings", thresholds.TAPE_GRADIENT_OPS, lambda step: step.size
+)
 
 
 def gradient_of(given: Slice) -> list[EagerTensor | IndexedSlices | None]:

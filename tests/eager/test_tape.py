@@ -505,7 +505,8 @@ def test_calls_without_a_gradient_do_not_change_the_structure(steps: Memo[Any, A
 
 
 def test_the_thresholds_bound_steps_and_constants(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert replay._steps.limit == thresholds.TAPE_GRADIENTS
+    assert replay._steps.limit == thresholds.TAPE_GRADIENT_OPS
+    assert replay._steps.size == sum(step.size for step in replay._steps.values())
     monkeypatch.setattr(thresholds, "TAPE_CONSTANT_ELEMENTS", 0)
     x = hr.constant([1.0, 2.0])
     with hr.GradientTape() as tape:

@@ -12,6 +12,7 @@ construct, if the hole is for a block.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import re
 import textwrap
@@ -438,6 +439,7 @@ def module_text() -> str:
     return "\n\n".join([HEADER, *cells])
 
 
+@functools.cache  # one module serves all rows
 def cases() -> dict[tuple[str, str], Case]:
     """All cells by (outer construct, inner construct)."""
     module = written(module_text(), "headrace_suite_matrix")
