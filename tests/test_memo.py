@@ -141,7 +141,8 @@ def test_a_cached_function_runs_once_for_each_argument() -> None:
     assert [square(x) for x in (1, 1, 2, 1, 3, 1, 2)] == [1, 1, 4, 1, 9, 1, 4]
     assert calls == [1, 2, 3, 2]
     assert square.__doc__ == "Returns the square."
-    assert of_name("a cached function of this test") == MemoStatistics("a cached function of this test", 1, 2, 2, 2, 3, 4)
+    name = "a cached function of this test"
+    assert of_name(name) == MemoStatistics(name, memos=1, entries=2, size=2, limit=2, hits=3, misses=4)
 
 
 def test_a_value_may_use_the_memo_while_it_is_freed() -> None:
