@@ -78,6 +78,9 @@ class Recorder:
     def accessed(self, variable: Any) -> None:
         """Receives an eager variable that is about to be read."""
 
+    def left(self, x: Any) -> None:
+        """Receives an eager tensor whose value becomes a Python number or an array."""
+
     @property
     def is_active(self) -> bool:
         """Whether the recorder receives the entries of this context."""
@@ -107,6 +110,12 @@ def accessed(variable: Any) -> None:
     """Reports the read of an eager variable to each active recorder."""
     for recorder in active.get():
         recorder.accessed(variable)
+
+
+def left(x: Any) -> None:
+    """Reports an eager tensor whose value becomes a Python number or an array."""
+    for recorder in active.get():
+        recorder.left(x)
 
 
 @contextlib.contextmanager

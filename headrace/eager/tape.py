@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
-from headrace import dtypes, nest, shapes
+from headrace import dtypes, nest, notices, shapes
 from headrace.api import scopes
 from headrace.api.recorder import CustomEntry, Entry, Recorder
 from headrace.api.variable import Variable
@@ -29,9 +29,13 @@ from headrace.grad.jacobians import jacobian
 from headrace.grad.zeros import carries
 from headrace.ir.graph import Tensor
 from headrace.ir.indexed_slices import IndexedSlices
+from headrace.ir.source import Source, here
 
 if TYPE_CHECKING:
     from typing import Self
+
+
+_LEAKS: Final = 3  # lines that a warning names
 
 
 class _Recording(Recorder):
@@ -44,12 +48,14 @@ class _Recording(Recorder):
       entries: the entries, in the order of their runs.
       watched: the watched tensors by id; that they are kept keeps the ids valid.
       variables: the watched variables by the id of the handle.
+      leaks: the lines where Python or numpy read the value of a watched tensor, the first ones.
     """
 
     def __init__(self, watches_variables: bool) -> None:
         self.entries: list[Entry | CustomEntry] = []
         self.watched: dict[int, Any] = {}
         self.variables: dict[int, Variable] = {}
+        self.leaks: list[Source] = []
         self._watches_variables = watches_variables
 
     def record(self, entry: Entry | CustomEntry) -> None:
@@ -66,6 +72,12 @@ class _Recording(Recorder):
         if self._watches_variables and variable.trainable:
             self.watch(variable)
 
+    def left(self, x: Any) -> None:
+        if id(x) in self.watched and len(self.leaks) < _LEAKS:
+            at = here()
+            if at is not None and at not in self.leaks:
+                self.leaks.append(at)
+
     def watch(self, x: Any) -> None:
         """Watches a tensor or variable."""
         if isinstance(x, Variable):
@@ -77,6 +89,7 @@ class _Recording(Recorder):
         """Drops the entries and tensors; the variables stay known."""
         self.entries = []
         self.watched = {}
+        self.leaks = []
 
 
 class GradientTape:
@@ -217,6 +230,13 @@ class GradientTape:
                 lambda y: y.as_tensor(_eager()) if isinstance(y, IndexedSlices) else y, target, expand=False
             )
             ends = [self._target(y, path) for path, y in nest.flatten_with_paths(ys)]
+            if (
+                isinstance(output_gradients, list)
+                and not nest.is_nested(ys)
+                and len(output_gradients) != 1
+                and ys.shape
+            ):
+                output_gradients = [output_gradients]  # numbers for one target
             seeds = aligned(ys, output_gradients, len(ends))
             pairs = [
                 (y, _seed(y, dy, path))
@@ -390,6 +410,12 @@ class GradientTape:
         of = _backward(self._recording.entries, pairs, watched) if pairs else [None] * len(watched)
         found = dict(zip(map(id, watched), of, strict=True))
         grads = [found.get(id(x)) for x in starts]
+        if self._recording.leaks and all(g is None for g in grads):
+            notices.warn(
+                "every gradient of the tape is None. The value of a watched tensor was read at "
+                f"{', '.join(map(str, self._recording.leaks))}: a tape does not record what Python or numpy computes "
+                "from float(t), int(t), t.numpy() or np.asarray(t). Compute with the tensor itself"
+            )
         if unconnected == "zero":
             grads = [_zeros(x) if g is None else g for g, x in zip(grads, sources, strict=True)]
         return grads

@@ -73,6 +73,8 @@ class EagerTensor(Tensor):
         A tensor of rank 0 becomes a numpy scalar (`bytes` for a string). A resource or variant is returned as the
         object itself.
         """
+        if recorder.active.get():
+            recorder.left(self)
         value = self._value
         if not isinstance(value, np.ndarray):
             return value
@@ -103,6 +105,8 @@ class EagerTensor(Tensor):
         Raises:
           ValueError: `copy` is False and the dtype is another one.
         """
+        if recorder.active.get():
+            recorder.left(self)
         value = np.asarray(self._value)
         if copy or (dtype is not None and value.dtype != dtype):
             if copy is False:
@@ -190,12 +194,18 @@ class EagerTensor(Tensor):
         return bool(self._scalar("bool()"))
 
     def __int__(self) -> int:
+        if recorder.active.get():
+            recorder.left(self)
         return int(self._scalar("int()"))
 
     def __float__(self) -> float:
+        if recorder.active.get():
+            recorder.left(self)
         return float(self._scalar("float()"))
 
     def __complex__(self) -> complex:
+        if recorder.active.get():
+            recorder.left(self)
         return complex(self._scalar("complex()"))
 
     def __index__(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextvars
 import gc
 import threading
+import warnings
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -679,3 +680,45 @@ def test_recording_is_stopped_and_reset_only_where_it_goes_on() -> None:
         pass
     with pytest.raises(RuntimeError, match="not recording"):
         tape.reset()
+
+
+# *** values that leave the tape ***
+
+
+@pytest.mark.parametrize(
+    "read", [float, int, lambda t: t.numpy(), np.asarray], ids=["float", "int", "numpy", "asarray"]
+)
+def test_a_warning_names_the_line_where_a_value_left_the_tape(read: Any) -> None:
+    x = hr.constant(3.0)
+    with hr.GradientTape() as tape:
+        tape.watch(x)
+        y = hr.constant(np.float32(read(x * x)))
+    with pytest.warns(
+        hr.errors.HeadraceWarning, match=r"every gradient of the tape is None.* read at .*test_tape\.py:\d+"
+    ):
+        assert tape.gradient(y, x) is None
+
+
+def test_a_value_that_is_read_for_a_message_or_a_branch_needs_no_warning() -> None:
+    x, other = hr.constant(3.0), hr.constant(1.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with hr.GradientTape(persistent=True) as tape:
+            tape.watch(x)
+            y = x * x if x > 0 else -x
+            float(y)
+        assert tape.gradient(y, x).numpy() == 6
+        with hr.GradientTape() as tape:
+            tape.watch([x, other])
+            y = x * x if x > 0 else -x
+        assert tape.gradient(y, other) is None
+
+
+def test_a_list_of_numbers_is_the_gradient_of_one_target() -> None:
+    x = hr.constant([1.0, 2.0])
+    with hr.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        y = x * x
+    assert tape.gradient(y, x, output_gradients=[1.0, 10.0]).numpy().tolist() == [2, 40]
+    with pytest.raises(ValueError, match=r"output_gradients must be a tensor of dtype float32 and shape \[2\]"):
+        tape.gradient(y, x, output_gradients=[1.0, 2.0, 3.0])
