@@ -111,11 +111,15 @@ def _compared(type: str, x: Any, y: Any, otherwise: bool) -> Any:
     if not _is_operand(y):
         return NotImplemented
     b = scopes.builder(x, y)
-    if b.graph is not None or (y.__class__ is not x.__class__ and usual_number(y.__class__, x.dtype) is None):
+    if b.graph is None and usual_number(y.__class__, x.dtype) is not None:
+        return b.make(type, (x, y), {})  # a number fits every shape
+    if b.graph is not None or y.__class__ is not x.__class__:
         try:
             x, y = pair(b, x, y)
         except TypeError:  # None, text: a value that cannot be an element equals no element
             return otherwise
+    if b.graph is None and x.shape == y.shape:
+        return b.make(type, (x, y), {})
     return b.make(type, (x, y), {"incompatible_shape_error": False})
 
 

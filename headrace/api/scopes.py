@@ -319,8 +319,7 @@ def builder(*near: Any) -> Any:
     if stack:
         return stack[-1]
     for x in near:
-        kind = x.__class__
-        if kind not in _valued and not (kind in _LISTS and _valued.issuperset(map(type, x))):
+        if x.__class__ not in _valued and not _is_value(x):
             break
     else:
         return _eager or runtime().eager
@@ -329,6 +328,14 @@ def builder(*near: Any) -> Any:
     except RecursionError:
         raise nest.too_deep() from None
     return runtime().eager if graph is None else Builder(graph)
+
+
+def _is_value(x: Any) -> bool:
+    """Whether `x`, a list of objects without a graph or a variable outside of graphs, needs no walk."""
+    kind = x.__class__
+    if kind in _LISTS:
+        return _valued.issuperset(map(type, x))
+    return hasattr(kind, "as_tensor") and getattr(x, "graph", x) is None
 
 
 def eager_builder_of(x: Any) -> EagerOps | None:

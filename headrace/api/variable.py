@@ -283,7 +283,8 @@ class Variable(TensorOperations):
         Example: `with hr.control_dependencies([step]): after = v.read_value()`.
         """
         b = self._builder()
-        return b.Identity(self._read(b.within("Read")))
+        value = self._read(b.within("Read"))
+        return value if b.graph is None else b.Identity(value)
 
     def as_tensor(self, b: Any) -> Any:
         """Returns the tensor that represents the variable for builder `b`: its value at this point."""
@@ -297,7 +298,7 @@ class Variable(TensorOperations):
             recorder.accessed(self)
         if isinstance(b, Builder) and b.colocate:  # the operations around may be on another device than the variable
             b = dataclasses.replace(b, colocate=(), device=self.handle.device)
-        return b.ReadVariableOp(self.handle, dtype=self.dtype)
+        return b.make("ReadVariableOp", (self.handle,), {"dtype": self.dtype})
 
     def sparse_read(self, indices: Any, name: str | None = None) -> tensor_type.Tensor:
         """Returns rows of the value by their numbers (int32 or int64), without reading all."""
@@ -480,9 +481,7 @@ class Variable(TensorOperations):
                 f"{what} of the variable '{self.name}' in {trace.title}: it has no value until the traced function "
                 "runs; compute with the variable itself"
             )
-        recorder.accessed(self)
-        # also inside of `with g:`
-        return scopes.runtime().eager.ReadVariableOp(self.handle, dtype=self.dtype)
+        return self._read(scopes.runtime().eager)  # also inside of `with g:`
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.asarray(self._concrete("a numpy array").numpy(), dtype)

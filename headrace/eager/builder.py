@@ -156,8 +156,8 @@ class _Prepared:
       attrs: its complete attributes.
       dtypes: the dtypes of its outputs.
       dtype: the dtype of its only output; None for other numbers of outputs.
-      is_pure: whether the op is pure.
-      run: the kernel of a pure op, or the factory of the kernel of another.
+      is_kept: whether `run` is the kernel for all calls: of a pure op, or of one on a resource.
+      run: the kernel, or its factory, which makes one for each call.
       is_async: whether the kernel may wait.
       is_recorded: whether a tape records the op.
       counts: the length of each list among the arguments, None for a tensor; None if there are no lists.
@@ -169,7 +169,7 @@ class _Prepared:
     attrs: dict[str, Any]
     dtypes: list[DType]
     dtype: DType | None
-    is_pure: bool
+    is_kept: bool
     run: Callable[..., Any]
     is_async: bool
     is_recorded: bool
@@ -256,7 +256,7 @@ class EagerBuilder(OpCalls[EagerTensor]):
         forking.register_at_fork(self.session)
         self.seed: int | None = None
         self._op_seeds = random.Random(0)
-        self._prepared: Memo[tuple[Any, ...] | None, _Prepared] = Memo("eager ops", thresholds.EAGER_PREPARED_OPS)
+        self._prepared: Memo[tuple[Any, ...], _Prepared] = Memo("eager ops", thresholds.EAGER_PREPARED_OPS)
 
     def forget_kernels(self) -> None:
         """Clears the memo of kernels, because kernels were registered."""
@@ -301,6 +301,15 @@ class EagerBuilder(OpCalls[EagerTensor]):
     def tensor(self, x: Any, dtype: DType | None = None, name: str = "Const") -> EagerTensor:
         if x.__class__ is EagerTensor and (dtype is None or dtype is x.dtype):
             return x
+        if x.__class__ in _NUMBERS:
+            return self.const(x, dtype)
+        if (
+            x.__class__ is list
+            and {*map(type, x)} == {EagerTensor}
+            and {t.dtype.number for t in x} == {(dtype or x[0].dtype).number}
+        ):
+            packed: EagerTensor = self.make("Pack", (x,), {})
+            return packed
         return super().tensor(x, dtype, name)
 
     def own(self, x: Any) -> Any:
@@ -352,15 +361,18 @@ class EagerBuilder(OpCalls[EagerTensor]):
             elif kind in _NUMBERS:
                 parts.append(kind)
                 values.append(arg)
-            else:
-                key, values = _key_of(type, args, attrs)
+            elif not _add_list(arg, parts, values):
+                key = None
                 break
-        else:  # the same key, without a call
+        else:  # the key of `_key_of`, without a call
             if attrs:
                 _add_attrs(parts, attrs)
             key = tuple(parts)
+        if key is None:  # perhaps because of a variable
+            args = self._read(type, args)
+            key, values = _key_of(type, args, attrs)
         try:
-            prepared = self._prepared.get(key)
+            prepared = None if key is None else self._prepared.get(key)
         except TypeError:  # an attribute is an array
             prepared = None
         if prepared is None or (prepared.numbers and not _set_numbers(values, prepared.numbers)):
@@ -368,7 +380,7 @@ class EagerBuilder(OpCalls[EagerTensor]):
         op: EagerOp | None = None
         before = error_state.set(IGNORED)
         try:
-            if prepared.is_pure:
+            if prepared.is_kept:
                 out = prepared.run(*values)
             else:
                 op = EagerOp(name or type, prepared.record, prepared.attrs)
@@ -440,14 +452,9 @@ class EagerBuilder(OpCalls[EagerTensor]):
         Returns:
           The arguments as eager tensors, their values, and the prepared op.
         """
-        if key is None:
-            args = self._read(type, args)
-            key, values = _key_of(type, args, attrs)
-            prepared = self._prepared.get(key) if _is_hashable(key) else None
-            if prepared is not None and (not prepared.numbers or _set_numbers(values, prepared.numbers)):
-                return args, values, prepared
         bound = self._bound(type, args, attrs)
         full_key, values = _key_of(type, bound, attrs)
+        assert full_key is not None, "bound arguments are tensors"
         if not _is_hashable(full_key):  # an attribute is an array
             return bound, values, self._prepare(type, bound, attrs, full_key)
         prepared = self._prepared.get(full_key)
@@ -462,7 +469,7 @@ class EagerBuilder(OpCalls[EagerTensor]):
     def _read(self, type: str, args: Sequence[Any]) -> Sequence[Any]:
         """Returns the arguments with the values of variables in their place."""
         try:
-            return [self.own(x) if hasattr(x.__class__, "as_tensor") else x for x in args]
+            return [x if x.__class__ in _KNOWN or not hasattr(x.__class__, "as_tensor") else self.own(x) for x in args]
         except GraphError as e:
             _locate(e, type)
             raise
@@ -483,7 +490,7 @@ class EagerBuilder(OpCalls[EagerTensor]):
         """Prepares an op for bound arguments, with this key."""
         record = _record_of(type)
         try:
-            return _prepared(record, _groups(record.ins, args), attrs, key)
+            return _prepared(record, _groups(record.ins, args), attrs, key, self.session)
         except GraphError as e:
             _locate(e, type)
             raise
@@ -526,23 +533,39 @@ def _key_of(type: str, args: Sequence[Any], attrs: Mapping[str, Any]) -> tuple[t
         elif kind in _NUMBERS:
             key.append(kind)
             values.append(arg)
-        elif (kind is list or kind is tuple) and arg and arg[0].__class__ is int:
-            for x in arg:
-                if x.__class__ is not int:
-                    return None, values
-            key.append(_INTEGERS)
-            values.append(arg)
-        elif kind is list:
-            for x in arg:
-                if x.__class__ is not EagerTensor:
-                    return None, values
-                values.append(x._value)
-            key.append(tuple([x.dtype.number for x in arg]))
-        else:
+        elif not _add_list(arg, key, values):
             return None, values
     if attrs:
         _add_attrs(key, attrs)
     return tuple(key), values
+
+
+def _add_list(arg: Any, key: list[Any], values: list[Any]) -> bool:
+    """Adds an argument of another class to a key and the values; returns False if there is no key."""
+    kind = arg.__class__
+    if kind is not list and kind is not tuple:
+        return False
+    if arg and arg[0].__class__ is int:
+        for x in arg:
+            if x.__class__ is not int:
+                return False
+        if len(arg) > thresholds.SHORT_INTEGER_LIST:
+            key.append(_INTEGERS)
+            values.append(arg)
+        else:
+            key.append(_FEW_INTEGERS)
+            values.append(arg if kind is tuple else tuple(arg))
+        return True
+    if kind is tuple:
+        return False
+    kinds = []
+    for x in arg:
+        if x.__class__ is not EagerTensor:
+            return False
+        kinds.append(x.dtype.number)
+        values.append(x._value)
+    key.append(tuple(kinds))
+    return True
 
 
 def _add_attrs(key: list[Any], attrs: Mapping[str, Any]) -> None:
@@ -553,7 +576,10 @@ def _add_attrs(key: list[Any], attrs: Mapping[str, Any]) -> None:
 
 
 _NUMBERS: Final = frozenset((bool, int, float))
+_KNOWN: Final = _NUMBERS | {EagerTensor}
 _INTEGERS: Final = "integers"
+_FEW_INTEGERS: Final = "few integers"
+_OBJECTS: Final = frozenset(d.number for d in dtypes.OBJECT)  # an element of such an array is no scalar
 
 
 def _numbers_among(args: Sequence[Any], bound: Sequence[Any], kernel: Callable[..., Any]) -> tuple[_Number, ...] | None:
@@ -576,7 +602,8 @@ def _numbers_among(args: Sequence[Any], bound: Sequence[Any], kernel: Callable[.
             usual = usual_number(int, t.dtype) if t.__class__ is EagerTensor and t.dtype.is_integer else None
             if usual is None or min(arg) < usual[0] or max(arg) > usual[1]:
                 return None
-            found.append(_Number(i, at, t.dtype, functools.partial(_vector, t.dtype.number), None, None))
+            of = _vector if len(arg) > thresholds.SHORT_INTEGER_LIST else _short_vector
+            found.append(_Number(i, at, t.dtype, functools.partial(of, t.dtype.number), None, None))
         elif arg.__class__ is list and t.__class__ is not list:  # tensors that were packed
             return None
         at += len(t) if t.__class__ is list else 1
@@ -619,32 +646,23 @@ def _integer(dtype: str, is_array: bool, number: int) -> Any:
     return np.array(number, dtype) if is_array else np.dtype(dtype).type(number)
 
 
-def _vector(dtype: int, numbers: Sequence[int]) -> np.ndarray | None:
-    """Returns a vector; None if one of the numbers is out of range.
-
-    The dtype is given by its number. Equal short lists give one object, by which kernels know that they have checked
-    it.
-    """
-    if len(numbers) > thresholds.SHORT_INTEGER_LIST:
-        return _new_vector(dtype, numbers)
-    return _short_vector(dtype, numbers if numbers.__class__ is tuple else tuple(numbers))
-
-
 @cached(thresholds.EAGER_INTEGERS, "lists of integers of eager ops")
 def _short_vector(dtype: int, numbers: tuple[int, ...]) -> np.ndarray | None:
-    return _new_vector(dtype, numbers)
+    """Returns the `_vector` of a short list.
+
+    Equal lists give one object, by which kernels know that they have checked it.
+    """
+    return _vector(dtype, numbers)
 
 
-def _new_vector(dtype: int, numbers: Sequence[int]) -> np.ndarray | None:
+def _vector(dtype: int, numbers: Sequence[int]) -> np.ndarray | None:
+    """Returns a vector of the dtype of a number; None if one of the integers is out of range."""
     usual = usual_number(int, dtypes.from_number(dtype))
     if usual is None or min(numbers) < usual[0] or max(numbers) > usual[1]:
         return None
     out = np.array(numbers, usual[2])
     out.flags.writeable = False
     return out
-
-
-_OBJECTS: Final = frozenset(d.number for d in dtypes.OBJECT)  # an element of such an array is no scalar
 
 
 def _is_hashable(key: Any) -> bool:
@@ -676,7 +694,13 @@ def _record(
         recorder.record(entry)
 
 
-def _prepared(record: OpDef, groups: Sequence[Sequence[EagerTensor]], attrs: dict[str, Any], key: Any) -> _Prepared:
+def _prepared(
+    record: OpDef,
+    groups: Sequence[Sequence[EagerTensor]],
+    attrs: dict[str, Any],
+    key: Any,
+    session: ResourceManager,
+) -> _Prepared:
     if record.primitive or record.structured:
         raise GraphError(
             f"{record.type} means something in a graph only; outside, Python's if, while and calls do what it does "
@@ -690,8 +714,15 @@ def _prepared(record: OpDef, groups: Sequence[Sequence[EagerTensor]], attrs: dic
     kernel: Kernel | None = find_kernel(op)
     if kernel is None:
         raise UnimplementedError(f"{record.type} has no kernel for the CPU")
-    is_pure = kernel.form == "pure"
-    run = made_for(op, kernel) if is_pure else kernel.factory
+    is_kept = kernel.form == "pure"
+    if is_kept:
+        run = made_for(op, kernel)
+    elif kernel.form == "stateful" and _has_state_of_input(record, complete):
+        is_kept = True
+        step: Any = EagerStepState(session)  # it has what kernels ask for
+        run = kernel.factory(KernelContext(step, op), complete)
+    else:
+        run = kernel.factory
     kinds = {t.dtype.numpy for group in groups for t in group}
     if len(kinds) == 1:
         run = in_place_of(run, *kinds)
@@ -702,13 +733,27 @@ def _prepared(record: OpDef, groups: Sequence[Sequence[EagerTensor]], attrs: dic
         complete,
         made,
         only,
-        is_pure,
+        is_kept,
         run,
         kernel.form == "async",
         is_recorded=not isinstance(record.grad, NotDifferentiable),
         counts=[len(g) if a.is_list else None for a, g in zip(record.ins, groups, strict=True)]
         if any(a.is_list for a in record.ins)
         else None,
+    )
+
+
+def _has_state_of_input(record: OpDef, attrs: Mapping[str, Any]) -> bool:
+    """Whether the only state of an op is the resource at input 0, so that its kernel serves all calls."""
+    handles = (dtypes.resource, dtypes.variant)
+    facts = record.facts
+    return (
+        facts.effect == "resource"
+        and not facts.blocking
+        and not facts.waits
+        and bool(record.ins)
+        and record.ins[0].dtype is dtypes.resource
+        and not any(d in handles for d in record.output_dtypes(attrs))
     )
 
 

@@ -186,7 +186,7 @@ def _concat_value(c: Inference, parts: range) -> Shape:
 
 def _concat(xp: Any, arrays: Sequence[Any], axis: Any) -> Any:
     at = int(scalar(axis, "concat_dim"))
-    rank = np.ndim(arrays[0])
+    rank = arrays[0].ndim
     if not -rank <= at < rank:  # numpy reads the least int32 as axis=None, which would flatten the arrays
         raise InvalidArgumentError(
             f"ConcatOp : Expected concatenating dimensions in the range [{-rank}, {rank}), but got {at}"

@@ -74,7 +74,7 @@ def _accumulated(name: str) -> Any:
         wide, to = _wide(t), t.numpy
         if t in HALF:
             return _over_axes(lambda x, axes: f(x, axis=axes, dtype=wide, keepdims=keep).astype(to))
-        return _over_axes(lambda x, axes: f(x, axis=axes, dtype=to, keepdims=keep))
+        return _over_axes(lambda x, axes: f(x, axes, to, None, keep))
 
     return factory
 

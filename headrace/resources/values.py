@@ -52,8 +52,10 @@ def stack(values: Sequence[Value], dtype: DType, shape: tuple[int, ...]) -> np.n
         for i, v in enumerate(values):
             out[i] = v[()] if isinstance(v, np.ndarray) else v
         return out
-    if not values or not shape:
-        return np.array(values, dtype.numpy).reshape(len(values), *shape)
+    if not shape:
+        return np.array(values, dtype.numpy)
+    if not values:
+        return np.zeros((0, *shape), dtype.numpy)
     # one loop in C; np.stack makes a Python call for each value
     return np.concatenate(values).reshape(len(values), *shape)
 

@@ -250,7 +250,7 @@ def initialized_variable(step: Owners, handle: Any, dtype: DType | None = None) 
 
 def check_dtype(variable: Variable, dtype: DType) -> None:
     """Raises `InvalidArgumentError` unless a variable has `dtype`."""
-    if variable.dtype != dtype:
+    if variable.dtype is not dtype and variable.dtype != dtype:
         raise InvalidArgumentError(
             f"Trying to access variable {variable.name} with wrong dtype. "
             f"Expected {variable.dtype.name} got {dtype.name}"

@@ -48,42 +48,30 @@ def matmul(
         side = "a" if transpose_a and adjoint_a else "b"
         raise ValueError(f"only one of 'transpose_{side}' and 'adjoint_{side}' can be True")
     make = scopes.builder(a, b)
-    if make.graph is None:  # names are for graphs
-        return _product(make, a, b, transpose_a, transpose_b, adjoint_a, adjoint_b, name)
+    if make.graph is None and not adjoint_a and not adjoint_b:  # one op, without a scope
+        if a.__class__ is not b.__class__ or a.__class__ is not make.tensor_type:
+            a, b = _tensors(make, a, b)
+        if len(a.shape) <= 2 and len(b.shape) <= 2:
+            attrs = {"transpose_a": transpose_a, "transpose_b": transpose_b} if transpose_a or transpose_b else {}
+            return make.make("MatMul", (a, b), attrs, name)
     with scopes.name_scope(name, "MatMul", [a, b]) as scope:
         make = scopes.builder(a, b)
-        return _product(make, a, b, transpose_a, transpose_b, adjoint_a, adjoint_b, scope)
-
-
-def _product(
-    make: Any,
-    a: Any,
-    b: Any,
-    transpose_a: bool,
-    transpose_b: bool,
-    adjoint_a: bool,
-    adjoint_b: bool,
-    name: str | None,
-) -> Any:
-    a, b = _tensors(make, a, b)
-    left, right = a.shape, b.shape
-    if left is None or right is None or len(left) > 2 or len(right) > 2:
-        if transpose_a:
-            a, adjoint_a = math.conj(a), True
-        if transpose_b:
-            b, adjoint_b = math.conj(b), True
-        return make.make("BatchMatMulV2", (a, b), {"adj_x": adjoint_a, "adj_y": adjoint_b}, name)
-    if adjoint_a:
-        a, transpose_a = math.conj(a), True
-    if adjoint_b:
-        b, transpose_b = math.conj(b), True
-    attrs = {"transpose_a": transpose_a, "transpose_b": transpose_b} if transpose_a or transpose_b else {}
-    return make.make("MatMul", (a, b), attrs, name)
+        a, b = _tensors(make, a, b)
+        left, right = a.shape, b.shape
+        if left is None or right is None or len(left) > 2 or len(right) > 2:
+            if transpose_a:
+                a, adjoint_a = math.conj(a), True
+            if transpose_b:
+                b, adjoint_b = math.conj(b), True
+            return make.make("BatchMatMulV2", (a, b), {"adj_x": adjoint_a, "adj_y": adjoint_b}, scope)
+        if adjoint_a:
+            a, transpose_a = math.conj(a), True
+        if adjoint_b:
+            b, transpose_b = math.conj(b), True
+        return make.make("MatMul", (a, b), {"transpose_a": transpose_a, "transpose_b": transpose_b}, scope)
 
 
 def _tensors(b: Any, x: Any, y: Any, names: tuple[str, str] = ("a", "b")) -> tuple[Any, Any]:
-    if b.graph is None and x.__class__ is y.__class__ is b.tensor_type:
-        return x, y
     x = b.tensor(x, getattr(y, "dtype", None) if not hasattr(x, "dtype") else None, names[0])
     return x, b.tensor(y, None if hasattr(y, "dtype") else x.dtype.base, names[1])
 
