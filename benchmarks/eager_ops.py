@@ -112,7 +112,7 @@ def _spellings(x: Any, y: Any, m: Any) -> Calls:
         "m > 0": lambda: m > 0,
         "m @ m": lambda: m @ m,
         "v[None] @ m": lambda: v[None] @ m,
-        "matvec(m, v)": lambda: hr.linalg.matvec(m, v),
+        "matvec(m, v)": lambda: hr.matvec(m, v),
         "v[0]": lambda: v[0],
         "m[-1]": lambda: m[-1],
         "m[1, 2]": lambda: m[1, 2],
