@@ -331,7 +331,7 @@ def builder(*near: Any) -> Any:
 
 
 def _is_value(x: Any) -> bool:
-    """Whether `x`, a list of objects without a graph or a variable outside of graphs, needs no walk."""
+    """Whether `x` is a list of values or a variable outside of graphs."""
     kind = x.__class__
     if kind in _LISTS:
         return _valued.issuperset(map(type, x))

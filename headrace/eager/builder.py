@@ -541,7 +541,7 @@ def _key_of(type: str, args: Sequence[Any], attrs: Mapping[str, Any]) -> tuple[t
 
 
 def _add_list(arg: Any, key: list[Any], values: list[Any]) -> bool:
-    """Adds an argument of another class to a key and the values; returns False if there is no key."""
+    """Adds a list to a key and the values; returns False if there is no key."""
     kind = arg.__class__
     if kind is not list and kind is not tuple:
         return False
@@ -656,7 +656,7 @@ def _short_vector(dtype: int, numbers: tuple[int, ...]) -> np.ndarray | None:
 
 
 def _vector(dtype: int, numbers: Sequence[int]) -> np.ndarray | None:
-    """Returns a vector of the dtype of a number; None if one of the integers is out of range."""
+    """Returns a vector, given its dtype's number; None if an integer is out of range."""
     usual = usual_number(int, dtypes.from_number(dtype))
     if usual is None or min(numbers) < usual[0] or max(numbers) > usual[1]:
         return None
@@ -744,7 +744,10 @@ def _prepared(
 
 
 def _has_state_of_input(record: OpDef, attrs: Mapping[str, Any]) -> bool:
-    """Whether the only state of an op is the resource at input 0, so that its kernel serves all calls."""
+    """Whether the only state of an op is the resource at input 0.
+
+    A kernel of such an op serves all calls.
+    """
     handles = (dtypes.resource, dtypes.variant)
     facts = record.facts
     return (
