@@ -541,7 +541,7 @@ def _key_of(type: str, args: Sequence[Any], attrs: Mapping[str, Any]) -> tuple[t
 
 
 def _add_list(arg: Any, key: list[Any], values: list[Any]) -> bool:
-    """Adds a list to a key and the values; returns False if there is no key."""
+    """Adds a list to a key and values; returns False if it has none."""
     kind = arg.__class__
     if kind is not list and kind is not tuple:
         return False

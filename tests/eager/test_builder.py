@@ -152,6 +152,18 @@ def test_a_variable_is_there_at_once() -> None:
     assert float(x) == 7
 
 
+def test_one_kernel_serves_all_variables_of_a_dtype() -> None:
+    v, w = Variable(1.0), Variable([1.0, 2.0])
+    for i in range(3):
+        v.assign_add(1.0)
+        w.assign_add([10.0, 20.0])
+        assert (float(v), w.numpy().tolist()) == (2.0 + i, [11.0 + 10 * i, 22.0 + 20 * i])
+    for wrong in (v, w):
+        with pytest.raises(hr.errors.InvalidArgumentError, match="Cannot update variable with shape"):
+            wrong.assign_add([1.0, 2.0, 3.0])
+    assert (float(v), w.numpy().tolist()) == (4.0, [31.0, 62.0])
+
+
 def test_variables_do_not_share_and_are_freed(b: EagerBuilder) -> None:
     v, w = Variable(1.0, name="v"), Variable(2.0, name="v")
     v.assign(10.0)

@@ -28,16 +28,31 @@ def outcome(b: EagerBuilder, type: str, *args: Any) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: d.name)
-@pytest.mark.parametrize("type", ["AddV2", "Less", "Pow"])
-def test_a_known_call_with_a_number_is_equal_to_the_first(type: str, dtype: Any) -> None:
+@pytest.mark.parametrize("type", ["AddV2", "Less", "Pow", "RealDiv", "Equal"])
+@pytest.mark.parametrize("value", [[1.0, 2.0], 3.0], ids=["vector", "scalar"])
+def test_a_known_call_with_a_number_is_equal_to_the_first(value: Any, type: str, dtype: Any) -> None:
     known = EagerBuilder()
-    x = hr.cast(hr.constant([1.0, 2.0]), dtype)
+    x = hr.cast(hr.constant(value), dtype)
     for number in (2, 2.0, True):  # now the memo knows calls with these classes
         outcome(known, type, x, number)
         outcome(known, type, number, x)
     for number in NUMBERS:
         for args in ((x, number), (number, x)):
             assert outcome(known, type, *args) == outcome(EagerBuilder(), type, *args), (args, number)
+
+
+@pytest.mark.parametrize("number", [2.0, 2, 0.1, -3])
+def test_the_gradient_with_a_number_is_that_with_a_tensor(number: Any) -> None:
+    x = hr.constant([0.5, 2.0])
+
+    def gradient(other: Any) -> Any:
+        with hr.GradientTape() as tape:
+            tape.watch(x)
+            y = (x * other - other) / other + x**other
+        return tape.gradient(y, x).numpy()
+
+    for _ in range(2):  # the memo knows the second
+        np.testing.assert_array_equal(gradient(number), gradient(hr.constant(float(number))))
 
 
 def test_numbers_alone_have_the_dtype_of_their_size() -> None:
