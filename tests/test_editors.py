@@ -109,6 +109,9 @@ KNOWN = {
     "hr.placeholder(hr.float32)": "Tensor",
     "hr.cond(x[0, 0] > 0.0, lambda: x, lambda: -x)": "Tensor",
     "hr.TensorArray(hr.float32, 3).stack()": "Tensor",
+    "hr.map_fn(f, x)": "Tensor",
+    "hr.vmap(f)(x)": "Tensor",
+    "hr.value_and_grad(f)(x)": "tuple[Tensor, Any]",
 }
 
 
@@ -116,6 +119,7 @@ def test_expressions_have_types(tmp_path: Path) -> None:
     """The type that an editor shows is that of the result, not Any."""
     program = tmp_path / "program.py"
     start = "import headrace as hr\nx = hr.ones((2, 2))\nv = hr.Variable(1.0)\ns = hr.sparse.from_dense([1.0, 0.0])\n"
+    start += "def f(t: hr.Tensor) -> hr.Tensor: return t * t\n"
     program.write_text(start + "\n".join(f"reveal_type({expression})" for expression in KNOWN))
     said = checked(tmp_path, [program])
     assert not [d for d in said if d["severity"] == "error"], shown(said)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from headrace import dtypes, nest, shapes
 from headrace.api import scopes, tracing
@@ -18,9 +18,11 @@ from headrace.errors import SignatureError
 from headrace.ir.graph import Tensor
 from headrace.shapes import Shape
 
+R = TypeVar("R")
+
 
 def map_fn(
-    fn: Callable[[Any], Any],
+    fn: Callable[[Any], R],
     elems: Any,
     dtype: Any = None,
     parallel_iterations: int | None = None,
@@ -29,7 +31,7 @@ def map_fn(
     infer_shape: bool = True,
     name: str | None = None,
     fn_output_signature: Any = None,
-) -> Any:
+) -> R:
     """Applies `fn` to each row of `elems` and stacks the results.
 
     Args:

@@ -9,7 +9,7 @@ so transforms can be nested: `grad(grad(f))`, `jvp` of `grad(f)`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,8 @@ from headrace.grad.zeros import carries
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Tensor
 from headrace.jit.transformed import anywhere, hashable, transformed
+
+R = TypeVar("R")
 
 
 def grad(f: Callable[..., Any], argnums: Any = 0, has_aux: bool = False) -> Callable[..., Any]:
@@ -61,7 +63,7 @@ def grad(f: Callable[..., Any], argnums: Any = 0, has_aux: bool = False) -> Call
     return transformed(f, ("grad", hashable(argnums), has_aux), call)
 
 
-def value_and_grad(f: Callable[..., Any], argnums: Any = 0, has_aux: bool = False) -> Callable[..., Any]:
+def value_and_grad(f: Callable[..., R], argnums: Any = 0, has_aux: bool = False) -> Callable[..., tuple[R, Any]]:
     """Returns a function that computes both the value and the gradient of `f`.
 
     Args:

@@ -273,31 +273,29 @@ def with_ones(b: Builder, t: Tensor, n: int) -> Tensor:
     return t
 
 
-class SameForAll:
+class _MarkedRule:
+    """Batching rule whose class states a fact of the outputs.
+
+    Args:
+      rule: the function that makes the outputs.
+    """
+
+    def __init__(self, rule: Callable[[Builder, BatchNode], Sequence[Any]]) -> None:
+        self.rule = rule
+
+    def __call__(self, b: Builder, n: BatchNode) -> Sequence[Any]:
+        return self.rule(b, n)
+
+
+class SameForAll(_MarkedRule):
     """Batching rule of an op whose outputs are the same for all examples.
 
-    Its outputs depend on shapes only.
-
-    Args:
-      rule: the function that makes the outputs, without a batch dimension.
+    Its outputs depend on shapes only. They have no batch dimension.
     """
 
-    def __init__(self, rule: Callable[[Builder, BatchNode], Sequence[Any]]) -> None:
-        self.rule = rule
 
-    def __call__(self, b: Builder, n: BatchNode) -> Sequence[Any]:
-        return self.rule(b, n)
-
-
-class Independent:
+class Independent(_MarkedRule):
     """Batching rule of a random draw, whose outputs differ between examples of the same inputs.
 
-    Args:
-      rule: the function that makes the outputs, with a batch dimension.
+    They have a batch dimension.
     """
-
-    def __init__(self, rule: Callable[[Builder, BatchNode], Sequence[Any]]) -> None:
-        self.rule = rule
-
-    def __call__(self, b: Builder, n: BatchNode) -> Sequence[Any]:
-        return self.rule(b, n)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -25,8 +25,10 @@ from headrace.vmap import axes
 from headrace.vmap.flow import Flow
 from headrace.vmap.walk import Batching
 
+R = TypeVar("R")
 
-def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]:
+
+def vmap(f: Callable[..., R], in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., R]:
     """Returns a function that applies `f` to all examples of a batch at once.
 
     Args:
