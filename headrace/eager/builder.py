@@ -142,8 +142,8 @@ class _Number(NamedTuple):
 
     def tensor(self, value: Any) -> EagerTensor:
         """Returns the tensor of a number, given by the number or its conversion."""
-        dtype = self.dtype
-        return EagerTensor(value if self.least is None else dtype.numpy.type(value), dtype)
+        is_ready = self.least is None or isinstance(value, np.generic)
+        return EagerTensor(value if is_ready else self.dtype.numpy.type(value), self.dtype)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
