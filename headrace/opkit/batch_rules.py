@@ -13,7 +13,7 @@ import numpy as np
 
 from headrace import shapes
 from headrace.ir.opdef import PerElement
-from headrace.opkit.batch_node import BatchNode, NoBatchRule, with_ones
+from headrace.opkit.batch_node import BatchNode, Independent, NoBatchRule, with_ones
 from headrace.opkit.elementwise import alike
 from headrace.opkit.shape_rules import broadcast, same_as
 
@@ -45,6 +45,11 @@ def rule_of(record: OpDef) -> BatchRule:
     if record.shape is alike:
         return in_step
     return in_step if record.shape is same_as(0) and len(record.ins) == 1 else None
+
+
+def draws(record: OpDef) -> bool:
+    """Whether an op draws random numbers, which differ between examples of the same inputs."""
+    return isinstance(record.batch, Independent) or record.facts.effect == "random"
 
 
 # *** elements ***

@@ -22,8 +22,8 @@ from headrace import dtypes
 from headrace.ir.edit.copying import copied
 from headrace.ir.function import body, functions_of, param_offset, recursive_functions
 from headrace.ir.graph import FuncGraph
-from headrace.opkit.batch_node import Independent, SameForAll
-from headrace.opkit.batch_rules import rule_of
+from headrace.opkit.batch_node import SameForAll
+from headrace.opkit.batch_rules import draws, rule_of
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
@@ -121,8 +121,7 @@ class Flow:
     def _plain(self, op: Operation) -> None:
         rule = None if op.opdef.structured else rule_of(op.opdef)
         is_same = isinstance(rule, SameForAll) and not any(map(self.is_ragged, op.inputs))
-        draws = isinstance(rule, Independent) or op.opdef.facts.effect == "random"
-        if draws or (self.any(op.inputs) and not is_same):
+        if draws(op.opdef) or (self.any(op.inputs) and not is_same):
             for t in op.outputs:
                 self._mark(t)
         lists = [t for t in (*op.inputs, *op.outputs) if t.dtype.base is dtypes.variant]

@@ -19,7 +19,7 @@ from headrace.ir.custom_rules import custom_of
 from headrace.ir.graph import FuncGraph, Operation, Tensor
 from headrace.ir.opdef import Missing
 from headrace.opkit.batch_node import BatchNode, NoBatchRule, SameForAll, spread
-from headrace.opkit.batch_rules import rule_of
+from headrace.opkit.batch_rules import draws, rule_of
 from headrace.vmap import alone, control
 from headrace.vmap.copies import copied
 from headrace.vmap.custom import with_gradient
@@ -101,7 +101,8 @@ class Batching:
         return [b.graph.capture(moved[t]) for t in graph.results]
 
     def _check_pure(self, op: Operation) -> None:
-        if not op.opdef.structured and op.opdef.facts.writes and not op.opdef.facts.checks:
+        record = op.opdef
+        if not record.structured and record.facts.writes and not record.facts.checks and not draws(record):
             raise UnimplementedError(
                 f"vmap of {self.title}: '{op.name}' ({op.type}, made at {op.source}) changes state in a branch or loop "
                 "that only some of the examples take. Move it out of the branch or loop",

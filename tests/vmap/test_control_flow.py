@@ -267,3 +267,46 @@ def test_a_function_without_source_is_called_as_it_is() -> None:
     with pytest.raises(TypeError) as e:
         hr.vmap(made["sign"])(X)
     assert any("tensors cannot decide its branches" in note for note in e.value.__notes__)
+
+
+# *** random draws ***
+
+
+def waited(x: Any) -> Any:
+    """The number of draws until their sum exceeds `x`, and the sum."""
+    total, n = x * 0, 0
+    while total < x:
+        total = total + hr.random.uniform([], 0.5, 1.0, dtype=hr.float64)
+        n += 1
+    return total, n
+
+
+def test_each_example_draws_in_a_loop_that_ends_apart() -> None:
+    x = np.array([3.0, 0.0, 10.0, 3.0])
+    total, n = map(as_array, hr.vmap(waited)(x))
+    assert (total >= x).all()
+    assert (total - x < 1).all()
+    assert (total[1], n[1]) == (0, 0)
+    assert total[0] != total[3]
+    assert (n * 0.5 <= total).all()
+    assert (total <= n).all()
+
+
+def test_each_example_draws_in_a_branch() -> None:
+    y = as_array(hr.vmap(lambda x: hr.cond(x > 0, lambda: x * hr.random.uniform([], 1.0, 2.0), lambda: x))(X))
+    assert y[[1, 4]].tolist() == X[[1, 4]].tolist()
+    assert (y[[0, 2, 3]] / X[[0, 2, 3]] >= 1).all()
+    assert len(set((y[[0, 2, 3]] / X[[0, 2, 3]]).tolist())) == 3
+
+
+@pytest.mark.system
+def test_gradients_use_the_draws_of_the_examples() -> None:
+    def f(x: Any) -> Any:
+        y = x
+        while y < 10.0:
+            y = y * hr.random.uniform([], 1.5, 2.5, dtype=hr.float64)
+        return y
+
+    x = np.array([1.0, 20.0, 0.3])
+    y, dy = map(as_array, hr.vmap(hr.value_and_grad(f))(x))
+    np.testing.assert_allclose(dy, y / x)
