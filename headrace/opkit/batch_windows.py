@@ -51,11 +51,30 @@ def convolution(b: Builder, n: BatchNode) -> Sequence[Tensor]:
 
 
 def by_input(b: Builder, n: BatchNode) -> Sequence[Tensor]:
-    """Batches `Conv2DBackpropInput(input_sizes, filter, out_backprop)`; the filter is the same for all examples."""
-    n.only(2, *([0] if n.op.opdef.ins[0].name == "input" else []))
+    """Batches `Conv2DBackpropInput(input_sizes, filter, out_backprop)`.
+
+    If the filter differs between examples, each example is a group of channels.
+    """
     of_tensor = n.op.opdef.ins[0].name == "input"
+    if n.batched[1] and not of_tensor:
+        return _by_input_in_groups(b, n)
+    n.only(2, *([0] if of_tensor else []))
     first = n.folded(0) if of_tensor else more_images(b, n, 0)
     return [n.unfolded(t) for t in n.make(first, n.inputs[1], n.folded(2))]
+
+
+def _by_input_in_groups(b: Builder, n: BatchNode) -> Sequence[Tensor]:
+    shape, filters = n.op.outputs[0].shape, n.shape(1)
+    if shape is None or None in shape or filters is None or len(shape) != 4:
+        raise NoBatchRule("the filters differ between examples, and a shape is unknown")
+    if n.attrs["data_format"] != "NHWC" or shape[3] != filters[2]:
+        raise NoBatchRule("the filters differ between examples, with channels first or groups")
+    n.only(1, 2)
+    size = _known(n)
+    given = [_merged(b, n, n.spread(i), n.shape(i), 3) for i in (1, 2)]
+    (made,) = n.make(np.array([*shape[:3], shape[3] * size], np.int32), *given)  # type: ignore[operator]
+    apart = b.Reshape(made, np.array([*shape[:3], size, shape[3]], np.int32))
+    return [moved(b, apart, 3, 0, 5)]
 
 
 def by_filter(b: Builder, n: BatchNode) -> Sequence[Tensor]:

@@ -431,3 +431,18 @@ def test_a_python_number_that_is_not_mapped_yields_to_the_examples() -> None:
     x = np.array([1.0, 2.0])
     y = hr.vmap(lambda x, s: x * s, in_axes=(0, None))(x, 0.1)
     np.testing.assert_array_equal(as_array(y), x * 0.1)
+
+
+@pytest.mark.parametrize(("stride", "padding"), [(1, "SAME"), (2, "VALID")])
+def test_gradients_by_images_with_a_filter_for_each_example(stride: int, padding: str) -> None:
+    rng = np.random.default_rng(0)
+    images, filters = rng.normal(size=(3, 5, 5, 2)), rng.normal(size=(3, 3, 3, 2, 4))
+
+    def f(x: Any, k: Any) -> Any:
+        return hr.reduce_sum(hr.sin(hr.nn.conv2d(x[None], k, strides=stride, padding=padding)))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # none is computed alone
+        got = as_array(hr.vmap(hr.grad(f))(images, filters))
+    want = [as_array(hr.grad(f)(x, k)) for x, k in zip(images, filters, strict=True)]
+    np.testing.assert_allclose(got, want, rtol=1e-9)
