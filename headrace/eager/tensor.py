@@ -222,7 +222,8 @@ class EagerTensor(Tensor):
         if not self.shape:
             raise TypeError("a scalar tensor cannot be iterated over")
         if recorder.active.get():
-            return iter(nest.as_list(scopes.runtime().eager.Unpack(self, num=self.shape[0])))
+            parts = scopes.runtime().eager.Unpack(self, num=self.shape[0]) if self.shape[0] else ()
+            return iter(nest.as_list(parts))
         rows = self._value
         # the rows of a vector of strings stay arrays; those of handles are bare objects
         return (

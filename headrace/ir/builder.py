@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from headrace import dtypes
 from headrace.errors import NotFoundError, ShapeError
 from headrace.ir import source, weak_numbers
-from headrace.ir.binding import OpCalls, complete_attrs, has_tensors
+from headrace.ir.binding import Decided, OpCalls, complete_attrs, has_tensors
 from headrace.ir.conversion import as_array
 from headrace.ir.graph import Operation, Tensor
 from headrace.ir.infer import infer_shapes
@@ -156,6 +156,8 @@ class Builder(OpCalls[Tensor]):
         try:
             groups, decided = self._match(record, args, attrs)
             full = ""
+            if decided is not None and (fixed := self._with_floats(record, args, decided)) is not None:
+                groups, decided = self._match(record, fixed, attrs)
             if decided is not None:
                 full = self._reserve(name)
                 self._in(full + "/", self.device, (), where)._convert_rest(record, groups, decided)
@@ -208,6 +210,17 @@ class Builder(OpCalls[Tensor]):
             arg if spec.type_attr != attr else [cast(x) for x in arg] if spec.is_list else cast(arg)
             for spec, arg in zip(record.ins, args, strict=True)
         ]
+
+    def _with_floats(self, record: OpDef, args: Sequence[Any], decided: Decided) -> list[Any] | None:
+        """Returns the arguments with weak integers that meet a float of Python as floats; None if there are none."""
+        fixed = list(args)
+        for spec, x in zip(record.ins, args, strict=True):
+            if x.__class__ is float and spec.type_attr in decided.by and decided.types[spec.type_attr].is_integer:
+                for k, (other, t) in enumerate(zip(record.ins, args, strict=True)):
+                    if other.type_attr == spec.type_attr and isinstance(t, Tensor) and weak_numbers.is_weak(t):
+                        fixed[k] = self.make("Cast", (t,), {"DstT": dtypes.float64})
+                return None if all(x is y for x, y in zip(fixed, args, strict=True)) else fixed
+        return None
 
     def _reserve(self, name: str) -> str:
         """Returns a free name below the scope.

@@ -308,8 +308,8 @@ def leaves_finally(x: Any) -> Any:
     return x
 
 
-def walrus_in_a_branch(x: Any) -> Any:
-    return (y := x + 1.0) * y if x > 0 else x
+def walrus_in_a_comprehension(x: Any) -> Any:
+    return [y for e in x if e > 0 and (y := e) < 2]
 
 
 @pytest.mark.parametrize(
@@ -317,7 +317,7 @@ def walrus_in_a_branch(x: Any) -> Any:
     [
         (matches_a_mapping, 'case {"x": y}', "pattern"),
         (leaves_finally, "break", "finally"),
-        (walrus_in_a_branch, "y :=", ":="),
+        (walrus_in_a_comprehension, "y :=", ":="),
     ],
 )
 def test_constructs_that_are_refused_by_name(f: Any, at: str, word: str) -> None:

@@ -67,14 +67,14 @@ def test_none_before_a_loop_names_the_remedy():
 
 def test_a_refused_construct_has_a_caret():
     def f(x):
-        return x if x > 1 else (y := x) + y
+        return [e if e > 1 else (y := x) + y for e in x]
 
     with pytest.raises(autograph.AutographError) as caught:
         autograph.convert(f)
     text = str(caught.value)
     assert f"line {_line(f, 'return')}" in text
     line, caret = text.splitlines()[-2:]
-    assert line[caret.index("^") : caret.rindex("^") + 1] == "y := x"
+    assert line[caret.index("^") : caret.rindex("^") + 1] == "(y := x) + y"
 
 
 def test_bad_input_is_named():

@@ -29,6 +29,7 @@ class Liveness:
         self._head: dict[int, frozenset[str]] = {}
         self._branches: dict[int, frozenset[str]] = {}
         self._caught: list[frozenset[str]] = [frozenset()]
+        self._at_end = at_end
         self._block(body, at_end)
 
     def after(self, node: ast.stmt) -> frozenset[str]:
@@ -71,7 +72,7 @@ class Liveness:
             case ast.Try():
                 return self._try(node, live)
             case ast.Return():
-                return reads(node)
+                return reads(node) | self._at_end
             case _:
                 return (live - definite(node)) | reads(node)
 

@@ -57,7 +57,7 @@ def _convert(origin: Origin, node: Any, used: set[str]) -> None:
     declared = {n for s in body for i in own_nodes(s) if isinstance(i, (ast.Global, ast.Nonlocal)) for n in i.names}
     written = frozenset().union(*(direct(s)[1] for s in body))
     local = (written | given) - declared
-    aliases = may_alias(body, local)
+    aliases = may_alias(body, local | declared)
     activity = Activity(body, aliases)
     liveness = Liveness(body, activity, frozenset(activity.captured & local) | frozenset(declared))
     outer = {n for s in body for i in own_nodes(s) if isinstance(i, ast.Nonlocal) for n in i.names}
@@ -69,12 +69,12 @@ def _convert(origin: Origin, node: Any, used: set[str]) -> None:
     data = Data(ctx, aliases, local | declared)
     body = data.block(body)
     body = control.block(body)
-    names = sorted((control.shared | data.rebound | {n.id for n in unchecked}) - declared - given)
-    if names:
-        code = " = ".join([*names, "ag__.UNDEFINED"])
-        at = next((s for s in body if getattr(s, "lineno", None)), node)
-        start = 1 if body and _is_docstring(body[0]) else 0
-        body[start:start] = place(statements(code), at)
+    shared = control.shared | data.rebound | expressions.assigned | {n.id for n in unchecked}
+    names = sorted(shared - declared - given)
+    at = next((s for s in body if getattr(s, "lineno", None)), node)
+    start = 1 if body and _is_docstring(body[0]) else 0
+    first = statements(" = ".join([*names, "ag__.UNDEFINED"])) if names else []
+    body[start:start] = [*place(first, at), *expressions.operands]
     node.body = body
 
 

@@ -150,9 +150,14 @@ class Control:
         otherwise = node.orelse or place([ast.Pass()], node)
         first = self._function("true_branch", "", [*again, *node.body], node.body[0])
         second = self._function("false_branch", "", [*again, *otherwise], otherwise[0])
+        test = node.test
+        if before:  # the test may assign the variables, by :=
+            condition = self._names["condition"]
+            before = [*place(statements("name = test", name=condition, test=test), _head(node, test)), *before]
+            test = ast.Name(condition, ast.Load())
         call = statements(
             "ag__.if_(test, a, b, state)",
-            test=node.test,
+            test=test,
             a=self._names["true_branch"],
             b=self._names["false_branch"],
             state=state,

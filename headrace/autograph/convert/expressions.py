@@ -2,12 +2,23 @@
 
 Each becomes a call of an operator (`headrace.autograph.operators`). Operands that Python evaluates only if needed
 become functions. `<`, `+` and the other operators of Python's data model stay, since tensors define them.
+
+An operand that assigns by `:=` becomes a function at the start of the converted function, where it can declare the
+variable `nonlocal`. The operator gets the access to the variable, like that of `if`:
+
+    a > 0 and (h := f(a)) > 1       def operand_():
+                                        nonlocal h
+                                        return (h := f(a)) > 1
+                                    def set_(values_):
+                                        nonlocal h
+                                        (h,) = values_
+                                    ag__.and_(a > 0, operand_, state=(("h",), lambda: (h,), set_))
 """
 
 from __future__ import annotations
 
 import ast
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from headrace.autograph.analysis.activity import CHANGING, own_nodes
 from headrace.autograph.convert.context import Context
@@ -29,10 +40,17 @@ class Expressions(ast.NodeTransformer):
       ctx: the function.
       unchecked: the reads of variables that may have no value.
       local: the names of its variables.
+
+    Attributes:
+      operands: the functions of operands that assign variables.
+      assigned: the variables.
     """
 
     def __init__(self, ctx: Context, unchecked: list[ast.Name], local: frozenset[str] = frozenset()) -> None:
+        self.operands: list[ast.stmt] = []
+        self.assigned: set[str] = set()
         self._local = local
+        self._has_variables = not isinstance(ctx.function, ast.Lambda)  # a comprehension or lambda has its own
         self._ctx = ctx
         self._open = {id(n) for n in unchecked}
         self._kept = unchecked
@@ -100,23 +118,22 @@ class Expressions(ast.NodeTransformer):
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
         first, *rest = node.values
-        for operand in rest:
-            self._check_lazy(operand, "an operand of 'and' or 'or' that may be skipped")
         name = "and_" if isinstance(node.op, ast.And) else "or_"
-        return self._made(
+        made = self._made(
             node, f"ag__.{name}(first, rest)", first=self.visit(first), rest=[self._lazy(x) for x in rest]
         )
+        return self._with_state(made, rest)
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
-        for branch in (node.body, node.orelse):
-            self._check_lazy(branch, "a branch of a conditional expression")
-        return self._made(
+        branches = [node.body, node.orelse]
+        made = self._made(
             node,
             "ag__.if_exp(test, first, second)",
             test=self.visit(node.test),
             first=self._lazy(node.body),
             second=self._lazy(node.orelse),
         )
+        return self._with_state(made, branches)
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
         if len(node.ops) == 1 and isinstance(node.ops[0], _NATIVE):
@@ -124,14 +141,12 @@ class Expressions(ast.NodeTransformer):
             return node
         if len(node.ops) == 1:
             return self._compared(node, self.visit(node.left), node.ops[0], self.visit(node.comparators[0]))
-        for operand in node.comparators[1:]:
-            self._check_lazy(operand, "a later operand of a comparison")
         made: list[ast.expr] = [self.visit(node.left)]
-        for op, operand in zip(node.ops, node.comparators, strict=True):
+        for k, (op, operand) in enumerate(zip(node.ops, node.comparators, strict=True)):
             compares = self._compared(node, ast.Name("a", ast.Load()), op, ast.Name("b", ast.Load()))
-            made += [self._made(node, "lambda a, b: r", r=compares), self._lazy(operand)]
-        made[2] = made[2].body  # type: ignore[attr-defined]  # the first two operands are always evaluated
-        return self._made(node, "ag__.compare(parts)", parts=made)
+            value = self._lazy(operand) if k else self.visit(operand)  # the first two operands are always evaluated
+            made += [self._made(node, "lambda a, b: r", r=compares), value]
+        return self._with_state(self._made(node, "ag__.compare(parts)", parts=made), node.comparators[1:])
 
     def _compared(self, at: ast.AST, first: ast.expr, op: ast.cmpop, second: ast.expr) -> ast.expr:
         if isinstance(op, _NATIVE):
@@ -146,7 +161,9 @@ class Expressions(ast.NodeTransformer):
 
     def visit_GeneratorExp(self, node: Any) -> Any:
         is_simple = isinstance(node, (ast.ListComp, ast.GeneratorExp)) and _is_simple(node)
+        outside, self._has_variables = self._has_variables, False
         self.generic_visit(node)
+        self._has_variables = outside
         if is_simple:
             name = "gen_exp" if isinstance(node, ast.GeneratorExp) else "list_comp"
             (generator,) = node.generators
@@ -178,17 +195,48 @@ class Expressions(ast.NodeTransformer):
         return place([function], value)[0]
 
     def _lazy(self, node: ast.expr) -> ast.expr:
-        return self._made(node, "lambda: x", x=self.visit(node))
+        """Returns an operand as a function."""
+        names = _assigned(node)
+        value = self.visit(node)
+        return self._function("operand", [], names, [ast.Return(value)], node) if names else self._lambda(value)
 
-    def _check_lazy(self, node: ast.expr, where: str) -> None:
-        for inner in own_nodes(node):
-            if isinstance(inner, ast.NamedExpr):
-                raise self._ctx.error(
-                    inner, f"':=' in {where} is not converted; assign the variable in a statement before."
-                )
+    def _lambda(self, value: ast.expr) -> ast.expr:
+        return self._made(value, "lambda: x", x=value)
+
+    def _with_state(self, call: Any, operands: list[ast.expr]) -> ast.expr:
+        """Adds the access to the variables that the operands assign to the call of an operator."""
+        names = sorted({name for operand in operands for name in _assigned(operand)})
+        if names:
+            texts = ast.Tuple([ast.Constant(n) for n in names], ast.Load())
+            stored, loaded = (ast.Tuple([ast.Name(n, c) for n in names], c) for c in (ast.Store(), ast.Load()))
+            store = ast.Assign([stored], ast.Name("values_", ast.Load()))
+            set_ = self._function("set", ["values_"], names, [store], call)
+            state = expression("(texts, lambda: loaded, set_)", texts=texts, loaded=loaded, set_=set_)
+            call.keywords.append(ast.keyword("state", state))
+            place([call], call)
+        return cast("ast.expr", call)
+
+    def _function(self, name: str, args: list[str], names: list[str], body: list[ast.stmt], at: ast.expr) -> ast.expr:
+        """Adds a function that assigns variables; returns its name."""
+        if not self._has_variables or not self._local.issuperset(names):
+            raise self._ctx.error(
+                at,
+                "':=' in an operand or a branch that may be skipped is converted for variables of a function alone, "
+                "outside of comprehensions and lambdas; assign the variable in a statement before.",
+            )
+        self.assigned.update(names)
+        name = self._ctx.fresh(name)
+        given = ast.arguments([], [ast.arg(a) for a in args], None, [], [], None, [])
+        self.operands += place([ast.FunctionDef(name, given, [ast.Nonlocal(names), *body], [], None)], at)
+        return place([ast.Name(name, ast.Load())], at)[0]
 
     def _made(self, at: ast.AST, template: str, **holes: Any) -> ast.expr:
         return place([expression(template, **holes)], at)[0]
+
+
+def _assigned(node: ast.expr) -> list[str]:
+    """Returns the names that an expression assigns by `:=`."""
+    return sorted({n.target.id for n in own_nodes(node) if isinstance(n, ast.NamedExpr)})
 
 
 def _is_simple(node: Any) -> bool:

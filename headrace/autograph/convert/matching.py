@@ -19,7 +19,7 @@ import ast
 from typing import Any, NamedTuple, TypeAlias
 
 from headrace.autograph.convert.context import Context
-from headrace.autograph.templates import place
+from headrace.autograph.templates import expression, place
 
 #: The name of a variable that has the subject, or a tuple of subjects.
 _Subject: TypeAlias = "str | tuple[_Subject, ...]"
@@ -105,7 +105,7 @@ def _pattern(ctx: Context, pattern: Any, subject: _Subject) -> _Pattern | None:
             return _Pattern([ast.Compare(ast.Name(subject, ast.Load()), [ast.Eq()], [pattern.value])], {})
         case ast.MatchSingleton() if isinstance(subject, str):
             value = ast.Constant(pattern.value)
-            return _Pattern([ast.Compare(ast.Name(subject, ast.Load()), [ast.Is()], [value])], {})
+            return _Pattern([expression("ag__.is_constant(x, value)", x=subject, value=value)], {})
         case ast.MatchOr():
             parts = [p for p in (_pattern(ctx, p, subject) for p in pattern.patterns) if p is not None]
             if any(p.names for p in parts):

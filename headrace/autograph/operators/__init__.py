@@ -21,7 +21,19 @@ from headrace.autograph.operators.data import (
 )
 from headrace.autograph.operators.iterables import elements, unpack
 from headrace.autograph.operators.journal import outer
-from headrace.autograph.operators.logic import and_, assert_, compare, decided, eq, in_, ne, not_, not_in, or_
+from headrace.autograph.operators.logic import (
+    and_,
+    assert_,
+    compare,
+    decided,
+    eq,
+    in_,
+    is_constant,
+    ne,
+    not_,
+    not_in,
+    or_,
+)
 from headrace.autograph.operators.loops import for_, while_
 from headrace.autograph.operators.undefined import UNDEFINED, deleted, ld
 
@@ -45,6 +57,7 @@ __all__ = [
     "if_",
     "if_exp",
     "in_",
+    "is_constant",
     "item",
     "ld",
     "list_comp",

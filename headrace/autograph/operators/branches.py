@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import types
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from headrace.ir.weak_numbers import WeakNumbers
 
 Getter = Callable[[], "tuple[Any, ...]"]
 Setter = Callable[[Any], None]
+Assigned: TypeAlias = "tuple[Sequence[str], Getter, Setter]"
 
 
 class Failure(Exception):
@@ -84,12 +85,19 @@ def if_(
         Conditional(scope, pred, state).build(body, orelse)
 
 
-def if_exp(test: Any, body: Callable[[], Any], orelse: Callable[[], Any]) -> Any:
-    """Returns the value of `body() if test else orelse()`."""
+def if_exp(test: Any, body: Callable[[], Any], orelse: Callable[[], Any], state: Assigned | None = None) -> Any:
+    """Returns the value of `body() if test else orelse()`.
+
+    Args:
+      test: the value that decides.
+      body, orelse: the branches.
+      state: the names, the getter and the setter of the variables that the branches assign by `:=`.
+    """
     test = lists.decider(test)
     if not values.is_symbolic(test):
         return body() if test else orelse()
     out: list[Any] = [None]
+    names, get, store = state or ((), tuple, list)
 
     def block(fn: Callable[[], Any]) -> Callable[[], None]:
         def run() -> None:
@@ -100,9 +108,14 @@ def if_exp(test: Any, body: Callable[[], Any], orelse: Callable[[], Any]) -> Any
 
     def set_(new: Any) -> None:
         out[0] = new[0]
+        store(new[1:])
 
     cells = [c for fn in (body, orelse) for c in cells_of(fn)]
-    if_(test, block(body), block(orelse), ("the value of the expression",), lambda: (out[0],), set_, cells)
+    all_names = ("the value of the expression", *names)
+    pred = values.truth(test, "the condition of 'if'")
+    wider = State(all_names, lambda: (out[0], *get()), set_, cells)
+    with scopes.name_scope(None, "cond", [pred]) as scope:
+        Conditional(scope, pred, wider, skips=bool(names)).build(block(body), block(orelse))
     return out[0]
 
 
@@ -187,27 +200,34 @@ class State:
                 continue  # a variable without a value yet
         return out
 
-    def visible(
-        self, objects: list[tuple[str, Any]], changes: dict[Any, tuple[Place, Any, Any]], outer: dict[int, str]
+    def undo(
+        self, notes: journal.Journal, objects: list[tuple[str, Any]], results: Sequence[Any] = ()
     ) -> list[tuple[Place, str, Any, Any]]:
-        """Returns the changed places that exist outside of the blocks.
+        """Undoes the changes of a trace.
+
+        Objects that the trace has made keep their contents if they are among its results.
 
         Args:
+          notes: the changes.
           objects: the result of `objects` before the trace.
-          changes: the changes of the trace.
-          outer: the names of changed objects of outer functions, by id.
+          results: the values that the trace leaves.
 
         Returns:
-          The places, with labels and contents before and after the trace.
+          The changed places that exist outside of the trace, with labels and contents before and after it.
         """
+        changes = notes.undo()
         if not changes:
             return []
-        known = {**outer, **journal.reachable(objects)}
+        known = {**notes.outer, **journal.reachable(objects)}
         out = []
         for place, before, after in changes.values():
             label = known.get(id(place.holder))
             if label is not None and not _same(before, after):
                 out.append((place, f"{label}.{place.attribute}" if place.attribute else label, before, after))
+        found = journal.reachable(("", x) for x in (*results, *(after for *_, after in out)))
+        for place, _, after in changes.values():
+            if id(place.holder) in found and id(place.holder) not in known:
+                place.restore(after)
         return out
 
 
@@ -226,9 +246,11 @@ class Conditional:
       scope: the scope of its operation.
       pred: the predicate.
       state: the variables.
+      skips: whether a variable without a value in one branch may be read where it has one.
     """
 
-    def __init__(self, scope: str, pred: Any, state: State) -> None:
+    def __init__(self, scope: str, pred: Any, state: State, skips: bool = False) -> None:
+        self._skips = skips
         self._b = scopes.builder()
         self._scope = scope
         self._pred = self._b.tensor(pred)
@@ -243,18 +265,19 @@ class Conditional:
         states: list[tuple[Any, ...]] = []
         changed: list[list[tuple[Place, str, Any, Any]]] = []
         for block, short in zip(blocks, ("true", "false"), strict=True):
+            after: tuple[Any, ...] = ()
             with journal.recording() as notes:
                 try:
                     self._trace(block, short)
-                    states.append(self._state.load())
+                    after = self._state.load()
                 finally:
-                    undone = notes.undo()
+                    changed.append(self._state.undo(notes, objects, after))
                     self._state.store(before)
-            changed.append(self._state.visible(objects, undone, notes.outer))
+            states.append(after)
         if self._unknown is not None and all(self._fails):
             raise self._unknown
         lines = tuple(line_of(block) for block in blocks)
-        jumps = any(
+        jumps = self._skips or any(
             name.startswith("did_") and name.endswith("_") and (x is True) != (y is True)
             for name, x, y in zip(self._state.names, *states, strict=False)
         )

@@ -29,9 +29,9 @@ def len_(x: Any) -> Any:
             raise TypeError(f"a scalar tensor has no len(): {values.described(x)}")
         if shape is not None and shape[0] is not None:
             return shape[0]
-        return iterables.weak(iterables.row_count(x))
+        return values.weak(iterables.row_count(x))
     if isinstance(x, TensorList):
-        return iterables.weak(x.length())
+        return values.weak(x.length())
     if isinstance(x, iterables.Rows):
         return x.length
     if isinstance(x, TensorArray):
@@ -62,9 +62,9 @@ def int_(x: Any = 0, *args: Any, **kwargs: Any) -> Any:
         return int(x, *args, **kwargs)
     _check_single(x, "int()")
     if x.dtype.base is dtypes.string:
-        return iterables.weak(strings.to_number(x, dtypes.int32))
+        return values.weak(strings.to_number(x, dtypes.int32))
     wide = dtypes.int64 if x.dtype.base in (dtypes.int64, dtypes.float64) else dtypes.int32
-    return iterables.weak(x if x.dtype.base is wide else math.cast(x, wide))
+    return values.weak(x if x.dtype.base is wide else math.cast(x, wide))
 
 
 def float_(x: Any = 0.0) -> Any:
@@ -73,8 +73,8 @@ def float_(x: Any = 0.0) -> Any:
         return float(x)
     _check_single(x, "float()")
     if x.dtype.base is dtypes.string:
-        return iterables.weak(strings.to_number(x, dtypes.float32))
-    return iterables.weak(x if x.dtype.is_floating else math.cast(x, dtypes.float32))
+        return values.weak(strings.to_number(x, dtypes.float32))
+    return values.weak(x if x.dtype.is_floating else math.cast(x, dtypes.float64))
 
 
 def bool_(x: Any = False) -> Any:
@@ -123,8 +123,9 @@ def _extreme(name: str, combine: Callable[..., Any], reduce: Callable[..., Any])
     def extreme(*args: Any, key: Any = None, **kwargs: Any) -> Any:
         if len(args) == 1:
             x = args[0]
+            is_weak = isinstance(x, TensorList) and x.spec.weak
             if isinstance(x, TensorList):
-                x = x.stack()
+                x = x.rows()
             if values.is_symbolic(x):
                 if key is not None:
                     x = arrays.unstack(x)
@@ -133,7 +134,7 @@ def _extreme(name: str, combine: Callable[..., Any], reduce: Callable[..., Any])
                         f"{name}() of the rows of {values.described(x)}: their order is ambiguous; use hr.reduce_{name}"
                     )
                 else:
-                    return reduce(x)
+                    return values.weak(reduce(x)) if is_weak else reduce(x)
             if isinstance(x, dict) or not hasattr(x, "__iter__"):
                 return original(x, key=key, **kwargs)
             items = list(x)
@@ -172,7 +173,8 @@ def _combined(combine: Callable[..., Any], x: Any, y: Any) -> Any:
 def sum_(x: Any, start: Any = 0) -> Any:
     """Returns the sum of the elements."""
     if isinstance(x, TensorList):
-        x = x.stack()
+        total = reductions.reduce_sum(x.rows(), 0)
+        return start + (values.weak(total) if x.spec.weak else total)
     if values.is_symbolic(x):
         total = reductions.reduce_sum(x, 0)
         return total if values.is_number(start) and start == 0 else start + total

@@ -8,7 +8,7 @@ from typing import Any
 
 from headrace.api import scopes
 from headrace.autograph.operators import containers, journal, values
-from headrace.autograph.operators.lists import TensorList
+from headrace.autograph.operators.lists import ListSpec, TensorList, list_spec
 from headrace.autograph.operators.slices import updated
 from headrace.autograph.operators.undefined import ld
 from headrace.errors import AutographError
@@ -51,6 +51,9 @@ def _refuse_key(x: Any, key: Any) -> None:
 
 
 def _stacked(x: Any) -> Any:
+    spec = list_spec("", x) if x and all(map(values.is_tensor_like, x)) else None
+    if isinstance(spec, ListSpec):
+        x = [values.converted(e, spec.dtype) for e in x]
     try:
         return scopes.builder(*x).tensor(list(x))
     except (TypeError, ValueError) as e:
@@ -65,7 +68,8 @@ def _element(x: Any, index: Any) -> Any:
         raise AutographError(
             "a tensor cannot index a text of Python; make it a tensor (hr.constant, hr.strings.substr)"
         )
-    return _stacked(x)[index]
+    found = _stacked(x)[index]
+    return values.weak(found) if all(map(values.is_weak_value, x)) else found
 
 
 # *** changes of elements ***

@@ -11,8 +11,6 @@ from headrace.api.tensor_array import TensorArray
 from headrace.autograph.operators import values
 from headrace.autograph.operators.lists import TensorList
 from headrace.errors import AutographError
-from headrace.ir.edit.editor import Editor
-from headrace.ir.weak_numbers import WeakNumbers
 
 
 class Rows:
@@ -93,14 +91,6 @@ def row_count(x: Any) -> Any:
     return b.Shape(x)[0]
 
 
-def weak(x: Any) -> Any:
-    """Returns a symbolic scalar as one that stands for a number of Python."""
-    b = scopes.builder(x)
-    out = b.Identity(x)
-    Editor(out.op.graph).add_note(out.op, WeakNumbers((0,)))
-    return out
-
-
 def range_(*args: Any) -> Any:
     """Returns the range of the arguments; of symbolic ones, one that a graph counts.
 
@@ -139,7 +129,7 @@ def range_(*args: Any) -> Any:
             index = index * step
         if not (isinstance(start, int) and start == 0):
             index = index + start
-        return weak(index) if values.is_symbolic(index) else index
+        return values.weak(index) if values.is_symbolic(index) else index
 
     return Rows(n, at)
 
@@ -159,7 +149,7 @@ def enumerate_(x: Any, start: Any = 0) -> Any:
 
 def weak_index(k: Any) -> Any:
     """Returns the number of an iteration as a weak number."""
-    return weak(k) if values.is_symbolic(k) else k
+    return values.weak(k) if values.is_symbolic(k) else k
 
 
 def zip_(*args: Any, strict: bool = False) -> Any:

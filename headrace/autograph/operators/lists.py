@@ -23,10 +23,12 @@ class ListSpec:
     Attributes:
       dtype: their dtype.
       shape: a shape that covers theirs.
+      weak: whether they are numbers of Python.
     """
 
     dtype: DType
     shape: Shape
+    weak: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -74,42 +76,33 @@ def list_spec(label: str, elements: Sequence[Any]) -> Spec | None:
 
 
 def _flat_spec(label: str, elements: Sequence[Any]) -> ListSpec | None:
-    dtype: DType | None = None
-    shape: Any = ()
-    sample: Any = None
+    found: ListSpec | None = None
     for x in elements:
         if isinstance(x, TensorList):
-            one: tuple[DType, Shape] = (x.spec.dtype, x.spec.shape)
+            one = x.spec
         elif values.is_tensor_like(x):
-            one = (values.dtype_of(x), values.shape_of(x))
+            one = _spec_of(x)
         else:
             return None
-        if dtype is None:
-            dtype, shape, sample = *one, x
-            continue
-        shape = shapes.join(shape, one[1])
-        if dtype is not one[0]:
-            found = _common(sample, dtype, x, one[0])
-            if found is None:
-                raise AutographError(
-                    f"the elements of the list '{label}' have the dtypes {dtype.name} and {one[0].name}, but in a "
-                    "graph a list whose length tensors decide has one dtype; cast the elements (hr.cast)"
-                )
-            dtype, sample = found, x if found is one[0] else sample
-    if dtype is dtypes.float64 and all(values.is_weak_value(x) for x in elements):
-        dtype = dtypes.float32  # that of a tensor of Python's floats
-    return None if dtype is None else ListSpec(dtype, shape)
+        wide = one if found is None else _joined(found, one)
+        if wide is None:
+            assert found is not None
+            raise AutographError(
+                f"the elements of the list '{label}' have the dtypes {found.dtype.name} and {one.dtype.name}, but in a "
+                "graph a list whose length tensors decide has one dtype; cast the elements (hr.cast)"
+            )
+        found = wide
+    return found
 
 
-def _common(first: Any, dtype: DType, second: Any, other: DType) -> DType | None:
-    """Returns the dtype of a list with two elements; a list stands for its elements."""
-    if not isinstance(first, TensorList) and not isinstance(second, TensorList):
-        found = values.common_dtype(first, second)
-        return None if found is None else found[0]
-    number, strong = (first, other) if isinstance(second, TensorList) else (second, dtype)
-    if isinstance(number, TensorList) or not values.is_weak_value(number):
-        return None
-    return strong if values.kind(values.dtype_of(number)) <= values.kind(strong) else None
+def _spec_of(x: Any) -> ListSpec:
+    return ListSpec(values.dtype_of(x), values.shape_of(x), values.is_weak_value(x))
+
+
+def _joined(first: ListSpec, second: ListSpec) -> ListSpec | None:
+    """Returns a description that covers both; None if the dtypes differ."""
+    found = values.joined(first.dtype, first.weak, second.dtype, second.weak)
+    return found and ListSpec(found[0], shapes.join(first.shape, second.shape), found[1])
 
 
 def made(items: Sequence[Any], spec: Spec) -> TensorList:
@@ -121,9 +114,8 @@ def made(items: Sequence[Any], spec: Spec) -> TensorList:
     return StructuredList(lists, spec)
 
 
-def widened(spec: Spec, part: ListSpec, shape: Shape) -> Spec | None:
-    """Returns a description with one wider part; None if it has no such part."""
-    wide = ListSpec(part.dtype, shape)
+def widened(spec: Spec, part: ListSpec, wide: ListSpec) -> Spec | None:
+    """Returns a description with a wider one in place of a part; None if it has no such part."""
     if spec is part:
         return wide
     if isinstance(spec, ListSpec) or not any(one is part for one in spec.specs):
@@ -174,20 +166,26 @@ class TensorList:
         self.flow = flow
 
     def _element(self, x: Any) -> Any:
-        found = x
-        if values.is_tensor_like(x):
-            same = values.dtype_of(x) is self.spec.dtype or values.is_weak_value(x)
-            found = values.converted(x, self.spec.dtype) if same else None
-        else:
-            found = scopes.builder(self.flow).tensor(x, self.spec.dtype)
-        if found is None:
+        if not values.is_tensor_like(x):
+            x = scopes.builder(self.flow).tensor(x, self.spec.dtype)
+        self._cover(_spec_of(x), x)
+        return values.converted(x, self.spec.dtype)
+
+    def _cover(self, one: ListSpec, x: Any) -> None:
+        """Checks that the description covers that of elements to add.
+
+        Raises:
+          AutographError: the dtypes differ.
+          WiderElement: a wider description does.
+        """
+        wide = _joined(self.spec, one)
+        if wide is None:
             raise AutographError(
                 f"a list of {self.spec.dtype.name} got {values.described(x)}; in a graph a list has elements of one "
                 "dtype, so cast it (hr.cast)"
             )
-        if not shapes.covers(self.spec.shape, values.shape_of(found)):
-            raise WiderElement(self, shapes.join(self.spec.shape, values.shape_of(found)))
-        return found
+        if wide != self.spec:
+            raise WiderElement(self, wide)
 
     def append(self, x: Any) -> None:
         """Adds an element at the end."""
@@ -201,14 +199,17 @@ class TensorList:
                 self.append(x)
             return
         b = scopes.builder(self.flow, items)
-        if not isinstance(items, TensorList):
-            rows = values.converted(items, self.spec.dtype)
-            shape = None if rows.static_shape is None else rows.static_shape[1:]
-            if not shapes.covers(self.spec.shape, shape):
-                raise WiderElement(self, shapes.join(self.spec.shape, shape))
-            flow = b.TensorListFromTensor(rows, _shape(b, self.spec), element_dtype=self.spec.dtype)
+        if isinstance(items, TensorList):
+            one = items.spec
         else:
+            one = _spec_of(items)
+            one = ListSpec(one.dtype, None if one.shape is None else one.shape[1:], one.weak)
+        self._cover(one, items)
+        if isinstance(items, TensorList) and one.dtype is self.spec.dtype:
             flow = items.flow
+        else:
+            rows = values.converted(items.rows() if isinstance(items, TensorList) else items, self.spec.dtype)
+            flow = b.TensorListFromTensor(rows, _shape(b, self.spec), element_dtype=self.spec.dtype)
         self._set(b.TensorListConcatLists(self.flow, flow, element_dtype=self.spec.dtype))
 
     def pop(self, index: Any = -1) -> Any:
@@ -274,7 +275,16 @@ class TensorList:
         return self
 
     def stack(self) -> Any:
-        """Returns the elements as rows of one tensor, which may have no rows."""
+        """Returns the elements as rows of one tensor, which may have no rows.
+
+        Floats of Python become float32, as they do in a tensor of them.
+        """
+        rows = self.rows()
+        narrows = self.spec.weak and self.spec.dtype is dtypes.float64
+        return scopes.builder(rows).Cast(rows, DstT=dtypes.float32) if narrows else rows
+
+    def rows(self) -> Any:
+        """Returns the elements as rows of one tensor of their dtype."""
         b = scopes.builder(self.flow)
         out = b.TensorListStack(self.flow, _shape(b, self.spec), element_dtype=self.spec.dtype, num_elements=-1)
         if self.spec.shape is not None and values.is_symbolic(out):
@@ -363,16 +373,19 @@ class StructuredList(TensorList):
         return scopes.builder(self.lists[0].flow).Pack([one.stack() for one in self.lists], axis=1)
 
 
-class WiderElement(Exception):
-    """An element has a shape that its list does not cover.
+class WiderElement(AutographError):
+    """An element has a shape or a dtype that its list does not cover.
 
     The loop is traced again with a wider list.
     """
 
-    def __init__(self, of: TensorList, shape: Shape) -> None:
-        super().__init__(of, shape)
+    def __init__(self, of: TensorList, wide: ListSpec) -> None:
+        super().__init__(
+            f"a list of elements of dtype {of.spec.dtype.name} and shape {shapes.show(of.spec.shape)} gets one of "
+            f"dtype {wide.dtype.name} and shape {shapes.show(wide.shape)}; let it have an element of this kind before"
+        )
         self.of = of
-        self.shape = shape
+        self.wide = wide
 
 
 def decider(x: Any) -> Any:
@@ -389,4 +402,4 @@ def _shape(b: Any, spec: ListSpec) -> Any:
 def _refined(x: Any, spec: ListSpec) -> Any:
     if spec.shape is not None and values.is_symbolic(x):
         x.refine(spec.shape)
-    return x
+    return values.weak(x) if spec.weak and values.is_symbolic(x) else x

@@ -6,41 +6,44 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from headrace import dtypes
 from headrace.api import debugging, math, reductions, scopes
 from headrace.autograph.operators import values
-from headrace.autograph.operators.branches import failure, if_exp
+from headrace.autograph.operators.branches import Assigned, failure, if_exp
 from headrace.autograph.operators.lists import TensorList, decider
 from headrace.errors import AutographError
 
 
-def and_(first: Any, *rest: Callable[[], Any]) -> Any:
-    """Returns `first and rest[0]() and ...`."""
+def and_(first: Any, *rest: Callable[[], Any], state: Assigned | None = None) -> Any:
+    """Returns `first and rest[0]() and ...`; `state` is that of `if_exp`."""
     for k, operand in enumerate(rest):
         first = decider(first)
         if values.is_symbolic(first):
-            later = functools.partial(_chain, and_, operand, rest[k + 1 :])
-            return if_exp(first, later, _constant(first, True))
+            later = functools.partial(_chain, and_, operand, rest[k + 1 :], state)
+            return if_exp(first, later, _constant(first, True), state)
         if not first:
             return first
         first = operand()
     return first
 
 
-def or_(first: Any, *rest: Callable[[], Any]) -> Any:
-    """Returns `first or rest[0]() or ...`."""
+def or_(first: Any, *rest: Callable[[], Any], state: Assigned | None = None) -> Any:
+    """Returns `first or rest[0]() or ...`; `state` is that of `if_exp`."""
     for k, operand in enumerate(rest):
         first = decider(first)
         if values.is_symbolic(first):
-            later = functools.partial(_chain, or_, operand, rest[k + 1 :])
-            return if_exp(first, _constant(first, False), later)
+            later = functools.partial(_chain, or_, operand, rest[k + 1 :], state)
+            return if_exp(first, _constant(first, False), later, state)
         if first:
             return first
         first = operand()
     return first
 
 
-def _chain(join: Callable[..., Any], operand: Callable[[], Any], rest: tuple[Callable[[], Any], ...]) -> Any:
-    return join(operand(), *rest)
+def _chain(
+    join: Callable[..., Any], operand: Callable[[], Any], rest: tuple[Callable[[], Any], ...], state: Assigned | None
+) -> Any:
+    return join(operand(), *rest, state=state)
 
 
 def _constant(x: Any, negative: bool) -> Callable[[], Any]:
@@ -69,6 +72,13 @@ def ne(first: Any, second: Any) -> Any:
     if values.is_symbolic(first) or values.is_symbolic(second):
         return _compared("NotEqual", first, second, True)
     return first != second
+
+
+def is_constant(x: Any, value: bool | None) -> Any:
+    """Returns whether `x` is True, False or None; a boolean scalar tensor is compared by value."""
+    if value is None or not values.is_tensor(x) or values.dtype_of(x) is not dtypes.bool_ or x.shape != ():
+        return x is value
+    return x if value else not_(x)
 
 
 def _compared(type: str, first: Any, second: Any, otherwise: bool) -> Any:
@@ -128,7 +138,7 @@ def _all(x: Any) -> Any:
     return x if x.static_shape == () else reductions.reduce_all(x)
 
 
-def compare(first: Any, op: Callable[[Any, Any], Any], second: Any, *rest: Any) -> Any:
+def compare(first: Any, op: Callable[[Any, Any], Any], second: Any, *rest: Any, state: Assigned | None = None) -> Any:
     """Returns a chained comparison; each operand is evaluated once, and later ones only if needed.
 
     Args:
@@ -136,12 +146,13 @@ def compare(first: Any, op: Callable[[Any, Any], Any], second: Any, *rest: Any) 
       op: the first operator.
       second: the second operand.
       rest: more operators, each with a function that returns the operand.
+      state: see `if_exp`.
     """
     holds = op(first, second)
     if not rest:
         return holds
     later, operand, *more = rest
-    return and_(holds, lambda: compare(second, later, operand(), *more))
+    return and_(holds, lambda: compare(second, later, operand(), *more, state=state), state=state)
 
 
 def decided(x: Any) -> Any:

@@ -358,6 +358,8 @@ class _Tracing:
                 ]
                 for place, label in places.values():
                     if id(place.holder) not in replaced:
+                        if label in plan.structures:  # the variable has another object after an iteration
+                            label = f"the first object of {label}"
                         self._place_entries.append((place, label, self._split(label, place.load(), contents=True)))
                 b = scopes.builder(*self._first)
                 if not self._first:
@@ -471,7 +473,7 @@ class _Tracing:
             self._enter(params)
             with journal.recording() as notes:
                 holds = decider(self._test())
-                changed = self._state.visible(self._objects, notes.undo(), notes.outer)
+                changed = self._state.undo(notes, self._objects)
             if changed:
                 raise AutographError(
                     f"the test of a loop that a tensor decides changes '{changed[0][1]}'; do so in its body"
@@ -483,14 +485,16 @@ class _Tracing:
     def _step(self) -> Callable[..., Any]:
         def step(*params: Any) -> Any:
             self._enter(params)
+            after: tuple[Any, ...] = ()
+            places: list[Any] = []
             with journal.recording() as notes:
                 try:
                     self._run_body()
                     after = self._state.load()
                     places = [place.load() for place, _, _ in self._place_entries]
                 finally:
-                    undone = notes.undo()
-            self._find_places(undone, notes.outer)
+                    changes = self._state.undo(notes, self._objects, (*after, *places))
+            self._find_places(changes)
             nexts: list[Any] = list(params)
             for name, entry, x in zip(self._state.names, self._entries, after, strict=False):
                 self._match(name, entry, x, params, nexts)
@@ -509,16 +513,16 @@ class _Tracing:
             scopes.builder().Assert(False, [f"{type(e.error).__name__}: {e.error}"])
         except WiderElement as e:
             for key, (items, spec) in self._plan.lists.items():
-                wide = widened(spec, e.of.spec, e.shape)
+                wide = widened(spec, e.of.spec, e.wide)
                 if wide is not None:
                     self._plan.lists[key] = items, wide
                     raise _Again from None
             raise
 
-    def _find_places(self, changes: dict[Any, tuple[Place, Any, Any]], outer: dict[int, str]) -> None:
+    def _find_places(self, changes: list[tuple[Place, str, Any, Any]]) -> None:
         """Adds the objects outside of the loop that the body has changed to the plan."""
         known = {place.key for place, _, _ in self._place_entries}
-        for place, label, old, new in self._state.visible(self._objects, changes, outer):
+        for place, label, old, new in changes:
             if place.key in known:
                 continue
             self._again = True

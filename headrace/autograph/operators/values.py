@@ -11,9 +11,10 @@ from headrace import dtypes, nest, shapes
 from headrace.api import scopes
 from headrace.dtypes import DType
 from headrace.errors import AutographError
+from headrace.ir.edit.editor import Editor
 from headrace.ir.graph import Tensor
 from headrace.ir.tensor_type import Tensor as AnyTensor
-from headrace.ir.weak_numbers import is_weak
+from headrace.ir.weak_numbers import WeakNumbers, is_weak
 
 _NUMBERS: Final = (bool, int, float, complex)
 _KINDS: Final = {bool: 0, int: 1, float: 2, complex: 3}
@@ -81,6 +82,14 @@ def is_weak_value(x: Any) -> bool:
     return x.__class__ in _KINDS or (isinstance(x, Tensor) and is_weak(x))
 
 
+def weak(x: Any) -> Any:
+    """Returns a symbolic scalar as one that stands for a number of Python."""
+    b = scopes.builder(x)
+    out = b.Identity(x)
+    Editor(out.op.graph).add_note(out.op, WeakNumbers((0,)))
+    return out
+
+
 def kind(dtype: DType) -> int:
     """Returns the order of a dtype's kind: bool, integer, real, complex; -1 for others."""
     if dtype is dtypes.bool_:
@@ -93,8 +102,14 @@ def common_dtype(first: Any, second: Any) -> tuple[DType, bool] | None:
 
     None if the values need a cast that Python would not make.
     """
-    a, b = dtype_of(first), dtype_of(second)
-    weak, weak_too = is_weak_value(first), is_weak_value(second)
+    return joined(dtype_of(first), is_weak_value(first), dtype_of(second), is_weak_value(second))
+
+
+def joined(a: DType, weak: bool, b: DType, weak_too: bool) -> tuple[DType, bool] | None:
+    """Returns the dtype that covers two others, of which either may be weak, and whether it is weak.
+
+    None if the values need a cast that Python would not make.
+    """
     if weak and weak_too:
         if a is b or kind(a) == 0 != kind(b) or kind(b) == 0 != kind(a):
             return (a, True) if a is b else None

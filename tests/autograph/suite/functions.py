@@ -459,6 +459,112 @@ def walrus_in_while(n, x):
     return total, k
 
 
+@given((0.5, V), (1.5, V), (0.05, W))
+def walrus_in_later_operands(x, v):
+    if x > 0.1 and (h := x * 2.0) > 0.3 and (g := h + 1.0) < 3.0:
+        x = x + h + g
+    elif 0.01 < x < (h := v[1]) < (g := v[0]):
+        x = h - g
+    y = (p := x * 2.0) if x > 1.0 else (p := x * 3.0)
+    return x + y + p
+
+
+@given((4, 0.5), (0, 0.25), (3, 40.0))
+def walrus_in_a_while_with_break(n, x):
+    total, i = x, 0
+    while i < n and (h := x * float(i)) < 3.0:
+        total = total + h * 0.1
+        i += 1
+        if total > 30.0:
+            break
+    return total, i
+
+
+@given((3, V), (0, W))
+def closure_that_sets_and_returns(n, v):
+    best = 0.25
+
+    def improve(t):
+        nonlocal best
+        for i in range(n):
+            if v[i] > t:
+                break
+        else:
+            best = best + v[1]
+        return t * best
+
+    return improve(0.5) - improve(best)
+
+
+@given((3, 0.5), (0, 2.5))
+def list_made_anew_in_a_loop(n, x):
+    items = [0.25, x, 1.0]
+    for i in range(n):
+        items[0] = items[0] + x * i
+        if x > 1.0:
+            items = [e * 0.5 for e in items]
+        else:
+            fresh = [x]
+            fresh.append(items[1] * 0.5)
+            fresh.append(items[0])
+            items = fresh
+    return items
+
+
+@given((3, 0.5), (0, 2.5), (4, 1.5))
+def python_floats_in_a_list(n, x):
+    scales = [0.5, 0.25, 2.0]
+    steps = []
+    for i in range(n):
+        x = x * scales[i % 3]
+        steps.append(0.125)
+    for step in steps:
+        x = x + step
+    return x + sum(steps) + scales[n % 3]
+
+
+@given((3, 0.5), (0, 2.5))
+def counted_integers_become_floats(n, x):
+    i = 0
+    while (h := 0.35 + i) < 3.0 and i < n:
+        i += 1
+        x = x + h * x + i * 0.1
+    return x, i * 0.25
+
+
+@given((3, True), (0, False), (1, False))
+def match_of_a_bool(n, flag):
+    match n, flag:
+        case 3, True:
+            return 1
+        case 0, False:
+            return 2
+        case _:
+            return 3
+
+
+@given((1, V), (3, V), (4, W))
+def rows_of_an_empty_slice(n, v):
+    total = 0.0
+    for e in v[n:]:
+        total = total + e * e
+    return total
+
+
+@given((0.5, V), (2.5, W))
+def closure_with_another_name(x, v):
+    w = v * x
+
+    def change(t):
+        nonlocal w
+        u = w
+        u[1] = t
+        return w[1] * 2.0
+
+    y = change(x)
+    return y, w
+
+
 @given((10, 3), (5, 7), (0, 4))
 def division_by_subtraction(a, b):
     quotient = 0
