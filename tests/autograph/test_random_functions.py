@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
-from hypothesis import HealthCheck, given, seed, settings
+from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from tests.autograph.suite import matrix, ways
 from tests.autograph.suite.cases import Case
@@ -17,27 +19,41 @@ def check(text: str) -> None:
     ways.check(Case(text, written(text, "headrace_suite_random").f, matrix.CALLS))
 
 
-@pytest.mark.nightly
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("number", range(10))
-def test_random_functions(number: int) -> None:
+def agree(number: int, examples: int, **wanted: Any) -> None:
+    """Checks random functions without a reduction of those that differ, which would take minutes."""
+
     @seed(number)
-    @settings(max_examples=10, database=None, suppress_health_check=UNHURRIED, print_blob=False)
-    @given(sources())
-    def agree(text: str) -> None:
+    @settings(
+        max_examples=examples,
+        phases=(Phase.generate,),
+        database=None,
+        deadline=None,
+        suppress_health_check=UNHURRIED,
+        print_blob=False,
+    )
+    @given(sources(**wanted))
+    def run(text: str) -> None:
         check(text)
 
-    agree()
+    run()
+
+
+@pytest.mark.matrix
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("number", range(6))
+def test_random_functions(number: int) -> None:
+    agree(number, 6)
 
 
 @pytest.mark.nightly
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("number", range(10, 40))
 def test_more_random_functions(number: int) -> None:
-    @seed(number)
-    @settings(max_examples=50, database=None, suppress_health_check=UNHURRIED, print_blob=False)
-    @given(sources(depth=4))
-    def agree(text: str) -> None:
-        check(text)
+    agree(number, 50, depth=4)
 
-    agree()
+
+@pytest.mark.nightly
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("number", range(40, 50))
+def test_wide_random_functions(number: int) -> None:
+    agree(number, 50, is_wide=True)

@@ -20,7 +20,7 @@ from __future__ import annotations
 import ast
 from typing import Any, Final, cast
 
-from headrace.autograph.analysis.activity import CHANGING, own_nodes
+from headrace.autograph.analysis.activity import CHANGING, free_names, own_nodes
 from headrace.autograph.convert.context import Context
 from headrace.autograph.templates import expression, place
 
@@ -247,10 +247,10 @@ def _is_simple(node: Any) -> bool:
     names = [target] if isinstance(target, ast.Name) else getattr(target, "elts", [None])
     if not all(isinstance(n, ast.Name) for n in names):
         return False
-    parts = [node.elt, *node.generators[0].ifs]
-    return not any(
-        isinstance(n, (ast.NamedExpr, ast.Yield, ast.Await, ast.Lambda)) for part in parts for n in ast.walk(part)
-    )
+    own = {n.id for n in names if isinstance(n, ast.Name)}
+    inner = [n for part in (node.elt, *node.generators[0].ifs) for n in ast.walk(part)]
+    keeps = any(isinstance(n, ast.Lambda) and own & free_names(n)[0] for n in inner)
+    return not keeps and not any(isinstance(n, (ast.NamedExpr, ast.Yield, ast.Await)) for n in inner)
 
 
 class _Names(ast.NodeTransformer):

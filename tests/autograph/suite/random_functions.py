@@ -66,8 +66,9 @@ return a, b, w, k + cell.steps + state["count"] + (10 if flag else 0)
 class _Writer:
     """Draws code; counts levels for names that occur once."""
 
-    def __init__(self, draw: Any) -> None:
+    def __init__(self, draw: Any, is_wide: bool) -> None:
         self.draw = draw
+        self.is_wide = is_wide
         self.count = 0
         self.is_final = False  # whether the code is in a `finally`, where no jump is
 
@@ -140,10 +141,12 @@ class _Writer:
         return textwrap.indent(self.block(depth - 1, in_loop), "    ")
 
     def statement(self, depth: int, in_loop: bool) -> str:
-        simple = ["assign", "assign", "augmented", "swap", "count", "slice", "flag", "mixed", "data", "alias"]
+        simple = ["assign", "assign", "augmented", "swap", "count", "slice", "flag", "mixed"]
         nested = ["if", "else", "elif", "while", "range", "tensor", "enumerate", "zip", "try", "with", "list", "pop"]
-        nested += ["function", "assert", "for else", "while else", "match", "closure", "recursion", "except", "total"]
-        nested += ["walrus", "elements", "python list"]
+        nested += ["function", "assert", "for else", "while else", "match", "except", "total", "walrus", "python list"]
+        if self.is_wide:
+            simple += ["data", "alias"]
+            nested += ["closure", "recursion", "elements"]
         if not self.is_final:
             simple += ["return"] + ["break", "continue"] * in_loop
         kind = self.pick(simple + nested * 2 if depth > 0 else simple)
@@ -398,8 +401,11 @@ def _in(block: str) -> str:
 
 
 @st.composite
-def sources(draw: Any, depth: int = 3) -> str:
-    """The source of a module with a random function `f(x, n, v)`."""
-    writer = _Writer(draw)
+def sources(draw: Any, depth: int = 3, is_wide: bool = False) -> str:
+    """The source of a module with a random function `f(x, n, v)`.
+
+    A wide one also has closures that assign, recursion, other names of one object, and structures that are replaced.
+    """
+    writer = _Writer(draw, is_wide)
     body = "\n".join([START.strip(), writer.block(depth, False), writer.block(1, False), END.strip()])
     return f"{HEADER}\n\ndef f(x, n, v):\n{textwrap.indent(body, '    ')}\n"
