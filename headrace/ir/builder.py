@@ -212,7 +212,7 @@ class Builder(OpCalls[Tensor]):
         ]
 
     def _with_floats(self, record: OpDef, args: Sequence[Any], decided: Decided) -> list[Any] | None:
-        """Returns the arguments with weak integers that meet a float of Python as floats; None if there are none."""
+        """Returns the arguments with weak integers cast that meet Python floats, or None."""
         fixed = list(args)
         for spec, x in zip(record.ins, args, strict=True):
             if x.__class__ is float and spec.type_attr in decided.by and decided.types[spec.type_attr].is_integer:

@@ -204,7 +204,7 @@ class Expressions(ast.NodeTransformer):
         return self._made(value, "lambda: x", x=value)
 
     def _with_state(self, call: Any, operands: list[ast.expr]) -> ast.expr:
-        """Adds the access to the variables that the operands assign to the call of an operator."""
+        """Adds the access to variables that operands assign to a call."""
         names = sorted({name for operand in operands for name in _assigned(operand)})
         if names:
             texts = ast.Tuple([ast.Constant(n) for n in names], ast.Load())

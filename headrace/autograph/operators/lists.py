@@ -115,7 +115,7 @@ def made(items: Sequence[Any], spec: Spec) -> TensorList:
 
 
 def widened(spec: Spec, part: ListSpec, wide: ListSpec) -> Spec | None:
-    """Returns a description with a wider one in place of a part; None if it has no such part."""
+    """Returns a description with one wider part; None without the part."""
     if spec is part:
         return wide
     if isinstance(spec, ListSpec) or not any(one is part for one in spec.specs):

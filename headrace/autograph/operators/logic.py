@@ -75,7 +75,7 @@ def ne(first: Any, second: Any) -> Any:
 
 
 def is_constant(x: Any, value: bool | None) -> Any:
-    """Returns whether `x` is True, False or None; a boolean scalar tensor is compared by value."""
+    """Returns whether `x` is True, False or None, as a tensor too."""
     if value is None or not values.is_tensor(x) or values.dtype_of(x) is not dtypes.bool_ or x.shape != ():
         return x is value
     return x if value else not_(x)

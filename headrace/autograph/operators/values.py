@@ -106,7 +106,7 @@ def common_dtype(first: Any, second: Any) -> tuple[DType, bool] | None:
 
 
 def joined(a: DType, weak: bool, b: DType, weak_too: bool) -> tuple[DType, bool] | None:
-    """Returns the dtype that covers two others, of which either may be weak, and whether it is weak.
+    """Returns the dtype that covers two others, and whether it is weak.
 
     None if the values need a cast that Python would not make.
     """

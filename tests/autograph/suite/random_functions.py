@@ -325,7 +325,7 @@ class _Writer:
         return f"def {g}(t, d, cell, state, w):\n{body}\n    {again}\n    {end}\n{call}"
 
     def _body(self, depth: int, start: str) -> tuple[str, str]:
-        """Returns the body of a local function with variables of its own, and its last statement."""
+        """Returns the body of a local function and its last statement."""
         was, self.is_final = self.is_final, False
         inner = self.block(depth - 1, False)
         self.is_final = was
@@ -366,10 +366,10 @@ class _Writer:
     def _total(self, depth: int, in_loop: bool) -> str:
         """A sum that begins as an integer."""
         i, total = self.name("i"), self.name("total")
-        more = self.pick((f"{total} += {self.expression(1)}", f"{total} = {total} + k", f"{total} += 1"))
+        more = self.pick((f"{total} += {self.expression(1)}", f"{total} += 1"))
         return (
             f"{total} = 0\nfor {i} in range({self.pick(('n', '2', 'k % 4'))}):\n{self.inside(depth, True)}\n"
-            f"    {more}\n{self.pick(NAMES)} = float({total}) * 0.1"
+            f"    {more}\n{self.pick(NAMES)} = {total} * 0.1"
         )
 
     def _elements(self, depth: int, in_loop: bool) -> str:
