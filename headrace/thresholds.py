@@ -71,7 +71,7 @@ RANKS_OF_REDUCTIONS: Final = 32
 
 # Operations in the graphs of the compiled gradients of recorded eager ops that are kept, about 5 kB for each.
 # Unit: operations. Bound (tests/eager/test_tape.py).
-TAPE_GRADIENT_OPS: Final = 40_000
+TAPE_GRADIENT_OPS: Final = 20_000
 
 # Elements of a recorded integer tensor up to which it is a constant of the gradient, until it varies.
 # Unit: elements. Estimate (tests/eager/test_tape.py).

@@ -19,7 +19,7 @@ os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
 import hypothesis
 import pytest
 
-from headrace import flags
+from headrace import flags, memo
 from tests import tiers
 
 # No deadline: the first example of a test pays for imports, and a machine may be busy. The timeout of pytest bounds
@@ -122,18 +122,33 @@ def engine_of_steps(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.hookimpl(trylast=True)  # so that the engine comes last in the names of tests
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Each test that runs steps has a copy in the matrix tier that the token machine runs."""
+    """Each test that runs steps has a copy in the matrix tier that the token machine runs.
+
+    Tests with an argument `engine` name their engines themselves.
+    """
     tests, path = Path(__file__).parent, metafunc.definition.path
     if (
         path.is_relative_to(tests)
         and path.relative_to(tests).parts[0] in STEPS
         and "matrix" in metafunc.config.stash[SELECTED]
         and flags.ENGINE.value != "interpret"
+        and "engine" not in metafunc.fixturenames
         and not any(metafunc.definition.get_closest_marker(m) for m in ("one_engine", "nightly"))
     ):
         metafunc.fixturenames.append("engine_of_steps")
         engines = [pytest.param("", id=pytest.HIDDEN_PARAM), pytest.param("interpret", marks=pytest.mark.matrix)]
         metafunc.parametrize("engine_of_steps", engines, indirect=True)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def empty_memos() -> Iterator[None]:
+    """Empties all memos after a module.
+
+    Its compiled steps would slow down each later collection of garbage.
+    """
+    yield
+    for each in list(memo._memos):
+        each.clear()
 
 
 @pytest.fixture(autouse=True)

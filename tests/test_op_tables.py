@@ -25,7 +25,6 @@ TABLES: dict[str, str] = {
     "api/math.py": "the docstrings of comparisons, which are written while the module is imported",
     "api/reference.py": "the two ops that make reference variables",
     "compile/fused_regions.py": "the two ops that it makes of regions",
-    "compile/views.py": "code for each op that moves elements; follows with the schedule",
     "grad/graph.py": "zeros and ones of the shape of a tensor, which it makes as a Fill",
     "inspect/dot.py": "shapes of the boxes of a drawing",
     "interchange/portable.py": "a rewriting rule for each op that TensorFlow does not have",

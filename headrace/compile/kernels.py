@@ -28,7 +28,7 @@ from headrace.ir import output_check
 from headrace.ir.infer import constant_value
 from headrace.ir.kernel import Kernel, find_kernel, made_for
 from headrace.ir.notes import ContiguousResult
-from headrace.opkit.elementwise import HALF
+from headrace.opkit.forms import COPIES, Product, form_of
 from headrace.opkit.scalar_operators import SCALAR_OPERATORS
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from headrace.compile.regions import Item, Regions
     from headrace.ir.graph import Operation, Tensor
+    from headrace.opkit.forms import Form
 
 _NO_POSITIONAL_OUT: Final = frozenset({np.maximum, np.minimum})  # numpy deprecates it
 
@@ -61,6 +62,7 @@ class Writer(ListWriter):
         self.whole: int | None = None
         self._expressions: dict[Operation, Apply | None] = {}
         self._rows: dict[tuple[bytes, str, tuple[int, ...]], np.ndarray] = {}
+        self._forms: dict[Operation, Form | None] = {}
         self._kernels: dict[Operation, Kernel] = {}
         self._at: dict[Operation, int] = {}  # position among `stateful`
         self._checks = flags.VERIFY.value >= 2
@@ -87,40 +89,31 @@ class Writer(ListWriter):
             self._expressions[op] = found
         return self._expressions[op]
 
-    def is_product(self, op: Operation) -> bool:
-        """Whether `op` multiplies two matrices whose static shapes match."""
-        if op.type != "MatMul" or op.attrs["T"] in HALF or self.kernel_of(op).factory is not op.opdef.kernel:
-            return False
-        a, b = (t.shape for t in op.inputs)
-        if a is None or b is None or len(a) != 2 or len(b) != 2:
-            return False
-        inner = a[0] if op.attrs["transpose_a"] else a[1]
-        return inner is not None and inner == (b[1] if op.attrs["transpose_b"] else b[0])
+    def form_of(self, op: Operation) -> Form | None:
+        """The form of `op`; None if its kernel is not that of the record."""
+        if op not in self._forms:
+            is_known = self.kernel_of(op).factory is op.opdef.kernel or ContiguousResult in op.notes
+            self._forms[op] = form_of(op) if is_known and op.opdef.form is not None else None
+        return self._forms[op]
 
     def retained(self, items: Iterable[Item]) -> set[Tensor]:
         """Tensors that `items` may keep a reference to.
 
-        They are all inputs, except those of ufuncs, of products of matrices and of operations that only copy.
+        They are all inputs, except those of ufuncs and of operations that only make new arrays.
         """
         out: set[Tensor] = set()
         for item in items:
             op = item.op
             if item.kind:
                 out.update(item.reads)
-            elif not (self.is_product(op) or self.expression_of(op) is not None or self._only_copies(op)):
+            elif self.expression_of(op) is None and not self._only_copies(op):
                 out.update(op.inputs)
         return out
 
     def _only_copies(self, op: Operation) -> bool:
         if op.opdef.facts.fresh and len(op.outputs) == 1:
             return True
-        return views.keeps_nothing(op) and self._moved(op, ["x"] * len(op.inputs)) is not None
-
-    def _moved(self, op: Operation, inputs: list[str]) -> list[str] | None:
-        is_known = self.kernel_of(op).factory is op.opdef.kernel or ContiguousResult in op.notes
-        if op.opdef.kernel is None or not is_known:
-            return None
-        return views.view_expression(op, inputs, self.out)
+        return isinstance(self.form_of(op), COPIES)
 
     # *** writing ***
 
@@ -147,12 +140,6 @@ class Writer(ListWriter):
                 self._scalar(op, found)
             else:
                 self._array(op, found, reusable)
-        elif self.is_product(op) and item.live:
-            turned = [".T" if op.attrs[name] else "" for name in ("transpose_a", "transpose_b")]
-            texts = [self.plain(t, op) + turn for t, turn in zip(op.inputs, turned, strict=True)]
-            self.uses_blas = True
-            # the method takes 0.2 µs less than np.dot, which checks for overrides: 0.6 µs for 4x16 by 16x16
-            self.assign(op, f"{texts[0]}.dot({texts[1]})", is_fresh=True)
         elif not self._move(op, item):
             self._any(op, item)
         if self._checks:
@@ -201,19 +188,17 @@ class Writer(ListWriter):
             self.out.line(f"{', '.join(names)} = {call}", op, inputs)
 
     def _move(self, op: Operation, item: Item) -> bool:
-        """Writes an operation that moves elements; False if its indices are not static."""
-        if not item.live or any(t.dtype.is_ref for t in op.inputs):
-            return False
-        if self._moved(op, ["x"] * len(op.inputs)) is None:
+        """Writes an operation by its form; False if it has none."""
+        form = self.form_of(op) if item.live else None
+        if form is None:
             return False
         texts = [self.plain(t, op) for t in op.inputs]
-        made = self._moved(op, texts)
-        assert made is not None
-        is_fresh = views.keeps_nothing(op)
+        made = views.expressions(form, texts, self.out)
+        self.uses_blas |= isinstance(form, Product)
         for i in item.live:
             name = self.name_for(op.outputs[i])
             self.out.line(f"{name} = {made[i]}", op, tuple(texts))
-            self.own(op.outputs[i], Value(name, is_fresh=is_fresh))
+            self.own(op.outputs[i], Value(name, is_fresh=isinstance(form, COPIES)))
         return True
 
     # *** scalar expressions ***

@@ -4,9 +4,9 @@ One call of `op(...)` creates a record, in a file of `headrace/ops/` or, through
 package. A record contains the arguments, attributes, shape rule, CPU kernel, gradient and tangent rules, the properties
 that passes rely on (`Facts`), and the cases that tests run.
 
-Rules for single op types are also outside of the records: kernels for other devices or attributes (`ir.kernel`),
-rewrite rules of passes, and the forms in which the compiler writes operations. `tests/test_op_tables.py` lists all
-modules below `v1/` with a table of op types, each with its reason.
+Rules for single op types are also outside of the records: kernels for other devices or attributes (`ir.kernel`) and
+rewrite rules of passes. `tests/test_op_tables.py` lists all modules below `v1/` with a table of op types, each with its
+reason.
 
 `docs/how-to/adding_ops.md` explains records field by field. Arguments are written as in TensorFlow's op registry: `"x:
 T, y: T"`, `"values: N * T"`, `"components: Tcomponents"` (a list of types), `"ref: Ref(T)"`, `"handle: resource"`.
@@ -357,6 +357,7 @@ class OpDef:
     batch: BatchRule
     facts: Facts
     shape_value: Callable[[Any], Shape] | None
+    form: Callable[[Any], Any] | None
     oracle: Callable[..., Any] | None
     sample: Sample | None
     doc: str
@@ -524,6 +525,7 @@ def op(
     batch: BatchRule = None,
     facts: Facts = Facts(),
     shape_value: Callable[[Any], Shape] | None = None,
+    form: Callable[[Any], Any] | None = None,
     oracle: Callable[..., Any] | None = None,
     sample: Sample | None = None,
     doc: str = "",
@@ -552,6 +554,8 @@ def op(
         computed alone for others (`vmap`).
       facts: the properties that passes rely on.
       shape_value: `rule(c)`: the output `c.output`, an integer vector or scalar, as a partly known shape.
+      form: `rule(op)`: the data movement, reduction or product that an operation with static parameters is, an
+        `opkit.forms.Form`, or None. The compiler writes it instead of a call of the kernel.
       oracle: an independent implementation on numpy arrays: `oracle(*inputs, **attrs of the case)`.
       sample: `(rng, dtype) -> cases`: the cases of the tests that run over the registry.
       doc: a description of one sentence.
@@ -566,10 +570,10 @@ def op(
         the arguments.
       DuplicateError: the type is registered already.
     """
-    forms = [f for f in (kernel, stateful, async_, primitive or None, structured or None) if f is not None]
-    if len(forms) != 1:
+    given = [f for f in (kernel, stateful, async_, primitive or None, structured or None) if f is not None]
+    if len(given) != 1:
         raise TypeError(
-            f"{type}: give exactly one of kernel=, stateful=, async_=, primitive= and structured=, got {len(forms)}"
+            f"{type}: give exactly one of kernel=, stateful=, async_=, primitive= and structured=, got {len(given)}"
         )
     if grad is None:
         raise TypeError(f"{type}: grad= must be a rule, NOT_DIFFERENTIABLE or missing('why')")
@@ -590,6 +594,7 @@ def op(
         batch,
         facts,
         shape_value,
+        form,
         oracle,
         sample,
         doc,

@@ -17,6 +17,7 @@ from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference, constant_value
 from headrace.ir.op_roles import SplitRole
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, int_attr, op, shape_attr, type_attr
+from headrace.opkit import forms
 from headrace.opkit.arrays import add_dims, axis_in, boxed, entries, scalar, single, values_only, vector_of_unknowns
 from headrace.opkit.batch_rules import shifting_attr, shifting_axes
 from headrace.opkit.batch_shapes import concat, concat_axis_first
@@ -252,6 +253,7 @@ op(
     grad=lambda b, n, dy: [*_split_back(b, n.values, n.axis, dy), None],
     jvp=linear("values"),
     batch=concat,
+    form=forms.concat,
     facts=Facts(total=("axis",), dynamic_shape=True, cost=flops_per_element(1)),
     shape_value=lambda c: _concat_value(c, range(len(c.shapes) - 1)),
     oracle=lambda xs, axis: np.concatenate(xs, int(axis)),
@@ -427,6 +429,7 @@ op(
     grad=lambda b, n, *dys: [None, _join(b, dys, n.split_dim)],
     jvp=linear("value"),
     batch=shifting_axes(0, 1),
+    form=forms.split,
     facts=Facts(total=("split_dim",), dynamic_shape=True, split=SplitRole(value=1, axis=0)),
     shape_value=lambda c: _piece_value(c, 1),
     oracle=lambda axis, x, num_split: tuple(np.split(x, num_split, int(axis))),

@@ -26,6 +26,7 @@ from headrace.ir.opdef import (
     string_attr,
     type_attr,
 )
+from headrace.opkit import forms
 from headrace.opkit.arrays import add_dims, axis_in, boxed, check_size, dims, entries, ranked, values_only, zeros
 from headrace.opkit.batch_rules import prefixing
 from headrace.opkit.batch_shapes import transpose
@@ -97,6 +98,7 @@ op(
     grad=lambda b, n, dy: [b.Transpose(dy, b.InvertPermutation(n.perm)), None],
     jvp=linear("x"),
     batch=transpose,
+    form=forms.transpose,
     facts=Facts(total=("perm",), dynamic_shape=True),
     oracle=_transpose_model,
     sample=_transposes,

@@ -17,6 +17,7 @@ from headrace.dtypes import INDEX, INEXACT, UNSIGNED, DType, int8, int16, int32,
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, op
+from headrace.opkit import forms
 from headrace.opkit.batch_products import batch_matmul, matmul
 from headrace.opkit.elementwise import conj, widened
 from headrace.opkit.jvp_rules import multilinear
@@ -148,6 +149,7 @@ op(
     grad=_matmul_grad,
     jvp=multilinear("a", "b"),
     batch=matmul,
+    form=forms.matrix_product,
     facts=_FACTS,
     oracle=_matmul_oracle,
     sample=_matrices,

@@ -18,6 +18,7 @@ from headrace.dtypes import COMPLEX, FLOATING, INDEX, INTEGER, NUMERIC, REAL, UN
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference, constant_value
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_input, op, type_attr
+from headrace.opkit import forms
 from headrace.opkit.batch_rules import shifting_axes
 from headrace.opkit.batch_shapes import l2_loss
 from headrace.opkit.elementwise import HALF, composed, conj
@@ -331,6 +332,7 @@ for _type, _types, _kernel, _grad, _jvp, _oracle, _sample, _flops, _doc in (
         kernel=_kernel,
         grad=_grad,
         jvp=_jvp, batch=shifting_axes(1, 0),
+        form=forms.reduction(np.add) if _type == "Sum" else None,
         facts=Facts(total=("reduction_indices",), dynamic_shape=True, cost=flops_per_input(_flops)),
         oracle=_reducing(_oracle),
         sample=_sample,

@@ -25,6 +25,7 @@ from headrace.ir.opdef import (
     shape_attr,
     type_attr,
 )
+from headrace.opkit import forms
 from headrace.opkit.arrays import (
     axis_in,
     boxed,
@@ -250,6 +251,7 @@ op(
     grad=_back_to_input,
     jvp=linear("tensor"),
     batch=reshape,
+    form=forms.reshape,
     facts=Facts(total=("shape",), dynamic_shape=True),
     shape_value=_same_elements,
     oracle=lambda x, s: np.array(x).reshape(s),
@@ -306,6 +308,7 @@ op(
     grad=_back_to_input,
     jvp=linear("input"),
     batch=shifting_axes(1, 0),
+    form=forms.reshape,
     facts=Facts(total=("dim",), dynamic_shape=True),
     shape_value=_same_elements,
     oracle=lambda x, d: np.expand_dims(x, int(np.ravel(d)[0])),
@@ -373,6 +376,7 @@ op(
     grad=_back_to_input,
     jvp=linear("input"),
     batch=squeeze,
+    form=forms.reshape,
     facts=Facts(total=()),
     shape_value=_same_elements,
     oracle=lambda x, squeeze_dims=None: np.squeeze(x, squeeze_dims),

@@ -17,6 +17,7 @@ from headrace.dtypes import INDEX, DType
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, op, type_attr
+from headrace.opkit import forms
 from headrace.opkit.arrays import boxed, dims, entries, ranked, shape_from, values_only, vector_of_unknowns, zeros
 from headrace.opkit.batch_indexing import slices, strided_slice, strided_slice_grad, strided_slice_update
 from headrace.opkit.jvp_rules import linear
@@ -115,6 +116,7 @@ op(
     grad=_slice_grad,
     jvp=linear("input"),
     batch=slices,
+    form=forms.slices,
     facts=Facts(total=("begin", "size"), dynamic_shape=True),
     shape_value=_slice_value,
     oracle=lambda x, begin, size: (
@@ -494,6 +496,7 @@ op(
     grad=_strided_slice_gradient,
     jvp=linear("input"),
     batch=strided_slice,
+    form=forms.strided_slice,
     facts=Facts(total=("begin", "end", "strides"), dynamic_shape=True),
     shape_value=_strided_slice_value,
     oracle=_slice_model,

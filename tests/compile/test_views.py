@@ -11,10 +11,11 @@ import pytest
 
 import headrace as hr
 from headrace.compile.source import Source
-from headrace.compile.views import view_expression
+from headrace.compile.views import expressions
 from headrace.ir.graph import Tensor
 from headrace.ir.infer import constant_value
 from headrace.ir.kernel import find_kernel
+from headrace.opkit.forms import form_of
 from tests.compile.running import b, both, same, source
 
 SEEDS = range(12)
@@ -31,7 +32,8 @@ def check(t: Tensor, data: dict[Tensor, np.ndarray], becomes: bool | None = True
     assert kernel is not None
     out = Source()
     values = [data[x] if x in data else constant_value(x) for x in op.inputs]
-    texts = view_expression(op, [f"x{i}" for i in range(len(values))], out)
+    form = form_of(op)
+    texts = None if form is None else expressions(form, [f"x{i}" for i in range(len(values))], out)
     if becomes is not None:
         assert (texts is not None) is becomes
     if texts is None:
@@ -183,7 +185,7 @@ NOT: dict[str, Callable[[], Tensor]] = {
 @pytest.mark.parametrize("name", NOT)
 def test_what_is_left_to_kernels(name: str) -> None:
     t = NOT[name]()
-    assert view_expression(t.op, ["x"] * len(t.op.inputs), Source()) is None
+    assert form_of(t.op) is None
 
 
 def test_programs_of_moves() -> None:

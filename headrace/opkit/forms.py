@@ -1,0 +1,273 @@
+"""Forms of operations: data movement, reductions and products with static parameters.
+
+A kernel checks its inputs and computes indices in each call. If shapes, axes and bounds are static, this can be done
+once, and one step is left: `x.reshape(4, 8)`, `x[:, 0:8]`. The rule of an op's record (`opdef.OpDef.form`) returns this
+step as a `Form`, from which a code generator writes code without knowledge of the op. The rule returns None if the
+parameters are not static or the kernel would fail.
+
+Elementwise operations have no rule: their scalar expression is found by running the kernel on symbols
+(`compile.scalar_expressions`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import numpy as np
+
+from headrace import dtypes, shapes
+from headrace.ir.infer import constant_value
+from headrace.ir.notes import ContiguousResult
+from headrace.opkit.elementwise import HALF
+
+if TYPE_CHECKING:
+    from headrace.ir.graph import Operation, Tensor
+
+Index: TypeAlias = "tuple[int | slice, ...]"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reshape:
+    """Elements of an input, in order, in another shape.
+
+    Attributes:
+      source: the position of the input.
+      shape: the shape of output 0.
+    """
+
+    source: int
+    shape: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pieces:
+    """Regular pieces of an input.
+
+    Attributes:
+      source: the position of the input.
+      indices: for each output its index: an int, or a slice with a positive step, for each of the first axes.
+    """
+
+    source: int
+    indices: tuple[Index, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Permute:
+    """An input with its axes in another order.
+
+    Attributes:
+      source: the position of the input.
+      axes: the axes of the input, in the order of the output.
+      is_contiguous: whether the output must be an array of its own in row-major order.
+    """
+
+    source: int
+    axes: tuple[int, ...]
+    is_contiguous: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Concat:
+    """Concatenation of inputs along an axis.
+
+    Attributes:
+      sources: the positions of the inputs.
+      axis: the axis, at least 0.
+    """
+
+    sources: tuple[int, ...]
+    axis: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reduce:
+    """Reduction of an input over axes by a ufunc of two arguments.
+
+    Attributes:
+      source: the position of the input.
+      ufunc: the ufunc, such as `np.add`.
+      axes: the axes in ascending order, each at least 0.
+      keep_dims: whether the axes stay, with size 1.
+    """
+
+    source: int
+    ufunc: np.ufunc
+    axes: tuple[int, ...]
+    keep_dims: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Product:
+    """Product of two matrices, inputs 0 and 1.
+
+    Attributes:
+      turned: whether each of them is transposed first.
+    """
+
+    turned: tuple[bool, bool]
+
+
+Form: TypeAlias = Reshape | Pieces | Permute | Concat | Reduce | Product
+FormRule: TypeAlias = "Callable[[Operation], Form | None]"
+
+#: Forms whose outputs are new arrays and never share memory with an input.
+COPIES: Final = (Concat, Reduce, Product)
+
+
+def form_of(op: Operation) -> Form | None:
+    """Returns the form of an operation; None if its record gives none."""
+    rule = op.opdef.form
+    found: Form | None = None if rule is None else rule(op)
+    return found
+
+
+def _is_static(op: Operation) -> bool:
+    """Whether all shapes are static, and the moved inputs are arrays of numbers."""
+    data = [t for t in op.inputs if t.dtype.base not in dtypes.INDEX] or op.inputs[:1]
+    return all(shapes.is_full(t.shape) for t in (*op.inputs, *op.outputs)) and not any(
+        t.dtype.base in dtypes.OBJECT or t.dtype.is_ref or t.shape == () for t in data
+    )
+
+
+def _axis(t: Tensor, rank: int) -> int | None:
+    """Returns a static axis, at least 0; None without a valid one."""
+    axis = constant_value(t)
+    if axis is None or axis.ndim or not -rank <= axis < rank:
+        return None
+    return int(axis) % rank
+
+
+# *** rules ***
+
+
+def reshape(op: Operation) -> Form | None:
+    """Form of `Reshape`, `ExpandDims` and `Squeeze`."""
+    if not _is_static(op):
+        return None
+    shape = op.outputs[0].static_shape
+    assert shape is not None
+    fits = shapes.size(shape) == shapes.size(op.inputs[0].shape)
+    return Reshape(0, tuple(d for d in shape if d is not None)) if fits else None
+
+
+def concat(op: Operation) -> Form | None:
+    """Form of `ConcatV2`."""
+    if not _is_static(op):
+        return None
+    *parts, at = op.inputs
+    shape = parts[0].shape
+    assert shape is not None
+    k = _axis(at, len(shape))
+    if k is None:
+        return None
+    for p in parts:
+        mine = p.shape
+        if mine is None or len(mine) != len(shape) or mine[:k] != shape[:k] or mine[k + 1 :] != shape[k + 1 :]:
+            return None
+    return Concat(tuple(range(len(parts))), k)
+
+
+def split(op: Operation) -> Form | None:
+    """Form of `Split`."""
+    if not _is_static(op):
+        return None
+    at, x = op.inputs
+    shape, n = x.shape, op.attrs["num_split"]
+    assert shape is not None
+    k = _axis(at, len(shape))
+    if k is None:
+        return None
+    size = shape[k]
+    assert size is not None
+    if size % n:
+        return None
+    before, each = (slice(None),) * k, size // n
+    return Pieces(1, tuple((*before, slice(i * each, (i + 1) * each)) for i in range(n)))
+
+
+def slices(op: Operation) -> Form | None:
+    """Form of `Slice`."""
+    x, begin, size = op.inputs[0].shape, constant_value(op.inputs[1]), constant_value(op.inputs[2])
+    if not _is_static(op) or x is None or begin is None or size is None:
+        return None
+    if begin.shape != (len(x),) or size.shape != (len(x),):
+        return None
+    parts = []
+    for d, first, n in zip(x, begin.tolist(), size.tolist(), strict=True):
+        assert d is not None
+        stop = d if n == -1 else first + n
+        if not 0 <= first <= stop <= d:
+            return None
+        parts.append(slice(first or None, None if stop == d else stop))
+    return Pieces(0, (tuple(parts),))
+
+
+def strided_slice(op: Operation) -> Form | None:
+    """Form of `StridedSlice` without new axes and ellipses."""
+    x, a = op.inputs[0].shape, op.attrs
+    begin, end, strides = (constant_value(t) for t in op.inputs[1:])
+    if not _is_static(op) or x is None or begin is None or end is None or strides is None:
+        return None
+    if begin.ndim != 1 or len(begin) > len(x) or len(end) != len(begin) or len(strides) != len(begin):
+        return None
+    if a["ellipsis_mask"] or a["new_axis_mask"]:
+        return None
+    parts: list[int | slice] = []
+    for i, (first, stop, step) in enumerate(zip(begin.tolist(), end.tolist(), strides.tolist(), strict=True)):
+        d = x[i]
+        assert d is not None
+        if a["shrink_axis_mask"] >> i & 1:
+            if not -d <= first < d:
+                return None
+            parts.append(first)
+            continue
+        if step <= 0:
+            return None
+        begins = None if a["begin_mask"] >> i & 1 else first
+        ends = None if a["end_mask"] >> i & 1 else stop
+        parts.append(slice(begins, ends, None if step == 1 else step))
+    return Pieces(0, (tuple(parts),)) if parts else None
+
+
+def transpose(op: Operation) -> Form | None:
+    """Form of `Transpose`."""
+    perm, x = constant_value(op.inputs[1]), op.inputs[0].shape
+    if not _is_static(op) or perm is None or x is None or sorted(perm.tolist()) != list(range(len(x))):
+        return None
+    return Permute(0, tuple(perm.tolist()), ContiguousResult in op.notes)
+
+
+def reduction(ufunc: np.ufunc) -> FormRule:
+    """Returns the rule for reductions of floats over the axes of input 1.
+
+    The kernels for float16 and bfloat16 compute in float32, and those for integers in a wider dtype.
+    """
+
+    def rule(op: Operation) -> Form | None:
+        axes, x = constant_value(op.inputs[1]), op.inputs[0].shape
+        dtype = op.attrs["T"]
+        if not _is_static(op) or axes is None or x is None or dtype in HALF or not dtype.is_floating:
+            return None
+        found = [a % len(x) for a in np.ravel(axes).tolist() if -len(x) <= a < len(x)]
+        if len(found) != axes.size or len(set(found)) != len(found) or not found:
+            return None
+        return Reduce(0, ufunc, tuple(sorted(found)), op.attrs["keep_dims"])
+
+    return rule
+
+
+def matrix_product(op: Operation) -> Form | None:
+    """Form of `MatMul`; the outer dimensions need not be static."""
+    if op.attrs["T"] in HALF:
+        return None
+    a, b = (t.shape for t in op.inputs)
+    if a is None or b is None or len(a) != 2 or len(b) != 2:
+        return None
+    turned = op.attrs["transpose_a"], op.attrs["transpose_b"]
+    inner = a[0] if turned[0] else a[1]
+    if inner is None or inner != (b[1] if turned[1] else b[0]):
+        return None
+    return Product(turned)
