@@ -77,6 +77,10 @@ TAPE_GRADIENT_OPS: Final = 20_000
 # Unit: elements. Estimate (tests/eager/test_tape.py).
 TAPE_CONSTANT_ELEMENTS: Final = 16
 
+# Reads of watched values that the warning of a tape without gradients names.
+# Unit: lines. Bound (tests/eager/test_tape.py).
+TAPE_NAMED_READS: Final = 3
+
 # Length of the parsed files that autograph keeps for the functions converted next. A tree takes 75 bytes a character.
 # Unit: characters. Bound.
 PARSED_FILES: Final = 500_000

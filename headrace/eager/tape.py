@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from headrace import dtypes, nest, notices, shapes
+from headrace import dtypes, nest, notices, shapes, thresholds
 from headrace.api import scopes
 from headrace.api.recorder import CustomEntry, Entry, Recorder
 from headrace.api.variable import Variable
@@ -33,9 +33,6 @@ from headrace.ir.source import Source, here
 
 if TYPE_CHECKING:
     from typing import Self
-
-
-_LEAKS: Final = 3  # lines that a warning names
 
 
 class _Recording(Recorder):
@@ -73,7 +70,7 @@ class _Recording(Recorder):
             self.watch(variable)
 
     def left(self, x: Any) -> None:
-        if id(x) in self.watched and len(self.leaks) < _LEAKS:
+        if id(x) in self.watched and len(self.leaks) < thresholds.TAPE_NAMED_READS:
             at = here()
             if at is not None and at not in self.leaks:
                 self.leaks.append(at)
@@ -410,14 +407,14 @@ class GradientTape:
         of = _backward(self._recording.entries, pairs, watched) if pairs else [None] * len(watched)
         found = dict(zip(map(id, watched), of, strict=True))
         grads = [found.get(id(x)) for x in starts]
+        if unconnected == "zero":
+            return [_zeros(x) if g is None else g for g, x in zip(grads, sources, strict=True)]
         if self._recording.leaks and all(g is None for g in grads):
             notices.warn(
                 "every gradient of the tape is None. The value of a watched tensor was read at "
                 f"{', '.join(map(str, self._recording.leaks))}: a tape does not record what Python or numpy computes "
                 "from float(t), int(t), t.numpy() or np.asarray(t). Compute with the tensor itself"
             )
-        if unconnected == "zero":
-            grads = [_zeros(x) if g is None else g for g, x in zip(grads, sources, strict=True)]
         return grads
 
 

@@ -72,7 +72,7 @@ def test_each_function_of_a_runtime_is_used(mine: scopes.Runtime) -> None:
         calls.append((form, add_shapes, portable))
         return "message"
 
-    with scopes.replaced(scopes.Runtime(mine.eager, session, exported, lambda g: "<p>", lambda f: f)):
+    with scopes.replaced(dataclasses.replace(mine, session=session, graph_def=exported, html=lambda g: "<p>")):
         assert hr.grad(lambda x: x * x)(3.0).numpy() == 7.0
         assert calls == ["session", "compile"]
         g = hr.Graph()

@@ -699,6 +699,31 @@ def test_a_warning_names_the_line_where_a_value_left_the_tape(read: Any) -> None
         assert tape.gradient(y, x) is None
 
 
+def test_the_warning_names_a_few_lines() -> None:
+    x = hr.constant(3.0)
+    with hr.GradientTape() as tape:
+        tape.watch(x)
+        reads = [
+            float(x),
+            float(x),
+            float(x),
+            float(x),
+        ]
+    with pytest.warns(hr.errors.HeadraceWarning) as caught:
+        assert tape.gradient(hr.constant(sum(reads)), x) is None
+    assert str(caught[0].message).count("test_tape.py:") == thresholds.TAPE_NAMED_READS
+
+
+def test_zeros_for_sources_without_a_path_need_no_warning() -> None:
+    x = hr.constant(3.0)
+    with hr.GradientTape() as tape:
+        tape.watch(x)
+        y = hr.constant(float(x))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert tape.gradient(y, x, unconnected_gradients="zero").numpy() == 0
+
+
 def test_a_value_that_is_read_for_a_message_or_a_branch_needs_no_warning() -> None:
     x, other = hr.constant(3.0), hr.constant(1.0)
     with warnings.catch_warnings():
