@@ -52,6 +52,7 @@ class Explanation:
       shapes: for a step that is compiled for the shapes of its feeds, each set of shapes so far. The other attributes
         are then those of the newest.
       stages: the stages that the step passed, in order.
+      schedule: the instructions that `source` was generated from, one on each line; "" if there is none.
     """
 
     engine: str
@@ -66,6 +67,7 @@ class Explanation:
     shapes: tuple[str, ...] = ()
     failures: tuple[str, ...] = ()
     stages: tuple[str, ...] = ()
+    schedule: str = ""
 
     def __str__(self) -> str:
         out = [f"engine: {self.engine}", f"stages: {', '.join(self.stages)}"]
@@ -147,6 +149,7 @@ def explanation(programs: Programs) -> Explanation:
         shapes=tuple(", ".join(map(show, fed)) for fed in programs.variants),
         failures=tuple(f"{f}\n{f.details}" for f in programs.failures),
         stages=tuple(step.stages),
+        schedule="" if compiled is None else compiled.schedule,
     )
 
 

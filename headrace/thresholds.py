@@ -278,15 +278,15 @@ TILED_BYTES: Final = 4 << 20
 TILE_BYTES: Final = 256 << 10
 
 # Size of results that may move out of a tiled group.
-# Unit: bytes. Estimate (tests/compile/test_tiling.py).
+# Unit: bytes. Estimate (tests/schedule/test_tiling.py).
 MOVED_BYTES: Final = 4 << 10
 
 # Ufuncs that a tiled group needs.
-# Unit: ufunc calls. Estimate (tests/compile/test_tiling.py).
+# Unit: ufunc calls. Estimate (tests/schedule/test_tiling.py).
 TILED_UFUNCS: Final = 3
 
 # Length of an expression that is written inside another one.
-# Unit: characters of source. Estimate (tests/compile/test_scalar_expressions.py).
+# Unit: characters of source. Estimate (tests/schedule/test_scalar_expressions.py).
 INLINE_EXPRESSION: Final = 60
 
 # Branches in one chain of `elif`. A longer chain is slower than halves, and Python's compiler recurses at each.
@@ -306,7 +306,7 @@ SHORT_LOOP_LOOK: Final = 512
 LOOK_INTERVAL: Final = 0.02
 
 # Elements by which a write may enlarge a list, in addition to twice its length, without the check of the kernel.
-# Unit: elements. Bound (tests/compile/test_growing_lists.py).
+# Unit: elements. Bound (tests/schedule/test_growing_lists.py).
 UNCHECKED_GROWTH: Final = 1024
 
 # *** Running: execute ***

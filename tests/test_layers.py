@@ -35,7 +35,7 @@ BASE |= {"file_access", "plugins", "float_errors", "public_names"}
 GRAPH = BASE | {"ir", "opkit"}
 OPS = GRAPH | {"files", "ops", "resources"}
 FRONT = {"api", "recover", "grad", "eager", "autograph", "jit", "vmap"}
-PASSES = {"prune", "optimize", "place", "lower", "partition", "compile"}
+PASSES = {"prune", "optimize", "place", "lower", "partition", "schedule", "compile"}
 ENGINE = OPS | FRONT | PASSES | {"execute"}
 TOP = ENGINE | {"explain", "extend", "fetches", "interchange", "partial", "pipeline", "report", "session", "simulate"}
 TOP |= {"environment", "graph_growth", "programs", "session_config", "target"}
@@ -61,6 +61,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "vmap": OPS | {"api", "autograph", "jit"},
     "eager": OPS | {"api", "grad", "jit"},
     **dict.fromkeys(PASSES, GRAPH),
+    "compile": GRAPH | {"schedule"},
     "execute": GRAPH,
     "pipeline": ENGINE | {"environment"},
     "environment": ENGINE,

@@ -3,10 +3,9 @@
     compiled = compile_graph(graph, args, retvals)
     values = compiled.run(step, fed)
 
-`blockers` lists the reasons why a step cannot be compiled. `regions` selects and orders the operations that run,
-`lists` selects the tensor lists that become lists of Python, and `scalar_expressions` finds the ufuncs in kernels.
-`emit` and `kernels` write the code, and `runtime` has the functions that the code calls. The results are those of the
-executor.
+`blockers` lists the reasons why a step cannot be compiled. `schedule` orders the operations that run and selects an
+instruction for each. `emit` and `kernels` write the instructions as code, and `runtime` has the functions that the code
+calls. The results are those of the executor.
 
 Code that waits for values of other devices is a generator (`Compiled.begin`): it yields where a value is missing, and
 its thread does other work in the meantime.
@@ -14,18 +13,21 @@ its thread does other work in the meantime.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace import flags
 from headrace.compile.blame import raise_blamed, tag
 from headrace.compile.emit import Emitter
-from headrace.compile.regions import Regions
 from headrace.compile.runtime import RunState, quietly
 from headrace.compile.source import FILE
 from headrace.ir.analysis.graph_size import deepens_recursion
 from headrace.ir.kernel import KernelContext
 from headrace.recursion import recursion_room
+from headrace.schedule import text
+from headrace.schedule.regions import Regions
+from headrace.schedule.select import Selection
 
 if TYPE_CHECKING:
     from collections import deque
@@ -36,6 +38,11 @@ if TYPE_CHECKING:
 
 class Compiled:
     """Step compiled into one Python function.
+
+    Args:
+      regions: Makes the regions of the step.
+      args: The `_Arg` operations, in the order of the feeds.
+      retvals: The `_Retval` operations, in the order of the fetches.
 
     Attributes:
       source: The text of the code.
@@ -52,6 +59,7 @@ class Compiled:
         "_function",
         "_has_loops",
         "_marks",
+        "_regions",
         "_stateful",
         "blocks",
         "flushes",
@@ -62,7 +70,9 @@ class Compiled:
         "uses_blas",
     )
 
-    def __init__(self, emitter: Emitter) -> None:
+    def __init__(self, regions: Callable[[], Regions], args: Sequence[Operation], retvals: Sequence[Operation]) -> None:
+        self._regions = regions
+        emitter = Emitter(regions(), args, retvals)
         code = emitter.out.finish("step")
         self.source, self._marks = code.text, code.marks
         self._function: Callable[..., tuple[Any, ...]] = code.function
@@ -75,6 +85,12 @@ class Compiled:
         self.flushes = self._has_loops or self.uses_blas
         self.is_plain = not (emitter.stateful or self._has_loops)
         self.is_direct = self.is_plain and not self.uses_blas
+
+    @property
+    def schedule(self) -> str:
+        """The text of the instructions that the code was generated from."""
+        regions = self._regions()
+        return text.show(regions, Selection(regions))
 
     def run(self, step: StepContext | None, values: Sequence[Any]) -> tuple[Any, ...]:
         """Runs the step on the values of the feeds and returns those of the fetches.
@@ -164,4 +180,4 @@ def compile_graph(
     Raises:
       GraphError, NotFoundError: A called function does not fit or does not exist.
     """
-    return Compiled(Emitter(Regions(graph, targets, expand), args, retvals))
+    return Compiled(functools.partial(Regions, graph, targets, expand), args, retvals)

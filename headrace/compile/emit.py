@@ -21,16 +21,17 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from headrace import dtypes, flags, thresholds
-from headrace.compile import runtime, tiling
+from headrace.compile import runtime
 from headrace.compile.kernels import Writer
-from headrace.compile.lists import LIST, ROWS
 from headrace.compile.names import INT, Value
-from headrace.compile.regions import Item, Region, Regions
 from headrace.compile.source import SourceLoop
-from headrace.compile.tiling import TiledGroup, Unit
 from headrace.ir.graph import FuncGraph
 from headrace.ir.infer import constant_value
 from headrace.ir.opdef import op_registry
+from headrace.schedule import tiling
+from headrace.schedule.lists import LIST, ROWS
+from headrace.schedule.regions import Item, Region, Regions
+from headrace.schedule.tiling import TiledGroup, Unit
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation, Tensor
@@ -89,11 +90,13 @@ class Emitter(Writer):
 
     def _region(self, region: Region) -> None:
         """Writes the items of a region and deletes values after their last reader, except results."""
-        found = region.items if self._checks else tiling.units(region.items, self.expression_of)
+        find = self.selection.expression_of
+        found = region.items if self._checks else tiling.units(region.items, find)
         if any(isinstance(unit, TiledGroup) for unit in found):  # items have moved
             for t in region.results:
                 self.wanted.pop(t, None)
-        self._units(found, set(region.results), self.retained(region.items) | set(region.results), set())
+        retained = {t for item in region.items if self.selection.keeps_inputs(item) for t in item.reads}
+        self._units(found, set(region.results), retained | set(region.results), set())
 
     def _units(
         self, units: Sequence[Unit], never_deleted: Collection[Tensor], retained: set[Tensor], mine: set[Tensor]
@@ -133,12 +136,12 @@ class Emitter(Writer):
 
     def _only_reader(
         self, item: Item, next: Sequence[Unit], last: Mapping[Tensor, int], i: int, never_deleted: Collection[Tensor]
-    ) -> Operation | None:
-        """The operation after `item` if it is the only reader of its output."""
+    ) -> Item | None:
+        """The item after `item` if it is the only reader of its output."""
         if self._checks or item.live != (0,) or not next or isinstance(next[0], TiledGroup) or next[0].kind:
             return None
         t = item.op.outputs[0]
-        return next[0].op if last.get(t) == i + 1 and t not in never_deleted else None
+        return next[0] if last.get(t) == i + 1 and t not in never_deleted else None
 
     # *** groups ***
 
@@ -150,7 +153,7 @@ class Emitter(Writer):
         out: dict[Tensor, Tensor] = {}
         free = [t for t in group.reads if t in reusable]
         for i, item in enumerate(group.items):
-            t, expression = item.op.outputs[0], self.expression_of(item.op)
+            t, expression = item.op.outputs[0], self.selection.expression_of(item)
             if t not in wanted or expression is None:
                 continue
             fit = next((r for r in free if group.reach[r] <= i and self._can_hold(r, expression)), None)

@@ -20,7 +20,6 @@ from headrace.compile.blame import came_through, locate
 from headrace.compile.emit import Emitter
 from headrace.compile.fallback import Failure
 from headrace.compile.outlining import is_outlined
-from headrace.compile.regions import Regions
 from headrace.compile.runtime import RunState
 from headrace.compile.source import FILE
 from headrace.compile.variants import Variants
@@ -29,6 +28,7 @@ from headrace.ir.edit.copying import copy_into
 from headrace.ir.graph import Graph
 from headrace.ir.kernel import KernelContext
 from headrace.ir.kernel_errors import Located, known_as
+from headrace.schedule.regions import Regions
 
 if TYPE_CHECKING:
     from headrace.compile.source import Code

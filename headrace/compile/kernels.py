@@ -13,7 +13,7 @@ emitter knows this because only ufuncs and products of matrices are certain to k
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -23,20 +23,20 @@ from headrace.compile import views
 from headrace.compile.list_writing import ListWriter
 from headrace.compile.names import Value
 from headrace.compile.runtime import blocking
-from headrace.compile.scalar_expressions import Apply, Input, scalar_expression
 from headrace.ir import output_check
 from headrace.ir.infer import constant_value
-from headrace.ir.kernel import Kernel, find_kernel, made_for
-from headrace.ir.notes import ContiguousResult
-from headrace.opkit.forms import COPIES, Product, form_of
+from headrace.ir.kernel import Kernel, made_for
+from headrace.opkit.forms import COPIES, Product
 from headrace.opkit.scalar_operators import SCALAR_OPERATORS
+from headrace.schedule.scalar_expressions import Apply, Input
+from headrace.schedule.select import Constant, Forward, KernelCall, ListOperation, Map, Move, Nothing
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from headrace.compile.regions import Item, Regions
     from headrace.ir.graph import Operation, Tensor
     from headrace.opkit.forms import Form
+    from headrace.schedule.regions import Item, Regions
 
 _NO_POSITIONAL_OUT: Final = frozenset({np.maximum, np.minimum})  # numpy deprecates it
 
@@ -49,7 +49,7 @@ class Writer(ListWriter):
       uses_blas: Whether a kernel may call the BLAS library.
       suspends: Whether the code waits for values (`Facts.suspends`), so that its functions are generators.
       targets: Names of existing arrays into which results of scalar expressions are written, by result.
-      next: The next operation, if it is the only reader of the result of the current one.
+      next: The next item, if it is the only reader of the result of the current one.
       whole: The number of last axes that are not cut where arrays are computed in slices (`tiling`), else None.
     """
 
@@ -58,90 +58,41 @@ class Writer(ListWriter):
         self.stateful: list[tuple[Operation, Kernel]] = []
         self.uses_blas = self.suspends = False
         self.targets: dict[Tensor, str] = {}
-        self.next: Operation | None = None
+        self.next: Item | None = None
         self.whole: int | None = None
-        self._expressions: dict[Operation, Apply | None] = {}
         self._rows: dict[tuple[bytes, str, tuple[int, ...]], np.ndarray] = {}
-        self._forms: dict[Operation, Form | None] = {}
-        self._kernels: dict[Operation, Kernel] = {}
         self._at: dict[Operation, int] = {}  # position among `stateful`
         self._checks = flags.VERIFY.value >= 2
-
-    # *** properties of operations ***
-
-    def kernel_of(self, op: Operation) -> Kernel:
-        """The kernel of `op`, which exists because steps with `blockers` are not compiled."""
-        kernel = self._kernels.get(op)
-        if kernel is None:
-            kernel = find_kernel(op)
-            assert kernel is not None
-            self._kernels[op] = kernel
-        return kernel
-
-    def expression_of(self, op: Operation) -> Apply | None:
-        """The scalar expression of the kernel of `op`; None if it has none."""
-        if op not in self._expressions:
-            found = None
-            if len(op.outputs) == 1 and op.inputs and op.opdef.kernel is not None:
-                kernel = self.kernel_of(op)
-                if kernel.factory is op.opdef.kernel:
-                    found = scalar_expression(op, kernel.factory, made_for(op, kernel))
-            self._expressions[op] = found
-        return self._expressions[op]
-
-    def form_of(self, op: Operation) -> Form | None:
-        """The form of `op`; None if its kernel is not that of the record."""
-        if op not in self._forms:
-            is_known = self.kernel_of(op).factory is op.opdef.kernel or ContiguousResult in op.notes
-            self._forms[op] = form_of(op) if is_known and op.opdef.form is not None else None
-        return self._forms[op]
-
-    def retained(self, items: Iterable[Item]) -> set[Tensor]:
-        """Tensors that `items` may keep a reference to.
-
-        They are all inputs, except those of ufuncs and of operations that only make new arrays.
-        """
-        out: set[Tensor] = set()
-        for item in items:
-            op = item.op
-            if item.kind:
-                out.update(item.reads)
-            elif self.expression_of(op) is None and not self._only_copies(op):
-                out.update(op.inputs)
-        return out
-
-    def _only_copies(self, op: Operation) -> bool:
-        if op.opdef.facts.fresh and len(op.outputs) == 1:
-            return True
-        return isinstance(self.form_of(op), COPIES)
 
     # *** writing ***
 
     def kernel(self, item: Item, reusable: Collection[Tensor]) -> None:
-        """Writes an operation that has a kernel, into an array of `reusable` if it can."""
-        op = item.op
-        if op.type == "Const" and isinstance(op.attrs["value"], np.ndarray):
-            self.values[op.outputs[0]] = self.constant(made_for(op, self.kernel_of(op))())
-            return
-        if op.opdef.primitive == "ControlTrigger":
-            return
-        forwards = op.opdef.facts.forwards
-        if forwards is not None and item.live in ((), (0,)) and op.opdef.is_pure:
-            if item.live:
-                self.share(op.outputs[0], op.inputs[forwards], op)
-            elif op.inputs[forwards].dtype.is_ref:  # the read must fail if there is no value
-                self.out.line(self.plain(op.inputs[forwards], op), op)
-            return
-        if self.list_operation(op, item):
-            return
-        found = self.expression_of(op)
-        if found is not None and item.live:
-            if op.outputs[0].shape == () and all(t.shape == () for t in op.inputs):
-                self._scalar(op, found)
-            else:
-                self._array(op, found, reusable)
-        elif not self._move(op, item):
-            self._any(op, item)
+        """Writes an item that owns no graphs, into an array of `reusable` if it can."""
+        op, found = item.op, self.selection.of(item)
+        match found:
+            case Nothing():
+                return
+            case Constant(value):
+                self.values[op.outputs[0]] = self.constant(value)
+                return
+            case Forward(source):
+                if item.live:
+                    self.share(op.outputs[0], op.inputs[source], op)
+                elif op.inputs[source].dtype.is_ref:  # the read must fail if there is no value
+                    self.out.line(self.plain(op.inputs[source], op), op)
+                return
+            case ListOperation():
+                self.list_operation(op, item, found)
+                return
+            case Map(expression, is_scalar):
+                if is_scalar:
+                    self._scalar(op, expression)
+                else:
+                    self._array(op, expression, reusable)
+            case Move(form):
+                self._move(op, item, form)
+            case KernelCall(kernel):
+                self._call_kernel(op, item, kernel)
         if self._checks:
             for i in item.live:
                 self._check(op.outputs[i])
@@ -152,17 +103,14 @@ class Writer(ListWriter):
             check = self.out.bind(output_check.check_value, "f")
             self.out.line(f"{check}({self.out.bind(t, 'o')}, {value.text})", t.op)
 
-    def _any(self, op: Operation, item: Item) -> None:
+    def _call_kernel(self, op: Operation, item: Item, kernel: Kernel) -> None:
         """Writes the call of a kernel."""
-        kernel = self.kernel_of(op)
         wants = op.opdef.input_dtypes(op.attrs) if any(t.dtype.is_ref for t in op.inputs) else ()
         texts = [self.plain(t, op, bool(wants) and wants[i].is_ref) for i, t in enumerate(op.inputs)]
         if op.opdef.facts.blas:
             self.uses_blas = True
         is_blocking = op.opdef.facts.blocking
         if kernel.form == "pure" and not is_blocking:
-            if not op.outputs:
-                return
             f = self.out.bind(made_for(op, kernel), "k")
         else:
             if op not in self._at:
@@ -187,11 +135,8 @@ class Writer(ListWriter):
                     self.own(t, Value(names[-1]))
             self.out.line(f"{', '.join(names)} = {call}", op, inputs)
 
-    def _move(self, op: Operation, item: Item) -> bool:
-        """Writes an operation by its form; False if it has none."""
-        form = self.form_of(op) if item.live else None
-        if form is None:
-            return False
+    def _move(self, op: Operation, item: Item, form: Form) -> None:
+        """Writes an operation by its form."""
         texts = [self.plain(t, op) for t in op.inputs]
         made = views.expressions(form, texts, self.out)
         self.uses_blas |= isinstance(form, Product)
@@ -199,7 +144,6 @@ class Writer(ListWriter):
             name = self.name_for(op.outputs[i])
             self.out.line(f"{name} = {made[i]}", op, tuple(texts))
             self.own(op.outputs[i], Value(name, is_fresh=isinstance(form, COPIES)))
-        return True
 
     # *** scalar expressions ***
 
@@ -238,18 +182,20 @@ class Writer(ListWriter):
         else:
             self.assign(op, out, inputs)
 
-    def _is_part(self, op: Operation, found: Apply, next: Operation) -> bool:
+    def _is_part(self, op: Operation, found: Apply, next: Item) -> bool:
         """Whether a scalar expression may be inlined into the expression of its only reader.
 
         It may if both consist of operators alone, which do not fail.
         """
-        reader = self.expression_of(next)
-        if reader is None or next.outputs[0].shape != () or not all(t.shape == () for t in next.inputs):
+        reader = self.selection.of(next)
+        if not isinstance(reader, Map) or not reader.is_scalar:
             return False
         reads: dict[int, int] = {}
-        _count_inputs(reader, reads, set())
-        at = [i for i, t in enumerate(next.inputs) if t is op.outputs[0]]
-        return len(at) == 1 and reads.get(at[0]) == 1 and _is_operators(found, op) and _is_operators(reader, next)
+        _count_inputs(reader.expression, reads, set())
+        at = [i for i, t in enumerate(next.op.inputs) if t is op.outputs[0]]
+        if len(at) != 1 or reads.get(at[0]) != 1:
+            return False
+        return _is_operators(found, op) and _is_operators(reader.expression, next.op)
 
     def _array(self, op: Operation, found: Apply, reusable: Collection[Tensor]) -> None:
         """Writes a scalar expression as calls of ufuncs, into reusable arrays where possible."""

@@ -10,14 +10,15 @@ import numpy as np
 
 from headrace import flags, shapes
 from headrace.compile import runtime
-from headrace.compile.lists import LIST, ROWS, known_shape
 from headrace.compile.names import INT, Names, Value
 from headrace.ir.notes import CountedResidual, ResidualPush
+from headrace.schedule.lists import LIST, ROWS, known_shape
 
 if TYPE_CHECKING:
-    from headrace.compile.regions import Item
     from headrace.ir.graph import Operation, Tensor
     from headrace.ir.op_roles import ListKind
+    from headrace.schedule.regions import Item
+    from headrace.schedule.select import ListOperation
 
 
 MEMORY: Final = "run.step.memory"  # the account of the device, which exists where operations have `_counted`
@@ -26,16 +27,9 @@ MEMORY: Final = "run.step.memory"  # the account of the device, which exists whe
 class ListWriter(Names):
     """Writes operations on tensor lists, such as pushes and pops."""
 
-    def list_operation(self, op: Operation, item: Item) -> bool:
-        """Writes an operation on a list of Python or on rows; else returns False."""
-        role = op.opdef.facts.list_role
-        if role is None:
-            return False
-        kind = self.lists.kind(op.outputs[0] if role.makes else op.inputs[0])
-        if not kind:
-            return False
-        _WRITERS[role.kind](self, op, item, kind)
-        return True
+    def list_operation(self, op: Operation, item: Item, found: ListOperation) -> None:
+        """Writes an operation on a list of Python or on rows."""
+        _WRITERS[found.role.kind](self, op, item, found.kind)
 
     def assign(self, op: Operation, text: str, inputs: tuple[str, ...] = (), is_fresh: bool = False) -> None:
         """Assigns an expression to the name of output 0 of `op`."""

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from headrace import dtypes
-from headrace.compile.lists import Lists
 from headrace.compile.source import Source
 from headrace.ir.infer import constant_value
+from headrace.schedule.select import Selection
 
 if TYPE_CHECKING:
-    from headrace.compile.regions import Regions
     from headrace.ir.graph import Operation, Tensor
+    from headrace.schedule.regions import Regions
 
 INT: Final = "int"  # a Python int that stands for an int32 or int64 scalar
 
@@ -49,6 +49,7 @@ class Names:
     Attributes:
       out: The source.
       values: The representation of each tensor.
+      selection: The instructions of the step.
       lists: The representations of tensor lists.
       converted: For each open region, names of numpy scalars that were made of Python ints, by name and class.
       wanted: Preferred names of results of open regions: those of loop variables and of results of conditionals. A
@@ -58,7 +59,8 @@ class Names:
     def __init__(self, regions: Regions) -> None:
         self.out = Source()
         self.values: dict[Tensor, Value] = {}
-        self.lists = Lists(regions)
+        self.selection = Selection(regions)
+        self.lists = self.selection.lists
         self.converted: list[dict[tuple[str, type], str]] = [{}]
         self.wanted: dict[Tensor, str] = {}
         self._owned: dict[Tensor, str] = {}  # the name that a tensor shares; it is deleted with its last tensor

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, assert_never
 
 import numpy as np
 
-from headrace.opkit.forms import Concat, Form, Permute, Pieces, Product, Reduce, Reshape
+from headrace.opkit.forms import Concat, Form, Permute, Pieces, Product, Reduce, Reshape, index_text
 
 if TYPE_CHECKING:
     from headrace.compile.source import Source
@@ -26,7 +26,7 @@ def expressions(form: Form, inputs: Sequence[str], out: Source) -> list[str]:
             x = inputs[source]
             return [f"{x}.reshape({shape})"] if shape else [f"{x}.reshape(1)[0]"]  # rank 0 is a numpy scalar
         case Pieces(source, indices):
-            return [f"{inputs[source]}[{', '.join(map(_part, index))}]" for index in indices]
+            return [f"{inputs[source]}{index_text(index)}" for index in indices]
         case Permute(source, axes, is_contiguous):
             turned = f"{inputs[source]}.transpose({', '.join(map(str, axes))})"
             return [f"{out.bind(np.ascontiguousarray, 'k')}({turned})" if is_contiguous else turned]
@@ -41,10 +41,3 @@ def expressions(form: Form, inputs: Sequence[str], out: Source) -> list[str]:
             # the method takes 0.2 µs less than np.dot, which checks for overrides: 0.6 µs for 4x16 by 16x16
             return [f"{a}.dot({b})"]
     assert_never(form)
-
-
-def _part(part: int | slice) -> str:
-    if isinstance(part, int):
-        return str(part)
-    parts = [part.start, part.stop] if part.step is None else [part.start, part.stop, part.step]
-    return ":".join("" if p is None else str(p) for p in parts)

@@ -6,7 +6,7 @@ step as a `Form`, from which a code generator writes code without knowledge of t
 parameters are not static or the kernel would fail.
 
 Elementwise operations have no rule: their scalar expression is found by running the kernel on symbols
-(`compile.scalar_expressions`).
+(`schedule.scalar_expressions`).
 """
 
 from __future__ import annotations
@@ -122,6 +122,18 @@ def form_of(op: Operation) -> Form | None:
     rule = op.opdef.form
     found: Form | None = None if rule is None else rule(op)
     return found
+
+
+def index_text(index: Index) -> str:
+    """Returns an index as Python writes it, such as `[0, :, 2:8]`."""
+    parts = []
+    for part in index:
+        if isinstance(part, int):
+            parts.append(str(part))
+            continue
+        ends = [part.start, part.stop] if part.step is None else [part.start, part.stop, part.step]
+        parts.append(":".join("" if e is None else str(e) for e in ends))
+    return f"[{', '.join(parts)}]"
 
 
 def _is_static(op: Operation) -> bool:

@@ -10,12 +10,12 @@ import numpy as np
 import headrace as hr
 from headrace import flags
 from headrace.api import scopes
-from headrace.compile.lists import Lists
-from headrace.compile.regions import Item, Region, Regions
 from headrace.grad.differentiate import differentiate
 from headrace.ir.graph import Graph, Operation, Tensor
 from headrace.ir.text import from_text
 from headrace.prune import prune
+from headrace.schedule.lists import Lists
+from headrace.schedule.regions import Item, Region, Regions
 
 
 def b() -> Any:

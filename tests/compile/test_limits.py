@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace.compile.scalar_expressions import DEEPEST
+from headrace.schedule.scalar_expressions import DEEPEST
 from tests.compile.running import both, source
 
 F32 = hr.float32

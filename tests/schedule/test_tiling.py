@@ -13,15 +13,14 @@ import pytest
 
 import headrace as hr
 from headrace import flags, thresholds
-from headrace.compile import tiling
 from headrace.compile.emit import Emitter
 from headrace.compile.kernels import _row
-from headrace.compile.regions import Regions
-from headrace.compile.scalar_expressions import scalar_expression
-from headrace.compile.tiling import TiledGroup
 from headrace.ir.graph import Tensor
-from headrace.ir.kernel import find_kernel
 from headrace.prune import prune
+from headrace.schedule import tiling
+from headrace.schedule.regions import Regions
+from headrace.schedule.select import Selection
+from headrace.schedule.tiling import TiledGroup
 from tests.compile.running import b, regions, run, same, source
 
 
@@ -160,18 +159,9 @@ def test_source(tiny: None) -> None:
 
 def found(fetches: list[Tensor], feeds: list[Tensor]) -> list[str]:
     """The items of a step and its groups, by name."""
-    root = regions(fetches, feeds).root
-
-    def expression_of(op: Any) -> Any:
-        kernel = find_kernel(op)
-        assert kernel is not None
-        return (
-            scalar_expression(op, kernel.factory, kernel.factory(np, op.attrs))
-            if len(op.outputs) == 1 and op.inputs
-            else None
-        )
-
-    made = tiling.units([i for i in root.items if i.op.type not in ("_Retval", "Const")], expression_of)
+    made_of = regions(fetches, feeds)
+    items = [i for i in made_of.root.items if i.op.type not in ("_Retval", "Const")]
+    made = tiling.units(items, Selection(made_of).expression_of)
     return ["+".join(i.op.type for i in u.items) if isinstance(u, TiledGroup) else u.op.type for u in made]
 
 

@@ -19,14 +19,14 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from headrace import shapes, thresholds
-from headrace.compile.scalar_expressions import Apply
+from headrace.schedule.scalar_expressions import Apply
 
 if TYPE_CHECKING:
-    from headrace.compile.regions import Item
-    from headrace.ir.graph import Operation, Tensor
+    from headrace.ir.graph import Tensor
+    from headrace.schedule.regions import Item
 
 
-ExpressionOf: TypeAlias = "Callable[[Operation], Apply | None]"
+ExpressionOf: TypeAlias = "Callable[[Item], Apply | None]"
 
 
 @dataclasses.dataclass(eq=False, slots=True)
@@ -77,7 +77,7 @@ def units(items: Sequence[Item], expression_of: ExpressionOf) -> Sequence[Unit]:
 
     Args:
       items: The items, in order.
-      expression_of: Returns the scalar expression of an operation, or None.
+      expression_of: Returns the scalar expression of an item, or None.
 
     Returns:
       The items and groups, in order.
@@ -123,7 +123,7 @@ def units(items: Sequence[Item], expression_of: ExpressionOf) -> Sequence[Unit]:
 
 def _group(run: Sequence[Item], expression_of: ExpressionOf) -> Sequence[Unit]:
     """Makes a group of `run` if that pays; else returns its items."""
-    expressions = [expression_of(item.op) for item in run]
+    expressions = [expression_of(item) for item in run]
     if sum(map(_steps, expressions)) < thresholds.TILED_UFUNCS:
         return run
     assert expressions[0] is not None  # ensured by `_can_join`
@@ -164,7 +164,7 @@ def _can_join(item: Item, expression_of: ExpressionOf) -> bool:
     op = item.op
     if not _is_large(item) or not op.opdef.is_pure or op.control_inputs or any(t.dtype.is_ref for t in op.inputs):
         return False
-    found, shape = expression_of(op), op.outputs[0].shape
+    found, shape = expression_of(item), op.outputs[0].shape
     if found is None or found.shape != shape or not all(shapes.is_full(t.shape) for t in op.inputs):
         return False
     axis = next(k for k, d in enumerate(found.shape or ()) if d > 1)

@@ -9,8 +9,8 @@ import pytest
 
 import headrace as hr
 from headrace import v1
-from headrace.compile.lists import KERNEL, LIST
 from headrace.ir.graph import Tensor
+from headrace.schedule.lists import KERNEL, LIST
 from tests.compile.running import both, failure, kinds, regions
 
 f32, i32 = hr.float32, hr.int32

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace.compile.lists import KERNEL, LIST, ROWS
 from headrace.ir.graph import Tensor
+from headrace.schedule.lists import KERNEL, LIST, ROWS
 from tests.compile.running import b, both, kinds, regions, source
 
 f32, i32 = hr.float32, hr.int32

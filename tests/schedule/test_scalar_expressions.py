@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace.compile.scalar_expressions import Apply, Input, scalar_expression
 from headrace.ir.graph import Tensor
 from headrace.ir.kernel import find_kernel
 from headrace.ir.opdef import Facts
+from headrace.schedule.scalar_expressions import Apply, Input, scalar_expression
 from tests.compile.running import b, both, source
 
 F64 = hr.float64

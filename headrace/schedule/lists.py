@@ -31,9 +31,9 @@ from headrace.ir.infer import constant_value
 from headrace.ir.notes import CountedResidual, ResidualPop, ResidualPush
 
 if TYPE_CHECKING:
-    from headrace.compile.regions import Item, Region, Regions
     from headrace.ir.graph import Operation, Tensor
     from headrace.ir.op_roles import ListRole
+    from headrace.schedule.regions import Item, Region, Regions
     from headrace.shapes import Shape
 
 LIST: Final = "list"

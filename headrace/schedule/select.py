@@ -1,0 +1,198 @@
+"""Selection of the instruction for each operation of a step.
+
+The record of an op determines the instruction: the ufuncs of its kernel, its form (`opkit.forms`), its role on tensor
+lists. So a code generator handles a few classes of instructions instead of a thousand op types. An operation for which
+no other instruction applies calls its kernel.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from headrace.ir.kernel import Kernel, find_kernel, made_for
+from headrace.ir.notes import ContiguousResult
+from headrace.opkit.forms import COPIES, Form, form_of
+from headrace.schedule.lists import Lists
+from headrace.schedule.scalar_expressions import Apply, scalar_expression
+
+if TYPE_CHECKING:
+    from headrace.ir.graph import Operation, Tensor
+    from headrace.ir.op_roles import ListRole
+    from headrace.schedule.regions import Item, Regions
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Nothing:
+    """No work: the order of the items replaces the operation."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Constant:
+    """Array that is known before the step runs.
+
+    Attributes:
+      value: The array or numpy scalar, as kernels take it.
+    """
+
+    value: Any
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Forward:
+    """Output 0 is an input, unchanged.
+
+    Attributes:
+      source: The position of the input.
+    """
+
+    source: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ListOperation:
+    """Operation on a tensor list that is changed in place, or on rows.
+
+    Attributes:
+      role: The role of the op.
+      kind: The representation of the list: `lists.LIST` or `lists.ROWS`.
+    """
+
+    role: ListRole
+    kind: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Map:
+    """Scalar expression, applied to the elements of the broadcast inputs.
+
+    Attributes:
+      expression: The expression.
+      is_scalar: Whether output and inputs are of rank 0.
+    """
+
+    expression: Apply
+    is_scalar: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Move:
+    """Data movement, reduction or product with static parameters.
+
+    Attributes:
+      form: The form of the operation.
+    """
+
+    form: Form
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class KernelCall:
+    """Call of the kernel.
+
+    Attributes:
+      kernel: The kernel.
+    """
+
+    kernel: Kernel
+
+
+Instruction: TypeAlias = Nothing | Constant | Forward | ListOperation | Map | Move | KernelCall
+
+
+class Selection:
+    """Instructions of a step.
+
+    Args:
+      regions: The regions of the step, whose operations all have kernels.
+
+    Attributes:
+      lists: The representations of the tensor lists.
+    """
+
+    def __init__(self, regions: Regions) -> None:
+        self.lists = Lists(regions)
+        self._chosen: dict[Item, Instruction] = {}
+        self._expressions: dict[Operation, Apply | None] = {}
+        self._forms: dict[Operation, Form | None] = {}
+        self._kernels: dict[Operation, Kernel] = {}
+
+    def of(self, item: Item) -> Instruction:
+        """The instruction of an item that owns no graphs."""
+        found = self._chosen.get(item)
+        if found is None:
+            found = self._chosen[item] = self._choose(item)
+        return found
+
+    def expression_of(self, item: Item) -> Apply | None:
+        """The scalar expression of an item; None if it is no map."""
+        if item.kind:
+            return None
+        found = self.of(item)
+        return found.expression if isinstance(found, Map) else None
+
+    def keeps_inputs(self, item: Item) -> bool:
+        """Whether an object may keep a view of an input, or a reference to it."""
+        if item.kind:
+            return True
+        found = self.of(item)
+        if isinstance(found, Map) or (isinstance(found, Move) and isinstance(found.form, COPIES)):
+            return False
+        return not (item.op.opdef.facts.fresh and len(item.op.outputs) == 1)
+
+    def _choose(self, item: Item) -> Instruction:
+        op = item.op
+        facts = op.opdef.facts
+        if op.type == "Const" and isinstance(op.attrs["value"], np.ndarray):
+            return Constant(made_for(op, self._kernel(op))())
+        if op.opdef.primitive == "ControlTrigger":
+            return Nothing()
+        if facts.forwards is not None and item.live in ((), (0,)) and op.opdef.is_pure:
+            return Forward(facts.forwards)
+        if facts.list_role is not None:
+            kind = self.lists.kind(op.outputs[0] if facts.list_role.makes else op.inputs[0])
+            if kind:
+                return ListOperation(facts.list_role, kind)
+        if item.live:
+            expression = self._expression(op)
+            if expression is not None:
+                return Map(expression, all(_is_scalar(t) for t in (*op.inputs, op.outputs[0])))
+            form = self._form(op)
+            if form is not None:
+                return Move(form)
+        kernel = self._kernel(op)
+        is_idle = kernel.form == "pure" and not op.outputs and not facts.blocking
+        return Nothing() if is_idle else KernelCall(kernel)
+
+    def _kernel(self, op: Operation) -> Kernel:
+        kernel = self._kernels.get(op)
+        if kernel is None:
+            kernel = find_kernel(op)
+            assert kernel is not None
+            self._kernels[op] = kernel
+        return kernel
+
+    def _expression(self, op: Operation) -> Apply | None:
+        if op not in self._expressions:
+            found = None
+            if len(op.outputs) == 1 and op.inputs and op.opdef.kernel is not None:
+                kernel = self._kernel(op)
+                if kernel.factory is op.opdef.kernel:
+                    found = scalar_expression(op, kernel.factory, made_for(op, kernel))
+            self._expressions[op] = found
+        return self._expressions[op]
+
+    def _form(self, op: Operation) -> Form | None:
+        """The form of `op`; None if its kernel is not that of the record."""
+        if op not in self._forms:
+            is_known = op.opdef.form is not None and (
+                self._kernel(op).factory is op.opdef.kernel or ContiguousResult in op.notes
+            )
+            self._forms[op] = form_of(op) if is_known else None
+        return self._forms[op]
+
+
+def _is_scalar(t: Tensor) -> bool:
+    return t.shape == ()
