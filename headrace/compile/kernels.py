@@ -70,6 +70,15 @@ class Writer(ListWriter):
         """Writes an item that owns no graphs, into an array of `reusable` if it can."""
         op, found = item.op, self.selection.of(item)
         match found:
+            case Map(expression, is_scalar):
+                if is_scalar:
+                    self._scalar(op, expression)
+                else:
+                    self._array(op, expression, reusable)
+            case Move(form):
+                self._move(op, item, form)
+            case KernelCall(kernel):
+                self._call_kernel(op, item, kernel)
             case Nothing():
                 return
             case Constant(value):
@@ -84,15 +93,6 @@ class Writer(ListWriter):
             case ListOperation():
                 self.list_operation(op, item, found)
                 return
-            case Map(expression, is_scalar):
-                if is_scalar:
-                    self._scalar(op, expression)
-                else:
-                    self._array(op, expression, reusable)
-            case Move(form):
-                self._move(op, item, form)
-            case KernelCall(kernel):
-                self._call_kernel(op, item, kernel)
         if self._checks:
             for i in item.live:
                 self._check(op.outputs[i])
