@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import types
@@ -189,7 +190,7 @@ class State:
             cell.cell_contents = x
 
     def objects(self) -> list[tuple[str, Any]]:
-        """Returns the names and values of variables and used objects."""
+        """Returns the names and values of variables and used objects, those of local functions included."""
         out: list[tuple[str, Any]] = list(zip(self.names, self.load(), strict=False))
         for root in self.root_getters:
             try:
@@ -198,10 +199,20 @@ class State:
                 out.append((known[0] if known else "an object", root()))
             except (NameError, ValueError):
                 continue  # a variable without a value yet
+        seen: set[int] = set()
+        for _, x in out:  # also those that are added
+            if isinstance(x, types.FunctionType) and id(x) not in seen:
+                seen.add(id(x))
+                cells = zip(x.__code__.co_freevars, x.__closure__ or (), strict=True)
+                out += [(name, _contents(cell)) for name, cell in cells]
         return out
 
     def undo(
-        self, notes: journal.Journal, objects: list[tuple[str, Any]], results: Sequence[Any] = ()
+        self,
+        notes: journal.Journal,
+        objects: list[tuple[str, Any]],
+        results: Sequence[Any] = (),
+        own: Sequence[Any] = (),
     ) -> list[tuple[Place, str, Any, Any]]:
         """Undoes the changes of a trace.
 
@@ -211,6 +222,7 @@ class State:
           notes: the changes.
           objects: the result of `objects` before the trace.
           results: the values that the trace leaves.
+          own: the objects that were made for the trace, though objects outside may hold them while it runs.
 
         Returns:
           The changed places that exist outside of the trace, with labels and contents before and after it.
@@ -219,6 +231,8 @@ class State:
         if not changes:
             return []
         known = {**notes.outer, **journal.reachable(objects)}
+        for x in own:
+            known.pop(id(x), None)
         out = []
         for place, before, after in changes.values():
             label = known.get(id(place.holder))
@@ -281,7 +295,8 @@ class Conditional:
             name.startswith("did_") and name.endswith("_") and (x is True) != (y is True)
             for name, x, y in zip(self._state.names, *states, strict=False)
         )
-        join = joins.Join(lines, tuple(self._fails), jumps)  # type: ignore[arg-type]
+        contents = tuple(map(_contents_after, changed))
+        join = joins.Join(lines, tuple(self._fails), jumps, contents)  # type: ignore[arg-type]
         rebuilt = [
             join.value(name, x, y, is_generated=name.endswith("_"))
             for name, x, y in zip(self._state.names, *states, strict=False)
@@ -348,6 +363,19 @@ class Conditional:
             other = output.sides[1 - side]
             return placeholder_value(output.dtype, values.shape_of(other), other)
         return values.converted(x, output.dtype)
+
+
+def _contents_after(changed: list[tuple[Place, str, Any, Any]]) -> dict[int, Any]:
+    """Returns the changed objects with their last contents, by id."""
+    out: dict[int, Any] = {}
+    for place, _, _, after in changed:
+        key = id(place.holder)
+        if place.attribute:
+            out[key] = out[key] if key in out else copy.copy(place.holder)
+            Place(out[key], place.attribute).restore(after)
+        else:
+            out[key] = after
+    return out
 
 
 def placeholder_value(dtype: Any, shape: Any, like: Any = None) -> Any:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from headrace import dtypes
-from headrace.api import arrays, debugging, math, reductions, scopes, sorting, strings
+from headrace.api import arrays, debugging, math, recorder, reductions, scopes, sorting, strings
 from headrace.api.tensor_array import TensorArray
 from headrace.autograph.operators import containers, iterables, journal, values
 from headrace.autograph.operators.branches import if_exp
@@ -68,7 +68,13 @@ def int_(x: Any = 0, *args: Any, **kwargs: Any) -> Any:
 
 
 def float_(x: Any = 0.0) -> Any:
-    """Returns a float; of a tensor, one that stands for a number of Python."""
+    """Returns a float; of a tensor, one that stands for a number of Python.
+
+    A tape would not record the float of a tensor with a value, and a graph does not cut the gradient here either. So
+    while a tape records, the result is the tensor.
+    """
+    if recorder.active.get() and values.is_value(x) and x.dtype.is_floating and all(d == 1 for d in x.shape):
+        return arrays.reshape(x, ()) if x.shape else x
     if not values.is_symbolic(x):
         return float(x)
     _check_single(x, "float()")

@@ -7,7 +7,7 @@ must be equal. A variable that has a value in one branch only becomes undefined.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from headrace import dtypes, nest
@@ -42,13 +42,21 @@ class Join:
       lines: the user's lines of the two branches.
       failing: for each branch, whether it always raises.
       jumps: whether one of them breaks, continues or returns.
+      contents: for each branch, the objects that it changes, by id, as they are at its end.
 
     Attributes:
       outputs: the results of the conditional.
     """
 
-    def __init__(self, lines: tuple[str, str], failing: tuple[bool, bool], jumps: bool = False) -> None:
+    def __init__(
+        self,
+        lines: tuple[str, str],
+        failing: tuple[bool, bool],
+        jumps: bool = False,
+        contents: tuple[Mapping[int, Any], Mapping[int, Any]] = ({}, {}),
+    ) -> None:
         self.outputs: list[Output] = []
+        self._contents = contents
         self._lines = lines
         self._failing = failing
         self._jumps = jumps
@@ -69,8 +77,9 @@ class Join:
         Raises:
           AutographError: the values cannot be joined.
         """
-        if first is second:
+        if first is second:  # its changes are joined by the place where it is
             return lambda outs: first
+        first, second = (held.get(id(x), x) for held, x in zip(self._contents, (first, second), strict=True))
         if any(self._failing):
             first = second if self._failing[0] else first
             second = first if self._failing[1] else second

@@ -333,6 +333,7 @@ class _Tracing:
         self._again = False
         self._entries: list[Any] = []
         self._place_entries: list[tuple[Place, str, Any]] = []
+        self._own: list[Any] = []  # objects of the present trace that hold its loop variables
         self._unsure: set[str] = set()
         self._weak: tuple[int, ...] = ()
 
@@ -464,9 +465,10 @@ class _Tracing:
                 op = params[k].op
                 if WeakNumbers not in op.notes:
                     Editor(op.graph).add_note(op, WeakNumbers((0,)))
-        self._state.store([_rebuilt(e, params) for e in self._entries])
+        self._own = []
+        self._state.store([_rebuilt(e, params, self._own) for e in self._entries])
         for place, _, entry in self._place_entries:
-            place.store(_rebuilt(entry, params))
+            place.store(_rebuilt(entry, params, self._own))
 
     def _condition(self) -> Callable[..., Any]:
         def condition(*params: Any) -> Any:
@@ -493,7 +495,7 @@ class _Tracing:
                     after = self._state.load()
                     places = [place.load() for place, _, _ in self._place_entries]
                 finally:
-                    changes = self._state.undo(notes, self._objects, (*after, *places))
+                    changes = self._state.undo(notes, self._objects, (*after, *places), self._own)
             self._find_places(changes)
             nexts: list[Any] = list(params)
             for name, entry, x in zip(self._state.names, self._entries, after, strict=False):
@@ -696,18 +698,22 @@ def _has_other_length(parts: Sequence[Any], x: Any) -> bool:
     return isinstance(x, list) and len(parts) != len(x)
 
 
-def _rebuilt(entry: Any, leaves: Sequence[Any]) -> Any:
+def _rebuilt(entry: Any, leaves: Sequence[Any], made: list[Any] | None = None) -> Any:
+    """Returns the value of an entry, and adds new objects to `made`."""
     match entry:
         case _Slot(k):
             return leaves[k]
         case _Static(value):
             return value
         case _Possible(value, has, reason):
-            return Maybe(_rebuilt(value, leaves), leaves[has.index], reason)
+            return Maybe(_rebuilt(value, leaves, made), leaves[has.index], reason)
         case _:
             node = nest.nodes[type(entry.like)]
             assert node is not None
-            return node.rebuilder(entry.like)([_rebuilt(p, leaves) for p in entry.parts])
+            out = node.rebuilder(entry.like)([_rebuilt(p, leaves, made) for p in entry.parts])
+            if made is not None:
+                made.append(out)
+            return out
 
 
 def _named(fn: Callable[..., Any], labels: Sequence[str], of: Callable[..., Any]) -> Callable[..., Any]:

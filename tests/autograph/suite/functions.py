@@ -1201,3 +1201,92 @@ def pass_and_ellipsis(n, x):
             x = x * 1.5
             ...
     return x
+
+
+@given((2.0,), (0.5,), (-2.0,))
+def list_changed_or_replaced(x):
+    items = [0.25, x, x * 2.0]
+    if x > 1.0:
+        items[1] = x * 10.0
+    elif x > 0.0:
+        other = items
+        other[0] = x * 3.0
+    else:
+        items = [x, 7.0]
+    return sum(items)
+
+
+@given((2.0,), (-2.0,))
+def list_changed_and_returned(x):
+    items = [x, x]
+    if x > 0.0:
+        items[0] = x * 10.0
+        return items
+    return [x, x * 2.0]
+
+
+@given((2.0,), (-2.0,))
+def nested_dict_changed_or_replaced(x):
+    state = {"a": {"g": x}, "b": x}
+    if x > 0.0:
+        state["a"]["g"] = x * 5.0
+    else:
+        state = {"a": {"g": x * 2.0}, "b": x * 3.0}
+    if state["b"] > 1.0:
+        state["a"]["g"] += 1.0
+    else:
+        state["a"] = {"g": x}
+    return state["a"]["g"] + state["b"]
+
+
+@given((2.0,), (-2.0,))
+def lists_exchanged_after_a_change(x):
+    p, q = [x, x * 2.0], [x * 3.0, x]
+    if x > 0.0:
+        p[0] = x * 7.0
+        p, q = q, p
+    else:
+        q[1] = x * 9.0
+    return p[0] + 10.0 * p[1] + 100.0 * q[0] + 1000.0 * q[1]
+
+
+@given((2.0, 3), (-2.0, 4), (0.5, 0))
+def inner_dict_changed_and_replaced(x, n):
+    state = {"in": {"g": x}, "sum": x}
+    for i in range(n):
+        state["in"]["g"] = state["in"]["g"] * 0.7
+        state["sum"] = state["sum"] + state["in"]["g"]
+        state["in"] = {"g": x + i}
+    return state["in"]["g"] + 10.0 * state["sum"]
+
+
+@given((2.0, 4), (-2.0, 3))
+def rows_exchanged_in_a_loop(x, n):
+    rows = [[x, x * 2.0], [x * 3.0]]
+    for _ in range(n):
+        rows[0][1] = rows[0][0] + rows[1][0]
+        rows[0], old = [rows[0][1], x], rows[0]
+        old[0] = old[0] * 0.5
+        rows[1][0] = old[0] + old[1]
+    return rows[0][0] + 10.0 * rows[0][1] + 100.0 * rows[1][0]
+
+
+@given((2.0,), (-2.0,))
+def list_of_a_closure_changed_in_an_expression(x):
+    items = [x, x]
+
+    def put(value):
+        items[0] = value
+        return items
+
+    got = put(x * 4.0) if x > 0.0 else [x, 2.0]
+    return got[0] + got[1] + items[0]
+
+
+@given((2.0, V), (-1.5, W))
+def float_of_a_float(x, v):
+    total = 0
+    for e in v:
+        total += e * x
+    scale = float(total) * 0.1
+    return scale * x
