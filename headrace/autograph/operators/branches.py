@@ -81,7 +81,7 @@ def if_(
         return
     refuse_globals(globals_)
     pred = values.truth(test, "the condition of 'if'")
-    state = State(names, get, set_, roots)
+    state = State(names, get, set_, roots, (body, orelse))
     with scopes.name_scope(None, "cond", [pred]) as scope:
         Conditional(scope, pred, state).build(body, orelse)
 
@@ -114,7 +114,7 @@ def if_exp(test: Any, body: Callable[[], Any], orelse: Callable[[], Any], state:
     cells = [c for fn in (body, orelse) for c in cells_of(fn)]
     all_names = ("the value of the expression", *names)
     pred = values.truth(test, "the condition of 'if'")
-    wider = State(all_names, lambda: (out[0], *get()), set_, cells)
+    wider = State(all_names, lambda: (out[0], *get()), set_, cells, (body, orelse))
     with scopes.name_scope(None, "cond", [pred]) as scope:
         Conditional(scope, pred, wider, skips=bool(names)).build(block(body), block(orelse))
     return out[0]
@@ -123,6 +123,14 @@ def if_exp(test: Any, body: Callable[[], Any], orelse: Callable[[], Any], state:
 def cells_of(fn: Any) -> list[Callable[[], Any]]:
     """Returns functions that return the variables of a function's surroundings."""
     return [functools.partial(_contents, c) for c in getattr(fn, "__closure__", None) or ()]
+
+
+def _variables_of(fn: types.FunctionType) -> list[tuple[str, Any]]:
+    """Returns the names and values of the variables of a function's surroundings that it reads."""
+    code = fn.__code__
+    found = [(name, _contents(cell)) for name, cell in zip(code.co_freevars, fn.__closure__ or (), strict=True)]
+    read = [(name, fn.__globals__[name]) for name in code.co_names if name in fn.__globals__]
+    return found + [(name, x) for name, x in read if not callable(x) and not isinstance(x, types.ModuleType)]
 
 
 def _contents(cell: Any) -> Any:
@@ -149,12 +157,19 @@ class State:
       get: returns their values.
       set_: assigns their values.
       roots: return the objects whose contents the blocks may change.
+      blocks: the functions of the blocks, which may change all objects that their variables hold.
     """
 
     def __init__(
-        self, names: Sequence[str], get: Getter | None, set_: Setter | None, roots: Sequence[Callable[[], Any]]
+        self,
+        names: Sequence[str],
+        get: Getter | None,
+        set_: Setter | None,
+        roots: Sequence[Callable[[], Any]],
+        blocks: Sequence[Callable[..., Any]] = (),
     ) -> None:
         self.names = tuple(names)
+        self.blocks = blocks
         self._get = get
         self._set = set_
         self.root_getters = roots
@@ -199,12 +214,14 @@ class State:
                 out.append((known[0] if known else "an object", root()))
             except (NameError, ValueError):
                 continue  # a variable without a value yet
+        functions = [*self.blocks, *(x for _, x in out)]
         seen: set[int] = set()
-        for _, x in out:  # also those that are added
+        for x in functions:  # also those that are added
             if isinstance(x, types.FunctionType) and id(x) not in seen:
                 seen.add(id(x))
-                cells = zip(x.__code__.co_freevars, x.__closure__ or (), strict=True)
-                out += [(name, _contents(cell)) for name, cell in cells]
+                found = _variables_of(x)
+                functions += [value for _, value in found]
+                out += found
         return out
 
     def undo(

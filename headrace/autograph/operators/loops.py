@@ -40,7 +40,7 @@ def while_(
     globals_: str = "",
 ) -> None:
     """Repeats a block while a test holds; the arguments are those of `if_`."""
-    state = State(names, get, set_, roots)
+    state = State(names, get, set_, roots, (test, body))
     while True:
         graph = scopes.current_graph()
         before = 0 if graph is None else len(graph.operations)
@@ -71,7 +71,7 @@ def _after_effects(holds: Any, test: Callable[[], Any], body: Callable[[], None]
         more[0] = new[0]
         state.store(new[1:])
 
-    wider = State(("the_test_", *state.names), lambda: (more[0], *state.load()), set_, state.root_getters)
+    wider = State(("the_test_", *state.names), lambda: (more[0], *state.load()), set_, state.root_getters, state.blocks)
 
     def step() -> None:
         body()
@@ -103,7 +103,8 @@ def for_(
     rows = iterables.of(iterated)
     if rows is not None:
         branches.refuse_globals(globals_)
-        _for_rows(rows, 0, body, extra_test, State(names, get, set_, roots))
+        blocks = (body,) if extra_test is None else (body, extra_test)
+        _for_rows(rows, 0, body, extra_test, State(names, get, set_, roots, blocks))
         return
     if extra_test is None:
         for element in iterated:
@@ -114,7 +115,7 @@ def for_(
         go = extra_test()
         if values.is_symbolic(go):
             branches.refuse_globals(globals_)
-            state = State(names, get, set_, roots)
+            state = State(names, get, set_, roots, (body, extra_test))
             rows = iterables.rest(iterated, k)
             if rows is not None:
                 _for_rows(rows, k, body, extra_test, state)
@@ -164,7 +165,9 @@ def _for_rows(
 
     step.__wrapped__ = body  # type: ignore[attr-defined]
     test.__wrapped__ = body  # type: ignore[attr-defined]
-    wider = State(("iteration_", *state.names), lambda: (counter[0], *state.load()), set_, state.root_getters)
+    wider = State(
+        ("iteration_", *state.names), lambda: (counter[0], *state.load()), set_, state.root_getters, state.blocks
+    )
     n = rows.length
     known = rows.static_length
     if known == 0:

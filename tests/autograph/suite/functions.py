@@ -1290,3 +1290,46 @@ def float_of_a_float(x, v):
         total += e * x
     scale = float(total) * 0.1
     return scale * x
+
+
+@given((2.0, 5), (2.0, 3))
+def attribute_changed_by_a_local_function(x, n):
+    pool = [Account(x), Account(0.125)]
+    cell = Account(x)
+
+    def change(factor):
+        if n > 3:
+            pool[1].balance = x * factor
+            cell.balance = cell.balance + x
+        return pool[1].balance
+
+    return change(0.7) + pool[1].balance + cell.balance
+
+
+@given((2.0, 5), (2.0, 3))
+def dict_changed_by_a_function_of_a_function(x, n):
+    state = {"in": {"g": x}}
+
+    def put(inner):
+        inner["g"] = inner["g"] * 0.5
+
+    def change():
+        if n > 3:
+            put(state["in"])
+
+    change()
+    return x - state["in"]["g"]
+
+
+@given((2.0, 4), (-1.0, 0))
+def object_changed_by_a_local_function_in_a_loop(x, n):
+    pool = [Account(x)]
+
+    def step(k):
+        pool[0].balance = pool[0].balance * 1.5 if k > 1 else pool[0].balance + 1.0
+
+    i = 0
+    while i < n:
+        step(i)
+        i += 1
+    return pool[0].balance
