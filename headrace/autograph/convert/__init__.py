@@ -3,7 +3,8 @@
 Order, which `function` applies:
 
 1. `refusals`: constructs that have no conversion raise.
-2. `matching`, `lifting`: `match` becomes `if`, and comprehensions over tensors become loops.
+2. `chosen`, `matching`, `lifting`: changes of a chosen object and `match` become `if`, and comprehensions over tensors
+   become loops.
 3. `jumps`: `break`, `continue`, `return` and the `else` of loops become flags and conditionals.
 4. `analysis`: state of each conditional and loop, reads of undefined variables, aliases.
 5. `expressions`: calls, logic, comparisons and subscripts become operators.
@@ -22,7 +23,7 @@ from headrace.autograph.analysis.activity import Activity, direct, own_nodes
 from headrace.autograph.analysis.aliases import may_alias
 from headrace.autograph.analysis.definedness import maybe_undefined
 from headrace.autograph.analysis.liveness import Liveness
-from headrace.autograph.convert import jumps, matching, refusals
+from headrace.autograph.convert import chosen, jumps, matching, refusals
 from headrace.autograph.convert.context import Context, names_in
 from headrace.autograph.convert.control import Control
 from headrace.autograph.convert.data import Data
@@ -53,7 +54,7 @@ def _convert(origin: Origin, node: Any, used: set[str]) -> None:
         return
     _nested(origin, node.body, used)
     given = frozenset(a.arg for a in parameters(node.args))
-    body = jumps.convert(ctx, matching.convert(ctx, node.body))
+    body = jumps.convert(ctx, matching.convert(ctx, chosen.convert(node.body)))
     declared = {n for s in body for i in own_nodes(s) if isinstance(i, (ast.Global, ast.Nonlocal)) for n in i.names}
     written = frozenset().union(*(direct(s)[1] for s in body))
     local = (written | given) - declared

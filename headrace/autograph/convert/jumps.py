@@ -160,15 +160,17 @@ class _Jumps:
             before = self._set(loop.stop, node, False)
         node.body, node.orelse = code, []
         ends = body.flags - {loop.skip}
+        always = isinstance(node, ast.While) and isinstance(node.test, ast.Constant) and bool(node.test.value)
         if ends:
             if isinstance(node, ast.While):
-                always = isinstance(node.test, ast.Constant) and node.test.value is True
                 node.test = self._none_of(ends, *([] if always else [node.test]))
                 place([node], node)
             else:
                 node.extra_test = place([self._none_of(ends)], node)[0]
         out: list[ast.stmt] = [*before, node]
         leaves = ends - {loop.stop}
+        if always and not loop.stop:
+            return _Lowered(out, leaves, True)
         if not after.code:
             return _Lowered(out, leaves, False)
         if ends:

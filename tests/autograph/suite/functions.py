@@ -1333,3 +1333,58 @@ def object_changed_by_a_local_function_in_a_loop(x, n):
         step(i)
         i += 1
     return pool[0].balance
+
+
+@given((8.0, 0.7), (3.0, 1.9))
+def endless_loop_that_returns(x, y):
+    tries = 0
+    while True:
+        x = x * 0.5
+        if x < y:
+            return x, tries
+        tries += 1
+        if tries > 20:
+            return y, tries
+
+
+@given((8.0, 0.7), (3.0, 1.9))
+def endless_loop_in_a_loop(x, y):
+    for k in range(3):
+        while 1:
+            x = x * 0.5
+            if x < y:
+                break
+            if x > 100.0:
+                return x
+        x = x + k
+    return x * 2.0
+
+
+@given((8.0, 0.7), (3.0, 1.9))
+def endless_loop_with_finally(x, y):
+    while True:
+        try:
+            x = x * 0.5
+            if x < y:
+                return x
+        finally:
+            y = y + 0.1
+
+
+@given((2.1, 0.5), (-1.0, 3.0))
+def list_chosen_by_a_tensor(x, y):
+    high, low = [x], [y]
+    for k in range(5):
+        value = x - k * y
+        (high if value > 0.0 else low).append(value)
+    return sum(high) - 2.0 * sum(low) + len(high)
+
+
+@given((2.0, 0.5), (-1.0, 3.0), (0.05, 0.2))
+def elements_and_attributes_of_a_chosen_object(x, y):
+    a, b, c = [x, x], [y, y], [0.5, 0.5]
+    p, q = Account(x), Account(y)
+    (a if x > y else b if x > 0.1 else c)[0] = 7.0
+    (a if x < y else b)[1] += x
+    (p if x > y else q).balance = x * y
+    return a[0] + 10.0 * a[1] + 100.0 * b[0] + 1000.0 * b[1] + c[0] + p.balance + 10.0 * q.balance
