@@ -188,7 +188,9 @@ def of_value(change: Callable[..., Any], x: Any, *args: Any) -> None:
 def set_attribute(x: Any, name: str, value: Any) -> None:
     """Sets an attribute."""
     if journal.is_tracing() and not isinstance(x, TensorList):
-        journal.touch(x, name)
+        is_property = isinstance(getattr(type(x), name, None), property)  # its setter changes other attributes
+        for changed in list(vars(x)) if is_property and hasattr(x, "__dict__") else [name]:
+            journal.touch(x, changed)
     setattr(x, name, value)
 
 

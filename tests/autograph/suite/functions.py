@@ -1388,3 +1388,24 @@ def elements_and_attributes_of_a_chosen_object(x, y):
     (a if x < y else b)[1] += x
     (p if x > y else q).balance = x * y
     return a[0] + 10.0 * a[1] + 100.0 * b[0] + 1000.0 * b[1] + c[0] + p.balance + 10.0 * q.balance
+
+
+@given((2.0, 0.5), (0.7, 1.5))
+def property_set_in_a_branch(x, y):
+    class Limited:
+        def __init__(self):
+            self._value = x
+
+        @property
+        def value(self):
+            return self._value
+
+        @value.setter
+        def value(self, new):
+            self._value = new if new > y else y
+
+    made = Limited()
+    made.value = made.value - 1.0
+    if made.value > 0.6:
+        made.value = made.value * 3.0
+    return made.value
