@@ -19,7 +19,7 @@ from headrace.schedule.lists import Lists
 from headrace.schedule.scalar_expressions import Apply, scalar_expression
 
 if TYPE_CHECKING:
-    from headrace.ir.graph import Operation, Tensor
+    from headrace.ir.graph import Operation
     from headrace.ir.op_roles import ListRole
     from headrace.schedule.regions import Item, Regions
 
@@ -158,7 +158,7 @@ class Selection:
         if item.live:
             expression = self._expression(op)
             if expression is not None:
-                return Map(expression, all(_is_scalar(t) for t in (*op.inputs, op.outputs[0])))
+                return Map(expression, all(t.shape == () for t in (*op.inputs, op.outputs[0])))
             form = self._form(op)
             if form is not None:
                 return Move(form)
@@ -192,7 +192,3 @@ class Selection:
             )
             self._forms[op] = form_of(op) if is_known else None
         return self._forms[op]
-
-
-def _is_scalar(t: Tensor) -> bool:
-    return t.shape == ()

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ast
 import copy
+from collections.abc import Callable
 from typing import Any
 
 from headrace.autograph.analysis.activity import CHANGING
@@ -50,11 +51,11 @@ class _Statements(ast.NodeTransformer):
             return self._split(node, lambda n: n.target)
         return node
 
-    def _split(self, node: Any, owner: Any) -> ast.stmt:
+    def _split(self, node: ast.stmt, owner: Callable[[Any], Any]) -> ast.stmt:
         """Returns a conditional of two statements if the object is a conditional expression."""
         chosen = owner(node).value
         if not isinstance(chosen, ast.IfExp):
-            return node  # type: ignore[no-any-return]
+            return node
         branches = []
         for part in (chosen.body, chosen.orelse):
             branch = copy.deepcopy(node)

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from headrace import dtypes
+from headrace import dtypes, nest
 from headrace.api import arrays, scopes, tracing
 from headrace.autograph.operators import joins, journal, lists, values
 from headrace.autograph.operators.journal import Place
@@ -111,18 +111,12 @@ def if_exp(test: Any, body: Callable[[], Any], orelse: Callable[[], Any], state:
         out[0] = new[0]
         store(new[1:])
 
-    cells = [c for fn in (body, orelse) for c in cells_of(fn)]
     all_names = ("the value of the expression", *names)
     pred = values.truth(test, "the condition of 'if'")
-    wider = State(all_names, lambda: (out[0], *get()), set_, cells, (body, orelse))
+    wider = State(all_names, lambda: (out[0], *get()), set_, (), (body, orelse))
     with scopes.name_scope(None, "cond", [pred]) as scope:
         Conditional(scope, pred, wider, skips=bool(names)).build(block(body), block(orelse))
     return out[0]
-
-
-def cells_of(fn: Any) -> list[Callable[[], Any]]:
-    """Returns functions that return the variables of a function's surroundings."""
-    return [functools.partial(_contents, c) for c in getattr(fn, "__closure__", None) or ()]
 
 
 def _variables_of(fn: types.FunctionType) -> list[tuple[str, Any]]:
@@ -222,6 +216,8 @@ class State:
                 found = _variables_of(x)
                 functions += [value for _, value in found]
                 out += found
+            elif isinstance(x, functools.partial):  # a later operand of `and` or `or`
+                functions += [x.func, *nest.flatten(x.args)]
         return out
 
     def undo(
@@ -307,13 +303,13 @@ class Conditional:
             states.append(after)
         if self._unknown is not None and all(self._fails):
             raise self._unknown
-        lines = tuple(line_of(block) for block in blocks)
+        lines = line_of(blocks[0]), line_of(blocks[1])
         jumps = self._skips or any(
             name.startswith("did_") and name.endswith("_") and (x is True) != (y is True)
             for name, x, y in zip(self._state.names, *states, strict=False)
         )
-        contents = tuple(map(_contents_after, changed))
-        join = joins.Join(lines, tuple(self._fails), jumps, contents)  # type: ignore[arg-type]
+        first, second = map(_contents_after, changed)
+        join = joins.Join(lines, (self._fails[0], self._fails[1]), jumps, (first, second))
         rebuilt = [
             join.value(name, x, y, is_generated=name.endswith("_"))
             for name, x, y in zip(self._state.names, *states, strict=False)

@@ -22,12 +22,11 @@ def list_comp(x: Any, element: Element, keeps: Element | None = None) -> Any:
     """
     rows = iterables.of(x)
     cell: list[Any] = [[]]
-    roots = [r for f in (element, keeps) if f is not None for r in branches.cells_of(f)]
 
     def set_(new: Any) -> None:
         cell[0] = new[0]
 
-    state = (("the list of a comprehension",), lambda: (cell[0],), set_, roots)
+    state = (("the list of a comprehension",), lambda: (cell[0],), set_)
 
     def body(item: Any) -> None:
         def add() -> None:

@@ -1409,3 +1409,15 @@ def property_set_in_a_branch(x, y):
     if made.value > 0.6:
         made.value = made.value * 3.0
     return made.value
+
+
+@given((2.0, 5), (2.0, 3))
+def object_changed_by_an_operand(x, n):
+    account = Account(x)
+
+    def pay():
+        account.balance = x * 3.0
+        return True
+
+    paid = n > 3 and pay()
+    return account.balance, paid
