@@ -1,0 +1,393 @@
+"""Program: the instructions of a step, as a code generator prints them.
+
+A `Program` is a tree of blocks. A block is a sequence of instructions, and each instruction reads and defines *values*:
+
+    %3 float32[4, 16] array = product plain plain (%1, %2)      matmul
+    %4 float32[4, 16] array = map tanh($0) into $0 (%3)         tanh
+    drop %3
+
+A value is defined once and has a dtype, a shape, a representation and a storage. Operations that only forward a value
+(`Identity`, calls of functions, parameters of branches, loop constants) define none: their tensors are the same value.
+So a printer needs no knowledge of graphs. Operations that own graphs are instructions with blocks: `Branches`, `Loop`
+and, for functions that call themselves, `Call`.
+
+`build` makes a program of the regions of a step. Then passes decide what printers would otherwise decide line by line:
+`fusion` (groups of maps), `lifetimes` (where a value ends), `buffers` (which buffer takes a result) and `checks`.
+`verify` checks a program between passes, and `text` prints it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+
+from headrace import dtypes, shapes
+
+if TYPE_CHECKING:
+    from headrace.dtypes import DType
+    from headrace.ir.graph import Operation, Tensor
+    from headrace.schedule.regions import Region
+    from headrace.schedule.select import KernelCall, ListOperation, Map, Move
+    from headrace.shapes import Shape
+
+#: How code holds a value: "scalar" (a numpy scalar of static rank 0), "array" (an array, or a numpy scalar if the rank
+#: is not static), "counter" (a Python int that stands for an integer scalar), "list" (a list that is changed in place),
+#: "rows" (an array whose rows are the elements of a list that never changes), "object" (variants, resources, strings)
+#: or "reference" (the state of a variable, read at each use).
+Representation: TypeAlias = Literal["scalar", "array", "counter", "list", "rows", "object", "reference"]
+
+#: Where the memory of a value comes from: "argument" (the caller of the step), "constant" (known before the step runs),
+#: "fresh" (made by the defining instruction for this value alone) or "shared" (possibly memory of other values: a view,
+#: an element of a list, the result of a kernel that may return its input).
+Storage: TypeAlias = Literal["argument", "constant", "fresh", "shared"]
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class Value:
+    """Result of an instruction, argument, constant, or parameter of a block.
+
+    Attributes:
+      number: The number of the value in its program.
+      tensor: The tensor that the value was first, for names in messages.
+      dtype: The dtype; that of the elements for the representation "reference".
+      shape: The static shape, with None for unknown dimensions; None for an unknown rank.
+      representation: How code holds the value.
+      storage: Where its memory comes from.
+      constant: The array or numpy scalar of a constant, as kernels take it; else None.
+      is_natural: Whether a "counter" is certain not to be negative.
+      home: The value whose variable this one overwrites when it is computed: a loop variable or the result of a
+        conditional (`homes`); else None.
+    """
+
+    number: int
+    tensor: Tensor
+    dtype: DType
+    shape: Shape
+    representation: Representation
+    storage: Storage
+    constant: Any = None
+    is_natural: bool = False
+    home: Value | None = None
+
+    @property
+    def is_static(self) -> bool:
+        """Whether rank and dimensions are known."""
+        return shapes.is_full(self.shape)
+
+    @property
+    def bytes(self) -> int:
+        """Size in bytes of a static array; -1 if it is unknown."""
+        size = shapes.size(self.shape) if shapes.is_full(self.shape) else None
+        return -1 if size is None else size * self.dtype.numpy.itemsize
+
+    @property
+    def holds_much(self) -> bool:
+        """Whether the value may hold more memory than a number, so that its end matters."""
+        return self.shape != () or self.dtype in dtypes.OBJECT
+
+    def __repr__(self) -> str:
+        return f"%{self.number}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Step:
+    """Application of one ufunc in a map.
+
+    Attributes:
+      ufunc: The ufunc.
+      args: Its arguments: an int n >= 0 is input n of the instruction, an int n < 0 is step -n - 1 of the map, and a
+        tuple of one element is a number.
+      into: The buffer that takes the result, numbered like an argument; None for a new one.
+      dtype: The dtype of the result.
+      shape: The static shape of the result; None if it is not static.
+    """
+
+    ufunc: np.ufunc
+    args: tuple[int | tuple[Any], ...]
+    into: int | None
+    dtype: np.dtype
+    shape: tuple[int, ...] | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Convert:
+    """Conversion of a counter to a numpy scalar of its dtype."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Read:
+    """Value of a reference at this time."""
+
+
+Work: TypeAlias = "Map | Move | ListOperation | KernelCall | Convert | Read"
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class Instr:
+    """Instruction of a block.
+
+    Attributes:
+      op: The operation that the instruction computes, for errors.
+      inputs: The values that it reads, by position. Those that its blocks read are not among them.
+      outputs: The values that it defines, by position; None for outputs that no instruction reads.
+      drops: Values that end with this instruction: the instruction or a block in it is their last reader.
+    """
+
+    op: Operation
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value | None, ...]
+    drops: tuple[Value, ...] = dataclasses.field(default=(), kw_only=True)
+
+    @property
+    def made(self) -> tuple[Value, ...]:
+        """The values that the instruction defines."""
+        return tuple([v for v in self.outputs if v is not None])
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """The blocks of the instruction."""
+        return ()
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class Compute(Instr):
+    """Instruction without blocks.
+
+    Attributes:
+      work: The selected instruction (`select`).
+      steps: The ufuncs of a map of arrays with their buffers, in order; set by `buffers`.
+      inlined: Whether the single reader, which is the next instruction, computes this map as part of its own
+        expression; set by `fusion`.
+      checked: Whether results are compared with the static types of their tensors; set by `checks`.
+    """
+
+    work: Work
+    steps: tuple[Step, ...] = ()
+    inlined: bool = False
+    checked: bool = False
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class Block:
+    """Sequence of instructions.
+
+    Attributes:
+      instrs: The instructions, in order.
+      results: The values that the owner of the block takes: results of a branch, next values of loop variables.
+      region: The region that the block was made of.
+    """
+
+    instrs: list[Instr]
+    results: tuple[Value, ...]
+    region: Region
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class Branches(Instr):
+    """Conditional: runs one of its blocks.
+
+    Input 0 is the predicate of an `If` or the index of a `Case`. The results of each block become the outputs.
+
+    Attributes:
+      branches: The blocks: else and then of an `If`, or those of a `Case` in order. An index out of range selects the
+        last one.
+      is_case: Whether it is a `Case`.
+    """
+
+    branches: tuple[Block, ...]
+    is_case: bool
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """The branches."""
+        return self.branches
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class Variable:
+    """Loop variable.
+
+    Attributes:
+      initial: The value before the loop.
+      param: The value in an iteration.
+      next: The value at the end of an iteration, which is `param` of the next one.
+      final: The value after the loop; None if no instruction reads it. Without iterations it is `initial`.
+    """
+
+    initial: Value
+    param: Value
+    next: Value
+    final: Value | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Limit:
+    """Upper bound of the counter of a loop.
+
+    Attributes:
+      first: The value of the counter that this bound limits, in iteration 0.
+      limit: The value that this counter does not reach, or does not pass if `is_inclusive`.
+      is_inclusive: Whether the counter may be equal to the limit.
+      is_own: Whether the counter is that of the loop, and not another one that advances with it.
+    """
+
+    first: Value
+    limit: Value
+    is_inclusive: bool
+    is_own: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Trip:
+    """Trip count of a loop that only counts.
+
+    Attributes:
+      counter: The counter in an iteration, of the representation "counter".
+      first: Its value in iteration 0.
+      limits: At least one limit; the loop ends with the first that is reached.
+      final: The counter after the loop, a scalar; None if no instruction reads it.
+      most: The largest possible number of iterations, if it is known.
+    """
+
+    counter: Value
+    first: Value
+    limits: tuple[Limit, ...]
+    final: Value | None
+    most: int | None
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class Loop(Instr):
+    """Loop: runs its body while its condition holds, or a number of times.
+
+    Its outputs are the final values of its variables. A loop constant is the same value outside and inside.
+
+    Attributes:
+      variables: The loop variables, except the counter of a loop that only counts.
+      body: The body; its results are the next values of `variables`, in order.
+      test: The block that computes the condition, its only result; None if the loop only counts.
+      trip: The trip count of a loop that only counts, else None.
+    """
+
+    variables: tuple[Variable, ...]
+    body: Block
+    test: Block | None
+    trip: Trip | None
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """The condition, if there is one, and the body."""
+        return (self.body,) if self.test is None else (self.test, self.body)
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class Call(Instr):
+    """Call of a function that calls itself.
+
+    Attributes:
+      function: The name of the function in `Program.functions`.
+    """
+
+    function: str
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class Group(Instr):
+    """Maps over large arrays that run one slice at a time (`tiling`).
+
+    Its inputs are the values that the maps read and do not define. Its outputs are those results of the maps that have
+    readers behind the group.
+
+    Attributes:
+      block: The maps; its results are the outputs.
+      shape: The shape of all results.
+      axis: The axis that is cut: the first one with more than one element.
+      step: The number of elements of the axis in a slice.
+      given: For each output the input whose array it takes; None for a new array.
+    """
+
+    block: Block
+    shape: tuple[int, ...]
+    axis: int
+    step: int
+    given: tuple[Value | None, ...]
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """The block of the maps."""
+        return (self.block,)
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class Function:
+    """Function that calls itself.
+
+    Attributes:
+      name: The name of the function.
+      params: Its parameters.
+      block: Its instructions and results.
+    """
+
+    name: str
+    params: tuple[Value, ...]
+    block: Block
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class Program:
+    """Instructions of a step.
+
+    Attributes:
+      params: The values of the feeds.
+      block: The instructions; its results are the fetches.
+      functions: The functions that call themselves, by name.
+      values: All values, by number.
+    """
+
+    params: tuple[Value, ...]
+    block: Block
+    functions: dict[str, Function]
+    values: list[Value]
+
+    def walk(self) -> Iterator[Block]:
+        """All blocks, each before those that it contains."""
+        for function in self.functions.values():
+            yield from nested(function.block)
+        yield from nested(self.block)
+
+
+def nested(block: Block) -> Iterator[Block]:
+    """`block` and all blocks in it, each before those that it contains."""
+    waiting = [block]
+    while waiting:
+        block = waiting.pop()
+        yield block
+        waiting += [b for instr in reversed(block.instrs) for b in reversed(instr.blocks)]
+
+
+def reads(instr: Instr) -> dict[Value, None]:
+    """The values from outside that an instruction or its blocks read, in order."""
+    found = dict.fromkeys(instr.inputs)
+    if isinstance(instr, Loop):
+        found.update((v.initial, None) for v in instr.variables)
+        if instr.trip is not None:
+            found[instr.trip.first] = None
+            for limit in instr.trip.limits:
+                found.update({limit.first: None, limit.limit: None})
+    for block in instr.blocks:
+        defined = set(_params(instr))
+        for inner in block.instrs:
+            found.update((v, None) for v in reads(inner) if v not in defined)
+            defined.update(inner.made)
+        found.update((v, None) for v in block.results if v not in defined)
+    return {v: None for v in found if v.storage != "constant"}
+
+
+def _params(instr: Instr) -> Sequence[Value]:
+    if not isinstance(instr, Loop):
+        return ()
+    params = [v.param for v in instr.variables]
+    return params if instr.trip is None else [*params, instr.trip.counter]
