@@ -40,8 +40,8 @@ class ListWriter(Names):
         self._make(instr, rows if found.kind == ROWS else f"list({rows})")
 
     def _make(self, instr: Compute, text: str) -> None:
-        (value,) = instr.made
-        self.out.line(f"{self.name_for(value, 'l')} = {text}", instr.op)
+        target = "".join(f"{self.name_for(value, 'l')} = " for value in instr.made)
+        self.out.line(f"{target}{text}", instr.op)
 
     def _push(self, instr: Compute, found: ListOperation) -> None:
         op = instr.op

@@ -47,9 +47,9 @@ class Names:
         return name
 
     def assign(self, instr: Instr, text: str, inputs: tuple[str, ...] = ()) -> None:
-        """Assigns an expression to the name of the only result of an instruction."""
-        (value,) = instr.made
-        self.out.line(f"{self.name_for(value)} = {text}", instr.op, inputs)
+        """Assigns an expression to the result of an instruction, if it is read."""
+        target = "".join(f"{self.name_for(value)} = " for value in instr.made)
+        self.out.line(f"{target}{text}", instr.op, inputs)
 
     def drop(self, values: Iterable[Value], more: Iterable[str] = (), kept: str = "") -> None:
         """Deletes the names of values that end, and more names, except the name `kept`."""
