@@ -315,6 +315,10 @@ UNCHECKED_GROWTH: Final = 1024
 # Unit: nanoseconds. Estimate (tests/targets/native/test_state.py).
 NATIVE_POLL_WORK: Final = 1_000_000
 
+# Work of a native loop between two polls, by the printer's estimate: a poll takes 1 to 2 ns.
+# Unit: nanoseconds. Estimate (tests/targets/native/test_printer.py).
+NATIVE_POLL_EACH: Final = 10_000
+
 # Memory of an arena of a native call at first, and the most that one keeps after a call.
 # Unit: bytes; bytes. Estimate (tests/targets/native/test_state.py).
 NATIVE_ARENA_START: Final = 1 << 16
