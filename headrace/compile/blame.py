@@ -18,8 +18,8 @@ from headrace.ir.kernel_errors import Located, diagnosed, is_diagnosed
 if TYPE_CHECKING:
     from types import FrameType
 
-    from headrace.compile.source import Mark, SourceLoop
     from headrace.ir.op_roles import ListKind
+    from headrace.targets.python.source import Mark, SourceLoop
 
 SHOWN: Final = 4  # loops and calls named at either end of a longer nesting
 

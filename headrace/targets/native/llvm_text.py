@@ -148,7 +148,7 @@ class Function:
 
     @contextlib.contextmanager
     def loop(self, first: str, stop: str, step: int = 1, metadata: str = "") -> Iterator[str]:
-        """A loop over the i64 numbers from `first` to below `stop`; yields the name of the number.
+        """A loop over i64 numbers; yields the name of the number.
 
         Args:
           first: The first number: a name or a literal.
