@@ -12,8 +12,8 @@ a library are one block of memory, and calls of other functions go through a tab
 programs suffices.
 
 **External functions.** The text has names in place of addresses, since object files outlive the process. Names are
-resolved when the object file is loaded: first in the table that the caller gives, then those of Python's C interface,
-then in the process (the C and mathematics libraries).
+resolved when the object file is loaded: in the table that the caller gives, among those of Python and numpy that
+`entry` and `state` use, and in the process (the C and mathematics libraries).
 
 **Threads.** LLVM runs without the interpreter's lock. llvmlite has one lock for all of LLVM, so two threads compile one
 after the other. A process that was forked while another thread compiled has that lock in the locked state for ever;
@@ -35,7 +35,7 @@ from typing import Any, Final
 
 from headrace import flags, forking, memo, thresholds
 from headrace.errors import HeadraceInternalError
-from headrace.targets.native import object_cache
+from headrace.targets.native import object_cache, object_layout, state
 
 #: Versions of llvmlite whose LLVM reads the text that is printed here: at least the first, below the second.
 VERSIONS: Final = ((0, 46), (0, 51))
@@ -45,9 +45,9 @@ _PROCESSORS: Final = {"x86_64", "aarch64", "arm64"}
 
 #: Functions and objects of Python's C interface that machine code may name.
 _PYTHON: Final = (
-    *("PyEval_RestoreThread", "PyEval_SaveThread", "PyObject_CallNoArgs", "PyObject_Vectorcall", "Py_DecRef"),
-    *("PyLong_FromLong", "PyLong_FromVoidPtr", "PyTuple_New", "PyErr_NoMemory", "PyErr_Occurred"),
-    *("_PyObject_New", "_Py_Dealloc"),
+    *("PyEval_RestoreThread", "PyEval_SaveThread", "PyObject_CallNoArgs", "PyObject_Vectorcall"),
+    *("PyErr_Fetch", "PyErr_NoMemory", "PyErr_Restore", "PyLong_FromLong", "PyLong_FromVoidPtr"),
+    *("PyTuple_New", "PyTuple_SetItem", "Py_DecRef", "Py_IncRef", "_PyObject_New"),
 )
 
 
@@ -136,8 +136,6 @@ def _unsupported() -> str:
     found = tuple(int(part) for part in llvmlite.__version__.split(".")[:2] if part.isdecimal())
     if not low <= found < high:
         return f"llvmlite {llvmlite.__version__} is not supported: {low[0]}.{low[1]} to below {high[0]}.{high[1]} is"
-    from headrace.targets.native import object_layout
-
     try:
         import llvmlite.binding as llvm
 
@@ -180,7 +178,8 @@ class _Engine:
         self._jit = llvm.create_lljit_compiler(self._new_machine(), use_jit_link=True, suppress_errors=True)
         self._layout = str(self._machine.target_data)
         self._numbers = itertools.count()
-        self._python = {name: _address_in_python(name) for name in _PYTHON}
+        self._symbols = {name: _address_in_python(name) for name in _PYTHON}
+        self._symbols |= {"_Py_NoneStruct": id(None), "headrace_pool": state.pool().address, **object_layout.symbols()}
         self._lock = threading.Lock()
         forking.register_at_fork(self)
 
@@ -213,7 +212,7 @@ class _Engine:
     def link(self, code: bytes, names: Sequence[str], symbols: Mapping[str, int]) -> Any:
         """Loads an object file; returns LLVM's handle, which has the addresses of `names`."""
         builder = self._llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
-        for name, address in {**self._python, **symbols}.items():
+        for name, address in {**self._symbols, **symbols}.items():
             builder.import_symbol(name, address)
         for name in names:
             builder.export_symbol(name)

@@ -7,7 +7,7 @@ print the instructions that use it. Each of them takes the open `llvm_text.Funct
 
 **Polls.** `poll` subtracts the cost of some work from a budget. The first poll below zero calls a Python function,
 which raises if the step was cancelled, and refills the budget. So other polls cost two memory accesses and a branch.
-The exception stays set in the thread, the native function returns `STOPPED`, and its caller in Python gets the original
+The state keeps the exception, the native function returns `STOPPED`, and its caller in Python gets the original
 exception. A poll is an obstacle to vectorization, so it stands outside of innermost loops.
 
 **Memory.** There are two arenas. Memory of `allocate` belongs to a scope: `release` frees all that was allocated since
@@ -72,6 +72,7 @@ class Layout(ctypes.Structure):
       thread: The saved thread state of Python while the call does not hold the interpreter's lock; else 0.
       stop: Address of an i32 that polls read and that is not 0 to stop the call; 0 if there is none.
       following: The next idle state of the pool.
+      exception: The exception of `look` as `PyErr_Fetch` returns it, with references; the first is 0 if there is none.
       more: Function that adds a chunk to an arena and allocates from it.
       release: Function that removes the chunks after the given one from the scoped arena.
       settle: Function that is called at the end of the call if `is_grown`.
@@ -90,6 +91,7 @@ class Layout(ctypes.Structure):
         ("thread", ctypes.c_void_p),
         ("stop", ctypes.c_void_p),
         ("following", ctypes.c_void_p),
+        ("exception", ctypes.c_void_p * 3),
         ("more", _MORE),
         ("release", _RELEASE),
         ("settle", _SETTLE),
@@ -158,6 +160,22 @@ def set_counter(f: Function, depth: int, iteration: str) -> None:
         store(f, iteration, "counters", depth)
 
 
+def keep_exception(f: Function) -> None:
+    """Prints that the exception of this thread is moved into the state."""
+    fetch = f.module.declare("PyErr_Fetch", "void", ["ptr", "ptr", "ptr"])
+    places = [address(f, "exception", i) for i in range(3)]
+    f.line(f"call void {fetch}({', '.join(f'ptr {each}' for each in places)})")
+
+
+def restore_exception(f: Function) -> None:
+    """Prints that the exception in the state becomes that of this thread."""
+    restore = f.module.declare("PyErr_Restore", "void", ["ptr", "ptr", "ptr"])
+    parts = [load(f, "exception", i, "ptr") for i in range(3)]
+    for i in range(3):
+        store(f, "null", "exception", i, "ptr")
+    f.line(f"call void {restore}({', '.join(f'ptr {each}' for each in parts)})")
+
+
 def unlikely(f: Function, condition: str) -> str:
     """Prints the i1 `condition` with the note that it is rarely true."""
     expect = f.module.declare("llvm.expect.i1", "i1", ["i1", "i1"])
@@ -187,9 +205,14 @@ def _looking(module: Module) -> str:
     result = f.op(f"call ptr {call}(ptr {look})")
     failed = f.op(f"icmp eq ptr {result}, null")
     f.line(f"call void {drop}(ptr {result})")  # takes null
+    f.branch(failed, "keep", "kept")
+    f.begin("keep")
+    keep_exception(f)
+    f.jump("kept")
+    f.begin("kept")
     f.branch(was_free, "unlock", "looked")
     f.begin("unlock")
-    store(f, f.op(f"call ptr {save}()"), "thread", kind="ptr")  # the exception, if any, stays in it
+    store(f, f.op(f"call ptr {save}()"), "thread", kind="ptr")
     f.jump("looked")
     f.begin("looked")
     f.branch(failed, "stopped", "silent")
@@ -282,13 +305,14 @@ def _checked(f: Function, call: str, failed: str) -> str:
     return found
 
 
-def _is_guarded() -> bool:
+def is_guarded() -> bool:
+    """Whether buffers that are allocated by code printed now have guards."""
     return flags.VERIFY.value >= 3
 
 
 def _label(module: Module, name: str) -> str:
     """The name of a buffer as a C string; only errors of damaged buffers use it."""
-    if not (name and _is_guarded()):
+    if not (name and is_guarded()):
         return "null"
     raw = name.encode() + b"\0"
     text = "".join(chr(b) if 32 <= b < 127 and chr(b) not in '"\\' else f"\\{b:02X}" for b in raw)
@@ -300,7 +324,7 @@ def _bump(f: Function, arena: int, size: str, full: str) -> None:
     start = load(f, "next", arena, "ptr")
     room = f.op(f"sub i64 {_as_int(f, load(f, 'end', arena, 'ptr'))}, {_as_int(f, start)}")
     more = load(f, "more", kind="ptr")
-    f.branch("true" if _is_guarded() else unlikely(f, f.op(f"icmp ugt i64 {size}, {room}")), "full", "fits")
+    f.branch("true" if is_guarded() else unlikely(f, f.op(f"icmp ugt i64 {size}, {room}")), "full", "fits")
     f.begin("fits")
     store(f, f.op(f"getelementptr i8, ptr {start}, i64 {size}"), "next", arena, "ptr")
     f.line(f"ret ptr {start}")
@@ -321,7 +345,7 @@ def _allocating(module: Module) -> str:
         add = module.declare("llvm.uadd.sat.i64", "i64", ["i64", "i64"])
         # a sum that is too large for the type saturates, and no arena has room for it
         size = f.op(f"and i64 {f.op(f'call i64 {add}(i64 %bytes, i64 {ALIGNMENT - 1})')}, {-ALIGNMENT}")
-        _bump(f, _SCOPED, size, "%bytes" if _is_guarded() else size)
+        _bump(f, _SCOPED, size, "%bytes" if is_guarded() else size)
     return f"@{name}"
 
 
@@ -331,7 +355,7 @@ def _releasing(module: Module) -> str:
         f = module.function(name, "void", [("ptr", "state"), ("ptr", "next"), ("ptr", "end")], "nounwind", "internal")
         same = f.op(f"icmp eq ptr {load(f, 'end', _SCOPED, 'ptr')}, %end")
         slow = load(f, "release", kind="ptr")
-        f.branch("false" if _is_guarded() else same, "quick", "chunks")
+        f.branch("false" if is_guarded() else same, "quick", "chunks")
         f.begin("quick")
         store(f, "%next", "next", _SCOPED, "ptr")
         f.line("ret void")
@@ -373,7 +397,7 @@ def _taking(module: Module) -> str:
     f.line(f"ret ptr {first}")
     f.begin("new")
     size = f.op(f"shl i64 1, {kind}")
-    _bump(f, _BLOCKS, size, "%bytes" if _is_guarded() else size)
+    _bump(f, _BLOCKS, size, "%bytes" if is_guarded() else size)
     return f"@{name}"
 
 
@@ -382,7 +406,7 @@ def _freeing(module: Module) -> str:
     if module.has(name):
         return f"@{name}"
     f = module.function(name, "void", [("ptr", "state"), ("ptr", "block"), ("i64", "bytes")], "nounwind", "internal")
-    skipped = "true" if _is_guarded() else f.op("icmp eq ptr %block, null")  # guarded blocks are checked at the end
+    skipped = "true" if is_guarded() else f.op("icmp eq ptr %block, null")  # guarded blocks are checked at the end
     f.branch(skipped, "none", "some")
     f.begin("none")
     f.line("ret void")
@@ -405,7 +429,7 @@ def _resizing(module: Module) -> str:
     least = module.declare("llvm.umin.i64", "i64", ["i64", "i64"])
     same = f.op(f"icmp eq i64 {_class_of(f, '%old')}, {_class_of(f, '%new')}")
     stays = f.op(f"and i1 {same}, {f.op('icmp ne ptr %block, null')}")
-    f.branch("false" if _is_guarded() else stays, "stay", "move")
+    f.branch("false" if is_guarded() else stays, "stay", "move")
     f.begin("stay")
     f.line("ret ptr %block")
     f.begin("move")
@@ -528,7 +552,7 @@ class State:
         """Adds a chunk to an arena; returns the address of `size` bytes in it, or 0."""
         try:
             chunks = self._chunks[arena]
-            if _is_guarded():
+            if is_guarded():
                 made = _Chunk(size, True, (name or b"").decode())
                 chunks.append(made)
                 self.layout.end[arena] = self.layout.next[arena] = made.end
