@@ -35,20 +35,13 @@ from typing import Any, Final
 
 from headrace import flags, forking, memo, thresholds
 from headrace.errors import HeadraceInternalError
-from headrace.targets.native import object_cache, object_layout, state
+from headrace.targets.native import object_cache, object_layout, state, support
 
 #: Versions of llvmlite whose LLVM reads the text that is printed here: at least the first, below the second.
 VERSIONS: Final = ((0, 46), (0, 51))
 
 _FORKED: Final = "the process was forked while another thread compiled native code"
 _PROCESSORS: Final = {"x86_64", "aarch64", "arm64"}
-
-#: Functions and objects of Python's C interface that machine code may name.
-_PYTHON: Final = (
-    *("PyEval_RestoreThread", "PyEval_SaveThread", "PyObject_CallNoArgs", "PyObject_Vectorcall"),
-    *("PyErr_Fetch", "PyErr_NoMemory", "PyErr_Restore", "PyLong_FromLong", "PyLong_FromVoidPtr"),
-    *("PyTuple_New", "PyTuple_SetItem", "Py_DecRef", "Py_IncRef", "_PyObject_New"),
-)
 
 
 class Library:
@@ -111,14 +104,12 @@ def compile_module(text: str, names: Sequence[str], symbols: Mapping[str, int] |
     Raises:
       HeadraceInternalError: LLVM does not accept the module, or an external name is unknown.
     """
-    engine = _engine()
-    key = object_cache.key(text, engine.version, engine.cpu, engine.features)
-    code = object_cache.load(key)
-    is_cached = code is not None
-    if code is None:
-        code = engine.compile(text)
-        object_cache.save(key, code)
-    return Library(text, engine.link(code, names, symbols or {}), is_cached)
+    return _engine().load(text, names, symbols or {})
+
+
+def entry_address() -> int:
+    """Address of the machine code that all entries share (`support`)."""
+    return _engine().entry
 
 
 @memo.cached(1, "native availability")
@@ -160,6 +151,7 @@ class _Engine:
       version: The versions of llvmlite and LLVM.
       cpu: LLVM's name of the processor.
       features: The features of the processor, as LLVM writes them.
+      entry: The address of the machine code of entries.
       is_broken: Whether the process was forked while another thread was in LLVM.
     """
 
@@ -178,10 +170,13 @@ class _Engine:
         self._jit = llvm.create_lljit_compiler(self._new_machine(), use_jit_link=True, suppress_errors=True)
         self._layout = str(self._machine.target_data)
         self._numbers = itertools.count()
-        self._symbols = {name: _address_in_python(name) for name in _PYTHON}
-        self._symbols |= {"_Py_NoneStruct": id(None), "headrace_pool": state.pool().address, **object_layout.symbols()}
         self._lock = threading.Lock()
         forking.register_at_fork(self)
+        self._symbols = {name: _address_in_python(name) for name in support.PYTHON}
+        self._symbols |= {"headrace_pool": state.pool().address, **object_layout.symbols()}
+        self._support = self.load(support.text(), support.NAMES, {})
+        self._symbols |= {name: self._support.address(name) for name in support.NAMES}
+        self.entry = self._support.address("headrace_call")
 
     def _forked(self) -> None:
         """Replaces the lock after a fork; see `forking`."""
@@ -191,6 +186,16 @@ class _Engine:
     def _new_machine(self) -> Any:
         target = self._llvm.Target.from_default_triple()
         return target.create_target_machine(cpu=self.cpu, features=self.features, opt=2, reloc="pic", codemodel="small")
+
+    def load(self, text: str, names: Sequence[str], symbols: Mapping[str, int]) -> Library:
+        """Loads a module from the object cache, or compiles it; see `compile_module`."""
+        key = object_cache.key(text, self.version, self.cpu, self.features)
+        code = object_cache.load(key)
+        is_cached = code is not None
+        if code is None:
+            code = self.compile(text)
+            object_cache.save(key, code)
+        return Library(text, self.link(code, names, symbols), is_cached)
 
     def compile(self, text: str) -> bytes:
         """The object file of a module."""

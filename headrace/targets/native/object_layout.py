@@ -35,10 +35,11 @@ class Array(ctypes.Structure):
 #: Bits of `Array.flags` of an array whose elements are in order, without gaps, and naturally aligned.
 QUALIFIED: Final = 0x101
 
-#: Offset of the type in any object, of the value in a numpy scalar, and of the first item in a tuple.
+#: Offset of the type in any object, of the value in a numpy scalar, of the items in a tuple, of the bytes in `bytes`.
 TYPE_AT: Final = 8
 VALUE_AT: Final = 16
 ITEMS_AT: Final = 24
+BYTES_AT: Final = 32
 
 #: Positions of functions in the table of numpy's C interface.
 _FUNCTIONS: Final = {"PyArray_NewFromDescr": 94, "PyArray_Scalar": 60}
@@ -51,9 +52,11 @@ _KINDS: Final = "?bhilqBHILQefdFD"
 
 @memo.cached(1, "numpy symbols")
 def symbols() -> dict[str, int]:
-    """Addresses of numpy's functions and of the type of arrays, by name."""
+    """Addresses of numpy's functions, and of objects that exist once, by name."""
     table = _table()
-    return {"PyArray_Type": table[_ARRAY_TYPE_AT], **{name: table[at] for name, at in _FUNCTIONS.items()}}
+    objects: dict[str, object] = {"PyArray_Type": np.ndarray, "_Py_NoneStruct": None}
+    objects |= {"_Py_TrueScalar": np.True_, "_Py_FalseScalar": np.False_}
+    return {**{name: id(thing) for name, thing in objects.items()}, **{n: table[at] for n, at in _FUNCTIONS.items()}}
 
 
 def difference() -> str:
@@ -69,6 +72,8 @@ def difference() -> str:
     probe = (np.ndarray, None)
     if _pointer_at(id(probe) + TYPE_AT) != id(tuple) or _pointer_at(id(probe) + ITEMS_AT) != id(np.ndarray):
         return "this Python lays out tuples in another way"
+    if ctypes.string_at(id(b"a probe") + BYTES_AT, 8) != b"a probe\0":
+        return "this Python lays out bytes in another way"
     return "" if _has_known_functions() else f"numpy {np.__version__} has other C functions"
 
 
@@ -102,6 +107,7 @@ def _has_known_arrays() -> bool:
 def _has_known_scalars(dtype: np.dtype[Any]) -> bool:
     probe = np.ones(1, dtype)[0]
     is_same = _pointer_at(id(probe) + TYPE_AT) == id(dtype.type)
+    is_same = is_same and dtype.type.__basicsize__ >= VALUE_AT + max(8, dtype.itemsize)  # 8 bytes may be written
     return is_same and ctypes.string_at(id(probe) + VALUE_AT, dtype.itemsize) == probe.tobytes()
 
 
@@ -110,12 +116,13 @@ def _has_known_functions() -> bool:
     found = symbols()
     dtype = np.dtype(np.float32)
     dims = (ctypes.c_int64 * 2)(3, 5)
+    kind = ctypes.py_object(np.ndarray)
     new = ctypes.PYFUNCTYPE(
-        *(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_int, ctypes.c_void_p),
+        *(ctypes.py_object, ctypes.py_object, ctypes.py_object, ctypes.c_int, ctypes.c_void_p),
         *(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p),
     )(found["PyArray_NewFromDescr"])
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(dtype))  # the function takes a reference over
-    array = new(found["PyArray_Type"], dtype, 2, ctypes.addressof(dims), None, None, 0, None)
+    array = new(kind, dtype, 2, ctypes.addressof(dims), None, None, 0, None)
     if type(array) is not np.ndarray or array.shape != (3, 5) or array.dtype is not dtype:
         return False
     scalar_of = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)(
