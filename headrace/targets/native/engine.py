@@ -12,8 +12,8 @@ a library are one block of memory, and calls of other functions go through a tab
 programs suffices.
 
 **External functions.** The text has names in place of addresses, since object files outlive the process. Names are
-resolved when the object file is loaded: first in the table that the caller gives, then those of Python's C interface,
-then in the process (the C and mathematics libraries).
+resolved when the object file is loaded: in the table that the caller gives, among those of Python and numpy that
+`entry` and `state` use, and in the process (the C and mathematics libraries).
 
 **Threads.** LLVM runs without the interpreter's lock. llvmlite has one lock for all of LLVM, so two threads compile one
 after the other. A process that was forked while another thread compiled has that lock in the locked state for ever;
@@ -35,20 +35,13 @@ from typing import Any, Final
 
 from headrace import flags, forking, memo, thresholds
 from headrace.errors import HeadraceInternalError
-from headrace.targets.native import object_cache
+from headrace.targets.native import object_cache, object_layout, state, support
 
 #: Versions of llvmlite whose LLVM reads the text that is printed here: at least the first, below the second.
 VERSIONS: Final = ((0, 46), (0, 51))
 
 _FORKED: Final = "the process was forked while another thread compiled native code"
 _PROCESSORS: Final = {"x86_64", "aarch64", "arm64"}
-
-#: Functions and objects of Python's C interface that machine code may name.
-_PYTHON: Final = (
-    *("PyEval_RestoreThread", "PyEval_SaveThread", "PyObject_CallNoArgs", "PyObject_Vectorcall", "Py_DecRef"),
-    *("PyLong_FromLong", "PyLong_FromVoidPtr", "PyTuple_New", "PyErr_NoMemory", "PyErr_Occurred"),
-    *("_PyObject_New", "_Py_Dealloc"),
-)
 
 
 class Library:
@@ -111,14 +104,12 @@ def compile_module(text: str, names: Sequence[str], symbols: Mapping[str, int] |
     Raises:
       HeadraceInternalError: LLVM does not accept the module, or an external name is unknown.
     """
-    engine = _engine()
-    key = object_cache.key(text, engine.version, engine.cpu, engine.features)
-    code = object_cache.load(key)
-    is_cached = code is not None
-    if code is None:
-        code = engine.compile(text)
-        object_cache.save(key, code)
-    return Library(text, engine.link(code, names, symbols or {}), is_cached)
+    return _engine().load(text, names, symbols or {})
+
+
+def entry_address() -> int:
+    """Address of the machine code that all entries share (`support`)."""
+    return _engine().entry
 
 
 @memo.cached(1, "native availability")
@@ -136,8 +127,6 @@ def _unsupported() -> str:
     found = tuple(int(part) for part in llvmlite.__version__.split(".")[:2] if part.isdecimal())
     if not low <= found < high:
         return f"llvmlite {llvmlite.__version__} is not supported: {low[0]}.{low[1]} to below {high[0]}.{high[1]} is"
-    from headrace.targets.native import object_layout
-
     try:
         import llvmlite.binding as llvm
 
@@ -162,6 +151,7 @@ class _Engine:
       version: The versions of llvmlite and LLVM.
       cpu: LLVM's name of the processor.
       features: The features of the processor, as LLVM writes them.
+      entry: The address of the machine code of entries.
       is_broken: Whether the process was forked while another thread was in LLVM.
     """
 
@@ -180,9 +170,13 @@ class _Engine:
         self._jit = llvm.create_lljit_compiler(self._new_machine(), use_jit_link=True, suppress_errors=True)
         self._layout = str(self._machine.target_data)
         self._numbers = itertools.count()
-        self._python = {name: _address_in_python(name) for name in _PYTHON}
         self._lock = threading.Lock()
         forking.register_at_fork(self)
+        self._symbols = {name: _address_in_python(name) for name in support.PYTHON}
+        self._symbols |= {"headrace_pool": state.pool().address, **object_layout.symbols()}
+        self._support = self.load(support.text(), support.NAMES, {})
+        self._symbols |= {name: self._support.address(name) for name in support.NAMES}
+        self.entry = self._support.address("headrace_call")
 
     def _forked(self) -> None:
         """Replaces the lock after a fork; see `forking`."""
@@ -192,6 +186,16 @@ class _Engine:
     def _new_machine(self) -> Any:
         target = self._llvm.Target.from_default_triple()
         return target.create_target_machine(cpu=self.cpu, features=self.features, opt=2, reloc="pic", codemodel="small")
+
+    def load(self, text: str, names: Sequence[str], symbols: Mapping[str, int]) -> Library:
+        """Loads a module from the object cache, or compiles it; see `compile_module`."""
+        key = object_cache.key(text, self.version, self.cpu, self.features)
+        code = object_cache.load(key)
+        is_cached = code is not None
+        if code is None:
+            code = self.compile(text)
+            object_cache.save(key, code)
+        return Library(text, self.link(code, names, symbols), is_cached)
 
     def compile(self, text: str) -> bytes:
         """The object file of a module."""
@@ -213,7 +217,7 @@ class _Engine:
     def link(self, code: bytes, names: Sequence[str], symbols: Mapping[str, int]) -> Any:
         """Loads an object file; returns LLVM's handle, which has the addresses of `names`."""
         builder = self._llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
-        for name, address in {**self._python, **symbols}.items():
+        for name, address in {**self._symbols, **symbols}.items():
             builder.import_symbol(name, address)
         for name in names:
             builder.export_symbol(name)

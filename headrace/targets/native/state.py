@@ -7,7 +7,7 @@ print the instructions that use it. Each of them takes the open `llvm_text.Funct
 
 **Polls.** `poll` subtracts the cost of some work from a budget. The first poll below zero calls a Python function,
 which raises if the step was cancelled, and refills the budget. So other polls cost two memory accesses and a branch.
-The exception stays set in the thread, the native function returns `STOPPED`, and its caller in Python gets the original
+The state keeps the exception, the native function returns `STOPPED`, and its caller in Python gets the original
 exception. A poll is an obstacle to vectorization, so it stands outside of innermost loops.
 
 **Memory.** There are two arenas. Memory of `allocate` belongs to a scope: `release` frees all that was allocated since
@@ -19,8 +19,11 @@ work on it. If an arena is full, Python adds a chunk; at the end of the call one
 **Concurrency.** One state serves one call at a time. `Pool` keeps idle states in a linked list that machine code reads
 and writes while it holds the interpreter's lock. So the pool needs no other lock, and is whole in a forked process.
 
-**Debugging.** With the flag VERIFY=3 each buffer is a chunk of its own with known bytes around it. They are compared
-when the buffer is released, and a difference fails the call with an error that names the buffer.
+**Debugging.** In a guarded call (VERIFY=3) each buffer is a chunk of its own with known bytes around it. They are
+compared when the buffer is released, and a difference fails the call with an error that names the buffer. The same
+machine code serves guarded calls: their arenas never have room, so each allocation asks Python.
+
+The functions that do the work are in `support`, compiled once for all modules.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from headrace import flags, memo, thresholds
+from headrace import memo, thresholds
 from headrace.errors import HeadraceInternalError
 
 if TYPE_CHECKING:
@@ -49,9 +52,9 @@ COUNTERS: Final = 16
 #: Alignment of all memory of the arenas, in bytes.
 ALIGNMENT: Final = 64
 
-_SCOPED, _BLOCKS = 0, 1  # the arenas
-_CLASSES: Final = 64  # block sizes are 2**class
-_LARGEST_CLASS: Final = 46  # larger blocks fail, so that their sizes do not overflow
+SCOPED, BLOCKS = 0, 1  # the arenas
+CLASSES: Final = 64  # block sizes are 2**class
+LARGEST_CLASS: Final = 46  # larger blocks fail, so that their sizes do not overflow
 _GUARD: Final = 64  # bytes on each side of a buffer
 _GUARD_BYTE: Final = 0xA5
 _FRESH_BYTE: Final = 0xCB  # as floats, indices and sizes such bytes are out of any usual range
@@ -72,10 +75,12 @@ class Layout(ctypes.Structure):
       thread: The saved thread state of Python while the call does not hold the interpreter's lock; else 0.
       stop: Address of an i32 that polls read and that is not 0 to stop the call; 0 if there is none.
       following: The next idle state of the pool.
+      exception: The exception of `look` as `PyErr_Fetch` returns it, with references; the first is 0 if there is none.
       more: Function that adds a chunk to an arena and allocates from it.
       release: Function that removes the chunks after the given one from the scoped arena.
       settle: Function that is called at the end of the call if `is_grown`.
       is_grown: Whether an arena has more than one chunk.
+      is_guarded: Whether the call is guarded.
       start: Starts of the first chunks of both arenas.
       next: First free addresses of the last chunks.
       end: Ends of the last chunks.
@@ -90,14 +95,16 @@ class Layout(ctypes.Structure):
         ("thread", ctypes.c_void_p),
         ("stop", ctypes.c_void_p),
         ("following", ctypes.c_void_p),
+        ("exception", ctypes.c_void_p * 3),
         ("more", _MORE),
         ("release", _RELEASE),
         ("settle", _SETTLE),
         ("is_grown", ctypes.c_int64),
+        ("is_guarded", ctypes.c_int64),
         ("start", ctypes.c_void_p * 2),
         ("next", ctypes.c_void_p * 2),
         ("end", ctypes.c_void_p * 2),
-        ("free", ctypes.c_void_p * _CLASSES),
+        ("free", ctypes.c_void_p * CLASSES),
         ("counters", ctypes.c_int64 * COUNTERS),
     )
 
@@ -139,8 +146,8 @@ def poll(f: Function, cost: int | str, stopped: str) -> None:
     due, on = f.new("due"), f.new("on")
     f.branch(unlikely(f, f.op(f"icmp slt i64 {left}, 0")), due, on)
     f.begin(due)
-    must_stop = f.op(f"call i1 {_looking(f.module)}(ptr %state)", "stop")
-    f.branch(unlikely(f, must_stop), stopped, on)
+    looking = f.module.declare("headrace_look", "i1", ["ptr"], "cold nounwind")
+    f.branch(unlikely(f, f.op(f"call i1 {looking}(ptr %state)", "stop")), stopped, on)
     f.begin(on)
 
 
@@ -162,47 +169,6 @@ def unlikely(f: Function, condition: str) -> str:
     """Prints the i1 `condition` with the note that it is rarely true."""
     expect = f.module.declare("llvm.expect.i1", "i1", ["i1", "i1"])
     return f.op(f"call i1 {expect}(i1 {condition}, i1 false)", "rare")
-
-
-def _looking(module: Module) -> str:
-    """The function of a due poll: looks and refills the budget; returns whether to stop."""
-    name = "headrace_look"
-    if module.has(name):
-        return f"@{name}"
-    restore = module.declare("PyEval_RestoreThread", "void", ["ptr"])
-    save = module.declare("PyEval_SaveThread", "ptr", [])
-    call = module.declare("PyObject_CallNoArgs", "ptr", ["ptr"])
-    drop = module.declare("Py_DecRef", "void", ["ptr"])
-    f = module.function(name, "i1", [("ptr", "state")], "noinline cold nounwind", "internal")
-    store(f, load(f, "refill"), "budget")
-    look, stop, thread = (load(f, field, kind="ptr") for field in ("look", "stop", "thread"))
-    f.branch(f.op(f"icmp eq ptr {look}, null"), "silent", "looking")
-    f.begin("looking")
-    was_free = f.op(f"icmp ne ptr {thread}, null")
-    f.branch(was_free, "lock", "call")
-    f.begin("lock")
-    f.line(f"call void {restore}(ptr {thread})")
-    f.jump("call")
-    f.begin("call")
-    result = f.op(f"call ptr {call}(ptr {look})")
-    failed = f.op(f"icmp eq ptr {result}, null")
-    f.line(f"call void {drop}(ptr {result})")  # takes null
-    f.branch(was_free, "unlock", "looked")
-    f.begin("unlock")
-    store(f, f.op(f"call ptr {save}()"), "thread", kind="ptr")  # the exception, if any, stays in it
-    f.jump("looked")
-    f.begin("looked")
-    f.branch(failed, "stopped", "silent")
-    f.begin("stopped")
-    f.line("ret i1 true")
-    f.begin("silent")
-    f.branch(f.op(f"icmp eq ptr {stop}, null"), "on", "other")
-    f.begin("other")
-    told = f.op(f"load atomic i32, ptr {stop} monotonic, align 4")
-    f.line(f"ret i1 {f.op(f'icmp ne i32 {told}, 0')}")
-    f.begin("on")
-    f.line("ret i1 false")
-    return f"@{name}"
 
 
 # *** Memory ***
@@ -228,22 +194,23 @@ def allocate(f: Function, size: int | str, failed: str, name: str = "") -> str:
     Returns:
       The name of the address, a multiple of `ALIGNMENT`. The memory is not initialized.
     """
-    return _checked(f, f"{_allocating(f.module)}(ptr %state, i64 {size}, ptr {_label(f.module, name)})", failed)
+    return _allocated(f, "headrace_allocate", size, failed, name)
 
 
 def mark(f: Function) -> Mark:
     """Prints the opening of a scope; `release` closes it."""
-    return Mark(load(f, "next", _SCOPED, "ptr"), load(f, "end", _SCOPED, "ptr"))
+    return Mark(load(f, "next", SCOPED, "ptr"), load(f, "end", SCOPED, "ptr"))
 
 
 def release(f: Function, before: Mark) -> None:
     """Prints the closing of a scope: frees all memory of `allocate` since `mark`."""
-    f.line(f"call void {_releasing(f.module)}(ptr %state, ptr {before.next}, ptr {before.end})")
+    releasing = f.module.declare("headrace_release", "void", ["ptr", "ptr", "ptr"], "nounwind")
+    f.line(f"call void {releasing}(ptr %state, ptr {before.next}, ptr {before.end})")
 
 
 def allocate_block(f: Function, size: int | str, failed: str, name: str = "") -> str:
     """Prints an allocation that is independent of scopes; the arguments are those of `allocate`."""
-    return _checked(f, f"{_taking(f.module)}(ptr %state, i64 {size}, ptr {_label(f.module, name)})", failed)
+    return _allocated(f, "headrace_take_block", size, failed, name)
 
 
 def resize_block(f: Function, block: str, old: int | str, new: int | str, failed: str, name: str = "") -> str:
@@ -263,192 +230,39 @@ def resize_block(f: Function, block: str, old: int | str, new: int | str, failed
     Returns:
       The name of the address.
     """
-    resizing = _resizing(f.module)
-    return _checked(
-        f, f"{resizing}(ptr %state, ptr {block}, i64 {old}, i64 {new}, ptr {_label(f.module, name)})", failed
-    )
+    resizing = f.module.declare("headrace_resize_block", "ptr", ["ptr", "ptr", "i64", "i64", "ptr"], "nounwind")
+    label = _label(f.module, name)
+    call = f"call ptr {resizing}(ptr %state, ptr {block}, i64 {old}, i64 {new}, ptr {label})"
+    return _checked(f, f.op(call, "memory"), failed)
 
 
 def free_block(f: Function, block: str, size: int | str) -> None:
     """Prints the end of a block of `size` bytes; `null` is ignored."""
-    f.line(f"call void {_freeing(f.module)}(ptr %state, ptr {block}, i64 {size})")
+    freeing = f.module.declare("headrace_free_block", "void", ["ptr", "ptr", "i64"], "nounwind")
+    f.line(f"call void {freeing}(ptr %state, ptr {block}, i64 {size})")
 
 
-def _checked(f: Function, call: str, failed: str) -> str:
-    found = f.op(f"call ptr {call}", "memory")
+def _allocated(f: Function, function: str, size: int | str, failed: str, name: str) -> str:
+    declared = f.module.declare(function, f"noalias align {ALIGNMENT} ptr", ["ptr", "i64", "ptr"], "nounwind")
+    return _checked(
+        f, f.op(f"call ptr {declared}(ptr %state, i64 {size}, ptr {_label(f.module, name)})", "memory"), failed
+    )
+
+
+def _checked(f: Function, found: str, failed: str) -> str:
     on = f.new("on")
     f.branch(unlikely(f, f.op(f"icmp eq ptr {found}, null")), failed, on)
     f.begin(on)
     return found
 
 
-def _is_guarded() -> bool:
-    return flags.VERIFY.value >= 3
-
-
 def _label(module: Module, name: str) -> str:
-    """The name of a buffer as a C string; only errors of damaged buffers use it."""
-    if not (name and _is_guarded()):
+    """The name of a buffer as a C string."""
+    if not name:
         return "null"
     raw = name.encode() + b"\0"
     text = "".join(chr(b) if 32 <= b < 127 and chr(b) not in '"\\' else f"\\{b:02X}" for b in raw)
     return module.add_global(f"buffer.{raw[:-1].hex()}", f'private unnamed_addr constant [{len(raw)} x i8] c"{text}"')
-
-
-def _bump(f: Function, arena: int, size: str, full: str) -> None:
-    """Prints the body of an allocation of `size` bytes, a multiple of the alignment."""
-    start = load(f, "next", arena, "ptr")
-    room = f.op(f"sub i64 {_as_int(f, load(f, 'end', arena, 'ptr'))}, {_as_int(f, start)}")
-    more = load(f, "more", kind="ptr")
-    f.branch("true" if _is_guarded() else unlikely(f, f.op(f"icmp ugt i64 {size}, {room}")), "full", "fits")
-    f.begin("fits")
-    store(f, f.op(f"getelementptr i8, ptr {start}, i64 {size}"), "next", arena, "ptr")
-    f.line(f"ret ptr {start}")
-    f.begin("full")
-    f.line(f"ret ptr {f.op(f'call ptr {more}(i64 {arena}, i64 {full}, ptr %name)')}")
-
-
-def _as_int(f: Function, pointer: str) -> str:
-    return f.op(f"ptrtoint ptr {pointer} to i64")
-
-
-def _allocating(module: Module) -> str:
-    name = "headrace_allocate"
-    if not module.has(name):
-        f = module.function(
-            name, "noalias align 64 ptr", [("ptr", "state"), ("i64", "bytes"), ("ptr", "name")], "nounwind", "internal"
-        )
-        add = module.declare("llvm.uadd.sat.i64", "i64", ["i64", "i64"])
-        # a sum that is too large for the type saturates, and no arena has room for it
-        size = f.op(f"and i64 {f.op(f'call i64 {add}(i64 %bytes, i64 {ALIGNMENT - 1})')}, {-ALIGNMENT}")
-        _bump(f, _SCOPED, size, "%bytes" if _is_guarded() else size)
-    return f"@{name}"
-
-
-def _releasing(module: Module) -> str:
-    name = "headrace_release"
-    if not module.has(name):
-        f = module.function(name, "void", [("ptr", "state"), ("ptr", "next"), ("ptr", "end")], "nounwind", "internal")
-        same = f.op(f"icmp eq ptr {load(f, 'end', _SCOPED, 'ptr')}, %end")
-        slow = load(f, "release", kind="ptr")
-        f.branch("false" if _is_guarded() else same, "quick", "chunks")
-        f.begin("quick")
-        store(f, "%next", "next", _SCOPED, "ptr")
-        f.line("ret void")
-        f.begin("chunks")
-        f.line(f"call void {slow}(ptr %next, ptr %end)")
-        f.line("ret void")
-    return f"@{name}"
-
-
-def _class_of(f: Function, size: str) -> str:
-    """Prints the class of a block of `size` bytes: the logarithm of its capacity."""
-    count, larger = f.module.declare("llvm.ctlz.i64", "i64", ["i64", "i1"]), "llvm.umax.i64"
-    least = f.op(f"call i64 {f.module.declare(larger, 'i64', ['i64', 'i64'])}(i64 {size}, i64 {ALIGNMENT})")
-    zeros = f.op(f"call i64 {count}(i64 {f.op(f'sub i64 {least}, 1')}, i1 false)")
-    return f.op(f"sub i64 64, {zeros}", "class")
-
-
-def _free_list(f: Function, kind: str) -> str:
-    return f.op(f"getelementptr inbounds ptr, ptr {address(f, 'free')}, i64 {kind}", "list")
-
-
-def _taking(module: Module) -> str:
-    name = "headrace_take_block"
-    if module.has(name):
-        return f"@{name}"
-    f = module.function(
-        name, "noalias align 64 ptr", [("ptr", "state"), ("i64", "bytes"), ("ptr", "name")], "nounwind", "internal"
-    )
-    kind = _class_of(f, "%bytes")
-    f.branch(unlikely(f, f.op(f"icmp ugt i64 {kind}, {_LARGEST_CLASS}")), "large", "usual")
-    f.begin("large")
-    f.line("ret ptr null")
-    f.begin("usual")
-    at = _free_list(f, kind)
-    first = f.op(f"load ptr, ptr {at}, align 8")
-    f.branch(f.op(f"icmp eq ptr {first}, null"), "new", "known")
-    f.begin("known")
-    f.line(f"store ptr {f.op(f'load ptr, ptr {first}, align 8')}, ptr {at}, align 8")
-    f.line(f"ret ptr {first}")
-    f.begin("new")
-    size = f.op(f"shl i64 1, {kind}")
-    _bump(f, _BLOCKS, size, "%bytes" if _is_guarded() else size)
-    return f"@{name}"
-
-
-def _freeing(module: Module) -> str:
-    name = "headrace_free_block"
-    if module.has(name):
-        return f"@{name}"
-    f = module.function(name, "void", [("ptr", "state"), ("ptr", "block"), ("i64", "bytes")], "nounwind", "internal")
-    skipped = "true" if _is_guarded() else f.op("icmp eq ptr %block, null")  # guarded blocks are checked at the end
-    f.branch(skipped, "none", "some")
-    f.begin("none")
-    f.line("ret void")
-    f.begin("some")
-    at = _free_list(f, _class_of(f, "%bytes"))
-    f.line(f"store ptr {f.op(f'load ptr, ptr {at}, align 8')}, ptr %block, align 8")
-    f.line(f"store ptr %block, ptr {at}, align 8")
-    f.line("ret void")
-    return f"@{name}"
-
-
-def _resizing(module: Module) -> str:
-    name = "headrace_resize_block"
-    if module.has(name):
-        return f"@{name}"
-    take, free = _taking(module), _freeing(module)
-    params = [("ptr", "state"), ("ptr", "block"), ("i64", "old"), ("i64", "new"), ("ptr", "name")]
-    f = module.function(name, "ptr", params, "nounwind", "internal")
-    copy = module.declare("llvm.memcpy.p0.p0.i64", "void", ["ptr", "ptr", "i64", "i1"])
-    least = module.declare("llvm.umin.i64", "i64", ["i64", "i64"])
-    same = f.op(f"icmp eq i64 {_class_of(f, '%old')}, {_class_of(f, '%new')}")
-    stays = f.op(f"and i1 {same}, {f.op('icmp ne ptr %block, null')}")
-    f.branch("false" if _is_guarded() else stays, "stay", "move")
-    f.begin("stay")
-    f.line("ret ptr %block")
-    f.begin("move")
-    made = f.op(f"call ptr {take}(ptr %state, i64 %new, ptr %name)")
-    f.branch(unlikely(f, f.op(f"icmp eq ptr {made}, null")), "end", "copy")
-    f.begin("copy")
-    kept = f.op(f"call i64 {least}(i64 %old, i64 %new)")
-    f.line(f"call void {copy}(ptr {made}, ptr %block, i64 {kept}, i1 false)")
-    f.line(f"call void {free}(ptr %state, ptr %block, i64 %old)")
-    f.jump("end")
-    f.begin("end")
-    f.line(f"ret ptr {made}")
-    return f"@{name}"
-
-
-# *** Beginning and end of a call ***
-
-
-def finish(module: Module) -> str:
-    """The function `i32 (ptr %state)` that resets the memory of a state at the end of a call.
-
-    The caller holds the interpreter's lock. The result is `DONE` or `DAMAGED`.
-    """
-    name = "headrace_finish"
-    if module.has(name):
-        return f"@{name}"
-    f = module.function(name, "i32", [("ptr", "state")], "nounwind", "internal")
-    clear = module.declare("llvm.memset.p0.i64", "void", ["ptr", "i8", "i64", "i1"])
-    f.branch(unlikely(f, f.op(f"icmp ne i64 {load(f, 'is_grown')}, 0")), "grown", "usual")
-    f.begin("grown")
-    settle = load(f, "settle", kind="ptr")
-    f.line(f"ret i32 {f.op(f'call i32 {settle}()')}")
-    f.begin("usual")
-    store(f, load(f, "start", _SCOPED, "ptr"), "next", _SCOPED, "ptr")
-    start = load(f, "start", _BLOCKS, "ptr")
-    f.branch(f.op(f"icmp eq ptr {start}, {load(f, 'next', _BLOCKS, 'ptr')}"), "end", "blocks")
-    f.begin("blocks")
-    store(f, start, "next", _BLOCKS, "ptr")
-    f.line(f"call void {clear}(ptr {address(f, 'free')}, i8 0, i64 {8 * _CLASSES}, i1 false)")
-    f.jump("end")
-    f.begin("end")
-    f.line(f"ret i32 {DONE}")
-    return f"@{name}"
 
 
 class _Chunk:
@@ -499,7 +313,7 @@ class State:
 
     def __init__(self) -> None:
         self.error: BaseException | None = None
-        self._chunks = [[_Chunk(thresholds.NATIVE_ARENA_START)] for _ in (_SCOPED, _BLOCKS)]
+        self._chunks = [[_Chunk(thresholds.NATIVE_ARENA_START)] for _ in (SCOPED, BLOCKS)]
         self._wanted = [0, 0]  # the size of one chunk that would have been enough, for each arena
         self.layout = layout = Layout()
         self.address = ctypes.addressof(layout)
@@ -521,14 +335,14 @@ class State:
         for arena, chunks in enumerate(self._chunks):
             self.layout.start[arena] = self.layout.next[arena] = chunks[0].start
             self.layout.end[arena] = chunks[0].end
-        ctypes.memset(self.address + offset("free"), 0, 8 * _CLASSES)
-        self.layout.is_grown = 0
+        ctypes.memset(self.address + offset("free"), 0, 8 * CLASSES)
+        self.layout.is_grown = self.layout.is_guarded = 0
 
     def _more(self, arena: int, size: int, name: bytes | None) -> int:
         """Adds a chunk to an arena; returns the address of `size` bytes in it, or 0."""
         try:
             chunks = self._chunks[arena]
-            if _is_guarded():
+            if self.layout.is_guarded:
                 made = _Chunk(size, True, (name or b"").decode())
                 chunks.append(made)
                 self.layout.end[arena] = self.layout.next[arena] = made.end
@@ -548,10 +362,10 @@ class State:
     def _release(self, following: int, end: int) -> None:
         """Removes the chunks behind the one with the given end."""
         try:
-            chunks = self._chunks[_SCOPED]
+            chunks = self._chunks[SCOPED]
             while chunks[-1].end != end:
                 self._check(chunks.pop())
-            self.layout.next[_SCOPED], self.layout.end[_SCOPED] = following, end
+            self.layout.next[SCOPED], self.layout.end[SCOPED] = following, end
         except BaseException as e:
             self.error = e
 
@@ -581,7 +395,7 @@ class State:
 class Pool:
     """Idle states of the process, the last used one first.
 
-    Machine code takes a state and gives it back (`take`, `give_back`) while it holds the interpreter's lock.
+    Machine code takes a state and gives it back (`support`) while it holds the interpreter's lock.
 
     Attributes:
       states: All states by address.
@@ -609,36 +423,3 @@ class Pool:
 def pool() -> Pool:
     """The pool of this process."""
     return Pool()
-
-
-def take(f: Function, failed: str) -> str:
-    """Prints that a state is taken out of the pool, at the address of the global `headrace_pool`.
-
-    Args:
-      f: The open function.
-      failed: The label to branch to without memory.
-
-    Returns:
-      The name of the address of the state.
-    """
-    name = "headrace_take_state"
-    if not f.module.has(name):
-        table = f.module.add_global("headrace_pool", "external global [2 x ptr]")
-        g = f.module.function(name, "ptr", [], "nounwind", "internal")
-        first = g.op(f"load ptr, ptr {table}, align 8")
-        g.branch(unlikely(g, g.op(f"icmp eq ptr {first}, null")), "make", "known")
-        g.begin("known")
-        link = g.op(f"getelementptr inbounds i8, ptr {first}, i64 {offset('following')}")
-        g.line(f"store ptr {g.op(f'load ptr, ptr {link}, align 8')}, ptr {table}, align 8")
-        g.line(f"ret ptr {first}")
-        g.begin("make")
-        make = g.op(f"load ptr, ptr {g.op(f'getelementptr inbounds ptr, ptr {table}, i64 1')}, align 8")
-        g.line(f"ret ptr {g.op(f'call ptr {make}()')}")
-    return _checked(f, f"@{name}()", failed)
-
-
-def give_back(f: Function) -> None:
-    """Prints that `%state` is put back into the pool."""
-    table = f.module.add_global("headrace_pool", "external global [2 x ptr]")
-    store(f, f.op(f"load ptr, ptr {table}, align 8"), "following", kind="ptr")
-    f.line(f"store ptr %state, ptr {table}, align 8")
