@@ -675,7 +675,7 @@ def _writer(ufunc: np.ufunc, dtype: np.dtype) -> Writer | None:
     kind = "b" if dtype == _BOOL else "f" if dtype in _FLOATS else "i"
     found = _UFUNCS.get(ufunc, {}).get(kind)
     if found is None and kind == "f":
-        name = elementary.SPECIAL_NAMES.get(ufunc.__name__)
+        name = ufunc.__name__ if ufunc.__name__ in elementary.SPECIAL_NAMES else None
         return None if name is None else _function(name)
     return found
 
