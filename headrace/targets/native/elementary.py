@@ -1,24 +1,25 @@
 """Elementary functions as LLVM: exponentials, logarithms, trigonometric and hyperbolic functions, erf.
 
 `call` prints a call of a function and adds the function to the module. The functions written here have no branches, no
-calls and no tables, so that LLVM's vectorizer takes a loop with them: both sides of a case distinction are computed, and
-`select` chooses. The exceptions are the sine and cosine of doubles, whose vector forms branch if an element is huge.
-Functions that are not written here are those of the C library, found by name when the code is loaded.
+calls and no tables, so that LLVM vectorizes a loop with them: both sides of a case distinction are computed, and
+`select` chooses. Functions that are not written here are those of the C library, found by name when the code is loaded.
 
-**Method.** The argument is reduced to a small interval, where a polynomial approximates the function: exp(x) is 2ⁿ · exp(r)
-with |r| ≤ log(2) / 2, log(x) is n · log(2) + log(m) with m between √½ and √2, sin(x) is ± sin(r) or ± cos(r) with
-|r| ≤ π / 4. The polynomials are minimax approximations by Remez' algorithm for the relative error of the result; the
-error in the comment of each is that of exact arithmetic. The constant log(2) and π / 2 are sums of parts with so few bits
-that their products with n are exact, so the results do not need a fused multiply-add.
+**Method.** The argument is reduced to a small interval, where a polynomial approximates the function: exp(x) is
+2ⁿ · exp(r) with |r| ≤ log(2) / 2, log(x) is n · log(2) + log(m) with m between √½ and √2, sin(x) is ± sin(r) or
+± cos(r) with |r| ≤ π / 4. The polynomials are minimax approximations by Remez' algorithm for the relative error of the
+result; the error in the comment of each is that of exact arithmetic. The constants log(2) and π / 2 are sums of parts.
+The first parts have so few bits that their products with n are exact, with and without a fused multiply-add.
 
-**Numbers instead of conversions.** n is rounded by the addition of 1.5 · 2²³ (2⁵² for doubles), whose sum has n in its last
-bits. LLVM's conversion to an integer has no result for NaN; this way NaN passes through.
+**Rounding.** n is rounded by the addition of 1.5 · 2²³ (2⁵² for doubles), whose sum has n in its last bits. LLVM's
+conversion to an integer has no result for NaN; this way NaN passes through.
 
-float32 `power` and `erf` are computed in double precision and rounded, so their errors are little more than half an ulp.
+**Doubles for floats.** `power` and `erf` of float32 are computed in double precision and rounded, so their errors are
+little more than half an ulp.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import struct
 from collections.abc import Callable, Sequence
@@ -241,9 +242,7 @@ def _polynomial(x: _Value, coefficients: Sequence[float]) -> _Value:
         for c in reversed(coefficients[:-1]):
             total = total.fma(x, c)
         return total
-    terms = []
-    for i in range(0, len(coefficients) - 1, 2):
-        terms.append(x.fma(coefficients[i + 1], coefficients[i]))
+    terms = [x.fma(b, a) for a, b in zip(coefficients[::2], coefficients[1::2], strict=False)]
     if len(coefficients) % 2:
         terms.append(x.constant(coefficients[-1]))
     power = x
@@ -304,28 +303,42 @@ def _exp(x: _Value) -> _Value:
 
 
 def _expm1(x: _Value) -> _Value:
+    found, _ = _expm1_with_error(x)
+    is_tiny = abs(x).compare("olt", 2.0 ** -(x.format.mantissa + 3))
+    return is_tiny.choose(x, found)
+
+
+def _expm1_with_error(x: _Value) -> tuple[_Value, _Value]:
+    """exp(x) - 1 where it is not tiny, and about what the last addition lost."""
     format = x.format
     lowest = -25.0 if format is _SINGLE else -50.0  # exp(x) is less than a quarter of the last bit of 1
-    clamped = x.compare("ogt", format.highest).choose(x.constant(format.highest), x)
-    clamped = clamped.compare("olt", lowest).choose(x.constant(lowest), clamped)
-    n, k = _rounded(clamped, 1 / math.log(2))
+    x = x.compare("ogt", format.highest).choose(x.constant(format.highest), x)
+    x = x.compare("olt", lowest).choose(x.constant(lowest), x)
+    n, k = _rounded(x, 1 / math.log(2))
     high, low = format.log2
-    a = n.fma(-high, clamped)
+    a = n.fma(-high, x)
     part = n * low
     r = a - part
     lost = (a - r) - part
-    q = (r * r).fma(_polynomial(r, _EXPM1[x.element]), lost)
     scale = _power_of_two(k - 1, format)  # half of it, since 2^k may be infinite
-    found = q.fma(scale, r.fma(scale, scale - 0.5)) * 2.0
-    is_tiny = abs(x).compare("olt", 2.0 ** -(format.mantissa + 3))
-    return is_tiny.choose(x, found)
+    first = r.fma(scale, scale - 0.5)
+    second = (r * r).fma(_polynomial(r, _EXPM1[x.element]), lost) * scale
+    half = first + second
+    return half * 2.0, ((first - half) + second) * 2.0
 
 
 def _tanh(x: _Value) -> _Value:
     size = abs(x)
-    size = size.compare("ogt", 20.0).choose(x.constant(20.0), size)  # where the result is 1
-    t = _expm1(size * 2.0)  # an error of this becomes smaller; exp(-2|x|) - 1 would make it larger
-    return (t / (t + 2.0)).signed_as(x)
+    clamped = size.compare("ogt", 20.0).choose(x.constant(20.0), size)  # where the result is 1
+    t, error = _expm1_with_error(clamped * 2.0)
+    sum_ = t + 2.0
+    y = t / sum_
+    # The derivative of y = t / (t + 2) is (1 - y)² / 2; 1 / (t + 2) is (1 - y) / 2.
+    rest = 1.0 - y
+    better = (rest * 0.5).fma(error * rest - (t - (sum_ - 2.0)) * y, y)
+    y = t.compare("olt", 2.0).choose(better, y)  # errors of greater t are as good as gone in y
+    is_tiny = size.compare("olt", 2.0 ** -(x.format.mantissa // 2 + 2))
+    return is_tiny.choose(size, y).signed_as(x)
 
 
 # *** Logarithms ***
@@ -390,7 +403,7 @@ def _log1p(x: _Value) -> _Value:
 
 # *** Sine and cosine ***
 
-# (sin(r) - r) / r³ and (cos(r) - 1 + r²/2) / r⁴ as polynomials of r² for |r| <= π/4 (2^-37.5, 2^-32.7; 2^-57.9, 2^-63.6)
+# (sin(r) - r) / r³ as a polynomial of r² for |r| <= π/4 (2^-37.5, 2^-57.9)
 _SIN: Final = {
     "float": (-0.166666666, 0.00833332927, -0.000198392961, 2.7179397e-06),
     "double": (
@@ -398,6 +411,7 @@ _SIN: Final = {
         *(-2.505073155080172e-08, 1.5895209914543188e-10),
     ),
 }
+# (cos(r) - 1 + r²/2) / r⁴, likewise (2^-32.7, 2^-63.6)
 _COS: Final = {
     "float": (0.0416666463, -0.00138873369, 2.44348246e-05),
     "double": (
@@ -425,7 +439,7 @@ def _reduced_huge(x: _Value) -> tuple[_Value, _Value]:
     k = (bits.dropped(23) - 150).to("zext", "i64")
     is_later = (k & 64).compare("ne", 0)
     words = [k.constant(w - (w >> 63 << 64)) for w in _TURNS]
-    a, b, c = (is_later.choose(later, w) for w, later in zip(words, words[1:], strict=False))
+    a, b, c = (is_later.choose(later, w) for w, later in itertools.pairwise(words))
     window, following = (u.intrinsic("fshl", v, k) for u, v in ((a, b), (b, c)))
     turns = mantissa * window + (mantissa * following.dropped(32)).dropped(32)  # modulo 2^64, in units of 2^-64
     quadrant = (turns + (1 << 61)) >> 62
