@@ -4,6 +4,9 @@
 calls and no tables, so that LLVM vectorizes a loop with them: both sides of a case distinction are computed, and
 `select` chooses. Functions that are not written here are those of the C library, found by name when the code is loaded.
 
+The reduction of huge arguments of sine and cosine takes longer than all the rest. It is in a branch, and functions for
+vectors of 512 and 256 bits are written as well. The vectorizer calls them in place of the function of scalars.
+
 **Method.** The argument is reduced to a small interval, where a polynomial approximates the function: exp(x) is
 2ⁿ · exp(r) with |r| ≤ log(2) / 2, log(x) is n · log(2) + log(m) with m between √½ and √2, sin(x) is ± sin(r) or
 ± cos(r) with |r| ≤ π / 4. The polynomials are minimax approximations by Remez' algorithm for the relative error of the
@@ -235,6 +238,13 @@ class _Value:
         return self.intrinsic("copysign", other)
 
 
+def _bits_of(number: float, format: _Format) -> int:
+    """The bits of a float as an integer."""
+    codes = "<if" if format is _SINGLE else "<qd"
+    found: int = struct.unpack(codes[:2], struct.pack(codes[0] + codes[2], number))[0]
+    return found
+
+
 def _polynomial(x: _Value, coefficients: Sequence[float]) -> _Value:
     """The polynomial with the coefficients of x⁰, x¹, ...; pairs of terms are independent (Estrin's scheme)."""
     if len(coefficients) <= 4:
@@ -257,10 +267,7 @@ def _rounded(x: _Value, factor: float) -> tuple[_Value, _Value]:
     """The integer next to x · factor, as a float and as an integer."""
     magic = x.format.magic
     sum_ = x.fma(factor, magic)
-    bits = struct.unpack("<q", struct.pack("<d", magic))[0]
-    if x.format is _SINGLE:
-        bits = struct.unpack("<i", struct.pack("<f", magic))[0]
-    return sum_ - magic, sum_.bits() - bits
+    return sum_ - magic, sum_.bits() - _bits_of(magic, x.format)
 
 
 # *** Exponentials ***
@@ -355,22 +362,24 @@ _LOG_DOUBLE: Final = (
 )
 
 
+def _split(x: _Value) -> tuple[_Value, _Value]:
+    """The integer k and f from √½ - 1 to √2 - 1 with x = 2ᵏ · (1 + f), for a positive normal number x."""
+    format = x.format
+    bits = x.bits()
+    k = (bits - _bits_of(math.sqrt(0.5), format)) >> format.mantissa
+    return k, (bits - (k << format.mantissa)).to("bitcast", format.kind) - 1.0
+
+
 def _log_of_positive(x: _Value, more: _Value | None = None) -> _Value:
     """The logarithm of a positive finite number, plus the small number `more`."""
     format = x.format
     least = 2.0 ** (1 - format.bias)
     is_denormal = x.compare("olt", least)
     scaled = is_denormal.choose(x * 2.0**format.mantissa, x)
-    root = struct.unpack("<i", struct.pack("<f", math.sqrt(0.5)))[0]
-    if format is _DOUBLE:
-        root = struct.unpack("<q", struct.pack("<d", math.sqrt(0.5)))[0]
-    bits = scaled.bits()
-    k = (bits - root) >> format.mantissa
-    m = (bits - (k << format.mantissa)).to("bitcast", format.kind)
+    k, f = _split(scaled)
     k = is_denormal.choose(k - format.mantissa, k)
     n = k.to("sitofp", format.kind)
     high, low = format.log2
-    f = m - 1.0
     rest = n * low if more is None else n.fma(low, more)
     half_square = f * f * 0.5
     if format is _SINGLE:
@@ -415,7 +424,7 @@ _SIN: Final = {
 _COS: Final = {
     "float": (0.0416666463, -0.00138873369, 2.44348246e-05),
     "double": (
-        *(0.041666666666666595, -0.0013888888888873385, 2.4801587309000273e-05, -2.755731420764375e-07),
+        *(0.041666666666666595, -0.0013888888888873385, 2.4801587289000273e-05, -2.755731420764375e-07),
         *(2.087570292043845e-09, -1.1358561091630107e-11),
     ),
 }
@@ -429,7 +438,7 @@ _TURNS: Final = (0x28BE60DB9391054A, 0x7F09D5F47D4D3770, 0x36D8A5664F10E410, 0x7
 
 
 def _reduced_huge(x: _Value) -> tuple[_Value, _Value]:
-    """The quadrant of a float32 of at least 2²³, as an i64, and the angle in it, as a double.
+    """The quadrant of a float32 of at least 2²³, as an i64, and the angle in it.
 
     x is M · 2ᵏ with an integer M below 2²⁴. The bits of 1 / (2π) before the k-th contribute whole turns to the product,
     so 96 bits from there on are enough (M. Payne and R. Hanek, 1983).
@@ -445,19 +454,17 @@ def _reduced_huge(x: _Value) -> tuple[_Value, _Value]:
     quadrant = (turns + (1 << 61)) >> 62
     angle = (turns - (quadrant << 62)).to("sitofp", "double") * (2 * math.pi / 2.0**64)
     is_negative = x.compare("olt", 0.0)
-    return is_negative.choose(0 - quadrant, quadrant), is_negative.choose(-angle, angle)
+    return is_negative.choose(0 - quadrant, quadrant), is_negative.choose(-angle, angle).to("fptrunc", "float")
 
 
 def _reduced_single(x: _Value) -> tuple[_Value, _Value]:
-    """The quadrant of a float32, as an i64, and the angle in it."""
+    """The quadrant of a float32 below 2²³, as an i64, and the angle in it."""
     wide = x.to("fpext", "double")
     n, quadrant = _rounded(wide, 2 / math.pi)
     angle = wide
     for part in _HALF_PI_30:
         angle = n.fma(-part, angle)
-    far_quadrant, far_angle = _reduced_huge(x)
-    is_near = abs(x).compare("olt", 2.0**23)
-    return is_near.choose(quadrant, far_quadrant), is_near.choose(angle, far_angle).to("fptrunc", "float")
+    return quadrant, angle.to("fptrunc", "float")
 
 
 def _reduced_double(x: _Value) -> tuple[_Value, _Value, _Value]:
@@ -476,7 +483,7 @@ def _reduced_double(x: _Value) -> tuple[_Value, _Value, _Value]:
     return quadrant, high, (c - high) + lost
 
 
-def _sin_or_cos(quadrant: _Value, r: _Value, low: _Value | None) -> _Value:
+def _sin_in(quadrant: _Value, r: _Value, low: _Value | None = None) -> _Value:
     """The sine of an angle r + `low` in a quadrant."""
     z = r * r
     sine = (r * z) * _polynomial(z, _SIN[r.element])
@@ -493,17 +500,24 @@ def _sin_or_cos(quadrant: _Value, r: _Value, low: _Value | None) -> _Value:
     return (quadrant & 2).compare("ne", 0).choose(-found, found)
 
 
-def _sin_single(x: _Value) -> _Value:
-    quadrant, angle = _reduced_single(x)
-    found = _sin_or_cos(quadrant, angle, None)
-    found = x.compare("oeq", 0.0).choose(x, found)
-    return abs(x).compare("olt", math.inf).choose(found, x - x)
+def _sin_or_cos_near(x: _Value, first: int) -> _Value:
+    """The sine (`first` is 0) or cosine (1) of a number that is not huge."""
+    if x.format is _SINGLE:
+        quadrant, angle = _reduced_single(x)
+        found = _sin_in(quadrant + first, angle)
+    else:
+        quadrant, angle, low = _reduced_double(x)
+        found = _sin_in(quadrant + first, angle, low)
+    return found if first else x.compare("oeq", 0.0).choose(x, found)  # with the sign of zero
 
 
-def _cos_single(x: _Value) -> _Value:
-    quadrant, angle = _reduced_single(x)
-    found = _sin_or_cos(quadrant + 1, angle, None)
-    return abs(x).compare("olt", math.inf).choose(found, x - x)
+def _sin_or_cos_huge(x: _Value, first: int) -> _Value:
+    """The sine or cosine of a huge number, infinity or NaN, which need not be fast."""
+    if x.format is _DOUBLE:
+        target = _library(x.f.module, "cos" if first else "sin", "double", 1)
+        return _Value(x.f, "double", x.f.op(f"call double {target}(double {x.name})"))
+    quadrant, angle = _reduced_huge(x)
+    return abs(x).compare("olt", math.inf).choose(_sin_in(quadrant + first, angle), math.nan)
 
 
 # *** Functions of float32 in double precision ***
@@ -526,9 +540,33 @@ def _erf_single(x: _Value) -> _Value:
     return size.compare("ogt", 3.92).choose(x.constant(1.0).signed_as(x), found)  # rounds to 1 from there on
 
 
+# the polynomials of `_LOG_SINGLE` and `_EXP` with the precision that `power` needs (2^-35.6, 2^-34.1)
+_LOG_FOR_POWER: Final = (
+    *(0.3333333398670505, -0.24999997874109656, 0.19999901866884118, -0.16666784938100254, 0.14290442581719326),
+    *(-0.12500391776329983, 0.11012629356270452, -0.09898244547787718, 0.09977813019996855, -0.09980267143616198),
+    0.05533728637898758,
+)
+_EXP_FOR_POWER: Final = (
+    *(0.5000000071670466, 0.16666665819249218, 0.04166628033226564, 0.008333503945758568, 0.0013945751940783492),
+    0.0001978916371969936,
+)
+
+
 def _power_single(x: _Value, y: _Value) -> _Value:
-    log = _log(abs(x).to("fpext", "double"))
-    found = _exp(log * y.to("fpext", "double")).to("fptrunc", "float")
+    size = abs(x)
+    k, f = _split(size.to("fpext", "double"))  # normal numbers, or zero
+    n = k.to("sitofp", "double")
+    square = f * f
+    log = n.fma(math.log(2), (f * square).fma(_polynomial(f, _LOG_FOR_POWER), square.fma(-0.5, f)))
+    log = size.compare("olt", math.inf).choose(log, size.to("fpext", "double"))
+    log = size.compare("oeq", 0.0).choose(log.constant(-math.inf), log)
+    t = log * y.to("fpext", "double")
+    t = t.compare("ogt", 90.0).choose(t.constant(90.0), t)
+    t = t.compare("olt", -110.0).choose(t.constant(-110.0), t)
+    n, k = _rounded(t, 1 / math.log(2))
+    r = n.fma(-math.log(2), t)
+    exp = (r * r).fma(_polynomial(r, _EXP_FOR_POWER), r) + 1.0
+    found = (exp * _power_of_two(k, _DOUBLE)).to("fptrunc", "float")
     half = y * 0.5
     is_whole = y.intrinsic("trunc").compare("oeq", y)
     is_odd = is_whole & half.intrinsic("trunc").compare("one", half)
@@ -542,15 +580,39 @@ def _power_single(x: _Value, y: _Value) -> _Value:
 
 # *** Calls ***
 
-_WRITERS: Final[dict[tuple[str, str], Callable[..., _Value]]] = {
+_INLINED: Final[dict[tuple[str, str], Callable[..., _Value]]] = {
     **{(name, kind): writer for kind in _FORMATS for name, writer in (("exp", _exp), ("expm1", _expm1))},
     **{(name, kind): writer for kind in _FORMATS for name, writer in (("log", _log), ("log1p", _log1p))},
     **{("tanh", kind): _tanh for kind in _FORMATS},
-    ("sin", "float"): _sin_single,
-    ("cos", "float"): _cos_single,
     ("erf", "float"): _erf_single,
     ("power", "float"): _power_single,
 }
+
+_PURE: Final = "nounwind willreturn memory(none)"
+
+
+class _Branching(NamedTuple):
+    """Function with a special case for rare arguments, as a function of scalars and functions of vectors.
+
+    Attributes:
+      near: Writes the function for scalars and vectors of usual arguments.
+      far: Writes the function for other scalars.
+      bounds: The least absolute value that is not usual, by LLVM's type.
+    """
+
+    near: Callable[[_Value], _Value]
+    far: Callable[[_Value], _Value]
+    bounds: dict[str, float]
+
+
+_HUGE: Final = {"float": 2.0**23, "double": 2.0**20}
+_BRANCHING: Final = {
+    "sin": _Branching(lambda x: _sin_or_cos_near(x, 0), lambda x: _sin_or_cos_huge(x, 0), _HUGE),
+    "cos": _Branching(lambda x: _sin_or_cos_near(x, 1), lambda x: _sin_or_cos_huge(x, 1), _HUGE),
+}
+
+#: Elements of the vectors of 512 and 256 bits, for which there are functions.
+_WIDTHS: Final = {"float": (16, 8), "double": (8, 4)}
 
 
 def call(f: Function, name: str, kind: str, *args: str) -> str:
@@ -562,26 +624,78 @@ def call(f: Function, name: str, kind: str, *args: str) -> str:
       kind: LLVM's type of arguments and result: `float` or `double`.
       *args: The arguments.
     """
-    target = (
-        _defined(f.module, name, kind, len(args))
-        if (name, kind) in _WRITERS
-        else _library(f.module, name, kind, len(args))
-    )
-    return f.op(f"call {kind} {target}({', '.join(f'{kind} {a}' for a in args)})")
+    suffix = ""
+    if name in _BRANCHING:
+        symbol = _branching(f.module, name, kind)
+        names = (f"_ZGV_LLVM_N{n}v_{symbol}({symbol}.{n})" for n in _WIDTHS[kind])
+        target, suffix = f"@{symbol}", f' "vector-function-abi-variant"="{",".join(names)}"'
+    elif (name, kind) in _INLINED:
+        target = _inlined(f.module, name, kind, len(args))
+    else:
+        target = _library(f.module, name, kind, len(args))
+    return f.op(f"call {kind} {target}({', '.join(f'{kind} {a}' for a in args)}){suffix}")
 
 
 def _library(module: Module, name: str, kind: str, count: int) -> str:
     """The function of the C library."""
     symbol = LIBRARY_NAMES[name] + ("f" if kind == "float" else "")
-    return module.declare(symbol, kind, [kind] * count, "nounwind willreturn memory(none)")
+    return module.declare(symbol, kind, [kind] * count, _PURE)
 
 
-def _defined(module: Module, name: str, kind: str, count: int) -> str:
+def _inlined(module: Module, name: str, kind: str, count: int) -> str:
     """The function of this module, defined at the first call."""
     symbol = f"headrace.{name}.{kind}"
     if not module.has(symbol):
         params = [(kind, f"x{i}") for i in range(count)]
-        f = module.function(symbol, kind, params, "alwaysinline nounwind willreturn memory(none)", "internal")
-        result = _WRITERS[name, kind](*(_Value(f, kind, f"%x{i}") for i in range(count)))
+        f = module.function(symbol, kind, params, f"alwaysinline {_PURE}", "internal")
+        result = _INLINED[name, kind](*(_Value(f, kind, f"%x{i}") for i in range(count)))
         f.line(f"ret {kind} {result.name}")
     return f"@{symbol}"
+
+
+def _branching(module: Module, name: str, kind: str) -> str:
+    """The name of the function of scalars, defined with those of vectors at the first call.
+
+    An attribute of each call names the functions of vectors, so the vectorizer calls them in its place. Both compute
+    the same, so a result does not depend on the elements that share its vector.
+    """
+    symbol = f"headrace.{name}.{kind}"
+    if module.has(symbol):
+        return symbol
+    written = _BRANCHING[name]
+    f = module.function(symbol, kind, [(kind, "x")], f"noinline {_PURE}", "internal")
+    x = _Value(f, kind, "%x")
+    f.branch(abs(x).compare("olt", written.bounds[kind]).name, "near", "far")
+    f.begin("near")
+    f.line(f"ret {kind} {written.near(x).name}")
+    f.begin("far")
+    f.line(f"ret {kind} {written.far(x).name}")
+    for width in _WIDTHS[kind]:
+        _vector(module, symbol, kind, width, written)
+    # The vectorizer finds functions by name only, so without this they would be removed before.
+    symbols = [f"headrace.{n}.{k}.{w}" for n in _BRANCHING for k, widths in _WIDTHS.items() for w in widths]
+    kept = [f"ptr @{s}" for s in symbols if module.has(s)]
+    definition = f'appending global [{len(kept)} x ptr] [{", ".join(kept)}], section "llvm.metadata"'
+    module.add_global("llvm.compiler.used", definition)
+    return symbol
+
+
+def _vector(module: Module, symbol: str, kind: str, width: int, written: _Branching) -> None:
+    """Defines a function of vectors, which calls the one of scalars if an element is not usual."""
+    vector = f"<{width} x {kind}>"
+    f = module.function(f"{symbol}.{width}", vector, [(vector, "x")], f"noinline {_PURE}", "internal")
+    slots = f.alloca(vector)
+    x = _Value(f, vector, "%x")
+    found = written.near(x)
+    is_near = abs(x).compare("olt", written.bounds[kind])
+    all_ = module.declare(f"llvm.vector.reduce.and.v{width}i1", "i1", [is_near.kind])
+    f.branch(f.op(f"call i1 {all_}({is_near.kind} {is_near.name})"), "near", "far")
+    f.begin("near")
+    f.line(f"ret {vector} {found.name}")
+    f.begin("far")
+    f.line(f"store {vector} %x, ptr {slots}")
+    with f.loop("0", str(width)) as i:
+        at = f.op(f"getelementptr inbounds {kind}, ptr {slots}, i64 {i}")
+        value = f.op(f"load {kind}, ptr {at}")
+        f.line(f"store {kind} {f.op(f'call {kind} @{symbol}({kind} {value})')}, ptr {at}")
+    f.line(f"ret {vector} {f.op(f'load {vector}, ptr {slots}')}")
