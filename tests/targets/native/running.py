@@ -1,0 +1,108 @@
+"""Runs generated LLVM in tests: a loop over arrays around a printed scalar expression."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import llvmlite.binding as llvm
+import numpy as np
+
+from headrace.schedule.scalar_expressions import Apply, Input
+from headrace.targets.native import scalars
+from headrace.targets.native.llvm_text import Function, Module
+
+Writer = Callable[[Function, Sequence[str]], str]
+
+llvm.initialize_native_target()
+llvm.initialize_native_asmprinter()
+
+
+class Compiled:
+    """Machine code of a module.
+
+    Args:
+      text: The module as LLVM reads it.
+      level: The level of optimization.
+
+    Attributes:
+      optimized: The optimized module.
+    """
+
+    def __init__(self, text: str, level: int = 2) -> None:
+        module = llvm.parse_assembly(text)
+        module.verify()
+        features = llvm.get_host_cpu_features().flatten()
+        machine = llvm.Target.from_default_triple().create_target_machine(
+            cpu=llvm.get_host_cpu_name(), features=features, opt=level
+        )
+        module.triple = machine.triple
+        module.data_layout = str(machine.target_data)
+        tuning = llvm.create_pipeline_tuning_options(speed_level=level)
+        tuning.loop_vectorization = tuning.slp_vectorization = level > 1
+        passes = llvm.create_pass_builder(machine, tuning)
+        passes.getModulePassManager().run(module, passes)
+        self.optimized = str(module)
+        self._engine = llvm.create_mcjit_compiler(module, machine)
+        self._engine.finalize_object()
+
+    def function(self, name: str, *kinds: Any) -> Any:
+        """A function without a result, by name and types of its parameters."""
+        return ctypes.CFUNCTYPE(None, *kinds)(self._engine.get_function_address(name))
+
+
+def loop_text(write: Writer, inputs: Sequence[np.dtype], output: np.dtype) -> str:
+    """A module with the function `run(count, inputs..., output)`, a loop over contiguous arrays."""
+    module = Module()
+    params = [("i64", "count"), *(("ptr noalias", f"in{i}") for i in range(len(inputs))), ("ptr noalias", "out")]
+    f = module.function("run", "void", params, "nounwind")
+    with f.loop("0", "%count") as i:
+        values = []
+        for k, dtype in enumerate(inputs):
+            at = f.op(f"getelementptr inbounds {scalars.memory_type(dtype)}, ptr %in{k}, i64 {i}")
+            values.append(scalars.load(f, dtype, at))
+        value = write(f, values)
+        at = f.op(f"getelementptr inbounds {scalars.memory_type(output)}, ptr %out, i64 {i}")
+        scalars.store(f, output, value, at)
+    f.line("ret void")
+    return module.text()
+
+
+class Elementwise:
+    """Compiled function on arrays of equal shape.
+
+    Args:
+      write: Prints the result from the inputs in their register form.
+      inputs: The dtypes of the inputs.
+      output: The dtype of the result.
+    """
+
+    def __init__(self, write: Writer, inputs: Sequence[np.dtype], output: np.dtype) -> None:
+        self._output = output
+        self.text = loop_text(write, inputs, output)
+        self.compiled = Compiled(self.text)
+        self.run = self.compiled.function("run", ctypes.c_int64, *[ctypes.c_void_p] * (len(inputs) + 1))
+
+    def __call__(self, *arrays: np.ndarray) -> np.ndarray:
+        arrays = tuple(map(np.ascontiguousarray, arrays))
+        out = np.empty(arrays[0].shape, self._output)
+        self.run(out.size, *(a.ctypes.data for a in arrays), out.ctypes.data)
+        return out
+
+
+def of_expression(node: Apply, inputs: Sequence[np.dtype]) -> Elementwise:
+    """The compiled scalar expression `node`."""
+    assert scalars.why_not(node, inputs) == ""
+    return Elementwise(lambda f, values: scalars.expression(f, node, values, inputs), inputs, node.dtype)
+
+
+def of_ufunc(ufunc: np.ufunc, inputs: Sequence[np.dtype]) -> Elementwise:
+    """The compiled ufunc."""
+    return of_expression(apply(ufunc, inputs), inputs)
+
+
+def apply(ufunc: np.ufunc, inputs: Sequence[np.dtype]) -> Apply:
+    """The expression that applies a ufunc to all inputs."""
+    args = tuple(map(Input, range(len(inputs))))
+    return Apply(ufunc, args, ufunc.resolve_dtypes((*inputs, None))[-1], None)
