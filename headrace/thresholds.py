@@ -309,6 +309,12 @@ LOOK_INTERVAL: Final = 0.02
 # Unit: elements. Bound (tests/schedule/test_growing_lists.py).
 UNCHECKED_GROWTH: Final = 1024
 
+# *** Native code: targets/native ***
+
+# Size m * k * n of a matrix product from which the BLAS library computes it.
+# Unit: multiplications. Measured (docs/reference/native.md "Products").
+NATIVE_LIBRARY_PRODUCT: Final = 1 << 24
+
 # *** Running: execute ***
 
 # Nodes that an executor fires between two looks at cancellation and the clock.
