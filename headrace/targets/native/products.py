@@ -26,11 +26,11 @@ import numpy as np
 from headrace import thresholds
 from headrace.targets.native import blas
 from headrace.targets.native.llvm_text import Function, Module
-from headrace.targets.native.vectors import ZERO, Size, Vectors
+from headrace.targets.native.vectors import ZERO, Size, Vectors, rolled
 
-#: Adds the instructions for one term of some sums: takes the first term of the iteration, the number of the
-#: term in the iteration and the sums so far, and returns the new sums.
-_AddTerm: TypeAlias = "Callable[[Size, int, Sequence[str]], list[str]]"
+#: Adds the instructions for one term of some sums: takes the number of the term in the iteration of a loop, and the
+#: sums so far; returns the new sums.
+_AddTerm: TypeAlias = "Callable[[int, Sequence[str]], list[str]]"
 
 # Vector registers by the size of a vector: AVX-512, AVX, and SSE or Neon.
 _REGISTERS: Final = {64: 32, 32: 16, 16: 16}
@@ -40,14 +40,16 @@ _REGISTERS: Final = {64: 32, 32: 16, 16: 16}
 _CHAINS: Final = 8
 
 # Multiplications and additions in the body of the innermost loop, and in a tile without a loop.
-_BODY: Final = 64
-_UNROLLED: Final = 160
+_BODY: Final = 32
+_UNROLLED: Final = 96
 
 # Inner dimension of a block: the rows of B that a panel reads stay in the caches until the last tile.
 _DEPTH: Final = 256
 # Size of the buffer for a transposed panel, in bytes; it is on the stack.
 _BUFFER: Final = 32 << 10
 
+# The part of the time for which a tile of another size is avoided: each size has code of its own.
+_KIND: Final = 0.02
 # Rows of a tile.
 _MOST_ROWS: Final = 12
 # Rows of A up to which products with a transposed B are dot products.
@@ -173,6 +175,7 @@ class _Product:
         self.a, self.b, self.c = matrices
         self.accumulate = accumulate
         self.registers = _REGISTERS[vector_bytes]
+        self.multiple = 1  # divides the numbers of terms that are no constants
         lanes = vector_bytes // dtype.itemsize
         self.is_dots = self._is_dots(lanes)
         self.lanes = lanes if self.is_dots else min(lanes, 1 << max(self.n - 1, 0).bit_length())
@@ -218,36 +221,40 @@ class _Product:
 
     def _clear(self) -> None:
         """Fills C with zeros."""
-        with self.f.loop("0", str(self.m)) as i:
+        with self.f.loop("0", str(self.m), 1, rolled(self.f.module)) as i:
             row = self.v.at(self.c.address, self.v.times(self.c.row, i))
             for j, count in self._blocks(self.n, self.lanes):
                 self.v.store(ZERO, self.v.at(row, j), count)
 
-    def _blocks(self, size: Size, step: int) -> Iterator[tuple[Size, int]]:
+    def _blocks(self, size: Size, step: int, multiple: int = 1) -> Iterator[tuple[Size, int]]:
         """Divides `size` elements into blocks; the caller adds the instructions for a block in each iteration.
 
         The blocks have `step` elements. The elements that remain are one block if `size` is a number, else blocks of 1.
 
+        Args:
+          size: The number of elements.
+          step: The number of elements of a block.
+          multiple: A number that divides `size`.
+
         Yields:
           The first element of a block and the number of its elements.
         """
+        done = size
         if isinstance(size, int):
-            whole = size - size % step
-            if whole == step:
-                yield 0, step
-            elif whole:
-                with self.f.loop("0", str(whole), step) as i:
-                    yield i, step
-            if whole < size:
-                yield whole, size - whole
-            return
-        done = "0"
-        if step > 1:
-            done = self.f.op(f"sub nsw i64 {size}, {self.f.op(f'srem i64 {size}, {step}')}")
-            with self.f.loop("0", done, step) as i:
+            done = size - size % step
+        elif multiple % step:
+            done = self.v.minus(size, self.f.op(f"srem i64 {size}, {step}"))
+        if done == step:
+            yield 0, step
+        elif done != 0:
+            with self.f.loop("0", str(done), step, rolled(self.f.module)) as i:
                 yield i, step
-        with self.f.loop(done, size) as i:
-            yield i, 1
+        if isinstance(size, int) and isinstance(done, int):
+            if done < size:
+                yield done, size - done
+        elif done != size:
+            with self.f.loop(str(done), str(size), 1, rolled(self.f.module)) as i:
+                yield i, 1
 
     # *** Panels ***
 
@@ -260,14 +267,15 @@ class _Product:
         depth = most
         if isinstance(self.k, int):
             blocks = -(-self.k // most)
-            depth = self.k if blocks == 1 else min(-(-self.k // blocks // 8) * 8, most)
+            depth = self.k if blocks == 1 else min(-(-self.k // (blocks * 16)) * 16, most)
+            self.multiple = math.gcd(depth, self.k)
         buffer = "" if self.b.column == 1 else self.f.alloca(f"[{depth * width} x {self.v.scalar}]", 64)
         if depth == self.k:
             self._block(0, depth, rows, width, buffer, self.accumulate)
             return
         if not self.accumulate:
             self._clear()
-        with self.f.loop("0", str(self.k), depth) as start:
+        with self.f.loop("0", str(self.k), depth, rolled(self.f.module)) as start:
             steps = self.v.least(depth, self.v.minus(self.k, start))
             self._block(start, steps, rows, width, buffer, True)
 
@@ -280,11 +288,13 @@ class _Product:
             for rows in range(1, min(m, _MOST_ROWS) + 1):
                 if rows * vectors + vectors + 2 > self.registers:
                     break
-                cost = 0.0
+                cost, kinds = 0.0, 0
                 for r, many in (rows, m // rows), (m % rows, 1):
                     for v, times in (vectors, in_row // vectors), (in_row % vectors, 1):
                         if r and v:
                             cost += many * times * (max(r * v, v + r / 2) + 1)
+                            kinds += 1
+                cost *= 1 + _KIND * kinds
                 if cost < best:
                     best, found = cost, (rows, vectors)
         return found
@@ -299,7 +309,11 @@ class _Product:
             counts = [min(self.lanes, columns - done) for done in range(0, columns, self.lanes)]
             read = counts
             if buffer:
-                self._pack(panel, steps, counts, buffer)
+                pack = _packing(self.f.module, self.dtype, self.lanes)
+                self.f.line(
+                    f"call void {pack}(ptr {buffer}, ptr {panel.address}, "
+                    f"i64 {panel.column}, i64 {columns}, i64 {steps})"
+                )
                 panel = _Matrix(buffer, len(counts) * self.lanes, 1)
                 read = [self.lanes] * len(counts)
             for i, r in self._blocks(self.m, rows):
@@ -315,44 +329,28 @@ class _Product:
         """The sums of a tile, row by row: of `steps` products of a broadcast element of A and vectors of a row of B."""
         v = self.v
 
-        def add(first: Size, term: int, sums: Sequence[str]) -> list[str]:
+        def terms(first: Size) -> _AddTerm:
             left, right = a.moved(v, 0, first), b.moved(v, first, 0)
-            vectors = [v.load(right.at(v, term, w * self.lanes), count) for w, count in enumerate(counts)]
-            out = []
-            for q in range(rows):
-                x = v.splat(left.at(v, q, term))
-                for w, y in enumerate(vectors):
-                    out.append(v.multiply_add(x, y, sums[q * len(counts) + w]))
-            return out
 
-        return self._summed(steps, rows * len(counts), add)
+            def add(term: int, sums: Sequence[str]) -> list[str]:
+                vectors = [v.load(right.at(v, term, w * self.lanes), count) for w, count in enumerate(counts)]
+                out = []
+                for q in range(rows):
+                    x = v.splat(left.at(v, q, term))
+                    out += [v.multiply_add(x, y, sums[q * len(counts) + w]) for w, y in enumerate(vectors)]
+                return out
 
-    def _pack(self, panel: _Matrix, steps: Size, counts: Sequence[int], buffer: str) -> None:
-        """Copies `steps` rows of a panel, whose columns lie in rows of memory, into the buffer."""
-        v, width = self.v, len(counts) * self.lanes
-        for first, many in self._blocks(steps, self.lanes):
-            source, to = panel.moved(v, first, 0), _Matrix(buffer, width, 1).moved(v, first, 0)
-            for w, count in enumerate(counts):
-                places = [source.at(v, 0, w * self.lanes + lane) for lane in range(count)]
-                if many > 1 or self.lanes == 1:
-                    columns = [v.load(place, many) for place in places]
-                    out = v.transposed([*columns, *[ZERO] * (self.lanes - count)])[:many]
-                else:
-                    one = ZERO
-                    for lane, place in enumerate(places):
-                        one = v.insert(one, place, lane)
-                    out = [one]
-                for q, row in enumerate(out):
-                    v.store(row, to.at(v, q, w * self.lanes), self.lanes)
+            return add
 
-    def _summed(self, steps: Size, many: int, add: _AddTerm, most: int = _BODY) -> list[str]:
+        return self._summed(steps, rows * len(counts), terms)
+
+    def _summed(self, steps: Size, many: int, terms: Callable[[Size], _AddTerm]) -> list[str]:
         """Adds terms in a loop.
 
         Args:
           steps: The number of terms of each sum.
           many: The number of sums.
-          add: The instructions for one term: takes the number of the first term of the loop's iteration, the number of
-            the term in the iteration and the sums so far; returns the new sums.
+          terms: Adds the instructions at the begin of an iteration of the loop, from its first term.
 
         Returns:
           The sums.
@@ -362,18 +360,20 @@ class _Product:
             chains *= 2
         parts = [[ZERO] * many for _ in range(chains)]
         if isinstance(steps, int) and steps * many <= _UNROLLED:
+            add = terms(0)
             for term in range(steps):
-                parts[term % chains] = add(0, term, parts[term % chains])
+                parts[term % chains] = add(term, parts[term % chains])
         else:
             body = max(_BODY // many, chains)
-            if isinstance(steps, int):  # without a remainder, if a number of terms up to twice as small divides `steps`
-                body = next((size for size in range(body, body // 2, -1) if not steps % size), body)
+            divided = steps if isinstance(steps, int) else self.multiple
+            body = next((size for size in range(body, body // 2, -1) if not divided % size), body)  # no remainder
             slots = [[self.f.alloca(self.v.vector, self.v.lanes * self.v.bytes) for _ in part] for part in parts]
             self._put(slots, parts)
-            for first, size in self._blocks(steps, body):
+            for first, size in self._blocks(steps, body, self.multiple):
                 parts = [[self.f.op(f"load {self.v.vector}, ptr {slot}") for slot in part] for part in slots]
+                add = terms(first)
                 for term in range(size):
-                    parts[term % chains] = add(first, term, parts[term % chains])
+                    parts[term % chains] = add(term, parts[term % chains])
                 self._put(slots, parts)
             parts = [[self.f.op(f"load {self.v.vector}, ptr {slot}") for slot in part] for part in slots]
         while len(parts) > 1:
@@ -408,9 +408,10 @@ class _Product:
         """The sums of a tile, row by row, as vectors whose lanes are partial sums."""
         v = self.v
 
-        def adding(lanes: int, each: int) -> _AddTerm:
-            def add(first: Size, term: int, sums: Sequence[str]) -> list[str]:
-                left, right = (matrix.moved(v, 0, v.times(first, each)) for matrix in (a, b.transposed))
+        def terms(first: Size, lanes: int, each: int) -> _AddTerm:
+            left, right = (matrix.moved(v, 0, v.times(first, each)) for matrix in (a, b.transposed))
+
+            def add(term: int, sums: Sequence[str]) -> list[str]:
                 ys = [v.load(right.at(v, q, term * each), lanes) for q in range(columns)]
                 out = []
                 for q in range(rows):
@@ -420,18 +421,18 @@ class _Product:
 
             return add
 
+        def whole(first: Size) -> _AddTerm:
+            return terms(first, self.lanes, self.lanes)
+
         k, many = self.k, rows * columns
         if isinstance(k, int):
-            sums = self._summed(k // self.lanes, many, adding(self.lanes, self.lanes))
-            if rest := k % self.lanes:
-                a, b = a.moved(v, 0, k - rest), b.moved(v, k - rest, 0)
-                sums = adding(rest, self.lanes)(0, 0, sums)
-            return sums
+            sums = self._summed(k // self.lanes, many, whole)
+            return terms(k // self.lanes, k % self.lanes, self.lanes)(0, sums) if k % self.lanes else sums
         vectors = self.f.op(f"sdiv i64 {k}, {self.lanes}")
-        sums = self._summed(vectors, many, adding(self.lanes, self.lanes))
+        sums = self._summed(vectors, many, whole)
         done = v.times(vectors, self.lanes)
         a, b = a.moved(v, 0, done), b.moved(v, done, 0)
-        return list(map(v.add, sums, self._summed(v.minus(k, done), many, adding(1, 1))))
+        return list(map(v.add, sums, self._summed(v.minus(k, done), many, lambda first: terms(first, 1, 1))))
 
     # *** Library ***
 
@@ -480,3 +481,38 @@ class _Product:
             *(beta, f"ptr {self.c.address}", number(self.c.row if self.m != 1 else self.n)),
         ]
         f.line(f"call void @{name}({', '.join(operands)})")
+
+
+def _packing(module: Module, dtype: np.dtype, lanes: int) -> str:
+    """Adds the function `void @name(ptr noalias %to, ptr %from, i64 %distance, i64 %rows, i64 %columns)`.
+
+    It writes the columns of a matrix as rows that have no gaps. The rows of the matrix are `distance` elements apart.
+    Each result row is filled up to a multiple of `lanes` elements with repetitions of its last element.
+
+    Returns:
+      The name of the function, with `@`.
+    """
+    name = f"packing_{dtype.name}_{lanes}"
+    if module.has(name):
+        return f"@{name}"
+    params = [("ptr noalias", "to"), ("ptr", "from"), ("i64", "distance"), ("i64", "rows"), ("i64", "columns")]
+    f = module.function(name, "void", params, "nounwind noinline", "internal")
+    v = Vectors(f, dtype, lanes)
+    width = f.op(f"and i64 {f.op(f'add nsw i64 %rows, {lanes - 1}')}, {-lanes}")
+    last, whole = f.op("sub nsw i64 %rows, 1"), f.op(f"and i64 %columns, {-lanes}")
+    with f.loop("0", width, lanes) as first:
+        rows = [v.least(f.op(f"add nsw i64 {first}, {lane}"), last) for lane in range(lanes)]
+        places = [v.at("%from", v.times(row, "%distance")) for row in rows]
+        to = v.at("%to", first)
+        with f.loop("0", whole, lanes) as column:
+            loaded = [v.load(v.at(place, column), lanes) for place in places]
+            for lane, turned in enumerate(v.transposed(loaded)):
+                row = f.op(f"add nsw i64 {column}, {lane}")
+                v.store(turned, v.at(to, v.times(row, width)), lanes)
+        with f.loop(whole, "%columns", 1, rolled(module)) as column:
+            one = ZERO
+            for lane, place in enumerate(places):
+                one = v.insert(one, v.at(place, column), lane)
+            v.store(one, v.at(to, v.times(column, width)), lanes)
+    f.line("ret void")
+    return f"@{name}"

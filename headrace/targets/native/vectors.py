@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from headrace.targets.native.llvm_text import Function
+from headrace.targets.native.llvm_text import Function, Module
 
 #: A vector or a number whose bits are all 0.
 ZERO: Final = "zeroinitializer"
@@ -27,6 +27,12 @@ def scalar_type(dtype: np.dtype) -> str:
     if dtype not in (np.float32, np.float64):
         raise ValueError(f"native code has no products and reductions of {dtype}")
     return "float" if dtype == np.float32 else "double"
+
+
+def rolled(module: Module) -> str:
+    """Metadata of a loop that LLVM neither unrolls nor vectorizes, as `Function.loop` takes it."""
+    never = '!{!"llvm.loop.unroll.disable"}', '!{!"llvm.loop.vectorize.enable", i1 false}'
+    return f", !llvm.loop {module.metadata(f'distinct !{{SELF, {never[0]}, {never[1]}}}')}"
 
 
 class Vectors:
@@ -109,13 +115,9 @@ class Vectors:
 
     def splat(self, address: str) -> str:
         """A vector whose lanes are all the element at `address`."""
-        one = self.first(address, "poison")
-        return self.f.op(f"shufflevector {self.vector} {one}, {self.vector} poison, <{self.lanes} x i32> {ZERO}")
-
-    def first(self, address: str, others: str) -> str:
-        """A vector whose lane 0 is the element at `address`."""
-        x = self.f.op(f"load {self.scalar}, ptr {address}, align {self.bytes}")
-        return self.f.op(f"insertelement {self.vector} {others}, {self.scalar} {x}, i64 0")
+        x = self.f.op(f"load <1 x {self.scalar}>, ptr {address}, align {self.bytes}")
+        kind = f"<1 x {self.scalar}>"
+        return self.f.op(f"shufflevector {kind} {x}, {kind} poison, <{self.lanes} x i32> {ZERO}")
 
     def insert(self, vector: str, address: str, lane: int) -> str:
         """`vector` with the element at `address` in lane `lane`."""
