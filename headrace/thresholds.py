@@ -332,6 +332,11 @@ NATIVE_MODULE_BYTES: Final = 1 << 20
 # Unit: bytes; bytes. Bound (tests/targets/native/test_object_cache.py).
 OBJECT_CACHE_BYTES: Final = 1 << 28
 CACHED_OBJECT_BYTES: Final = 1 << 25
+# *** Native code: targets/native ***
+
+# Size m * k * n of a matrix product from which the BLAS library computes it.
+# Unit: multiplications. Measured (docs/reference/native.md "Products").
+NATIVE_LIBRARY_PRODUCT: Final = 1 << 24
 
 # *** Running: execute ***
 
