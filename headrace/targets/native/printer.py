@@ -182,6 +182,8 @@ class Printer(ArrayPrinter, ListPrinter):
 
     def index(self, v: Value) -> str:
         """The i64 of a scalar integer or a counter."""
+        if v.storage == "constant":
+            return str(int(v.constant))
         held = self.held(v)
         assert isinstance(held, Number)
         return scalars.convert(self.f, held.text, held.dtype, _INT64)
@@ -420,7 +422,8 @@ class Printer(ArrayPrinter, ListPrinter):
         number = f.alloca("i64")
         f.line(f"store i64 0, ptr {number}, align 8")
         cost = max(1, round(costs.block(loop.body) + costs.block(loop.test)))
-        most = max(1, thresholds.NATIVE_POLL_EACH // cost)
+        polls_inside = costs.has_long_loops(loop.body) or costs.has_long_loops(loop.test)
+        most = 1 if polls_inside else max(1, thresholds.NATIVE_POLL_EACH // cost)
         left = f.alloca("i64")
         f.line(f"store i64 {most}, ptr {left}, align 8")
         head, body, after, due, end = (f.new(x) for x in ("while", "do", "after", "due", "done"))
@@ -457,12 +460,12 @@ class Printer(ArrayPrinter, ListPrinter):
         number = f.alloca("i64")
         f.line(f"store i64 {first}, ptr {number}, align 8")
         cost = max(1, round(costs.block(loop.body)))
-        each = max(1, thresholds.NATIVE_POLL_EACH // cost)
-        is_short = trip.most is not None and trip.most <= each
+        each = 1 if costs.has_long_loops(loop.body) else max(1, thresholds.NATIVE_POLL_EACH // cost)
+        is_short = costs.is_short(loop)
         head, chunk, body, latch, end = (f.new(x) for x in ("count", "chunk", "body", "latch", "done"))
         f.jump(head)
         f.begin(head)
-        now = f.op(f"load i64, ptr {number}, align 8")
+        now = start = f.op(f"load i64, ptr {number}, align 8", "start")
         f.branch(f.op(f"icmp slt i64 {now}, {stop}"), chunk, end)
         f.begin(chunk)
         if is_short:
@@ -483,7 +486,8 @@ class Printer(ArrayPrinter, ListPrinter):
         if is_short:
             f.jump(end)
         else:
-            state.poll(f, cost * each, "stopped")
+            done = f.op(f"sub i64 {f.op(f'load i64, ptr {number}, align 8')}, {start}")
+            state.poll(f, f.op(f"mul i64 {done}, {cost}"), "stopped")
             f.jump(head)
         self._close()
         f.begin(end)
