@@ -22,6 +22,7 @@ class Module:
         self._functions: dict[str, Function] = {}
         self._declared: dict[str, str] = {}
         self._globals: dict[str, str] = {}
+        self._metadata: list[str] = []
 
     def function(
         self, name: str, result: str, params: Sequence[tuple[str, str]], attributes: str = "", linkage: str = ""
@@ -57,11 +58,22 @@ class Module:
         self._globals[name] = f"@{name} = {definition}"
         return f"@{name}"
 
+    def metadata(self, definition: str) -> str:
+        """Defines a metadata node; returns `!number`.
+
+        Args:
+          definition: The node, such as `distinct !{}`. `SELF` stands for the node itself.
+        """
+        name = f"!{len(self._metadata)}"
+        self._metadata.append(f"{name} = {definition.replace('SELF', name)}")
+        return name
+
     def text(self) -> str:
         """The module as LLVM reads it."""
         parts = [*self._globals.values()]
         parts += [text for name, text in self._declared.items() if name not in self._functions]
         parts += [f.text() for f in self._functions.values()]
+        parts += self._metadata
         return "\n".join(parts) + "\n"
 
 
