@@ -22,6 +22,7 @@ from headrace.ir.kernel import KernelContext
 from headrace.recursion import recursion_room
 from headrace.schedule import schedule, text
 from headrace.schedule.regions import Regions
+from headrace.targets.native.sections import cut
 from headrace.targets.python import Printer
 from headrace.targets.python.runtime import RunState, quietly
 from headrace.targets.python.source import FILE
@@ -77,7 +78,7 @@ class Compiled:
         self._calls_itself = printer.calls_itself
         self.uses_blas = printer.uses_blas
         self.suspends = printer.suspends
-        self._has_loops = printer.calls_itself or code.has_loops
+        self._has_loops = printer.calls_itself or printer.polls or code.has_loops
         self.flushes = self._has_loops or self.uses_blas
         self.is_plain = not (printer.stateful or self._has_loops)
         self.is_direct = self.is_plain and not self.uses_blas
@@ -175,4 +176,4 @@ def compile_graph(
     Raises:
       GraphError, NotFoundError: A called function does not fit or does not exist.
     """
-    return Compiled(lambda: schedule(Regions(graph, targets, expand), args, retvals))
+    return Compiled(lambda: schedule(Regions(graph, targets, expand), args, retvals, cut))

@@ -27,6 +27,7 @@ from headrace.ir.kernel import KernelContext
 from headrace.ir.kernel_errors import Located, known_as
 from headrace.schedule import schedule
 from headrace.schedule.regions import Regions
+from headrace.targets.native.sections import cut
 from headrace.targets.python import Printer
 from headrace.targets.python.runtime import RunState
 from headrace.targets.python.source import FILE
@@ -189,7 +190,7 @@ def _compiled(
     if prepare is not None:
         report = prepare(made.graph, targets, {made.args[i].outputs[0]: shape for i, shape in known.items()})
         targets = list(report.preserved)
-    printer = Printer(schedule(Regions(made.graph, targets), made.args, made.ends))
+    printer = Printer(schedule(Regions(made.graph, targets), made.args, made.ends, cut))
     return _Compiled(printer.out.finish("step"), len(made.ends), printer.stateful, printer.uses_blas, report)
 
 

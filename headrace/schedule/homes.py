@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.schedule.program import Branches, Compute, Loop
+from headrace.schedule.program import Branches, Compute, Loop, Section
 
 if TYPE_CHECKING:
     from headrace.schedule.program import Block, Program, Value
@@ -41,7 +41,7 @@ def _is_made(block: Block, value: Value) -> bool:
     """Whether an instruction of `block` can put `value` into any variable."""
     if sum(v is value for v in block.results) != 1:
         return False
-    return any(value in instr.made and isinstance(instr, (Compute, Branches)) for instr in block.instrs)
+    return any(value in instr.made and isinstance(instr, (Compute, Branches, Section)) for instr in block.instrs)
 
 
 def _is_free(block: Block, made: Value, old: Value) -> bool:

@@ -19,7 +19,7 @@ and, for functions that call themselves, `Call`.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -327,6 +327,24 @@ class Group(Instr):
     def blocks(self) -> tuple[Block, ...]:
         """The block of the maps."""
         return (self.block,)
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class Section(Instr):
+    """Instructions that are one call of other code, such as machine code.
+
+    Attributes:
+      block: The instructions; its results are the outputs.
+      function: The function, called with a function that polls call (or None) and the inputs. It returns the output if
+        there is one, else a tuple.
+      polls: Whether it may run long, so that it must poll whether the step was cancelled.
+      uses_blas: Whether it may call the BLAS library.
+    """
+
+    block: Block
+    function: Callable[..., Any]
+    polls: bool
+    uses_blas: bool
 
 
 @dataclasses.dataclass(eq=False, slots=True)

@@ -18,7 +18,20 @@ import numpy as np
 
 from headrace import shapes
 from headrace.opkit.forms import Concat, Form, Permute, Pieces, Product, Reduce, Reshape, index_text
-from headrace.schedule.program import Block, Branches, Call, Compute, Convert, Group, Instr, Loop, Program, Read, Value
+from headrace.schedule.program import (
+    Block,
+    Branches,
+    Call,
+    Compute,
+    Convert,
+    Group,
+    Instr,
+    Loop,
+    Program,
+    Read,
+    Section,
+    Value,
+)
 from headrace.schedule.scalar_expressions import Apply, Input
 from headrace.schedule.select import KernelCall, ListOperation, Map, Move
 
@@ -62,6 +75,8 @@ def _blocks(instr: Instr) -> Iterator[str]:
         yield "  do:"
         yield from _indented(_block(instr.body), 4)
         return
+    if isinstance(instr, Section):
+        yield from _indented(_block(instr.block), 4)
     for i, block in enumerate(instr.blocks):
         title = "slice" if isinstance(instr, Group) else f"branch {i}"
         if isinstance(instr, Branches) and not instr.is_case:
@@ -79,6 +94,8 @@ def _what(instr: Instr) -> str:
             return f"{'Case' if instr.is_case else 'If'}{inputs}"
         case Call():
             return f"call {instr.function}{inputs}"
+        case Section():
+            return f"section{inputs}"
         case Group():
             given = [f"{v} into {g}" for v, g in zip(instr.made, instr.given, strict=True) if g is not None]
             return f"slices of {instr.step} along axis {instr.axis}{inputs}{''.join(f', {g}' for g in given)}"

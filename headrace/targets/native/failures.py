@@ -62,3 +62,17 @@ class Place:
         """The loops around the instruction with their iterations, from the innermost, as far as they are known."""
         known = min(len(self.loops), COUNTERS - self.details)
         return [(self.loops[k], counters[k]) for k in reversed(range(known))]
+
+
+class NativeFailure(Exception):
+    """Failure of native code; `compile.blame` raises the error of the operation in its place.
+
+    Args:
+      place: The place that failed.
+      counters: The iterations of the loops around it, and the numbers of the failure.
+    """
+
+    def __init__(self, place: Place, counters: Sequence[int]) -> None:
+        super().__init__(place, counters)
+        self.place = place
+        self.counters = counters

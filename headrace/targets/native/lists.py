@@ -107,7 +107,12 @@ class ElementTypes:
         if this.representation != "list":
             return
         handle = this.tensor.handle
-        if handle is not None and handle[1] is not None and None not in handle[1] and scalars.is_number(handle[0].numpy):
+        if (
+            handle is not None
+            and handle[1] is not None
+            and None not in handle[1]
+            and scalars.is_number(handle[0].numpy)
+        ):
             self._know(this, handle[0].numpy, handle[1])
         if kind == "from_tensor" and instr.inputs[0].is_static:
             self._know(this, instr.inputs[0].dtype.numpy, dims(instr.inputs[0])[1:])

@@ -507,9 +507,7 @@ def is_made_by(found: Sequence[Unit], v: Value) -> bool:
                 return True
             if isinstance(unit, Compute) and isinstance(unit.work, Move):
                 form = unit.work.form
-                return isinstance(form, (Concat, Reduce, Product)) or (
-                    isinstance(form, Permute) and form.is_contiguous
-                )
+                return isinstance(form, (Concat, Reduce, Product)) or (isinstance(form, Permute) and form.is_contiguous)
             is_joined = isinstance(unit, Compute) and isinstance(unit.work, ListOperation) and unit.work.role.joins
             return is_joined and unit.inputs[0].representation == "list" and v.is_static
     return False

@@ -12,7 +12,6 @@ a loop with a condition has a counter.
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,13 +25,13 @@ from headrace.targets.native import costs, scalars, state
 from headrace.targets.native.arrays import ArrayPrinter
 from headrace.targets.native.failures import Place as Failure
 from headrace.targets.native.fusion import Nest, Unit
-from headrace.targets.native.held import Array, Element, Held, Items, Number, Rows
+from headrace.targets.native.held import Array, Held, Items, Number, Rows
 from headrace.targets.native.lists import ListPrinter
 from headrace.targets.native.llvm_text import Module
 from headrace.targets.native.plan import Home, Plan, Storage, contiguous, dims, is_array, row_major
 
 if TYPE_CHECKING:
-    from headrace.schedule.program import Block, Trip
+    from headrace.schedule.program import Trip
     from headrace.targets.native.regions import NativeRegion
 
 _INT64: Final = np.dtype(np.int64)
@@ -432,9 +431,7 @@ class Printer(ArrayPrinter, ListPrinter):
         self._open(loop, slots, number, "0")
         self._owned.append([])
         self.units(self.plan.units[loop.test])
-        truth = scalars.convert(
-            f, self.number(loop.test.results[0]), loop.test.results[0].dtype.numpy, np.dtype(bool)
-        )
+        truth = scalars.convert(f, self.number(loop.test.results[0]), loop.test.results[0].dtype.numpy, np.dtype(bool))
         self.free_lists(self._owned.pop())
         f.branch(truth, body, end)
         f.begin(body)

@@ -9,7 +9,7 @@ a microsecond, so a region must contain a loop, or maps that take numpy longer.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -78,8 +78,6 @@ def why_not(instr: Instr, elements: ElementTypes | None = None, depth: int = 0) 
     if isinstance(instr, Call):
         return "a function calls itself"
     if isinstance(instr, Compute):
-        if instr.is_checked:
-            return "values are compared with their static types"
         return _compute(instr, elements) or _values((*instr.inputs, *instr.made), elements, instr)
     if isinstance(instr, Loop):
         reason = _loop(instr, elements)
@@ -110,8 +108,10 @@ def _compute(instr: Compute, elements: ElementTypes) -> str:
             return scalars.why_not(expression, [v.dtype.numpy for v in instr.inputs])
         case Move(form):
             if isinstance(form, Product):
-                return "" if instr.made[0].dtype.numpy.kind in "fiu" and instr.made[0].dtype.numpy.itemsize >= 4 else (
-                    f"a product of {instr.made[0].dtype.name}"
+                return (
+                    ""
+                    if instr.made[0].dtype.numpy.kind in "fiu" and instr.made[0].dtype.numpy.itemsize >= 4
+                    else (f"a product of {instr.made[0].dtype.name}")
                 )
             if isinstance(form, Reduce):
                 return "a reduction"
@@ -149,7 +149,11 @@ def _loop(loop: Loop, elements: ElementTypes) -> str:
             return "a list of one iteration becomes that of the next"
         if x.param.shape == () and x.param.representation == "scalar" and is_array(x.next):
             return "a loop variable has different ranks"
-        if is_array(x.param) and x.param.representation != "rows" and {x.initial.shape, x.next.shape} != {x.param.shape}:
+        if (
+            is_array(x.param)
+            and x.param.representation != "rows"
+            and {x.initial.shape, x.next.shape} != {x.param.shape}
+        ):
             return f"the shape of {x.param.tensor.name} is not static"
     return _values(values, elements, loop)
 

@@ -41,6 +41,7 @@ class InstructionWriter(ListWriter):
     Attributes:
       stateful: Operations whose kernels are made for each run, in the order of `runtime.RunState.kernels`.
       uses_blas: Whether a kernel may call the BLAS library.
+      polls: Whether a section may run long.
       suspends: Whether the code waits for values (`Facts.suspends`), so that its functions are generators.
       targets: Names of existing arrays into which results of maps are written, by result.
       whole: The number of last axes that are not cut where arrays are computed in slices (`tiling`), else None.
@@ -49,7 +50,7 @@ class InstructionWriter(ListWriter):
     def __init__(self) -> None:
         super().__init__()
         self.stateful: list[tuple[Operation, Kernel]] = []
-        self.uses_blas = self.suspends = False
+        self.uses_blas = self.suspends = self.polls = False
         self.targets: dict[Value, str] = {}
         self.whole: int | None = None
         self._rows: dict[tuple[bytes, str, tuple[int, ...]], np.ndarray] = {}
@@ -86,13 +87,16 @@ class InstructionWriter(ListWriter):
         self.drop(instr.drops)
 
     def _check(self, instr: Compute) -> None:
-        """Writes the comparison of results with the static types of their tensors."""
-        if not instr.is_checked or isinstance(instr.work, (ListOperation, Convert, Read)):
-            return
-        for value in instr.made:
+        """Writes the comparison of results with the static types of their tensors, if it is wanted."""
+        if instr.is_checked and not isinstance(instr.work, (ListOperation, Convert, Read)):
+            self.check(instr.made, instr.op)
+
+    def check(self, values: Sequence[Value], op: Operation) -> None:
+        """Writes comparisons of values with the static types of their tensors."""
+        for value in values:
             if value.representation in ("scalar", "array", "object"):
                 check = self.out.bind(output_check.check_value, "f")
-                self.out.line(f"{check}({self.out.bind(value.tensor, 'o')}, {self.text(value)})", instr.op)
+                self.out.line(f"{check}({self.out.bind(value.tensor, 'o')}, {self.text(value)})", op)
 
     def _call_kernel(self, instr: Compute, kernel: Kernel) -> None:
         """Writes the call of a kernel."""

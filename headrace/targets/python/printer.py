@@ -21,7 +21,7 @@ import numpy as np
 
 from headrace import dtypes, flags, thresholds
 from headrace.ir.opdef import op_registry
-from headrace.schedule.program import Branches, Call, Compute, Group, Loop
+from headrace.schedule.program import Branches, Call, Compute, Group, Loop, Section
 from headrace.targets.python import runtime
 from headrace.targets.python.instructions import InstructionWriter
 from headrace.targets.python.source import SourceLoop
@@ -66,9 +66,24 @@ class Printer(InstructionWriter):
                 self.compute(instr, block.instrs[i + 1] if i + 1 < len(block.instrs) else None)
             elif isinstance(instr, Group):
                 self._group(instr)
+            elif isinstance(instr, Section):
+                self._section(instr)
             else:
                 self._structured(instr)
                 self.drop(instr.drops)
+
+    def _section(self, instr: Section) -> None:
+        """Writes the call of a section."""
+        self.uses_blas |= instr.uses_blas
+        self.polls |= instr.polls
+        inputs = tuple(map(self.text, instr.inputs))
+        look = "run.look" if instr.polls else "None"
+        call = f"{self.out.bind(instr.function, 'n')}({', '.join((look, *inputs))})"
+        names = [self.name_for(v) for v in instr.made]
+        self.out.line(f"{', '.join(names)} = {call}" if names else call, instr.op, inputs)
+        if flags.VERIFY.value >= 2:
+            self.check(instr.made, instr.op)
+        self.drop(instr.drops)
 
     # *** groups ***
 
