@@ -47,7 +47,7 @@ class Pieces:
 
     Attributes:
       source: the position of the input.
-      indices: for each output its index: an int, or a slice with a positive step, for each of the first axes.
+      indices: for each output its index: an int, or a slice with a step, for each of the first axes.
     """
 
     source: int
@@ -242,6 +242,17 @@ def strided_slice(op: Operation) -> Form | None:
         ends = None if a["end_mask"] >> i & 1 else stop
         parts.append(slice(begins, ends, None if step == 1 else step))
     return Pieces(0, (tuple(parts),)) if parts else None
+
+
+def reverse(op: Operation) -> Form | None:
+    """Form of `ReverseV2`."""
+    axes, x = constant_value(op.inputs[1]), op.inputs[0].shape
+    if not _is_static(op) or axes is None or axes.ndim != 1 or not axes.size or x is None or 0 in x:
+        return None
+    turned = [a % len(x) for a in axes.tolist() if -len(x) <= a < len(x)]
+    if len(turned) != axes.size or len(set(turned)) != len(turned):
+        return None
+    return Pieces(0, (tuple(slice(None, None, -1 if k in turned else None) for k in range(max(turned) + 1)),))
 
 
 def transpose(op: Operation) -> Form | None:

@@ -110,6 +110,8 @@ def _checked(f: Any, error: type[OpError] = InvalidArgumentError) -> Any:
             raise error("Integer division by zero")
         return f(x, y)
 
+    divide.unchecked = f  # type: ignore[attr-defined]
+    divide.error = error  # type: ignore[attr-defined]
     return divide
 
 

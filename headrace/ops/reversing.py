@@ -17,6 +17,7 @@ from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_element, int_attr, op, type_attr
 from headrace.opkit.arrays import axis_in, boxed, dims, values_only
 from headrace.opkit.batch_rules import prefixing, shifting_axes
+from headrace.opkit.forms import reverse
 from headrace.opkit.jvp_rules import linear
 from headrace.opkit.testing.samples import draw
 from headrace.shapes import Shape
@@ -73,6 +74,7 @@ op(
     {"T": NUMERIC | {dtypes.bool_, dtypes.string}, "Tidx": _INDEX},
     shape=_reverse_shape,
     kernel=_reverse_kernel,
+    form=reverse,
     grad=lambda b, n, dy: [b.ReverseV2(dy, n.axis), None],
     jvp=linear("tensor"),
     batch=shifting_axes(1, 0),

@@ -12,10 +12,23 @@ from headrace.errors import HeadraceInternalError
 from headrace.opkit.forms import Concat, Permute, Pieces, Product, Reduce, Reshape
 from headrace.schedule.program import Compute, Value
 from headrace.schedule.select import Map, Move
-from headrace.targets.native import scalars
+from headrace.targets.native import scalars, state
 from headrace.targets.native.held import Array, Held, Number
-from headrace.targets.native.plan import Home, Plan, Storage, Strides, dims, is_array, piece, reshaped, row_major
+from headrace.targets.native.plan import (
+    Home,
+    Plan,
+    Storage,
+    Strides,
+    dims,
+    is_array,
+    is_grown,
+    piece,
+    reshaped,
+    row_major,
+    size_of,
+)
 from headrace.targets.native.products import product
+from headrace.targets.native.rewriting import Division
 
 if TYPE_CHECKING:
     from headrace.targets.native.fusion import Nest
@@ -38,6 +51,8 @@ class ArrayPrinter:
     held: Callable[[Value], Held]
     place_of: Callable[[Value], Array]
     address: Callable[[Storage | Home], str]
+    fail_if: Callable[..., None]
+    own_block: Callable[[str, str], None]
 
     @property
     def empty(self) -> str:
@@ -51,19 +66,24 @@ class ArrayPrinter:
 
     def nest(self, nest: Nest) -> None:
         """Prints maps of one shape as one nest of loops."""
-        reads: dict[Value, Strides] = {}
+        for m in nest.maps:
+            self.check_divisor(m)
+        rank = len(nest.shape)
+        length = self._length_of(nest) if None in nest.shape else ""
+        shape: list[int | str] = [length if d is None else d for d in nest.shape]
+        reads: dict[Value, Sequence[int | str]] = {}
         arrays: dict[Value, Array] = {}
         for v in nest.reads:
             held = self.held(v)
             if isinstance(held, Array) and (splat := _splat(v)) is not None:
                 self.values.setdefault(v, held)
                 arrays[v] = held
-                reads[v] = (0,) * len(nest.shape)
+                reads[v] = (0,) * rank
             elif isinstance(held, Array):
                 arrays[v] = held
-                reads[v] = spread(held.shape, held.strides, nest.shape)
-        targets = {v: self.place_of(v) for v in nest.stored}
-        layouts = [*reads.values(), *(t.strides for t in targets.values())]
+                reads[v] = self._spread(held, length, rank)
+        targets = {v: self._grown(v, length) if length else self.place_of(v) for v in nest.stored}
+        layouts: list[Sequence[int | str]] = [*reads.values(), *(t.strides for t in targets.values())]
         numbers: dict[Value, str] = {}
         for v in nest.reads:
             if v not in arrays:
@@ -85,32 +105,90 @@ class ArrayPrinter:
             for (v, target), offset in zip(targets.items(), at[len(arrays) :], strict=True):
                 self.store(target, known[v], offset)
 
-        self.each(nest.shape, layouts, element)
+        self.each(shape, layouts, element)
         self.values.update(targets)
 
-    def each(self, shape: Sequence[int], layouts: Sequence[Strides], element: Callable[[Sequence[str]], None]) -> None:
-        """Prints loops over an index space whose iterations are independent.
+    def _length_of(self, nest: Nest) -> str:
+        """The i64 first dimension of the results of a nest."""
+        found = dict.fromkeys(
+            [str(self.array(v).shape[0]) for v in nest.reads if len(v.shape or ()) == len(nest.shape) and is_grown(v)]
+        )
+        first, *others = found
+        f, length = self.f, first
+        for other in others:
+            length = f.op(f"select i1 {f.op(f'icmp eq i64 {length}, 1')}, i64 {other}, i64 {length}")
+        for each in found if others else ():
+            differs = f.op(f"icmp ne i64 {each}, {length}")
+            self.fail_if(f.op(f"and i1 {differs}, {f.op(f'icmp ne i64 {each}, 1')}"), nest.maps[0], "shapes", each, length)
+        return length
+
+    def _spread(self, held: Array, length: str, rank: int) -> Sequence[int | str]:
+        """The layout of an array that is broadcast to a shape with the first dimension `length`."""
+        out: list[int | str] = list(spread(held.shape, held.strides, rank))
+        own = held.shape[0]
+        if len(held.shape) == rank and isinstance(own, str) and own != length:
+            is_one = self.f.op(f"icmp eq i64 {own}, 1")
+            out[0] = self.f.op(f"select i1 {is_one}, i64 0, i64 {held.strides[0]}")
+        return out
+
+    def _grown(self, v: Value, length: str) -> Array:
+        """Memory for an array with a first dimension that is not static; it is freed at the end of the block."""
+        shape = (length, *dims(v))
+        size = self.f.op(f"mul nuw nsw i64 {length}, {size_of(v)}")
+        pointer = state.allocate_block(self.f, size, "no_memory", "rows")
+        self.own_block(pointer, size)
+        return Array(pointer, v.dtype.numpy, shape, row_major(shape))
+
+    def check_divisor(self, instr: Compute) -> None:
+        """Prints the test of the divisors of a division of integers."""
+        if not isinstance(instr.work, Division):
+            return
+        f, divisor = self.f, instr.inputs[1]
+        if divisor.storage == "constant" and np.all(divisor.constant):
+            return
+        kind = scalars.register_type(divisor.dtype.numpy)
+        held = self.held(divisor)
+        if not isinstance(held, Array):
+            self.fail_if(f.op(f"icmp eq {kind} {self.number(divisor)}, 0"), instr, "division")
+            return
+        found = f.alloca("i1")
+        f.line(f"store i1 false, ptr {found}")
+
+        def element(at: Sequence[str]) -> None:
+            is_zero = f.op(f"icmp eq {kind} {self.load(held, at[0])}, 0")
+            before = f.op(f"load i1, ptr {found}")
+            f.line(f"store i1 {f.op(f'or i1 {is_zero}, {before}')}, ptr {found}")
+
+        self.each(held.shape, (held.strides,), element, False)
+        self.fail_if(f.op(f"load i1, ptr {found}"), instr, "division")
+
+    def each(self, shape: Sequence[int | str], layouts: Sequence[Sequence[int | str]], element: Callable[[Sequence[str]], None], is_parallel: bool = True) -> None:
+        """Prints loops over an index space.
 
         Args:
           shape: The shape of the index space.
           layouts: Layouts of arrays in it.
           element: Prints an iteration; it receives the offset of the element in each array.
+          is_parallel: Whether the iterations are independent.
         """
         sizes, strides = collapsed(shape, layouts)
         group = self.module.metadata("distinct !{}")
-        outer, self.access = self.access, f", !llvm.access.group {group}"
+        outer, self.access = self.access, f", !llvm.access.group {group}" if is_parallel else ""
 
         def level(axis: int, at: list[str]) -> None:
             if axis == len(sizes):
                 element(at)
                 return
-            size = sizes[axis]
+            count, symbol = sizes[axis]
+            size = symbol if symbol and count == 1 else f"{count}"
+            if symbol and count != 1:
+                size = self.f.op(f"mul nuw nsw i64 {symbol}, {count}")
             metadata = ""
-            if axis == len(sizes) - 1:
+            if axis == len(sizes) - 1 and is_parallel:
                 accesses = self.module.metadata(f'!{{!"llvm.loop.parallel_accesses", {group}}}')
                 metadata = f", !llvm.loop {self.module.metadata(f'distinct !{{SELF, {accesses}}}')}"
-            with self.f.loop("0", str(size), metadata=metadata) as i:
-                made: dict[tuple[str, int], str] = {}
+            with self.f.loop("0", size, metadata=metadata) as i:
+                made: dict[tuple[str, int | str], str] = {}
                 inner = []
                 for offset, steps in zip(at, strides, strict=True):
                     key = offset, steps[axis]
@@ -122,7 +200,7 @@ class ArrayPrinter:
         level(0, ["0"] * len(layouts))
         self.access = outer
 
-    def _advanced(self, offset: str, i: str, stride: int) -> str:
+    def _advanced(self, offset: str, i: str, stride: int | str) -> str:
         if stride == 0:
             return offset
         step = i if stride == 1 else self.f.op(f"mul nsw i64 {i}, {stride}")
@@ -147,8 +225,10 @@ class ArrayPrinter:
     def copy(self, target: Array, source: Array) -> None:
         """Prints a copy of the elements of an array to another one of the same shape."""
         if target.is_contiguous and source.is_contiguous:
-            size = math.prod(source.shape) * source.dtype.itemsize
-            self.copy_bytes(target.pointer, source.pointer, str(size))
+            size = str(math.prod(source.dims) * source.dtype.itemsize)
+            if isinstance(source.shape[0], str):
+                size = self.f.op(f"mul nuw nsw i64 {source.shape[0]}, {size}")
+            self.copy_bytes(target.pointer, source.pointer, size)
             return
 
         def element(at: Sequence[str]) -> None:
@@ -183,7 +263,7 @@ class ArrayPrinter:
                 whole = self.array(instr.inputs[source])
                 for v, index in zip(instr.outputs, indices, strict=True):
                     if v is not None:
-                        offset, strides = piece(whole.shape, whole.strides, index)
+                        offset, strides = piece(whole.dims, whole.strides, index)
                         made = Array(self.shifted(whole, offset), whole.dtype, dims(v), strides)
                         self.define(v, made)
             case Permute(source, axes, _):
@@ -231,7 +311,7 @@ class ArrayPrinter:
             scalars.store(self.f, source.dtype, source.text, target.pointer)
             self.values[out] = target
             return
-        strides = reshaped(source.shape, source.strides, shape)
+        strides = reshaped(source.dims, source.strides, shape)
         if strides is not None:
             self.define(out, Array(source.pointer, source.dtype, shape, strides))
             return
@@ -248,44 +328,49 @@ class ArrayPrinter:
             part = self.array(instr.inputs[k])
             pointer = self.shifted(target, at * target.strides[axis])
             self.copy(Array(pointer, target.dtype, part.shape, target.strides), part)
-            at += part.shape[axis]
+            at += part.dims[axis]
         self.values[out] = target
 
     # *** Products and reductions ***
 
     def _product(self, instr: Compute, form: Product) -> None:
         (out,) = instr.made
-        target = self.place_of(out)
         pointers, strides, turns = [], [], []
         for k, turned in enumerate(form.turned):
             a = self.array(instr.inputs[k])
-            rows, columns = a.strides
             if (instr, k) in self.plan.copies:
                 pointer = self.address(self.plan.copies[instr, k])
                 made = Array(pointer, a.dtype, a.shape, row_major(a.shape))
                 self.copy(made, a)
-                a, (rows, columns) = made, made.strides
+                a = made
+            rows, columns = a.strides
             flips = columns != 1 and a.shape[1] != 1
-            if a.shape[0] == 1:
-                rows = max(rows, a.shape[1])
-            if a.shape[1] == 1 and not flips and columns != 1:
+            if a.shape[1] == 1 and rows != 1 and a.shape[0] != 1:  # any distance of the columns is right
                 columns = 1
+            if flips and a.shape[1 - flips] == 1:
+                columns = max(columns, 1)
             pointers.append(a.pointer)
-            strides.append(columns if flips else rows)
             turns.append(turned != flips)
-        a_shape, b_shape = dims(instr.inputs[0]), dims(instr.inputs[1])
+            width = a.shape[0] if flips else a.shape[1]
+            stride = columns if flips else rows
+            strides.append(max(stride, width) if isinstance(width, int) else stride)
+        a_shape, b_shape = self.array(instr.inputs[0]).shape, self.array(instr.inputs[1]).shape
         m, k_size = reversed(a_shape) if form.turned[0] else a_shape
         n = b_shape[0] if form.turned[1] else b_shape[1]
+        assert isinstance(n, int)
+        assert isinstance(k_size, int)
+        target = self.place_of(out) if isinstance(m, int) else self._grown(out, m)
         name = product(
             self.module,
-            m,
+            m if isinstance(m, int) else None,
             k_size,
             n,
             out.dtype.numpy,
             (turns[0], turns[1]),
             row_strides=(strides[0], strides[1], None),
         )
-        self.f.line(f"call void {name}(ptr {target.pointer}, ptr {pointers[0]}, ptr {pointers[1]})")
+        more = "" if isinstance(m, int) else f", i64 {m}"
+        self.f.line(f"call void {name}(ptr {target.pointer}, ptr {pointers[0]}, ptr {pointers[1]}{more})")
         self.values[out] = target
 
     def _reduce(self, instr: Compute, form: Reduce) -> None:
@@ -309,37 +394,42 @@ def hash_of(raw: bytes) -> str:
     return hashlib.sha256(raw).hexdigest()[:24]
 
 
-def spread(shape: Sequence[int], strides: Strides, target: Sequence[int]) -> Strides:
-    """The layout of an array that is broadcast to the shape `target`."""
-    before = (0,) * (len(target) - len(shape))
-    return (*before, *(0 if d == 1 else s for d, s in zip(shape, strides, strict=True)))
+def spread(shape: Sequence[int | str], strides: Strides, rank: int) -> Strides:
+    """The layout of an array that is broadcast to a shape of `rank` dimensions."""
+    return (*(0,) * (rank - len(shape)), *(0 if d == 1 else s for d, s in zip(shape, strides, strict=True)))
 
 
-def collapsed(shape: Sequence[int], layouts: Sequence[Strides]) -> tuple[list[int], list[list[int]]]:
+def collapsed(
+    shape: Sequence[int | str], layouts: Sequence[Sequence[int | str]]
+) -> tuple[list[tuple[int, str]], list[list[int | str]]]:
     """An equal index space with the fewest axes.
 
     Args:
-      shape: The shape of the index space.
-      layouts: Layouts of arrays in it.
+      shape: The shape of the index space; a str is the name of an i64.
+      layouts: Layouts of arrays in it; a str is the name of an i64.
 
     Returns:
-      The sizes of the axes, and for each array its distances along them.
+      The sizes of the axes, each a number and the name by which it is multiplied, or ""; and for each array its
+      distances along the axes.
     """
-    sizes: list[int] = []
-    out: list[list[int]] = [[] for _ in layouts]
+    sizes: list[tuple[int, str]] = []
+    out: list[list[int | str]] = [[] for _ in layouts]
     for axis, size in enumerate(shape):
         if size == 1:
             continue
         steps = [layout[axis] for layout in layouts]
-        if sizes and all(mine[-1] == step * size for mine, step in zip(out, steps, strict=True)):
-            sizes[-1] *= size
+        if sizes and isinstance(size, int) and all(map(_is_next, out, steps, [size] * len(steps))):
+            count, symbol = sizes[-1]
+            sizes[-1] = count * size, symbol
             for mine, step in zip(out, steps, strict=True):
                 mine[-1] = step
             continue
-        sizes.append(size)
+        sizes.append((size, "") if isinstance(size, int) else (1, size))
         for mine, step in zip(out, steps, strict=True):
             mine.append(step)
     return sizes, out
 
 
-_ = Any
+def _is_next(mine: list[int | str], step: int | str, size: int) -> bool:
+    """Whether an axis continues the one before."""
+    return isinstance(step, int) and mine[-1] == step * size

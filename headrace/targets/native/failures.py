@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from headrace.errors import HeadraceInternalError, InvalidArgumentError, ResourceExhaustedError
+from headrace.schedule.program import Compute
+from headrace.targets.native.rewriting import Division
 from headrace.targets.native.state import COUNTERS
 
 if TYPE_CHECKING:
     from headrace.schedule.program import Instr
 
-FailureKind: TypeAlias = Literal["access", "modify", "gather", "pop", "reserve", "length", "residuals"]
+FailureKind: TypeAlias = Literal["access", "modify", "gather", "pop", "reserve", "length", "residuals", "division", "shapes"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -52,6 +54,12 @@ class Place:
                 return InvalidArgumentError(
                     f"Operation expected a list with {second} elements but got a list with {first} elements."
                 )
+            case "shapes":
+                return InvalidArgumentError(f"Incompatible shapes: the first dimensions are {first} and {second}")
+            case "division":
+                assert isinstance(self.instr, Compute)
+                assert isinstance(self.instr.work, Division)
+                return self.instr.work.error("Integer division by zero")
             case "residuals":
                 return ResourceExhaustedError(
                     f"the gradient of a loop keeps more than {second:,} bytes of residuals: {first:,} values so far"

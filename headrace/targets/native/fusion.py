@@ -17,6 +17,7 @@ from typing import TypeAlias
 
 from headrace.schedule.program import Compute, Group, Instr, Loop, Value
 from headrace.schedule.select import Map
+from headrace.targets.native.rewriting import Division
 
 
 @dataclasses.dataclass(eq=False, slots=True)
@@ -25,12 +26,14 @@ class Nest:
 
     Attributes:
       maps: The maps, in order.
-      shape: The shape of their results.
+      shape: The shape of their results. The first dimension may be unknown.
+      source: The value whose first dimension is that of all results, or the only result; None if it is known.
       stored: The results that other instructions read.
     """
 
     maps: list[Compute]
-    shape: tuple[int, ...]
+    shape: tuple[int | None, ...]
+    source: Value | None
     stored: tuple[Value, ...] = ()
 
     @property
@@ -61,6 +64,7 @@ def units(instrs: Sequence[Instr], results: Collection[Value]) -> list[Unit]:
     flat = list(_flat(instrs))
     out: list[Unit] = []
     pending: list[Nest] = []
+    sources: dict[Value, Value] = {}
 
     def close(nests: Sequence[Nest]) -> None:
         for nest in nests:
@@ -73,10 +77,15 @@ def units(instrs: Sequence[Instr], results: Collection[Value]) -> list[Unit]:
             assert isinstance(instr, Compute)
             shape = instr.made[0].shape
             assert shape is not None
-            mine = next((n for n in pending if n.shape == shape), None)
+            lengths = {_source(v, sources) for v in instr.inputs if v.shape and v.shape[0] is None}
+            source = next(iter(lengths)) if len(lengths) == 1 else instr.made[0]
+            sources[instr.made[0]] = source
+            mine = next((n for n in pending if n.shape == shape and (None not in shape or n.source is source)), None)
+            if mine is not None and isinstance(instr.work, Division) and instr.inputs[1] in mine.made:
+                mine = None  # divisors are compared with zero before the nest
             close([n for n in pending if n is not mine and not reads.isdisjoint(n.made)])
             if mine is None:
-                pending.append(Nest([instr], tuple(d for d in shape if d is not None)))
+                pending.append(Nest([instr], shape, source if None in shape else None))
             else:
                 mine.maps.append(instr)
             continue
@@ -88,6 +97,11 @@ def units(instrs: Sequence[Instr], results: Collection[Value]) -> list[Unit]:
     close(list(pending))
     _mark_stored(out, results)
     return out
+
+
+def _source(v: Value, sources: dict[Value, Value]) -> Value:
+    """The value from which `v` has its first dimension."""
+    return sources.get(v, v)
 
 
 def is_array_map(instr: Instr) -> bool:

@@ -36,8 +36,13 @@ class Array:
 
     pointer: str
     dtype: np.dtype
-    shape: tuple[int, ...]
+    shape: tuple[int | str, ...]
     strides: Strides
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """The shape if it is static."""
+        return tuple([d for d in self.shape if isinstance(d, int)])
 
     @property
     def is_contiguous(self) -> bool:
@@ -45,23 +50,6 @@ class Array:
         return all(
             d == 1 or s == wanted for d, s, wanted in zip(self.shape, self.strides, row_major(self.shape), strict=True)
         )
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Rows:
-    """Elements of a list, as many as it has.
-
-    Attributes:
-      pointer: The address of the first element.
-      length: The i64 number of elements.
-      dtype: The dtype of the elements.
-      shape: The shape of an element.
-    """
-
-    pointer: str
-    length: str
-    dtype: np.dtype
-    shape: tuple[int, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -106,4 +94,4 @@ class Items:
     element: Element
 
 
-Held: TypeAlias = Number | Array | Rows | Items
+Held: TypeAlias = Number | Array | Items

@@ -11,6 +11,8 @@ a block made, and did not move elsewhere, is freed at its end.
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,8 +21,8 @@ import numpy as np
 from headrace.schedule.program import Branches, Compute, Instr, Loop, Value
 from headrace.schedule.select import ListOperation
 from headrace.targets.native import scalars, state
-from headrace.targets.native.held import Array, Element, Held, Items, Number, Rows
-from headrace.targets.native.plan import Plan, dims, is_array, row_major
+from headrace.targets.native.held import Array, Element, Held, Items, Number
+from headrace.targets.native.plan import Plan, dims, is_array, is_grown, row_major
 
 if TYPE_CHECKING:
     from headrace.ir.op_roles import ListKind
@@ -114,8 +116,9 @@ class ElementTypes:
             and scalars.is_number(handle[0].numpy)
         ):
             self._know(this, handle[0].numpy, handle[1])
-        if kind == "from_tensor" and instr.inputs[0].is_static:
-            self._know(this, instr.inputs[0].dtype.numpy, dims(instr.inputs[0])[1:])
+        if kind == "from_tensor" and (instr.inputs[0].is_static or is_grown(instr.inputs[0])):
+            rows = instr.inputs[0]
+            self._know(this, rows.dtype.numpy, (rows.shape or ())[1:])
         elif kind in ("push", "set"):
             put = instr.inputs[work.role.element_input or (1 if kind == "push" else 2)]
             if put.representation == "list":
@@ -209,12 +212,19 @@ class ListPrinter:
             state.free_block(self.f, data, capacity)
 
     def _copied_rows(self, rows: Array) -> tuple[str, str, str]:
-        size = rows.dtype.itemsize
-        for d in rows.shape:
-            size *= d
+        size = str(rows.dtype.itemsize * math.prod(rows.dims))
+        if isinstance(rows.shape[0], str):
+            size = self.f.op(f"mul nuw nsw i64 {rows.shape[0]}, {size}")
         data = state.allocate_block(self.f, size, "no_memory", "list")
         self.copy(Array(data, rows.dtype, rows.shape, row_major(rows.shape)), rows)
-        return data, str(rows.shape[0]), str(size)
+        return data, str(rows.shape[0]), size
+
+    def own_block(self, pointer: str, size: str) -> None:
+        """Records memory that ends with the open block."""
+        f = self.f
+        made = Items(f.alloca("ptr"), f.alloca("i64"), f.alloca("i64"), Element(None, ()))
+        self._assign(made, (pointer, "0", size))
+        self._owned[-1].append(made)
 
     # *** Operations ***
 
@@ -372,7 +382,13 @@ class ListPrinter:
             self.fail_if(f.op(f"icmp ne i64 {length}, {wanted}"), instr, "length", length, str(wanted))
         assert items.element.dtype is not None
         if not out.is_static:
-            self.values[out] = Rows(data, length, items.element.dtype, items.element.shape)
+            element = items.element
+            view = Array(data, items.element.dtype, (length, *element.shape), row_major((length, *element.shape)))
+            if not self.plan.stack_is_view(instr):
+                data, _, size = self._copied_rows(view)
+                self.own_block(data, size)
+                view = dataclasses.replace(view, pointer=data)
+            self.values[out] = view
             return
         target = self.place_of(out)
         self.copy_bytes(target.pointer, data, str(wanted * items.element.bytes))

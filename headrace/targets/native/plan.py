@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from headrace.opkit.forms import Concat, Permute, Pieces, Product, Reduce, Reshape
 from headrace.schedule.program import Block, Branches, Compute, Instr, Loop, Value, Variable
-from headrace.schedule.select import ListOperation, Move
+from headrace.schedule.select import Constant, ListOperation, Move
 from headrace.targets.native.fusion import Nest, Unit, units
 
 if TYPE_CHECKING:
@@ -128,12 +128,12 @@ class Plan:
         self.top = units(instrs, outputs)
         wanted: dict[Value, Place] = {}
         for k, v in enumerate(outputs):
-            if is_array(v) and v not in wanted and is_made_by(self.top, v):
+            if is_array(v) and v.is_static and v not in wanted and is_made_by(self.top, v):
                 wanted[v] = self._storage(size_of(v), output=k)
         self._walk(self.top, wanted, instrs)
         self._now += 1
         for k, v in enumerate(outputs):
-            if is_array(v):
+            if is_array(v) and v.is_static:
                 self._use(v)
                 place = self.places.get(v)
                 if not (isinstance(place, Storage) and place.output == k):
@@ -182,6 +182,10 @@ class Plan:
                 else:
                     source = instr.inputs[work.form.source]  # type: ignore[union-attr]
                     self._define(v, layout, self._in[source], source in self._listed)
+        elif isinstance(work, Constant):
+            for v in instr.made:
+                if is_array(v):
+                    self._define(v, contiguous(v), frozenset())
         elif isinstance(work, ListOperation):
             for v in instr.made:
                 if v.representation == "rows":
@@ -210,7 +214,11 @@ class Plan:
         elif v.is_static:
             self._put(v, wanted)
         else:
-            self._define(v, (), frozenset(), True)
+            self._define(v, contiguous(v), frozenset(), this not in self._changed.of(instrs))
+
+    def stack_is_view(self, instr: Compute) -> bool:
+        """Whether a stack of unknown length has the memory of its list."""
+        return instr.made[0] in self._listed
 
     def _view(self, instr: Compute, i: int) -> Strides | None:
         """The layout of output `i` of a movement as a view of its source; None if it is an array of its own."""
@@ -345,6 +353,9 @@ class Plan:
         """Plans an array that an instruction writes."""
         if not is_array(v):
             return
+        if not v.is_static:  # memory of its own, allocated where it is defined
+            self._define(v, contiguous(v), frozenset())
+            return
         place = wanted.get(v)
         if place is None:
             place = self._storage(size_of(v), self._now)
@@ -433,17 +444,24 @@ def size_of(v: Value) -> int:
 
 def contiguous(v: Value) -> Strides:
     """The layout in row-major order."""
-    return row_major(dims(v)) if is_array(v) and v.is_static else ()
+    if v.representation == "rows" or not (v.is_static or is_grown(v)):
+        return ()
+    return row_major([1 if d is None else d for d in v.shape or ()])
 
 
-def row_major(shape: Sequence[int]) -> Strides:
-    """The layout of a shape in row-major order."""
+def row_major(shape: Sequence[int | str]) -> Strides:
+    """The layout of a shape in row-major order. The first dimension, which has no effect, may be unknown."""
     out = []
     size = 1
     for d in reversed(shape):
         out.append(size)
-        size *= d
+        size *= d if isinstance(d, int) else 1
     return tuple(reversed(out))
+
+
+def is_grown(v: Value) -> bool:
+    """Whether the shape of an array is known but for the first dimension."""
+    return v.representation == "array" and bool(v.shape) and v.shape[0] is None and None not in v.shape[1:]
 
 
 def piece(shape: Sequence[int], strides: Strides, index: Index) -> tuple[int, Strides]:

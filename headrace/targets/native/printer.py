@@ -12,6 +12,7 @@ a loop with a condition has a counter.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,18 +21,18 @@ import numpy as np
 from headrace import thresholds
 from headrace.errors import HeadraceInternalError
 from headrace.schedule.program import Branches, Compute, Convert, Instr, Loop, Value
-from headrace.schedule.select import ListOperation, Map, Move
+from headrace.schedule.select import Constant, ListOperation, Map, Move
 from headrace.targets.native import costs, scalars, state
 from headrace.targets.native.arrays import ArrayPrinter
 from headrace.targets.native.failures import Place as Failure
 from headrace.targets.native.fusion import Nest, Unit
-from headrace.targets.native.held import Array, Held, Items, Number, Rows
+from headrace.targets.native.held import Array, Element, Held, Items, Number
 from headrace.targets.native.lists import ListPrinter
 from headrace.targets.native.llvm_text import Module
-from headrace.targets.native.plan import Home, Plan, Storage, contiguous, dims, is_array, row_major
+from headrace.targets.native.plan import Home, Plan, Storage, contiguous, dims, is_array, is_grown, row_major
 
 if TYPE_CHECKING:
-    from headrace.schedule.program import Trip
+    from headrace.schedule.program import Block, Trip
     from headrace.targets.native.regions import NativeRegion
 
 _INT64: Final = np.dtype(np.int64)
@@ -95,17 +96,23 @@ class Printer(ArrayPrinter, ListPrinter):
         self._addresses: dict[Storage, str] = {}
         self._backs: dict[Home, str] = {}
         self._tails: list[tuple[str, int, list[str]]] = []  # blocks of failures
-        self._owned: list[list[Items]] = [[]]
+        self._owned: list[list[Items]] = [[]]  # lists and other blocks of memory, by open block
         self._constants: dict[Value, Held] = {}
         self._polls = False
         self._print(region)
 
     def _print(self, region: NativeRegion) -> None:
         f = self.f
+        symbols = 0
         for k, v in enumerate(self.inputs):
             at = f.op(f"getelementptr inbounds ptr, ptr %inputs, i64 {k}")
             pointer = f.op(f"load ptr, ptr {at}, align 8, !invariant.load {self.empty}", "in")
-            if is_array(v):
+            if is_grown(v):
+                to = f.op(f"getelementptr inbounds ptr, ptr %inputs, i64 {len(self.inputs) + symbols}")
+                symbols += 1
+                length = f.op(f"load i64, ptr {f.op(f'load ptr, ptr {to}, align 8')}, align 8", "length")
+                self.values[v] = Array(pointer, v.dtype.numpy, (length, *dims(v)), contiguous(v))
+            elif is_array(v):
                 self.values[v] = Array(pointer, v.dtype.numpy, dims(v), contiguous(v))
             else:
                 dtype = v.dtype.numpy
@@ -140,16 +147,16 @@ class Printer(ArrayPrinter, ListPrinter):
         match held:
             case Number():
                 scalars.store(f, v.dtype.numpy, self.number(v), f.op(f"load ptr, ptr {at}, align 8"))
+            case Array(pointer, _, shape) if isinstance(shape[0], str):
+                record = f.op(f"load ptr, ptr {at}, align 8")
+                f.line(f"store ptr {pointer}, ptr {record}, align 8")
+                for i, d in enumerate(shape):
+                    to = f.op(f"getelementptr inbounds i8, ptr {record}, i64 {8 + 8 * i}")
+                    f.line(f"store i64 {d}, ptr {to}, align 8")
             case Array():
                 if k in self.plan.copied_outputs:
                     target = f.op(f"load ptr, ptr {at}, align 8")
                     self.copy(Array(target, held.dtype, held.shape, row_major(held.shape)), held)
-            case Rows(pointer, length, _, shape):
-                record = f.op(f"load ptr, ptr {at}, align 8")
-                f.line(f"store ptr {pointer}, ptr {record}, align 8")
-                for i, d in enumerate((length, *shape)):
-                    to = f.op(f"getelementptr inbounds i8, ptr {record}, i64 {8 + 8 * i}")
-                    f.line(f"store i64 {d}, ptr {to}, align 8")
             case Items():
                 raise HeadraceInternalError("a list is a result of a native region")
 
@@ -161,12 +168,11 @@ class Printer(ArrayPrinter, ListPrinter):
         if found is None:
             if v.storage != "constant":
                 raise HeadraceInternalError(f"native code reads {v} ({v.tensor.name}) before it is defined")
-            found = self._constants[v] = self._constant(v)
+            found = self._constants[v] = self.constant(np.asarray(v.constant), v.dtype.numpy)
         return found
 
-    def _constant(self, v: Value) -> Held:
-        array = np.asarray(v.constant)
-        dtype = v.dtype.numpy
+    def constant(self, array: np.ndarray, dtype: np.dtype) -> Held:
+        """The form of a constant: a literal or a global."""
         if array.shape == ():
             return Number(scalars.literal(array[()], dtype), dtype)
         return self.global_array(np.ascontiguousarray(array, dtype))
@@ -249,12 +255,16 @@ class Printer(ArrayPrinter, ListPrinter):
                 (out,) = instr.made
                 texts = [self.number(v) for v in instr.inputs]
                 dtypes = [v.dtype.numpy for v in instr.inputs]
+                self.check_divisor(instr)
                 made = scalars.expression(self.f, expression, texts, dtypes)
                 self.values[out] = Number(made, out.dtype.numpy)
             case Move():
                 self.move(instr)
             case ListOperation():
                 self.list_operation(instr)
+            case Constant(value):
+                (out,) = instr.made
+                self.values[out] = self.constant(np.asarray(value), out.dtype.numpy)
             case Convert():
                 (out,) = instr.made
                 dtype = out.dtype.numpy
@@ -431,7 +441,9 @@ class Printer(ArrayPrinter, ListPrinter):
         self._open(loop, slots, number, "0")
         self._owned.append([])
         self.units(self.plan.units[loop.test])
-        truth = scalars.convert(f, self.number(loop.test.results[0]), loop.test.results[0].dtype.numpy, np.dtype(bool))
+        truth = scalars.convert(
+            f, self.number(loop.test.results[0]), loop.test.results[0].dtype.numpy, np.dtype(bool)
+        )
         self.free_lists(self._owned.pop())
         f.branch(truth, body, end)
         f.begin(body)

@@ -18,11 +18,12 @@ from headrace import thresholds
 from headrace.ir.notes import CountedResidual
 from headrace.opkit.forms import Concat, Permute, Pieces, Product, Reduce, Reshape
 from headrace.schedule.program import Block, Branches, Call, Compute, Convert, Instr, Loop, Value
-from headrace.schedule.select import KernelCall, ListOperation, Map, Move
+from headrace.schedule.select import Constant, KernelCall, ListOperation, Map, Move
 from headrace.targets.native import scalars
 from headrace.targets.native.fusion import deep_reads
 from headrace.targets.native.lists import KINDS, ElementTypes
-from headrace.targets.native.plan import is_array
+from headrace.targets.native.plan import is_array, is_grown
+from headrace.targets.native.rewriting import Division, rewritten
 
 if TYPE_CHECKING:
     from headrace.schedule.program import Program
@@ -45,6 +46,7 @@ class NativeRegion:
       inputs: The values that the region reads from outside, and large constants.
       outputs: The values of the region that are read behind it.
       elements: The types of the elements of its lists.
+      instrs: The instructions, `rewritten`.
     """
 
     block: Block
@@ -53,11 +55,7 @@ class NativeRegion:
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
     elements: ElementTypes
-
-    @property
-    def instrs(self) -> list[Instr]:
-        """The instructions of the region."""
-        return self.block.instrs[self.start : self.stop]
+    instrs: list[Instr]
 
 
 # *** Instructions ***
@@ -120,6 +118,9 @@ def _compute(instr: Compute, elements: ElementTypes) -> str:
             return _list(instr, role.kind)
         case Convert():
             return ""
+        case Constant(value):
+            array = np.asarray(value)
+            return "a large constant" if array.nbytes > _CONSTANT_BYTES and array.any() else ""
     return f"{instr.op.type}: {type(instr.work).__name__}"
 
 
@@ -200,7 +201,7 @@ def _values(values: Iterable[Value], elements: ElementTypes, instr: Instr) -> st
         if not scalars.is_number(v.dtype.numpy):
             return f"a value of dtype {v.dtype.name}"
         if not v.is_static:
-            if _is_stack(instr) and v in instr.made:
+            if is_grown(v) and _takes_grown(instr):
                 continue
             return f"the shape of {v.tensor.name} is not static"
         if v.shape and 0 in v.shape:
@@ -208,12 +209,18 @@ def _values(values: Iterable[Value], elements: ElementTypes, instr: Instr) -> st
     return ""
 
 
-def _is_stack(instr: Instr) -> bool:
-    """Whether an instruction stacks a list of static elements, so that only the number of rows is unknown."""
-    if not (isinstance(instr, Compute) and isinstance(instr.work, ListOperation) and instr.work.role.kind == "stack"):
+def _takes_grown(instr: Instr) -> bool:
+    """Whether the first dimension of arrays that an instruction reads and makes may be unknown."""
+    if not isinstance(instr, Compute):
         return False
-    shape = instr.made[0].shape if instr.made else None
-    return instr.inputs[0].representation == "list" and shape is not None and None not in shape[1:]
+    match instr.work:
+        case Map():
+            return not isinstance(instr.work, Division)
+        case Move(form):
+            return isinstance(form, Product) and not form.turned[0] and instr.inputs[1].is_static
+        case ListOperation(role):
+            return role.kind in ("stack", "from_tensor", "length", "get")
+    return False
 
 
 def _is_parameter(instr: Instr, v: Value) -> bool:
@@ -262,17 +269,18 @@ def native_regions(program: Program) -> list[NativeRegion]:
 
 def block_regions(block: Block) -> list[NativeRegion]:
     """The native regions of one block."""
-    elements = ElementTypes(block.instrs)
-    banned: set[int] = {k for k, instr in enumerate(block.instrs) if why_not(instr, elements)}
+    instrs = rewritten(block.instrs)
+    elements = ElementTypes(instrs)
+    banned: set[int] = {k for k, instr in enumerate(instrs) if why_not(instr, elements)}
     while True:
         runs = _runs(len(block.instrs), banned)
-        bad = {k for start, stop in runs for k in _crossing(block, start, stop)}
+        bad = {k for start, stop in runs for k in _crossing(instrs, block.results, start, stop)}
         if not bad:
             break
         banned |= bad
     out = []
     for start, stop in runs:
-        region = make_region(block, start, stop, elements)
+        region = make_region(block, start, stop, instrs, elements)
         if is_worth_a_call(region):
             out.append(region)
     return out
@@ -289,43 +297,39 @@ def _runs(n: int, banned: set[int]) -> list[tuple[int, int]]:
     return out
 
 
-def _crossing(block: Block, start: int, stop: int) -> set[int]:
+def _crossing(instrs: Sequence[Instr], results: Iterable[Value], start: int, stop: int) -> set[int]:
     """The instructions of a run that use lists, or rows of unknown number, from outside or for the code behind."""
-    inside = block.instrs[start:stop]
+    inside = instrs[start:stop]
     made = {v for instr in inside for v in instr.made}
     reads = [set(deep_reads(instr)) | set(instr.made) for instr in inside]
-    behind = set(block.results).union(*(deep_reads(i) for i in block.instrs[stop:]))
+    behind = set(results).union(*(deep_reads(i) for i in instrs[stop:]))
     special = {v for found in reads for v in found if v.representation in ("list", "rows")}
     bad = {v for v in special if v not in made or v in behind}
-    unknown = {v for instr in inside if _is_stack(instr) for v in instr.made if not v.is_static}
-    out = {k for k, found in enumerate(reads, start) if found & bad}
-    for k, instr in enumerate(inside, start):
-        if set(deep_reads(instr)) & unknown:
-            out.add(k)
-        out.update({k} if _has_unknown_stack(instr) else ())
-    return out
+    return {k for k, found in enumerate(reads, start) if found & bad}
 
 
-def _has_unknown_stack(instr: Instr) -> bool:
-    """Whether a block in an instruction makes rows of unknown number."""
-    return any(
-        (_is_stack(inner) and not inner.made[0].is_static) or _has_unknown_stack(inner)
-        for b in instr.blocks
-        for inner in b.instrs
-    )
+def make_region(
+    block: Block, start: int, stop: int, instrs: Sequence[Instr] | None = None, elements: ElementTypes | None = None
+) -> NativeRegion:
+    """The region of the instructions of a block from `start` to below `stop`.
 
-
-def make_region(block: Block, start: int, stop: int, elements: ElementTypes | None = None) -> NativeRegion:
-    """The region of the instructions from `start` to below `stop`."""
-    instrs = block.instrs[start:stop]
-    made = {v for instr in instrs for v in instr.made}
+    Args:
+      block: The block.
+      start: The position of the first instruction.
+      stop: The position behind the last one.
+      instrs: The instructions of the block, `rewritten`; None to rewrite them.
+      elements: The types of the elements of lists; None to compute them.
+    """
+    instrs = rewritten(block.instrs) if instrs is None else instrs
+    mine = list(instrs[start:stop])
+    made = {v for instr in mine for v in instr.made}
     reads: dict[Value, None] = {}
-    for instr in instrs:
+    for instr in mine:
         reads.update(_used(instr, set()))
     inputs = tuple([v for v in reads if v not in made and (v.storage != "constant" or is_large(v))])
-    behind = set(block.results).union(*(deep_reads(i) for i in block.instrs[stop:]))
-    outputs = tuple([v for instr in instrs for v in instr.made if v in behind])
-    return NativeRegion(block, start, stop, inputs, outputs, elements or ElementTypes(instrs))
+    behind = set(block.results).union(*(deep_reads(i) for i in instrs[stop:]))
+    outputs = tuple([v for instr in mine for v in instr.made if v in behind])
+    return NativeRegion(block, start, stop, inputs, outputs, elements or ElementTypes(mine), mine)
 
 
 def _used(instr: Instr, defined: set[Value]) -> dict[Value, None]:

@@ -1,168 +1,109 @@
-"""Runs the program of a step as native code, as far as all its instructions are native."""
+"""Runs generated LLVM in tests: a loop over arrays around a printed scalar expression."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+import ctypes
+from collections.abc import Callable, Sequence
 from typing import Any
-from unittest import mock
 
+import llvmlite.binding as llvm
 import numpy as np
 
-import headrace as hr
-from headrace import compile as compiling
-from headrace import flags
-from headrace.schedule.program import Block, Program, Value
-from headrace.targets.native import blas, engine
-from headrace.targets.native.entry import Entry, Slot
-from headrace.targets.native.lists import ElementTypes
-from headrace.targets.native.plan import is_array
-from headrace.targets.native.printer import Printed, print_region
-from headrace.targets.native.regions import NativeRegion, make_region, why_not
+from headrace.schedule.scalar_expressions import Apply, Input
+from headrace.targets.native import scalars
+from headrace.targets.native.llvm_text import Function, Module
+
+Writer = Callable[[Function, Sequence[str]], str]
+
+llvm.initialize_native_target()
+llvm.initialize_native_asmprinter()
 
 
-class NotNative(Exception):
-    """Raised for a program with instructions that are not native."""
-
-
-def reasons(block: Block) -> list[str]:
-    """The reasons why instructions of a block are not native."""
-    elements = ElementTypes(block.instrs)
-    return [r for i in block.instrs if (r := why_not(i, elements))]
-
-
-def printed(region: NativeRegion) -> Printed:
-    """Prints a region."""
-    return print_region(region)
-
-
-def function_of(found: Printed) -> Callable[..., Any]:
-    """The Python function of a region: takes the values of the inputs that are no constants."""
-    inputs = [slot(v) for v in found.inputs]
-    outputs = [slot(v) for v in found.outputs]
-    symbols = blas.symbols() if "@hr_" in found.module.text() else {}
-    library = engine.compile_module(found.module.text(), [found.core], symbols)
-
-    def fail(place: int, counters: list[int]) -> Any:
-        raise found.places[place - 1].error(counters)
-
-    call = Entry(inputs, outputs).bind(library, found.core, fail)
-
-    def run(*args: Any) -> Any:
-        given = iter(args)
-        full = [np.asarray(v.constant) if v.storage == "constant" else next(given) for v in found.inputs]
-        result = call(None, *full)
-        return result if len(found.outputs) > 1 else [result] if found.outputs else []
-
-    return run
-
-
-def slot(v: Value) -> Slot:
-    """The slot of a value."""
-    dtype = np.dtype(np.int64) if v.representation == "counter" else v.dtype.numpy
-    return Slot(dtype, v.shape if is_array(v) else ())
-
-
-def native(program: Program) -> Callable[[Sequence[Any]], list[Any]]:
-    """A function from the feeds to the fetches of a program.
-
-    Raises:
-      NotNative: An instruction is not native.
-    """
-    block = program.block
-    why = reasons(block)
-    if why:
-        raise NotNative(why[0])
-    region = make_region(block, 0, len(block.instrs))
-    found = printed(region)
-    run = function_of(found)
-
-    def call(values: Sequence[Any]) -> list[Any]:
-        known = dict(zip(program.params, values, strict=True))
-        got = run(*(known[v] for v in found.inputs if v.storage != "constant"))
-        known.update(zip(found.outputs, got, strict=True))
-        return [v.constant if v.storage == "constant" else known[v] for v in block.results]
-
-    return call
-
-
-class Seen:
-    """Comparisons of native code with the Python target.
-
-    Attributes:
-      compared: The number of runs that were compared.
-      reasons: The reasons why steps were not native.
-      programs: The programs that were compared.
-    """
-
-    def __init__(self) -> None:
-        self.compared = 0
-        self.reasons: list[str] = []
-        self.programs: list[Program] = []
-
-
-@contextlib.contextmanager
-def compared(check: Callable[[Any, Any], None], seen: Seen | None = None) -> Iterator[Seen]:
-    """Makes each run of a compiled step run as native code too, and compares the results.
+class Compiled:
+    """Machine code of a module.
 
     Args:
-      check: Compares a result of native code with that of the Python target.
-      seen: The object that counts; None for a new one.
+      text: The module as LLVM reads it.
+      level: The level of optimization.
+
+    Attributes:
+      optimized: The optimized module.
     """
-    seen = Seen() if seen is None else seen
-    known: dict[int, Any] = {}
-    run = compiling.Compiled.run
 
-    def both(self: Any, step: Any, values: Sequence[Any]) -> Any:
-        if id(self) not in known:
-            with flags.override(VERIFY=0):
-                program = self._make()
-            try:
-                known[id(self)] = self, native(program)
-                seen.programs.append(program)
-            except NotNative as e:
-                known[id(self)] = self, None
-                seen.reasons.append(str(e))
-        call = known[id(self)][1]
-        mine: Any = None
-        if call is not None:
-            try:
-                mine = call(values)
-            except Exception as e:
-                mine = e
-        try:
-            theirs = run(self, step, values)
-        except Exception as e:
-            if call is not None:
-                seen.compared += 1
-                assert type(mine) is type(e), (mine, e)
-            raise
-        if call is not None:
-            if isinstance(mine, Exception):
-                raise mine
-            seen.compared += 1
-            for a, b in zip(mine, theirs, strict=True):
-                check(a, b)
-        return theirs
+    def __init__(self, text: str, level: int = 2) -> None:
+        module = llvm.parse_assembly(text)
+        module.verify()
+        features = llvm.get_host_cpu_features().flatten()
+        machine = llvm.Target.from_default_triple().create_target_machine(
+            cpu=llvm.get_host_cpu_name(), features=features, opt=level
+        )
+        module.triple = machine.triple
+        module.data_layout = str(machine.target_data)
+        tuning = llvm.create_pipeline_tuning_options(speed_level=level)
+        tuning.loop_vectorization = tuning.slp_vectorization = level > 1
+        passes = llvm.create_pass_builder(machine, tuning)
+        passes.getModulePassManager().run(module, passes)
+        self.optimized = str(module)
+        self._engine = llvm.create_mcjit_compiler(module, machine)
+        self._engine.finalize_object()
 
-    with mock.patch.object(compiling.Compiled, "run", both):
-        yield seen
+    def function(self, name: str, *kinds: Any) -> Any:
+        """A function without a result, by name and types of its parameters."""
+        return ctypes.CFUNCTYPE(None, *kinds)(self._engine.get_function_address(name))
 
 
-def run(fetches: Any, feeds: Any = None, check: Callable[[Any, Any], None] | None = None, **kwargs: Any) -> Seen:
-    """Runs a step that must be native, and compares the results with those of the Python target."""
-    with compared(check or close) as seen, hr.Session(engine="compiled") as session:
-        session.run(fetches, feeds, **kwargs)
-    assert not seen.reasons, seen.reasons
-    assert seen.compared
-    return seen
+def loop_text(write: Writer, inputs: Sequence[np.dtype], output: np.dtype) -> str:
+    """A module with the function `run(count, inputs..., output)`, a loop over contiguous arrays."""
+    module = Module()
+    params = [("i64", "count"), *(("ptr noalias", f"in{i}") for i in range(len(inputs))), ("ptr noalias", "out")]
+    f = module.function("run", "void", params, "nounwind")
+    with f.loop("0", "%count") as i:
+        values = []
+        for k, dtype in enumerate(inputs):
+            at = f.op(f"getelementptr inbounds {scalars.memory_type(dtype)}, ptr %in{k}, i64 {i}")
+            values.append(scalars.load(f, dtype, at))
+        value = write(f, values)
+        at = f.op(f"getelementptr inbounds {scalars.memory_type(output)}, ptr %out, i64 {i}")
+        scalars.store(f, output, value, at)
+    f.line("ret void")
+    return module.text()
 
 
-def close(got: Any, want: Any) -> None:
-    """Raises unless two results are equal but for a few units of the last place."""
-    got, want = np.asarray(got), np.asarray(want)
-    assert (got.dtype, got.shape) == (want.dtype, want.shape), (got.dtype, got.shape, want.dtype, want.shape)
-    if got.dtype.kind == "f":
-        np.testing.assert_allclose(got, want, rtol=2e-5 if got.dtype.itemsize == 4 else 1e-11, atol=1e-6)
-    else:
-        np.testing.assert_array_equal(got, want)
+class Elementwise:
+    """Compiled function on arrays of equal shape.
+
+    Args:
+      write: Prints the result from the inputs in their register form.
+      inputs: The dtypes of the inputs.
+      output: The dtype of the result.
+      level: The level of optimization.
+    """
+
+    def __init__(self, write: Writer, inputs: Sequence[np.dtype], output: np.dtype, level: int = 2) -> None:
+        self._output = output
+        self.text = loop_text(write, inputs, output)
+        self.compiled = Compiled(self.text, level)
+        self.run = self.compiled.function("run", ctypes.c_int64, *[ctypes.c_void_p] * (len(inputs) + 1))
+
+    def __call__(self, *arrays: np.ndarray) -> np.ndarray:
+        arrays = tuple(map(np.ascontiguousarray, arrays))
+        out = np.empty(arrays[0].shape, self._output)
+        self.run(out.size, *(a.ctypes.data for a in arrays), out.ctypes.data)
+        return out
+
+
+def of_expression(node: Apply, inputs: Sequence[np.dtype], level: int = 2) -> Elementwise:
+    """The compiled scalar expression `node`."""
+    assert scalars.why_not(node, inputs) == ""
+    return Elementwise(lambda f, values: scalars.expression(f, node, values, inputs), inputs, node.dtype, level)
+
+
+def of_ufunc(ufunc: np.ufunc, inputs: Sequence[np.dtype], level: int = 2) -> Elementwise:
+    """The compiled ufunc."""
+    return of_expression(apply(ufunc, inputs), inputs, level)
+
+
+def apply(ufunc: np.ufunc, inputs: Sequence[np.dtype]) -> Apply:
+    """The expression that applies a ufunc to all inputs."""
+    args = tuple(map(Input, range(len(inputs))))
+    return Apply(ufunc, args, ufunc.resolve_dtypes((*inputs, None))[-1], None)

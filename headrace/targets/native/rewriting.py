@@ -1,0 +1,81 @@
+"""Instructions of native code in place of calls of kernels.
+
+The Python target applies numpy to whole arrays, so only ufuncs are worth an instruction. Machine code has more: choices
+between numbers, conversions, and the division of integers, which fails if a divisor is zero. `rewritten` returns the
+instructions of a block with a map for each kernel call that is one, also in inner blocks. The program keeps its own
+instructions, for the Python target; values are common to both.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from headrace.errors import OpError
+from headrace.ir.kernel import made_for
+from headrace.schedule.program import Block, Branches, Compute, Instr, Loop
+from headrace.schedule.scalar_expressions import scalar_expression
+from headrace.schedule.select import Constant, KernelCall, Map
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Division(Map):
+    """Map that divides integers by input 1.
+
+    Attributes:
+      error: The class of the error if a divisor is zero.
+    """
+
+    error: type[OpError]
+
+
+def rewritten(instrs: Sequence[Instr]) -> list[Instr]:
+    """The instructions of a block, with maps in place of kernel calls where that is possible."""
+    return [_rewritten(instr) for instr in instrs]
+
+
+def _rewritten(instr: Instr) -> Instr:
+    if isinstance(instr, Compute):
+        if isinstance(instr.work, KernelCall):
+            found = _map_of(instr, instr.work) or _constant_of(instr, instr.work)
+            return instr if found is None else dataclasses.replace(instr, work=found)
+    elif isinstance(instr, Loop):
+        test = None if instr.test is None else _block(instr.test)
+        return dataclasses.replace(instr, body=_block(instr.body), test=test)
+    elif isinstance(instr, Branches):
+        return dataclasses.replace(instr, branches=tuple(map(_block, instr.branches)))
+    return instr
+
+
+def _block(block: Block) -> Block:
+    return dataclasses.replace(block, instrs=rewritten(block.instrs))
+
+
+def _map_of(instr: Compute, work: KernelCall) -> Map | None:
+    """The map that a kernel computes; None if it is none."""
+    op, kernel = instr.op, work.kernel
+    if len(op.outputs) != 1 or not op.inputs or not instr.made or kernel.form != "pure":
+        return None
+    if kernel.factory is not op.opdef.kernel:
+        return None
+    if any(t.dtype.is_ref for t in op.inputs):
+        return None
+    expression = scalar_expression(op, kernel.factory, made_for(op, kernel), with_functions=True)
+    if expression is None:
+        return None
+    is_scalar = all(t.shape == () for t in (*op.inputs, op.outputs[0]))
+    error = getattr(kernel.factory(np, op.attrs), "error", None)
+    return Map(expression, is_scalar) if error is None else Division(expression, is_scalar, error)
+
+
+def _constant_of(instr: Compute, work: KernelCall) -> Constant | None:
+    """The result of a pure kernel without inputs; None if it is no array of static shape."""
+    op, kernel = instr.op, work.kernel
+    if op.inputs or len(op.outputs) != 1 or kernel.form != "pure" or not op.opdef.is_pure or not instr.made:
+        return None
+    if not instr.made[0].is_static or instr.made[0].representation not in ("array", "scalar"):
+        return None
+    found = made_for(op, kernel)()
+    return Constant(found) if isinstance(found, np.ndarray | np.generic) else None
