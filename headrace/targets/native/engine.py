@@ -62,7 +62,7 @@ class Library:
     def __init__(self, text: str, tracker: Any, is_cached: bool) -> None:
         self.text = text
         self.is_cached = is_cached
-        self._tracker = tracker
+        self._tracker = tracker  # drops the code when it is freed
 
     def address(self, name: str) -> int:
         """Address of a function among the names that were given to `compile_module`."""
@@ -136,12 +136,28 @@ def _unsupported() -> str:
     return object_layout.difference()
 
 
-@memo.cached(1, "native engines")
 def _engine() -> _Engine:
+    with _creating:  # one engine for ever: libraries of a second one would call the first one's
+        return _created()
+
+
+@memo.cached(1, "native engines")
+def _created() -> _Engine:
     reason = _unsupported()
     if reason:
         raise HeadraceInternalError(f"native code is not available: {reason}")
     return _Engine()
+
+
+_creating = threading.RLock()
+
+
+def _forked() -> None:
+    global _creating
+    _creating = threading.RLock()
+
+
+forking.run_after_fork(_forked)
 
 
 class _Engine:
@@ -191,11 +207,13 @@ class _Engine:
         """Loads a module from the object cache, or compiles it; see `compile_module`."""
         key = object_cache.key(text, self.version, self.cpu, self.features)
         code = object_cache.load(key)
-        is_cached = code is not None
-        if code is None:
-            code = self.compile(text)
-            object_cache.save(key, code)
-        return Library(text, self.link(code, names, symbols), is_cached)
+        if code is not None:
+            with contextlib.suppress(HeadraceInternalError):  # no object file in spite of its digest
+                return Library(text, self.link(code, names, symbols), True)
+        code = self.compile(text)
+        tracker = self.link(code, names, symbols)
+        object_cache.save(key, code)
+        return Library(text, tracker, False)
 
     def compile(self, text: str) -> bytes:
         """The object file of a module."""

@@ -341,6 +341,8 @@ class State:
     def _more(self, arena: int, size: int, name: bytes | None) -> int:
         """Adds a chunk to an arena; returns the address of `size` bytes in it, or 0."""
         try:
+            if size > 1 << LARGEST_CLASS:
+                raise MemoryError(f"native code asks for {size} bytes")
             chunks = self._chunks[arena]
             if self.layout.is_guarded:
                 made = _Chunk(size, True, (name or b"").decode())

@@ -1,0 +1,179 @@
+"""The compiler of native code: what it accepts, what it refuses, and that nothing is imported before it is needed."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace import flags, thresholds
+from headrace.errors import HeadraceInternalError
+
+pytest.importorskip("llvmlite")
+
+from headrace.targets.native import engine, state
+from headrace.targets.native.llvm_text import Module
+
+pytestmark = pytest.mark.one_engine
+
+
+@pytest.fixture(autouse=True)
+def _no_cache() -> Any:
+    with flags.override(CACHE="off"):
+        yield
+
+
+def number(value: int) -> str:
+    """Text of a module with the function `number`, which returns an integer."""
+    module = Module()
+    module.function("number", "i64", []).line(f"ret i64 {value}")
+    return module.text()
+
+
+def called(library: engine.Library, name: str) -> int:
+    function: Callable[[], int] = ctypes.CFUNCTYPE(ctypes.c_int64)(library.address(name))
+    return function()
+
+
+def test_a_module_becomes_a_function() -> None:
+    assert engine.available() == ""
+    assert called(engine.compile_module(number(42), ["number"]), "number") == 42
+
+
+def test_libraries_with_equal_names_are_independent() -> None:
+    first, second = (engine.compile_module(number(n), ["number"]) for n in (1, 2))
+    assert (called(first, "number"), called(second, "number")) == (1, 2)
+    del first
+    assert called(second, "number") == 2
+
+
+def test_external_names_are_resolved_in_the_table_and_in_the_process() -> None:
+    module = Module()
+    given = module.add_global("given", "external global i64")
+    root = module.declare("sqrt", "double", ["double"])
+    f = module.function("sum", "i64", [])
+    value = f.op(f"fptosi double {f.op(f'call double {root}(double 144.0)')} to i64")
+    more = f.op(f"load i64, ptr {given}")
+    f.line(f"ret i64 {f.op(f'add i64 {value}, {more}')}")
+    place = ctypes.c_int64(30)
+    library = engine.compile_module(module.text(), ["sum"], {"given": ctypes.addressof(place)})
+    assert called(library, "sum") == 42
+
+
+def test_an_unknown_external_name_is_an_error() -> None:
+    module = Module()
+    absent = module.declare("no_such_function", "i64", [])
+    g = module.function("other", "i64", [])
+    g.line(f"ret i64 {g.op(f'call i64 {absent}()')}")
+    with pytest.raises(HeadraceInternalError, match="LLVM does not accept"):
+        engine.compile_module(module.text(), ["other"])
+
+
+@pytest.mark.parametrize("text", ["define i64 @f( {", "define i64 @f() {\n  ret i32 0\n}\n"])
+def test_a_faulty_text_is_an_error(text: str) -> None:
+    with pytest.raises(HeadraceInternalError, match="LLVM does not accept"):
+        engine.compile_module(text, ["f"])
+
+
+def test_a_module_that_breaks_the_rules_of_llvm_is_found() -> None:
+    text = "define i64 @f(i1 %c) {\nentry:\n  br i1 %c, label %a, label %b\na:\n  %x = add i64 1, 2\n  br label %b\n"
+    text += "b:\n  ret i64 %x\n}\n"  # %a does not dominate %b
+    with pytest.raises(HeadraceInternalError, match="dominate"):
+        engine.compile_module(text, ["f"])
+
+
+def test_the_optimized_text_and_the_assembly_are_available() -> None:
+    library = engine.compile_module(number(4711), ["number"])
+    assert "ret i64 4711" in library.optimized()
+    assert "4711" in library.assembly()
+    assert "number:" in library.assembly()
+
+
+def test_the_flag_turns_native_code_off() -> None:
+    with flags.override(NATIVE="off"):
+        assert engine.available() == "the flag NATIVE is off"
+
+
+def test_a_large_module_is_refused() -> None:
+    assert not engine.too_large(number(1))
+    assert engine.too_large(";" * (thresholds.NATIVE_MODULE_BYTES + 1))
+
+
+def test_threads_compile_at_the_same_time() -> None:
+    found: list[int] = []
+
+    def work(n: int) -> None:
+        found.append(called(engine.compile_module(number(n), ["number"]), "number"))
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(found) == [0, 1, 2, 3]
+
+
+def test_a_process_forked_during_a_compilation_has_no_native_code() -> None:
+    native = engine._engine()
+    with native._lock:
+        native._forked()
+    try:
+        assert "forked" in engine.available()
+        with pytest.raises(HeadraceInternalError, match="forked"):
+            engine.compile_module(number(5), ["number"])
+    finally:
+        native.is_broken = False
+    assert called(engine.compile_module(number(5), ["number"]), "number") == 5
+
+
+@pytest.mark.system
+def test_a_forked_process_compiles() -> None:
+    before = engine.compile_module(number(6), ["number"])
+    child = os.fork()
+    if child == 0:  # pragma: no cover
+        works = called(before, "number") == 6 and called(engine.compile_module(number(7), ["number"]), "number") == 7
+        os._exit(0 if works else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.mark.system
+def test_importing_headrace_does_not_import_llvmlite() -> None:
+    code = "import sys, headrace, headrace.session; sys.exit('llvmlite' in sys.modules)"
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    assert subprocess.run([sys.executable, "-c", code], env=environment, check=False).returncode == 0
+
+
+@pytest.mark.system
+def test_without_llvmlite_native_code_is_not_available() -> None:
+    code = (
+        "import sys; sys.modules['llvmlite'] = None\n"
+        "from headrace.targets.native import engine\n"
+        "sys.exit(engine.available() != 'llvmlite is not installed')"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    assert subprocess.run([sys.executable, "-c", code], env=environment, check=False).returncode == 0
+
+
+def test_denormal_numbers_are_flushed_in_native_code_as_around_it() -> None:
+    from headrace.denormals import _is_known, flushed
+
+    module = Module()
+    f = module.function("half", "float", [("float", "x")])
+    f.line(f"ret float {f.op('fmul float %x, 0.5')}")
+    library = engine.compile_module(module.text(), ["half"])
+    half = ctypes.PYFUNCTYPE(ctypes.c_float, ctypes.c_float)(library.address("half"))
+    smallest = 1.1754943508222875e-38
+    assert half(smallest) > 0
+    with flushed():
+        assert (half(smallest) == 0) == _is_known
+
+
+def test_states_are_as_large_as_their_layout_says() -> None:
+    assert state.offset("counters", state.COUNTERS) == ctypes.sizeof(state.Layout)
