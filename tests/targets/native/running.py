@@ -76,12 +76,13 @@ class Elementwise:
       write: Prints the result from the inputs in their register form.
       inputs: The dtypes of the inputs.
       output: The dtype of the result.
+      level: The level of optimization.
     """
 
-    def __init__(self, write: Writer, inputs: Sequence[np.dtype], output: np.dtype) -> None:
+    def __init__(self, write: Writer, inputs: Sequence[np.dtype], output: np.dtype, level: int = 2) -> None:
         self._output = output
         self.text = loop_text(write, inputs, output)
-        self.compiled = Compiled(self.text)
+        self.compiled = Compiled(self.text, level)
         self.run = self.compiled.function("run", ctypes.c_int64, *[ctypes.c_void_p] * (len(inputs) + 1))
 
     def __call__(self, *arrays: np.ndarray) -> np.ndarray:
@@ -91,15 +92,15 @@ class Elementwise:
         return out
 
 
-def of_expression(node: Apply, inputs: Sequence[np.dtype]) -> Elementwise:
+def of_expression(node: Apply, inputs: Sequence[np.dtype], level: int = 2) -> Elementwise:
     """The compiled scalar expression `node`."""
     assert scalars.why_not(node, inputs) == ""
-    return Elementwise(lambda f, values: scalars.expression(f, node, values, inputs), inputs, node.dtype)
+    return Elementwise(lambda f, values: scalars.expression(f, node, values, inputs), inputs, node.dtype, level)
 
 
-def of_ufunc(ufunc: np.ufunc, inputs: Sequence[np.dtype]) -> Elementwise:
+def of_ufunc(ufunc: np.ufunc, inputs: Sequence[np.dtype], level: int = 2) -> Elementwise:
     """The compiled ufunc."""
-    return of_expression(apply(ufunc, inputs), inputs)
+    return of_expression(apply(ufunc, inputs), inputs, level)
 
 
 def apply(ufunc: np.ufunc, inputs: Sequence[np.dtype]) -> Apply:
