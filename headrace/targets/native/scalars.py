@@ -479,24 +479,15 @@ def _sign_bit(f: Function, t: _Operand, a: Sequence[str]) -> str:
     return f.op(f"icmp slt i{bits} {f.op(f'bitcast {t.kind} {a[0]} to i{bits}')}, 0")
 
 
-def _log_of_sum(exp: str, base: float) -> Writer:
-    """`logaddexp` or `logaddexp2`: the greater argument m plus log(1 + exp(-|x - y|))."""
-
-    def writer(f: Function, t: _Operand, a: Sequence[str]) -> str:
-        x, y, k = *a, t.kind
-        difference = f.op(f"fsub {k} {x}, {y}")
-        greater = f.op(f"select i1 {f.op(f'fcmp ogt {k} {x}, {y}')}, {k} {x}, {k} {y}")
-        less = f.op(f"fneg {k} {absolute(f, difference, k)}")
-        more = elementary.call(f, "log1p", k, elementary.call(f, exp, k, less))
-        if base != math.e:
-            more = f.op(f"fmul {k} {more}, {elementary.rounded_literal(1 / math.log(base), k)}")
-        of_equal = f.op(
-            f"fadd {k} {x}, {elementary.rounded_literal(math.log(2) / math.log(base), k)}"
-        )  # infinities too
-        found = f.op(f"fadd {k} {greater}, {more}")
-        return f.op(f"select i1 {f.op(f'fcmp oeq {k} {x}, {y}')}, {k} {of_equal}, {k} {found}")
-
-    return writer
+def _log_of_sum(f: Function, t: _Operand, a: Sequence[str]) -> str:
+    """`logaddexp`: the greater argument plus log(1 + exp(-|x - y|))."""
+    x, y, k = *a, t.kind
+    difference = f.op(f"fsub {k} {x}, {y}")
+    greater = f.op(f"select i1 {f.op(f'fcmp ogt {k} {x}, {y}')}, {k} {x}, {k} {y}")
+    less = f.op(f"fneg {k} {absolute(f, difference, k)}")
+    found = f.op(f"fadd {k} {greater}, {elementary.call(f, 'log1p', k, elementary.call(f, 'exp', k, less))}")
+    of_equal = f.op(f"fadd {k} {x}, {elementary.rounded_literal(math.log(2), k)}")  # infinities too
+    return f.op(f"select i1 {f.op(f'fcmp oeq {k} {x}, {y}')}, {k} {of_equal}, {k} {found}")
 
 
 def _count_bits(f: Function, t: _Operand, a: Sequence[str]) -> str:
@@ -583,8 +574,7 @@ _UFUNCS: Final[dict[np.ufunc, dict[str, Writer]]] = {
     np.floor_divide: _by_class(_floor_divide_floats, _floor_divide_integers),
     np.remainder: _by_class(_remainder_of_floats, _remainder_of_integers(is_floored=True)),
     np.fmod: _by_class(_plain("frem"), _remainder_of_integers(is_floored=False)),
-    np.logaddexp: _by_class(_log_of_sum("exp", math.e), None),
-    np.logaddexp2: _by_class(_log_of_sum("exp2", 2.0), None),
+    np.logaddexp: _by_class(_log_of_sum, None),
 }
 _UFUNCS.update({getattr(np, name): _by_class(_function(name), None) for name in elementary.NUMPY_NAMES})
 

@@ -77,12 +77,16 @@ class Elementwise:
       inputs: The dtypes of the inputs.
       output: The dtype of the result.
       level: The level of optimization.
+
+    Attributes:
+      optimized: The optimized module.
     """
 
     def __init__(self, write: Writer, inputs: Sequence[np.dtype], output: np.dtype, level: int = 2) -> None:
         self._output = output
         self.text = loop_text(write, inputs, output)
         self.compiled = Compiled(self.text, level)
+        self.optimized = self.compiled.optimized
         self.run = self.compiled.function("run", ctypes.c_int64, *[ctypes.c_void_p] * (len(inputs) + 1))
 
     def __call__(self, *arrays: np.ndarray) -> np.ndarray:
