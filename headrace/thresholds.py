@@ -313,7 +313,7 @@ UNCHECKED_GROWTH: Final = 1024
 
 # Size m * k * n of a matrix product from which the BLAS library computes it.
 # Unit: multiplications. Measured (docs/reference/native.md "Products").
-NATIVE_LIBRARY_PRODUCT: Final = 1 << 24
+NATIVE_LIBRARY_PRODUCT: Final = 1 << 27
 
 # *** Running: execute ***
 

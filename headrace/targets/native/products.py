@@ -52,8 +52,8 @@ _BUFFER: Final = 32 << 10
 _KIND: Final = 0.02
 # Rows of a tile.
 _MOST_ROWS: Final = 12
-# Rows of a tile of dot products. A product with a transposed B of more rows consists of dot products if the inner
-# dimension is so many times the number of rows.
+# Rows of a tile of dot products; and the ratio of the inner dimension to the number of rows from which a product with a
+# transposed B consists of dot products. An inner dimension that is no constant is taken to be that large for few rows.
 _DOT_ROWS: Final = 4
 _DOT_TERMS: Final = 16
 # The largest size that the library takes.
@@ -191,8 +191,9 @@ class _Product:
             return False
         if self.n == 1:
             return True
-        rows = self.m if isinstance(self.m, int) else _MOST
-        return rows <= _DOT_ROWS or (isinstance(self.k, int) and self.k >= _DOT_TERMS * rows)
+        if not isinstance(self.m, int):
+            return False
+        return self.k >= _DOT_TERMS * self.m if isinstance(self.k, int) else self.m <= _DOT_ROWS
 
     def emit(self) -> None:
         """Adds the instructions, without the return."""
