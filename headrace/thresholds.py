@@ -343,7 +343,7 @@ CACHED_OBJECT_BYTES: Final = 1 << 25
 
 # Size m * k * n of a matrix product from which the BLAS library computes it.
 # Unit: multiplications. Measured (docs/reference/native.md "Products").
-NATIVE_LIBRARY_PRODUCT: Final = 1 << 24
+NATIVE_LIBRARY_PRODUCT: Final = 1 << 27
 
 # *** Running: execute ***
 

@@ -52,8 +52,10 @@ _BUFFER: Final = 32 << 10
 _KIND: Final = 0.02
 # Rows of a tile.
 _MOST_ROWS: Final = 12
-# Rows of A up to which products with a transposed B are dot products.
-_DOT_ROWS: Final = 3
+# Rows of a tile of dot products; and the ratio of the inner dimension to the number of rows from which a product with a
+# transposed B consists of dot products. An inner dimension that is no constant is taken to be that large for few rows.
+_DOT_ROWS: Final = 4
+_DOT_TERMS: Final = 16
 # The largest size that the library takes.
 _MOST: Final = (1 << 31) - 1
 
@@ -187,7 +189,11 @@ class _Product:
             return False
         if isinstance(self.k, int) and self.k < lanes:
             return False
-        return self.n == 1 or (isinstance(self.m, int) and self.m <= _DOT_ROWS)
+        if self.n == 1:
+            return True
+        if not isinstance(self.m, int):
+            return False
+        return self.k >= _DOT_TERMS * self.m if isinstance(self.k, int) else self.m <= _DOT_ROWS
 
     def emit(self) -> None:
         """Adds the instructions, without the return."""
@@ -391,7 +397,7 @@ class _Product:
     def _dots(self) -> None:
         """Computes C as dot products of rows of A and rows of the stored B."""
         v = self.v
-        rows = min(8, self.lanes) if isinstance(self.m, str) else self.m
+        rows = min(8, self.lanes) if isinstance(self.m, str) else min(self.m, _DOT_ROWS)
         columns = min(max(self.registers // 2 // rows, 1), self.lanes, self.n)
         for j, many in self._blocks(self.n, columns):
             for i, r in self._blocks(self.m, rows):
