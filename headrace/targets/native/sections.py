@@ -14,47 +14,54 @@ from headrace.schedule.program import Block, Loop, Section
 from headrace.targets.native import blas, engine
 from headrace.targets.native.entry import Entry, Slot
 from headrace.targets.native.failures import NativeFailure
+from headrace.targets.native.llvm_text import Module
 from headrace.targets.native.printer import print_region
 from headrace.targets.native.regions import native_regions
 
 if TYPE_CHECKING:
     from headrace.schedule.program import Instr, Program, Value
+    from headrace.targets.native.engine import Library
     from headrace.targets.native.entry import OnFailure
     from headrace.targets.native.printer import Printed
     from headrace.targets.native.regions import NativeRegion
 
 
 def cut(program: Program) -> None:
-    """Replaces the native regions of a program by sections, if native code is available."""
+    """Replaces the native regions of a program by sections, if native code is available.
+
+    All regions are functions of one module, because LLVM takes a few milliseconds for each module. Regions beyond the
+    limit of `engine.too_large` stay with the other target.
+    """
     if engine.available():
         return
-    found: dict[int, tuple[Block, list[NativeRegion]]] = {}
+    module = Module()
+    chosen: list[tuple[NativeRegion, Printed]] = []
     for region in native_regions(program):
-        found.setdefault(id(region.block), (region.block, []))[1].append(region)
-    for block, regions in found.values():
-        for region in sorted(regions, key=lambda r: r.start, reverse=True):
-            section = _section(region)
-            if section is not None:
-                block.instrs[region.start : region.stop] = [section]
-
-
-def _section(region: NativeRegion) -> Section | None:
-    """Compiles a region; None if that would take too long."""
-    printed = print_region(region)
-    text = printed.module.text()
-    if engine.too_large(text):
-        return None
+        printed = print_region(region, module, f"core{len(chosen)}")
+        if engine.too_large(module.text()):
+            module = Module()  # without the last one
+            chosen = [(r, print_region(r, module, f"core{i}")) for i, (r, _) in enumerate(chosen)]
+            break
+        chosen.append((region, printed))
+    if not chosen:
+        return
+    text = module.text()
     uses_blas = any(f"@{name}(" in text for name in blas.NAMES.values())
-    library = engine.compile_module(text, [printed.core], blas.symbols() if uses_blas else {})
+    library = engine.compile_module(text, [printed.core for _, printed in chosen], blas.symbols() if uses_blas else {})
+    for region, printed in sorted(chosen, key=lambda pair: pair[0].start, reverse=True):
+        region.block.instrs[region.start : region.stop] = [_section(region, printed, library, uses_blas)]
+
+
+def _section(region: NativeRegion, printed: Printed, library: Library, uses_blas: bool) -> Section:
+    """The section of a compiled region."""
     polls = any(map(_has_loops, region.instrs))
     entry = Entry([_slot(v) for v in printed.inputs], [_slot(v) for v in printed.outputs], is_long=polls)
-    function = entry.bind(library, printed.core, _on_failure(printed))
     return Section(
         region.instrs[0].op,
         printed.inputs,
         printed.outputs,
         block=Block(region.instrs, region.outputs, region.block.region),
-        function=function,
+        function=entry.bind(library, printed.core, _on_failure(printed)),
         polls=polls,
         uses_blas=uses_blas,
     )
