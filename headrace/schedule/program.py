@@ -79,8 +79,9 @@ class Value:
 
     @property
     def bytes(self) -> int:
-        """Size in bytes of a static array; -1 if it is unknown."""
-        size = shapes.size(self.shape) if shapes.is_full(self.shape) else None
+        """Size in bytes of a static array of numbers; -1 if it is unknown."""
+        is_known = self.dtype not in dtypes.OBJECT and shapes.is_full(self.shape)
+        size = shapes.size(self.shape) if is_known else None
         return -1 if size is None else size * self.dtype.numpy.itemsize
 
     @property

@@ -12,6 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import headrace as hr
+from headrace import flags
 from headrace.errors import InternalError, InvalidArgumentError
 from headrace.ir.graph import Tensor
 from tests.compile.running import b, both, failure, run, same, source
@@ -43,6 +44,14 @@ def numbers(dtype: str, count: int, seed: int) -> list[Any]:
 
 
 # *** what each dtype is ***
+
+
+def test_an_array_that_a_later_operation_says_is_a_scalar() -> None:
+    with hr.Graph(), flags.override(VERIFY=1):
+        x, shape = hr.placeholder("float32", name="x"), hr.placeholder("int32", [None], name="shape")
+        y = hr.identity(hr.reshape(x, shape))
+        y.set_shape([])
+        assert both((y + 1.0) * 2.0, {x: [3.0], shape: []}) == 8.0
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)

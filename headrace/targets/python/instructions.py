@@ -251,9 +251,9 @@ class InstructionWriter(ListWriter):
 def _is_part(instr: Compute, found: Apply, following: Instr | None) -> bool:
     """Whether a scalar expression may be inlined into that of its only reader.
 
-    It may if both consist of operators alone, which do not fail.
+    It may if both consist of operators alone, which do not fail, and no name is deleted between them.
     """
-    if not isinstance(following, Compute) or instr.is_checked:
+    if not isinstance(following, Compute) or instr.is_checked or any(v.holds_much for v in instr.drops):
         return False
     reader = following.work
     if not isinstance(reader, Map) or not reader.is_scalar:
