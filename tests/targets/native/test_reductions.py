@@ -50,9 +50,9 @@ def values(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np.n
         made: np.ndarray = (rng.uniform(0.98, 1.02, shape) * rng.choice([-1, 1], shape)).astype(dtype)
         return made
     if kind == "b":
-        return np.less(rng.random(shape), rng.choice([0.02, 0.5, 0.98]))
+        return np.asarray(rng.random(shape) < rng.choice([0.02, 0.5, 0.98]))
     low = 0 if kind == "u" else np.iinfo(dtype).min
-    return rng.integers(low, np.iinfo(dtype).max, shape, dtype=dtype, endpoint=True)
+    return np.asarray(rng.integers(low, np.iinfo(dtype).max, shape, dtype=dtype, endpoint=True))
 
 
 def check(ufunc: np.ufunc, x: np.ndarray, axes: tuple[int, ...], found: np.ndarray) -> None:
