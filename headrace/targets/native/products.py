@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -26,7 +26,7 @@ import numpy as np
 from headrace import thresholds
 from headrace.targets.native import blas
 from headrace.targets.native.llvm_text import Function, Module
-from headrace.targets.native.vectors import ZERO, Size, Vectors, rolled
+from headrace.targets.native.vectors import ZERO, Size, Vectors, blocks, rolled, scalar_type
 
 #: Adds the instructions for one term of some sums: takes the number of the term in the iteration of a loop, and the
 #: sums so far; returns the new sums.
@@ -95,6 +95,9 @@ def product(
     Raises:
       ValueError: A size is negative, a distance is shorter than the row, or the dtype is none of these.
     """
+    scalar_type(dtype)
+    if dtype.kind == "b":
+        raise ValueError("native code has no products of bool")
     if any(size is not None and size < 0 for size in (m, k, n)):
         raise ValueError(f"sizes must not be negative, got m={m}, k={k}, n={n}")
     lengths = (k, m)[turned[0]], (n, k)[turned[1]], n
@@ -229,38 +232,8 @@ class _Product:
         """Fills C with zeros."""
         with self.f.loop("0", str(self.m), 1, rolled(self.f.module)) as i:
             row = self.v.at(self.c.address, self.v.times(self.c.row, i))
-            for j, count in self._blocks(self.n, self.lanes):
+            for j, count in blocks(self.v, self.n, self.lanes):
                 self.v.store(ZERO, self.v.at(row, j), count)
-
-    def _blocks(self, size: Size, step: int, multiple: int = 1) -> Iterator[tuple[Size, int]]:
-        """Divides `size` elements into blocks; the caller adds the instructions for a block in each iteration.
-
-        The blocks have `step` elements. The elements that remain are one block if `size` is a number, else blocks of 1.
-
-        Args:
-          size: The number of elements.
-          step: The number of elements of a block.
-          multiple: A number that divides `size`.
-
-        Yields:
-          The first element of a block and the number of its elements.
-        """
-        done = size
-        if isinstance(size, int):
-            done = size - size % step
-        elif multiple % step:
-            done = self.v.minus(size, self.f.op(f"srem i64 {size}, {step}"))
-        if done == step:
-            yield 0, step
-        elif done != 0:
-            with self.f.loop("0", str(done), step, rolled(self.f.module)) as i:
-                yield i, step
-        if isinstance(size, int) and isinstance(done, int):
-            if done < size:
-                yield done, size - done
-        elif done != size:
-            with self.f.loop(str(done), str(size), 1, rolled(self.f.module)) as i:
-                yield i, 1
 
     # *** Panels ***
 
@@ -310,7 +283,7 @@ class _Product:
         v = self.v
         a = self.a.moved(v, 0, start)
         b = self.b.moved(v, start, 0)
-        for j, columns in self._blocks(self.n, width):
+        for j, columns in blocks(self.v, self.n, width):
             panel = b.moved(v, 0, j)
             counts = [min(self.lanes, columns - done) for done in range(0, columns, self.lanes)]
             read = counts
@@ -322,7 +295,7 @@ class _Product:
                 )
                 panel = _Matrix(buffer, len(counts) * self.lanes, 1)
                 read = [self.lanes] * len(counts)
-            for i, r in self._blocks(self.m, rows):
+            for i, r in blocks(self.v, self.m, rows):
                 sums = self._tile_sums(a.moved(v, i, 0), panel, r, read, steps)
                 row = self.c.moved(v, i, j)
                 for q in range(r):
@@ -375,7 +348,7 @@ class _Product:
             body = next((size for size in range(body, body // 2, -1) if not divided % size), body)  # no remainder
             slots = [[self.f.alloca(self.v.vector, self.v.lanes * self.v.bytes) for _ in part] for part in parts]
             self._put(slots, parts)
-            for first, size in self._blocks(steps, body, self.multiple):
+            for first, size in blocks(self.v, steps, body, self.multiple):
                 parts = [[self.f.op(f"load {self.v.vector}, ptr {slot}") for slot in part] for part in slots]
                 add = terms(first)
                 for term in range(size):
@@ -399,8 +372,8 @@ class _Product:
         v = self.v
         rows = min(8, self.lanes) if isinstance(self.m, str) else min(self.m, _DOT_ROWS)
         columns = min(max(self.registers // 2 // rows, 1), self.lanes, self.n)
-        for j, many in self._blocks(self.n, columns):
-            for i, r in self._blocks(self.m, rows):
+        for j, many in blocks(self.v, self.n, columns):
+            for i, r in blocks(self.v, self.m, rows):
                 sums = self._dot_sums(self.a.moved(v, i, 0), self.b.moved(v, 0, j), r, many)
                 to = self.c.moved(v, i, j)
                 groups, count = [sums[q * many : (q + 1) * many] for q in range(r)], many

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -20,9 +20,9 @@ def scalar_type(dtype: np.dtype) -> str:
     """The type of an element, as LLVM writes it.
 
     Raises:
-      ValueError: The dtype is neither float32 nor float64 nor an integer.
+      ValueError: The dtype is neither float32 nor float64 nor an integer nor bool.
     """
-    if dtype.kind in "iu":
+    if dtype.kind in "iub":
         return f"i{dtype.itemsize * 8}"
     if dtype not in (np.float32, np.float64):
         raise ValueError(f"native code has no products and reductions of {dtype}")
@@ -33,6 +33,38 @@ def rolled(module: Module) -> str:
     """Metadata of a loop that LLVM neither unrolls nor vectorizes, as `Function.loop` takes it."""
     never = '!{!"llvm.loop.unroll.disable"}', '!{!"llvm.loop.vectorize.enable", i1 false}'
     return f", !llvm.loop {module.metadata(f'distinct !{{SELF, {never[0]}, {never[1]}}}')}"
+
+
+def blocks(v: Vectors, size: Size, step: int, multiple: int = 1) -> Iterator[tuple[Size, int]]:
+    """Divides `size` elements into blocks; the caller adds the instructions for a block in each iteration.
+
+    The blocks have `step` elements. The elements that remain are one block if `size` is a number, else blocks of 1.
+
+    Args:
+      v: Instructions of the function.
+      size: The number of elements.
+      step: The number of elements of a block.
+      multiple: A number that divides `size`.
+
+    Yields:
+      The first element of a block and the number of its elements.
+    """
+    done = size
+    if isinstance(size, int):
+        done = size - size % step
+    elif multiple % step:
+        done = v.minus(size, v.f.op(f"srem i64 {size}, {step}"))
+    if done == step:
+        yield 0, step
+    elif done != 0:
+        with v.f.loop("0", str(done), step, rolled(v.f.module)) as i:
+            yield i, step
+    if isinstance(size, int) and isinstance(done, int):
+        if done < size:
+            yield done, size - done
+    elif done != size:
+        with v.f.loop(str(done), str(size), 1, rolled(v.f.module)) as i:
+            yield i, 1
 
 
 class Vectors:
@@ -94,14 +126,14 @@ class Vectors:
     def _suffix(self) -> str:
         return f"v{self.lanes}{'f' if self.is_float else 'i'}{self.bytes * 8}"
 
-    def load(self, address: str, count: int) -> str:
-        """The first `count` elements from `address`; the other lanes are 0."""
+    def load(self, address: str, count: int, others: str = ZERO) -> str:
+        """The first `count` elements from `address`; the other lanes are those of the constant `others`."""
         if count == self.lanes:
             return self.f.op(f"load {self.vector}, ptr {address}, align {self.bytes}")
         types = ["ptr", "i32", f"<{self.lanes} x i1>", self.vector]
         load = self.f.module.declare(f"llvm.masked.load.{self._suffix}.p0", self.vector, types)
         mask = f"<{self.lanes} x i1> {self._mask(count)}"
-        return self.f.op(f"call {self.vector} {load}(ptr {address}, i32 {self.bytes}, {mask}, {self.vector} {ZERO})")
+        return self.f.op(f"call {self.vector} {load}(ptr {address}, i32 {self.bytes}, {mask}, {self.vector} {others})")
 
     def store(self, value: str, address: str, count: int) -> None:
         """Stores the first `count` lanes of a vector."""
@@ -152,8 +184,17 @@ class Vectors:
             block *= 2
         return out
 
-    def sums(self, vectors: Sequence[str]) -> str:
-        """A vector whose first lanes are the sums of the lanes of each of `vectors`; the others are sums of 0."""
+    def sums(self, vectors: Sequence[str], add: Callable[[str, str], str] | None = None) -> str:
+        """A vector whose first lanes are the sums of the lanes of each of `vectors`.
+
+        Args:
+          vectors: The vectors, at most as many as lanes.
+          add: The operation in place of addition.
+
+        Returns:
+          The vector; the lanes behind the sums have no meaning.
+        """
+        add = add or self.add
         out = [*vectors]
         lanes = range(self.lanes)
         out += [ZERO] * (self.lanes - len(out))
@@ -167,6 +208,6 @@ class Vectors:
                     continue
                 low = self.shuffle(x, y, [self.lanes + l - block if l & block else l for l in lanes])
                 high = self.shuffle(x, y, [self.lanes + l if l & block else l + block for l in lanes])
-                merged.append(self.add(low, high))
+                merged.append(add(low, high))
             out, block = merged, block * 2
         return out[0]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import re
 import sys
 
@@ -19,7 +18,7 @@ from headrace.targets.native.llvm_text import Module
 from headrace.targets.native.products import product
 from tests.targets.native.product_running import Compiled, Guarded
 
-TURNS = tuple(itertools.product((False, True), repeat=2))
+TURNS = ((False, False), (False, True), (True, False), (True, True))
 VECTORS = (64, 32, 16)
 INTEGERS = ("int32", "int64")
 
@@ -45,7 +44,7 @@ class Case:
 
     def add_to(self, module: Module, vector_bytes: int) -> tuple[str, tuple[int, int]]:
         """Adds the function; returns its name, and its numbers of addresses and sizes."""
-        widths = [width for _, width in self.stored]
+        strides = [width + gap if gap else None for (_, width), gap in zip(self.stored, self.gaps, strict=True)]
         name = product(
             module,
             None if self.passed[0] else self.m,
@@ -54,7 +53,7 @@ class Case:
             np.dtype(self.dtype),
             self.turned,
             accumulate=self.accumulate,
-            row_strides=tuple(w + gap if gap else None for w, gap in zip(widths, self.gaps, strict=True)),
+            row_strides=(strides[0], strides[1], strides[2]),
             vector_bytes=vector_bytes,
         )
         return name, (3, sum(self.passed))
@@ -123,7 +122,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="guard pages nee
 
 
 @pytest.mark.parametrize("vector_bytes", VECTORS)
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_products_are_those_of_numpy(vector_bytes: int, seed: int) -> None:
     run(drawn(np.random.default_rng([seed, vector_bytes]), 4, 4 * seed), vector_bytes, seed)
 
@@ -188,7 +187,7 @@ def test_large_products_are_those_of_the_library(
             (True, (0, 0, 5), (False, False)),
             (False, (0, 0, 0), (True, True)),
         )
-        for m, k, n in ((3, 4, 5), (1, 4, 5), (3, 1, 5), (3, 4, 1), (1, 1, 1))
+        for m, k, n in ((3, 4, 5), (1, 4, 5), (3, 1, 5), (3, 4, 1))
     ]
     module = Module()
     names = [case.add_to(module, 64) for case in cases]
