@@ -240,6 +240,7 @@ def test_an_element_is_copied_before_the_list_changes() -> None:
     items = b.TensorListPushBack(b.EmptyTensorList([3], -1, element_dtype=hr.float32), x)
 
     def body(i: Any, items: Any, y: Any) -> Any:
+        b = scopes.builder()
         items, last = b.TensorListPopBack(items, [3], element_dtype=hr.float32)
         items = b.TensorListPushBack(b.TensorListPushBack(items, y), last * 2.0)
         return i + 1, items, hr.sin(y) + last
