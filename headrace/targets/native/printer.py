@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from headrace import thresholds
+from headrace import flags, thresholds
 from headrace.errors import HeadraceInternalError
 from headrace.schedule.program import Branches, Compute, Convert, Instr, Loop, Value
 from headrace.schedule.select import Constant, ListOperation, Map, Move
@@ -48,6 +48,7 @@ class Printed:
       inputs: The inputs; those among them with a `constant` are known.
       outputs: The results.
       places: The places that can fail; the function returns the position of one, plus 1.
+      units: The nests and other instructions of the region, without those in inner blocks.
     """
 
     module: Module
@@ -55,6 +56,7 @@ class Printed:
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
     places: tuple[Failure, ...]
+    units: tuple[Unit, ...]
 
 
 def print_region(region: NativeRegion, module: Module | None = None, name: str = "core") -> Printed:
@@ -69,7 +71,7 @@ def print_region(region: NativeRegion, module: Module | None = None, name: str =
       The module, the inputs and the outputs.
     """
     printer = Printer(region, Module() if module is None else module, name)
-    return Printed(printer.module, name, printer.inputs, region.outputs, tuple(printer.failures))
+    return Printed(printer.module, name, printer.inputs, region.outputs, tuple(printer.failures), tuple(printer.plan.top))
 
 
 class Printer(ArrayPrinter, ListPrinter):
@@ -117,13 +119,17 @@ class Printer(ArrayPrinter, ListPrinter):
             else:
                 dtype = v.dtype.numpy
                 self.values[v] = Number(scalars.load(f, dtype, pointer), dtype)
-        arena = state.allocate(f, self.plan.bytes, "no_memory", "region") if self.plan.bytes else ""
+        separate = flags.VERIFY.value >= 3  # so that each one has guards
+        whole = self.plan.bytes if not separate else 0
+        arena = state.allocate(f, whole, "no_memory", "region") if whole else ""
         for s in self.plan.storages:
             if not s.bytes:
                 continue
             if s.output >= 0:
                 at = f.op(f"getelementptr inbounds ptr, ptr %outputs, i64 {s.output}")
                 self._addresses[s] = f.op(f"load ptr, ptr {at}, align 8, !invariant.load {self.empty}", "out")
+            elif separate:
+                self._addresses[s] = state.allocate(f, s.bytes, "no_memory", "array")
             elif s.offset >= 0:
                 self._addresses[s] = f.op(f"getelementptr inbounds i8, ptr {arena}, i64 {s.offset}", "buffer")
             else:

@@ -18,7 +18,7 @@ from headrace.targets.native.entry import Entry, Slot
 from headrace.targets.native.lists import ElementTypes
 from headrace.targets.native.plan import is_array
 from headrace.targets.native.printer import Printed, print_region
-from headrace.targets.native.regions import NativeRegion, make_region, why_not
+from headrace.targets.native.regions import NativeRegion, make_region, native_regions, why_not
 from headrace.targets.native.rewriting import rewritten
 
 
@@ -38,7 +38,7 @@ def printed(region: NativeRegion) -> Printed:
     return print_region(region)
 
 
-def function_of(found: Printed) -> Callable[..., Any]:
+def function_of(found: Printed, failures: list[Any] | None = None) -> Callable[..., Any]:
     """The Python function of a region: takes the values of the inputs that are no constants."""
     inputs = [slot(v) for v in found.inputs]
     outputs = [slot(v) for v in found.outputs]
@@ -46,7 +46,10 @@ def function_of(found: Printed) -> Callable[..., Any]:
     library = engine.compile_module(found.module.text(), [found.core], symbols)
 
     def fail(place: int, counters: list[int]) -> Any:
-        raise found.places[place - 1].error(counters)
+        where = found.places[place - 1]
+        if failures is not None:
+            failures.append((where.instr, [n for _, n in where.iterations(counters)]))
+        raise where.error(counters)
 
     call = Entry(inputs, outputs).bind(library, found.core, fail)
 
@@ -65,7 +68,19 @@ def slot(v: Value) -> Slot:
     return Slot(dtype, v.shape if is_array(v) else ())
 
 
-def native(program: Program) -> Callable[[Sequence[Any]], list[Any]]:
+def whole(block: Block) -> NativeRegion:
+    """The region of all instructions of a block."""
+    return make_region(block, 0, len(block.instrs))
+
+
+def regions_of(fetches: Any, feeds: Any = None) -> list[NativeRegion]:
+    """The native regions of a step."""
+    with compared(close) as seen, hr.Session(engine="compiled") as session:
+        session.run(fetches, feeds)
+    return native_regions(seen.all[0])
+
+
+def native(program: Program, failures: list[Any] | None = None) -> Callable[[Sequence[Any]], list[Any]]:
     """A function from the feeds to the fetches of a program.
 
     Raises:
@@ -75,9 +90,7 @@ def native(program: Program) -> Callable[[Sequence[Any]], list[Any]]:
     why = reasons(block)
     if why:
         raise NotNative(why[0])
-    region = make_region(block, 0, len(block.instrs))
-    found = printed(region)
-    run = function_of(found)
+    run = function_of(found := printed(whole(block)), failures)
 
     def call(values: Sequence[Any]) -> list[Any]:
         known = dict(zip(program.params, values, strict=True))
@@ -95,12 +108,16 @@ class Seen:
       compared: The number of runs that were compared.
       reasons: The reasons why steps were not native.
       programs: The programs that were compared.
+      all: The programs of all steps.
+      failures: The failures of native code: the instruction, and the iterations of the loops around it.
     """
 
     def __init__(self) -> None:
         self.compared = 0
         self.reasons: list[str] = []
         self.programs: list[Program] = []
+        self.all: list[Program] = []
+        self.failures: list[tuple[Any, list[int]]] = []
 
 
 @contextlib.contextmanager
@@ -119,8 +136,9 @@ def compared(check: Callable[[Any, Any], None], seen: Seen | None = None) -> Ite
         if id(self) not in known:
             with flags.override(VERIFY=0):
                 program = self._make()
+            seen.all.append(program)
             try:
-                known[id(self)] = self, native(program)
+                known[id(self)] = self, native(program, seen.failures)
                 seen.programs.append(program)
             except NotNative as e:
                 known[id(self)] = self, None

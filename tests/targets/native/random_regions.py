@@ -1,0 +1,223 @@
+"""Random programs on arrays, for comparisons of native code with the Python target."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import headrace as hr
+from headrace.api import scopes
+
+SHAPES = ((), (3,), (4,), (3, 4), (4, 3), (4, 4), (1, 4), (2, 3, 4), (3, 1))
+
+
+class Maker:
+    """Draws operations; all values have static shapes.
+
+    Args:
+      rng: The source of decisions.
+    """
+
+    def __init__(self, rng: random.Random) -> None:
+        self.rng = rng
+        self.feeds: dict[Any, Any] = {}
+        self._depth = 0
+
+    def program(self) -> tuple[list[Any], dict[Any, Any]]:
+        """Fetches and feeds of a program in the graph that is entered."""
+        rng = self.rng
+        values = [self._fed(rng.choice(SHAPES)) for _ in range(rng.randint(2, 4))]
+        values.append(hr.constant(self._numbers(rng.choice(SHAPES))))
+        self._grow(values, rng.randint(4, 14))
+        fetches = rng.sample(values, min(len(values), rng.randint(1, 4)))
+        fetches += values[-3:]
+        if rng.random() < 0.3:
+            wanted = [x for x in self.feeds if x.dtype == hr.float32]
+            slopes = hr.gradients(values[-1], wanted)
+            fetches += [g for g in slopes if g is not None]
+        return [scopes.builder().Identity(x) for x in fetches], self.feeds
+
+    def _numbers(self, shape: tuple[int, ...]) -> np.ndarray:
+        seed = np.random.default_rng(self.rng.randrange(2**32))
+        if self.rng.random() < 0.2:
+            return np.full(shape, seed.normal(), np.float32)
+        return seed.normal(size=shape).astype(np.float32)
+
+    def _fed(self, shape: tuple[int, ...]) -> Any:
+        x = hr.placeholder(hr.float32, shape)
+        self.feeds[x] = self._numbers(shape)[()]
+        return x
+
+    def _grow(self, values: list[Any], steps: int) -> None:
+        """Adds the results of random operations to `values`."""
+        for _ in range(steps):
+            kinds: list[Callable[[list[Any]], Any]] = [self._map] * 5 + [self._view] * 3 + [self._join, self._product]
+            if self._depth < 3:
+                kinds += [self._cond, self._loop, self._listed]
+            made = self.rng.choice(kinds)(values)
+            values.extend(x for x in (made if isinstance(made, (list, tuple)) else [made]) if x is not None)
+
+    def _pick(self, values: list[Any], want: Callable[[tuple[int, ...]], bool] = lambda s: True) -> Any:
+        found = [x for x in values if want(tuple(x.shape))]
+        return self.rng.choice(found[-6:] if self.rng.random() < 0.7 else found) if found else None
+
+    def _map(self, values: list[Any]) -> Any:
+        a = self._pick(values)
+
+        def fits(shape: tuple[int, ...]) -> bool:
+            try:
+                np.broadcast_shapes(shape, tuple(a.shape))
+            except ValueError:
+                return False
+            return True
+
+        b = self._pick(values, fits)
+        return self.rng.choice(
+            [
+                lambda: a + b,
+                lambda: a - b,
+                lambda: a * b * 0.5,
+                lambda: hr.maximum(a, b),
+                lambda: hr.tanh(a),
+                lambda: hr.sigmoid(a) * b,
+                lambda: hr.sin(a + 1.0),
+                lambda: hr.where(a > b, a, b * 0.5),
+                lambda: hr.cast(hr.cast(hr.clip_by_value(a, -9.0, 9.0) * 3.0, hr.int32) % 5, hr.float32),
+                lambda: hr.square(hr.tanh(a)) - 1.0,
+            ]
+        )()
+
+    def _view(self, values: list[Any]) -> Any:
+        rng, a = self.rng, self._pick(values, lambda s: len(s) > 0)
+        if a is None:
+            return None
+        shape = tuple(a.shape)
+        kind = rng.randrange(5)
+        if kind == 0:
+            return hr.transpose(a, rng.sample(range(len(shape)), len(shape)))
+        if kind == 1:
+            size = int(np.prod(shape))
+            options = [s for s in (*SHAPES, (size,), (2, size // 2), (size, 1)) if int(np.prod(s)) == size]
+            return hr.reshape(a, rng.choice(options))
+        if kind == 2:
+            return hr.reverse(a, [rng.randrange(len(shape))])
+        if kind == 3:
+            axis = rng.randrange(len(shape))
+            if shape[axis] % 2 == 0:
+                return hr.split(a, 2, axis=axis)
+        index: list[Any] = []
+        for d in shape[: rng.randint(1, len(shape))]:
+            first = rng.randrange(d)
+            index.append(first if rng.random() < 0.3 else slice(first, rng.randint(first + 1, d), rng.choice([1, 1, 2])))
+        return a[tuple(index)]
+
+    def _join(self, values: list[Any]) -> Any:
+        a = self._pick(values, lambda s: len(s) > 0)
+        if a is None:
+            return None
+        shape = tuple(a.shape)
+        axis = self.rng.randrange(len(shape))
+        rest = shape[:axis] + shape[axis + 1 :]
+        b = self._pick(values, lambda s: len(s) == len(shape) and s[:axis] + s[axis + 1 :] == rest)
+        return None if int(np.prod(shape)) > 60 else hr.concat([a, b, a][: self.rng.randint(2, 3)], axis)
+
+    def _product(self, values: list[Any]) -> Any:
+        a = self._pick(values, lambda s: len(s) == 2)
+        if a is None:
+            return None
+        ta, tb = self.rng.random() < 0.5, self.rng.random() < 0.5
+        inner = a.shape[0] if ta else a.shape[1]
+        b = self._pick(values, lambda s: len(s) == 2 and s[1 if tb else 0] == inner)
+        return None if b is None else hr.matmul(a, b, transpose_a=ta, transpose_b=tb) * 0.3
+
+    def _inner(self, values: list[Any], shapes: list[tuple[int, ...]], steps: int) -> list[Any]:
+        """Values of the given shapes, computed from `values` by random operations."""
+        mine = list(values)
+        self._depth += 1
+        self._grow(mine, steps)
+        self._depth -= 1
+        out = []
+        for shape in shapes:
+            found = self._pick(mine[-8:], lambda s, shape=shape: s == shape)
+            if found is None or self.rng.random() < 0.2:
+                found = self._pick(mine, lambda s, shape=shape: s == shape)
+            out.append(found)
+        return out
+
+    def _predicate(self, values: list[Any]) -> Any:
+        a = self._pick(values)
+        while a.shape.rank if hasattr(a.shape, "rank") else len(a.shape):
+            a = a[self.rng.randrange(a.shape[0])]
+        return a > self.rng.choice([-0.5, 0.0, 0.5])
+
+    def _cond(self, values: list[Any]) -> Any:
+        shapes = [tuple(self._pick(values).shape) for _ in range(self.rng.randint(1, 2))]
+        state = self.rng.getstate()
+
+        def branch(k: int) -> Any:
+            inner = random.Random(str((state[1][:3], k)))
+            outer, self.rng = self.rng, inner
+            try:
+                return [scopes.builder().Identity(x) if inner.random() < 0.2 else x
+                        for x in self._inner(values, shapes, inner.randint(0, 4))]
+            finally:
+                self.rng = outer
+
+        predicate = self._predicate(values)
+        self.rng.random()
+        if self.rng.random() < 0.3:
+            index = hr.cast(hr.cast(predicate, hr.int32) * 2, hr.int32) - self.rng.randint(0, 2)
+            return hr.switch_case(index, [lambda k=k: branch(k) for k in range(3)])
+        return hr.cond(predicate, lambda: branch(0), lambda: branch(1))
+
+    def _loop(self, values: list[Any]) -> Any:
+        rng = self.rng
+        initial = [self._pick(values) for _ in range(rng.randint(1, 3))]
+        shapes = [tuple(x.shape) for x in initial]
+        trips = rng.choice([0, 1, 2, 3, 5])
+        seed = rng.randrange(2**32)
+        is_counted = rng.random() < 0.7
+
+        def body(i: Any, *xs: Any) -> Any:
+            outer, self.rng = self.rng, random.Random(seed)
+            try:
+                more = [hr.cast(i, hr.float32)]
+                out = self._inner([*values, *more, *xs], shapes, self.rng.randint(1, 5))
+            finally:
+                self.rng = outer
+            # keeps the numbers small, and so the errors of both targets
+            return [i + 1, *(hr.tanh(x) if k % 2 == 0 else x for k, x in enumerate(out))]
+
+        def test(i: Any, *xs: Any) -> Any:
+            if is_counted:
+                return i < trips
+            return hr.logical_and(i < trips, hr.reshape(xs[0], [-1])[0] < 0.9)
+
+        return hr.while_loop(test, body, [hr.constant(0), *initial])[1:]
+
+    def _listed(self, values: list[Any]) -> Any:
+        """A loop that reads and writes tensor arrays."""
+        rng = self.rng
+        a = self._pick(values, lambda s: len(s) > 1)
+        state = self._pick(values)
+        if a is None or int(np.prod(state.shape)) > 60:
+            return None
+        n, shape = a.shape[0], tuple(state.shape)
+        rows = hr.TensorArray(hr.float32, n, element_shape=list(a.shape[1:])).unstack(a)
+        out = hr.TensorArray(hr.float32, n, element_shape=list(shape))
+        seed = rng.randrange(2**32)
+
+        def body(i: Any, x: Any, o: Any) -> Any:
+            outer, self.rng = self.rng, random.Random(seed)
+            try:
+                (y,) = self._inner([*values, rows.read(i), x], [shape], self.rng.randint(1, 4))
+            finally:
+                self.rng = outer
+            y = hr.tanh(y)
+            return i + 1, y, o.write(i, y)
+
+        _, x, o = hr.while_loop(lambda i, x, o: i < n, body, [hr.constant(0), state, out])
+        return [x, o.stack()]
