@@ -183,7 +183,7 @@ NOT: dict[str, Callable[[], Tensor]] = {
     "sums of integers": lambda: hr.reduce_sum(hr.placeholder(hr.int32, [3, 3]), 0),
     "sums of halves": lambda: hr.reduce_sum(hr.placeholder(hr.float16, [3, 3]), 0),
     "a sum over no axis": lambda: hr.reduce_sum(hr.placeholder(hr.float32, [3, 3]), hr.constant([], hr.int32)),
-    "another operation": lambda: hr.reverse(hr.placeholder(hr.float32, [3, 3]), [0]),
+    "another operation": lambda: hr.roll(hr.placeholder(hr.float32, [3, 3]), [1], [0]),
 }  # fmt: skip
 
 

@@ -77,7 +77,7 @@ def text(make: Callable[[], Program]) -> str:
     """The source of a program as it is, and after the passes."""
     with hr.Graph():
         fetches, feeds = make()
-        with flags.override(ACCUMULATOR_LIMIT=10**9):  # by default it depends on the machine
+        with flags.override(ACCUMULATOR_LIMIT=10**9, NATIVE="off"):  # by default the limit depends on the machine
             return "\n".join(f"# HEADRACE_OPTIMIZE={o}\n{source(fetches, feeds, o)}" for o in ("off", "on"))
 
 
