@@ -16,8 +16,9 @@ from headrace.errors import InvalidArgumentError
 from headrace.targets.native import engine
 from tests.targets.native import region_running as running
 
-if engine.available():
-    pytest.skip(engine.available(), allow_module_level=True)
+with flags.override(NATIVE="on"):
+    if engine.available():
+        pytest.skip(engine.available(), allow_module_level=True)
 
 pytestmark = pytest.mark.one_engine
 
