@@ -98,6 +98,7 @@ def test_the_derivatives_of_loops_of_scalars_are_those_of_differences(name: str)
 # *** spellings ***
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     "ways", [spellings.of_rnn(2, 4, 3), spellings.of_lstm(2, 3, 4)], ids=["RNN", "LSTM"]
 )  # fmt: skip
