@@ -1,4 +1,4 @@
-"""The compiler of native code: what it accepts, what it refuses, and that nothing is imported before it is needed."""
+"""The compiler of native code: texts that it accepts or refuses, external names, threads, forks."""
 
 from __future__ import annotations
 
