@@ -407,7 +407,6 @@ __all__ = [
     "WAIT_LIMIT",
     "Flag",
     "accumulator_limit",
-    "cache_folder",
     "changed",
     "describe",
     "environment_of_child",

@@ -216,8 +216,8 @@ def allocate_block(f: Function, size: int | str, failed: str, name: str = "") ->
 def resize_block(f: Function, block: str, old: int | str, new: int | str, failed: str, name: str = "") -> str:
     """Prints a change of the size of a block.
 
-    The content is kept, and the old block is freed. The capacity of a block is its size rounded up to a power of two, at least `ALIGNMENT`; up to it the block stays in
-    its place.
+    The content is kept, and the old block is freed. The capacity of a block is its size rounded up to a power of two,
+    at least `ALIGNMENT`; up to it the block stays in its place.
 
     Args:
       f: The open function.

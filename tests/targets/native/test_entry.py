@@ -46,7 +46,7 @@ def _guarded(request: pytest.FixtureRequest) -> Iterator[None]:
 def bound(
     print_body: Callable[[Function], None], inputs: Sequence[Slot], outputs: Sequence[Slot], is_long: bool = False
 ) -> Callable[..., Any]:
-    """The Python function of a core with this body, to which a successful return is added."""
+    """The Python function of a core with this body and a successful return."""
     module = Module()
     f = module.function("core", "i32", [("ptr", "state"), ("ptr", "inputs"), ("ptr", "outputs")])
     print_body(f)
@@ -239,7 +239,7 @@ def test_a_result_that_is_too_large_is_an_error_of_numpy() -> None:
 
 
 def counting(f: Function) -> None:
-    """Body with the input n and the result [[0, 1], [2, 3], ...] of n rows, int64."""
+    """Body that computes [[0, 1], [2, 3], ...] of a number of rows."""
     n = f.op(f"load i64, ptr {entry_of(f, '%inputs', 0)}, align 8")
     out = entry_of(f, "%outputs", 0)
     total = f.op(f"mul i64 {n}, 2")

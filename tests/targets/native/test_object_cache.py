@@ -1,4 +1,4 @@
-"""The object cache: its files, the files that it refuses, and faults, which break no run."""
+"""The object cache: its files, the files that it refuses, and faults."""
 
 from __future__ import annotations
 

@@ -178,7 +178,7 @@ def test_a_size_that_is_too_large_is_an_error(size: int) -> None:
 
 
 def growing(f: Function, values: list[str], results: list[str]) -> None:
-    """Body that appends the numbers below input 0 to two lists, and adds one of them up."""
+    """Body that appends the numbers below input 0 to two lists."""
     lists = [f.alloca("ptr", 8) for _ in range(2)]
     for each in lists:
         store(f, "null", each, "ptr")
@@ -228,7 +228,7 @@ def test_a_freed_block_is_used_again() -> None:
 
 
 def test_random_programs_keep_the_content_of_their_memory() -> None:
-    """Each buffer holds a number of its own, which is read at the end of its life."""
+    """Each buffer holds a number of its own to the end of its life."""
     for seed, verify in ((1, 1), (2, 1), (1, 3)):
         rnd = random.Random(seed)
         with flags.override(VERIFY=verify):
