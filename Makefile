@@ -70,8 +70,9 @@ PYTHON_BENCH ?= $(BIN)/python
 BENCH_JSON ?= benchmarks/results/workloads.json
 
 .PHONY: bench
-bench: venv ## measure the workloads, into docs/reference/benchmarks.md, then several devices; PYTHON_BENCH= has TensorFlow
+bench: venv ## measure the workloads, into docs/reference/benchmarks.md, then native code and devices; PYTHON_BENCH= has TensorFlow
 	$(PYTHON_BENCH) -m benchmarks.workloads --docs docs/reference/benchmarks.md --json $(BENCH_JSON) $(ARGS)
+	$(PYTHON_BENCH) -m benchmarks --only native --only native_coverage
 	$(PYTHON_BENCH) -m benchmarks --only devices --only routes --only placement --only swap --only cluster
 
 .PHONY: details

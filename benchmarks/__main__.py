@@ -1,4 +1,4 @@
-"""Measures everything and prints a markdown table; takes about six minutes.
+"""Measures everything and prints a markdown table; takes about twelve minutes, half of them for `native`.
 
 python -m benchmarks --json results.json
 python -m benchmarks --only overhead --only imports
@@ -28,6 +28,8 @@ from benchmarks import (
     growth,
     interpreter,
     jitted,
+    native,
+    native_coverage,
     per_example,
     placement,
     routes,
@@ -62,6 +64,8 @@ BENCHMARKS: dict[str, Callable[[], list[Result]]] = {
     "placement": placement.placement,
     "routes": routes.routes,
     "cluster": cluster.cluster,
+    "native": native.native,
+    "native_coverage": native_coverage.native_coverage,
 }
 
 

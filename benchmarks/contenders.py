@@ -9,12 +9,13 @@ import dataclasses
 import functools
 import importlib.util
 import os
+import sys
 import types
 from collections.abc import Callable
 from typing import Any
 
 from benchmarks import gradients
-from benchmarks.programs import Program, by_hand, in_v1
+from benchmarks.programs import Program, by_hand, in_c, in_v1
 from headrace import flags
 
 Call = Callable[[], Any]
@@ -106,19 +107,29 @@ def _jax(program: Program, how: str, threads: int) -> Prepared | None:
 
 
 def _pytorch(program: Program, how: str, threads: int) -> Prepared | None:
-    """PyTorch's fused LSTM, which is one operation there, or a network in training."""
+    """PyTorch's fused LSTM, which is one operation there, a network's gradient, or a network in training."""
     if not _has("torch"):
         return None
     import torch
 
-    from benchmarks.programs.in_torch import FusedLstm, Training
+    from benchmarks.programs.in_torch import GRADIENTS, Training
 
     torch.set_num_threads(threads)
     if how == "training":
         learning = Training(program)
         return Prepared(learning, learning.results)
-    fused = FusedLstm(**program.sizes, **program.arguments)
-    return Prepared(fused, fused.results)
+    gradient = GRADIENTS[program.function](**program.sizes, **program.arguments)
+    return Prepared(gradient, gradient.results)
+
+
+def _c(program: Program, how: str, threads: int) -> Prepared | None:
+    """The program in C; one thread, however many there may be."""
+    reason = in_c.missing()
+    if reason is not None:
+        print(f"  C: {reason}", file=sys.stderr)
+        return None
+    call = in_c.prepare(program)
+    return Prepared(call, call)
 
 
 def _has(package: str) -> bool:
@@ -132,4 +143,5 @@ CONTENDERS: dict[str, Callable[[Program, str, int], Prepared | None]] = {
     "by hand": _by_hand,
     "JAX": _jax,
     "PyTorch": _pytorch,
+    "C": _c,
 }

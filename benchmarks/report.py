@@ -38,6 +38,18 @@ class Row(Result):
         values = self.values if aim == self.unit else self.ratios(aim)
         return statistics.median(values) <= self.aims[aim] if values else None
 
+    def compared(self) -> str:
+        """The medians of the others with the ratios, and whether these are what is aimed at."""
+        own = [f"≤ {self.aims[self.unit]:g} {_verdict(self, self.unit)}"] if self.unit in self.aims else []
+        return "; ".join(own + [self._against(name) for name in self.others])
+
+    def _against(self, name: str) -> str:
+        if not self.ratios(name):
+            return f"{name}: not measured"
+        aim = f", ≤ {self.aims[name]:g} {_verdict(self, name)}" if name in self.aims else ""
+        median = statistics.median
+        return f"{name} {shown(median(self.others[name]))} (ratio {shown(median(self.ratios(name)))}{aim})"
+
     def as_json(self) -> dict[str, Any]:
         """The row as plain data, all rounds included."""
         return {**dataclasses.asdict(self), "median": self.median if self.values else None}
@@ -72,6 +84,20 @@ class Run:
         names = list(dict.fromkeys(name for row in self.rows for name in row.others))
         conditions = ", ".join(f"{k} {v}" for k, v in self.conditions.items())
         return "\n\n".join([self._times(names), self._ratios(names), self._summary(), f"Measured with {conditions}."])
+
+    def judgements(self) -> str:
+        """A table in markdown with a line for each aim, and for each other contender that a workload is timed with."""
+        lines = [["workload", "unit", "headrace", "compared with", "takes", "ratio", "aim", "met", ""]]
+        for row in self.rows:
+            mine, facts = spread(row.values) if row.values else "", row.facts
+            for name in dict.fromkeys([*row.aims, *row.others]):
+                theirs = _cell(row, name) if name != row.unit else ""
+                ratios = row.values if name == row.unit else row.ratios(name)
+                ratio = shown(statistics.median(ratios)) if ratios and row.is_compared else ""
+                aim = f"≤ {row.aims[name]:g}" if name in row.aims else ""
+                lines.append([row.name, row.unit, mine, name, theirs, ratio, aim, _verdict(row, name), facts])
+                facts = ""
+        return "\n\n".join([_table(lines, "llrlrrrll"), self._summary()])
 
     def _times(self, names: Sequence[str]) -> str:
         lines = [["workload", "unit", "headrace", *names, ""]]
@@ -138,6 +164,13 @@ def _cell(row: Row, name: str) -> str:
     if name not in row.others:
         return ""
     return spread(row.others[name]) if row.others[name] else "not installed"
+
+
+def _verdict(row: Row, aim: str) -> str:
+    """Whether an aim is met, in a word; "" where there is none."""
+    if aim not in row.aims:
+        return ""
+    return {True: "met", False: "**missed**", None: "not measured"}[row.met(aim)]
 
 
 def _judged(row: Row, aim: str, values: Sequence[float]) -> str:

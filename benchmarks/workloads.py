@@ -287,7 +287,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for row in measured(args.only or KEYS, args.rounds, args.memory_rounds, args.threads, args.who or (*CONTENDERS,)):
         print(f"  {row.said()}", file=sys.stderr, flush=True)
         rows.append(row)
-    run = report.Run(rows, _conditions(args.threads, load, time.perf_counter() - began))
+    run = report.Run(rows, conditions(args.threads, load, time.perf_counter() - began))
     print(run.text())
     if args.json is not None:
         run.write(args.json)
@@ -299,7 +299,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _conditions(n_threads: int, load: float, seconds: float) -> dict[str, str]:
+def conditions(n_threads: int, load: float, seconds: float) -> dict[str, str]:
     """What the figures depend on, besides the code."""
     found = {"headrace": hr.__version__, "python": platform.python_version(), "numpy": np.__version__}
     found |= {name: sys.modules[name].__version__ for name in ("tensorflow", "jax", "torch") if name in sys.modules}

@@ -279,6 +279,18 @@ def accumulator_limit() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4 * 3
 
 
+def cache_folder() -> str:
+    """The folder of compiled machine code (the flag CACHE); "" if there is none."""
+    if CACHE.value == "off":
+        return ""
+    if CACHE.value:
+        return os.path.abspath(CACHE.value)
+    home = os.environ.get("XDG_CACHE_HOME", "")
+    if not os.path.isabs(home):  # the specification calls a relative path invalid
+        home = os.path.join(os.path.expanduser("~"), ".cache")
+    return os.path.join(home, "headrace") if os.path.isabs(home) else ""
+
+
 @contextlib.contextmanager
 def override(**values: Any) -> Iterator[None]:
     """Sets flags for the duration of a `with` block.

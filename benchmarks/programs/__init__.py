@@ -2,8 +2,8 @@
 
 A `Program` is data: what goes in, and how often the loop goes round. What it computes is a function of its name in each
 of the modules beside: `in_graphs` (headrace and TensorFlow, which differ in the import line alone), `by_hand` (numpy),
-`in_jax` and `in_torch`. All return one number, the loss (those of `kernels` whole arrays), and are differentiated by
-their arguments named in `by`. `in_v1` is how one is run by TensorFlow 1's sessions.
+`in_jax`, `in_torch` and, for one program, `in_c`. All return one number, the loss (those of `kernels` whole arrays),
+and are differentiated by their arguments named in `by`. `in_v1` is how one is run by TensorFlow 1's sessions.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
 
 import numpy as np
 
@@ -29,6 +30,8 @@ class Program:
         int32.
       by: the arguments it is differentiated by; none: its result is all that is wanted.
       leaves_batch_open: whether a network in training is built for batches of any size, as most programs build it.
+      given: how a graph has an argument that is not fed. A text whose name ends in "_cell" is called without the
+        variables, and makes them itself in this order.
     """
 
     title: str
@@ -38,6 +41,7 @@ class Program:
     arguments: Mapping[str, np.ndarray]
     by: tuple[str, ...]
     leaves_batch_open: bool = False
+    given: Mapping[str, Literal["variable", "constant"]] = dataclasses.field(default_factory=dict)
 
 
 def power(n: int) -> Program:

@@ -42,6 +42,148 @@ def nested(tf: Any, n: int, m: int, h: Any, w: Any, b: Any) -> Any:
     return tf.reduce_sum(h * h)
 
 
+# *** loops of scalars, with functions and conditionals in their bodies ***
+
+
+def sine(tf: Any, n: int, x: Any, a: Any, b: Any) -> Any:
+    return _times(tf, n, lambda i, x: tf.sin(x) * a + b, x)
+
+
+def exponential(tf: Any, n: int, x: Any, a: Any, b: Any) -> Any:
+    return _times(tf, n, lambda i, x: tf.exp(-x) * a + b, x)
+
+
+def remainder(tf: Any, n: int, x: Any, a: Any, b: Any) -> Any:
+    return _times(tf, n, lambda i, x: tf.mod(x * a + b, 2.0), x)
+
+
+def where(tf: Any, n: int, x: Any, a: Any, b: Any) -> Any:
+    return _times(tf, n, lambda i, x: tf.where(x > 1.0, x * a, x + b), x)
+
+
+def cond_sine(tf: Any, n: int, x: Any, a: Any, b: Any) -> Any:
+    return _times(tf, n, lambda i, x: tf.cond(x > 1.0, lambda: tf.sin(x) * a, lambda: x + b), x)
+
+
+def nested_conds(tf: Any, n: int, x: Any, a: Any, b: Any) -> Any:
+    def body(i: Any, x: Any) -> Any:
+        def large() -> Any:
+            return tf.cond(x > 1.5, lambda: x * a, lambda: tf.sin(x) * a)
+
+        return tf.cond(x > 1.0, large, lambda: x + b)
+
+    return _times(tf, n, body, x)
+
+
+def case(tf: Any, n: int, x: Any, a: Any, b: Any) -> Any:
+    def body(i: Any, x: Any) -> Any:
+        pairs = [(tf.equal(tf.mod(i, 3), 0), lambda: x * a), (x > 1.0, lambda: tf.sin(x))]
+        return tf.case(pairs, default=lambda: x + b)
+
+    return _times(tf, n, body, x)
+
+
+def three_deep(tf: Any, n: int, x: Any, a: Any, b: Any) -> Any:
+    def middle(i: Any, x: Any) -> Any:
+        return _times(tf, n, lambda j, x: _times(tf, n, lambda k, x: x * a + b, x), x)
+
+    return _times(tf, n, middle, x)
+
+
+def three_deep_conds(tf: Any, n: int, x: Any, a: Any, b: Any) -> Any:
+    def inner(k: Any, x: Any) -> Any:
+        return tf.cond(x > 1.0, lambda: tf.sin(x) * a, lambda: x + b)
+
+    return _times(tf, n, lambda i, x: _times(tf, n, lambda j, x: _times(tf, n, inner, x), x), x)
+
+
+def _times(tf: Any, n: int, body: Any, x: Any) -> Any:
+    return tf.while_loop(lambda i, x: i < n, lambda i, x: (i + 1, body(i, x)), (0, x))[1]
+
+
+# *** the same cells in several spellings ***
+
+
+def lstm_products(tf: Any, n: int, xs: Any, h: Any, c: Any, w: Any, b: Any) -> Any:
+    inputs, width = tf.TensorArray("float32", n).unstack(xs), xs.shape[2]
+    of_x, of_h = w[:width], w[width:]
+
+    def step(t: Any, h: Any, c: Any) -> Any:
+        z = tf.matmul(inputs.read(t), of_x) + tf.matmul(h, of_h) + b
+        return t + 1, *_gated(tf, *tf.split(z, 4, 1), c)
+
+    return _squares(tf, tf.while_loop(lambda t, h, c: t < n, step, (0, h, c))[1])
+
+
+def lstm_slices(tf: Any, n: int, xs: Any, h: Any, c: Any, w: Any, b: Any) -> Any:
+    inputs, width = tf.TensorArray("float32", n).unstack(xs), h.shape[1]
+
+    def step(t: Any, h: Any, c: Any) -> Any:
+        z = tf.matmul(tf.concat([inputs.read(t), h], 1), w) + b
+        gates = z[:, :width], z[:, width : 2 * width], z[:, 2 * width : 3 * width], z[:, 3 * width :]
+        return t + 1, *_gated(tf, *gates, c)
+
+    return _squares(tf, tf.while_loop(lambda t, h, c: t < n, step, (0, h, c))[1])
+
+
+def lstm_scan(tf: Any, n: int, xs: Any, h: Any, c: Any, w: Any, b: Any) -> Any:
+    def step(state: Any, x: Any) -> Any:
+        z = tf.matmul(tf.concat([x, state[0]], 1), w) + b
+        return _gated(tf, *tf.split(z, 4, 1), state[1])
+
+    return _squares(tf, tf.scan(step, xs, (h, c))[0][-1])
+
+
+def lstm_cell(tf: Any, n: int, xs: Any, h: Any, c: Any) -> Any:
+    cell = tf.nn.rnn_cell.BasicLSTMCell(int(h.shape[1]), forget_bias=0.0)
+    state = tf.nn.rnn_cell.LSTMStateTuple(c, h)
+    return _squares(tf, tf.nn.dynamic_rnn(cell, xs, initial_state=state, time_major=True)[1].h)
+
+
+def _gated(tf: Any, i: Any, j: Any, f: Any, o: Any, c: Any) -> Any:
+    c = tf.sigmoid(f) * c + tf.sigmoid(i) * tf.tanh(j)
+    return tf.sigmoid(o) * tf.tanh(c), c
+
+
+def fed_rnn(tf: Any, n: int, xs: Any, h: Any, w: Any, b: Any) -> Any:
+    inputs = tf.TensorArray("float32", n).unstack(xs)
+
+    def step(t: Any, h: Any) -> Any:
+        return t + 1, tf.tanh(tf.matmul(tf.concat([inputs.read(t), h], 1), w) + b)
+
+    return _squares(tf, tf.while_loop(lambda t, h: t < n, step, (0, h))[1])
+
+
+def fed_rnn_products(tf: Any, n: int, xs: Any, h: Any, w: Any, b: Any) -> Any:
+    inputs, width = tf.TensorArray("float32", n).unstack(xs), xs.shape[2]
+    of_x, of_h = w[:width], w[width:]
+
+    def step(t: Any, h: Any) -> Any:
+        return t + 1, tf.tanh(tf.matmul(inputs.read(t), of_x) + tf.matmul(h, of_h) + b)
+
+    return _squares(tf, tf.while_loop(lambda t, h: t < n, step, (0, h))[1])
+
+
+def fed_rnn_rows(tf: Any, n: int, xs: Any, h: Any, w: Any, b: Any) -> Any:
+    def step(t: Any, h: Any) -> Any:
+        return t + 1, tf.tanh(tf.matmul(tf.concat([xs[t], h], 1), w) + b)
+
+    return _squares(tf, tf.while_loop(lambda t, h: t < n, step, (0, h))[1])
+
+
+def fed_rnn_scan(tf: Any, n: int, xs: Any, h: Any, w: Any, b: Any) -> Any:
+    return _squares(tf, tf.scan(lambda h, x: tf.tanh(tf.matmul(tf.concat([x, h], 1), w) + b), xs, h)[-1])
+
+
+def fed_rnn_cell(tf: Any, n: int, xs: Any, h: Any) -> Any:
+    cell = tf.nn.rnn_cell.BasicRNNCell(int(h.shape[1]))
+    return _squares(tf, tf.nn.dynamic_rnn(cell, xs, initial_state=h, time_major=True)[1])
+
+
+def _squares(tf: Any, h: Any) -> Any:
+    return tf.reduce_sum(h * h)
+
+
 # *** programs without derivatives; the loops count in int32 ***
 
 

@@ -89,6 +89,36 @@ class FusedLstm:
         return [loss, _reordered(np.concatenate([by_x.T, by_h.T])), _reordered(by_b)]
 
 
+class Convnet:
+    """`convnet`, with the derivatives. The images have their channels first, as PyTorch's programs have them."""
+
+    def __init__(self, batch: int, layers: int, images: Any, labels: Any, w: Any, b: Any, **weights: Any) -> None:
+        self._layers = layers
+        self._images = torch.tensor(images.transpose(0, 3, 1, 2).copy())
+        self._labels = torch.tensor(labels).long()
+        turned = (v.transpose(3, 2, 0, 1).copy() if v.ndim == 4 else v for v in (*weights.values(), w, b))
+        self._by = [torch.tensor(v).requires_grad_() for v in turned]
+
+    def __call__(self) -> list[Any]:
+        """The loss, and the derivatives as PyTorch has them."""
+        x = self._images
+        for k in range(self._layers):
+            x = functional.relu(functional.conv2d(x, self._by[2 * k], self._by[2 * k + 1], padding=1))
+            x = functional.max_pool2d(x, 2)
+        x = x.permute(0, 2, 3, 1).flatten(1)  # the order in which the others have it
+        loss = functional.cross_entropy(x @ self._by[-2] + self._by[-1], self._labels)
+        return [loss.detach(), *torch.autograd.grad(loss, self._by)]
+
+    def results(self) -> list[Any]:
+        """The same as the other systems have them."""
+        values = (v.numpy() for v in self())
+        return [v.transpose(2, 3, 1, 0) if v.ndim == 4 else v for v in values]
+
+
+# program → how its gradient is computed
+GRADIENTS: dict[str, Callable[..., Any]] = {"lstm": FusedLstm, "convnet": Convnet}
+
+
 class Training:
     """A network that learns; see `programs.training`. `results` are of a run of its own."""
 

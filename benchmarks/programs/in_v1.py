@@ -18,6 +18,7 @@ from benchmarks.programs.training import RATE, STEPS, split
 
 Call = Callable[[], list[Any]]
 
+VALUES = "values"  # the collection of operations that set the variables of a program
 SHARERS = 4  # threads that share a session
 SHARED_RUNS = 100  # that each of them does
 
@@ -27,10 +28,27 @@ tf.disable_control_flow_v2()
 def build(program: Program) -> tuple[Any, dict[Any, Any], list[Any]]:
     """A new graph of the program: the graph, its feeds, and the fetches (the result, then the derivatives)."""
     with tf.Graph().as_default() as graph:
-        args = {name: tf.placeholder(str(v.dtype), v.shape, name) for name, v in program.arguments.items()}
-        result = getattr(in_graphs, program.function)(tf, **program.sizes, **args)
+        args = {name: _given(program, name) for name in program.arguments}
+        taken = {name: arg for name, arg in args.items() if arg is not None}
+        result = getattr(in_graphs, program.function)(tf, **program.sizes, **taken)
+        learned = [name for name, how in program.given.items() if how == "variable"]
+        args |= zip(learned, tf.trainable_variables(), strict=True)
         grads = tf.gradients(result, [args[name] for name in program.by]) if program.by else []
-    return graph, {args[name]: v for name, v in program.arguments.items()}, [result, *grads]
+        for name in learned:  # `session` sets them
+            tf.add_to_collection(VALUES, tf.assign(args[name], program.arguments[name]))
+    feeds = {args[name]: v for name, v in program.arguments.items() if name not in program.given}
+    return graph, feeds, [result, *grads]
+
+
+def _given(program: Program, name: str) -> Any:
+    """An argument of a program in its graph; None: the text makes a variable for it."""
+    value = program.arguments[name]
+    how = program.given.get(name)
+    if how is None:
+        return tf.placeholder(str(value.dtype), value.shape, name)
+    if how == "constant":
+        return tf.constant(value)
+    return None if program.function.endswith("_cell") else tf.get_variable(name, value.shape, str(value.dtype))
 
 
 def training(program: Program, threads: int) -> tuple[Call, Call]:
@@ -61,7 +79,10 @@ def training(program: Program, threads: int) -> tuple[Call, Call]:
 
 def session(graph: Any, threads: int) -> Any:
     config = tf.ConfigProto(intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads)
-    return tf.Session(graph=graph, config=config)
+    new = tf.Session(graph=graph, config=config)
+    for op in graph.get_collection(VALUES):
+        new.run(op)
+    return new
 
 
 def callable(program: Program, threads: int) -> Call:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import headrace.v1
-from benchmarks import compare, contenders, lifetime, peak, programs, report, threads, workloads
+from benchmarks import compare, contenders, lifetime, native, peak, programs, report, threads, workloads
 from benchmarks.contenders import CONTENDERS, prepare
 from benchmarks.gradients import compare as greatest_difference
 from benchmarks.programs import Program, by_hand, in_v1, kernels, training
@@ -139,7 +139,7 @@ def test_what_waits_is_said() -> None:
 
 
 def test_every_contender_can_be_asked_for() -> None:
-    assert {name for w in WORKLOADS for name in w.who} == set(CONTENDERS)
+    assert {name for w in (*WORKLOADS, *native.WORKLOADS) for name in w.who} == set(CONTENDERS)
     for choice in ("--only", "--who"):
         with pytest.raises(SystemExit):
             workloads.main([choice, "nobody"])

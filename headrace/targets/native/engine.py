@@ -85,9 +85,18 @@ def available() -> str:
     return _unsupported() or (_FORKED if _engine().is_broken else "")
 
 
+def compile_seconds(text: str) -> float:
+    """Estimated duration of the compilation of a module, which depends on its text alone.
+
+    The time for a function grows with the square of its length once that is long.
+    """
+    sizes = [len(part) / thresholds.NATIVE_COMPILED_BYTES for part in text.split("\ndefine ")]
+    return sum(size + size * size / 2 for size in sizes)
+
+
 def too_large(text: str) -> bool:
     """Whether the compilation of a module would take longer than a step may."""
-    return len(text) > thresholds.NATIVE_MODULE_BYTES
+    return compile_seconds(text) > thresholds.NATIVE_COMPILE_SECONDS
 
 
 def compile_module(text: str, names: Sequence[str], symbols: Mapping[str, int] | None = None) -> Library:

@@ -1,4 +1,4 @@
-"""Calls of native functions from Python: a function of Python's fast calling convention, in machine code.
+"""Calls of native functions from Python, by machine code that reads numpy's objects.
 
     library = engine.compile_module(module.text(), ["core"])
     entry = Entry([Slot(np.float32, ("n", 16))], [Slot(np.float32, ("n",))])

@@ -41,22 +41,9 @@ def key(*parts: str) -> bytes:
     return digest.digest()
 
 
-def folder() -> str:
-    """The folder of the cache; "" if the cache is off."""
-    chosen = flags.CACHE.value
-    if chosen == "off":
-        return ""
-    if chosen:
-        return os.path.abspath(chosen)
-    home = os.environ.get("XDG_CACHE_HOME", "")
-    if not os.path.isabs(home):  # a relative path is invalid by the specification
-        home = os.path.join(os.path.expanduser("~"), ".cache")
-    return os.path.join(home, "headrace") if os.path.isabs(home) else ""
-
-
 def load(of: bytes) -> bytes | None:
-    """The object file of a key, which `key` made; None if there is no valid one."""
-    directory = folder()
+    """The object file of a key; None if there is no valid one."""
+    directory = flags.cache_folder()
     if not (directory and _is_safe(directory)):
         return None
     path = _path(directory, of)
@@ -80,7 +67,7 @@ def load(of: bytes) -> bytes | None:
 
 def save(of: bytes, code: bytes) -> None:
     """Writes the object file of a key, if the folder can be used."""
-    directory = folder()
+    directory = flags.cache_folder()
     if not directory or len(code) > thresholds.CACHED_OBJECT_BYTES:
         return
     with contextlib.suppress(OSError):

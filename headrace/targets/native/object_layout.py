@@ -1,4 +1,4 @@
-"""Layout of arrays and scalars of numpy in memory, and numpy's C interface, for machine code that uses them.
+"""Layout of numpy's arrays and scalars in memory, and numpy's C interface, for machine code.
 
 The layout is that of CPython with its global lock and of numpy 2, on 64-bit machines. `difference` compares it with
 objects of the running process, and native code is refused if they differ.
@@ -60,7 +60,7 @@ def symbols() -> dict[str, int]:
 
 
 def difference() -> str:
-    """A text about a difference between this module and the running process; "" if there is none."""
+    """A text about the first difference from the running process; "" if there is none."""
     table = _table()
     version = ctypes.PYFUNCTYPE(ctypes.c_uint)(table[_VERSION_AT])() >> 24
     if version != _VERSION or table[_ARRAY_TYPE_AT] != id(np.ndarray):

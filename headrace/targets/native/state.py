@@ -152,7 +152,7 @@ def poll(f: Function, cost: int | str, stopped: str) -> None:
 
 
 def set_counter(f: Function, depth: int, iteration: str) -> None:
-    """Prints a store of the iteration of a loop, for the error message of a failure.
+    """Prints a store of a loop's iteration, for the error message of a failure.
 
     The place for it is the block of a failure, where it takes no time in the loop.
 
@@ -214,10 +214,10 @@ def allocate_block(f: Function, size: int | str, failed: str, name: str = "") ->
 
 
 def resize_block(f: Function, block: str, old: int | str, new: int | str, failed: str, name: str = "") -> str:
-    """Prints a change of the size of a block, which keeps its content and frees the old block.
+    """Prints a change of the size of a block.
 
-    The capacity of a block is its size rounded up to a power of two, at least `ALIGNMENT`; up to it the block stays in
-    its place.
+    The content is kept, and the old block is freed. The capacity of a block is its size rounded up to a power of two,
+    at least `ALIGNMENT`; up to it the block stays in its place.
 
     Args:
       f: The open function.
@@ -339,7 +339,7 @@ class State:
         self.layout.is_grown = self.layout.is_guarded = 0
 
     def _more(self, arena: int, size: int, name: bytes | None) -> int:
-        """Adds a chunk to an arena; returns the address of `size` bytes in it, or 0."""
+        """Adds a chunk to an arena and allocates in it; returns the address, or 0."""
         try:
             if size > 1 << LARGEST_CLASS:
                 raise MemoryError(f"native code asks for {size} bytes")

@@ -296,7 +296,7 @@ class _Call:
     # *** Inputs ***
 
     def _print_call(self) -> None:
-        """Prints the function that Python calls: it checks the inputs, takes a state and runs the core."""
+        """Prints the function that Python calls, which checks the inputs."""
         module = self._module
         f = module.function("headrace_call", "ptr", [("ptr", "self"), ("ptr", "args"), ("i64", "count")], "nounwind")
         about = _at(f, f.op(f"load ptr, ptr {_at(f, '%self', ITEMS_AT)}, align 8"), BYTES_AT)
@@ -524,7 +524,7 @@ class _Call:
         f.begin("succeeded")
 
     def _finish_output(self, f: Function, record: str, place: str, kept: str, is_guarded: str) -> None:
-        """Prints the end of a result: the object of a scalar, or the copy of elements that are elsewhere."""
+        """Prints the making of a scalar's object, or the copy of elements that are elsewhere."""
         module = self._module
         dtype, scalar = (_pointer(f, record, OUTPUT, each) for each in ("dtype", "scalar"))
         kind = f.op(f"trunc i64 {_word(f, record, OUTPUT, 'kind')} to i32")

@@ -1,4 +1,4 @@
-"""The compiler of native code: what it accepts, what it refuses, and that nothing is imported before it is needed."""
+"""The compiler of native code: texts that it accepts or refuses, external names, threads, forks."""
 
 from __future__ import annotations
 
@@ -103,7 +103,12 @@ def test_the_flag_turns_native_code_off() -> None:
 
 def test_a_large_module_is_refused() -> None:
     assert not engine.too_large(number(1))
-    assert engine.too_large(";" * (thresholds.NATIVE_MODULE_BYTES + 1))
+    limit = int(thresholds.NATIVE_COMPILED_BYTES * thresholds.NATIVE_COMPILE_SECONDS)
+    function = "\ndefine i64 @f() {" + 1000 * " " + "}"
+    many = function * (limit // len(function) - 2)
+    assert not engine.too_large(many)
+    assert engine.too_large(many + 5 * function)
+    assert engine.too_large(many.replace("\n", " "))  # as one function
 
 
 def test_threads_compile_at_the_same_time() -> None:

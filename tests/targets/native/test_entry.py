@@ -46,7 +46,7 @@ def _guarded(request: pytest.FixtureRequest) -> Iterator[None]:
 def bound(
     print_body: Callable[[Function], None], inputs: Sequence[Slot], outputs: Sequence[Slot], is_long: bool = False
 ) -> Callable[..., Any]:
-    """The Python function of a core with this body; a body that ends without `ret` succeeds."""
+    """The Python function of a core with this body and a successful return."""
     module = Module()
     f = module.function("core", "i32", [("ptr", "state"), ("ptr", "inputs"), ("ptr", "outputs")])
     print_body(f)
@@ -191,7 +191,7 @@ def test_slots_refuse_what_native_code_cannot_hold() -> None:
 
 
 def store_dims(count: int) -> Callable[[Function], None]:
-    """Body of a function whose inputs are followed by `count` symbolic dimensions, which it writes to result 0."""
+    """Body that writes the symbolic dimensions behind two inputs to result 0."""
 
     def body(f: Function) -> None:
         out = entry_of(f, "%outputs", 0)
@@ -239,7 +239,7 @@ def test_a_result_that_is_too_large_is_an_error_of_numpy() -> None:
 
 
 def counting(f: Function) -> None:
-    """Body with the input n, int64, and the result int64[None, 2]: [[0, 1], [2, 3], ...] of n rows."""
+    """Body that computes [[0, 1], [2, 3], ...] of a number of rows."""
     n = f.op(f"load i64, ptr {entry_of(f, '%inputs', 0)}, align 8")
     out = entry_of(f, "%outputs", 0)
     total = f.op(f"mul i64 {n}, 2")

@@ -1,4 +1,4 @@
-"""The object cache: what it keeps, what it refuses, and that its faults break no run."""
+"""The object cache: its files, the files that it refuses, and faults."""
 
 from __future__ import annotations
 
@@ -138,18 +138,18 @@ def test_the_flag_turns_the_cache_off(monkeypatch: pytest.MonkeyPatch, tmp_path:
     with flags.override(CACHE="off"):
         object_cache.save(KEY, CODE)
         assert object_cache.load(KEY) is None
-        assert object_cache.folder() == ""
+        assert flags.cache_folder() == ""
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_default_is_in_the_users_cache_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with flags.override(CACHE=""):
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-        assert object_cache.folder() == str(tmp_path / "headrace")
+        assert flags.cache_folder() == str(tmp_path / "headrace")
         monkeypatch.setenv("HOME", str(tmp_path / "home"))
         for relative in ("", "some/folder"):
             monkeypatch.setenv("XDG_CACHE_HOME", relative)
-            assert object_cache.folder() == str(tmp_path / "home" / ".cache" / "headrace")
+            assert flags.cache_folder() == str(tmp_path / "home" / ".cache" / "headrace")
 
 
 def test_a_write_that_fails_leaves_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

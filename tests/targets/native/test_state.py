@@ -97,7 +97,7 @@ def test_buffers_are_aligned_and_do_not_overlap() -> None:
 
 
 def scoped(f: Function, values: list[str], results: list[str]) -> None:
-    """Body that allocates input 1 bytes input 0 times, each in a scope, and returns the number of addresses."""
+    """Body that allocates input 1 bytes in each of input 0 scopes."""
     first = state.allocate(f, 8, "full")
     with f.loop("0", values[0]) as i:
         scope = state.mark(f)
@@ -178,7 +178,7 @@ def test_a_size_that_is_too_large_is_an_error(size: int) -> None:
 
 
 def growing(f: Function, values: list[str], results: list[str]) -> None:
-    """Body that appends the numbers below input 0 to two lists, in scopes, and adds up one of them."""
+    """Body that appends the numbers below input 0 to two lists."""
     lists = [f.alloca("ptr", 8) for _ in range(2)]
     for each in lists:
         store(f, "null", each, "ptr")
@@ -228,7 +228,7 @@ def test_a_freed_block_is_used_again() -> None:
 
 
 def test_random_programs_keep_the_content_of_their_memory() -> None:
-    """Buffers and blocks of random sizes are filled with a number of their own, and read at the end of their lives."""
+    """Each buffer holds a number of its own to the end of its life."""
     for seed, verify in ((1, 1), (2, 1), (1, 3)):
         rnd = random.Random(seed)
         with flags.override(VERIFY=verify):
@@ -286,7 +286,7 @@ def random_program(f: Function, rnd: random.Random, wrong: str) -> None:
 
 
 def writing(at: int, size: int = 40, is_block: bool = False, is_released: bool = False) -> Callable[..., Any]:
-    """A guarded function that writes a byte `at` bytes from the start of a buffer of `size` bytes."""
+    """A guarded function that writes a byte, `at` bytes from the start of a buffer."""
 
     def body(f: Function, values: list[str], results: list[str]) -> None:
         scope = state.mark(f)
