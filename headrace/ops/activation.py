@@ -124,12 +124,19 @@ def _checked(type: str, formula: Any) -> Any:
     return factory
 
 
+def _kept(xp: Any) -> Any:
+    """`elementwise.kept` for arrays of numpy, and the same by `where` for those of other namespaces."""
+    return kept if xp is np else lambda condition, x: xp.where(condition, x, x.dtype.type(0))
+
+
 def _relu_grad(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    return lambda g, x: kept(x > 0, g)
+    keep = _kept(xp)
+    return lambda g, x: keep(x > 0, g)
 
 
 def _relu6_grad(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    return lambda g, x: kept((x > 0) & (x < 6), g)
+    keep = _kept(xp)
+    return lambda g, x: keep((x > 0) & (x < 6), g)
 
 
 def _leaky_grad(xp: Any, attrs: Mapping[str, Any]) -> Any:

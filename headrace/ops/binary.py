@@ -102,11 +102,14 @@ def _add(xp: Any, attrs: Mapping[str, Any]) -> Any:
     return _text(np.add) if attrs["T"] is dtypes.string else xp.add
 
 
-def _checked(f: Any, error: type[OpError] = InvalidArgumentError) -> Any:
+def _checked(xp: Any, f: Any, error: type[OpError] = InvalidArgumentError) -> Any:
     """Integer division `f` with a check for zero divisors, which raise `error`."""
+    fail_unless = getattr(xp, "fail_unless", None)  # of the namespace that records formulas
 
     def divide(x: Any, y: Any) -> Any:
-        if not (y.all() if y.ndim else y) and x.size:
+        if fail_unless is not None:
+            fail_unless(y != 0, error, "Integer division by zero")
+        elif not (y.all() if y.ndim else y) and x.size:
             raise error("Integer division by zero")
         return f(x, y)
 
@@ -117,14 +120,14 @@ def _checked(f: Any, error: type[OpError] = InvalidArgumentError) -> Any:
 
 def _floor_div(xp: Any, attrs: Mapping[str, Any]) -> Any:
     if attrs["T"] in INTEGER:
-        return _checked(xp.floor_divide)
+        return _checked(xp, xp.floor_divide)
     # numpy's floor_divide differs from the floor of an infinite or rounded quotient
     return lambda x, y: xp.floor(x / y)
 
 
 def _truncate_div(xp: Any, attrs: Mapping[str, Any]) -> Any:
     if attrs["T"] in INTEGER:
-        return _checked(_quotient(xp, attrs), InternalError)
+        return _checked(xp, _quotient(xp, attrs), InternalError)
     return lambda x, y: xp.trunc(x / y)
 
 
@@ -134,15 +137,15 @@ def _quotient(xp: Any, attrs: Mapping[str, Any]) -> Any:
 
 
 def _div(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    return _checked(_quotient(xp, attrs)) if attrs["T"] in INTEGER else xp.divide
+    return _checked(xp, _quotient(xp, attrs)) if attrs["T"] in INTEGER else xp.divide
 
 
 def _floor_mod(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    return _checked(xp.remainder) if attrs["T"] in INTEGER else xp.remainder
+    return _checked(xp, xp.remainder) if attrs["T"] in INTEGER else xp.remainder
 
 
 def _truncate_mod(error: type[OpError]) -> Any:
-    return lambda xp, attrs: _checked(xp.fmod, error) if attrs["T"] in INTEGER else xp.fmod
+    return lambda xp, attrs: _checked(xp, xp.fmod, error) if attrs["T"] in INTEGER else xp.fmod
 
 
 def _shift(name: str) -> Any:

@@ -8,12 +8,16 @@ shape. A code generator writes it as operators on scalars, or as calls that put 
 A kernel that uses more than ufuncs (a reduction, an element, a decision that depends on values) has no scalar
 expression and is called as it is. A scalar expression of more than `DEEPEST` nested ufuncs, such as a sum of many
 tensors, is not used either.
+
+Such a kernel may have a `formula` nevertheless. There expressions may choose (`np.where`), convert (`np.astype`) and
+use ufuncs of other libraries and narrow floats, and a kernel may require conditions of the elements. Machine code
+computes formulas. Python code would make a new array for each of these steps.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -162,6 +166,11 @@ for _name, _ufunc in _others.items():
 def _apply(ufunc: np.ufunc, *args: Any) -> _Symbol:
     if ufunc.nout != 1 or ufunc.nin != len(args) or ufunc.signature is not None:
         raise NotScalarExpression
+    return _applied(ufunc, args, None)
+
+
+def _applied(ufunc: Any, args: Sequence[Any], dtype: np.dtype | None) -> _Symbol:
+    """The symbol of a ufunc, or of another function with results of `dtype`, applied to arguments."""
     kinds: list[Any] = []
     static: tuple[int, ...] | None = ()
     depth = 1
@@ -179,12 +188,14 @@ def _apply(ufunc: np.ufunc, *args: Any) -> _Symbol:
             raise NotScalarExpression
     if depth > DEEPEST:
         raise NotScalarExpression
-    try:
-        dtype = ufunc.resolve_dtypes((*kinds, None))[-1]
-    except TypeError as e:
-        raise NotScalarExpression from e
+    if dtype is None:
+        try:
+            dtype = ufunc.resolve_dtypes((*kinds, None))[-1]
+        except TypeError as e:
+            raise NotScalarExpression from e
     nodes = tuple(a.node if isinstance(a, _Symbol) else a for a in args)
-    return _Symbol(Apply(ufunc, nodes, dtype, static), dtype, static, depth)
+    symbol = next((type(a) for a in args if isinstance(a, _Symbol)), _Symbol)
+    return symbol(Apply(ufunc, nodes, dtype, static), dtype, static, depth)
 
 
 class _Namespace:
@@ -253,6 +264,103 @@ def scalar_expression(
 
 def _has_ufuncs_alone(node: Any) -> bool:
     return not isinstance(node, Apply) or (isinstance(node.ufunc, np.ufunc) and all(map(_has_ufuncs_alone, node.args)))
+
+
+# *** Formulas ***
+
+
+@dataclasses.dataclass(eq=False, frozen=True, slots=True)
+class Check:
+    """Condition that holds for all elements, or the operation fails.
+
+    Attributes:
+      condition: The condition, an expression of dtype bool.
+      error: The class of the error.
+      message: Its message.
+    """
+
+    condition: Apply
+    error: type[Exception]
+    message: str
+
+
+@dataclasses.dataclass(eq=False, frozen=True, slots=True)
+class Formula:
+    """Elementwise operation in full.
+
+    Attributes:
+      expression: The expression. Other than a scalar expression it may contain `np.where` and `np.astype` in the place
+        of ufuncs, ufuncs of other libraries than numpy, and float16 and bfloat16.
+      checks: The checks of its inputs.
+    """
+
+    expression: Apply
+    checks: tuple[Check, ...]
+
+
+class _FormulaSymbol(_Symbol):
+    """Symbol that records conversions, and ufuncs that are called on it directly."""
+
+    __slots__ = ()
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *args: Any, **options: Any) -> _Symbol:  # type: ignore[override]
+        if method != "__call__" or options:
+            raise NotScalarExpression
+        return _apply(ufunc, *args)
+
+    def astype(self, dtype: Any) -> _Symbol:
+        """The conversion to `dtype`."""
+        wanted = np.dtype(dtype)
+        return self if wanted == self.dtype else _applied(np.astype, [self], wanted)
+
+
+class _FormulaNamespace(_Namespace):
+    """Array namespace that records choices and checks as well."""
+
+    def __init__(self) -> None:
+        self.checks: list[Check] = []
+
+    def where(self, condition: Any, x: Any, y: Any) -> _Symbol:
+        """A choice between two numbers."""
+        if not isinstance(condition, _Symbol) or condition.dtype != bool:
+            raise NotScalarExpression
+        dtype = np.result_type(*(a.dtype if isinstance(a, (_Symbol, np.generic)) else a for a in (x, y)))
+        return _applied(np.where, [condition, x, y], dtype)
+
+    def fail_unless(self, condition: Any, error: type[Exception], message: str) -> None:
+        """Adds a check; kernels call this in place of a test of their arrays."""
+        self.checks.append(Check(condition.node, error, message))
+
+
+def formula(op: Operation, factory: Callable[[Any, Mapping[str, Any]], Any]) -> Formula | None:
+    """The formula of the pure kernel of an operation.
+
+    Args:
+      op: An operation with one output.
+      factory: The factory of its kernel.
+
+    Returns:
+      The formula; None if the kernel has none.
+    """
+    if op.opdef.facts.cost is None:  # the kernel moves or inspects elements
+        return None
+    dtypes = [t.dtype.base.numpy for t in op.inputs]
+    if any(d.kind == "O" for d in dtypes):
+        return None
+    ins = [
+        _FormulaSymbol(Input(i), d, _static(t.shape)) for i, (d, t) in enumerate(zip(dtypes, op.inputs, strict=True))
+    ]
+    namespace = _FormulaNamespace()
+    try:
+        out = factory(namespace, op.attrs)(*ins)
+    except Exception:  # a failure on symbols does not imply a failure on arrays
+        return None
+    if not isinstance(out, _Symbol) or not isinstance(out.node, Apply) or out.dtype != op.outputs[0].dtype.numpy:
+        return None
+    shape = _static(op.outputs[0].shape)
+    if None not in (shape, out.static) and shape != out.static:
+        return None
+    return Formula(out.node, tuple(namespace.checks))
 
 
 def _is_plain(dtype: np.dtype) -> bool:

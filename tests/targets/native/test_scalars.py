@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,10 @@ pytest.importorskip("llvmlite")
 import ml_dtypes
 
 from headrace import dtypes
+from headrace.ir.graph import Operation
+from headrace.ir.opdef import Case, OpDef
 from headrace.ops.cast import _cast_kernel
-from headrace.schedule.scalar_expressions import Apply, Input, scalar_expression
+from headrace.schedule.scalar_expressions import Apply, Input, formula, scalar_expression
 from headrace.targets.native import elementary, scalars
 from headrace.targets.native.llvm_text import Module
 from tests.ops import cases
@@ -249,28 +252,87 @@ def test_an_expression_that_cannot_be_printed_has_a_reason(node: Apply, inputs: 
     assert scalars.why_not(outer, (np.dtype(inputs),) * 2) == found
 
 
-@pytest.mark.matrix
-def test_the_expressions_of_all_records_are_known(capsys: pytest.CaptureFixture[str]) -> None:
-    """Prints which scalar expressions of the records, on real numbers, cannot be printed."""
-    known, reasons = set(), {}
+# *** Records ***
+
+# Relative differences from the kernels that elementary functions may cause.
+TOLERANCE = {"float16": 2e-3, "bfloat16": 1.6e-2, "float32": 1e-6, "float64": 1e-14}
+
+
+def sampled_operations() -> Iterator[tuple[Operation, OpDef, Case]]:
+    """Elementwise operations on real numbers and bools, with one output."""
     for type, dtype in cases.sampled():
         record = cases.op_registry.get(type)
         if record.kernel is None or record.facts.cost is None or dtype not in dtypes.REAL | {dtypes.bool_}:
             continue
-        for case in cases.cases(type, dtype)[:1]:
+        for case in cases.cases(type, dtype):
             op = cases.open_op(record, case, lambda x: x.shape)
             kernel = cases.find_kernel(op)
-            if len(op.outputs) != 1 or not op.inputs or kernel is None or kernel.form != "pure":
-                continue
-            found = scalar_expression(op, record.kernel, kernel.factory(np, op.attrs))
-            if found is None:
-                continue
-            reason = scalars.why_not(found, [t.dtype.numpy for t in op.inputs])
-            if reason:
-                reasons[f"{type} of {dtype.name}"] = reason
-            else:
-                known.add((type, dtype.name))
-    with capsys.disabled():
-        print(f"\n{len(known)} of {len(known) + len(reasons)} scalar expressions of real dtypes; not: {reasons}")
-    assert len(known) > 150
-    assert all("power of int" in r for r in reasons.values()), reasons
+            if len(op.outputs) == 1 and op.inputs and kernel is not None and kernel.form == "pure":
+                yield op, record, case
+
+
+def inputs_of(op: Operation) -> list[np.dtype]:
+    return [t.dtype.numpy for t in op.inputs]
+
+
+@pytest.mark.matrix
+def test_the_scalar_expressions_of_all_records_are_known() -> None:
+    known, reasons = set(), {}
+    for op, record, _ in sampled_operations():
+        assert record.kernel is not None
+        found = scalar_expression(op, record.kernel, cases.kernel_of(op))
+        if found is not None:
+            name = f"{op.type} of {op.inputs[0].dtype.name}"
+            reason = scalars.why_not(found, inputs_of(op))
+            reasons.update({name: reason} if reason else {})
+            known.update([] if reason else [name])
+    assert len(known) > 300
+    assert {r for r in reasons if not r.startswith("Pow of int")} == set(), reasons
+
+
+@pytest.mark.matrix
+def test_formulas_of_all_records_compute_what_their_kernels_do() -> None:
+    types = set()
+    for op, record, case in sampled_operations():
+        assert record.kernel is not None
+        found = formula(op, record.kernel)
+        inputs = inputs_of(op)
+        if found is None or scalars.why_not(found.expression, inputs):
+            continue
+        assert [scalars.why_not(c.condition, inputs) for c in found.checks] == [""] * len(found.checks)
+        arrays = cases.flat(case.inputs)
+        if len({(op.type, *inputs)} - types) == 0:  # other shapes of the same code
+            continue
+        types.add((op.type, *inputs))
+        (want,) = cases.run_kernel(op, arrays)
+        broadcast = [np.array(a, order="C") for a in np.broadcast_arrays(*arrays)]
+        got = of_expression(found.expression, inputs, 1)(*broadcast)
+        tolerance = TOLERANCE.get(op.outputs[0].dtype.name, 0)
+        np.testing.assert_allclose(got.astype(float), np.asarray(want).astype(float), rtol=tolerance, err_msg=op.type)
+    assert len({t[0] for t in types}) > 90
+
+
+def test_division_of_integers_has_a_check_of_the_divisor() -> None:
+    for type in ("FloorDiv", "FloorMod", "TruncateDiv", "TruncateMod", "Mod", "Div"):
+        record = cases.op_registry.get(type)
+        op = cases.open_op(record, cases.cases(type, dtypes.int32)[1], lambda x: x.shape)
+        assert record.kernel is not None
+        found = formula(op, record.kernel)
+        assert found is not None
+        (check,) = found.checks
+        assert check.message == "Integer division by zero"
+        with pytest.raises(check.error, match=check.message):
+            cases.run_kernel(op, [np.array([1, 2], np.int32), np.array([1, 0], np.int32)])
+        holds = of_expression(check.condition, inputs_of(op), 1)
+        assert holds(np.array([1, 2, 3], np.int32), np.array([1, 0, -4], np.int32)).tolist() == [True, False, True]
+        x, y = np.array([7, -7, 7, -7, -(2**31)], np.int32), np.array([2, 2, -2, -2, -1], np.int32)
+        with np.errstate(over="ignore"):
+            (want,) = cases.run_kernel(op, [x, y])
+        assert of_expression(found.expression, inputs_of(op), 1)(x, y).tolist() == want.tolist()
+
+
+def test_a_kernel_that_inspects_elements_has_no_formula() -> None:
+    record = cases.op_registry.get("CheckNumerics")
+    op = cases.open_op(record, cases.cases("CheckNumerics", dtypes.float32)[1], lambda x: x.shape)
+    assert record.kernel is not None
+    assert formula(op, record.kernel) is None
