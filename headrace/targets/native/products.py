@@ -134,7 +134,13 @@ def product(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Matrix:
-    """Matrix in memory: the address of an element, and the distances to those in the next row and column."""
+    """Matrix in memory.
+
+    Attributes:
+      address: The address of an element.
+      row: The distance to the element in the next row.
+      column: The distance to the element in the next column.
+    """
 
     address: str
     row: Size
@@ -259,7 +265,7 @@ class _Product:
             self._block(start, steps, rows, width, buffer, True)
 
     def _tile(self) -> tuple[int, int]:
-        """The rows of a tile, and the vectors of each of its rows, that take the least time by an estimate."""
+        """Chooses the rows of a tile and the vectors of each by their estimated time."""
         in_row = -(-self.n // self.lanes)
         m = self.m if isinstance(self.m, int) else 1 << 10
         best, found = math.inf, (1, 1)
@@ -279,7 +285,7 @@ class _Product:
         return found
 
     def _block(self, start: Size, steps: Size, rows: int, width: int, buffer: str, adds: bool) -> None:
-        """Sets C to the product of `steps` columns of A and rows of B from `start` on, or adds the product to C."""
+        """Computes C, or adds to it, the terms from `start` on of the inner dimension."""
         v = self.v
         a = self.a.moved(v, 0, start)
         b = self.b.moved(v, start, 0)
@@ -305,7 +311,7 @@ class _Product:
                         v.store(v.add(v.load(to, count), total) if adds else total, to, count)
 
     def _tile_sums(self, a: _Matrix, b: _Matrix, rows: int, counts: Sequence[int], steps: Size) -> list[str]:
-        """The sums of a tile, row by row: of `steps` products of a broadcast element of A and vectors of a row of B."""
+        """Sums of a tile, row by row: elements of A times vectors of B."""
         v = self.v
 
         def terms(first: Size) -> _AddTerm:

@@ -36,7 +36,9 @@ def rolled(module: Module) -> str:
 
 
 def blocks(v: Vectors, size: Size, step: int, multiple: int = 1) -> Iterator[tuple[Size, int]]:
-    """Divides `size` elements into blocks; the caller adds the instructions for a block in each iteration.
+    """Divides `size` elements into blocks, with a loop for blocks of one size.
+
+    The caller adds the instructions for a block in each iteration.
 
     The blocks have `step` elements. The elements that remain are one block if `size` is a number, else blocks of 1.
 
@@ -173,7 +175,7 @@ class Vectors:
         return self.f.op(f"shufflevector {self.vector} {x}, {self.vector} {y}, <{len(lanes)} x i32> <{mask}>")
 
     def transposed(self, rows: Sequence[str]) -> list[str]:
-        """The columns of the square matrix of `rows`, of which there are as many as lanes."""
+        """The columns of the square matrix of `rows`, as vectors."""
         out, lanes, block = list(rows), range(self.lanes), 1
         while block < self.lanes:
             for i in lanes:

@@ -25,7 +25,10 @@ def _target() -> Any:
 
 
 def machine(vector_bytes: int = 64) -> Any:
-    """A new machine of this host, restricted to vectors of a size; an engine owns the machine that it takes."""
+    """A new machine of this host, restricted to vectors of a size.
+
+    An engine owns the machine that it takes.
+    """
     without = {32: ("avx512",), 16: ("avx", "fma")}.get(vector_bytes, ())
     has = {name: is_on and not name.startswith(without) for name, is_on in llvm.get_host_cpu_features().items()}
     features = ",".join(f"{'+' if is_on else '-'}{name}" for name, is_on in has.items())
@@ -76,7 +79,7 @@ class Compiled:
 
 
 class Guarded:
-    """Array next to pages that cannot be read or written, so that an access out of bounds ends the process.
+    """Array next to protected pages: an access out of bounds ends the process.
 
     Args:
       values: The elements.

@@ -1,4 +1,4 @@
-"""Matrix products as machine code: every form, size of vectors, stride and tail, compared with numpy in float64."""
+"""Matrix products as machine code, compared with numpy in float64."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def values(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np.n
 
 
 def check(ufunc: np.ufunc, x: np.ndarray, axes: tuple[int, ...], found: np.ndarray) -> None:
-    """Compares a result with that of numpy: sums and products of floats within a bound, all else exactly."""
+    """Compares with numpy: sums and products of floats within a bound, all else exactly."""
     if x.dtype.kind == "f" and ufunc in (np.add, np.multiply):
         wide = x.astype(np.float64 if x.dtype == np.float32 else np.longdouble)
         expected = ufunc.reduce(wide, axis=axes)
