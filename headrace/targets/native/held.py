@@ -48,8 +48,7 @@ class Array:
     def is_contiguous(self) -> bool:
         """Whether the elements are in row-major order without gaps."""
         return all(
-            d == 1 or s == wanted
-            for d, s, wanted in zip(self.shape, self.strides, row_major(self.shape), strict=True)
+            d == 1 or s == wanted for d, s, wanted in zip(self.shape, self.strides, row_major(self.shape), strict=True)
         )
 
 
