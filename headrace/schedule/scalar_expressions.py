@@ -68,6 +68,10 @@ class Input:
     index: int
 
 
+# The functions that stand for ufuncs in expressions `with_functions`.
+_CHOICE: Final[Any] = np.where
+_CONVERSION: Final[Any] = np.astype
+
 _INPUTS: Final = tuple(map(Input, range(8)))  # more than any ufunc has
 
 
@@ -119,7 +123,7 @@ class _Symbol:
         to = np.dtype(dtype)
         if not _is_plain(to):
             raise NotScalarExpression
-        return _Symbol(Apply(np.astype, (self.node,), to, self.static), to, self.static, self.depth + 1)
+        return _Symbol(Apply(_CONVERSION, (self.node,), to, self.static), to, self.static, self.depth + 1)
 
     def __eq__(self, other: object) -> Any:
         return _apply(np.equal, self, other)
@@ -209,7 +213,6 @@ class _Namespace:
             return f
         raise NotScalarExpression
 
-
     def where(self, condition: Any, a: Any, b: Any) -> _Symbol:
         """Records a choice between numbers of one dtype."""
         parts = condition, a, b
@@ -217,7 +220,7 @@ class _Namespace:
             raise NotScalarExpression
         statics = [x.static for x in parts]
         static = None if None in statics else np.broadcast_shapes(*statics)
-        node = Apply(np.where, tuple(x.node for x in parts), a.dtype, static)
+        node = Apply(_CHOICE, tuple(x.node for x in parts), a.dtype, static)
         return _Symbol(node, a.dtype, static, 1 + max(x.depth for x in parts))
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,20 +23,19 @@ from headrace.targets.native.plan import (
     dims,
     is_array,
     is_grown,
+    matrix_rows,
     piece,
     reshaped,
     row_major,
     size_of,
 )
 from headrace.targets.native.products import product
+from headrace.targets.native.reductions import reduce
 from headrace.targets.native.rewriting import Division
 
 if TYPE_CHECKING:
     from headrace.targets.native.fusion import Nest
     from headrace.targets.native.llvm_text import Function, Module
-
-#: Bytes of a copy that is one call of `memcpy` or `memmove`.
-_BLOCK_COPY: Final = 1
 
 
 class ArrayPrinter:
@@ -75,7 +75,7 @@ class ArrayPrinter:
         arrays: dict[Value, Array] = {}
         for v in nest.reads:
             held = self.held(v)
-            if isinstance(held, Array) and (splat := _splat(v)) is not None:
+            if isinstance(held, Array) and _splat(v) is not None:
                 self.values.setdefault(v, held)
                 arrays[v] = held
                 reads[v] = (0,) * rank
@@ -119,7 +119,9 @@ class ArrayPrinter:
             length = f.op(f"select i1 {f.op(f'icmp eq i64 {length}, 1')}, i64 {other}, i64 {length}")
         for each in found if others else ():
             differs = f.op(f"icmp ne i64 {each}, {length}")
-            self.fail_if(f.op(f"and i1 {differs}, {f.op(f'icmp ne i64 {each}, 1')}"), nest.maps[0], "shapes", each, length)
+            self.fail_if(
+                f.op(f"and i1 {differs}, {f.op(f'icmp ne i64 {each}, 1')}"), nest.maps[0], "shapes", each, length
+            )
         return length
 
     def _spread(self, held: Array, length: str, rank: int) -> Sequence[int | str]:
@@ -133,7 +135,7 @@ class ArrayPrinter:
 
     def _grown(self, v: Value, length: str) -> Array:
         """Memory for an array with a first dimension that is not static; it is freed at the end of the block."""
-        shape = (length, *dims(v))
+        shape: tuple[int | str, ...] = (length, *dims(v))
         size = self.f.op(f"mul nuw nsw i64 {length}, {size_of(v)}")
         pointer = state.allocate_block(self.f, size, "no_memory", "rows")
         self.own_block(pointer, size)
@@ -162,7 +164,13 @@ class ArrayPrinter:
         self.each(held.shape, (held.strides,), element, False)
         self.fail_if(f.op(f"load i1, ptr {found}"), instr, "division")
 
-    def each(self, shape: Sequence[int | str], layouts: Sequence[Sequence[int | str]], element: Callable[[Sequence[str]], None], is_parallel: bool = True) -> None:
+    def each(
+        self,
+        shape: Sequence[int | str],
+        layouts: Sequence[Sequence[int | str]],
+        element: Callable[[Sequence[str]], None],
+        is_parallel: bool = True,
+    ) -> None:
         """Prints loops over an index space.
 
         Args:
@@ -337,23 +345,13 @@ class ArrayPrinter:
         (out,) = instr.made
         pointers, strides, turns = [], [], []
         for k, turned in enumerate(form.turned):
-            a = self.array(instr.inputs[k])
-            if (instr, k) in self.plan.copies:
-                pointer = self.address(self.plan.copies[instr, k])
-                made = Array(pointer, a.dtype, a.shape, row_major(a.shape))
-                self.copy(made, a)
-                a = made
-            rows, columns = a.strides
-            flips = columns != 1 and a.shape[1] != 1
-            if a.shape[1] == 1 and rows != 1 and a.shape[0] != 1:  # any distance of the columns is right
-                columns = 1
-            if flips and a.shape[1 - flips] == 1:
-                columns = max(columns, 1)
+            a = self._copied(instr, k)
+            found = matrix_rows(a.shape, a.strides)
+            assert found is not None
+            flips, stride = found
             pointers.append(a.pointer)
+            strides.append(stride)
             turns.append(turned != flips)
-            width = a.shape[0] if flips else a.shape[1]
-            stride = columns if flips else rows
-            strides.append(max(stride, width) if isinstance(width, int) else stride)
         a_shape, b_shape = self.array(instr.inputs[0]).shape, self.array(instr.inputs[1]).shape
         m, k_size = reversed(a_shape) if form.turned[0] else a_shape
         n = b_shape[0] if form.turned[1] else b_shape[1]
@@ -374,7 +372,24 @@ class ArrayPrinter:
         self.values[out] = target
 
     def _reduce(self, instr: Compute, form: Reduce) -> None:
-        raise HeadraceInternalError("native code has no reductions")
+        (out,) = instr.made
+        source = self._copied(instr, form.source)
+        dtype = out.dtype.numpy
+        target = (
+            self.place_of(out) if is_array(out) else Array(self.f.alloca(f"[{dtype.itemsize} x i8]", 64), dtype, (), ())
+        )
+        name = reduce(self.module, form.ufunc, source.dims, form.axes, dtype)
+        self.f.line(f"call void {name}(ptr {target.pointer}, ptr {source.pointer})")
+        self.define(out, target)
+
+    def _copied(self, instr: Compute, k: int) -> Array:
+        """Input `k` of an instruction, or a copy of it if the plan says so."""
+        a = self.array(instr.inputs[k])
+        if (instr, k) not in self.plan.copies:
+            return a
+        made = Array(self.address(self.plan.copies[instr, k]), a.dtype, a.shape, row_major(a.shape))
+        self.copy(made, a)
+        return made
 
 
 def _splat(v: Value) -> str | None:
@@ -389,8 +404,6 @@ def _splat(v: Value) -> str | None:
 
 def hash_of(raw: bytes) -> str:
     """A name for the content of a constant."""
-    import hashlib
-
     return hashlib.sha256(raw).hexdigest()[:24]
 
 

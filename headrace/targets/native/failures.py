@@ -14,7 +14,9 @@ from headrace.targets.native.state import COUNTERS
 if TYPE_CHECKING:
     from headrace.schedule.program import Instr
 
-FailureKind: TypeAlias = Literal["access", "modify", "gather", "pop", "reserve", "length", "residuals", "division", "shapes"]
+FailureKind: TypeAlias = Literal[
+    "access", "modify", "gather", "pop", "reserve", "length", "residuals", "division", "shapes"
+]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from headrace import shapes
 from headrace.schedule.program import Branches, Compute, Instr, Loop, Value
 from headrace.schedule.select import ListOperation
 from headrace.targets.native import scalars, state
@@ -109,13 +110,8 @@ class ElementTypes:
         if this.representation != "list":
             return
         handle = this.tensor.handle
-        if (
-            handle is not None
-            and handle[1] is not None
-            and None not in handle[1]
-            and scalars.is_number(handle[0].numpy)
-        ):
-            self._know(this, handle[0].numpy, handle[1])
+        if handle is not None and shapes.is_full(handle[1]) and scalars.is_number(handle[0].numpy):
+            self._know(this, handle[0].numpy, handle[1] or ())
         if kind == "from_tensor" and (instr.inputs[0].is_static or is_grown(instr.inputs[0])):
             rows = instr.inputs[0]
             self._know(this, rows.dtype.numpy, (rows.shape or ())[1:])

@@ -171,6 +171,11 @@ class Plan:
     def _compute(self, instr: Compute, wanted: dict[Value, Place], instrs: Sequence[Instr]) -> None:
         work = instr.work
         if isinstance(work, Move):
+            if isinstance(work.form, Reduce):
+                k = work.form.source
+                source = instr.inputs[k]
+                if not is_same_order(dims(source), self.strides[source]):
+                    self._copy_first(instr, k)
             for i, v in enumerate(instr.outputs):
                 if v is None or not is_array(v):
                     continue
@@ -196,9 +201,13 @@ class Plan:
     def _operands(self, instr: Compute) -> None:
         """Plans copies of the matrices of a product that are regular along neither axis."""
         for k, v in enumerate(instr.inputs[:2]):
-            if is_array(v) and 1 not in self.strides[v] and 1 not in dims(v):
-                self.copies[instr, k] = self._storage(size_of(v), self._now)
-                self.copies[instr, k].last = self._now
+            if matrix_rows(v.shape or (), self.strides[v]) is None:
+                self._copy_first(instr, k)
+
+    def _copy_first(self, instr: Compute, k: int) -> None:
+        """Plans a copy of input `k`."""
+        self.copies[instr, k] = self._storage(size_of(instr.inputs[k]), self._now)
+        self.copies[instr, k].last = self._now
 
     def _element(
         self, instr: Compute, work: ListOperation, v: Value, wanted: dict[Value, Place], instrs: Sequence[Instr]
@@ -459,9 +468,37 @@ def row_major(shape: Sequence[int | str]) -> Strides:
     return tuple(reversed(out))
 
 
+def matrix_rows(shape: Sequence[int | str | None], strides: Strides) -> tuple[bool, int] | None:
+    """How a matrix is stored in row-major order.
+
+    Args:
+      shape: Its shape; the number of rows may be unknown.
+      strides: Its layout.
+
+    Returns:
+      Whether it is stored as the transposed matrix, and the distance of the rows as they are stored; None if it is
+      regular along neither axis.
+    """
+    (r, c), (down, right) = shape, strides
+    assert isinstance(c, int)
+    if (c == 1 or right == 1) and (r == 1 or down >= c):
+        return False, c if r == 1 else down
+    if isinstance(r, int) and (r == 1 or down == 1) and (c == 1 or right >= r):
+        return True, r if c == 1 else right
+    return None
+
+
+def is_same_order(shape: Sequence[int], strides: Strides) -> bool:
+    """Whether elements are in row-major order without gaps."""
+    return all(d == 1 or s == wanted for d, s, wanted in zip(shape, strides, row_major(shape), strict=True))
+
+
 def is_grown(v: Value) -> bool:
     """Whether the shape of an array is known but for the first dimension."""
-    return v.representation == "array" and bool(v.shape) and v.shape[0] is None and None not in v.shape[1:]
+    shape = v.shape
+    if v.representation != "array" or not shape:
+        return False
+    return shape[0] is None and None not in shape[1:]
 
 
 def piece(shape: Sequence[int], strides: Strides, index: Index) -> tuple[int, Strides]:

@@ -12,7 +12,6 @@ a loop with a condition has a counter.
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,13 +25,13 @@ from headrace.targets.native import costs, scalars, state
 from headrace.targets.native.arrays import ArrayPrinter
 from headrace.targets.native.failures import Place as Failure
 from headrace.targets.native.fusion import Nest, Unit
-from headrace.targets.native.held import Array, Element, Held, Items, Number
+from headrace.targets.native.held import Array, Held, Items, Number
 from headrace.targets.native.lists import ListPrinter
 from headrace.targets.native.llvm_text import Module
 from headrace.targets.native.plan import Home, Plan, Storage, contiguous, dims, is_array, is_grown, row_major
 
 if TYPE_CHECKING:
-    from headrace.schedule.program import Block, Trip
+    from headrace.schedule.program import Trip
     from headrace.targets.native.regions import NativeRegion
 
 _INT64: Final = np.dtype(np.int64)
@@ -71,7 +70,9 @@ def print_region(region: NativeRegion, module: Module | None = None, name: str =
       The module, the inputs and the outputs.
     """
     printer = Printer(region, Module() if module is None else module, name)
-    return Printed(printer.module, name, printer.inputs, region.outputs, tuple(printer.failures), tuple(printer.plan.top))
+    return Printed(
+        printer.module, name, printer.inputs, region.outputs, tuple(printer.failures), tuple(printer.plan.top)
+    )
 
 
 class Printer(ArrayPrinter, ListPrinter):
@@ -308,8 +309,8 @@ class Printer(ArrayPrinter, ListPrinter):
             self._owned.append([])
             self.units(self.plan.units[block])
             for k, place in self.plan.copied.get(block, ()):
-                result = self.array(block.results[k])
-                self.copy(Array(self.address(place), result.dtype, result.shape, row_major(result.shape)), result)
+                source = self.array(block.results[k])
+                self.copy(Array(self.address(place), source.dtype, source.shape, row_major(source.shape)), source)
             for v, result in zip(outputs, block.results, strict=True):
                 if v in lists:
                     self.move_list(result, lists[v])
@@ -342,10 +343,10 @@ class Printer(ArrayPrinter, ListPrinter):
             param, initial = variable.param, variable.initial
             home = self.plan.homes.get(variable)
             if param.representation == "list":
-                made = self.new_items(param)
-                self.move_list(initial, made)
-                self.values[param] = made
-                self._owned[-1].append(made)
+                items = self.new_items(param)
+                self.move_list(initial, items)
+                self.values[param] = items
+                self._owned[-1].append(items)
             elif variable.next is param or param.representation == "rows":
                 self.values[param] = self.held(initial)
             elif home is not None:
@@ -382,7 +383,6 @@ class Printer(ArrayPrinter, ListPrinter):
 
     def _open(self, loop: Loop, slots: dict[Value, str], number: str, first: str) -> None:
         """Begins an iteration: reads the loop variables and finds the homes of their next values."""
-        f = self.f
         self._loops.append((loop, number, first))
         for param, slot in slots.items():
             self.values[param] = self._loaded(param, slot)
@@ -441,15 +441,13 @@ class Printer(ArrayPrinter, ListPrinter):
         most = 1 if polls_inside else max(1, thresholds.NATIVE_POLL_EACH // cost)
         left = f.alloca("i64")
         f.line(f"store i64 {most}, ptr {left}, align 8")
-        head, body, after, due, end = (f.new(x) for x in ("while", "do", "after", "due", "done"))
+        head, body, due, end = (f.new(x) for x in ("while", "do", "due", "done"))
         f.jump(head)
         f.begin(head)
         self._open(loop, slots, number, "0")
         self._owned.append([])
         self.units(self.plan.units[loop.test])
-        truth = scalars.convert(
-            f, self.number(loop.test.results[0]), loop.test.results[0].dtype.numpy, np.dtype(bool)
-        )
+        truth = scalars.convert(f, self.number(loop.test.results[0]), loop.test.results[0].dtype.numpy, np.dtype(bool))
         self.free_lists(self._owned.pop())
         f.branch(truth, body, end)
         f.begin(body)

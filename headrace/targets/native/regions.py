@@ -9,7 +9,7 @@ a microsecond, so a region must contain a loop, or maps that take numpy longer.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +20,7 @@ from headrace.opkit.forms import Concat, Permute, Pieces, Product, Reduce, Resha
 from headrace.schedule.program import Block, Branches, Call, Compute, Convert, Instr, Loop, Value
 from headrace.schedule.select import Constant, KernelCall, ListOperation, Map, Move
 from headrace.targets.native import scalars
+from headrace.targets.native.costs import ufuncs
 from headrace.targets.native.fusion import deep_reads
 from headrace.targets.native.lists import KINDS, ElementTypes
 from headrace.targets.native.plan import is_array, is_grown
@@ -76,6 +77,8 @@ def why_not(instr: Instr, elements: ElementTypes | None = None, depth: int = 0) 
     if isinstance(instr, Call):
         return "a function calls itself"
     if isinstance(instr, Compute):
+        if instr.is_checked:
+            return "values are compared with their static types"
         return _compute(instr, elements) or _values((*instr.inputs, *instr.made), elements, instr)
     if isinstance(instr, Loop):
         reason = _loop(instr, elements)
@@ -105,14 +108,11 @@ def _compute(instr: Compute, elements: ElementTypes) -> str:
         case Map(expression):
             return scalars.why_not(expression, [v.dtype.numpy for v in instr.inputs])
         case Move(form):
-            if isinstance(form, Product):
-                return (
-                    ""
-                    if instr.made[0].dtype.numpy.kind in "fiu" and instr.made[0].dtype.numpy.itemsize >= 4
-                    else (f"a product of {instr.made[0].dtype.name}")
-                )
-            if isinstance(form, Reduce):
-                return "a reduction"
+            if isinstance(form, Product | Reduce):
+                dtype = instr.made[0].dtype.numpy
+                is_wide = dtype.kind in "fiu" and dtype.itemsize >= 4
+                is_known = is_wide if isinstance(form, Product) else _reduces(form, dtype)
+                return "" if is_known else f"{instr.op.type} of {dtype.name}"
             return "" if isinstance(form, (Reshape, Pieces, Permute, Concat)) else f"the form {type(form).__name__}"
         case ListOperation(role):
             return _list(instr, role.kind)
@@ -122,6 +122,14 @@ def _compute(instr: Compute, elements: ElementTypes) -> str:
             array = np.asarray(value)
             return "a large constant" if array.nbytes > _CONSTANT_BYTES and array.any() else ""
     return f"{instr.op.type}: {type(instr.work).__name__}"
+
+
+def _reduces(form: Reduce, dtype: np.dtype) -> bool:
+    """Whether native code has a reduction."""
+    if dtype.kind == "b":
+        return form.ufunc in (np.logical_and, np.logical_or)
+    is_number = dtype.kind in "iu" or dtype in (np.dtype(np.float32), np.dtype(np.float64))
+    return is_number and form.ufunc in (np.add, np.multiply, np.maximum, np.minimum)
 
 
 def _list(instr: Compute, kind: str) -> str:
@@ -150,11 +158,8 @@ def _loop(loop: Loop, elements: ElementTypes) -> str:
             return "a list of one iteration becomes that of the next"
         if x.param.shape == () and x.param.representation == "scalar" and is_array(x.next):
             return "a loop variable has different ranks"
-        if (
-            is_array(x.param)
-            and x.param.representation != "rows"
-            and {x.initial.shape, x.next.shape} != {x.param.shape}
-        ):
+        shapes = {x.initial.shape, x.next.shape, x.param.shape}
+        if is_array(x.param) and x.param.representation != "rows" and len(shapes) > 1:
             return f"the shape of {x.param.tensor.name} is not static"
     return _values(values, elements, loop)
 
@@ -372,8 +377,6 @@ def _saved(instr: Instr) -> float:
         return 10 * thresholds.NATIVE_CALL
     if isinstance(instr, Compute):
         if isinstance(instr.work, Map):
-            from headrace.targets.native.costs import ufuncs
-
             count = ufuncs(instr.work.expression)
             return count * (thresholds.NUMPY_SCALAR if instr.work.is_scalar else thresholds.NUMPY_CALL)
         return thresholds.NUMPY_CALL if isinstance(instr.work, (Move, ListOperation)) else 0.0

@@ -40,7 +40,7 @@ def _rewritten(instr: Instr) -> Instr:
     if isinstance(instr, Compute):
         if isinstance(instr.work, KernelCall):
             found = _map_of(instr, instr.work) or _constant_of(instr, instr.work)
-            return instr if found is None else dataclasses.replace(instr, work=found)
+            return instr if found is None else dataclasses.replace(instr, work=found)  # type: ignore[arg-type]
     elif isinstance(instr, Loop):
         test = None if instr.test is None else _block(instr.test)
         return dataclasses.replace(instr, body=_block(instr.body), test=test)

@@ -54,7 +54,9 @@ class Maker:
     def _grow(self, values: list[Any], steps: int) -> None:
         """Adds the results of random operations to `values`."""
         for _ in range(steps):
-            kinds: list[Callable[[list[Any]], Any]] = [self._map] * 5 + [self._view] * 3 + [self._join, self._product]
+            kinds: list[Callable[[list[Any]], Any]] = (
+                [self._map] * 5 + [self._view] * 3 + [self._join, self._product, self._sum]
+            )
             if self._depth < 3:
                 kinds += [self._cond, self._loop, self._listed]
             made = self.rng.choice(kinds)(values)
@@ -111,8 +113,18 @@ class Maker:
         index: list[Any] = []
         for d in shape[: rng.randint(1, len(shape))]:
             first = rng.randrange(d)
-            index.append(first if rng.random() < 0.3 else slice(first, rng.randint(first + 1, d), rng.choice([1, 1, 2])))
+            part = slice(first, rng.randint(first + 1, d), rng.choice([1, 1, 2]))
+            index.append(first if rng.random() < 0.3 else part)
         return a[tuple(index)]
+
+    def _sum(self, values: list[Any]) -> Any:
+        a = self._pick(values, lambda s: len(s) > 0)
+        if a is None:
+            return None
+        rank = len(tuple(a.shape))
+        axes = self.rng.sample(range(rank), self.rng.randint(1, rank))
+        reduce = self.rng.choice([hr.reduce_sum, hr.reduce_max, hr.reduce_mean])
+        return reduce(a, axes, keepdims=self.rng.random() < 0.4)
 
     def _join(self, values: list[Any]) -> Any:
         a = self._pick(values, lambda s: len(s) > 0)
@@ -161,8 +173,10 @@ class Maker:
             inner = random.Random(str((state[1][:3], k)))
             outer, self.rng = self.rng, inner
             try:
-                return [scopes.builder().Identity(x) if inner.random() < 0.2 else x
-                        for x in self._inner(values, shapes, inner.randint(0, 4))]
+                return [
+                    scopes.builder().Identity(x) if inner.random() < 0.2 else x
+                    for x in self._inner(values, shapes, inner.randint(0, 4))
+                ]
             finally:
                 self.rng = outer
 

@@ -155,7 +155,7 @@ def compared(check: Callable[[Any, Any], None], seen: Seen | None = None) -> Ite
         except Exception as e:
             if call is not None:
                 seen.compared += 1
-                assert type(mine) is type(e), (mine, e)
+                assert type(mine) is type(e), (mine, e)  # noqa: PT017
             raise
         if call is not None:
             if isinstance(mine, Exception):

@@ -47,7 +47,9 @@ def graph() -> Any:
 @pytest.mark.parametrize("n", [0, 1, 7, 20_000])
 def test_a_counting_loop_runs_its_iterations(n: int) -> None:
     (limit,), feeds = placeholders(np.int32(n))
-    running.run(hr.while_loop(lambda i, x: i < limit, lambda i, x: (i + 1, x * 0.5 + 1.0), [0, hr.constant(1.0)]), feeds)
+    running.run(
+        hr.while_loop(lambda i, x: i < limit, lambda i, x: (i + 1, x * 0.5 + 1.0), [0, hr.constant(1.0)]), feeds
+    )
 
 
 def test_a_counter_may_begin_above_its_limit_or_below_zero() -> None:
@@ -75,9 +77,7 @@ def test_nested_loops() -> None:
 
 def test_loop_variables_change_places() -> None:
     (n, a, b), feeds = placeholders(np.int32(5), floats(3), floats(3, seed=1))
-    running.run(
-        hr.while_loop(lambda i, x, y, z: i < n, lambda i, x, y, z: (i + 1, y, x + y, x), [0, a, b, a]), feeds
-    )
+    running.run(hr.while_loop(lambda i, x, y, z: i < n, lambda i, x, y, z: (i + 1, y, x + y, x), [0, a, b, a]), feeds)
 
 
 def test_a_loop_without_iterations_returns_its_initial_arrays() -> None:
@@ -112,8 +112,9 @@ def test_the_gradient_of_a_conditional_in_a_loop(shape: tuple[int, ...]) -> None
     (n, x), feeds = placeholders(np.int32(9), np.full(shape, 0.7, SINGLE))
 
     def body(i: Any, y: Any) -> Any:
-        return i + 1, hr.cond(hr.reduce_max(y) > 1.0 if not shape else hr.equal(i % 2, 0),
-                              lambda: y * 0.5, lambda: hr.sin(y) * y + 1.5)
+        return i + 1, hr.cond(
+            hr.reduce_max(y) > 1.0 if not shape else hr.equal(i % 2, 0), lambda: y * 0.5, lambda: hr.sin(y) * y + 1.5
+        )
 
     _, y = hr.while_loop(lambda i, y: i < n, body, [0, x])
     running.run([y, *hr.gradients(y, x)], feeds)
@@ -254,8 +255,9 @@ def test_an_element_is_copied_before_the_list_changes() -> None:
 def test_an_index_out_of_range_fails_with_the_iteration(index: int) -> None:
     (i, x), feeds = placeholders(np.int32(index), floats(2, 3))
     rows = hr.TensorArray(hr.float32, 2, element_shape=[3], clear_after_read=False).unstack(x)
-    _, y = hr.while_loop(lambda k, y: k < 3, lambda k, y: (k + 1, y + rows.read(hr.where(hr.equal(k, 2), i, 0))),
-                         [0, hr.zeros([3])])
+    _, y = hr.while_loop(
+        lambda k, y: k < 3, lambda k, y: (k + 1, y + rows.read(hr.where(hr.equal(k, 2), i, 0))), [0, hr.zeros([3])]
+    )
     seen = running.Seen()
     with (
         running.compared(running.close, seen),
