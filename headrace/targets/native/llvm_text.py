@@ -22,6 +22,7 @@ class Module:
         self._functions: dict[str, Function] = {}
         self._declared: dict[str, str] = {}
         self._globals: dict[str, str] = {}
+        self._metadata: list[str] = []
 
     def function(
         self, name: str, result: str, params: Sequence[tuple[str, str]], attributes: str = "", linkage: str = ""
@@ -57,11 +58,21 @@ class Module:
         self._globals[name] = f"@{name} = {definition}"
         return f"@{name}"
 
+    def plain_loop(self) -> str:
+        """Metadata of a loop that LLVM neither unrolls nor vectorizes, as `Function.loop` takes it."""
+        n = len(self._metadata)
+        if not n:
+            self._metadata += ['!{!"llvm.loop.unroll.disable"}', '!{!"llvm.loop.vectorize.enable", i1 false}']
+            n = 2
+        self._metadata.append(f"distinct !{{!{n}, !0, !1}}")
+        return f", !llvm.loop !{n}"
+
     def text(self) -> str:
         """The module as LLVM reads it."""
         parts = [*self._globals.values()]
         parts += [text for name, text in self._declared.items() if name not in self._functions]
         parts += [f.text() for f in self._functions.values()]
+        parts += [f"!{i} = {text}" for i, text in enumerate(self._metadata)]
         return "\n".join(parts) + "\n"
 
 

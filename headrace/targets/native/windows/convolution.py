@@ -1,0 +1,528 @@
+"""Convolutions of arrays with the channels last, and their gradients, as loop nests with register tiles.
+
+Arrays are [batch, *spatial, channels] and filters [*window, channels of a group, outputs], both contiguous.
+
+*Forward.* A tile holds the sums of some positions of a line times some vectors of outputs. For each tap and channel it
+loads the vectors of weights, which are contiguous, and multiplies them by one broadcast element for each position.
+Taps in the padding are omitted (see `lines`).
+
+*Gradient by the input.* The same loop nest with other lines; the filter is first transposed into the scratch buffer, so
+that its vectors are vectors of channels.
+
+*Gradient by the filter.* A tile holds the sums of some channels of some taps times some vectors of outputs, over the
+positions of one line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import enum
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from headrace.opkit.windows import Axis
+from headrace.targets.native.llvm_text import Module
+from headrace.targets.native.windows.lines import Line, Run, backward, forward, parts, plan
+from headrace.targets.native.windows.nest import Index, Nest, begin
+from headrace.targets.native.windows.registers import Registers, of_host
+
+_VECTORS: Final = 4
+_POSITIONS: Final = 14
+_UNROLLED: Final = 1
+_UNROLLED_TAPS: Final = 16
+_SMALL = 256 * 1024
+_CHUNK = 384 * 1024
+_SWEPT = 256
+
+_Range: TypeAlias = "tuple[Index, Index]"
+
+
+class Kind(enum.Enum):
+    """The convolution, or one of its gradients."""
+
+    FORWARD = "forward"
+    BY_INPUT = "by_input"
+    BY_FILTER = "by_filter"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Convolution:
+    """Geometry of a convolution.
+
+    Attributes:
+      kind: the result: that of the convolution, or a gradient.
+      axes: the windows over the spatial axes, 1 to 3.
+      channels: the channels of the input.
+      outputs: the channels of the result.
+      groups: the number of groups into which both are divided.
+      dtype: float32 or float64.
+      batch: the number of images; None if it is an argument.
+    """
+
+    kind: Kind
+    axes: tuple[Axis, ...]
+    channels: int
+    outputs: int
+    groups: int = 1
+    dtype: np.dtype = np.dtype(np.float32)
+    batch: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Block:
+    """Vectors of channels that a tile holds.
+
+    Attributes:
+      first: the first channel.
+      lanes: the channels of each vector.
+    """
+
+    first: Index
+    lanes: tuple[int, ...]
+
+
+def blocks(nest: Nest, channels: int, lanes: int, most: int) -> Iterator[_Block]:
+    """Writes loops over blocks of up to `most` vectors; code written at each iteration is in the loop."""
+    rest = channels % lanes
+    first = 0
+    sizes = parts(-(-channels // lanes), most)
+    while sizes:
+        n = sizes.count(sizes[0])
+        whole = n - 1 if rest and n == len(sizes) else n
+        size = sizes[0]
+        if whole:
+            with nest.loop(0, whole) as i:
+                yield _Block(nest.add(first, nest.mul(i, size * lanes)), (lanes,) * size)
+        if whole < n:
+            yield _Block(first + whole * size * lanes, (lanes,) * (size - 1) + (rest,))
+        first += n * size * lanes
+        sizes = sizes[n:]
+
+
+class _Dense:
+    """Writer of products of windows by filters: the convolution, or its gradient by the input."""
+
+    def __init__(
+        self,
+        nest: Nest,
+        registers: Registers,
+        inputs: int,
+        outputs: int,
+        groups: int,
+        result: Sequence[int],
+        window: Sequence[int],
+        source: Sequence[int],
+    ) -> None:
+        self.nest = nest
+        self.lanes = registers.bytes // nest.size
+        self.registers = registers.count
+        self.inputs, self.outputs, self.groups = inputs, outputs, groups
+        self.pixel_in, self.pixel_out = (groups * n * nest.size for n in (inputs, outputs))
+        self.of_source = [self.pixel_in * math.prod(source[k + 1 :]) for k in range(-1, len(source))]
+        self.of_result = [self.pixel_out * math.prod(result[k + 1 :]) for k in range(-1, len(result))]
+        self.row = groups * outputs * nest.size
+        self.of_window = [self.row * inputs * math.prod(window[k + 1 :]) for k in range(len(window))]
+        self.weights = inputs * outputs * math.prod(window) * nest.size
+
+    def write(self, batch: Index, lines: tuple[Line, ...], filters: str) -> None:
+        """Writes the positions of `lines`."""
+        nest = self.nest
+        most = max(1, min(_VECTORS, self.registers // 4))
+        with nest.loop(0, self.groups) as g:
+            w = nest.at(filters, nest.mul(g, self.outputs * nest.size))
+            x = nest.at("%x", nest.mul(g, self.inputs * nest.size))
+            out = nest.at("%out", nest.mul(g, self.outputs * nest.size))
+            if self.weights <= _SMALL:
+                with self.rows(batch, lines, x, out) as (x, out, taps):
+                    for block in blocks(nest, self.outputs, self.lanes, most):
+                        self.tiles(lines, block, 0, self.inputs, taps, x, out, w)
+                return
+            for block in blocks(nest, self.outputs, self.lanes, most):
+                taps_bytes = math.prod(line.size for line in lines) * sum(block.lanes) * nest.size
+                first = 0
+                for chunk in parts(self.inputs, max(1, _CHUNK // max(1, taps_bytes))):
+                    with self.rows(batch, lines, x, out) as (x_row, out_row, taps):
+                        self.tiles(lines, block, first, chunk, taps, x_row, out_row, w)
+                    first += chunk
+
+    @contextlib.contextmanager
+    def rows(self, batch: Index, lines: tuple[Line, ...], x: str, out: str) -> Iterator[tuple[str, str, list[_Range]]]:
+        """Loops over images and over the positions of all axes but the last; gives rows and ranges of taps."""
+        nest = self.nest
+        with contextlib.ExitStack() as stack:
+            i = stack.enter_context(nest.loop(0, batch))
+            x = nest.at(x, nest.mul(i, self.of_source[0]))
+            out = nest.at(out, nest.mul(i, self.of_result[0]))
+            taps = []
+            for line, of_source, of_result in zip(lines[:-1], self.of_source[1:], self.of_result[1:]):
+                i = stack.enter_context(nest.loop(0, line.count))
+                at = nest.add(nest.mul(i, line.stride), line.offset)
+                taps.append(valid(nest, line, at))
+                x = nest.at(x, nest.mul(at, of_source))
+                out = nest.at(out, nest.mul(nest.add(nest.mul(i, line.step), line.first), of_result))
+            yield x, out, taps
+
+    def tiles(
+        self,
+        lines: tuple[Line, ...],
+        block: _Block,
+        first: int,
+        chunk: int,
+        taps: list[_Range],
+        x: str,
+        out: str,
+        w: str,
+    ) -> None:
+        """The tiles of a row."""
+        nest, line = self.nest, lines[-1]
+        n = len(block.lanes)
+        widest = max(1, min(_POSITIONS, (self.registers - n - 1) // n))
+        x = nest.at(x, first * nest.size)
+        out = nest.at(out, nest.mul(block.first, nest.size))
+        w = nest.at(w, nest.add(nest.mul(block.first, nest.size), first * self.row))
+        for run in plan(line, widest):
+            with nest.loop(0, run.tiles) as t:
+                position = nest.add(run.first, nest.mul(t, run.width))
+                at = nest.add(nest.mul(position, line.stride), line.offset)
+                place = nest.add(nest.mul(position, line.step), line.first)
+                into = nest.at(out, nest.mul(place, self.pixel_out))
+                sums = self.begun(run.width, block, into, line, first > 0)
+                range_ = valid(nest, line, at) if run.taps is None else None
+                with contextlib.ExitStack() as stack:
+                    source, weights = nest.at(x, nest.mul(at, self.pixel_in)), w
+                    for k, (low, stop) in enumerate(taps):
+                        tap = stack.enter_context(nest.loop(low, stop))
+                        source, weights = self.tapped(lines[k], k, tap, source, weights)
+                    self.line(lines, run, range_, chunk, block, source, weights, sums)
+                self.ended(sums, block, into, line)
+
+    def tapped(self, line: Line, k: int, tap: Index, x: str, w: str) -> tuple[str, str]:
+        """Addresses of a tap in source and filter."""
+        nest = self.nest
+        index = nest.add(nest.mul(tap, line.weight_pitch), line.weight)
+        return (
+            nest.at(x, nest.mul(tap, line.pitch * self.of_source[k + 1])),
+            nest.at(w, nest.mul(index, self.of_window[k])),
+        )
+
+    def begun(self, width: int, block: _Block, into: str, line: Line, adds: bool) -> list[list[str]]:
+        """Variables for the sums: 0, or what the result has so far."""
+        nest = self.nest
+        sums = []
+        for p in range(width):
+            mine, offset = [], p * line.step * self.pixel_out
+            for lanes in block.lanes:
+                mine.append(nest.variable(lanes))
+                nest.put(mine[-1], nest.load(nest.at(into, offset), lanes) if adds else "zeroinitializer", lanes)
+                offset += lanes * nest.size
+            sums.append(mine)
+        return sums
+
+    def ended(self, sums: list[list[str]], block: _Block, into: str, line: Line) -> None:
+        """Stores the sums."""
+        nest = self.nest
+        for p, mine in enumerate(sums):
+            offset = p * line.step * self.pixel_out
+            for variable, lanes in zip(mine, block.lanes, strict=True):
+                nest.store(nest.get(variable, lanes), nest.at(into, offset), lanes)
+                offset += lanes * nest.size
+
+    def line(
+        self,
+        lines: tuple[Line, ...],
+        run: Run,
+        found: _Range | None,
+        chunk: int,
+        block: _Block,
+        x: str,
+        w: str,
+        sums: list[list[str]],
+    ) -> None:
+        """The taps of the last axis."""
+        nest, line, k = self.nest, lines[-1], len(lines) - 1
+        every = list(range(run.width))
+        full = (0, line.size)
+        if run.taps is None or (all(t == full for t in run.taps) and line.size * chunk > 24):
+            with nest.loop(*(found or full)) as tap:
+                self.channels(chunk, block, every, line, *self.tapped(line, k, tap, x, w), sums)
+            return
+        for tap in range(line.size):
+            some = [p for p in every if run.taps[p][0] <= tap < run.taps[p][1]]
+            if some:
+                self.channels(chunk, block, some, line, *self.tapped(line, k, tap, x, w), sums)
+
+    def channels(
+        self, chunk: int, block: _Block, positions: list[int], line: Line, x: str, w: str, sums: list[list[str]]
+    ) -> None:
+        """Adds the products of one tap to the sums of `positions`."""
+        nest = self.nest
+        step = next(n for n in range(min(chunk, _UNROLLED), 0, -1) if chunk % n == 0)
+        with nest.loop(0, chunk, step) as c:
+            x, w = nest.hidden(nest.at(x, nest.mul(c, nest.size))), nest.hidden(nest.at(w, nest.mul(c, self.row)))
+            for u in range(step):
+                weights, offset = [], u * self.row
+                for lanes in block.lanes:
+                    weights.append(nest.load(nest.at(w, offset), lanes))
+                    offset += lanes * nest.size
+                for p in positions:
+                    address = nest.at(x, p * line.stride * self.pixel_in + u * nest.size)
+                    for v, (one, lanes) in enumerate(zip(nest.spread(address, block.lanes), block.lanes, strict=True)):
+                        total = nest.multiply_add(one, weights[v], nest.get(sums[p][v], lanes), lanes)
+                        nest.put(sums[p][v], total, lanes)
+
+
+def valid(nest: Nest, line: Line, at: Index) -> _Range:
+    """The range of taps that are elements of the source, where tap 0 is the element `at`."""
+    if line.inner == (0, line.count):
+        return 0, line.size
+    below = nest.greatest(0, nest.add(line.pitch - 1, nest.mul(at, -1)))
+    above = nest.greatest(0, nest.add(line.length - 1 + line.pitch, nest.mul(at, -1)))
+    return nest.divided(below, line.pitch), nest.least(line.size, nest.divided(above, line.pitch))
+
+
+class _ByFilter:
+    """Writer of the gradient by the filter."""
+
+    def __init__(self, nest: Nest, registers: Registers, spec: Convolution) -> None:
+        self.nest, self.spec, self.axes = nest, spec, spec.axes
+        self.lanes, self.registers = registers.bytes // nest.size, registers.count
+        self.inputs, self.outputs = spec.channels // spec.groups, spec.outputs // spec.groups
+        self.pixel_x, self.pixel_dy = spec.channels * nest.size, spec.outputs * nest.size
+        lengths, counts, window = ([getattr(a, n) for a in spec.axes] for n in ("length", "count", "size"))
+        self.of_x = [self.pixel_x * math.prod(lengths[k + 1 :]) for k in range(-1, len(lengths))]
+        self.of_dy = [self.pixel_dy * math.prod(counts[k + 1 :]) for k in range(-1, len(counts))]
+        self.row = spec.outputs * nest.size
+        self.of_window = [self.row * self.inputs * math.prod(window[k + 1 :]) for k in range(len(window))]
+        self.total = self.row * self.inputs * math.prod(window)
+
+    def write(self, batch: Index) -> None:
+        """Writes the function's body."""
+        nest, axes = self.nest, self.axes
+        nest.clear("%out", self.total)
+        steps, room = [], _SWEPT
+        for a in reversed(axes):
+            steps.insert(0, max(1, min(a.count, room)))
+            room //= max(1, a.count)
+        with contextlib.ExitStack() as stack:
+            image = stack.enter_context(nest.loop(0, batch))
+            x = nest.at("%x", nest.mul(image, self.of_x[0]))
+            dy = nest.at("%w", nest.mul(image, self.of_dy[0]))
+            swept = []
+            for a, step in zip(axes, steps, strict=True):
+                first = stack.enter_context(nest.loop(0, a.count, step))
+                stop = nest.add(first, step)
+                swept.append((first, stop if a.count % step == 0 else nest.least(a.count, stop)))
+            g = stack.enter_context(nest.loop(0, self.spec.groups))
+            x = nest.at(x, nest.mul(g, self.inputs * nest.size))
+            dy, out = (nest.at(p, nest.mul(g, self.outputs * nest.size)) for p in (dy, "%out"))
+            taps = []
+            for k, a in enumerate(axes[:-1]):
+                taps.append(stack.enter_context(nest.loop(0, a.size)))
+                out = nest.at(out, nest.mul(taps[-1], self.of_window[k]))
+            for block in blocks(nest, self.outputs, self.lanes, max(1, min(_VECTORS, self.registers // 4))):
+                offset = nest.mul(block.first, nest.size)
+                self.taps(block, swept, taps, x, nest.at(dy, offset), nest.at(out, offset))
+
+    def taps(self, block: _Block, swept: list[_Range], taps: list[Index], x: str, dy: str, out: str) -> None:
+        """Writes the taps of the last axis and the channels, in tiles."""
+        nest, axis, n = self.nest, self.axes[-1], len(block.lanes)
+        most = max(1, min(_POSITIONS, (self.registers - n - 1) // n))
+        if self.inputs < most and axis.size <= _UNROLLED_TAPS:
+            every = [(tap, c) for tap in range(axis.size) for c in range(self.inputs)]
+            for size in parts(len(every), most):
+                some, every = every[:size], every[size:]
+                tap, c = some[0]
+                into = nest.at(out, tap * self.of_window[-1] + c * self.row)
+                self.tile(block, some, swept, taps, x, dy, into)
+            return
+        with nest.loop(0, axis.size) as tap:
+            out = nest.at(out, nest.mul(tap, self.of_window[-1]))
+            first, sizes = 0, parts(self.inputs, most)
+            while sizes:
+                size, tiles = sizes[0], sizes.count(sizes[0])
+                with nest.loop(0, tiles) as i:
+                    c = nest.add(first, nest.mul(i, size))
+                    into, source = nest.at(out, nest.mul(c, self.row)), nest.at(x, nest.mul(c, nest.size))
+                    self.tile(block, [(tap, j) for j in range(size)], swept, taps, source, dy, into)
+                first, sizes = first + size * tiles, sizes[tiles:]
+
+    def tile(
+        self,
+        block: _Block,
+        entries: list[tuple[Index, int]],
+        swept: list[_Range],
+        taps: list[Index],
+        x: str,
+        dy: str,
+        into: str,
+    ) -> None:
+        """Writes a tile: the sums for pairs of tap and channel, over the positions `swept`."""
+        nest = self.nest
+        places = [
+            (j * self.row + sum(block.lanes[:v]) * nest.size, lanes)
+            for j in range(len(entries))
+            for v, lanes in enumerate(block.lanes)
+        ]
+        sums = []
+        for offset, lanes in places:
+            sums.append(nest.variable(lanes))
+            nest.put(sums[-1], nest.load(nest.at(into, offset), lanes), lanes)
+        with contextlib.ExitStack() as stack:
+            for k, tap in enumerate(taps):
+                a = self.axes[k]
+                first, stop = swept[k]
+                low, high = met(nest, a, tap)
+                i = stack.enter_context(nest.loop(nest.greatest(first, low), nest.least(stop, high)))
+                dy = nest.at(dy, nest.mul(i, self.of_dy[k + 1]))
+                x = nest.at(x, nest.mul(element(nest, a, i, tap), self.of_x[k + 1]))
+            for (low, high), some in self.ranges(entries, swept[-1]):
+                with nest.loop(low, high) as i:
+                    self.position(block, [(j, *entries[j]) for j in some], i, x, dy, sums)
+        for variable, (offset, lanes) in zip(sums, places, strict=True):
+            nest.store(nest.get(variable, lanes), nest.at(into, offset), lanes)
+
+    def ranges(self, entries: list[tuple[Index, int]], swept: _Range) -> Iterator[tuple[_Range, list[int]]]:
+        """Gives ranges of positions of the last axis, with the entries whose element is no padding in all of them."""
+        nest, axis = self.nest, self.axes[-1]
+        taps = list(dict.fromkeys(tap for tap, _ in entries))
+        found = [met(nest, axis, tap) for tap in taps]
+        first, stop = swept
+
+        def clipped(low: Index, high: Index) -> _Range:
+            return nest.greatest(first, low), nest.least(stop, high)
+
+        every = list(range(len(entries)))
+        if len(taps) == 1:
+            yield clipped(*found[0]), every
+            return
+        static = [(low, high) for low, high in found if isinstance(low, int) and isinstance(high, int)]
+        low, high = max(low for low, _ in static), min(high for _, high in static)
+        high = max(low, high)
+        yield clipped(low, high), every
+        for tap, (mine, until) in zip(taps, static, strict=True):
+            some = [j for j in every if entries[j][0] == tap]
+            for part in ((mine, min(low, until)), (max(high, mine), until)):
+                if part[0] < part[1]:
+                    yield clipped(*part), some
+
+    def position(
+        self, block: _Block, entries: list[tuple[int, Index, int]], i: Index, x: str, dy: str, sums: list[str]
+    ) -> None:
+        """Writes the products at one position."""
+        nest, n, axis = self.nest, len(block.lanes), self.axes[-1]
+        base = entries[0][1]
+        x = nest.hidden(nest.at(x, nest.mul(element(nest, axis, i, base), self.pixel_x)))
+        dy = nest.hidden(nest.at(dy, nest.mul(i, self.pixel_dy)))
+        values = [
+            nest.load(nest.at(dy, sum(block.lanes[:v]) * nest.size), lanes) for v, lanes in enumerate(block.lanes)
+        ]
+        for j, tap, c in entries:
+            offset = c * nest.size
+            if isinstance(tap, int) and isinstance(base, int):
+                offset += (tap - base) * axis.dilation * self.pixel_x
+            address = nest.at(x, offset)
+            for v, (one, lanes) in enumerate(zip(nest.spread(address, block.lanes), block.lanes, strict=True)):
+                total = nest.multiply_add(one, values[v], nest.get(sums[j * n + v], lanes), lanes)
+                nest.put(sums[j * n + v], total, lanes)
+
+
+def element(nest: Nest, axis: Axis, position: Index, tap: Index) -> Index:
+    """The element of the input that a tap reads."""
+    at = nest.add(nest.mul(position, axis.stride), -axis.before)
+    return nest.add(at, nest.mul(tap, axis.dilation))
+
+
+def met(nest: Nest, axis: Axis, tap: Index) -> _Range:
+    """The range of positions whose element of a tap is no padding."""
+    if axis.is_inside:
+        return 0, axis.count
+    at = nest.add(nest.mul(tap, axis.dilation), -axis.before)
+    below = nest.greatest(0, nest.add(axis.stride - 1, nest.mul(at, -1)))
+    above = nest.greatest(0, nest.add(axis.length - 1 + axis.stride, nest.mul(at, -1)))
+    return nest.divided(below, axis.stride), nest.least(axis.count, nest.divided(above, axis.stride))
+
+
+def _transpose(nest: Nest, spec: Convolution, registers: Registers) -> None:
+    """Writes the filter into the scratch buffer with inputs and outputs of each group exchanged."""
+    inputs, outputs = spec.channels // spec.groups, spec.outputs // spec.groups
+    tap_bytes = inputs * spec.outputs * nest.size
+    n = registers.bytes // nest.size
+    many = (inputs // n * n, outputs // n * n)
+    with (
+        nest.loop(0, math.prod(a.size for a in spec.axes)) as tap,
+        nest.loop(0, spec.groups) as g,
+    ):
+        w = nest.at("%w", nest.add(nest.mul(tap, tap_bytes), nest.mul(g, outputs * nest.size)))
+        into = nest.at("%scratch", nest.add(nest.mul(tap, tap_bytes), nest.mul(g, inputs * nest.size)))
+        from_row, into_row = spec.outputs * nest.size, spec.channels * nest.size
+        if all(many):
+            with nest.loop(0, many[0], n) as c, nest.loop(0, many[1], n) as o:
+                source = nest.at(w, nest.add(nest.mul(c, from_row), nest.mul(o, nest.size)))
+                place = nest.at(into, nest.add(nest.mul(o, into_row), nest.mul(c, nest.size)))
+                rows = [nest.load(nest.at(source, j * from_row), n) for j in range(n)]
+                for j, column in enumerate(nest.transposed(rows)):
+                    nest.store(column, nest.at(place, j * into_row), n)
+        rest = [((0, inputs), (many[1], outputs)), ((many[0], inputs), (0, many[1]))] if all(many) else []
+        for (first_c, stop_c), (first_o, stop_o) in rest or [((0, inputs), (0, outputs))]:
+            if first_c == stop_c or first_o == stop_o:
+                continue
+            with nest.loop(first_c, stop_c) as c, nest.loop(first_o, stop_o) as o:
+                one = nest.load(nest.at(w, nest.add(nest.mul(c, from_row), nest.mul(o, nest.size))), 1)
+                nest.store(one, nest.at(into, nest.add(nest.mul(o, into_row), nest.mul(c, nest.size))), 1)
+
+
+def scratch_bytes(spec: Convolution) -> int:
+    """Bytes of the scratch buffer of a convolution's function."""
+    if spec.kind is not Kind.BY_INPUT:
+        return 0
+    return math.prod(a.size for a in spec.axes) * (spec.channels // spec.groups) * spec.outputs * spec.dtype.itemsize
+
+
+def convolution(module: Module, spec: Convolution, name: str, registers: Registers | None = None) -> str:
+    """Adds the function of a convolution, or of a gradient, to a module.
+
+    The function has the signature `void(ptr out, ptr x, ptr w, ptr scratch[, i64 batch])`. The result is written to
+    `out`, which no other argument may overlap; `scratch` has `scratch_bytes(spec)` bytes. In place of the arrays that the
+    gradients do not read, `x` is the gradient by the result for the gradient by the input, and `w` for the gradient by
+    the filter. Addresses are aligned to elements.
+
+    Args:
+      module: The module.
+      spec: The geometry.
+      name: The name of the function.
+      registers: The vector registers of the processor; by default those of this machine.
+
+    Returns:
+      The name.
+    """
+    nest = Nest(begin(module, name, ["out", "x", "w", "scratch"], spec.batch is None), spec.dtype)
+    batch: Index = "%batch" if spec.batch is None else spec.batch
+    inputs, outputs = spec.channels // spec.groups, spec.outputs // spec.groups
+    lengths, counts, window = ([getattr(a, n) for a in spec.axes] for n in ("length", "count", "size"))
+    registers = registers or of_host()
+    if not _is_empty(spec):
+        if spec.kind is Kind.FORWARD:
+            dense = _Dense(nest, registers, inputs, outputs, spec.groups, counts, window, lengths)
+            dense.write(batch, tuple(forward(a) for a in spec.axes), "%w")
+        elif spec.kind is Kind.BY_INPUT:
+            _transpose(nest, spec, registers)
+            dense = _Dense(nest, registers, outputs, inputs, spec.groups, lengths, window, counts)
+            for lines in itertools.product(*(backward(a) for a in spec.axes)):
+                dense.write(batch, lines, "%scratch")
+        else:
+            _ByFilter(nest, registers, spec).write(batch)
+    nest.f.line("ret void")
+    return name
+
+
+def _is_empty(spec: Convolution) -> bool:
+    """Whether the result has no elements."""
+    if spec.batch == 0 and spec.kind is not Kind.BY_FILTER:
+        return True
+    sides = [a.length if spec.kind is Kind.BY_INPUT else a.count for a in spec.axes]
+    return spec.kind is not Kind.BY_FILTER and not math.prod(sides) or not spec.channels or not spec.outputs
