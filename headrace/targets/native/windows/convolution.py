@@ -21,25 +21,25 @@ import enum
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 
+from headrace import thresholds
 from headrace.opkit.windows import Axis
 from headrace.targets.native.llvm_text import Module
-from headrace.targets.native.windows.lines import Line, Run, backward, forward, parts, plan
+from headrace.targets.native.windows.lines import Line, backward, forward, parts
 from headrace.targets.native.windows.nest import Index, Nest, begin
 from headrace.targets.native.windows.registers import Registers, of_host
+from headrace.targets.native.windows.sweep import Block, Range, Row, Sweep, Taps, blocks, element, met
 
+# Vectors and positions of a tile, at most; registers limit their product.
 _VECTORS: Final = 4
 _POSITIONS: Final = 14
-_UNROLLED: Final = 1
-_UNROLLED_TAPS: Final = 16
-_SMALL = 256 * 1024
-_CHUNK = 384 * 1024
-_SWEPT = 256
 
-_Range: TypeAlias = "tuple[Index, Index]"
+# Products of a row of taps, times channels, and taps of a row, up to which they have no loop.
+_WRITTEN_PRODUCTS: Final = 24
+_WRITTEN_TAPS: Final = 16
 
 
 class Kind(enum.Enum):
@@ -73,38 +73,7 @@ class Convolution:
     batch: int | None = None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Block:
-    """Vectors of channels that a tile holds.
-
-    Attributes:
-      first: the first channel.
-      lanes: the channels of each vector.
-    """
-
-    first: Index
-    lanes: tuple[int, ...]
-
-
-def blocks(nest: Nest, channels: int, lanes: int, most: int) -> Iterator[_Block]:
-    """Writes loops over blocks of up to `most` vectors; code written at each iteration is in the loop."""
-    rest = channels % lanes
-    first = 0
-    sizes = parts(-(-channels // lanes), most)
-    while sizes:
-        n = sizes.count(sizes[0])
-        whole = n - 1 if rest and n == len(sizes) else n
-        size = sizes[0]
-        if whole:
-            with nest.loop(0, whole) as i:
-                yield _Block(nest.add(first, nest.mul(i, size * lanes)), (lanes,) * size)
-        if whole < n:
-            yield _Block(first + whole * size * lanes, (lanes,) * (size - 1) + (rest,))
-        first += n * size * lanes
-        sizes = sizes[n:]
-
-
-class _Dense:
+class _Dense(Sweep):
     """Writer of products of windows by filters: the convolution, or its gradient by the input."""
 
     def __init__(
@@ -114,17 +83,13 @@ class _Dense:
         inputs: int,
         outputs: int,
         groups: int,
+        source: Sequence[int],
         result: Sequence[int],
         window: Sequence[int],
-        source: Sequence[int],
     ) -> None:
-        self.nest = nest
-        self.lanes = registers.bytes // nest.size
-        self.registers = registers.count
+        super().__init__(nest, (groups * inputs, groups * outputs), source, result)
+        self.lanes, self.registers = registers.bytes // nest.size, registers.count
         self.inputs, self.outputs, self.groups = inputs, outputs, groups
-        self.pixel_in, self.pixel_out = (groups * n * nest.size for n in (inputs, outputs))
-        self.of_source = [self.pixel_in * math.prod(source[k + 1 :]) for k in range(-1, len(source))]
-        self.of_result = [self.pixel_out * math.prod(result[k + 1 :]) for k in range(-1, len(result))]
         self.row = groups * outputs * nest.size
         self.of_window = [self.row * inputs * math.prod(window[k + 1 :]) for k in range(len(window))]
         self.weights = inputs * outputs * math.prod(window) * nest.size
@@ -137,152 +102,55 @@ class _Dense:
             w = nest.at(filters, nest.mul(g, self.outputs * nest.size))
             x = nest.at("%x", nest.mul(g, self.inputs * nest.size))
             out = nest.at("%out", nest.mul(g, self.outputs * nest.size))
-            if self.weights <= _SMALL:
-                with self.rows(batch, lines, x, out) as (x, out, taps):
+            if self.weights <= thresholds.WINDOW_WEIGHTS:
+                with self.images(batch, x, out) as image, self.rows(lines, *image) as row:
                     for block in blocks(nest, self.outputs, self.lanes, most):
-                        self.tiles(lines, block, 0, self.inputs, taps, x, out, w)
+                        self.part(lines, block, 0, self.inputs, row, w)
                 return
             for block in blocks(nest, self.outputs, self.lanes, most):
-                taps_bytes = math.prod(line.size for line in lines) * sum(block.lanes) * nest.size
+                each = math.prod(line.size for line in lines) * sum(block.lanes) * nest.size
                 first = 0
-                for chunk in parts(self.inputs, max(1, _CHUNK // max(1, taps_bytes))):
-                    with self.rows(batch, lines, x, out) as (x_row, out_row, taps):
-                        self.tiles(lines, block, first, chunk, taps, x_row, out_row, w)
+                for chunk in parts(self.inputs, max(1, thresholds.WINDOW_WEIGHTS // max(1, each))):
+                    with self.images(batch, x, out) as image, self.rows(lines, *image) as row:
+                        self.part(lines, block, first, chunk, row, w)
                     first += chunk
 
-    @contextlib.contextmanager
-    def rows(self, batch: Index, lines: tuple[Line, ...], x: str, out: str) -> Iterator[tuple[str, str, list[_Range]]]:
-        """Loops over images and over the positions of all axes but the last; gives rows and ranges of taps."""
-        nest = self.nest
-        with contextlib.ExitStack() as stack:
-            i = stack.enter_context(nest.loop(0, batch))
-            x = nest.at(x, nest.mul(i, self.of_source[0]))
-            out = nest.at(out, nest.mul(i, self.of_result[0]))
-            taps = []
-            for line, of_source, of_result in zip(lines[:-1], self.of_source[1:], self.of_result[1:]):
-                i = stack.enter_context(nest.loop(0, line.count))
-                at = nest.add(nest.mul(i, line.stride), line.offset)
-                taps.append(valid(nest, line, at))
-                x = nest.at(x, nest.mul(at, of_source))
-                out = nest.at(out, nest.mul(nest.add(nest.mul(i, line.step), line.first), of_result))
-            yield x, out, taps
-
-    def tiles(
-        self,
-        lines: tuple[Line, ...],
-        block: _Block,
-        first: int,
-        chunk: int,
-        taps: list[_Range],
-        x: str,
-        out: str,
-        w: str,
-    ) -> None:
-        """The tiles of a row."""
-        nest, line = self.nest, lines[-1]
-        n = len(block.lanes)
+    def part(self, lines: tuple[Line, ...], block: Block, first: int, chunk: int, row: Row, w: str) -> None:
+        """Writes a row of one block of outputs; adds the products of `chunk` inputs from `first` on."""
+        nest, line, n = self.nest, lines[-1], len(block.lanes)
         widest = max(1, min(_POSITIONS, (self.registers - n - 1) // n))
-        x = nest.at(x, first * nest.size)
-        out = nest.at(out, nest.mul(block.first, nest.size))
+        row = row.moved(nest, first * nest.size, nest.mul(block.first, nest.size))
         w = nest.at(w, nest.add(nest.mul(block.first, nest.size), first * self.row))
-        for run in plan(line, widest):
-            with nest.loop(0, run.tiles) as t:
-                position = nest.add(run.first, nest.mul(t, run.width))
-                at = nest.add(nest.mul(position, line.stride), line.offset)
-                place = nest.add(nest.mul(position, line.step), line.first)
-                into = nest.at(out, nest.mul(place, self.pixel_out))
-                sums = self.begun(run.width, block, into, line, first > 0)
-                range_ = valid(nest, line, at) if run.taps is None else None
-                with contextlib.ExitStack() as stack:
-                    source, weights = nest.at(x, nest.mul(at, self.pixel_in)), w
-                    for k, (low, stop) in enumerate(taps):
-                        tap = stack.enter_context(nest.loop(low, stop))
-                        source, weights = self.tapped(lines[k], k, tap, source, weights)
-                    self.line(lines, run, range_, chunk, block, source, weights, sums)
-                self.ended(sums, block, into, line)
+        for tile in self.tiles(line, widest, row):
+            sums: list[list[str]] = []
+            places = [p * line.step * self.pixel_out for p in range(tile.run.width)]
+            for place in places:
+                sums.append([])
+                for v, lanes in block.vectors:
+                    sums[-1].append(nest.variable(lanes))
+                    before = nest.load(nest.at(tile.result, place + v * nest.size), lanes) if first else "zeroinitializer"
+                    nest.put(sums[-1][-1], before, lanes)
+            for taps in self.taps(lines, row, tile, _WRITTEN_PRODUCTS // chunk):
+                weights = w
+                for k, number in enumerate(taps.numbers):
+                    index = nest.add(nest.mul(number, lines[k].weight_pitch), lines[k].weight)
+                    weights = nest.at(weights, nest.mul(index, self.of_window[k]))
+                self.products(line, block, chunk, taps, weights, sums)
+            for place, mine in zip(places, sums, strict=True):
+                for variable, (v, lanes) in zip(mine, block.vectors, strict=True):
+                    nest.store(nest.get(variable, lanes), nest.at(tile.result, place + v * nest.size), lanes)
 
-    def tapped(self, line: Line, k: int, tap: Index, x: str, w: str) -> tuple[str, str]:
-        """Addresses of a tap in source and filter."""
+    def products(self, line: Line, block: Block, chunk: int, taps: Taps, w: str, sums: list[list[str]]) -> None:
+        """Adds the products of one tap."""
         nest = self.nest
-        index = nest.add(nest.mul(tap, line.weight_pitch), line.weight)
-        return (
-            nest.at(x, nest.mul(tap, line.pitch * self.of_source[k + 1])),
-            nest.at(w, nest.mul(index, self.of_window[k])),
-        )
-
-    def begun(self, width: int, block: _Block, into: str, line: Line, adds: bool) -> list[list[str]]:
-        """Variables for the sums: 0, or what the result has so far."""
-        nest = self.nest
-        sums = []
-        for p in range(width):
-            mine, offset = [], p * line.step * self.pixel_out
-            for lanes in block.lanes:
-                mine.append(nest.variable(lanes))
-                nest.put(mine[-1], nest.load(nest.at(into, offset), lanes) if adds else "zeroinitializer", lanes)
-                offset += lanes * nest.size
-            sums.append(mine)
-        return sums
-
-    def ended(self, sums: list[list[str]], block: _Block, into: str, line: Line) -> None:
-        """Stores the sums."""
-        nest = self.nest
-        for p, mine in enumerate(sums):
-            offset = p * line.step * self.pixel_out
-            for variable, lanes in zip(mine, block.lanes, strict=True):
-                nest.store(nest.get(variable, lanes), nest.at(into, offset), lanes)
-                offset += lanes * nest.size
-
-    def line(
-        self,
-        lines: tuple[Line, ...],
-        run: Run,
-        found: _Range | None,
-        chunk: int,
-        block: _Block,
-        x: str,
-        w: str,
-        sums: list[list[str]],
-    ) -> None:
-        """The taps of the last axis."""
-        nest, line, k = self.nest, lines[-1], len(lines) - 1
-        every = list(range(run.width))
-        full = (0, line.size)
-        if run.taps is None or (all(t == full for t in run.taps) and line.size * chunk > 24):
-            with nest.loop(*(found or full)) as tap:
-                self.channels(chunk, block, every, line, *self.tapped(line, k, tap, x, w), sums)
-            return
-        for tap in range(line.size):
-            some = [p for p in every if run.taps[p][0] <= tap < run.taps[p][1]]
-            if some:
-                self.channels(chunk, block, some, line, *self.tapped(line, k, tap, x, w), sums)
-
-    def channels(
-        self, chunk: int, block: _Block, positions: list[int], line: Line, x: str, w: str, sums: list[list[str]]
-    ) -> None:
-        """Adds the products of one tap to the sums of `positions`."""
-        nest = self.nest
-        step = next(n for n in range(min(chunk, _UNROLLED), 0, -1) if chunk % n == 0)
-        with nest.loop(0, chunk, step) as c:
-            x, w = nest.hidden(nest.at(x, nest.mul(c, nest.size))), nest.hidden(nest.at(w, nest.mul(c, self.row)))
-            for u in range(step):
-                weights, offset = [], u * self.row
-                for lanes in block.lanes:
-                    weights.append(nest.load(nest.at(w, offset), lanes))
-                    offset += lanes * nest.size
-                for p in positions:
-                    address = nest.at(x, p * line.stride * self.pixel_in + u * nest.size)
-                    for v, (one, lanes) in enumerate(zip(nest.spread(address, block.lanes), block.lanes, strict=True)):
-                        total = nest.multiply_add(one, weights[v], nest.get(sums[p][v], lanes), lanes)
-                        nest.put(sums[p][v], total, lanes)
-
-
-def valid(nest: Nest, line: Line, at: Index) -> _Range:
-    """The range of taps that are elements of the source, where tap 0 is the element `at`."""
-    if line.inner == (0, line.count):
-        return 0, line.size
-    below = nest.greatest(0, nest.add(line.pitch - 1, nest.mul(at, -1)))
-    above = nest.greatest(0, nest.add(line.length - 1 + line.pitch, nest.mul(at, -1)))
-    return nest.divided(below, line.pitch), nest.least(line.size, nest.divided(above, line.pitch))
+        with nest.loop(0, chunk) as c:
+            x = nest.hidden(nest.at(taps.source, nest.mul(c, nest.size)))
+            w = nest.hidden(nest.at(w, nest.mul(c, self.row)))
+            weights = [nest.load(nest.at(w, v * nest.size), lanes) for v, lanes in block.vectors]
+            for p in taps.positions:
+                ones = nest.spread(nest.at(x, p * line.stride * self.pixel_in), block.lanes)
+                for one, weight, variable, lanes in zip(ones, weights, sums[p], block.lanes, strict=True):
+                    nest.put(variable, nest.multiply_add(one, weight, nest.get(variable, lanes), lanes), lanes)
 
 
 class _ByFilter:
@@ -304,7 +172,8 @@ class _ByFilter:
         """Writes the function's body."""
         nest, axes = self.nest, self.axes
         nest.clear("%out", self.total)
-        steps, room = [], _SWEPT
+        steps: list[int] = []
+        room = thresholds.WINDOW_POSITIONS
         for a in reversed(axes):
             steps.insert(0, max(1, min(a.count, room)))
             room //= max(1, a.count)
@@ -328,16 +197,16 @@ class _ByFilter:
                 offset = nest.mul(block.first, nest.size)
                 self.taps(block, swept, taps, x, nest.at(dy, offset), nest.at(out, offset))
 
-    def taps(self, block: _Block, swept: list[_Range], taps: list[Index], x: str, dy: str, out: str) -> None:
+    def taps(self, block: Block, swept: list[Range], taps: list[Index], x: str, dy: str, out: str) -> None:
         """Writes the taps of the last axis and the channels, in tiles."""
         nest, axis, n = self.nest, self.axes[-1], len(block.lanes)
         most = max(1, min(_POSITIONS, (self.registers - n - 1) // n))
-        if self.inputs < most and axis.size <= _UNROLLED_TAPS:
-            every = [(tap, c) for tap in range(axis.size) for c in range(self.inputs)]
+        if self.inputs < most and axis.size <= _WRITTEN_TAPS:
+            every: list[tuple[Index, int]] = [(number, c) for number in range(axis.size) for c in range(self.inputs)]
             for size in parts(len(every), most):
                 some, every = every[:size], every[size:]
-                tap, c = some[0]
-                into = nest.at(out, tap * self.of_window[-1] + c * self.row)
+                number, c = some[0]
+                into = nest.at(out, nest.add(nest.mul(number, self.of_window[-1]), c * self.row))
                 self.tile(block, some, swept, taps, x, dy, into)
             return
         with nest.loop(0, axis.size) as tap:
@@ -346,16 +215,16 @@ class _ByFilter:
             while sizes:
                 size, tiles = sizes[0], sizes.count(sizes[0])
                 with nest.loop(0, tiles) as i:
-                    c = nest.add(first, nest.mul(i, size))
-                    into, source = nest.at(out, nest.mul(c, self.row)), nest.at(x, nest.mul(c, nest.size))
+                    at = nest.add(first, nest.mul(i, size))
+                    into, source = nest.at(out, nest.mul(at, self.row)), nest.at(x, nest.mul(at, nest.size))
                     self.tile(block, [(tap, j) for j in range(size)], swept, taps, source, dy, into)
                 first, sizes = first + size * tiles, sizes[tiles:]
 
     def tile(
         self,
-        block: _Block,
+        block: Block,
         entries: list[tuple[Index, int]],
-        swept: list[_Range],
+        swept: list[Range],
         taps: list[Index],
         x: str,
         dy: str,
@@ -386,14 +255,14 @@ class _ByFilter:
         for variable, (offset, lanes) in zip(sums, places, strict=True):
             nest.store(nest.get(variable, lanes), nest.at(into, offset), lanes)
 
-    def ranges(self, entries: list[tuple[Index, int]], swept: _Range) -> Iterator[tuple[_Range, list[int]]]:
+    def ranges(self, entries: list[tuple[Index, int]], swept: Range) -> Iterator[tuple[Range, list[int]]]:
         """Gives ranges of positions of the last axis, with the entries whose element is no padding in all of them."""
         nest, axis = self.nest, self.axes[-1]
         taps = list(dict.fromkeys(tap for tap, _ in entries))
         found = [met(nest, axis, tap) for tap in taps]
         first, stop = swept
 
-        def clipped(low: Index, high: Index) -> _Range:
+        def clipped(low: Index, high: Index) -> Range:
             return nest.greatest(first, low), nest.least(stop, high)
 
         every = list(range(len(entries)))
@@ -411,7 +280,7 @@ class _ByFilter:
                     yield clipped(*part), some
 
     def position(
-        self, block: _Block, entries: list[tuple[int, Index, int]], i: Index, x: str, dy: str, sums: list[str]
+        self, block: Block, entries: list[tuple[int, Index, int]], i: Index, x: str, dy: str, sums: list[str]
     ) -> None:
         """Writes the products at one position."""
         nest, n, axis = self.nest, len(block.lanes), self.axes[-1]
@@ -429,22 +298,6 @@ class _ByFilter:
             for v, (one, lanes) in enumerate(zip(nest.spread(address, block.lanes), block.lanes, strict=True)):
                 total = nest.multiply_add(one, values[v], nest.get(sums[j * n + v], lanes), lanes)
                 nest.put(sums[j * n + v], total, lanes)
-
-
-def element(nest: Nest, axis: Axis, position: Index, tap: Index) -> Index:
-    """The element of the input that a tap reads."""
-    at = nest.add(nest.mul(position, axis.stride), -axis.before)
-    return nest.add(at, nest.mul(tap, axis.dilation))
-
-
-def met(nest: Nest, axis: Axis, tap: Index) -> _Range:
-    """The range of positions whose element of a tap is no padding."""
-    if axis.is_inside:
-        return 0, axis.count
-    at = nest.add(nest.mul(tap, axis.dilation), -axis.before)
-    below = nest.greatest(0, nest.add(axis.stride - 1, nest.mul(at, -1)))
-    above = nest.greatest(0, nest.add(axis.length - 1 + axis.stride, nest.mul(at, -1)))
-    return nest.divided(below, axis.stride), nest.least(axis.count, nest.divided(above, axis.stride))
 
 
 def _transpose(nest: Nest, spec: Convolution, registers: Registers) -> None:
@@ -507,11 +360,11 @@ def convolution(module: Module, spec: Convolution, name: str, registers: Registe
     registers = registers or of_host()
     if not _is_empty(spec):
         if spec.kind is Kind.FORWARD:
-            dense = _Dense(nest, registers, inputs, outputs, spec.groups, counts, window, lengths)
+            dense = _Dense(nest, registers, inputs, outputs, spec.groups, lengths, counts, window)
             dense.write(batch, tuple(forward(a) for a in spec.axes), "%w")
         elif spec.kind is Kind.BY_INPUT:
             _transpose(nest, spec, registers)
-            dense = _Dense(nest, registers, outputs, inputs, spec.groups, lengths, window, counts)
+            dense = _Dense(nest, registers, outputs, inputs, spec.groups, counts, lengths, window)
             for lines in itertools.product(*(backward(a) for a in spec.axes)):
                 dense.write(batch, lines, "%scratch")
         else:
@@ -525,4 +378,4 @@ def _is_empty(spec: Convolution) -> bool:
     if spec.batch == 0 and spec.kind is not Kind.BY_FILTER:
         return True
     sides = [a.length if spec.kind is Kind.BY_INPUT else a.count for a in spec.axes]
-    return spec.kind is not Kind.BY_FILTER and not math.prod(sides) or not spec.channels or not spec.outputs
+    return (spec.kind is not Kind.BY_FILTER and not math.prod(sides)) or not spec.channels or not spec.outputs
