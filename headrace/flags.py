@@ -99,7 +99,7 @@ VERIFY: Final = _flag(
     "0, 1, 2 or 3",
     _is_int(0, 3),
     "0: no checks; 1: verify graphs after each stage; 2: also compare the results of kernels with inferred shapes and "
-    "dtypes; 3: also verify after each pass.",
+    "dtypes; 3: also verify after each pass, and check the memory around the buffers of native code.",
 )
 RUN_EAGERLY: Final = _flag(
     "RUN_EAGERLY",
@@ -234,6 +234,24 @@ SPILL_FOLDER: Final = _flag(
     _is_text,
     "Folder on a disk for values that sessions with a memory limit swap out; empty: the system's temporary folder.",
 )
+NATIVE: Final = _flag(
+    "NATIVE",
+    str,
+    "on",
+    "on or off",
+    lambda v: v in ("on", "off"),
+    "on: parts of compiled steps run as machine code, where llvmlite is installed; off: all of them run in Python.",
+)
+CACHE: Final = _flag(
+    "CACHE",
+    str,
+    "",
+    "the path of a folder, or off",
+    _is_text,
+    "Folder of compiled machine code for later processes. By default it is `headrace` in the user's cache folder "
+    "(`XDG_CACHE_HOME`); off: each process compiles for itself. The folder must belong to the user, and no other user "
+    "may write into it.",
+)
 _OF_TESTS: Final = {"CONFORMANCE", "RECORD"}  # read by headrace's own tests
 
 
@@ -356,6 +374,7 @@ def describe() -> str:
 # fmt: off
 __all__ = [
     "ACCUMULATOR_LIMIT",
+    "CACHE",
     "CALL_DEPTH",
     "CLUSTER_CA",
     "CLUSTER_CERT",
@@ -365,6 +384,7 @@ __all__ = [
     "DUMP",
     "ENGINE",
     "ENGINES",
+    "NATIVE",
     "OPTIMIZE",
     "RUN_EAGERLY",
     "SPILL_FOLDER",

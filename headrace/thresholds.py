@@ -309,6 +309,51 @@ LOOK_INTERVAL: Final = 0.02
 # Unit: elements. Bound (tests/schedule/test_growing_lists.py).
 UNCHECKED_GROWTH: Final = 1024
 
+# *** Native code: targets/native ***
+
+# Work between two polls of native code, by the printer's estimate. A poll takes about a microsecond.
+# Unit: nanoseconds. Estimate (tests/targets/native/test_state.py).
+NATIVE_POLL_WORK: Final = 1_000_000
+
+# Work of a native loop between two polls, by the printer's estimate: a poll takes 1 to 2 ns.
+# Unit: nanoseconds. Estimate (tests/targets/native/test_printer.py).
+NATIVE_POLL_EACH: Final = 10_000
+
+# Time of a call of a native function, more for each argument and result, and that of numpy for a ufunc of small arrays
+# and an operator on scalars.
+# Unit: nanoseconds each. Measured (tests/targets/native/test_printer.py).
+NATIVE_CALL: Final = 200
+NATIVE_ARGUMENT: Final = 15
+NUMPY_CALL: Final = 350
+NUMPY_SCALAR: Final = 40
+
+# Memory of an arena of a native call at first, and the most that one keeps after a call.
+# Unit: bytes; bytes. Estimate (tests/targets/native/test_state.py).
+NATIVE_ARENA_START: Final = 1 << 16
+NATIVE_KEPT_BYTES: Final = 1 << 27
+
+# Length of the text of a module of native code from which it is not compiled.
+# Unit: bytes. Estimate (tests/targets/native/test_engine.py).
+NATIVE_MODULE_BYTES: Final = 1 << 20
+
+# Size of all files of the object cache, and of the largest one.
+# Unit: bytes; bytes. Bound (tests/targets/native/test_object_cache.py).
+OBJECT_CACHE_BYTES: Final = 1 << 28
+CACHED_OBJECT_BYTES: Final = 1 << 25
+
+# Size m * k * n of a matrix product from which the BLAS library computes it.
+# Unit: multiplications. Measured (docs/reference/native.md "Products").
+NATIVE_LIBRARY_PRODUCT: Final = 1 << 24
+
+# Size of the part of a filter that a convolution reads for all positions before it reads the next part. It stays in the
+# processor's second cache.
+# Unit: bytes. Measured (docs/reference/native.md "Windows").
+WINDOW_WEIGHTS: Final = 3 << 17
+
+# Positions over which the gradient by the filter adds to one tile before it adds to the next one.
+# Unit: positions. Measured (docs/reference/native.md "Windows").
+WINDOW_POSITIONS: Final = 256
+
 # *** Running: execute ***
 
 # Nodes that an executor fires between two looks at cancellation and the clock.

@@ -35,7 +35,7 @@ BASE |= {"file_access", "plugins", "float_errors", "public_names"}
 GRAPH = BASE | {"ir", "opkit"}
 OPS = GRAPH | {"files", "ops", "resources"}
 FRONT = {"api", "recover", "grad", "eager", "autograph", "jit", "vmap"}
-PASSES = {"prune", "optimize", "place", "lower", "partition", "schedule", "compile"}
+PASSES = {"prune", "optimize", "place", "lower", "partition", "schedule", "targets", "compile"}
 ENGINE = OPS | FRONT | PASSES | {"execute"}
 TOP = ENGINE | {"explain", "extend", "fetches", "interchange", "partial", "pipeline", "report", "session", "simulate"}
 TOP |= {"environment", "graph_growth", "programs", "session_config", "target"}
@@ -61,7 +61,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "vmap": OPS | {"api", "autograph", "jit"},
     "eager": OPS | {"api", "grad", "jit"},
     **dict.fromkeys(PASSES, GRAPH),
-    "compile": GRAPH | {"schedule"},
+    "targets": GRAPH | {"schedule"},
+    "compile": GRAPH | {"schedule", "targets"},
     "execute": GRAPH,
     "pipeline": ENGINE | {"environment"},
     "environment": ENGINE,
@@ -138,6 +139,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "files": ARRAYS | {"google", "google_crc32c", "safetensors"},
     "ops": ARRAYS | {"scipy", "re2", "PIL"},
     "execute": ARRAYS | {"threadpoolctl", "jax"},
+    "targets": ARRAYS | {"llvmlite", "scipy"},
     "compile": ARRAYS | {"jax"},
     "session": ARRAYS | {"threadpoolctl"},
     "dist": ARRAYS | {"msgspec", "ray"},

@@ -3,9 +3,8 @@
     compiled = compile_graph(graph, args, retvals)
     values = compiled.run(step, fed)
 
-`blockers` lists the reasons why a step cannot be compiled. `schedule` orders the operations that run and selects an
-instruction for each. `emit` and `kernels` write the instructions as code, and `runtime` has the functions that the code
-calls. The results are those of the executor.
+`blockers` lists the reasons why a step cannot be compiled. `schedule` makes the program of the step, and
+`targets.python` prints it as code. The results are those of the executor.
 
 Code that waits for values of other devices is a generator (`Compiled.begin`): it yields where a value is missing, and
 its thread does other work in the meantime.
@@ -13,36 +12,34 @@ its thread does other work in the meantime.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace import flags
 from headrace.compile.blame import raise_blamed, tag
-from headrace.compile.emit import Emitter
-from headrace.compile.runtime import RunState, quietly
-from headrace.compile.source import FILE
 from headrace.ir.analysis.graph_size import deepens_recursion
 from headrace.ir.kernel import KernelContext
 from headrace.recursion import recursion_room
-from headrace.schedule import text
+from headrace.schedule import schedule, text
 from headrace.schedule.regions import Regions
-from headrace.schedule.select import Selection
+from headrace.targets.native.sections import cut
+from headrace.targets.python import Printer
+from headrace.targets.python.runtime import RunState, quietly
+from headrace.targets.python.source import FILE
 
 if TYPE_CHECKING:
     from collections import deque
 
     from headrace.ir.graph import FuncGraph, Graph, Operation
     from headrace.ir.kernel import StepContext
+    from headrace.schedule.program import Program
 
 
 class Compiled:
     """Step compiled into one Python function.
 
     Args:
-      regions: Makes the regions of the step.
-      args: The `_Arg` operations, in the order of the feeds.
-      retvals: The `_Retval` operations, in the order of the fetches.
+      make: Makes the program of the step.
 
     Attributes:
       source: The text of the code.
@@ -58,8 +55,8 @@ class Compiled:
         "_calls_itself",
         "_function",
         "_has_loops",
+        "_make",
         "_marks",
-        "_regions",
         "_stateful",
         "blocks",
         "flushes",
@@ -70,27 +67,26 @@ class Compiled:
         "uses_blas",
     )
 
-    def __init__(self, regions: Callable[[], Regions], args: Sequence[Operation], retvals: Sequence[Operation]) -> None:
-        self._regions = regions
-        emitter = Emitter(regions(), args, retvals)
-        code = emitter.out.finish("step")
+    def __init__(self, make: Callable[[], Program]) -> None:
+        self._make = make
+        printer = Printer(make())
+        code = printer.out.finish("step")
         self.source, self._marks = code.text, code.marks
         self._function: Callable[..., tuple[Any, ...]] = code.function
-        self._stateful = emitter.stateful
-        self.blocks = any(op.opdef.facts.blocking for op, _ in emitter.stateful)
-        self._calls_itself = emitter.calls_itself
-        self.uses_blas = emitter.uses_blas
-        self.suspends = emitter.suspends
-        self._has_loops = emitter.calls_itself or code.has_loops
+        self._stateful = printer.stateful
+        self.blocks = any(op.opdef.facts.blocking for op, _ in printer.stateful)
+        self._calls_itself = printer.calls_itself
+        self.uses_blas = printer.uses_blas
+        self.suspends = printer.suspends
+        self._has_loops = printer.calls_itself or printer.polls or code.has_loops
         self.flushes = self._has_loops or self.uses_blas
-        self.is_plain = not (emitter.stateful or self._has_loops)
+        self.is_plain = not (printer.stateful or self._has_loops)
         self.is_direct = self.is_plain and not self.uses_blas
 
     @property
     def schedule(self) -> str:
         """The text of the instructions that the code was generated from."""
-        regions = self._regions()
-        return text.show(regions, Selection(regions))
+        return text.show(self._make())
 
     def run(self, step: StepContext | None, values: Sequence[Any]) -> tuple[Any, ...]:
         """Runs the step on the values of the feeds and returns those of the fetches.
@@ -180,4 +176,4 @@ def compile_graph(
     Raises:
       GraphError, NotFoundError: A called function does not fit or does not exist.
     """
-    return Compiled(functools.partial(Regions, graph, targets, expand), args, retvals)
+    return Compiled(lambda: schedule(Regions(graph, targets, expand), args, retvals, cut))

@@ -14,12 +14,14 @@ import numpy as np
 
 from headrace.errors import DeadlineExceededError, InvalidArgumentError
 from headrace.ir.kernel_errors import Located, diagnosed, is_diagnosed
+from headrace.targets.native.failures import NativeFailure
+from headrace.targets.python.source import loop_name
 
 if TYPE_CHECKING:
     from types import FrameType
 
-    from headrace.compile.source import Mark, SourceLoop
     from headrace.ir.op_roles import ListKind
+    from headrace.targets.python.source import Mark, SourceLoop
 
 SHOWN: Final = 4  # loops and calls named at either end of a longer nesting
 
@@ -47,6 +49,11 @@ def locate(error: Exception, file: str, marks: Sequence[Mark]) -> Located | None
     mark, frame = at[-1]
     op = mark.op
     assert op is not None
+    if isinstance(error, NativeFailure):
+        place = error.place
+        inside = [f"iteration {i} of loop '{loop_name(loop.op)}'" for loop, i in place.iterations(error.counters)]
+        where = ", in ".join([*inside, *([outside] if (outside := _where(at)) else [])])
+        return Located(place.error(error.counters), place.instr.op, where, [], "")
     inputs = _inputs(mark, frame)
     if isinstance(error, IndexError) and op.opdef.list_kind is not None and isinstance(inputs[0], (list, np.ndarray)):
         error = _of_list(op.opdef.list_kind, inputs, error)

@@ -17,24 +17,26 @@ import numpy as np
 
 from headrace import flags
 from headrace.compile.blame import came_through, locate
-from headrace.compile.emit import Emitter
 from headrace.compile.fallback import Failure
 from headrace.compile.outlining import is_outlined
-from headrace.compile.runtime import RunState
-from headrace.compile.source import FILE
 from headrace.compile.variants import Variants
 from headrace.ir import walk
 from headrace.ir.edit.copying import copy_into
 from headrace.ir.graph import Graph
 from headrace.ir.kernel import KernelContext
 from headrace.ir.kernel_errors import Located, known_as
+from headrace.schedule import schedule
 from headrace.schedule.regions import Regions
+from headrace.targets.native.sections import cut
+from headrace.targets.python import Printer
+from headrace.targets.python.runtime import RunState
+from headrace.targets.python.source import FILE
 
 if TYPE_CHECKING:
-    from headrace.compile.source import Code
     from headrace.ir.graph import Operation, Tensor
     from headrace.ir.kernel import Kernel
     from headrace.shapes import Shape
+    from headrace.targets.python.source import Code
 
 
 class FusedReport(Protocol):
@@ -188,8 +190,8 @@ def _compiled(
     if prepare is not None:
         report = prepare(made.graph, targets, {made.args[i].outputs[0]: shape for i, shape in known.items()})
         targets = list(report.preserved)
-    emitter = Emitter(Regions(made.graph, targets), made.args, made.ends)
-    return _Compiled(emitter.out.finish("step"), len(made.ends), emitter.stateful, emitter.uses_blas, report)
+    printer = Printer(schedule(Regions(made.graph, targets), made.args, made.ends, cut))
+    return _Compiled(printer.out.finish("step"), len(made.ends), printer.stateful, printer.uses_blas, report)
 
 
 def _variant(made: _Members, prepare: Prepare, known: Mapping[int, Shape]) -> _Compiled | None:

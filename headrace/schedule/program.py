@@ -19,7 +19,7 @@ and, for functions that call themselves, `Call`.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -133,18 +133,25 @@ class Instr:
       op: The operation that the instruction computes, for errors.
       inputs: The values that it reads, by position. Those that its blocks read are not among them.
       outputs: The values that it defines, by position; None for outputs that no instruction reads.
-      drops: Values that end with this instruction: the instruction or a block in it is their last reader.
+      captures: The values from outside that its blocks read, as far as they are no constants.
+      drops: Values of its block that end with this instruction, which is their last reader; set by `lifetimes`.
     """
 
     op: Operation
     inputs: tuple[Value, ...]
     outputs: tuple[Value | None, ...]
+    captures: tuple[Value, ...] = dataclasses.field(default=(), kw_only=True)
     drops: tuple[Value, ...] = dataclasses.field(default=(), kw_only=True)
 
     @property
     def made(self) -> tuple[Value, ...]:
         """The values that the instruction defines."""
         return tuple([v for v in self.outputs if v is not None])
+
+    @property
+    def reads(self) -> tuple[Value, ...]:
+        """The values of the surrounding block that the instruction or its blocks read, each once."""
+        return tuple(dict.fromkeys((*self.inputs, *self.captures)))
 
     @property
     def blocks(self) -> tuple[Block, ...]:
@@ -159,15 +166,15 @@ class Compute(Instr):
     Attributes:
       work: The selected instruction (`select`).
       steps: The ufuncs of a map of arrays with their buffers, in order; set by `buffers`.
-      inlined: Whether the single reader, which is the next instruction, computes this map as part of its own
-        expression; set by `fusion`.
-      checked: Whether results are compared with the static types of their tensors; set by `checks`.
+      is_checked: Whether results are compared with the static types of their tensors; set by `checks`.
+      most_bytes: For a push to a list of residuals that may become too large, the bytes that it may hold; set by
+        `checks`.
     """
 
     work: Work
-    steps: tuple[Step, ...] = ()
-    inlined: bool = False
-    checked: bool = False
+    steps: tuple[Step, ...] = dataclasses.field(default=(), kw_only=True)
+    is_checked: bool = dataclasses.field(default=False, kw_only=True)
+    most_bytes: int | None = dataclasses.field(default=None, kw_only=True)
 
 
 @dataclasses.dataclass(eq=False, slots=True)
@@ -263,7 +270,8 @@ class Trip:
 class Loop(Instr):
     """Loop: runs its body while its condition holds, or a number of times.
 
-    Its outputs are the final values of its variables. A loop constant is the same value outside and inside.
+    Its outputs are the final values of its variables, and that of its counter. A loop constant is the same value
+    outside and inside. It has no inputs: initial values and limits are among `captures`.
 
     Attributes:
       variables: The loop variables, except the counter of a loop that only counts.
@@ -322,6 +330,24 @@ class Group(Instr):
 
 
 @dataclasses.dataclass(eq=False, slots=True)
+class Section(Instr):
+    """Instructions that are one call of other code, such as machine code.
+
+    Attributes:
+      block: The instructions; its results are the outputs.
+      function: The function, called with a function that polls call (or None) and the inputs. It returns the output if
+        there is one, else a tuple.
+      polls: Whether it may run long, so that it must poll whether the step was cancelled.
+      uses_blas: Whether it may call the BLAS library.
+    """
+
+    block: Block
+    function: Callable[..., Any]
+    polls: bool
+    uses_blas: bool
+
+
+@dataclasses.dataclass(eq=False, slots=True)
 class Function:
     """Function that calls itself.
 
@@ -366,28 +392,3 @@ def nested(block: Block) -> Iterator[Block]:
         block = waiting.pop()
         yield block
         waiting += [b for instr in reversed(block.instrs) for b in reversed(instr.blocks)]
-
-
-def reads(instr: Instr) -> dict[Value, None]:
-    """The values from outside that an instruction or its blocks read, in order."""
-    found = dict.fromkeys(instr.inputs)
-    if isinstance(instr, Loop):
-        found.update((v.initial, None) for v in instr.variables)
-        if instr.trip is not None:
-            found[instr.trip.first] = None
-            for limit in instr.trip.limits:
-                found.update({limit.first: None, limit.limit: None})
-    for block in instr.blocks:
-        defined = set(_params(instr))
-        for inner in block.instrs:
-            found.update((v, None) for v in reads(inner) if v not in defined)
-            defined.update(inner.made)
-        found.update((v, None) for v in block.results if v not in defined)
-    return {v: None for v in found if v.storage != "constant"}
-
-
-def _params(instr: Instr) -> Sequence[Value]:
-    if not isinstance(instr, Loop):
-        return ()
-    params = [v.param for v in instr.variables]
-    return params if instr.trip is None else [*params, instr.trip.counter]

@@ -14,7 +14,7 @@ import numpy as np
 
 from headrace.ir.kernel import Kernel, find_kernel, made_for
 from headrace.ir.notes import ContiguousResult
-from headrace.opkit.forms import COPIES, Form, form_of
+from headrace.opkit.forms import Form, form_of
 from headrace.schedule.lists import Lists
 from headrace.schedule.scalar_expressions import Apply, scalar_expression
 
@@ -58,10 +58,14 @@ class ListOperation:
     Attributes:
       role: The role of the op.
       kind: The representation of the list: `lists.LIST` or `lists.ROWS`.
+      has_blanks: Whether elements of the list may be missing.
+      is_counted: Whether its elements count as memory of the device (`resources.memory`).
     """
 
     role: ListRole
     kind: str
+    has_blanks: bool
+    is_counted: bool
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -126,22 +130,6 @@ class Selection:
             found = self._chosen[item] = self._choose(item)
         return found
 
-    def expression_of(self, item: Item) -> Apply | None:
-        """The scalar expression of an item; None if it is no map."""
-        if item.kind:
-            return None
-        found = self.of(item)
-        return found.expression if isinstance(found, Map) else None
-
-    def keeps_inputs(self, item: Item) -> bool:
-        """Whether an object may keep a view of an input, or a reference to it."""
-        if item.kind:
-            return True
-        found = self.of(item)
-        if isinstance(found, Map) or (isinstance(found, Move) and isinstance(found.form, COPIES)):
-            return False
-        return not (item.op.opdef.facts.fresh and len(item.op.outputs) == 1)
-
     def _choose(self, item: Item) -> Instruction:
         op = item.op
         facts = op.opdef.facts
@@ -152,9 +140,10 @@ class Selection:
         if facts.forwards is not None and item.live in ((), (0,)) and op.opdef.is_pure:
             return Forward(facts.forwards)
         if facts.list_role is not None:
-            kind = self.lists.kind(op.outputs[0] if facts.list_role.makes else op.inputs[0])
+            this = op.outputs[0] if facts.list_role.makes else op.inputs[0]
+            kind = self.lists.kind(this)
             if kind:
-                return ListOperation(facts.list_role, kind)
+                return ListOperation(facts.list_role, kind, self.lists.has_blanks(this), self.lists.is_counted(this))
         if item.live:
             expression = self._expression(op)
             if expression is not None:

@@ -1,99 +1,152 @@
-"""Text of a schedule: a line for each instruction, and indented blocks.
+"""Text of a program: a line for each instruction, and indented blocks.
 
-    add:0 float32[4] = map add($0, $1) (x:0, y:0)
-    while:1 float32[4] = While (zero:0, x:0)
-      condition:
-        ...
-      body:
-        ...
+    %2 float32[4] scalar = map add($0, $1) (%0, %1)      # add
+    %7 float32[4] array = Loop (%0, %2)                  # while
+      ...
 
-`$0` is input 0 of the operation, in parentheses at the end of the line. Constants have no line.
+`$0` is input 0 of the instruction, in parentheses behind it. A constant stands where it is read, as its number or its
+type. Behind `drop` are the values that end, and behind `into` the buffers that take results of a map.
 """
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
 
 from headrace import shapes
 from headrace.opkit.forms import Concat, Form, Permute, Pieces, Product, Reduce, Reshape, index_text
+from headrace.schedule.program import (
+    Block,
+    Branches,
+    Call,
+    Compute,
+    Convert,
+    Group,
+    Instr,
+    Loop,
+    Program,
+    Read,
+    Section,
+    Value,
+)
 from headrace.schedule.scalar_expressions import Apply, Input
-from headrace.schedule.select import Constant, Forward, KernelCall, ListOperation, Map, Move, Nothing
-
-if TYPE_CHECKING:
-    from headrace.ir.graph import Tensor
-    from headrace.schedule.regions import Item, Region, Regions
-    from headrace.schedule.select import Instruction, Selection
+from headrace.schedule.select import KernelCall, ListOperation, Map, Move
 
 
-def show(regions: Regions, selection: Selection) -> str:
-    """Text of all regions of a step; functions that call themselves stand before the step."""
+def show(program: Program) -> str:
+    """Text of a program; functions that call themselves stand before the step."""
     lines: list[str] = []
-    for name, region in regions.functions.items():
-        lines += [f"function {name}:", *_indented(_region(region, selection))]
-    lines += _region(regions.root, selection)
+    for name, function in program.functions.items():
+        params = ", ".join(map(_defined, function.params))
+        lines += [f"function {name}({params}):", *_indented(_block(function.block))]
+    params = ", ".join(map(_defined, program.params))
+    lines += [f"step({params}):", *_indented(_block(program.block))]
     return "\n".join(lines)
 
 
-def _region(region: Region, selection: Selection) -> Iterator[str]:
-    for item in region.items:
-        if item.kind:
-            yield from _structured(item, selection)
-            continue
-        if item.op.opdef.facts.graph_end:
-            yield f"return {item.op.inputs[0].name}"
-            continue
-        found = selection.of(item)
-        if not isinstance(found, (Nothing, Constant)):
-            yield f"{_outputs(item)}{_instruction(found)} ({', '.join(t.name for t in item.op.inputs)})"
-    if region.results:
-        yield f"results: {', '.join(t.name for t in region.results)}"
+def _block(block: Block) -> Iterator[str]:
+    for instr in block.instrs:
+        made = ", ".join(map(_defined, instr.made))
+        what = f"{made} = {_what(instr)}" if made else _what(instr)
+        drops = f" drop {_values(instr.drops)}" if instr.drops else ""
+        yield f"{what}{drops}  # {instr.op.name}"
+        yield from _blocks(instr)
+    yield f"results ({_values(block.results)})"
 
 
-def _structured(item: Item, selection: Selection) -> Iterator[str]:
-    op = item.op
-    what = item.kind
-    if item.kind == "Recursive":
-        what = f"call {op.attrs['f'].name}"
-    elif item.trip_count is not None:
-        what = "While, which only counts,"
-    yield f"{_outputs(item)}{what} ({', '.join(t.name for t in item.reads)})"
-    titles = {"If": ("else", "then"), "While": ("condition", "body")}
-    for i, region in enumerate(item.regions):
-        named = titles.get(item.kind)
-        title = named[i] if named is not None else f"branch {i}" if item.kind == "Case" else "function"
-        if item.trip_count is None or title != "condition":
-            yield f"  {title}:"
-            yield from _indented(_region(region, selection), 4)
+def _blocks(instr: Instr) -> Iterator[str]:
+    if isinstance(instr, Loop):
+        for v in instr.variables:
+            final = f", then {v.final}" if v.final is not None else ""
+            yield f"  variable {_defined(v.param)}: {_value(v.initial)}, next {_value(v.next)}{final}"
+        if instr.trip is not None:
+            limits = ", ".join(
+                f"{_value(b.limit)}{' inclusive' if b.is_inclusive else ''}"
+                + ("" if b.is_own else f" from {_value(b.first)}")
+                for b in instr.trip.limits
+            )
+            yield f"  counter {_defined(instr.trip.counter)}: from {_value(instr.trip.first)} to {limits}"
+        if instr.test is not None:
+            yield "  while:"
+            yield from _indented(_block(instr.test), 4)
+        yield "  do:"
+        yield from _indented(_block(instr.body), 4)
+        return
+    if isinstance(instr, Section):
+        yield from _indented(_block(instr.block), 4)
+    for i, block in enumerate(instr.blocks):
+        title = "slice" if isinstance(instr, Group) else f"branch {i}"
+        if isinstance(instr, Branches) and not instr.is_case:
+            title = ("else", "then")[i]
+        yield f"  {title}:"
+        yield from _indented(_block(block), 4)
+
+
+def _what(instr: Instr) -> str:
+    inputs = f" ({_values(instr.inputs)})"
+    match instr:
+        case Compute():
+            return f"{_work(instr)}{inputs}"
+        case Branches():
+            return f"{'Case' if instr.is_case else 'If'}{inputs}"
+        case Call():
+            return f"call {instr.function}{inputs}"
+        case Section():
+            return f"section{inputs}"
+        case Group():
+            given = [f"{v} into {g}" for v, g in zip(instr.made, instr.given, strict=True) if g is not None]
+            return f"slices of {instr.step} along axis {instr.axis}{inputs}{''.join(f', {g}' for g in given)}"
+    return type(instr).__name__
+
+
+def _work(instr: Compute) -> str:
+    match instr.work:
+        case Map(expression, is_scalar):
+            text = f"{'scalar' if is_scalar else 'map'} {_expression(expression)}"
+            into = {i: s.into for i, s in enumerate(instr.steps) if s.into is not None}
+            if into:
+                text += f" into {', '.join(f'step {i}: {_buffer(b)}' for i, b in into.items())}"
+            return text
+        case Move(form):
+            return _form(form)
+        case ListOperation(role, kind):
+            most = f" of at most {instr.most_bytes} bytes" if instr.most_bytes is not None else ""
+            return f"{role.kind} of a {kind}{most}" if kind == "list" else f"{role.kind} of {kind}"
+        case KernelCall(kernel):
+            return f"kernel {instr.op.type} {kernel.form}"
+        case Convert():
+            return "convert"
+        case Read():
+            return "read"
+
+
+def _buffer(number: int) -> str:
+    return f"${number}" if number >= 0 else f"step {-number - 1}"
+
+
+def _defined(value: Value) -> str:
+    home = f" in {value.home}" if value.home is not None else ""
+    return f"{value} {value.dtype.name}{shapes.show(value.shape)} {value.representation}{home}"
+
+
+def _values(values: Iterable[Value]) -> str:
+    return ", ".join(map(_value, values))
+
+
+def _value(value: Value) -> str:
+    if value.storage != "constant":
+        return repr(value)
+    array = value.constant
+    if isinstance(array, (np.ndarray, np.generic)) and not array.ndim and array.dtype.kind in "biufc":
+        return str(np.asarray(array)[()])
+    return f"{value.dtype.name}{shapes.show(value.shape)}"
 
 
 def _indented(lines: Iterator[str], by: int = 2) -> Iterator[str]:
     return (textwrap.indent(line, " " * by) for line in lines)
-
-
-def _outputs(item: Item) -> str:
-    made = ", ".join(f"{t.name} {_type(t)}" for t in (item.op.outputs[i] for i in item.live))
-    return f"{made} = " if made else ""
-
-
-def _type(t: Tensor) -> str:
-    return f"{t.dtype.name}{shapes.show(t.shape)}"
-
-
-def _instruction(found: Instruction) -> str:
-    match found:
-        case Map(expression, is_scalar):
-            return f"{'scalar' if is_scalar else 'map'} {_expression(expression)}"
-        case Move(form):
-            return _form(form)
-        case ListOperation(role, kind):
-            return f"{role.kind} of a {kind}" if kind == "list" else f"{role.kind} of {kind}"
-        case Forward(source):
-            return f"forward ${source}"
-        case KernelCall(kernel):
-            return f"kernel {kernel.form}"
-    return type(found).__name__
 
 
 def _expression(node: Any) -> str:

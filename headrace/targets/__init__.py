@@ -1,4 +1,4 @@
-"""Targets: what prints the programs of `schedule` as code.
+"""Targets: printers of programs.
 
 `python` prints Python functions and takes every program; `native` prints machine code for the parts that it knows.
 """

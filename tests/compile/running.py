@@ -14,7 +14,10 @@ from headrace.grad.differentiate import differentiate
 from headrace.ir.graph import Graph, Operation, Tensor
 from headrace.ir.text import from_text
 from headrace.prune import prune
+from headrace.schedule import schedule
+from headrace.schedule.build import build
 from headrace.schedule.lists import Lists
+from headrace.schedule.program import Program
 from headrace.schedule.regions import Item, Region, Regions
 
 
@@ -78,6 +81,18 @@ def regions(fetches: Sequence[Tensor], feeds: Sequence[Tensor] = (), targets: Se
     pruned = prune(feeds, fetches, targets)
     kept = [op for t in targets if (op := pruned.graph.find(t.name)) is not None]
     return Regions(pruned.graph, kept, differentiate)
+
+
+def program(fetches: Sequence[Tensor], feeds: Sequence[Tensor] = ()) -> Program:
+    """The program of a step, before any pass."""
+    pruned = prune(feeds, fetches, ())
+    return build(Regions(pruned.graph, (), differentiate), pruned.args, pruned.retvals)
+
+
+def scheduled(fetches: Sequence[Tensor], feeds: Sequence[Tensor] = ()) -> Program:
+    """The program of a step after all passes."""
+    pruned = prune(feeds, fetches, ())
+    return schedule(Regions(pruned.graph, (), differentiate), pruned.args, pruned.retvals)
 
 
 def blocks_of_text(text: str, targets: Sequence[str] = ()) -> Regions:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from headrace.compile import runtime
-from headrace.compile.runtime import RunState
+from headrace.targets.python import runtime
+from headrace.targets.python.runtime import RunState
 from headrace.thresholds import FIRST_LOOK, SHORT_LOOP_LOOK
 
 

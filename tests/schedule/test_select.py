@@ -1,18 +1,14 @@
-"""The instruction of each operation, and the text of a schedule."""
+"""The instruction of each operation."""
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 
 import headrace as hr
-from headrace import flags
 from headrace.ir.graph import Tensor
-from headrace.schedule import text
 from headrace.schedule.select import (
     Constant,
     Forward,
@@ -118,67 +114,3 @@ def test_no_instruction_and_those_of_lists() -> None:
     assert (made.role.kind, made.kind) == ("from_tensor", "rows")
     assert (read.role.kind, read.kind) == ("get", "rows")
     assert chosen["NoOp"] == Nothing()
-
-
-def test_operations_that_keep_their_inputs() -> None:
-    """A view keeps the array, an element-wise operation and a product do not."""
-    x, y = placed(4, 4), placed(4, 4)
-    keeps = {"Reshape": True, "AddV2": False, "MatMul": False, "ConcatV2": False, "Max": True}
-    t = hr.concat([hr.reshape(x, (16,)), hr.reshape((x + y) @ y, (16,))], 0)
-    found = regions([hr.reduce_max(hr.reshape(t, (4, 8)), 0)], [x, y])
-    selection = Selection(found)
-    for item in found.root.items:
-        if item.op.type in keeps:
-            assert selection.keeps_inputs(item) == keeps[item.op.type], item.op.type
-
-
-# *** text ***
-
-
-def shown(fetches: list[Tensor], feeds: list[Tensor]) -> str:
-    found = regions(fetches, feeds)
-    return text.show(found, Selection(found))
-
-
-def test_the_text_of_instructions() -> None:
-    x, y = hr.placeholder(hr.float32, (4, 4), name="x"), hr.placeholder(hr.float32, (4, 4), name="y")
-    z = hr.transpose(hr.tanh(x * 2.0 + y) @ y, name="turned")
-    half = hr.identity(z[:2, 1], name="half")
-    assert "turned:0 float32[4,4] = permute [1,0] (" in shown([half], [x, y])
-    lines = shown([half], [x, y]).splitlines()
-    assert [line.partition(" = ")[2].partition(" (")[0] for line in lines if " = " in line] == [
-        "map multiply($0, $1)",
-        "map add($0, $1)",
-        "map tanh($0)",
-        "product plain plain",
-        "permute [1,0]",
-        "pieces [:2, 1]",
-        "forward $0",
-    ]
-
-
-def test_the_text_of_loops_and_conditionals() -> None:
-    x = hr.placeholder(hr.float32, (3,), name="x")
-    with flags.override(OPTIMIZE="off"):
-        _, y = hr.while_loop(
-            lambda i, y: i < 4,
-            lambda i, y: (i + 1, hr.cond(y[0] > 0, lambda: hr.sin(y), lambda: hr.cos(y))),
-            (0, x),
-            name="loop",
-        )
-        found = textwrap.dedent(shown([y], [x]))
-    assert "While, which only counts, (" in found
-    assert "  body:" in found
-    assert "condition:" not in found
-    for expected in ("If (", "then:", "else:", "map sin($0)", "map cos($0)"):
-        assert expected in found, expected
-
-
-def test_the_explanation_has_the_schedule() -> None:
-    x = hr.placeholder(hr.float32, (2, 2))
-    with hr.Session() as session:
-        run = session.make_callable(hr.tanh(x) @ x, [x])
-        run(np.eye(2, dtype=np.float32))
-        schedule = hr.explain(run).schedule
-    assert "= map tanh($0) (" in schedule
-    assert "= product plain plain (" in schedule

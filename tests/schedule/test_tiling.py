@@ -13,15 +13,13 @@ import pytest
 
 import headrace as hr
 from headrace import flags, thresholds
-from headrace.compile.emit import Emitter
-from headrace.compile.kernels import _row
 from headrace.ir.graph import Tensor
-from headrace.prune import prune
 from headrace.schedule import tiling
-from headrace.schedule.regions import Regions
-from headrace.schedule.select import Selection
-from headrace.schedule.tiling import TiledGroup
-from tests.compile.running import b, regions, run, same, source
+from headrace.schedule.program import Group
+from headrace.targets.python import Printer
+from headrace.targets.python.instructions import _row
+from tests.compile.running import b, run, same, scheduled, source
+from tests.compile.running import program as step
 
 
 @pytest.fixture(autouse=True)
@@ -158,11 +156,9 @@ def test_source(tiny: None) -> None:
 
 
 def found(fetches: list[Tensor], feeds: list[Tensor]) -> list[str]:
-    """The items of a step and its groups, by name."""
-    made_of = regions(fetches, feeds)
-    items = [i for i in made_of.root.items if i.op.type not in ("_Retval", "Const")]
-    made = tiling.units(items, Selection(made_of).expression_of)
-    return ["+".join(i.op.type for i in u.items) if isinstance(u, TiledGroup) else u.op.type for u in made]
+    """The instructions of a step and its groups, by the types of operations."""
+    made = tiling._units(step(fetches, feeds).block)
+    return ["+".join(i.op.type for i in u.block.instrs) if isinstance(u, Group) else u.op.type for u in made]
 
 
 def test_what_is_in_a_group(tiny: None) -> None:
@@ -259,8 +255,7 @@ def test_memory(which: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def shapes_of_constants(fetches: list[Tensor], feeds: list[Tensor]) -> set[tuple[int, ...]]:
-    pruned = prune(feeds, fetches, [])
-    written = Emitter(Regions(pruned.graph), pruned.args, pruned.retvals).out.names
+    written = Printer(scheduled(fetches, feeds)).out.names
     return {v.shape for v in written.values() if isinstance(v, np.ndarray)}
 
 

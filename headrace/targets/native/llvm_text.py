@@ -58,21 +58,22 @@ class Module:
         self._globals[name] = f"@{name} = {definition}"
         return f"@{name}"
 
-    def plain_loop(self) -> str:
-        """Metadata of a loop that LLVM neither unrolls nor vectorizes, as `Function.loop` takes it."""
-        n = len(self._metadata)
-        if not n:
-            self._metadata += ['!{!"llvm.loop.unroll.disable"}', '!{!"llvm.loop.vectorize.enable", i1 false}']
-            n = 2
-        self._metadata.append(f"distinct !{{!{n}, !0, !1}}")
-        return f", !llvm.loop !{n}"
+    def metadata(self, definition: str) -> str:
+        """Defines a metadata node; returns `!number`.
+
+        Args:
+          definition: The node, such as `distinct !{}`. `SELF` stands for the node itself.
+        """
+        name = f"!{len(self._metadata)}"
+        self._metadata.append(f"{name} = {definition.replace('SELF', name)}")
+        return name
 
     def text(self) -> str:
         """The module as LLVM reads it."""
         parts = [*self._globals.values()]
         parts += [text for name, text in self._declared.items() if name not in self._functions]
         parts += [f.text() for f in self._functions.values()]
-        parts += [f"!{i} = {text}" for i, text in enumerate(self._metadata)]
+        parts += self._metadata
         return "\n".join(parts) + "\n"
 
 
@@ -147,7 +148,7 @@ class Function:
 
     @contextlib.contextmanager
     def loop(self, first: str, stop: str, step: int = 1, metadata: str = "") -> Iterator[str]:
-        """A loop over the i64 numbers from `first` to below `stop`; yields the name of the number.
+        """A loop over i64 numbers; yields the name of the number.
 
         Args:
           first: The first number: a name or a literal.

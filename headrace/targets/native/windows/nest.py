@@ -18,6 +18,9 @@ Index: TypeAlias = "int | str"
 
 _TYPES: Final = {np.dtype(np.float32): ("float", "f32"), np.dtype(np.float64): ("double", "f64")}
 
+# Facts of a loop that LLVM leaves as it is, and the values of those facts.
+_PLAIN: Final = (("llvm.loop.unroll.disable", ""), ("llvm.loop.vectorize.enable", ", i1 false"))
+
 
 class Nest:
     """Writes loop nests into a function.
@@ -37,7 +40,8 @@ class Nest:
         self.size = dtype.itemsize
         self.type, self._suffix = _TYPES[dtype]
         # LLVM would unroll and vectorize again, which costs compile time and makes the tiles spill
-        self._plain = function.module.plain_loop()
+        facts = [function.module.metadata(f'!{{!"{fact}"{rest}}}') for fact, rest in _PLAIN]
+        self._plain = f", !llvm.loop {function.module.metadata(f'distinct !{{SELF, {", ".join(facts)}}}')}"
 
     # *** Indices ***
 

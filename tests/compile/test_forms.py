@@ -1,4 +1,4 @@
-"""Operations that move elements: the expression for each gives what its kernel does, or there is none."""
+"""Expressions of forms have the results of the kernels."""
 
 from __future__ import annotations
 
@@ -10,22 +10,27 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace.compile.source import Source
-from headrace.compile.views import expressions
 from headrace.ir.graph import Tensor
 from headrace.ir.infer import constant_value
 from headrace.ir.kernel import find_kernel
 from headrace.opkit.forms import form_of
+from headrace.targets.python.forms import expressions
+from headrace.targets.python.source import Source
 from tests.compile.running import b, both, same, source
 
 SEEDS = range(12)
 
 
 def check(t: Tensor, data: dict[Tensor, np.ndarray], becomes: bool | None = True) -> bool:
-    """Compares the expressions for the operation of `t` with its kernel; returns whether there are any.
+    """Compares the expressions for an operation with its kernel.
 
     Args:
-      becomes: whether there must be; None: there may be.
+      t: An output of the operation.
+      data: Values of its inputs that are no constants.
+      becomes: Whether there must be expressions; None if there may be.
+
+    Returns:
+      Whether there are expressions.
     """
     op = t.op
     kernel = find_kernel(op)

@@ -33,8 +33,13 @@ class SourceLoop:
     @property
     def name(self) -> str:
         """The name of the loop in messages."""
-        note = self.op.notes.get(FrameName)
-        return self.op.name if note is None else note.name
+        return loop_name(self.op)
+
+
+def loop_name(op: Operation) -> str:
+    """The name of a loop in messages."""
+    note = op.notes.get(FrameName)
+    return op.name if note is None else note.name
 
 
 class Mark(NamedTuple):

@@ -10,7 +10,7 @@ import numpy as np
 from headrace.opkit.forms import Concat, Form, Permute, Pieces, Product, Reduce, Reshape, index_text
 
 if TYPE_CHECKING:
-    from headrace.compile.source import Source
+    from headrace.targets.python.source import Source
 
 
 def expressions(form: Form, inputs: Sequence[str], out: Source) -> list[str]:

@@ -1,0 +1,345 @@
+"""Printing of instructions on arrays: nests of loops, copies and views."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from headrace.errors import HeadraceInternalError
+from headrace.opkit.forms import Concat, Permute, Pieces, Product, Reduce, Reshape
+from headrace.schedule.program import Compute, Value
+from headrace.schedule.select import Map, Move
+from headrace.targets.native import scalars
+from headrace.targets.native.held import Array, Held, Number
+from headrace.targets.native.plan import Home, Plan, Storage, Strides, dims, is_array, piece, reshaped, row_major
+from headrace.targets.native.products import product
+
+if TYPE_CHECKING:
+    from headrace.targets.native.fusion import Nest
+    from headrace.targets.native.llvm_text import Function, Module
+
+#: Bytes of a copy that is one call of `memcpy` or `memmove`.
+_BLOCK_COPY: Final = 1
+
+
+class ArrayPrinter:
+    """Prints nests, movements and products; part of `printer.Printer`."""
+
+    module: Module
+    f: Function
+    plan: Plan
+    values: dict[Value, Held]
+    access: str
+    array: Callable[[Value], Array]
+    number: Callable[[Value], str]
+    held: Callable[[Value], Held]
+    place_of: Callable[[Value], Array]
+    address: Callable[[Storage | Home], str]
+
+    @property
+    def empty(self) -> str:
+        """An empty metadata node."""
+        found: str | None = getattr(self, "_empty", None)
+        if found is None:
+            found = self._empty = self.module.metadata("!{}")
+        return found
+
+    # *** Nests of loops ***
+
+    def nest(self, nest: Nest) -> None:
+        """Prints maps of one shape as one nest of loops."""
+        reads: dict[Value, Strides] = {}
+        arrays: dict[Value, Array] = {}
+        for v in nest.reads:
+            held = self.held(v)
+            if isinstance(held, Array) and (splat := _splat(v)) is not None:
+                self.values.setdefault(v, held)
+                arrays[v] = held
+                reads[v] = (0,) * len(nest.shape)
+            elif isinstance(held, Array):
+                arrays[v] = held
+                reads[v] = spread(held.shape, held.strides, nest.shape)
+        targets = {v: self.place_of(v) for v in nest.stored}
+        layouts = [*reads.values(), *(t.strides for t in targets.values())]
+        numbers: dict[Value, str] = {}
+        for v in nest.reads:
+            if v not in arrays:
+                numbers[v] = self.number(v)
+
+        def element(at: Sequence[str]) -> None:
+            known = dict(numbers)
+            for (v, held), offset in zip(arrays.items(), at, strict=False):
+                splat = _splat(v)
+                if splat is not None:
+                    known[v] = splat
+                else:
+                    known[v] = self.load(held, offset)
+            for m in nest.maps:
+                (out,) = m.made
+                assert isinstance(m.work, Map)
+                texts = [known[v] for v in m.inputs]
+                known[out] = scalars.expression(self.f, m.work.expression, texts, [v.dtype.numpy for v in m.inputs])
+            for (v, target), offset in zip(targets.items(), at[len(arrays) :], strict=True):
+                self.store(target, known[v], offset)
+
+        self.each(nest.shape, layouts, element)
+        self.values.update(targets)
+
+    def each(self, shape: Sequence[int], layouts: Sequence[Strides], element: Callable[[Sequence[str]], None]) -> None:
+        """Prints loops over an index space whose iterations are independent.
+
+        Args:
+          shape: The shape of the index space.
+          layouts: Layouts of arrays in it.
+          element: Prints an iteration; it receives the offset of the element in each array.
+        """
+        sizes, strides = collapsed(shape, layouts)
+        group = self.module.metadata("distinct !{}")
+        outer, self.access = self.access, f", !llvm.access.group {group}"
+
+        def level(axis: int, at: list[str]) -> None:
+            if axis == len(sizes):
+                element(at)
+                return
+            size = sizes[axis]
+            metadata = ""
+            if axis == len(sizes) - 1:
+                accesses = self.module.metadata(f'!{{!"llvm.loop.parallel_accesses", {group}}}')
+                metadata = f", !llvm.loop {self.module.metadata(f'distinct !{{SELF, {accesses}}}')}"
+            with self.f.loop("0", str(size), metadata=metadata) as i:
+                made: dict[tuple[str, int], str] = {}
+                inner = []
+                for offset, steps in zip(at, strides, strict=True):
+                    key = offset, steps[axis]
+                    if key not in made:
+                        made[key] = self._advanced(offset, i, steps[axis])
+                    inner.append(made[key])
+                level(axis + 1, inner)
+
+        level(0, ["0"] * len(layouts))
+        self.access = outer
+
+    def _advanced(self, offset: str, i: str, stride: int) -> str:
+        if stride == 0:
+            return offset
+        step = i if stride == 1 else self.f.op(f"mul nsw i64 {i}, {stride}")
+        return step if offset == "0" else self.f.op(f"add nsw i64 {offset}, {step}")
+
+    def load(self, array: Array, offset: str) -> str:
+        """Prints a load of the element at an offset."""
+        return scalars.load(self.f, array.dtype, self._at(array, offset), self.access)
+
+    def store(self, array: Array, value: str, offset: str) -> None:
+        """Prints a store to the element at an offset."""
+        scalars.store(self.f, array.dtype, value, self._at(array, offset), self.access)
+
+    def _at(self, array: Array, offset: str) -> str:
+        if offset == "0":
+            return array.pointer
+        kind = scalars.memory_type(array.dtype)
+        return self.f.op(f"getelementptr inbounds {kind}, ptr {array.pointer}, i64 {offset}", "at")
+
+    # *** Copies and views ***
+
+    def copy(self, target: Array, source: Array) -> None:
+        """Prints a copy of the elements of an array to another one of the same shape."""
+        if target.is_contiguous and source.is_contiguous:
+            size = math.prod(source.shape) * source.dtype.itemsize
+            self.copy_bytes(target.pointer, source.pointer, str(size))
+            return
+
+        def element(at: Sequence[str]) -> None:
+            self.store(target, self.load(source, at[0]), at[1])
+
+        self.each(source.shape, (source.strides, target.strides), element)
+
+    def copy_bytes(self, target: str, source: str, size: str) -> None:
+        """Prints a copy of memory that does not overlap."""
+        copy = self.module.declare("llvm.memcpy.p0.p0.i64", "void", ["ptr", "ptr", "i64", "i1"])
+        self.f.line(f"call void {copy}(ptr {target}, ptr {source}, i64 {size}, i1 false)")
+
+    def shifted(self, array: Array, offset: int) -> str:
+        """The address of the element at a static offset."""
+        return self._at(array, str(offset)) if offset else array.pointer
+
+    def global_array(self, array: np.ndarray) -> Array:
+        """A constant array of the module."""
+        raw = array.tobytes()
+        text = "zeroinitializer" if not any(raw) else 'c"' + "".join(f"\\{b:02X}" for b in raw) + '"'
+        name = f"constant.{array.dtype.name}.{hash_of(raw)}"
+        pointer = self.module.add_global(name, f"private unnamed_addr constant [{len(raw)} x i8] {text}, align 64")
+        return Array(pointer, array.dtype, array.shape, row_major(array.shape))
+
+    def move(self, instr: Compute) -> None:
+        """Prints a movement, a reduction or a product."""
+        assert isinstance(instr.work, Move)
+        match instr.work.form:
+            case Reshape(source, shape):
+                self._reshape(instr, self.array_or_number(instr.inputs[source]), shape)
+            case Pieces(source, indices):
+                whole = self.array(instr.inputs[source])
+                for v, index in zip(instr.outputs, indices, strict=True):
+                    if v is not None:
+                        offset, strides = piece(whole.shape, whole.strides, index)
+                        made = Array(self.shifted(whole, offset), whole.dtype, dims(v), strides)
+                        self.define(v, made)
+            case Permute(source, axes, _):
+                (out,) = instr.made
+                a = self.array(instr.inputs[source])
+                turned = Array(a.pointer, a.dtype, dims(out), tuple(a.strides[k] for k in axes))
+                self._view_or_copy(out, turned)
+            case Concat(sources, axis):
+                self._concat(instr, sources, axis)
+            case Reduce() as form:
+                self._reduce(instr, form)
+            case Product() as form:
+                self._product(instr, form)
+            case _:
+                raise HeadraceInternalError(f"native code has no {type(instr.work.form).__name__}")
+
+    def array_or_number(self, v: Value) -> Array | Number:
+        """The form of an array or a scalar."""
+        held = self.held(v)
+        assert isinstance(held, (Array, Number))
+        return held
+
+    def define(self, v: Value, array: Array) -> None:
+        """Makes `array` the form of `v`, or its element if `v` is a scalar."""
+        if is_array(v):
+            self.values[v] = array
+        else:
+            self.values[v] = Number(scalars.load(self.f, array.dtype, array.pointer), array.dtype)
+
+    def _view_or_copy(self, v: Value, view: Array) -> None:
+        if is_array(v) and v in self.plan.places:
+            target = self.place_of(v)
+            self.copy(target, view)
+            self.values[v] = target
+        else:
+            self.define(v, view)
+
+    def _reshape(self, instr: Compute, source: Array | Number, shape: tuple[int, ...]) -> None:
+        (out,) = instr.made
+        if isinstance(source, Number):
+            if not is_array(out):
+                self.values[out] = source
+                return
+            target = self.place_of(out)
+            scalars.store(self.f, source.dtype, source.text, target.pointer)
+            self.values[out] = target
+            return
+        strides = reshaped(source.shape, source.strides, shape)
+        if strides is not None:
+            self.define(out, Array(source.pointer, source.dtype, shape, strides))
+            return
+        target = self.place_of(out)
+        back = Array(target.pointer, target.dtype, source.shape, row_major(source.shape))
+        self.copy(back, source)
+        self.values[out] = target
+
+    def _concat(self, instr: Compute, sources: Sequence[int], axis: int) -> None:
+        (out,) = instr.made
+        target = self.place_of(out)
+        at = 0
+        for k in sources:
+            part = self.array(instr.inputs[k])
+            pointer = self.shifted(target, at * target.strides[axis])
+            self.copy(Array(pointer, target.dtype, part.shape, target.strides), part)
+            at += part.shape[axis]
+        self.values[out] = target
+
+    # *** Products and reductions ***
+
+    def _product(self, instr: Compute, form: Product) -> None:
+        (out,) = instr.made
+        target = self.place_of(out)
+        pointers, strides, turns = [], [], []
+        for k, turned in enumerate(form.turned):
+            a = self.array(instr.inputs[k])
+            rows, columns = a.strides
+            if (instr, k) in self.plan.copies:
+                pointer = self.address(self.plan.copies[instr, k])
+                made = Array(pointer, a.dtype, a.shape, row_major(a.shape))
+                self.copy(made, a)
+                a, (rows, columns) = made, made.strides
+            flips = columns != 1 and a.shape[1] != 1
+            if a.shape[0] == 1:
+                rows = max(rows, a.shape[1])
+            if a.shape[1] == 1 and not flips and columns != 1:
+                columns = 1
+            pointers.append(a.pointer)
+            strides.append(columns if flips else rows)
+            turns.append(turned != flips)
+        a_shape, b_shape = dims(instr.inputs[0]), dims(instr.inputs[1])
+        m, k_size = reversed(a_shape) if form.turned[0] else a_shape
+        n = b_shape[0] if form.turned[1] else b_shape[1]
+        name = product(
+            self.module,
+            m,
+            k_size,
+            n,
+            out.dtype.numpy,
+            (turns[0], turns[1]),
+            row_strides=(strides[0], strides[1], None),
+        )
+        self.f.line(f"call void {name}(ptr {target.pointer}, ptr {pointers[0]}, ptr {pointers[1]})")
+        self.values[out] = target
+
+    def _reduce(self, instr: Compute, form: Reduce) -> None:
+        raise HeadraceInternalError("native code has no reductions")
+
+
+def _splat(v: Value) -> str | None:
+    """The literal of a constant array of equal elements; None if it is none."""
+    if v.storage != "constant" or not np.ndim(v.constant):
+        return None
+    flat = np.asarray(v.constant).ravel()
+    if flat[:1].tobytes() * flat.size != flat.tobytes():
+        return None
+    return scalars.literal(flat[0], v.dtype.numpy)
+
+
+def hash_of(raw: bytes) -> str:
+    """A name for the content of a constant."""
+    import hashlib
+
+    return hashlib.sha256(raw).hexdigest()[:24]
+
+
+def spread(shape: Sequence[int], strides: Strides, target: Sequence[int]) -> Strides:
+    """The layout of an array that is broadcast to the shape `target`."""
+    before = (0,) * (len(target) - len(shape))
+    return (*before, *(0 if d == 1 else s for d, s in zip(shape, strides, strict=True)))
+
+
+def collapsed(shape: Sequence[int], layouts: Sequence[Strides]) -> tuple[list[int], list[list[int]]]:
+    """An equal index space with the fewest axes.
+
+    Args:
+      shape: The shape of the index space.
+      layouts: Layouts of arrays in it.
+
+    Returns:
+      The sizes of the axes, and for each array its distances along them.
+    """
+    sizes: list[int] = []
+    out: list[list[int]] = [[] for _ in layouts]
+    for axis, size in enumerate(shape):
+        if size == 1:
+            continue
+        steps = [layout[axis] for layout in layouts]
+        if sizes and all(mine[-1] == step * size for mine, step in zip(out, steps, strict=True)):
+            sizes[-1] *= size
+            for mine, step in zip(out, steps, strict=True):
+                mine[-1] = step
+            continue
+        sizes.append(size)
+        for mine, step in zip(out, steps, strict=True):
+            mine.append(step)
+    return sizes, out
+
+
+_ = Any

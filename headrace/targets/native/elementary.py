@@ -1,0 +1,701 @@
+"""Elementary functions as LLVM: exponentials, logarithms, trigonometric and hyperbolic functions, erf.
+
+`call` prints a call of a function and adds the function to the module. The functions written here have no branches, no
+calls and no tables, so that LLVM vectorizes a loop with them: both sides of a case distinction are computed, and
+`select` chooses. Functions that are not written here are those of the C library, found by name when the code is loaded.
+
+The reduction of huge arguments of sine and cosine takes longer than all the rest. It is in a branch, and functions for
+vectors of 512 and 256 bits are written as well. The vectorizer calls them in place of the function of scalars.
+
+**Method.** The argument is reduced to a small interval, where a polynomial approximates the function: exp(x) is
+2ⁿ · exp(r) with |r| ≤ log(2) / 2, log(x) is n · log(2) + log(m) with m between √½ and √2, sin(x) is ± sin(r) or
+± cos(r) with |r| ≤ π / 4. The polynomials are minimax approximations by Remez' algorithm for the relative error of the
+result; the error in the comment of each is that of exact arithmetic. The constants log(2) and π / 2 are sums of parts.
+The first parts have so few bits that their products with n are exact, with and without a fused multiply-add.
+
+**Rounding.** n is rounded by the addition of 1.5 · 2²³ (2⁵² for doubles), whose sum has n in its last bits. LLVM's
+conversion to an integer has no result for NaN; this way NaN passes through.
+
+**Doubles for floats.** `power` and `erf` of float32 are computed in double precision and rounded, so their errors are
+little more than half an ulp.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import struct
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from headrace.targets.native.llvm_text import Function, Module
+
+#: Names in the C library by the name of numpy's ufunc, without the suffix `f` of float32.
+LIBRARY_NAMES: Final = {
+    **{name: name for name in ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "cbrt", "hypot")},
+    **{name: name for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh", "erf", "erfc")},
+    **{f"arc{name}": f"a{name}" for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
+    "arctan2": "atan2",
+    "power": "pow",
+    "float_power": "pow",
+}
+
+#: Names of ufuncs of `scipy.special` that `call` takes.
+SPECIAL_NAMES: Final = ("erf", "erfc")
+
+#: Names of numpy's ufuncs that `call` takes.
+NUMPY_NAMES: Final = tuple(name for name in LIBRARY_NAMES if name not in SPECIAL_NAMES)
+
+
+# *** LLVM ***
+
+
+def float_literal(value: float) -> str:
+    """Returns a float as LLVM's constant, exactly."""
+    return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
+
+
+def rounded_literal(value: float, kind: str) -> str:
+    """Returns a float, rounded to LLVM's type `kind`, as a constant."""
+    return float_literal(float(np.float32(value)) if kind == "float" else value)
+
+
+def intrinsic(f: Function, name: str, kind: str, *args: str) -> str:
+    """Calls one of LLVM's intrinsics.
+
+    Args:
+      f: The function in construction.
+      name: The name, such as `fabs`.
+      kind: LLVM's type of the result and of arguments without a type.
+      *args: The arguments; the text `i1 false` has its own type.
+    """
+    suffix = {"float": "f32", "double": "f64"}.get(kind, kind)
+    typed = [a if a.startswith("i1 ") else f"{kind} {a}" for a in args]
+    types = ["i1" if a.startswith("i1 ") else kind for a in args]
+    target = f.module.declare(f"llvm.{name}.{suffix}", kind, types)
+    return f.op(f"call {kind} {target}({', '.join(typed)})")
+
+
+class _Format(NamedTuple):
+    """Format of a binary float.
+
+    Attributes:
+      kind: LLVM's type.
+      integer: LLVM's type of an integer of the same size.
+      mantissa: The number of stored bits of the mantissa.
+      bias: The bias of the exponent.
+      magic: The number whose sum with a float rounds it to an integer.
+      highest: A number whose exponential is infinite.
+      lowest: A number whose exponential is 0.
+      log2: log(2) in two parts; products of the first one with an exponent are exact.
+    """
+
+    kind: str
+    integer: str
+    mantissa: int
+    bias: int
+    magic: float
+    highest: float
+    lowest: float
+    log2: tuple[float, float]
+
+
+_SINGLE: Final = _Format("float", "i32", 23, 127, 1.5 * 2**23, 89.0, -105.0, (0.693359375, -0.00021219444005469057))
+_DOUBLE: Final = _Format(
+    "double",
+    *("i64", 52, 1023, 1.5 * 2**52, 710.0, -746.0),
+    (float.fromhex("0x1.62e42feep-1"), float.fromhex("0x1.a39ef35793c76p-33")),
+)
+_FORMATS: Final = {"float": _SINGLE, "double": _DOUBLE}
+
+
+class _Value:
+    """Value of a function in construction, with the operators of its type.
+
+    Args:
+      f: The function.
+      kind: LLVM's type: `float`, `double`, an integer type, or a vector type such as `<8 x double>`.
+      name: The value as LLVM writes it.
+    """
+
+    __slots__ = ("f", "kind", "name")
+
+    def __init__(self, f: Function, kind: str, name: str) -> None:
+        self.f = f
+        self.kind = kind
+        self.name = name
+
+    @property
+    def element(self) -> str:
+        """The type of the elements of a vector; the type itself of a scalar."""
+        return self.kind.strip("<>").split(" ")[-1]
+
+    @property
+    def format(self) -> _Format:
+        """The format of a float."""
+        return _FORMATS[self.element]
+
+    def of(self, element: str) -> str:
+        """The type with other elements."""
+        return self.kind.replace(self.element, element)
+
+    def constant(self, number: float) -> _Value:
+        """A constant of this type."""
+        is_float = self.element in _FORMATS
+        text = rounded_literal(number, self.element) if is_float else str(int(number))
+        return _Value(self.f, self.kind, text if self.kind == self.element else f"splat ({self.element} {text})")
+
+    def _operand(self, other: _Value | float) -> str:
+        return other.name if isinstance(other, _Value) else self.constant(other).name
+
+    def _binary(self, name: str, other: _Value | float) -> _Value:
+        text = name if self.element not in _FORMATS or name.startswith("f") else f"f{name}"
+        return _Value(self.f, self.kind, self.f.op(f"{text} {self.kind} {self.name}, {self._operand(other)}"))
+
+    def __add__(self, other: _Value | float) -> _Value:
+        return self._binary("add", other)
+
+    def __sub__(self, other: _Value | float) -> _Value:
+        return self._binary("sub", other)
+
+    def __rsub__(self, other: float) -> _Value:
+        return self.constant(other) - self
+
+    def __mul__(self, other: _Value | float) -> _Value:
+        return self._binary("mul", other)
+
+    def __truediv__(self, other: _Value | float) -> _Value:
+        return self._binary("fdiv", other)
+
+    def __rtruediv__(self, other: float) -> _Value:
+        return self.constant(other) / self
+
+    def __and__(self, other: _Value | int) -> _Value:
+        return self._binary("and", other)
+
+    def __or__(self, other: _Value | int) -> _Value:
+        return self._binary("or", other)
+
+    def __xor__(self, other: _Value | int) -> _Value:
+        return self._binary("xor", other)
+
+    def __lshift__(self, bits: int) -> _Value:
+        return self._binary("shl", bits)
+
+    def __rshift__(self, bits: int) -> _Value:
+        """The shift that keeps the sign."""
+        return self._binary("ashr", bits)
+
+    def __neg__(self) -> _Value:
+        return _Value(self.f, self.kind, self.f.op(f"fneg {self.kind} {self.name}"))
+
+    def __abs__(self) -> _Value:
+        return self.intrinsic("fabs")
+
+    def dropped(self, bits: int) -> _Value:
+        """The shift to the right that fills with zeros."""
+        return self._binary("lshr", bits)
+
+    def fma(self, factor: _Value | float, addend: _Value | float) -> _Value:
+        """The product with `factor` plus `addend`, rounded once or twice, as is faster."""
+        return self.intrinsic("fmuladd", factor, addend)
+
+    def intrinsic(self, name: str, *others: _Value | float) -> _Value:
+        """The result of one of LLVM's intrinsics with arguments of this type."""
+        suffix = {"float": "f32", "double": "f64"}.get(self.element, self.element)
+        if self.kind != self.element:
+            suffix = f"v{self.kind.strip('<').split(' ')[0]}{suffix}"
+        args = [self.name, *map(self._operand, others)]
+        target = self.f.module.declare(f"llvm.{name}.{suffix}", self.kind, [self.kind] * len(args))
+        text = f"call {self.kind} {target}({', '.join(f'{self.kind} {a}' for a in args)})"
+        return _Value(self.f, self.kind, self.f.op(text))
+
+    def compare(self, condition: str, other: _Value | float) -> _Value:
+        """A comparison, such as `olt`."""
+        name = "fcmp" if self.element in _FORMATS else "icmp"
+        text = f"{name} {condition} {self.kind} {self.name}, {self._operand(other)}"
+        return _Value(self.f, self.of("i1"), self.f.op(text))
+
+    def choose(self, then: _Value, other: _Value | float) -> _Value:
+        """`then` where this condition holds, else `other`."""
+        text = f"select {self.kind} {self.name}, {then.kind} {then.name}, {then.kind} {then._operand(other)}"
+        return _Value(self.f, then.kind, self.f.op(text))
+
+    def to(self, instruction: str, element: str) -> _Value:
+        """A conversion by one of LLVM's instructions, such as `fpext`."""
+        kind = self.of(element)
+        return _Value(self.f, kind, self.f.op(f"{instruction} {self.kind} {self.name} to {kind}"))
+
+    def bits(self) -> _Value:
+        """The bits of a float as an integer."""
+        return self.to("bitcast", self.format.integer)
+
+    def signed_as(self, other: _Value) -> _Value:
+        """The absolute value with the sign of `other`."""
+        return self.intrinsic("copysign", other)
+
+
+def _bits_of(number: float, format: _Format) -> int:
+    """The bits of a float as an integer."""
+    codes = "<if" if format is _SINGLE else "<qd"
+    found: int = struct.unpack(codes[:2], struct.pack(codes[0] + codes[2], number))[0]
+    return found
+
+
+def _polynomial(x: _Value, coefficients: Sequence[float]) -> _Value:
+    """The polynomial with the coefficients of x⁰, x¹, ...; pairs of terms are independent (Estrin's scheme)."""
+    if len(coefficients) <= 4:
+        total = x.constant(coefficients[-1])
+        for c in reversed(coefficients[:-1]):
+            total = total.fma(x, c)
+        return total
+    terms = [x.fma(b, a) for a, b in zip(coefficients[::2], coefficients[1::2], strict=False)]
+    if len(coefficients) % 2:
+        terms.append(x.constant(coefficients[-1]))
+    power = x
+    while len(terms) > 1:
+        power = power * power
+        paired = [terms[i + 1].fma(power, terms[i]) for i in range(0, len(terms) - 1, 2)]
+        terms = paired + terms[len(paired) * 2 :]
+    return terms[0]
+
+
+def _rounded(x: _Value, factor: float) -> tuple[_Value, _Value]:
+    """The integer next to x · factor, as a float and as an integer."""
+    magic = x.format.magic
+    sum_ = x.fma(factor, magic)
+    return sum_ - magic, sum_.bits() - _bits_of(magic, x.format)
+
+
+# *** Exponentials ***
+
+# (exp(r) - 1 - r) / r² for |r| <= log(2) / 2, for results of exp (errors 2^-28.2, 2^-63.8)
+_EXP: Final = {
+    "float": (0.49999993, 0.166665148, 0.0416684578, 0.00836941971, 0.00138131021),
+    "double": (
+        *(0.5, 0.16666666666666685, 0.04166666666666603, 0.008333333333315705, 0.0013888888889134288),
+        *(0.0001984126989972543, 2.4801586903703153e-05, 2.7557231483284182e-06, 2.755759247399055e-07),
+        *(2.511322601577869e-08, 2.082561053865797e-09),
+    ),
+}
+# the same, for results of expm1 (2^-31.9, 2^-61.6)
+_EXPM1: Final = {
+    "float": (0.500000005, 0.166666668, 0.0416663421, 0.00833327053, 0.00139420468, 0.000199156852),
+    "double": (
+        *(0.5, 0.16666666666666677, 0.041666666666666706, 0.008333333333320654, 0.0013888888888865002),
+        *(0.00019841269888895671, 2.4801587364198764e-05, 2.755724116122087e-06, 2.755723964318389e-07),
+        *(2.5110179873993055e-08, 2.092540506340207e-09),
+    ),
+}
+
+
+def _power_of_two(k: _Value, format: _Format) -> _Value:
+    """2 to the power of an integer between the least and the greatest exponent of normal numbers."""
+    return ((k + format.bias) << format.mantissa).to("bitcast", format.kind)
+
+
+def _exp(x: _Value) -> _Value:
+    format = x.format
+    x = x.compare("ogt", format.highest).choose(x.constant(format.highest), x)
+    x = x.compare("olt", format.lowest).choose(x.constant(format.lowest), x)
+    n, k = _rounded(x, 1 / math.log(2))
+    high, low = format.log2
+    r = n.fma(-low, n.fma(-high, x))
+    p = (r * r).fma(_polynomial(r, _EXP[x.element]), r) + 1.0
+    half = k >> 1  # in two steps, since 2^k may be no normal number
+    return p * _power_of_two(half, format) * _power_of_two(k - half, format)
+
+
+def _expm1(x: _Value) -> _Value:
+    found, _ = _expm1_with_error(x)
+    is_tiny = abs(x).compare("olt", 2.0 ** -(x.format.mantissa + 3))
+    return is_tiny.choose(x, found)
+
+
+def _expm1_with_error(x: _Value) -> tuple[_Value, _Value]:
+    """exp(x) - 1 where it is not tiny, and about what the last addition lost."""
+    format = x.format
+    lowest = -25.0 if format is _SINGLE else -50.0  # exp(x) is less than a quarter of the last bit of 1
+    x = x.compare("ogt", format.highest).choose(x.constant(format.highest), x)
+    x = x.compare("olt", lowest).choose(x.constant(lowest), x)
+    n, k = _rounded(x, 1 / math.log(2))
+    high, low = format.log2
+    a = n.fma(-high, x)
+    part = n * low
+    r = a - part
+    lost = (a - r) - part
+    scale = _power_of_two(k - 1, format)  # half of it, since 2^k may be infinite
+    first = r.fma(scale, scale - 0.5)
+    second = (r * r).fma(_polynomial(r, _EXPM1[x.element]), lost) * scale
+    half = first + second
+    return half * 2.0, ((first - half) + second) * 2.0
+
+
+def _tanh(x: _Value) -> _Value:
+    size = abs(x)
+    clamped = size.compare("ogt", 20.0).choose(x.constant(20.0), size)  # where the result is 1
+    t, error = _expm1_with_error(clamped * 2.0)
+    sum_ = t + 2.0
+    y = t / sum_
+    # The derivative of y = t / (t + 2) is (1 - y)² / 2; 1 / (t + 2) is (1 - y) / 2.
+    rest = 1.0 - y
+    better = (rest * 0.5).fma(error * rest - (t - (sum_ - 2.0)) * y, y)
+    y = t.compare("olt", 2.0).choose(better, y)  # errors of greater t are as good as gone in y
+    is_tiny = size.compare("olt", 2.0 ** -(x.format.mantissa // 2 + 2))
+    return is_tiny.choose(size, y).signed_as(x)
+
+
+# *** Logarithms ***
+
+# (log(1 + f) - f + f²/2) / f³ for f from √½ - 1 to √2 - 1 (2^-30.3)
+_LOG_SINGLE: Final = (
+    *(0.333333102, -0.249999864, 0.200022416, -0.166692718, 0.142183382),
+    *(-0.123837762, 0.118749807, -0.117941928, 0.0691590593),
+)
+# (log((1 + s) / (1 - s)) - 2s) / s³ as a polynomial of s² for |s| <= 0.172 (2^-59.5)
+_LOG_DOUBLE: Final = (
+    *(0.6666666666666735, 0.3999999999940745, 0.2857142874414681, 0.22222198378033936),
+    *(0.18183575187253945, 0.15313755177720018, 0.14799072445730785),
+)
+
+
+def _split(x: _Value) -> tuple[_Value, _Value]:
+    """The integer k and f from √½ - 1 to √2 - 1 with x = 2ᵏ · (1 + f), for a positive normal number x."""
+    format = x.format
+    bits = x.bits()
+    k = (bits - _bits_of(math.sqrt(0.5), format)) >> format.mantissa
+    return k, (bits - (k << format.mantissa)).to("bitcast", format.kind) - 1.0
+
+
+def _log_of_positive(x: _Value, more: _Value | None = None) -> _Value:
+    """The logarithm of a positive finite number, plus the small number `more`."""
+    format = x.format
+    least = 2.0 ** (1 - format.bias)
+    is_denormal = x.compare("olt", least)
+    scaled = is_denormal.choose(x * 2.0**format.mantissa, x)
+    k, f = _split(scaled)
+    k = is_denormal.choose(k - format.mantissa, k)
+    n = k.to("sitofp", format.kind)
+    high, low = format.log2
+    rest = n * low if more is None else n.fma(low, more)
+    half_square = f * f * 0.5
+    if format is _SINGLE:
+        rest = (f * f * f).fma(_polynomial(f, _LOG_SINGLE), rest)
+        return n.fma(high, f - (half_square - rest))
+    s = f / (f + 2.0)
+    z = s * s
+    # log(1 + f) = 2s + s³ R(s²), written with f in place of 2s, which is rounded
+    tail = s.fma(z.fma(_polynomial(z, _LOG_DOUBLE), half_square), rest)
+    return n.fma(high, f - (half_square - tail))
+
+
+def _log(x: _Value) -> _Value:
+    found = _log_of_positive(x)
+    found = x.compare("olt", math.inf).choose(found, x)  # infinity and NaN
+    found = x.compare("oeq", 0.0).choose(x.constant(-math.inf), found)
+    return x.compare("olt", 0.0).choose(x.constant(math.nan), found)
+
+
+def _log1p(x: _Value) -> _Value:
+    u = x + 1.0
+    lost = (x - (u - 1.0)) / u
+    found = _log_of_positive(u, lost)
+    is_tiny = abs(x).compare("olt", 2.0 ** -(x.format.mantissa + 3))
+    found = is_tiny.choose(x, found)
+    found = x.compare("olt", math.inf).choose(found, x)  # infinity and NaN
+    found = x.compare("oeq", -1.0).choose(x.constant(-math.inf), found)
+    return x.compare("olt", -1.0).choose(x.constant(math.nan), found)
+
+
+# *** Sine and cosine ***
+
+# (sin(r) - r) / r³ as a polynomial of r² for |r| <= π/4 (2^-37.5, 2^-57.9)
+_SIN: Final = {
+    "float": (-0.166666666, 0.00833332927, -0.000198392961, 2.7179397e-06),
+    "double": (
+        *(-0.1666666666666663, 0.008333333333321868, -0.00019841269829351963, 2.7557313527752104e-06),
+        *(-2.505073155080172e-08, 1.5895209914543188e-10),
+    ),
+}
+# (cos(r) - 1 + r²/2) / r⁴, likewise (2^-32.7, 2^-63.6)
+_COS: Final = {
+    "float": (0.0416666463, -0.00138873369, 2.44348246e-05),
+    "double": (
+        *(0.041666666666666595, -0.0013888888888873385, 2.4801587289000273e-05, -2.755731420764375e-07),
+        *(2.087570292043845e-09, -1.1358561091630107e-11),
+    ),
+}
+# π/2 in parts of 30 bits (the last one is a whole double) and of 33 bits
+_HALF_PI_30: Final = tuple(map(float.fromhex, ("0x1.921fb54p+0", "0x1.10b46118p-30", "0x1.313198a2e037p-61")))
+_HALF_PI_33: Final = tuple(
+    map(float.fromhex, ("0x1.921fb544p+0", "0x1.0b4611a6p-34", "0x1.3198a2ep-69", "0x1.b839a252049c1p-104"))
+)
+# the first 256 bits of 1 / (2π) behind the binary point
+_TURNS: Final = (0x28BE60DB9391054A, 0x7F09D5F47D4D3770, 0x36D8A5664F10E410, 0x7F9458EAF7AEF158)
+
+
+def _reduced_huge(x: _Value) -> tuple[_Value, _Value]:
+    """The quadrant of a float32 of at least 2²³, as an i64, and the angle in it.
+
+    x is M · 2ᵏ with an integer M below 2²⁴. The bits of 1 / (2π) before the k-th contribute whole turns to the product,
+    so 96 bits from there on are enough (M. Payne and R. Hanek, 1983).
+    """
+    bits = abs(x).bits()
+    mantissa = ((bits & 0x7FFFFF) | 0x800000).to("zext", "i64")
+    k = (bits.dropped(23) - 150).to("zext", "i64")
+    is_later = (k & 64).compare("ne", 0)
+    words = [k.constant(w - (w >> 63 << 64)) for w in _TURNS]
+    a, b, c = (is_later.choose(later, w) for w, later in itertools.pairwise(words))
+    window, following = (u.intrinsic("fshl", v, k) for u, v in ((a, b), (b, c)))
+    turns = mantissa * window + (mantissa * following.dropped(32)).dropped(32)  # modulo 2^64, in units of 2^-64
+    quadrant = (turns + (1 << 61)) >> 62
+    angle = (turns - (quadrant << 62)).to("sitofp", "double") * (2 * math.pi / 2.0**64)
+    is_negative = x.compare("olt", 0.0)
+    return is_negative.choose(0 - quadrant, quadrant), is_negative.choose(-angle, angle).to("fptrunc", "float")
+
+
+def _reduced_single(x: _Value) -> tuple[_Value, _Value]:
+    """The quadrant of a float32 below 2²³, as an i64, and the angle in it."""
+    wide = x.to("fpext", "double")
+    n, quadrant = _rounded(wide, 2 / math.pi)
+    angle = wide
+    for part in _HALF_PI_30:
+        angle = n.fma(-part, angle)
+    return quadrant, angle.to("fptrunc", "float")
+
+
+def _reduced_double(x: _Value) -> tuple[_Value, _Value, _Value]:
+    """The quadrant of a double below 2²⁰, as an integer, and the angle in it as a sum of two numbers."""
+    n, quadrant = _rounded(x, 2 / math.pi)
+    first, second, third, last = _HALF_PI_33
+    a = n.fma(-first, x)
+    part = n * second
+    b = a - part
+    lost = (a - b) - part
+    part = n * third
+    c = b - part
+    lost = lost + ((b - c) - part)
+    lost = n.fma(-last, lost)
+    high = c + lost
+    return quadrant, high, (c - high) + lost
+
+
+def _sin_in(quadrant: _Value, r: _Value, low: _Value | None = None) -> _Value:
+    """The sine of an angle r + `low` in a quadrant."""
+    z = r * r
+    sine = (r * z) * _polynomial(z, _SIN[r.element])
+    half = z * 0.5
+    cosine = (z * z) * _polynomial(z, _COS[r.element])
+    if low is not None:
+        sine = sine + low
+        cosine = cosine - r * low
+        one = 1.0 - half
+        cosine = one + (((1.0 - one) - half) + cosine)
+    else:
+        cosine = cosine - half + 1.0
+    found = (quadrant & 1).compare("ne", 0).choose(cosine, r + sine)
+    return (quadrant & 2).compare("ne", 0).choose(-found, found)
+
+
+def _sin_or_cos_near(x: _Value, first: int) -> _Value:
+    """The sine (`first` is 0) or cosine (1) of a number that is not huge."""
+    if x.format is _SINGLE:
+        quadrant, angle = _reduced_single(x)
+        found = _sin_in(quadrant + first, angle)
+    else:
+        quadrant, angle, low = _reduced_double(x)
+        found = _sin_in(quadrant + first, angle, low)
+    return found if first else x.compare("oeq", 0.0).choose(x, found)  # with the sign of zero
+
+
+def _sin_or_cos_huge(x: _Value, first: int) -> _Value:
+    """The sine or cosine of a huge number, infinity or NaN, which need not be fast."""
+    if x.format is _DOUBLE:
+        target = _library(x.f.module, "cos" if first else "sin", "double", 1)
+        return _Value(x.f, "double", x.f.op(f"call double {target}(double {x.name})"))
+    quadrant, angle = _reduced_huge(x)
+    return abs(x).compare("olt", math.inf).choose(_sin_in(quadrant + first, angle), math.nan)
+
+
+# *** Functions of float32 in double precision ***
+
+# erf(x) / x as a polynomial of x² for |x| <= 3.95 (2^-34.6)
+_ERF: Final = (
+    *(1.128379167052595, -0.3761263870305007, 0.11283790080348761, -0.026866119483532954, 0.005223889186355415),
+    *(-0.0008547379670531978, 0.00012048487172833778, -1.4890366986833109e-05, 1.6327283208778913e-06),
+    *(-1.5972921080789045e-07, 1.3915340229296933e-08, -1.0687762561587362e-09, 7.111090425109338e-11),
+    *(-4.0027735108234636e-12, 1.851882443546906e-13, -6.798621556876038e-15, 1.8917140532086902e-16),
+    *(-3.728376629748625e-18, 4.619331552422909e-20, -2.697278936694791e-22),
+)
+
+
+def _erf_single(x: _Value) -> _Value:
+    wide = x.to("fpext", "double")
+    size = abs(wide)
+    z = wide * wide
+    found = (wide * _polynomial(z, _ERF)).to("fptrunc", "float")
+    return size.compare("ogt", 3.92).choose(x.constant(1.0).signed_as(x), found)  # rounds to 1 from there on
+
+
+# the polynomials of `_LOG_SINGLE` and `_EXP` with the precision that `power` needs (2^-35.6, 2^-34.1)
+_LOG_FOR_POWER: Final = (
+    *(0.3333333398670505, -0.24999997874109656, 0.19999901866884118, -0.16666784938100254, 0.14290442581719326),
+    *(-0.12500391776329983, 0.11012629356270452, -0.09898244547787718, 0.09977813019996855, -0.09980267143616198),
+    0.05533728637898758,
+)
+_EXP_FOR_POWER: Final = (
+    *(0.5000000071670466, 0.16666665819249218, 0.04166628033226564, 0.008333503945758568, 0.0013945751940783492),
+    0.0001978916371969936,
+)
+
+
+def _power_single(x: _Value, y: _Value) -> _Value:
+    size = abs(x)
+    k, f = _split(size.to("fpext", "double"))  # normal numbers, or zero
+    n = k.to("sitofp", "double")
+    square = f * f
+    log = n.fma(math.log(2), (f * square).fma(_polynomial(f, _LOG_FOR_POWER), square.fma(-0.5, f)))
+    log = size.compare("olt", math.inf).choose(log, size.to("fpext", "double"))
+    log = size.compare("oeq", 0.0).choose(log.constant(-math.inf), log)
+    t = log * y.to("fpext", "double")
+    t = t.compare("ogt", 90.0).choose(t.constant(90.0), t)
+    t = t.compare("olt", -110.0).choose(t.constant(-110.0), t)
+    n, k = _rounded(t, 1 / math.log(2))
+    r = n.fma(-math.log(2), t)
+    exp = (r * r).fma(_polynomial(r, _EXP_FOR_POWER), r) + 1.0
+    found = (exp * _power_of_two(k, _DOUBLE)).to("fptrunc", "float")
+    half = y * 0.5
+    is_whole = y.intrinsic("trunc").compare("oeq", y)
+    is_odd = is_whole & half.intrinsic("trunc").compare("one", half)
+    negated = is_odd.choose(found.signed_as(x), found)
+    is_real = is_whole | x.compare("oge", 0.0) | x.compare("oeq", -math.inf) | x.compare("uno", x)
+    found = is_real.choose(negated, math.nan)
+    is_one = x.compare("oeq", 1.0) | y.compare("oeq", 0.0)
+    is_one = is_one | (x.compare("oeq", -1.0) & abs(y).compare("oeq", math.inf))
+    return is_one.choose(x.constant(1.0), found)
+
+
+# *** Calls ***
+
+_INLINED: Final[dict[tuple[str, str], Callable[..., _Value]]] = {
+    **{(name, kind): writer for kind in _FORMATS for name, writer in (("exp", _exp), ("expm1", _expm1))},
+    **{(name, kind): writer for kind in _FORMATS for name, writer in (("log", _log), ("log1p", _log1p))},
+    **{("tanh", kind): _tanh for kind in _FORMATS},
+    ("erf", "float"): _erf_single,
+    ("power", "float"): _power_single,
+}
+
+_PURE: Final = "nounwind willreturn memory(none)"
+
+
+class _Branching(NamedTuple):
+    """Function with a special case for rare arguments, as a function of scalars and functions of vectors.
+
+    Attributes:
+      near: Writes the function for scalars and vectors of usual arguments.
+      far: Writes the function for other scalars.
+      bounds: The least absolute value that is not usual, by LLVM's type.
+    """
+
+    near: Callable[[_Value], _Value]
+    far: Callable[[_Value], _Value]
+    bounds: dict[str, float]
+
+
+_HUGE: Final = {"float": 2.0**23, "double": 2.0**20}
+_BRANCHING: Final = {
+    "sin": _Branching(lambda x: _sin_or_cos_near(x, 0), lambda x: _sin_or_cos_huge(x, 0), _HUGE),
+    "cos": _Branching(lambda x: _sin_or_cos_near(x, 1), lambda x: _sin_or_cos_huge(x, 1), _HUGE),
+}
+
+#: Elements of the vectors of 512 and 256 bits, for which there are functions.
+_WIDTHS: Final = {"float": (16, 8), "double": (8, 4)}
+
+
+def call(f: Function, name: str, kind: str, *args: str) -> str:
+    """Calls an elementary function.
+
+    Args:
+      f: The function in construction.
+      name: The name of the ufunc, such as `arctan2`.
+      kind: LLVM's type of arguments and result: `float` or `double`.
+      *args: The arguments.
+    """
+    suffix = ""
+    if name in _BRANCHING:
+        symbol = _branching(f.module, name, kind)
+        names = (f"_ZGV_LLVM_N{n}v_{symbol}({symbol}.{n})" for n in _WIDTHS[kind])
+        target, suffix = f"@{symbol}", f' "vector-function-abi-variant"="{",".join(names)}"'
+    elif (name, kind) in _INLINED:
+        target = _inlined(f.module, name, kind, len(args))
+    else:
+        target = _library(f.module, name, kind, len(args))
+    return f.op(f"call {kind} {target}({', '.join(f'{kind} {a}' for a in args)}){suffix}")
+
+
+def _library(module: Module, name: str, kind: str, count: int) -> str:
+    """The function of the C library."""
+    symbol = LIBRARY_NAMES[name] + ("f" if kind == "float" else "")
+    return module.declare(symbol, kind, [kind] * count, _PURE)
+
+
+def _inlined(module: Module, name: str, kind: str, count: int) -> str:
+    """The function of this module, defined at the first call."""
+    symbol = f"headrace.{name}.{kind}"
+    if not module.has(symbol):
+        params = [(kind, f"x{i}") for i in range(count)]
+        f = module.function(symbol, kind, params, f"alwaysinline {_PURE}", "internal")
+        result = _INLINED[name, kind](*(_Value(f, kind, f"%x{i}") for i in range(count)))
+        f.line(f"ret {kind} {result.name}")
+    return f"@{symbol}"
+
+
+def _branching(module: Module, name: str, kind: str) -> str:
+    """The name of the function of scalars, defined with those of vectors at the first call.
+
+    An attribute of each call names the functions of vectors, so the vectorizer calls them in its place. Both compute
+    the same, so a result does not depend on the elements that share its vector.
+    """
+    symbol = f"headrace.{name}.{kind}"
+    if module.has(symbol):
+        return symbol
+    written = _BRANCHING[name]
+    f = module.function(symbol, kind, [(kind, "x")], f"noinline {_PURE}", "internal")
+    x = _Value(f, kind, "%x")
+    f.branch(abs(x).compare("olt", written.bounds[kind]).name, "near", "far")
+    f.begin("near")
+    f.line(f"ret {kind} {written.near(x).name}")
+    f.begin("far")
+    f.line(f"ret {kind} {written.far(x).name}")
+    for width in _WIDTHS[kind]:
+        _vector(module, symbol, kind, width, written)
+    # The vectorizer finds functions by name only, so without this they would be removed before.
+    symbols = [f"headrace.{n}.{k}.{w}" for n in _BRANCHING for k, widths in _WIDTHS.items() for w in widths]
+    kept = [f"ptr @{s}" for s in symbols if module.has(s)]
+    definition = f'appending global [{len(kept)} x ptr] [{", ".join(kept)}], section "llvm.metadata"'
+    module.add_global("llvm.compiler.used", definition)
+    return symbol
+
+
+def _vector(module: Module, symbol: str, kind: str, width: int, written: _Branching) -> None:
+    """Defines a function of vectors, which calls the one of scalars if an element is not usual."""
+    vector = f"<{width} x {kind}>"
+    f = module.function(f"{symbol}.{width}", vector, [(vector, "x")], f"noinline {_PURE}", "internal")
+    slots = f.alloca(vector)
+    x = _Value(f, vector, "%x")
+    found = written.near(x)
+    is_near = abs(x).compare("olt", written.bounds[kind])
+    all_ = module.declare(f"llvm.vector.reduce.and.v{width}i1", "i1", [is_near.kind])
+    f.branch(f.op(f"call i1 {all_}({is_near.kind} {is_near.name})"), "near", "far")
+    f.begin("near")
+    f.line(f"ret {vector} {found.name}")
+    f.begin("far")
+    f.line(f"store {vector} %x, ptr {slots}")
+    with f.loop("0", str(width)) as i:
+        at = f.op(f"getelementptr inbounds {kind}, ptr {slots}, i64 {i}")
+        value = f.op(f"load {kind}, ptr {at}")
+        f.line(f"store {kind} {f.op(f'call {kind} @{symbol}({kind} {value})')}, ptr {at}")
+    f.line(f"ret {vector} {f.op(f'load {vector}, ptr {slots}')}")

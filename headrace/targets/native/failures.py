@@ -1,0 +1,78 @@
+"""Failures of native code: the operation, its loops and the exception for each place that can fail."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from headrace.errors import HeadraceInternalError, InvalidArgumentError, ResourceExhaustedError
+from headrace.targets.native.state import COUNTERS
+
+if TYPE_CHECKING:
+    from headrace.schedule.program import Instr
+
+FailureKind: TypeAlias = Literal["access", "modify", "gather", "pop", "reserve", "length", "residuals"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Place:
+    """Place of native code that can fail. The function of the region returns its number, counted from 1.
+
+    Attributes:
+      instr: The instruction.
+      loops: The loops around it, from the outermost.
+      kind: The kind of the failure.
+      details: The number of numbers that describe it, which follow the iterations of the loops among the counters.
+    """
+
+    instr: Instr
+    loops: tuple[Instr, ...]
+    kind: FailureKind
+    details: int
+
+    def error(self, counters: Sequence[int]) -> Exception:
+        """The exception, as the kernel of the operation raises it.
+
+        Args:
+          counters: The iterations of the loops, and the numbers of the failure.
+        """
+        at = min(len(self.loops), COUNTERS - self.details)
+        first, second = (*counters[at : at + self.details], 0, 0)[:2]
+        match self.kind:
+            case "access" | "modify" | "gather":
+                return InvalidArgumentError(f"Trying to {self.kind} element {first} in a list with {second} elements.")
+            case "pop":
+                return InvalidArgumentError("Trying to pop from an empty list.")
+            case "reserve":
+                return InvalidArgumentError(
+                    f"The num_elements to reserve must be a non negative number, but got {first}"
+                )
+            case "length":
+                return InvalidArgumentError(
+                    f"Operation expected a list with {second} elements but got a list with {first} elements."
+                )
+            case "residuals":
+                return ResourceExhaustedError(
+                    f"the gradient of a loop keeps more than {second:,} bytes of residuals: {first:,} values so far"
+                )
+        raise HeadraceInternalError(f"unknown failure {self.kind}")
+
+    def iterations(self, counters: Sequence[int]) -> list[tuple[Instr, int]]:
+        """The loops around the instruction with their iterations, from the innermost, as far as they are known."""
+        known = min(len(self.loops), COUNTERS - self.details)
+        return [(self.loops[k], counters[k]) for k in reversed(range(known))]
+
+
+class NativeFailure(Exception):
+    """Failure of native code; `compile.blame` raises the error of the operation in its place.
+
+    Args:
+      place: The place that failed.
+      counters: The iterations of the loops around it, and the numbers of the failure.
+    """
+
+    def __init__(self, place: Place, counters: Sequence[int]) -> None:
+        super().__init__(place, counters)
+        self.place = place
+        self.counters = counters

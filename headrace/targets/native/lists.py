@@ -1,0 +1,407 @@
+"""Printing of tensor lists that are changed in place.
+
+A list is three variables: the address of its elements, their number, and the size of their memory. The elements are
+contiguous, so a stack of them is one copy. A missing element is zeros, as its readers see it. An element of a list of
+lists is such three numbers.
+
+A version of a list has one consumer (`schedule.lists`). So a list that becomes a loop variable or the result of
+a conditional is *moved*: the three numbers are copied, and the old variables are empty. The memory of the lists that
+a block made, and did not move elsewhere, is freed at its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from headrace.schedule.program import Branches, Compute, Instr, Loop, Value
+from headrace.schedule.select import ListOperation
+from headrace.targets.native import scalars, state
+from headrace.targets.native.held import Array, Element, Held, Items, Number, Rows
+from headrace.targets.native.plan import Plan, dims, is_array, row_major
+
+if TYPE_CHECKING:
+    from headrace.ir.op_roles import ListKind
+    from headrace.targets.native.llvm_text import Function, Module
+
+# Bytes of the memory of a list after its first push.
+_FIRST: Final = 256
+
+# Elements of a list from which its size may overflow: the arenas are smaller.
+_MOST: Final = 1 << 40
+
+_INT32: Final = np.dtype(np.int32)
+_INT64: Final = np.dtype(np.int64)
+
+
+class ElementTypes:
+    """Types of the elements of the lists of a region.
+
+    Args:
+      instrs: The instructions of the region.
+    """
+
+    def __init__(self, instrs: Iterable[Instr]) -> None:
+        self._parent: dict[Value, Value] = {}
+        self._inner: dict[Value, Value] = {}
+        self._known: dict[Value, Element] = {}
+        for instr in instrs:
+            self._visit(instr)
+
+    def of(self, v: Value, depth: int = 8) -> Element | None:
+        """The type of the elements of a list; None if it is not static."""
+        root = self._find(v)
+        inner = self._inner.get(root)
+        if inner is not None:
+            found = self.of(inner, depth - 1) if depth else None
+            return None if found is None else Element(None, (), found)
+        return self._known.get(root)
+
+    def _find(self, v: Value) -> Value:
+        while (up := self._parent.setdefault(v, v)) is not v:
+            v = up
+        return v
+
+    def _join(self, a: Value, b: Value) -> None:
+        a, b = self._find(a), self._find(b)
+        if a is b:
+            return
+        self._parent[b] = a
+        inner = self._inner.pop(b, None)
+        if inner is not None:
+            self._contains(a, inner)
+        known = self._known.pop(b, None)
+        if known is not None:
+            self._known.setdefault(a, known)
+
+    def _contains(self, outer: Value, inner: Value) -> None:
+        outer = self._find(outer)
+        if outer in self._inner:
+            self._join(self._inner[outer], inner)
+        else:
+            self._inner[outer] = inner
+
+    def _visit(self, instr: Instr) -> None:
+        if isinstance(instr, Compute) and isinstance(instr.work, ListOperation):
+            self._operation(instr, instr.work)
+        elif isinstance(instr, Loop):
+            for v in instr.variables:
+                if v.param.representation == "list":
+                    for other in (v.initial, v.next, *([v.final] if v.final is not None else [])):
+                        if other.representation == "list":
+                            self._join(v.param, other)
+        elif isinstance(instr, Branches):
+            for block in instr.branches:
+                for out, result in zip(instr.made, block.results, strict=True):
+                    if out.representation == "list" and result.representation == "list":
+                        self._join(out, result)
+        for block in instr.blocks:
+            for inner in block.instrs:
+                self._visit(inner)
+
+    def _operation(self, instr: Compute, work: ListOperation) -> None:
+        kind = work.role.kind
+        this = instr.made[0] if work.role.makes and instr.made else instr.inputs[0]
+        if this.representation != "list":
+            return
+        handle = this.tensor.handle
+        if (
+            handle is not None
+            and handle[1] is not None
+            and None not in handle[1]
+            and scalars.is_number(handle[0].numpy)
+        ):
+            self._know(this, handle[0].numpy, handle[1])
+        if kind == "from_tensor" and instr.inputs[0].is_static:
+            self._know(this, instr.inputs[0].dtype.numpy, dims(instr.inputs[0])[1:])
+        elif kind in ("push", "set"):
+            put = instr.inputs[work.role.element_input or (1 if kind == "push" else 2)]
+            if put.representation == "list":
+                self._contains(this, put)
+            elif put.is_static and scalars.is_number(put.dtype.numpy):
+                self._know(this, put.dtype.numpy, dims(put))
+        elif kind in ("pop", "get") and instr.made:
+            got = instr.made[-1]
+            if got.representation == "list":
+                self._contains(this, got)
+            elif got.is_static and scalars.is_number(got.dtype.numpy):
+                self._know(this, got.dtype.numpy, dims(got))
+
+    def _know(self, v: Value, dtype: np.dtype, shape: Sequence[Any]) -> None:
+        self._known.setdefault(self._find(v), Element(dtype, tuple(shape)))
+
+
+class ListPrinter:
+    """Prints operations on lists; part of `printer.Printer`."""
+
+    module: Module
+    f: Function
+    plan: Plan
+    values: dict[Value, Held]
+    element_types: ElementTypes
+    _owned: list[list[Items]]
+    array: Callable[[Value], Array]
+    number: Callable[[Value], str]
+    index: Callable[[Value], str]
+    held: Callable[[Value], Held]
+    place_of: Callable[[Value], Array]
+    copy: Callable[[Array, Array], None]
+    copy_bytes: Callable[[str, str, str], None]
+    define: Callable[[Value, Array], None]
+    fail_if: Callable[..., None]
+
+    # *** Variables of lists ***
+
+    def new_items(self, v: Value) -> Items:
+        """New variables for a list, which are not initialized."""
+        element = self.element_types.of(v)
+        assert element is not None
+        f = self.f
+        return Items(f.alloca("ptr"), f.alloca("i64"), f.alloca("i64"), element)
+
+    def items(self, v: Value) -> Items:
+        """The form of a list."""
+        held = self.held(v)
+        assert isinstance(held, Items)
+        return held
+
+    def _get(self, slot: str, kind: str = "i64") -> str:
+        return self.f.op(f"load {kind}, ptr {slot}, align 8")
+
+    def _set(self, slot: str, value: str, kind: str = "i64") -> None:
+        self.f.line(f"store {kind} {value}, ptr {slot}, align 8")
+
+    def _triple(self, items: Items) -> tuple[str, str, str]:
+        return self._get(items.data, "ptr"), self._get(items.length), self._get(items.capacity)
+
+    def _assign(self, items: Items, triple: Sequence[str]) -> None:
+        self._set(items.data, triple[0], "ptr")
+        self._set(items.length, triple[1])
+        self._set(items.capacity, triple[2])
+
+    def _clear(self, items: Items) -> None:
+        self._assign(items, ("null", "0", "0"))
+
+    def move_list(self, v: Value, target: Items) -> None:
+        """Moves a list to other variables; rows of an array are copied."""
+        self.move_lists([(v, target)])
+
+    def move_lists(self, moves: Sequence[tuple[Value, Any]]) -> None:
+        """Moves several lists at once."""
+        found = []
+        for v, target in moves:
+            source = self.held(v)
+            if isinstance(source, Items):
+                found.append((self._triple(source), target))
+                self._clear(source)
+            else:
+                assert isinstance(source, Array)
+                found.append((self._copied_rows(source), target))
+        for triple, target in found:
+            self._assign(target, triple)
+
+    def free_lists(self, lists: Iterable[Items]) -> None:
+        """Prints the end of lists."""
+        for items in lists:
+            data, _, capacity = self._triple(items)
+            state.free_block(self.f, data, capacity)
+
+    def _copied_rows(self, rows: Array) -> tuple[str, str, str]:
+        size = rows.dtype.itemsize
+        for d in rows.shape:
+            size *= d
+        data = state.allocate_block(self.f, size, "no_memory", "list")
+        self.copy(Array(data, rows.dtype, rows.shape, row_major(rows.shape)), rows)
+        return data, str(rows.shape[0]), str(size)
+
+    # *** Operations ***
+
+    def list_operation(self, instr: Compute) -> None:
+        """Prints an operation on a list or on rows."""
+        assert isinstance(instr.work, ListOperation)
+        _PRINTERS[instr.work.role.kind](self, instr)
+
+    def _make(self, instr: Compute) -> Items:
+        (out,) = instr.made
+        made = self.new_items(out)
+        self.values[out] = made
+        self._owned[-1].append(made)
+        return made
+
+    def _empty_list(self, instr: Compute) -> None:
+        self._clear(self._make(instr))
+
+    def _reserve(self, instr: Compute) -> None:
+        made = self._make(instr)
+        self._clear(made)
+        n = self.index(instr.inputs[1])
+        self.fail_if(self.f.op(f"icmp slt i64 {n}, 0"), instr, "reserve", n)
+        self._lengthen(made, n)
+
+    def _from_tensor(self, instr: Compute) -> None:
+        (out,) = instr.made
+        rows = self.array(instr.inputs[0])
+        if out.representation == "rows":
+            self.values[out] = rows
+        else:
+            self._assign(self._make(instr), self._copied_rows(rows))
+
+    def _push(self, instr: Compute) -> None:
+        f, items = self.f, self.items(instr.inputs[0])
+        size = items.element.bytes
+        length, capacity = self._get(items.length), self._get(items.capacity)
+        following = f.op(f"add nuw nsw i64 {length}, 1")
+        needed = f.op(f"mul nuw nsw i64 {following}, {size}")
+        grow, on = f.new("grow"), f.new("on")
+        f.branch(state.unlikely(f, f.op(f"icmp ugt i64 {needed}, {capacity}")), grow, on)
+        f.begin(grow)
+        first = _FIRST
+        while first < size:
+            first *= 2
+        most = self.module.declare("llvm.umax.i64", "i64", ["i64", "i64"])
+        larger = f.op(f"call i64 {most}(i64 {f.op(f'shl i64 {capacity}, 1')}, i64 {first})")
+        data = state.resize_block(f, self._get(items.data, "ptr"), capacity, larger, "no_memory", "list")
+        self._set(items.data, data, "ptr")
+        self._set(items.capacity, larger)
+        f.jump(on)
+        f.begin(on)
+        self._write(items, length, instr.inputs[1])
+        self._set(items.length, following)
+        if instr.most_bytes is not None:
+            most_elements = instr.most_bytes // max(1, size)
+            over = f.op(f"icmp sgt i64 {following}, {most_elements}")
+            self.fail_if(over, instr, "residuals", following, str(instr.most_bytes))
+
+    def _write(self, items: Items, i: str, v: Value) -> None:
+        """Prints a store of an element."""
+        at = self._element_at(items, i)
+        dtype, shape = items.element.dtype, items.element.shape
+        if dtype is None:
+            inner = self.items(v)
+            for k, (text, kind) in enumerate(zip(self._triple(inner), ("ptr", "i64", "i64"), strict=True)):
+                to = self.f.op(f"getelementptr inbounds i8, ptr {at}, i64 {8 * k}")
+                self.f.line(f"store {kind} {text}, ptr {to}, align 8")
+            self._clear(inner)
+        elif is_array(v):
+            self.copy(Array(at, dtype, shape, row_major(shape)), self.array(v))
+        else:
+            scalars.store(self.f, dtype, self.number(v), at)
+
+    def _element_at(self, items: Items, i: str) -> str:
+        data = self._get(items.data, "ptr")
+        offset = self.f.op(f"mul nsw i64 {i}, {items.element.bytes}")
+        return self.f.op(f"getelementptr inbounds i8, ptr {data}, i64 {offset}", "element")
+
+    def _pop(self, instr: Compute) -> None:
+        f, items = self.f, self.items(instr.inputs[0])
+        length = self._get(items.length)
+        self.fail_if(f.op(f"icmp sle i64 {length}, 0"), instr, "pop")
+        last = f.op(f"sub nuw nsw i64 {length}, 1")
+        self._set(items.length, last)
+        out = instr.outputs[1]
+        if items.element.dtype is None:
+            at = self._element_at(items, last)
+            triple = []
+            for k, kind in enumerate(("ptr", "i64", "i64")):
+                source = f.op(f"getelementptr inbounds i8, ptr {at}, i64 {8 * k}")
+                triple.append(f.op(f"load {kind}, ptr {source}, align 8"))
+            if out is None:
+                state.free_block(f, triple[0], triple[2])
+                return
+            made = self.new_items(out)
+            self._assign(made, triple)
+            self.values[out] = made
+            self._owned[-1].append(made)
+        elif out is not None:
+            self._read(items, last, out)
+
+    def _read(self, items: Items, i: str, out: Value) -> None:
+        """Makes an element the form of a value: a view, or a copy if the plan says so."""
+        dtype, shape = items.element.dtype, items.element.shape
+        assert dtype is not None
+        element = Array(self._element_at(items, i), dtype, shape, row_major(shape))
+        if is_array(out) and out in self.plan.places:
+            target = self.place_of(out)
+            self.copy(target, element)
+            self.values[out] = target
+        else:
+            self.define(out, element)
+
+    def _get_element(self, instr: Compute) -> None:
+        f, this = self.f, self.held(instr.inputs[0])
+        (out,) = instr.made
+        i = self.index(instr.inputs[1])
+        length = str(this.shape[0]) if isinstance(this, Array) else self._get(self.items(instr.inputs[0]).length)
+        self.fail_if(f.op(f"icmp uge i64 {i}, {length}"), instr, "access", i, length)
+        if isinstance(this, Items):
+            self._read(this, i, out)
+            return
+        assert isinstance(this, Array)
+        kind = scalars.memory_type(this.dtype)
+        step = i if this.strides[0] == 1 else f.op(f"mul nsw i64 {i}, {this.strides[0]}")
+        pointer = f.op(f"getelementptr inbounds {kind}, ptr {this.pointer}, i64 {step}", "row")
+        self.define(out, Array(pointer, this.dtype, this.shape[1:], this.strides[1:]))
+
+    def _set_element(self, instr: Compute) -> None:
+        f, items = self.f, self.items(instr.inputs[0])
+        i = self.index(instr.inputs[1])
+        length = self._get(items.length)
+        self.fail_if(f.op(f"icmp uge i64 {i}, {length}"), instr, "modify", i, length)
+        self._write(items, i, instr.inputs[2])
+
+    def _length(self, instr: Compute) -> None:
+        (out,) = instr.made
+        this = self.held(instr.inputs[0])
+        length = str(this.shape[0]) if isinstance(this, Array) else self._get(self.items(instr.inputs[0]).length)
+        self.values[out] = Number(scalars.convert(self.f, length, _INT64, _INT32), _INT32)
+
+    def _stack(self, instr: Compute) -> None:
+        f, this = self.f, self.held(instr.inputs[0])
+        (out,) = instr.made
+        if isinstance(this, Array):
+            self.values[out] = this
+            return
+        items = self.items(instr.inputs[0])
+        data, length, _ = self._triple(items)
+        wanted = instr.op.attrs["num_elements"]
+        if out.is_static:
+            wanted = dims(out)[0]
+        if wanted != -1:
+            self.fail_if(f.op(f"icmp ne i64 {length}, {wanted}"), instr, "length", length, str(wanted))
+        assert items.element.dtype is not None
+        if not out.is_static:
+            self.values[out] = Rows(data, length, items.element.dtype, items.element.shape)
+            return
+        target = self.place_of(out)
+        self.copy_bytes(target.pointer, data, str(wanted * items.element.bytes))
+        self.values[out] = target
+
+    def _lengthen(self, items: Items, n: str) -> None:
+        """Prints that an empty list gets `n` missing elements."""
+        f, size = self.f, max(1, items.element.bytes)
+        too_many = f.new("on")
+        f.branch(state.unlikely(f, f.op(f"icmp ugt i64 {n}, {_MOST // size}")), "no_memory", too_many)
+        f.begin(too_many)
+        wanted = f.op(f"mul nuw nsw i64 {n}, {items.element.bytes}")
+        data = state.allocate_block(f, wanted, "no_memory", "list")
+        fill = self.module.declare("llvm.memset.p0.i64", "void", ["ptr", "i8", "i64", "i1"])
+        f.line(f"call void {fill}(ptr {data}, i8 0, i64 {wanted}, i1 false)")
+        self._assign(items, (data, n, wanted))
+
+
+_PRINTERS: Final[Mapping[ListKind, Callable[[Any, Compute], None]]] = {
+    "empty": ListPrinter._empty_list,
+    "reserve": ListPrinter._reserve,
+    "from_tensor": ListPrinter._from_tensor,
+    "push": ListPrinter._push,
+    "pop": ListPrinter._pop,
+    "get": ListPrinter._get_element,
+    "set": ListPrinter._set_element,
+    "length": ListPrinter._length,
+    "stack": ListPrinter._stack,
+}
+
+#: The kinds of list operations that native code has.
+KINDS: Final = frozenset(_PRINTERS)

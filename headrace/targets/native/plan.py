@@ -1,0 +1,547 @@
+"""Plan of a native region: the memory of its arrays, decided before code is printed.
+
+The plan walks the blocks of the region in the order in which they run, and gives every array
+
+* a *layout*, the distances of its elements along each axis. Slices and transposed arrays are views with the memory of
+  their source; all others are contiguous.
+* the *storages* that its elements may be in. A storage is a piece of memory of a fixed size. An instruction that
+  computes an array has one of its own. A loop variable may be in the storage of its initial value or in one of its two
+  homes, and the result of a conditional in that of any branch, so both are only addresses that are chosen when the code
+  runs, and no array is copied.
+
+**Loop variables.** The next value is computed into the home that does not hold the current value, and the homes change
+places at the end of the iteration. If the next value is made by a nest that is the last reader of the current one, and
+reads it element by element, one home is enough.
+
+**Lifetimes.** The walk numbers the units. A storage is in use from the first definition to the last use of the values
+that may be in it. A value that is defined before a loop and used in it is in use until the end of the loop. Storages
+whose lifetimes do not overlap may have the same place in memory.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from headrace.opkit.forms import Concat, Permute, Pieces, Product, Reduce, Reshape
+from headrace.schedule.program import Block, Branches, Compute, Instr, Loop, Value, Variable
+from headrace.schedule.select import ListOperation, Move
+from headrace.targets.native.fusion import Nest, Unit, units
+
+if TYPE_CHECKING:
+    from headrace.opkit.forms import Index
+
+#: Distances between the elements along each axis, in elements.
+Strides: TypeAlias = tuple[int, ...]
+
+#: Alignment of storages, in bytes.
+ALIGNMENT: Final = 64
+
+#: Bytes of a storage that may be on the stack, and of all of them.
+_STACK_EACH: Final = 4096
+_STACK_ALL: Final = 1 << 15
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class Storage:
+    """Memory of arrays.
+
+    Attributes:
+      bytes: The size; 0 if no value is put there.
+      first: The number of the unit that first writes to it.
+      last: The number of the last unit that reads it.
+      output: The output of the region whose memory it is; -1 if it is none.
+      offset: The offset in the block of memory of the region; -1 on the stack.
+    """
+
+    bytes: int
+    first: int
+    last: int = -1
+    output: int = -1
+    offset: int = -1
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class Home:
+    """Homes of a loop variable.
+
+    Attributes:
+      variable: The variable.
+      homes: The two storages; the second one has no bytes if the next value is computed in place.
+      copies_initial: Whether the initial value is copied to the first home before the loop.
+      is_direct: Whether the instruction that makes the next value writes it to a home; else it is copied.
+      is_in_place: Whether the next value overwrites the current one.
+    """
+
+    variable: Variable
+    homes: tuple[Storage, Storage]
+    copies_initial: bool
+    is_direct: bool = False
+    is_in_place: bool = False
+
+
+Place: TypeAlias = Storage | Home
+
+
+class Plan:
+    """Memory of the arrays of a region.
+
+    Args:
+      instrs: The instructions of the region.
+      inputs: The values that it reads from outside.
+      outputs: The values that are read behind it.
+
+    Attributes:
+      top: The units of the region.
+      units: The units of each block.
+      strides: The layouts of arrays.
+      places: Where the arrays are put that instructions write.
+      homes: The homes of the loop variables that are arrays and vary.
+      storages: All storages.
+      copied: Results of branches that are copied to the place of their output, by block: pairs of the result's position
+        and the place.
+      copied_outputs: Outputs of the region that are copied to its memory, by position.
+      copies: Storages of copies of operands, by instruction and position.
+      bytes: The size of the block of memory of the region.
+    """
+
+    def __init__(self, instrs: Sequence[Instr], inputs: Iterable[Value], outputs: Sequence[Value]) -> None:
+        self.units: dict[Block, list[Unit]] = {}
+        self.strides: dict[Value, Strides] = {}
+        self.places: dict[Value, Place] = {}
+        self.homes: dict[Variable, Home] = {}
+        self.storages: list[Storage] = []
+        self.copied: dict[Block, list[tuple[int, Place]]] = {}
+        self.copies: dict[tuple[Compute, int], Storage] = {}
+        self.copied_outputs: list[int] = []
+        self._in: dict[Value, frozenset[Storage]] = {}
+        self._defined: dict[Value, int] = {}
+        self._last: dict[Value, int] = {}
+        self._used: list[dict[Value, None]] = [{}]  # by open loop
+        self._listed: set[Value] = set()  # possibly in the memory of a list
+        self._now = 0
+        self._changed = _Changed()
+        for v in inputs:
+            self._define(v, contiguous(v), frozenset())
+        self.top = units(instrs, outputs)
+        wanted: dict[Value, Place] = {}
+        for k, v in enumerate(outputs):
+            if is_array(v) and v not in wanted and is_made_by(self.top, v):
+                wanted[v] = self._storage(size_of(v), output=k)
+        self._walk(self.top, wanted, instrs)
+        self._now += 1
+        for k, v in enumerate(outputs):
+            if is_array(v):
+                self._use(v)
+                place = self.places.get(v)
+                if not (isinstance(place, Storage) and place.output == k):
+                    self.copied_outputs.append(k)
+        self._settle()
+        self.bytes = _arrange(self.storages)
+
+    # *** Walk ***
+
+    def _walk(self, found: Sequence[Unit], wanted: dict[Value, Place], instrs: Sequence[Instr]) -> None:
+        """Plans the units of a block.
+
+        Args:
+          found: The units.
+          wanted: The places of values that instructions of the block make.
+          instrs: The instructions of the block.
+        """
+        for unit in found:
+            self._now += 1
+            if isinstance(unit, Nest):
+                for v in unit.reads:
+                    self._use(v)
+                for v in unit.stored:
+                    self._put(v, wanted)
+            elif isinstance(unit, Loop):
+                self._loop(unit)
+            elif isinstance(unit, Branches):
+                self._branches(unit, wanted)
+            else:
+                for v in unit.inputs:
+                    self._use(v)
+                if isinstance(unit, Compute):
+                    self._compute(unit, wanted, instrs)
+
+    def _compute(self, instr: Compute, wanted: dict[Value, Place], instrs: Sequence[Instr]) -> None:
+        work = instr.work
+        if isinstance(work, Move):
+            for i, v in enumerate(instr.outputs):
+                if v is None or not is_array(v):
+                    continue
+                layout = self._view(instr, i)
+                if layout is None:
+                    self._put(v, wanted)
+                    if isinstance(work.form, Product):
+                        self._operands(instr)
+                else:
+                    source = instr.inputs[work.form.source]  # type: ignore[union-attr]
+                    self._define(v, layout, self._in[source], source in self._listed)
+        elif isinstance(work, ListOperation):
+            for v in instr.made:
+                if v.representation == "rows":
+                    self._same(v, instr.inputs[0])
+                elif is_array(v):
+                    self._element(instr, work, v, wanted, instrs)
+
+    def _operands(self, instr: Compute) -> None:
+        """Plans copies of the matrices of a product that are regular along neither axis."""
+        for k, v in enumerate(instr.inputs[:2]):
+            if is_array(v) and 1 not in self.strides[v] and 1 not in dims(v):
+                self.copies[instr, k] = self._storage(size_of(v), self._now)
+                self.copies[instr, k].last = self._now
+
+    def _element(
+        self, instr: Compute, work: ListOperation, v: Value, wanted: dict[Value, Place], instrs: Sequence[Instr]
+    ) -> None:
+        """Plans an array that is read from a list."""
+        this, kind = instr.inputs[0], work.role.kind
+        if this.representation == "rows" and kind == "get":
+            self._define(v, self.strides[this][1:], self._in[this], this in self._listed)
+        elif this.representation == "rows" and kind == "stack":
+            self._same(v, this)
+        elif kind in ("get", "pop") and this not in self._changed.of(instrs):
+            self._define(v, contiguous(v), frozenset(), True)
+        elif v.is_static:
+            self._put(v, wanted)
+        else:
+            self._define(v, (), frozenset(), True)
+
+    def _view(self, instr: Compute, i: int) -> Strides | None:
+        """The layout of output `i` of a movement as a view of its source; None if it is an array of its own."""
+        assert isinstance(instr.work, Move)
+        form = instr.work.form
+        if not isinstance(form, (Reshape, Pieces, Permute)) or (isinstance(form, Permute) and form.is_contiguous):
+            return None
+        source = instr.inputs[form.source]
+        strides = self.strides[source]
+        if isinstance(form, Permute):
+            return tuple(strides[a] for a in form.axes)
+        if isinstance(form, Pieces):
+            return piece(dims(source), strides, form.indices[i])[1]
+        return reshaped(dims(source), strides, form.shape)
+
+    def _loop(self, loop: Loop) -> None:
+        start = self._now
+        for v in fixed_reads(loop):
+            self._use(v)
+        homes: list[Home] = []
+        for variable in loop.variables:
+            initial, param = variable.initial, variable.param
+            if not is_array(param) or param.representation == "rows":
+                self._same(param, initial)
+                continue
+            self._use(initial)
+            if variable.next is param:
+                self._define(param, self.strides[initial], self._in[initial], initial in self._listed)
+                continue
+            home = Home(
+                variable,
+                (self._storage(size_of(param), start), self._storage(size_of(param), start)),
+                self.strides[initial] != contiguous(initial),
+            )
+            self.homes[variable] = home
+            homes.append(home)
+            before = frozenset() if home.copies_initial else self._in[initial]
+            self._define(param, contiguous(param), before | set(home.homes), initial in self._listed)
+        self._used.append({})
+        if loop.test is not None:
+            self.units[loop.test] = units(loop.test.instrs, loop.test.results)
+            self._walk(self.units[loop.test], {}, loop.test.instrs)
+        body = loop.body
+        found = self.units[body] = units(body.instrs, body.results)
+        wanted: dict[Value, Place] = {}
+        for home in homes:
+            following = home.variable.next
+            if following not in wanted and is_made_by(found, following):
+                wanted[following] = home
+        self._walk(found, wanted, body.instrs)
+        self._now += 1
+        for home in homes:
+            home.is_direct = self.places.get(home.variable.next) is home
+            if not home.is_direct:
+                self._use(home.variable.next)
+        for home in homes:
+            home.is_in_place = home.is_direct and self._is_in_place(home, found, start)
+            if home.is_in_place:
+                home.homes[1].bytes = 0
+        self._now += 1
+        for v in self._used.pop():
+            if self._defined.get(v, start) < start:
+                self._use(v)
+        for home in homes:
+            for storage in home.homes:
+                storage.last = self._now
+        for variable in loop.variables:
+            final = variable.final
+            if final is not None:
+                self._same(final, variable.param)
+                self._defined[final] = self._now
+
+    def _is_in_place(self, home: Home, found: Sequence[Unit], start: int) -> bool:
+        """Whether the nest that makes the next value may overwrite the current one."""
+        following, param = home.variable.next, home.variable.param
+        nest = next((u for u in found if isinstance(u, Nest) and following in u.stored), None)
+        if nest is None:
+            return False
+        at = self._defined[following]
+        shape = dims(following)
+        for v, storages in self._in.items():
+            if home.homes[0] not in storages or v is following:
+                continue
+            last = self._last.get(v, -1)
+            if last > at or (last == at and (v is not param or dims(v) != shape)):
+                return False
+        return True
+
+    def _branches(self, instr: Branches, wanted: dict[Value, Place]) -> None:
+        self._use(instr.inputs[0])
+        outputs = [v for v in instr.outputs if v is not None]
+        for block in instr.branches:
+            found = self.units[block] = units(block.instrs, block.results)
+            inner: dict[Value, Place] = {}
+            for v, result in zip(outputs, block.results, strict=True):
+                if v in wanted and result not in inner and is_made_by(found, result):
+                    inner[result] = wanted[v]
+            self._walk(found, inner, block.instrs)
+            self._now += 1
+            for result in block.results:
+                self._use(result)
+        end = self._now
+        for k, v in enumerate(outputs):
+            results = [block.results[k] for block in instr.branches]
+            if not is_array(v):
+                continue
+            place = wanted.get(v)
+            if place is None and any(self.strides[r] != contiguous(r) or r in self._listed for r in results):
+                place = self._storage(size_of(v), min(self._defined.get(r, end) for r in results))
+            if place is None:
+                self._define(v, contiguous(v), frozenset().union(*(self._in[r] for r in results)))
+                continue
+            for block, r in zip(instr.branches, results, strict=True):
+                if self.places.get(r) is not place:
+                    self.copied.setdefault(block, []).append((k, place))
+            self.places[v] = place
+            self._define(v, contiguous(v), frozenset(place_storages(place)))
+
+    # *** Values ***
+
+    def _define(self, v: Value, strides: Strides, storages: frozenset[Storage], is_listed: bool = False) -> None:
+        self.strides[v], self._in[v], self._defined[v] = strides, storages, self._now
+        if is_listed:
+            self._listed.add(v)
+
+    def _same(self, v: Value, other: Value) -> None:
+        if is_array(other):
+            self._use(other)
+            self._define(v, self.strides[other], self._in[other], other in self._listed)
+
+    def _put(self, v: Value, wanted: dict[Value, Place]) -> None:
+        """Plans an array that an instruction writes."""
+        if not is_array(v):
+            return
+        place = wanted.get(v)
+        if place is None:
+            place = self._storage(size_of(v), self._now)
+        self.places[v] = place
+        self._define(v, contiguous(v), frozenset(place_storages(place)))
+
+    def _use(self, v: Value) -> None:
+        if v not in self.strides and v.storage == "constant" and is_array(v):
+            self._define(v, contiguous(v), frozenset())
+        self._last[v] = self._now
+        self._used[-1][v] = None
+        if len(self._used) > 1:
+            for used in self._used[:-1]:
+                used[v] = None
+
+    def _storage(self, size: int, first: int = 0, output: int = -1) -> Storage:
+        made = Storage(size, first, output=output)
+        self.storages.append(made)
+        return made
+
+    def _settle(self) -> None:
+        """Computes the lifetimes of storages from those of values."""
+        for v, storages in self._in.items():
+            for storage in storages:
+                storage.first = min(storage.first, self._defined[v])
+                storage.last = max(storage.last, self._last.get(v, self._defined[v]), self._defined[v])
+
+
+class _Changed:
+    """Lists that blocks change, as values."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, set[Value]] = {}
+
+    def of(self, instrs: Sequence[Instr]) -> set[Value]:
+        """The lists to which the instructions or their blocks write elements."""
+        found = self._known.get(id(instrs))
+        if found is None:
+            found = self._known[id(instrs)] = set()
+            joined: list[tuple[Value, Value]] = []
+            self._collect(instrs, found, joined)
+            size = -1
+            while size != len(found):
+                size = len(found)
+                for a, b in joined:
+                    if a in found or b in found:
+                        found.update((a, b))
+        return found
+
+    def _collect(self, instrs: Iterable[Instr], found: set[Value], joined: list[tuple[Value, Value]]) -> None:
+        for instr in instrs:
+            if isinstance(instr, Compute) and isinstance(instr.work, ListOperation):
+                if instr.work.role.changes and instr.work.role.kind != "pop":
+                    found.add(instr.inputs[0])
+            elif isinstance(instr, Loop):
+                for v in instr.variables:
+                    if v.param.representation == "list":
+                        joined += [(v.initial, v.param), (v.param, v.next)]
+                        joined += [(v.param, v.final)] if v.final is not None else []
+            elif isinstance(instr, Branches):
+                for block in instr.branches:
+                    pairs = zip(instr.made, block.results, strict=True)
+                    joined += [(v, r) for v, r in pairs if v.representation == "list"]
+            for block in instr.blocks:
+                self._collect(block.instrs, found, joined)
+
+
+# *** Layouts ***
+
+
+def is_array(v: Value) -> bool:
+    """Whether a value is held as an array in memory."""
+    return v.representation == "rows" or (v.representation == "array" and v.shape != ())
+
+
+def dims(v: Value) -> tuple[int, ...]:
+    """The static shape of an array."""
+    assert v.shape is not None
+    return tuple([d for d in v.shape if d is not None])
+
+
+def size_of(v: Value) -> int:
+    """The bytes of an array."""
+    return math.prod(dims(v)) * v.dtype.numpy.itemsize
+
+
+def contiguous(v: Value) -> Strides:
+    """The layout in row-major order."""
+    return row_major(dims(v)) if is_array(v) and v.is_static else ()
+
+
+def row_major(shape: Sequence[int]) -> Strides:
+    """The layout of a shape in row-major order."""
+    out = []
+    size = 1
+    for d in reversed(shape):
+        out.append(size)
+        size *= d
+    return tuple(reversed(out))
+
+
+def piece(shape: Sequence[int], strides: Strides, index: Index) -> tuple[int, Strides]:
+    """The offset and the layout of a piece of an array, in elements."""
+    offset = 0
+    out: list[int] = []
+    for d, stride, part in zip(shape, strides, index, strict=False):
+        if isinstance(part, int):
+            offset += (part % d) * stride
+            continue
+        first, _, step = part.indices(d)
+        offset += first * stride
+        out.append(step * stride)
+    return offset, (*out, *strides[len(index) :])
+
+
+def reshaped(shape: Sequence[int], strides: Strides, target: Sequence[int]) -> Strides | None:
+    """The layout of an array in another shape; None if its elements are not regular in that shape."""
+    old = [(d, s) for d, s in zip(shape, strides, strict=True) if d != 1]
+    out: list[int] = []
+    i = 0
+    waiting = [d for d in target if d != 1]
+    j = 0
+    while i < len(old):
+        count, i0 = old[i][0], i
+        i += 1
+        wanted, j0 = waiting[j], j
+        j += 1
+        while count != wanted:
+            if count < wanted:
+                if old[i - 1][1] != old[i][0] * old[i][1]:
+                    return None
+                count *= old[i][0]
+                i += 1
+            else:
+                wanted *= waiting[j]
+                j += 1
+        stride = old[i - 1][1]
+        part = []
+        for d in reversed(waiting[j0:j]):
+            part.append(stride)
+            stride *= d
+        if any(old[k][1] != old[k + 1][0] * old[k + 1][1] for k in range(i0, i - 1)):
+            return None
+        out.extend(reversed(part))
+    found = iter(out)
+    return tuple([next(found) if d != 1 else 0 for d in target])
+
+
+# *** Reads and places ***
+
+
+def is_made_by(found: Sequence[Unit], v: Value) -> bool:
+    """Whether a unit writes the array `v` to memory that it is given."""
+    for unit in found:
+        if isinstance(unit, Nest):
+            if v in unit.made:
+                return True
+        elif v in unit.made:
+            if isinstance(unit, Branches):
+                return True
+            if isinstance(unit, Compute) and isinstance(unit.work, Move):
+                form = unit.work.form
+                return isinstance(form, (Concat, Reduce, Product)) or (isinstance(form, Permute) and form.is_contiguous)
+            is_joined = isinstance(unit, Compute) and isinstance(unit.work, ListOperation) and unit.work.role.joins
+            return is_joined and unit.inputs[0].representation == "list" and v.is_static
+    return False
+
+
+def fixed_reads(loop: Loop) -> list[Value]:
+    """The values that a loop reads before its first iteration, except initial values."""
+    if loop.trip is None:
+        return []
+    return [loop.trip.first, *(v for limit in loop.trip.limits for v in (limit.first, limit.limit))]
+
+
+def place_storages(place: Place) -> tuple[Storage, ...]:
+    """The storages that a place may stand for."""
+    return (place,) if isinstance(place, Storage) else place.homes
+
+
+def _arrange(storages: Collection[Storage]) -> int:
+    """Sets the offsets of storages; returns the size of the block that contains them."""
+    placed: list[Storage] = []
+    on_stack = total = 0
+    for s in sorted(storages, key=lambda s: (-s.bytes, s.first)):
+        if s.output >= 0 or not s.bytes:
+            continue
+        if s.bytes <= _STACK_EACH and on_stack + s.bytes <= _STACK_ALL:
+            on_stack += s.bytes
+            continue
+        taken = sorted((p.offset, p.offset + p.bytes) for p in placed if p.first <= s.last and s.first <= p.last)
+        at = 0
+        for low, high in taken:
+            if at + s.bytes <= low:
+                break
+            at = max(at, -(-high // ALIGNMENT) * ALIGNMENT)
+        s.offset = at
+        placed.append(s)
+        total = max(total, at + s.bytes)
+    return total

@@ -1,0 +1,518 @@
+"""Printer of native code: the instructions of a region as an LLVM function.
+
+`%state`, `%inputs` and `%outputs` are the parameters of the function (`state`). A number is held in a register, an
+array by the address of its first element and a static layout (`plan`), a list by three variables (`lists`). Loop
+variables are variables on the stack, which LLVM turns into registers.
+
+A loop polls from time to time whether the call must stop. A poll in each iteration would take longer than a short
+body, so such loops run a number of iterations between two polls: a loop that counts is printed as two loops, and
+a loop with a condition has a counter.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from headrace import thresholds
+from headrace.errors import HeadraceInternalError
+from headrace.schedule.program import Branches, Compute, Convert, Instr, Loop, Value
+from headrace.schedule.select import ListOperation, Map, Move
+from headrace.targets.native import costs, scalars, state
+from headrace.targets.native.arrays import ArrayPrinter
+from headrace.targets.native.failures import Place as Failure
+from headrace.targets.native.fusion import Nest, Unit
+from headrace.targets.native.held import Array, Held, Items, Number, Rows
+from headrace.targets.native.lists import ListPrinter
+from headrace.targets.native.llvm_text import Module
+from headrace.targets.native.plan import Home, Plan, Storage, contiguous, dims, is_array, row_major
+
+if TYPE_CHECKING:
+    from headrace.schedule.program import Trip
+    from headrace.targets.native.regions import NativeRegion
+
+_INT64: Final = np.dtype(np.int64)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Printed:
+    """Native code of a region.
+
+    Attributes:
+      module: The module with the function.
+      core: The name of the function.
+      inputs: The inputs; those among them with a `constant` are known.
+      outputs: The results.
+      places: The places that can fail; the function returns the position of one, plus 1.
+    """
+
+    module: Module
+    core: str
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+    places: tuple[Failure, ...]
+
+
+def print_region(region: NativeRegion, module: Module | None = None, name: str = "core") -> Printed:
+    """Prints a region as a function `i32 (ptr %state, ptr %inputs, ptr %outputs)`.
+
+    Args:
+      region: The region.
+      module: The module that takes the function; None for a new one.
+      name: The name of the function.
+
+    Returns:
+      The module, the inputs and the outputs.
+    """
+    printer = Printer(region, Module() if module is None else module, name)
+    return Printed(printer.module, name, printer.inputs, region.outputs, tuple(printer.failures))
+
+
+class Printer(ArrayPrinter, ListPrinter):
+    """Printer of one region; `ArrayPrinter` and `ListPrinter` print single instructions.
+
+    Args:
+      region: The region.
+      module: The module that takes the function.
+      name: The name of the function.
+    """
+
+    def __init__(self, region: NativeRegion, module: Module, name: str) -> None:
+        self.module = module
+        params = [("ptr noalias", "state"), ("ptr noalias", "inputs"), ("ptr noalias", "outputs")]
+        self.f = module.function(name, "i32", params, "nounwind")
+        self.inputs = region.inputs
+        self.outputs = region.outputs
+        self.plan = Plan(region.instrs, region.inputs, region.outputs)
+        self.element_types = region.elements
+        self.values: dict[Value, Held] = {}
+        self.failures: list[Failure] = []
+        self.access = ""  # metadata of loads and stores of the open nest
+        self._loops: list[tuple[Loop, str, str]] = []  # the open loops: the variable of the number, and the first one
+        self._addresses: dict[Storage, str] = {}
+        self._backs: dict[Home, str] = {}
+        self._tails: list[tuple[str, int, list[str]]] = []  # blocks of failures
+        self._owned: list[list[Items]] = [[]]
+        self._constants: dict[Value, Held] = {}
+        self._polls = False
+        self._print(region)
+
+    def _print(self, region: NativeRegion) -> None:
+        f = self.f
+        for k, v in enumerate(self.inputs):
+            at = f.op(f"getelementptr inbounds ptr, ptr %inputs, i64 {k}")
+            pointer = f.op(f"load ptr, ptr {at}, align 8, !invariant.load {self.empty}", "in")
+            if is_array(v):
+                self.values[v] = Array(pointer, v.dtype.numpy, dims(v), contiguous(v))
+            else:
+                dtype = v.dtype.numpy
+                self.values[v] = Number(scalars.load(f, dtype, pointer), dtype)
+        arena = state.allocate(f, self.plan.bytes, "no_memory", "region") if self.plan.bytes else ""
+        for s in self.plan.storages:
+            if not s.bytes:
+                continue
+            if s.output >= 0:
+                at = f.op(f"getelementptr inbounds ptr, ptr %outputs, i64 {s.output}")
+                self._addresses[s] = f.op(f"load ptr, ptr {at}, align 8, !invariant.load {self.empty}", "out")
+            elif s.offset >= 0:
+                self._addresses[s] = f.op(f"getelementptr inbounds i8, ptr {arena}, i64 {s.offset}", "buffer")
+            else:
+                self._addresses[s] = f.alloca(f"[{s.bytes} x i8]", 64)
+        self.units(self.plan.top)
+        for k, v in enumerate(self.outputs):
+            self._output(k, v)
+        f.line("ret i32 0")
+        for label, code, lines in self._tails:
+            f.begin(label)
+            for line in lines:
+                f.line(line)
+            f.line(f"ret i32 {code}")
+        for label, code in (("no_memory", state.NO_MEMORY), ("stopped", state.STOPPED)):
+            f.begin(label)
+            f.line(f"ret i32 {code}")
+
+    def _output(self, k: int, v: Value) -> None:
+        f, held = self.f, self.held(v)
+        at = f.op(f"getelementptr inbounds ptr, ptr %outputs, i64 {k}")
+        match held:
+            case Number():
+                scalars.store(f, v.dtype.numpy, self.number(v), f.op(f"load ptr, ptr {at}, align 8"))
+            case Array():
+                if k in self.plan.copied_outputs:
+                    target = f.op(f"load ptr, ptr {at}, align 8")
+                    self.copy(Array(target, held.dtype, held.shape, row_major(held.shape)), held)
+            case Rows(pointer, length, _, shape):
+                record = f.op(f"load ptr, ptr {at}, align 8")
+                f.line(f"store ptr {pointer}, ptr {record}, align 8")
+                for i, d in enumerate((length, *shape)):
+                    to = f.op(f"getelementptr inbounds i8, ptr {record}, i64 {8 + 8 * i}")
+                    f.line(f"store i64 {d}, ptr {to}, align 8")
+            case Items():
+                raise HeadraceInternalError("a list is a result of a native region")
+
+    # *** Values ***
+
+    def held(self, v: Value) -> Held:
+        """The form of a value; constants become literals and globals."""
+        found = self.values.get(v) or self._constants.get(v)
+        if found is None:
+            if v.storage != "constant":
+                raise HeadraceInternalError(f"native code reads {v} ({v.tensor.name}) before it is defined")
+            found = self._constants[v] = self._constant(v)
+        return found
+
+    def _constant(self, v: Value) -> Held:
+        array = np.asarray(v.constant)
+        dtype = v.dtype.numpy
+        if array.shape == ():
+            return Number(scalars.literal(array[()], dtype), dtype)
+        return self.global_array(np.ascontiguousarray(array, dtype))
+
+    def number(self, v: Value) -> str:
+        """The register of a scalar, in the form of its dtype."""
+        held = self.held(v)
+        if isinstance(held, Array):  # a "scalar" of an array
+            return scalars.load(self.f, held.dtype, held.pointer)
+        assert isinstance(held, Number)
+        return scalars.convert(self.f, held.text, held.dtype, v.dtype.numpy)
+
+    def index(self, v: Value) -> str:
+        """The i64 of a scalar integer or a counter."""
+        if v.storage == "constant":
+            return str(int(v.constant))
+        held = self.held(v)
+        assert isinstance(held, Number)
+        return scalars.convert(self.f, held.text, held.dtype, _INT64)
+
+    def array(self, v: Value) -> Array:
+        """The form of an array."""
+        held = self.held(v)
+        assert isinstance(held, Array)
+        return held
+
+    def place_of(self, v: Value) -> Array:
+        """The array into which the instruction that makes `v` writes."""
+        place = self.plan.places[v]
+        return Array(self.address(place), v.dtype.numpy, dims(v), contiguous(v))
+
+    def address(self, place: Storage | Home) -> str:
+        """The address of a storage, or of the home that takes the next value."""
+        return self._addresses[place] if isinstance(place, Storage) else self._backs[place]
+
+    # *** Failures ***
+
+    def fail_if(self, condition: str, instr: Instr, kind: Any, *numbers: str) -> None:
+        """Prints a branch to a failure.
+
+        Args:
+          condition: The i1 that is true if the instruction fails.
+          instr: The instruction.
+          kind: The kind of the failure.
+          numbers: i64 numbers that describe it.
+        """
+        f = self.f
+        self.failures.append(Failure(instr, tuple(loop for loop, _, _ in self._loops), kind, len(numbers)))
+        label, on = f.new("failure"), f.new("on")
+        f.branch(state.unlikely(f, condition), label, on)
+        f.begin(label)
+        for depth, (_, number, first) in enumerate(self._loops):
+            now = f.op(f"load i64, ptr {number}, align 8")
+            state.set_counter(f, depth, now if first == "0" else f.op(f"sub i64 {now}, {first}"))
+        at = min(len(self._loops), state.COUNTERS - len(numbers))
+        for i, text in enumerate(numbers):
+            state.set_counter(f, at + i, text)
+        f.line(f"ret i32 {len(self.failures)}")
+        f.begin(on)
+
+    # *** Units ***
+
+    def units(self, found: Sequence[Unit]) -> None:
+        """Prints the units of a block."""
+        for unit in found:
+            if isinstance(unit, Nest):
+                self.nest(unit)
+            elif isinstance(unit, Loop):
+                self._loop(unit)
+            elif isinstance(unit, Branches):
+                self._branches(unit)
+            elif isinstance(unit, Compute):
+                self._compute(unit)
+            else:
+                raise HeadraceInternalError(f"native code has no {type(unit).__name__}")
+
+    def _compute(self, instr: Compute) -> None:
+        match instr.work:
+            case Map(expression):
+                (out,) = instr.made
+                texts = [self.number(v) for v in instr.inputs]
+                dtypes = [v.dtype.numpy for v in instr.inputs]
+                made = scalars.expression(self.f, expression, texts, dtypes)
+                self.values[out] = Number(made, out.dtype.numpy)
+            case Move():
+                self.move(instr)
+            case ListOperation():
+                self.list_operation(instr)
+            case Convert():
+                (out,) = instr.made
+                dtype = out.dtype.numpy
+                self.values[out] = Number(scalars.convert(self.f, self.index(instr.inputs[0]), _INT64, dtype), dtype)
+            case _:
+                raise HeadraceInternalError(f"native code has no {type(instr.work).__name__}")
+
+    # *** Conditionals ***
+
+    def _branches(self, instr: Branches) -> None:
+        f = self.f
+        outputs = list(instr.made)
+        slots: dict[Value, str] = {}
+        lists: dict[Value, Items] = {}
+        for v in outputs:
+            if v.representation == "list":
+                lists[v] = self.new_items(v)
+            elif not is_array(v):
+                slots[v] = f.alloca(scalars.register_type(v.dtype.numpy))
+            elif v not in self.plan.places:
+                slots[v] = f.alloca("ptr")
+        labels = [f.new("branch") for _ in instr.branches]
+        end = f.new("joined")
+        chosen = self.held(instr.inputs[0])
+        assert isinstance(chosen, Number)
+        if instr.is_case:
+            index = self.index(instr.inputs[0])
+            cases = " ".join(f"i64 {i}, label %{label}" for i, label in enumerate(labels[:-1]))
+            f.line(f"switch i64 {index}, label %{labels[-1]} [ {cases} ]")
+        else:
+            truth = scalars.convert(f, chosen.text, chosen.dtype, np.dtype(bool))
+            f.branch(truth, labels[1], labels[0])
+        for label, block in zip(labels, instr.branches, strict=True):
+            f.begin(label)
+            self._owned.append([])
+            self.units(self.plan.units[block])
+            for k, place in self.plan.copied.get(block, ()):
+                result = self.array(block.results[k])
+                self.copy(Array(self.address(place), result.dtype, result.shape, row_major(result.shape)), result)
+            for v, result in zip(outputs, block.results, strict=True):
+                if v in lists:
+                    self.move_list(result, lists[v])
+                elif v in slots and is_array(v):
+                    f.line(f"store ptr {self.array(result).pointer}, ptr {slots[v]}, align 8")
+                elif v in slots:
+                    f.line(f"store {scalars.register_type(v.dtype.numpy)} {self.number(result)}, ptr {slots[v]}")
+            self.free_lists(self._owned.pop())
+            f.jump(end)
+        f.begin(end)
+        for v in outputs:
+            dtype = v.dtype.numpy
+            if v in lists:
+                self.values[v] = lists[v]
+                self._owned[-1].append(lists[v])
+            elif v not in slots:
+                self.values[v] = self.place_of(v)
+            elif is_array(v):
+                self.values[v] = Array(f.op(f"load ptr, ptr {slots[v]}, align 8"), dtype, dims(v), contiguous(v))
+            else:
+                self.values[v] = Number(f.op(f"load {scalars.register_type(dtype)}, ptr {slots[v]}"), dtype)
+
+    # *** Loops ***
+
+    def _loop(self, loop: Loop) -> None:
+        f = self.f
+        slots: dict[Value, str] = {}
+        firsts: dict[Value, str] = {}
+        for variable in loop.variables:
+            param, initial = variable.param, variable.initial
+            home = self.plan.homes.get(variable)
+            if param.representation == "list":
+                made = self.new_items(param)
+                self.move_list(initial, made)
+                self.values[param] = made
+                self._owned[-1].append(made)
+            elif variable.next is param or param.representation == "rows":
+                self.values[param] = self.held(initial)
+            elif home is not None:
+                slots[param] = f.alloca("ptr")
+                source = self.array(initial)
+                if home.copies_initial:
+                    target = self.address(home.homes[0])
+                    self.copy(Array(target, source.dtype, source.shape, row_major(source.shape)), source)
+                    source = dataclasses.replace(source, pointer=target)
+                f.line(f"store ptr {source.pointer}, ptr {slots[param]}, align 8")
+            else:
+                kind = scalars.register_type(param.dtype.numpy)
+                slots[param] = f.alloca(kind)
+                f.line(f"store {kind} {self.number(initial)}, ptr {slots[param]}")
+                firsts[param] = kind
+        if loop.trip is not None:
+            self._counted(loop, loop.trip, slots)
+        else:
+            self._conditional(loop, slots)
+        for variable in loop.variables:
+            if variable.final is None:
+                continue
+            param = variable.param
+            if param in slots:
+                self.values[variable.final] = self._loaded(param, slots[param])
+            else:
+                self.values[variable.final] = self.values[param]
+
+    def _loaded(self, param: Value, slot: str) -> Held:
+        dtype = param.dtype.numpy
+        if is_array(param):
+            return Array(self.f.op(f"load ptr, ptr {slot}, align 8"), dtype, dims(param), contiguous(param))
+        return Number(self.f.op(f"load {scalars.register_type(dtype)}, ptr {slot}"), dtype)
+
+    def _open(self, loop: Loop, slots: dict[Value, str], number: str, first: str) -> None:
+        """Begins an iteration: reads the loop variables and finds the homes of their next values."""
+        f = self.f
+        self._loops.append((loop, number, first))
+        for param, slot in slots.items():
+            self.values[param] = self._loaded(param, slot)
+
+    def _body(self, loop: Loop, slots: dict[Value, str]) -> None:
+        """Prints the body of a loop and the assignment of its variables."""
+        f = self.f
+        for variable in loop.variables:
+            home = self.plan.homes.get(variable)
+            if home is None:
+                continue
+            one = self.address(home.homes[0])
+            if home.is_in_place:
+                self._backs[home] = one
+            else:
+                now = self.array(variable.param).pointer
+                other = self.address(home.homes[1])
+                self._backs[home] = f.op(f"select i1 {f.op(f'icmp eq ptr {now}, {one}')}, ptr {other}, ptr {one}")
+        self._owned.append([])
+        self.units(self.plan.units[loop.body])
+        numbers = {}
+        moves = []
+        for variable in loop.variables:
+            param, following = variable.param, variable.next
+            home = self.plan.homes.get(variable)
+            if param.representation == "list":
+                if self.values[following] is not self.values[param]:
+                    moves.append((following, self.values[param]))
+            elif home is not None:
+                if not home.is_direct:
+                    source = self.array(following)
+                    target = Array(self._backs[home], source.dtype, source.shape, row_major(source.shape))
+                    self.copy(target, source)
+            elif param in slots:
+                numbers[param] = self.number(following)
+        self.move_lists(moves)
+        for variable in loop.variables:
+            home = self.plan.homes.get(variable)
+            if home is not None:
+                f.line(f"store ptr {self._backs[home]}, ptr {slots[variable.param]}, align 8")
+        for param, text in numbers.items():
+            f.line(f"store {scalars.register_type(param.dtype.numpy)} {text}, ptr {slots[param]}")
+        self.free_lists(self._owned.pop())
+
+    def _close(self) -> None:
+        self._loops.pop()
+
+    def _conditional(self, loop: Loop, slots: dict[Value, str]) -> None:
+        """Prints a loop that evaluates its condition in each iteration."""
+        f = self.f
+        assert loop.test is not None
+        number = f.alloca("i64")
+        f.line(f"store i64 0, ptr {number}, align 8")
+        cost = max(1, round(costs.block(loop.body) + costs.block(loop.test)))
+        polls_inside = costs.has_long_loops(loop.body) or costs.has_long_loops(loop.test)
+        most = 1 if polls_inside else max(1, thresholds.NATIVE_POLL_EACH // cost)
+        left = f.alloca("i64")
+        f.line(f"store i64 {most}, ptr {left}, align 8")
+        head, body, after, due, end = (f.new(x) for x in ("while", "do", "after", "due", "done"))
+        f.jump(head)
+        f.begin(head)
+        self._open(loop, slots, number, "0")
+        self._owned.append([])
+        self.units(self.plan.units[loop.test])
+        truth = scalars.convert(f, self.number(loop.test.results[0]), loop.test.results[0].dtype.numpy, np.dtype(bool))
+        self.free_lists(self._owned.pop())
+        f.branch(truth, body, end)
+        f.begin(body)
+        self._body(loop, slots)
+        now = f.op(f"load i64, ptr {number}, align 8")
+        f.line(f"store i64 {f.op(f'add i64 {now}, 1')}, ptr {number}, align 8")
+        rest = f.op(f"sub i64 {f.op(f'load i64, ptr {left}, align 8')}, 1")
+        f.line(f"store i64 {rest}, ptr {left}, align 8")
+        f.branch(state.unlikely(f, f.op(f"icmp eq i64 {rest}, 0")), due, head)
+        f.begin(due)
+        state.poll(f, cost * most, "stopped")
+        f.line(f"store i64 {most}, ptr {left}, align 8")
+        f.jump(head)
+        self._close()
+        f.begin(end)
+
+    def _counted(self, loop: Loop, trip: Trip, slots: dict[Value, str]) -> None:
+        """Prints a loop that counts."""
+        f = self.f
+        first = self.index(trip.first)
+        stop = self._stop(trip, first)
+        final = self._extreme("smax", first, stop) if trip.final is not None else ""
+        number = f.alloca("i64")
+        f.line(f"store i64 {first}, ptr {number}, align 8")
+        cost = max(1, round(costs.block(loop.body)))
+        each = 1 if costs.has_long_loops(loop.body) else max(1, thresholds.NATIVE_POLL_EACH // cost)
+        is_short = costs.is_short(loop)
+        head, chunk, body, latch, end = (f.new(x) for x in ("count", "chunk", "body", "latch", "done"))
+        f.jump(head)
+        f.begin(head)
+        now = start = f.op(f"load i64, ptr {number}, align 8", "start")
+        f.branch(f.op(f"icmp slt i64 {now}, {stop}"), chunk, end)
+        f.begin(chunk)
+        if is_short:
+            bound = stop
+        else:
+            add = self.module.declare("llvm.sadd.sat.i64", "i64", ["i64", "i64"])
+            bound = self._extreme("smin", f.op(f"call i64 {add}(i64 {now}, i64 {each})"), stop)
+        f.jump(body)
+        f.begin(body)
+        now = f.op(f"load i64, ptr {number}, align 8", "n")
+        self.values[trip.counter] = Number(now, _INT64)
+        self._open(loop, slots, number, first)
+        self._body(loop, slots)
+        following = f.op(f"add nsw i64 {now}, 1")
+        f.line(f"store i64 {following}, ptr {number}, align 8")
+        f.branch(f.op(f"icmp slt i64 {following}, {bound}"), body, latch)
+        f.begin(latch)
+        if is_short:
+            f.jump(end)
+        else:
+            done = f.op(f"sub i64 {f.op(f'load i64, ptr {number}, align 8')}, {start}")
+            state.poll(f, f.op(f"mul i64 {done}, {cost}"), "stopped")
+            f.jump(head)
+        self._close()
+        f.begin(end)
+        if trip.final is not None:
+            dtype = trip.final.dtype.numpy
+            self.values[trip.final] = Number(scalars.convert(f, final, _INT64, dtype), dtype)
+
+    def _stop(self, trip: Trip, first: str) -> str:
+        """The number that the counter does not reach, in at least 66 bits, cut to an i64."""
+        f = self.f
+        stops = []
+        for limit in trip.limits:
+            wide = f.op(f"sext i64 {self.index(limit.limit)} to i128")
+            if limit.is_inclusive:
+                wide = f.op(f"add i128 {wide}, 1")
+            if not limit.is_own:
+                wide = f.op(f"sub i128 {wide}, {f.op(f'sext i64 {self.index(limit.first)} to i128')}")
+                wide = f.op(f"add i128 {wide}, {f.op(f'sext i64 {first} to i128')}")
+            least = self.module.declare("llvm.smin.i128", "i128", ["i128", "i128"])
+            most = self.module.declare("llvm.smax.i128", "i128", ["i128", "i128"])
+            wide = f.op(f"call i128 {least}(i128 {wide}, i128 {(1 << 63) - 1})")
+            wide = f.op(f"call i128 {most}(i128 {wide}, i128 {-(1 << 63)})")
+            stops.append(f.op(f"trunc i128 {wide} to i64"))
+        stop = stops[0]
+        for other in stops[1:]:
+            stop = self._extreme("smin", stop, other)
+        return stop
+
+    def _extreme(self, name: str, a: str, b: str) -> str:
+        function = self.module.declare(f"llvm.{name}.i64", "i64", ["i64", "i64"])
+        return self.f.op(f"call i64 {function}(i64 {a}, i64 {b})")

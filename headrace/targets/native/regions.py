@@ -1,0 +1,376 @@
+"""Native regions: the instructions of a block that run as machine code.
+
+A region is a sequence of neighboring instructions of a block, each of which native code has. An instruction with blocks
+belongs to a region if all instructions in its blocks do. Numbers and arrays of static shape pass between a region and
+the code around it; a list is made, changed and read in one region. A call of a native function takes a few tenths of
+a microsecond, so a region must contain a loop, or maps that take numpy longer.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from headrace import thresholds
+from headrace.ir.notes import CountedResidual
+from headrace.opkit.forms import Concat, Permute, Pieces, Product, Reduce, Reshape
+from headrace.schedule.program import Block, Branches, Call, Compute, Convert, Instr, Loop, Value
+from headrace.schedule.select import KernelCall, ListOperation, Map, Move
+from headrace.targets.native import scalars
+from headrace.targets.native.fusion import deep_reads
+from headrace.targets.native.lists import KINDS, ElementTypes
+from headrace.targets.native.plan import is_array
+
+if TYPE_CHECKING:
+    from headrace.schedule.program import Program
+
+# Blocks within blocks that a region may have: the printer is recursive.
+_DEEPEST = 40
+
+# Elements of a constant that becomes part of the code; larger ones are inputs of the region.
+_CONSTANT_BYTES = 1024
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class NativeRegion:
+    """Part of a block that runs as machine code.
+
+    Attributes:
+      block: The block.
+      start: The position of the first instruction in it.
+      stop: The position behind the last one.
+      inputs: The values that the region reads from outside, and large constants.
+      outputs: The values of the region that are read behind it.
+      elements: The types of the elements of its lists.
+    """
+
+    block: Block
+    start: int
+    stop: int
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+    elements: ElementTypes
+
+    @property
+    def instrs(self) -> list[Instr]:
+        """The instructions of the region."""
+        return self.block.instrs[self.start : self.stop]
+
+
+# *** Instructions ***
+
+
+def why_not(instr: Instr, elements: ElementTypes | None = None, depth: int = 0) -> str:
+    """The reason why an instruction cannot be native; "" if it can.
+
+    Args:
+      instr: The instruction.
+      elements: The types of elements of lists; None to compute them of the instruction alone.
+      depth: The number of blocks around it.
+    """
+    if elements is None:
+        elements = ElementTypes([instr])
+    if depth > _DEEPEST:
+        return "the blocks are nested too deeply"
+    if isinstance(instr, Call):
+        return "a function calls itself"
+    if isinstance(instr, Compute):
+        return _compute(instr, elements) or _values((*instr.inputs, *instr.made), elements, instr)
+    if isinstance(instr, Loop):
+        reason = _loop(instr, elements)
+        if reason:
+            return reason
+    elif isinstance(instr, Branches):
+        reason = _values((*instr.inputs, *instr.made), elements, instr)
+        if reason:
+            return reason
+        if any(v.representation == "rows" for b in instr.branches for v in b.results):
+            return "a conditional returns rows"
+    for block in instr.blocks:
+        for inner in block.instrs:
+            reason = why_not(inner, elements, depth + 1)
+            if reason:
+                return reason
+        reason = _values(block.results, elements, instr)
+        if reason:
+            return reason
+    return ""
+
+
+def _compute(instr: Compute, elements: ElementTypes) -> str:
+    match instr.work:
+        case KernelCall():
+            return f"{instr.op.type} calls its kernel"
+        case Map(expression):
+            return scalars.why_not(expression, [v.dtype.numpy for v in instr.inputs])
+        case Move(form):
+            if isinstance(form, Product):
+                return (
+                    ""
+                    if instr.made[0].dtype.numpy.kind in "fiu" and instr.made[0].dtype.numpy.itemsize >= 4
+                    else (f"a product of {instr.made[0].dtype.name}")
+                )
+            if isinstance(form, Reduce):
+                return "a reduction"
+            return "" if isinstance(form, (Reshape, Pieces, Permute, Concat)) else f"the form {type(form).__name__}"
+        case ListOperation(role):
+            return _list(instr, role.kind)
+        case Convert():
+            return ""
+    return f"{instr.op.type}: {type(instr.work).__name__}"
+
+
+def _list(instr: Compute, kind: str) -> str:
+    if kind not in KINDS:
+        return f"{instr.op.type} of a list"
+    if CountedResidual in instr.op.notes:
+        return "the elements of a list count as memory of the device"
+    if instr.op.attrs.get("resize_if_index_out_of_bounds"):
+        return f"{instr.op.type} may lengthen a list"
+    if kind == "set" and instr.inputs[2].representation == "list":
+        return "an element of a list is set to a list"
+    return ""
+
+
+def _loop(loop: Loop, elements: ElementTypes) -> str:
+    values = [v for x in loop.variables for v in (x.initial, x.param, x.next, *([x.final] if x.final else []))]
+    if loop.trip is not None:
+        values.append(loop.trip.first)
+        values += [v for limit in loop.trip.limits for v in (limit.first, limit.limit)]
+        if loop.trip.final is not None:
+            values.append(loop.trip.final)
+    for x in loop.variables:
+        if x.param.representation == "rows" and x.next is not x.param:
+            return "a loop variable is the rows of different arrays"
+        if x.param.representation == "list" and x.next not in _lists_of(loop, x.param):
+            return "a list of one iteration becomes that of the next"
+        if x.param.shape == () and x.param.representation == "scalar" and is_array(x.next):
+            return "a loop variable has different ranks"
+        if (
+            is_array(x.param)
+            and x.param.representation != "rows"
+            and {x.initial.shape, x.next.shape} != {x.param.shape}
+        ):
+            return f"the shape of {x.param.tensor.name} is not static"
+    return _values(values, elements, loop)
+
+
+def _lists_of(loop: Loop, param: Value) -> set[Value]:
+    """The values that are the list `param`, or come from one of the lists of the loop's variables."""
+    found = {x.param for x in loop.variables if x.param.representation == "list"}
+    size = -1
+    while size != len(found):
+        size = len(found)
+        for instr in loop.body.instrs:
+            _add_versions(instr, found)
+    return found
+
+
+def _add_versions(instr: Instr, found: set[Value]) -> None:
+    if isinstance(instr, Loop):
+        for x in instr.variables:
+            if x.initial in found and x.final is not None:
+                found.add(x.final)
+    elif isinstance(instr, Branches):
+        for out, *results in zip(instr.made, *(b.results for b in instr.branches), strict=True):
+            inner = set(found)
+            for block in instr.branches:
+                for i in block.instrs:
+                    _add_versions(i, inner)
+            if out.representation == "list" and all(r in inner for r in results):
+                found.add(out)
+
+
+def _values(values: Iterable[Value], elements: ElementTypes, instr: Instr) -> str:
+    """The reason why values cannot be part of native code."""
+    for v in values:
+        if v.representation == "list":
+            if elements.of(v) is None:
+                return "the shape of the elements of a list is not static"
+            continue
+        if v.representation in ("rows", "counter"):
+            continue
+        if _is_parameter(instr, v):
+            continue
+        if v.representation in ("object", "reference"):
+            return f"{v.tensor.op.type}: a value of dtype {v.dtype.name}"
+        if not scalars.is_number(v.dtype.numpy):
+            return f"a value of dtype {v.dtype.name}"
+        if not v.is_static:
+            if _is_stack(instr) and v in instr.made:
+                continue
+            return f"the shape of {v.tensor.name} is not static"
+        if v.shape and 0 in v.shape:
+            return f"{v.tensor.name} has no elements"
+    return ""
+
+
+def _is_stack(instr: Instr) -> bool:
+    """Whether an instruction stacks a list of static elements, so that only the number of rows is unknown."""
+    if not (isinstance(instr, Compute) and isinstance(instr.work, ListOperation) and instr.work.role.kind == "stack"):
+        return False
+    shape = instr.made[0].shape if instr.made else None
+    return instr.inputs[0].representation == "list" and shape is not None and None not in shape[1:]
+
+
+def _is_parameter(instr: Instr, v: Value) -> bool:
+    """Whether `v` is an input that only determines the form of an instruction."""
+    if not isinstance(instr, Compute) or v in instr.made:
+        return False
+    if isinstance(instr.work, ListOperation):
+        role = instr.work.role
+        at = {i for i, x in enumerate(instr.inputs) if x is v}
+        return at <= _ignored_inputs(role.kind)
+    if isinstance(instr.work, Move):
+        form = instr.work.form
+        used = (0, 1) if isinstance(form, Product) else form.sources if isinstance(form, Concat) else (form.source,)
+        return all(instr.inputs[k] is not v for k in used)
+    return False
+
+
+def _ignored_inputs(kind: str) -> set[int]:
+    """The positions of inputs of a list operation that native code does not read."""
+    return {
+        "empty": {0, 1},
+        "reserve": {0},
+        "from_tensor": {1},
+        "pop": {1},
+        "get": {2},
+        "stack": {1},
+        "gather": {2},
+    }.get(kind, set())
+
+
+# *** Regions ***
+
+
+def native_regions(program: Program) -> list[NativeRegion]:
+    """The native regions of a program, outermost first; none is inside another."""
+    found: list[NativeRegion] = []
+    blocks = [program.block, *(f.block for f in program.functions.values())]
+    while blocks:
+        block = blocks.pop()
+        mine = block_regions(block)
+        found += mine
+        inside = {k for r in mine for k in range(r.start, r.stop)}
+        blocks += [b for k, instr in enumerate(block.instrs) if k not in inside for b in instr.blocks]
+    return found
+
+
+def block_regions(block: Block) -> list[NativeRegion]:
+    """The native regions of one block."""
+    elements = ElementTypes(block.instrs)
+    banned: set[int] = {k for k, instr in enumerate(block.instrs) if why_not(instr, elements)}
+    while True:
+        runs = _runs(len(block.instrs), banned)
+        bad = {k for start, stop in runs for k in _crossing(block, start, stop)}
+        if not bad:
+            break
+        banned |= bad
+    out = []
+    for start, stop in runs:
+        region = make_region(block, start, stop, elements)
+        if is_worth_a_call(region):
+            out.append(region)
+    return out
+
+
+def _runs(n: int, banned: set[int]) -> list[tuple[int, int]]:
+    out = []
+    start = 0
+    for k in range(n + 1):
+        if k == n or k in banned:
+            if start < k:
+                out.append((start, k))
+            start = k + 1
+    return out
+
+
+def _crossing(block: Block, start: int, stop: int) -> set[int]:
+    """The instructions of a run that use lists, or rows of unknown number, from outside or for the code behind."""
+    inside = block.instrs[start:stop]
+    made = {v for instr in inside for v in instr.made}
+    reads = [set(deep_reads(instr)) | set(instr.made) for instr in inside]
+    behind = set(block.results).union(*(deep_reads(i) for i in block.instrs[stop:]))
+    special = {v for found in reads for v in found if v.representation in ("list", "rows")}
+    bad = {v for v in special if v not in made or v in behind}
+    unknown = {v for instr in inside if _is_stack(instr) for v in instr.made if not v.is_static}
+    out = {k for k, found in enumerate(reads, start) if found & bad}
+    for k, instr in enumerate(inside, start):
+        if set(deep_reads(instr)) & unknown:
+            out.add(k)
+        out.update({k} if _has_unknown_stack(instr) else ())
+    return out
+
+
+def _has_unknown_stack(instr: Instr) -> bool:
+    """Whether a block in an instruction makes rows of unknown number."""
+    return any(
+        (_is_stack(inner) and not inner.made[0].is_static) or _has_unknown_stack(inner)
+        for b in instr.blocks
+        for inner in b.instrs
+    )
+
+
+def make_region(block: Block, start: int, stop: int, elements: ElementTypes | None = None) -> NativeRegion:
+    """The region of the instructions from `start` to below `stop`."""
+    instrs = block.instrs[start:stop]
+    made = {v for instr in instrs for v in instr.made}
+    reads: dict[Value, None] = {}
+    for instr in instrs:
+        reads.update(_used(instr, set()))
+    inputs = tuple([v for v in reads if v not in made and (v.storage != "constant" or is_large(v))])
+    behind = set(block.results).union(*(deep_reads(i) for i in block.instrs[stop:]))
+    outputs = tuple([v for instr in instrs for v in instr.made if v in behind])
+    return NativeRegion(block, start, stop, inputs, outputs, elements or ElementTypes(instrs))
+
+
+def _used(instr: Instr, defined: set[Value]) -> dict[Value, None]:
+    """The values from outside that code for an instruction reads, without parameters of its form."""
+    if isinstance(instr, Compute):
+        return {v: None for v in instr.inputs if v not in defined and not _is_parameter(instr, v)}
+    found = dict.fromkeys(v for v in instr.inputs if v not in defined)
+    inner = set(defined)
+    if isinstance(instr, Loop):
+        fixed = [x.initial for x in instr.variables]
+        if instr.trip is not None:
+            fixed += [instr.trip.first, *(v for limit in instr.trip.limits for v in (limit.first, limit.limit))]
+            inner.add(instr.trip.counter)
+        inner.update(x.param for x in instr.variables)
+        found.update((v, None) for v in fixed if v not in defined)
+    for block in instr.blocks:
+        for i in block.instrs:
+            found.update(_used(i, inner))
+            inner.update(i.made)
+        found.update((v, None) for v in block.results if v not in inner)
+    return found
+
+
+def is_large(v: Value) -> bool:
+    """Whether a constant is an input of a region and not part of its code."""
+    raw = np.asarray(v.constant)
+    return raw.nbytes > _CONSTANT_BYTES
+
+
+def is_worth_a_call(region: NativeRegion) -> bool:
+    """Whether native code is certain to save more than the call takes."""
+    return sum(map(_saved, region.instrs)) > thresholds.NATIVE_CALL + thresholds.NATIVE_ARGUMENT * (
+        len(region.inputs) + len(region.outputs)
+    )
+
+
+def _saved(instr: Instr) -> float:
+    """Nanoseconds that native code of an instruction saves, at least."""
+    if isinstance(instr, Loop):
+        return 10 * thresholds.NATIVE_CALL
+    if isinstance(instr, Compute):
+        if isinstance(instr.work, Map):
+            from headrace.targets.native.costs import ufuncs
+
+            count = ufuncs(instr.work.expression)
+            return count * (thresholds.NUMPY_SCALAR if instr.work.is_scalar else thresholds.NUMPY_CALL)
+        return thresholds.NUMPY_CALL if isinstance(instr.work, (Move, ListOperation)) else 0.0
+    return max((sum(map(_saved, b.instrs)) for b in instr.blocks), default=0.0)

@@ -1,0 +1,168 @@
+"""Runs the program of a step as native code, as far as all its instructions are native."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+import headrace as hr
+from headrace import compile as compiling
+from headrace import flags
+from headrace.schedule.program import Block, Program, Value
+from headrace.targets.native import blas, engine
+from headrace.targets.native.entry import Entry, Slot
+from headrace.targets.native.lists import ElementTypes
+from headrace.targets.native.plan import is_array
+from headrace.targets.native.printer import Printed, print_region
+from headrace.targets.native.regions import NativeRegion, make_region, why_not
+
+
+class NotNative(Exception):
+    """Raised for a program with instructions that are not native."""
+
+
+def reasons(block: Block) -> list[str]:
+    """The reasons why instructions of a block are not native."""
+    elements = ElementTypes(block.instrs)
+    return [r for i in block.instrs if (r := why_not(i, elements))]
+
+
+def printed(region: NativeRegion) -> Printed:
+    """Prints a region."""
+    return print_region(region)
+
+
+def function_of(found: Printed) -> Callable[..., Any]:
+    """The Python function of a region: takes the values of the inputs that are no constants."""
+    inputs = [slot(v) for v in found.inputs]
+    outputs = [slot(v) for v in found.outputs]
+    symbols = blas.symbols() if "@hr_" in found.module.text() else {}
+    library = engine.compile_module(found.module.text(), [found.core], symbols)
+
+    def fail(place: int, counters: list[int]) -> Any:
+        raise found.places[place - 1].error(counters)
+
+    call = Entry(inputs, outputs).bind(library, found.core, fail)
+
+    def run(*args: Any) -> Any:
+        given = iter(args)
+        full = [np.asarray(v.constant) if v.storage == "constant" else next(given) for v in found.inputs]
+        result = call(None, *full)
+        return result if len(found.outputs) > 1 else [result] if found.outputs else []
+
+    return run
+
+
+def slot(v: Value) -> Slot:
+    """The slot of a value."""
+    dtype = np.dtype(np.int64) if v.representation == "counter" else v.dtype.numpy
+    return Slot(dtype, v.shape if is_array(v) else ())
+
+
+def native(program: Program) -> Callable[[Sequence[Any]], list[Any]]:
+    """A function from the feeds to the fetches of a program.
+
+    Raises:
+      NotNative: An instruction is not native.
+    """
+    block = program.block
+    why = reasons(block)
+    if why:
+        raise NotNative(why[0])
+    region = make_region(block, 0, len(block.instrs))
+    found = printed(region)
+    run = function_of(found)
+
+    def call(values: Sequence[Any]) -> list[Any]:
+        known = dict(zip(program.params, values, strict=True))
+        got = run(*(known[v] for v in found.inputs if v.storage != "constant"))
+        known.update(zip(found.outputs, got, strict=True))
+        return [v.constant if v.storage == "constant" else known[v] for v in block.results]
+
+    return call
+
+
+class Seen:
+    """Comparisons of native code with the Python target.
+
+    Attributes:
+      compared: The number of runs that were compared.
+      reasons: The reasons why steps were not native.
+      programs: The programs that were compared.
+    """
+
+    def __init__(self) -> None:
+        self.compared = 0
+        self.reasons: list[str] = []
+        self.programs: list[Program] = []
+
+
+@contextlib.contextmanager
+def compared(check: Callable[[Any, Any], None], seen: Seen | None = None) -> Iterator[Seen]:
+    """Makes each run of a compiled step run as native code too, and compares the results.
+
+    Args:
+      check: Compares a result of native code with that of the Python target.
+      seen: The object that counts; None for a new one.
+    """
+    seen = Seen() if seen is None else seen
+    known: dict[int, Any] = {}
+    run = compiling.Compiled.run
+
+    def both(self: Any, step: Any, values: Sequence[Any]) -> Any:
+        if id(self) not in known:
+            with flags.override(VERIFY=0):
+                program = self._make()
+            try:
+                known[id(self)] = self, native(program)
+                seen.programs.append(program)
+            except NotNative as e:
+                known[id(self)] = self, None
+                seen.reasons.append(str(e))
+        call = known[id(self)][1]
+        mine: Any = None
+        if call is not None:
+            try:
+                mine = call(values)
+            except Exception as e:
+                mine = e
+        try:
+            theirs = run(self, step, values)
+        except Exception as e:
+            if call is not None:
+                seen.compared += 1
+                assert type(mine) is type(e), (mine, e)
+            raise
+        if call is not None:
+            if isinstance(mine, Exception):
+                raise mine
+            seen.compared += 1
+            for a, b in zip(mine, theirs, strict=True):
+                check(a, b)
+        return theirs
+
+    with mock.patch.object(compiling.Compiled, "run", both):
+        yield seen
+
+
+def run(fetches: Any, feeds: Any = None, check: Callable[[Any, Any], None] | None = None, **kwargs: Any) -> Seen:
+    """Runs a step that must be native, and compares the results with those of the Python target."""
+    with compared(check or close) as seen, hr.Session(engine="compiled") as session:
+        session.run(fetches, feeds, **kwargs)
+    assert not seen.reasons, seen.reasons
+    assert seen.compared
+    return seen
+
+
+def close(got: Any, want: Any) -> None:
+    """Raises unless two results are equal but for a few units of the last place."""
+    got, want = np.asarray(got), np.asarray(want)
+    assert (got.dtype, got.shape) == (want.dtype, want.shape), (got.dtype, got.shape, want.dtype, want.shape)
+    if got.dtype.kind == "f":
+        np.testing.assert_allclose(got, want, rtol=2e-5 if got.dtype.itemsize == 4 else 1e-11, atol=1e-6)
+    else:
+        np.testing.assert_array_equal(got, want)
