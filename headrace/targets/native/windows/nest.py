@@ -18,8 +18,8 @@ Index: TypeAlias = "int | str"
 
 _TYPES: Final = {np.dtype(np.float32): ("float", "f32"), np.dtype(np.float64): ("double", "f64")}
 
-# Facts of a loop that LLVM leaves as it is, and the values of those facts.
-_PLAIN: Final = (("llvm.loop.unroll.disable", ""), ("llvm.loop.vectorize.enable", ", i1 false"))
+# Metadata of a loop that LLVM neither unrolls nor vectorizes.
+_PLAIN: Final = ('!{!"llvm.loop.unroll.disable"}', '!{!"llvm.loop.vectorize.enable", i1 false}')
 
 
 class Nest:
@@ -37,11 +37,11 @@ class Nest:
 
     def __init__(self, function: Function, dtype: np.dtype) -> None:
         self.f = function
-        self.size = dtype.itemsize
+        self._dtype, self.size = dtype, dtype.itemsize
         self.type, self._suffix = _TYPES[dtype]
         # LLVM would unroll and vectorize again, which costs compile time and makes the tiles spill
-        facts = [function.module.metadata(f'!{{!"{fact}"{rest}}}') for fact, rest in _PLAIN]
-        self._plain = f", !llvm.loop {function.module.metadata(f'distinct !{{SELF, {", ".join(facts)}}}')}"
+        facts = ", ".join(function.module.metadata(fact) for fact in _PLAIN)
+        self._plain = f", !llvm.loop {function.module.metadata(f'distinct !{{SELF, {facts}}}')}"
 
     # *** Indices ***
 
@@ -116,12 +116,62 @@ class Nest:
         """Stores a vector."""
         self.f.line(f"store {self.vector(lanes)} {value}, ptr {address}, align {self.size}")
 
+    def literal(self, value: float) -> str:
+        """A constant as LLVM writes it; the bits are those of a double for both types."""
+        return f"0x{np.float64(self._dtype.type(value)).view(np.uint64):016X}"
+
+    def one(self, address: str) -> str:
+        """Loads one element."""
+        return self.f.op(f"load {self.type}, ptr {address}, align {self.size}")
+
+    def number(self, index: Index) -> str:
+        """An index as an element."""
+        return self.literal(index) if isinstance(index, int) else self.f.op(f"sitofp i64 {index} to {self.type}")
+
+    def all_lanes(self, value: str, lanes: int, type: str = "") -> str:
+        """A vector with the same value in all lanes."""
+        kind = type or self.type
+        if not value.startswith("%"):
+            return f"<{', '.join([f'{kind} {value}'] * lanes)}>"
+        first = self.f.op(f"insertelement <{lanes} x {kind}> poison, {kind} {value}, i64 0")
+        zeros = f"<{lanes} x i32> zeroinitializer"
+        return self.f.op(f"shufflevector <{lanes} x {kind}> {first}, <{lanes} x {kind}> poison, {zeros}")
+
+    def select(self, mask: str, kind: str, then: str, other: str, lanes: int) -> str:
+        """`then` in the lanes of the mask, elsewhere `other`."""
+        return self.f.op(f"select <{lanes} x i1> {mask}, {kind} {then}, {kind} {other}")
+
+    def integers(self, lanes: int) -> str:
+        """The type of a vector of integers as wide as the elements."""
+        return f"<{lanes} x i{8 * self.size}>"
+
+    def same(self, index: Index, lanes: int) -> str:
+        """A vector of integers that are all `index`."""
+        type = f"i{8 * self.size}"
+        if isinstance(index, str) and self.size != 8:
+            index = self.f.op(f"trunc i64 {index} to {type}")
+        return self.all_lanes(str(index), lanes, type)
+
+    def counters(self, lanes: int) -> str:
+        """A variable of a vector of integers."""
+        return self.f.alloca(self.integers(lanes))
+
+    def counted(self, variable: str, lanes: int) -> str:
+        """The value of a variable of integers."""
+        return self.f.op(f"load {self.integers(lanes)}, ptr {variable}")
+
+    def count(self, variable: str, value: str, lanes: int) -> None:
+        """Assigns a variable of integers."""
+        self.f.line(f"store {self.integers(lanes)} {value}, ptr {variable}")
+
+    def shifted(self, address: str, base: str, other: str) -> str:
+        """The address as far behind `other` as `address` is behind `base`."""
+        a, b = (self.f.op(f"ptrtoint ptr {p} to i64") for p in (address, base))
+        return self.at(other, self.f.op(f"sub i64 {a}, {b}", "n"))
+
     def broadcast(self, address: str, lanes: int) -> str:
         """Loads an element into all lanes of a vector."""
-        one = self.f.op(f"load {self.type}, ptr {address}, align {self.size}")
-        kind = self.vector(lanes)
-        first = self.f.op(f"insertelement {kind} poison, {self.type} {one}, i64 0")
-        return self.f.op(f"shufflevector {kind} {first}, {kind} poison, <{lanes} x i32> zeroinitializer")
+        return self.all_lanes(self.one(address), lanes)
 
     def spread(self, address: str, lanes: Sequence[int]) -> list[str]:
         """An element in all lanes of vectors, whose first all have the same number of them."""
