@@ -354,6 +354,10 @@ WINDOW_WEIGHTS: Final = 3 << 17
 # Unit: positions. Measured (docs/reference/native.md "Windows").
 WINDOW_POSITIONS: Final = 256
 
+# Functions of convolutions and poolings that are kept for the calls of kernels.
+# Unit: functions. Bound.
+NATIVE_WINDOWS: Final = 512
+
 # *** Running: execute ***
 
 # Nodes that an executor fires between two looks at cancellation and the clock.

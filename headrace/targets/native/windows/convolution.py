@@ -41,6 +41,8 @@ _POSITIONS: Final = 14
 _WRITTEN_PRODUCTS: Final = 24
 _WRITTEN_TAPS: Final = 16
 
+_FLOAT: Final = np.dtype(np.float32)
+
 
 class Kind(enum.Enum):
     """The convolution, or one of its gradients."""
@@ -69,7 +71,7 @@ class Convolution:
     channels: int
     outputs: int
     groups: int = 1
-    dtype: np.dtype = np.dtype(np.float32)
+    dtype: np.dtype = _FLOAT
     batch: int | None = None
 
 
@@ -128,7 +130,9 @@ class _Dense(Sweep):
                 sums.append([])
                 for v, lanes in block.vectors:
                     sums[-1].append(nest.variable(lanes))
-                    before = nest.load(nest.at(tile.result, place + v * nest.size), lanes) if first else "zeroinitializer"
+                    before = (
+                        nest.load(nest.at(tile.result, place + v * nest.size), lanes) if first else "zeroinitializer"
+                    )
                     nest.put(sums[-1][-1], before, lanes)
             for taps in self.taps(lines, row, tile, _WRITTEN_PRODUCTS // chunk):
                 weights = w
@@ -340,9 +344,8 @@ def convolution(module: Module, spec: Convolution, name: str, registers: Registe
     """Adds the function of a convolution, or of a gradient, to a module.
 
     The function has the signature `void(ptr out, ptr x, ptr w, ptr scratch[, i64 batch])`. The result is written to
-    `out`, which no other argument may overlap; `scratch` has `scratch_bytes(spec)` bytes. In place of the arrays that the
-    gradients do not read, `x` is the gradient by the result for the gradient by the input, and `w` for the gradient by
-    the filter. Addresses are aligned to elements.
+    `out`, which no other argument may overlap; `scratch` has `scratch_bytes(spec)` bytes. The gradient by the input takes
+    the gradient by the result as `x`, and the gradient by the filter takes it as `w`. Addresses are aligned to elements.
 
     Args:
       module: The module.

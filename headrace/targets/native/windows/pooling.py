@@ -30,6 +30,8 @@ _POSITIONS: Final = 4
 # Taps of the last axis up to which they have no loop.
 _WRITTEN_TAPS: Final = 8
 
+_FLOAT: Final = np.dtype(np.float32)
+
 
 class Kind(enum.Enum):
     """The result of each window, or the gradient by the input."""
@@ -55,7 +57,7 @@ class Pooling:
     kind: Kind
     axes: tuple[Axis, ...]
     channels: int
-    dtype: np.dtype = np.dtype(np.float32)
+    dtype: np.dtype = _FLOAT
     batch: int | None = None
 
 
@@ -228,9 +230,10 @@ class _Pool(Sweep):
         nest, sizes = self.nest, [line.size for line in lines]
         best, which = self.begun(tile, block, nest.literal(0.0))[0], [nest.counters(n) for n in block.lanes]
         ranges = [*row.taps, tile.found if tile.run.taps is None else tile.run.taps[0]]
-        start, first, number = tile.source, 0, 0
+        start = tile.source
+        first: Index = 0
         for k, (line, (low, _)) in enumerate(zip(lines, ranges, strict=True)):  # type: ignore[misc]
-            first = nest.add(nest.mul(first, sizes[k]), low)  # type: ignore[assignment]
+            first = nest.add(nest.mul(first, sizes[k]), low)
             start = nest.at(start, nest.mul(low, line.pitch * self._of_source[k + 1]))
         for variable, counter, (v, lanes) in zip(best, which, block.vectors, strict=True):
             nest.put(variable, nest.load(nest.at(start, v * nest.size), lanes), lanes)

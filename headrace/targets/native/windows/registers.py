@@ -23,7 +23,7 @@ class Registers:
 @cached(1, "vector registers")
 def of_host() -> Registers:
     """The vector registers of the processor that runs this process."""
-    from llvmlite import binding  # type: ignore[import-untyped]
+    from llvmlite import binding
 
     features = binding.get_host_cpu_features()
     if features.get("avx512f"):

@@ -1,7 +1,7 @@
 """Sweeps over windows: loops over images, rows, tiles of positions, and the taps of each tile.
 
-A sweep reads an array `source` and writes an array `result`, both [batch, *spatial, channels]. Its generators write code:
-the code written at each iteration is inside of the loops.
+A sweep reads an array `source` and writes an array `result`, both [batch, *spatial, channels]. Its generators write
+code: the code written at each iteration is inside of the loops.
 """
 
 from __future__ import annotations

@@ -33,7 +33,12 @@ def drawn_axis(rng: np.random.Generator, most: int = 9) -> Axis:
 
 
 def run(
-    module: Module, name: str, shape: Sequence[int], dtype: np.dtype, arrays: Sequence[np.ndarray | int], batch: int | None
+    module: Module,
+    name: str,
+    shape: Sequence[int],
+    dtype: np.dtype,
+    arrays: Sequence[np.ndarray | int],
+    batch: int | None,
 ) -> np.ndarray:
     """The result of a function.
 
@@ -51,8 +56,7 @@ def run(
     library = engine.compile_module(module.text(), [name])
     guarded = [_guarded(np.zeros(shape, dtype))]
     guarded[0][_GUARD : len(guarded[0]) - _GUARD] = np.nan  # the function writes each element
-    for a in arrays:
-        guarded.append(_guarded(np.zeros(a, np.uint8) if isinstance(a, int) else a))
+    guarded += [_guarded(np.zeros(a, np.uint8) if isinstance(a, int) else a) for a in arrays]
     before = [g.copy() for g in guarded]
     addresses = [g.ctypes.data + _GUARD * g.itemsize for g in guarded]
     numbers = [ctypes.c_int64(batch)] if batch is not None else []
