@@ -348,6 +348,19 @@ CACHED_OBJECT_BYTES: Final = 1 << 25
 # Unit: multiplications. Measured (docs/reference/native.md "Products").
 NATIVE_LIBRARY_PRODUCT: Final = 1 << 27
 
+# Size of the part of a filter that a convolution reads for all positions before it reads the next part. It stays in the
+# processor's second cache.
+# Unit: bytes. Measured (docs/reference/native.md "Windows").
+WINDOW_WEIGHTS: Final = 3 << 17
+
+# Positions over which the gradient by the filter adds to one tile before it adds to the next one.
+# Unit: positions. Measured (docs/reference/native.md "Windows").
+WINDOW_POSITIONS: Final = 256
+
+# Functions of convolutions and poolings that are kept for the calls of kernels.
+# Unit: functions. Bound.
+NATIVE_WINDOWS: Final = 512
+
 # *** Running: execute ***
 
 # Nodes that an executor fires between two looks at cancellation and the clock.
