@@ -140,8 +140,8 @@ def _hoist_condition(op: Operation, context: PassContext) -> bool:
 
 
 def _is_stretched(op: Operation) -> bool:
-    """Whether the result of `op` is much larger than its inputs."""
-    if op.opdef.facts.forwards is not None:
+    """Whether the result of `op` is much larger than its inputs, and is computed."""
+    if op.opdef.facts.forwards is not None or not op.opdef.is_pure:  # a read of a variable computes nothing
         return False
     made, read = _bytes(op.outputs), _bytes(op.inputs)
     if made is not None:

@@ -9,7 +9,8 @@ the counterpart is
     dx, dh = split(dz @ wT)        becomes        dx = dz @ w[:m]T        dh = dz @ w[m:]T
 
 This is done if one of the two products is not needed, so it is not computed, or if it is only collected in a list, so
-it is computed after the loop. The slices of `w`, a loop constant, are made before the loop.
+it is computed after the loop. The slices of `w`, which is invariant, are made before the loop. If `w` is a constant,
+`fold` makes constants of them.
 """
 
 from __future__ import annotations
@@ -72,26 +73,23 @@ class _Products:
 
     def _has_fixed_factor(self, op: Operation) -> bool:
         w = op.inputs[1]
-        k = self.loop.position(w)
-        return k is not None and self.loop.is_constant(k) and w.shape is not None
+        return self.loop.is_invariant(w) and w.shape is not None
 
     def _refused(self, op: Operation, why: str) -> bool:
         self.context.refused("loop_products", op, why)
         return False
 
     def _part(self, w: Tensor, axis: int, begin: int, size: int, like: Operation) -> Tensor:
-        """Returns `size` rows (axis 0) or columns of `w`, sliced before the loop.
+        """Returns `size` rows (axis 0) or columns of the invariant `w`, sliced before the loop.
 
-        The result is a loop constant, as `w` is.
+        The result is a loop constant.
         """
         key = (w, axis, begin, size, like.device)
         got = self._slices.get(key)
         if got is None:
             at, sizes = ([begin, 0], [size, -1]) if axis == 0 else ([0, begin], [-1, size])
-            k = self.loop.position(w)
             name = f"{base_name(w)}_part"
             sliced = self.loop.before(like).Slice(self.loop.outside(w), at, sizes, name=f"{self.loop.op.name}/{name}")
-            assert k is not None
             got = self._slices[key] = self.loop.constant(sliced, name)
         return got
 

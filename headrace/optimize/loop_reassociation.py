@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from headrace import dtypes
 from headrace.ir import walk
+from headrace.ir.analysis.speculatable import is_speculatable
 from headrace.ir.analysis.value_range import value_range
 from headrace.optimize.base import Pass, PassContext
 from headrace.optimize.loop_editor import LoopEditor, loops_of
@@ -113,6 +114,16 @@ class RegroupSums(_Regroup):
     type = "AddV2"
     what = "terms are known before the loop, and added first"
 
+    def _prepare(self, loop: LoopEditor, context: PassContext) -> bool:
+        """Replaces additions of a bias by sums."""
+        found = [op for op in loop.body.operations if op.type == "BiasAdd" and _is_sum(op) and loop.is_movable(op)]
+        for op in found:
+            loop.inner.replace(op.outputs[0], loop.within(op).AddV2(*op.inputs, name=op.name))
+            context.fired(self.name, op, "the addition of a bias is a sum")
+        if found:
+            loop.sweep()
+        return bool(found)
+
 
 class RegroupFactors(_Regroup):
     """Pass that multiplies the factors that are known before the loop first."""
@@ -145,6 +156,11 @@ class RegroupFactors(_Regroup):
 
     def _is_safe(self, loop: LoopEditor, early: Sequence[Tensor]) -> bool:
         return all(_is_wide(t) for t in early) and sum(not _is_small(t, loop) for t in early) <= 1
+
+
+def _is_sum(op: Operation) -> bool:
+    """Whether a BiasAdd is the sum of its inputs, with broadcasting, and cannot fail."""
+    return op.attrs.get("data_format", "NHWC") == "NHWC" and is_speculatable(op)
 
 
 def _is_wide(t: Tensor) -> bool:

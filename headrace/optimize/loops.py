@@ -17,13 +17,16 @@ from headrace.optimize.loop_sinking import SinkCollections
 from headrace.optimize.loop_transposes import TurnConstants
 from headrace.optimize.loop_variables import MergeVariables
 
+_HOIST: Final = HoistInvariants()
+
 LOOP_PASSES: Final[tuple[Pass, ...]] = (
     CountLoops(),
+    _HOIST,  # the passes on products and sums see that the reads of variables are invariant
     FissionProducts(),
     RegroupSums(),
     RegroupFactors(),
     TurnConstants(),
-    HoistInvariants(),
+    _HOIST,
     FissionForward(),
     SinkReductions(),
     SinkCollections(),
