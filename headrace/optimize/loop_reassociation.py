@@ -1,6 +1,7 @@
 """Reassociates sums and products of a loop's body: operands known before the loop go first.
 
     (x + h) + b        becomes        (x + b) + h             x a row of a known tensor, h carried, b a loop constant
+    split(x + h)[1] + 1               split(x + h + [0, 1])[1]
     ((d * h) * o) * p  becomes        d * (h * o * p)         h, o, p popped, d carried
 
 Then `loop_fission` can compute the first part for all iterations at once. The last bits of floats may differ.
@@ -15,10 +16,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
+import numpy as np
+
 from headrace import dtypes
 from headrace.ir import walk
 from headrace.ir.analysis.speculatable import is_speculatable
 from headrace.ir.analysis.value_range import value_range
+from headrace.ir.function import base_name
+from headrace.ir.infer import constant_value
 from headrace.optimize.base import Pass, PassContext
 from headrace.optimize.loop_editor import LoopEditor, loops_of
 from headrace.optimize.loop_row_reads import RowReads
@@ -115,14 +120,54 @@ class RegroupSums(_Regroup):
     what = "terms are known before the loop, and added first"
 
     def _prepare(self, loop: LoopEditor, context: PassContext) -> bool:
-        """Replaces additions of a bias by sums."""
+        """Replaces additions of a bias by sums, and adds what is added to a piece of a sum to the sum."""
         found = [op for op in loop.body.operations if op.type == "BiasAdd" and _is_sum(op) and loop.is_movable(op)]
         for op in found:
             loop.inner.replace(op.outputs[0], loop.within(op).AddV2(*op.inputs, name=op.name))
             context.fired(self.name, op, "the addition of a bias is a sum")
         if found:
             loop.sweep()
-        return bool(found)
+        cuts = [op for op in loop.body.operations if op.opdef.facts.split is not None and loop.is_movable(op)]
+        return any([self._add_before(loop, cut, context) for cut in cuts]) or bool(found)
+
+    def _add_before(self, loop: LoopEditor, cut: Operation, context: PassContext) -> bool:
+        """Adds the loop-invariant terms of pieces of a sum to the sum, if it has terms known before the loop."""
+        role = cut.opdef.facts.split
+        assert role is not None
+        whole, axis = cut.inputs[role.value], constant_value(cut.inputs[role.axis])
+        shape = whole.shape
+        if axis is None or shape is None or int(axis) not in (-1, len(shape) - 1) or not self._is_one(loop, whole.op):
+            return False
+        sizes = [None if t.shape is None else t.shape[-1] for t in cut.outputs]
+        terms = [self._term(loop, t, size) for t, size in zip(cut.outputs, sizes, strict=True)]
+        known = RowReads(loop) if any(terms) and None not in sizes and whole.op.device == cut.device else ()
+        if not known or not any(t in known or loop.is_invariant(t) for t in self._parts(loop, whole)):
+            return False
+        b = loop.before(cut)
+        dtype = whole.dtype.base
+        parts = []
+        for size, term in zip(sizes, terms, strict=True):
+            part = b.const(np.zeros(size, dtype.numpy), dtype)
+            parts.append(part if term is None else b.AddV2(part, loop.outside(term[1]), name=term[0].name))
+        vector = loop.constant(b.ConcatV2(parts, 0, name=f"{cut.name}/terms"), f"{base_name(whole)}_terms")
+        total = loop.within(whole.op).AddV2(whole, vector, name=whole.op.name)
+        loop.inner.set_input(cut, role.value, total)
+        for t, term in zip(cut.outputs, terms, strict=True):
+            if term is not None:
+                loop.inner.replace(term[0].outputs[0], t)
+        loop.sweep()
+        context.fired(self.name, cut, f"terms of {len(terms) - terms.count(None)} of its pieces are added before it")
+        return True
+
+    def _term(self, loop: LoopEditor, piece: Tensor, size: int | None) -> tuple[Operation, Tensor] | None:
+        """Returns the only reader of `piece`, if it adds a loop-invariant number or vector, and this term."""
+        uses = loop.inner.uses.get(piece, [])
+        if len(uses) != 1 or piece in loop.body.results or not self._is_one(loop, uses[0][0]):
+            return None
+        op = uses[0][0]
+        term = op.inputs[1 - uses[0][1]]
+        is_one = loop.is_invariant(term) and term.shape in ((), (size,)) and op.device == piece.op.device
+        return (op, term) if is_one else None
 
 
 class RegroupFactors(_Regroup):

@@ -12,7 +12,9 @@ a tensor that a loop reads one by one and pushes to a list for the gradient need
 becomes the list.
 
 The gradient with respect to inputs that a loop reads row by row is collected at a higher cost: each iteration makes a
-list that is zero except for one element, and adds it to the running sum. After the loop one list replaces this sum.
+list that is zero except for one element, and adds it to the running sum. After the loop one list replaces this sum. If
+the loop reads rows of the tensor itself (`xs[t]`), each iteration adds a tensor that is zero except for one row. Then
+one tensor replaces this sum.
 """
 
 from __future__ import annotations
@@ -28,6 +30,9 @@ from headrace.optimize.batching_rules import can_batch
 from headrace.optimize.loop_editor import LoopEditor, loops_of
 from headrace.optimize.loop_residuals import Residuals
 from headrace.optimize.loop_row_reads import Index, as_vector, element_bytes, index_of
+from headrace.optimize.loop_rows import out_of_range
+from headrace.optimize.queries import is_zeros
+from headrace.optimize.selections import Row, row_of
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
@@ -60,12 +65,14 @@ class _List:
       put: the operation that puts it in.
       index: the position in the list; None: the end.
       adds: whether `value` is put into a list of zeros, which is then added to the variable.
+      row: for a variable that is a tensor, the row of it to which `value` is added; else None.
     """
 
     value: Tensor
     put: Operation
     index: Index | None
     adds: bool
+    row: Row | None = None
 
 
 def _move(loop: LoopEditor, k: int, context: PassContext) -> bool:
@@ -89,9 +96,9 @@ def _move(loop: LoopEditor, k: int, context: PassContext) -> bool:
     rows = residuals.values(value)
     is_backward = found.index is not None and not found.index.is_upward
     tensor = residuals.turned(rows, is_backward)
-    made = _as_list(loop, k, found, tensor)
+    made = _as_list(loop, k, found, tensor) if found.row is None else _as_tensor(loop, found, found.row, tensor)
     before = op.outputs[k]
-    if found.adds and op.inputs[k].op.type != "ZerosLike":
+    if found.adds and not (op.inputs[k].op.type == "ZerosLike" or (found.row is not None and is_zeros(op.inputs[k]))):
         made = loop.before(found.put).AddN([op.inputs[k], made], name=f"{op.name}/collected")
     loop.inner.set_result(k, loop.body.params[k])
     made.replace_static(made.shape, before.handle)
@@ -110,6 +117,8 @@ def _list(loop: LoopEditor, k: int) -> _List | None:
     op = r.op
     if not loop.is_movable(op) or not loop.is_only_for_itself(k):
         return None
+    if p.dtype.base is not dtypes.variant:
+        return _row(loop, k)
     holds = loop.op.outputs[k].handle
     if holds is None or holds[0] in dtypes.OBJECT:  # not a list, or a list of lists
         return None
@@ -132,6 +141,25 @@ def _list(loop: LoopEditor, k: int) -> _List | None:
     if adds and not (loop.is_constant(into) and loop.op.inputs[into].op.type == "ZerosLike"):
         return None
     return _List(put.inputs[2], put, index, adds)
+
+
+def _row(loop: LoopEditor, k: int) -> _List | None:
+    """Returns variable `k`, a tensor, as a `_List`, if each iteration only adds to one row, each to another."""
+    p, add = loop.body.params[k], loop.body.results[k].op
+    others = [t.op for t in add.inputs if t is not p]
+    if add.type not in ("AddN", "AddV2") or len(others) != 1 or len(add.inputs) != 2:
+        return None
+    (put,) = others
+    is_free = loop.is_movable(put) and len(loop.inner.uses.get(put.outputs[0], ())) == 1
+    shape = put.outputs[0].shape
+    if put.type != "StridedSliceGrad" or not is_free or not shapes.is_full(shape) or shape != p.shape:
+        return None
+    row = row_of(put)
+    at = None if row is None else index_of(loop, row.index)
+    if row is None or at is None or loop.trip_count is None or loop.trip_count.count != at.bound.count:
+        return None
+    assert shape is not None
+    return None if out_of_range(at, shape[row.axis]) else _List(put.inputs[4], put, at, True, row)
 
 
 def _computed(loop: LoopEditor, value: Tensor, leaving: set[Operation]) -> dict[Operation, None]:
@@ -204,6 +232,23 @@ def _as_list(loop: LoopEditor, k: int, found: _List, rows: Tensor) -> Tensor:
         places = b.Range(first, b.AddV2(first, n), 1, name=f"{name}/places")
         out = b.TensorListScatterIntoExistingList(loop.op.inputs[into], rows, places, name=name)
     return out
+
+
+def _as_tensor(loop: LoopEditor, found: _List, row: Row, rows: Tensor) -> Tensor:
+    """Returns the tensor after the loop, from `rows` in the order of its elements."""
+    b = loop.before(found.put)
+    name = f"{loop.op.name}/{found.put.name.rpartition('/')[2]}_collected"
+    whole, shape = found.put.outputs[0].shape, rows.shape
+    assert whole is not None
+    assert shape is not None
+    assert found.index is not None
+    low = int(constant_value(found.index.bound.first) or 0) if found.index.is_upward else 0
+    after = (whole[row.axis] or 0) - low - (shape[0] or 0)
+    if low or after:
+        rows = b.Pad(rows, [[low, after], *[[0, 0]] * (len(shape) - 1)], name=f"{name}/all")
+    if row.axis:
+        rows = b.Transpose(rows, [*range(1, row.axis + 1), 0, *range(row.axis + 1, len(shape))], name=name)
+    return rows
 
 
 def _is_whole(loop: LoopEditor, found: _List, rows: Tensor) -> bool:
