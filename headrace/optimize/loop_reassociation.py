@@ -4,7 +4,8 @@
     split(x + h)[1] + 1               split(x + h + [0, 1])[1]
     ((d * h) * o) * p  becomes        d * (h * o * p)         h, o, p popped, d carried
 
-Then `loop_fission` can compute the first part for all iterations at once. The last bits of floats may differ.
+Then `loop_fission` can compute the first part for all iterations at once. Operands that are invariant are joined with
+each other, so that `loop_invariants` computes their sum once. The last bits of floats may differ.
 
 Products are regrouped only if no intermediate result can overflow, or lose a small number. For that, all known factors
 but one must lie in [-1, 1] (`ir.analysis.value_range`): gates, and derivatives of the functions that compute gates. So
@@ -38,12 +39,14 @@ class _Regroup(Pass):
     Attributes:
       type: the type of the operations, a sum or a product of two operands.
       what: the end of the report's sentence that begins with numbers of operands.
+      joins_invariants: whether operands are regrouped although none of them is a row, only invariant.
     """
 
     grows = True
     is_exact = False
     type: ClassVar[str]
     what: ClassVar[str]
+    joins_invariants: ClassVar[bool]
 
     def call(self, graph: Graph, context: PassContext) -> bool:
         changed = False
@@ -92,13 +95,17 @@ class _Regroup(Pass):
         parts = list(self._parts(loop, op.outputs[0]))
         early = [t for t in parts if t in rows or loop.is_invariant(t)]
         late = [t for t in parts if t not in early]
-        if len(early) < 2 or not late or not any(t in rows for t in early) or len(set(parts)) != len(parts):
+        if len(early) < 2 or not late or len(set(parts)) != len(parts):
+            return False
+        if not self.joins_invariants and not any(t in rows for t in early):
             return False
         if any(set(self._parts(loop, t)) == set(early) for t in op.inputs if t not in parts):
             return False  # the known operands are grouped already
         if not self._is_safe(loop, early):
             return False
-        total = self._joined(loop, op, [self._joined(loop, op, early), self._joined(loop, op, late)])
+        read, invariant = [t for t in early if t in rows], [t for t in early if t not in rows]
+        known = [*read, self._joined(loop, op, invariant)] if invariant else read  # the invariant ones can be hoisted
+        total = self._joined(loop, op, [self._joined(loop, op, known), self._joined(loop, op, late)])
         loop.inner.replace(op.outputs[0], total)
         loop.sweep()
         context.fired(self.name, op, f"{len(early)} of {len(parts)} {self.what}")
@@ -118,6 +125,7 @@ class RegroupSums(_Regroup):
     name = "loop_sums"
     type = "AddV2"
     what = "terms are known before the loop, and added first"
+    joins_invariants = True
 
     def _prepare(self, loop: LoopEditor, context: PassContext) -> bool:
         """Replaces additions of a bias by sums, and adds what is added to a piece of a sum to the sum."""
@@ -140,8 +148,10 @@ class RegroupSums(_Regroup):
             return False
         sizes = [None if t.shape is None else t.shape[-1] for t in cut.outputs]
         terms = [self._term(loop, t, size) for t, size in zip(cut.outputs, sizes, strict=True)]
-        known = RowReads(loop) if any(terms) and None not in sizes and whole.op.device == cut.device else ()
-        if not known or not any(t in known or loop.is_invariant(t) for t in self._parts(loop, whole)):
+        if not any(terms) or None in sizes or whole.op.device != cut.device:
+            return False
+        rows = RowReads(loop)
+        if not any(t in rows or loop.is_invariant(t) for t in self._parts(loop, whole)):
             return False
         b = loop.before(cut)
         dtype = whole.dtype.base
@@ -176,6 +186,7 @@ class RegroupFactors(_Regroup):
     name = "loop_factors"
     type = "Mul"
     what = "factors are known before the loop, and multiplied first"
+    joins_invariants = False
 
     def _prepare(self, loop: LoopEditor, context: PassContext) -> bool:
         """Replaces derivatives by products, if one factor is known before the loop."""
