@@ -93,9 +93,9 @@ def _is_elementwise(op: Operation) -> bool:
 
 
 def _flat(inputs: Sequence[Tensor], rows: Sequence[bool]) -> list[Tensor] | None:
-    """Returns the inputs of an elementwise operation with matrices in place of rows that are reshaped matrices, or None.
+    """Returns inputs of an elementwise operation before rows were made of matrices, or None.
 
-    An operation on the result of a product then follows it directly, so both can be computed together.
+    So an operation on the rows of a product follows the product directly, and both can be computed together.
     """
     flat = []
     for t, r in zip(inputs, rows, strict=True):

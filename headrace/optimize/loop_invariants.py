@@ -76,7 +76,7 @@ def _unlist(op: Operation, context: PassContext) -> bool:
 
 
 def _pushed(values: Tensor, context: PassContext) -> Tensor | None:
-    """Returns the value of all elements of the list `values`, if a loop pushes a loop-invariant value to it."""
+    """Returns the value of all elements of a list of equal invariants, or None."""
     maker = values.op
     if maker.opdef.structured != "While" or not owns_graphs(maker) or context.has_parts(maker):
         return None

@@ -33,13 +33,14 @@ class DropWrites(Pass):
         changed = False
         for op in loops_of(graph, context, having=_is_write, replaces_results=True):
             loop = LoopEditor(op, context)
-            for k in range(len(op.inputs)):
-                write = loop.body.results[k].op
-                if _is_write(write) and _is_not_read(loop, k, write):
-                    loop.set_next(k, loop.body.params[k])
-                    context.fired("loop_writes", op, f"no operation reads what '{write.name}' writes")
-                    changed = True
-            loop.sweep()
+            writes = [(k, t.op) for k, t in enumerate(loop.body.results) if _is_write(t.op)]
+            unread = [(k, write) for k, write in writes if _is_not_read(loop, k, write)]
+            for k, write in unread:
+                loop.set_next(k, loop.body.params[k])
+                context.fired("loop_writes", op, f"no operation reads what '{write.name}' writes")
+            if unread:
+                loop.sweep()
+                changed = True
         return changed
 
 
@@ -48,7 +49,7 @@ def _is_write(op: Operation) -> bool:
 
 
 def _is_not_read(loop: LoopEditor, k: int, write: Operation) -> bool:
-    """Whether the loop reads each element of list variable `k` in the iteration that writes it, and only then."""
+    """Whether only the iteration that writes an element of variable `k` reads it."""
     p, r = loop.body.params[k], loop.body.results[k]
     if write.inputs[0] is not p or r is not write.outputs[0] or not loop.is_movable(write):
         return False

@@ -128,18 +128,20 @@ class RegroupSums(_Regroup):
     joins_invariants = True
 
     def _prepare(self, loop: LoopEditor, context: PassContext) -> bool:
-        """Replaces additions of a bias by sums, and adds what is added to a piece of a sum to the sum."""
+        """Replaces additions of a bias by sums, and moves terms of pieces to the whole."""
         found = [op for op in loop.body.operations if op.type == "BiasAdd" and _is_sum(op) and loop.is_movable(op)]
         for op in found:
             loop.inner.replace(op.outputs[0], loop.within(op).AddV2(*op.inputs, name=op.name))
             context.fired(self.name, op, "the addition of a bias is a sum")
         if found:
             loop.sweep()
-        cuts = [op for op in loop.body.operations if op.opdef.facts.split is not None and loop.is_movable(op)]
-        return any([self._add_before(loop, cut, context) for cut in cuts]) or bool(found)
+        changed = bool(found)
+        for cut in [op for op in loop.body.operations if op.opdef.facts.split is not None and loop.is_movable(op)]:
+            changed |= self._add_before(loop, cut, context)
+        return changed
 
     def _add_before(self, loop: LoopEditor, cut: Operation, context: PassContext) -> bool:
-        """Adds the loop-invariant terms of pieces of a sum to the sum, if it has terms known before the loop."""
+        """Adds invariant terms of pieces to the whole, if other terms are known."""
         role = cut.opdef.facts.split
         assert role is not None
         whole, axis = cut.inputs[role.value], constant_value(cut.inputs[role.axis])
@@ -170,7 +172,7 @@ class RegroupSums(_Regroup):
         return True
 
     def _term(self, loop: LoopEditor, piece: Tensor, size: int | None) -> tuple[Operation, Tensor] | None:
-        """Returns the only reader of `piece`, if it adds a loop-invariant number or vector, and this term."""
+        """Returns the reader of `piece` and the invariant that it adds, or None."""
         uses = loop.inner.uses.get(piece, [])
         if len(uses) != 1 or piece in loop.body.results or not self._is_one(loop, uses[0][0]):
             return None

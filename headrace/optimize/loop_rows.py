@@ -82,7 +82,9 @@ def _read(loop: LoopEditor, context: PassContext) -> bool:
 
 
 def out_of_range(at: Index, size: int | None) -> str:
-    """Reason why the indices of a loop may be out of the range of a dimension, or only a few in it; "" if they are not.
+    """Reason why a dimension cannot be read from a list, or "".
+
+    All indices must be in range, and they must be at least half of the dimension.
 
     Args:
       at: the index that an iteration reads.
@@ -98,7 +100,7 @@ def out_of_range(at: Index, size: int | None) -> str:
 
 
 def _list(loop: LoopEditor, op: Operation, axis: int) -> Tensor:
-    """Returns the list of the rows along `axis` of the tensor from which `op` reads, as a parameter of the body."""
+    """Returns the parameter of the body for the list of the rows."""
     x = op.inputs[0]
     b, name = loop.before(op), f"{base_name(x)}_rows"
     outer = loop.outside(x)

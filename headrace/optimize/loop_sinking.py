@@ -144,7 +144,7 @@ def _list(loop: LoopEditor, k: int) -> _List | None:
 
 
 def _row(loop: LoopEditor, k: int) -> _List | None:
-    """Returns variable `k`, a tensor, as a `_List`, if each iteration only adds to one row, each to another."""
+    """Returns variable `k`, a tensor, as a `_List`, if each iteration adds to another row."""
     p, add = loop.body.params[k], loop.body.results[k].op
     others = [t.op for t in add.inputs if t is not p]
     if add.type not in ("AddN", "AddV2") or len(others) != 1 or len(add.inputs) != 2:

@@ -1,4 +1,4 @@
-"""Selections along one dimension: operations that take a row or a range of a tensor, and their gradients.
+"""Selections along one dimension: a row or a range of a tensor, and their gradients.
 
     x[:, t]                 row t of dimension 1            `row_of`
     x[:, 3:5], Slice, Pad   elements 3 to 4 of dimension 1  `piece_of`
@@ -50,7 +50,7 @@ class Piece:
 
 
 def row_of(op: Operation) -> Row | None:
-    """Returns the row that `op` selects, or puts into zeros; None if it does something else."""
+    """Returns the row that `op` selects, or puts into zeros, or None."""
     if op.type == "GatherV2":
         return _gathered(op)
     found = _strided(op)
@@ -69,7 +69,7 @@ def row_of(op: Operation) -> Row | None:
 
 
 def piece_of(op: Operation) -> Piece | None:
-    """Returns the piece that `op` selects, or puts into zeros; None if it does something else."""
+    """Returns the piece that `op` selects, or puts into zeros, or None."""
     if op.type in ("Slice", "Pad"):
         found = _sliced(op) if op.type == "Slice" else _padded(op)
     else:
@@ -83,8 +83,8 @@ def piece_of(op: Operation) -> Piece | None:
     some = [(a, r) for a, (r, size) in enumerate(found) if r != (0, size)]
     if len(some) != 1 or some[0][1] is None:
         return None
-    axis, (begin, end) = some[0][0], some[0][1]
-    return Piece(axis, begin, end - begin) if end > begin else None
+    begin, end = some[0][1]
+    return Piece(some[0][0], begin, end - begin) if end is not None and end > begin else None
 
 
 def _gathered(op: Operation) -> Row | None:
@@ -96,7 +96,7 @@ def _gathered(op: Operation) -> Row | None:
 
 
 def _strided(op: Operation) -> tuple[tuple[int | None, ...], list[int | None]] | None:
-    """Shape of the whole, and for each of its dimensions the position of its range in the slice, if it has one."""
+    """Shape of the whole, and positions of its dimensions in the slice, or None."""
     if op.type not in ("StridedSlice", "StridedSliceGrad"):
         return None
     shape: Shape = (op.inputs[0] if op.type == "StridedSlice" else op.outputs[0]).shape
@@ -113,7 +113,7 @@ def _strided(op: Operation) -> tuple[tuple[int | None, ...], list[int | None]] |
 
 
 def _range(op: Operation, position: int | None, size: int | None) -> tuple[int, int | None] | None:
-    """Elements of a dimension of `size` that a strided slice selects: the first, and the one after the last."""
+    """Range of a dimension that a strided slice selects, or None."""
     if position is None:
         return 0, size
     ends: list[int | None] = []

@@ -68,7 +68,7 @@ def _free_piece(op: Operation, context: PassContext) -> Piece | None:
 
 
 def _cover(pieces: Sequence[Piece], shape: Sequence[int | None]) -> list[Piece] | None:
-    """Returns the pieces in their order if they are a whole dimension of a tensor of `shape`, each part once."""
+    """Returns the pieces in order if they are a whole dimension, or None."""
     if len({p.axis for p in pieces}) != 1:
         return None
     ordered = sorted(dict.fromkeys(pieces), key=lambda p: p.begin)
@@ -95,7 +95,9 @@ def _split(edit: Editor, x: Tensor, found: Sequence[tuple[Piece, Operation]], co
         if len(set(sizes)) == 1:
             parts = b.Split(np.array(axis, np.int32), x, num_split=len(sizes), name=first.name)
         else:
-            parts = b.SplitV(x, np.array(sizes, np.int32), np.array(axis, np.int32), num_split=len(sizes), name=first.name)
+            parts = b.SplitV(
+                x, np.array(sizes, np.int32), np.array(axis, np.int32), num_split=len(sizes), name=first.name
+            )
         for p, op in some:
             edit.replace(op.outputs[0], parts[ordered.index(p)])
         context.fired("slices", first, f"one split replaces {len(some)} slices of '{x.name}'")

@@ -1,7 +1,7 @@
-"""LSTMs and RNNs as people spell them: steps of equal values, for tests and for measurements.
+"""LSTMs and RNNs in many spellings: steps with equal results, for tests and for measurements.
 
-Every spelling takes its weights in one matrix or in several, by a list of products or of slices, from a loop of its own
-or from one of the library. All of them must become the same loops (`tests.optimize.test_recurrent`).
+The spellings differ in the products, in the way they make gates and read rows, and in the loop. The weights of each are
+constants, variables or feeds. All must become the same loops (`tests.optimize.test_recurrent`).
 
     python -m tests.optimize.recurrent 8 200 64      # microseconds of an iteration, and operations in the loops
 """
@@ -9,22 +9,19 @@ or from one of the library. All of them must become the same loops (`tests.optim
 from __future__ import annotations
 
 import collections
-import contextlib
 import dataclasses
-import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
 
 import headrace as hr
 import headrace.v1 as v1
-from headrace.ir.function import owned
+from headrace.ir.edit.editor import own_bodies
 from headrace.ir.graph import Graph
 from headrace.optimize.pipeline import optimize
-from headrace.ir.edit.editor import own_bodies
 from headrace.prune import prune
 
 SOURCES: Final = ("constants", "variables", "feeds")
@@ -41,7 +38,7 @@ class Sizes:
 
 
 class Weights:
-    """Weights of one source. The spellings ask for them by value, and get tensors."""
+    """Weights of one source: the tensors for the values that a spelling asks for."""
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -64,7 +61,7 @@ class Weights:
 
 @dataclasses.dataclass(frozen=True)
 class Net:
-    """Arguments of a spelling: the inputs by time, the initial state, and the values of the weights."""
+    """Arguments of a spelling: inputs by time, initial state, and values of the weights."""
 
     sizes: Sizes
     xs: Any
@@ -99,9 +96,7 @@ def _gates(z: Any, c: Any, units: int) -> tuple[Any, Any]:
 
 def _while(net: Net, read: Callable[[Any], Any], step: Callable[[Any, Any, Any], tuple[Any, Any]]) -> Any:
     n = net.sizes.time
-    _, h, _ = hr.while_loop(
-        lambda t, h, c: t < n, lambda t, h, c: (t + 1, *step(read(t), h, c)), (0, net.h, net.c)
-    )
+    _, h, _ = hr.while_loop(lambda t, h, c: t < n, lambda t, h, c: (t + 1, *step(read(t), h, c)), (0, net.h, net.c))
     return h
 
 
@@ -133,21 +128,19 @@ def concat_slices(net: Net, weights: Weights) -> Any:
 def products_slices(net: Net, weights: Weights) -> Any:
     w, u, b = weights(net.wx), weights(net.wh), weights(net.b)
     k = net.sizes.units
-    return _while(net, lambda t: hr.gather(net.xs, t), lambda x, h, c: _gates(hr.matmul(x, w) + hr.matmul(h, u) + b, c, k))
+    return _while(
+        net, lambda t: hr.gather(net.xs, t), lambda x, h, c: _gates(hr.matmul(x, w) + hr.matmul(h, u) + b, c, k)
+    )
 
 
 def turned(net: Net, weights: Weights) -> Any:
     w, b = weights(net.w.T.copy()), weights(net.b)
-    return _while(
-        net, _rows(net), lambda x, h, c: _cell(hr.matmul(hr.concat([x, h], 1), w, transpose_b=True) + b, c)
-    )
+    return _while(net, _rows(net), lambda x, h, c: _cell(hr.matmul(hr.concat([x, h], 1), w, transpose_b=True) + b, c))
 
 
 def state_first(net: Net, weights: Weights) -> Any:
     w, b = weights(np.concatenate([net.wh, net.wx])), weights(net.b)
-    return _while(
-        net, _rows(net), lambda x, h, c: _cell(hr.nn.bias_add(hr.matmul(hr.concat([h, x], 1), w), b), c)
-    )
+    return _while(net, _rows(net), lambda x, h, c: _cell(hr.nn.bias_add(hr.matmul(hr.concat([h, x], 1), w), b), c))
 
 
 def scanned(net: Net, weights: Weights) -> Any:
@@ -188,8 +181,9 @@ def v1_while(net: Net, weights: Weights) -> Any:
         h = v1.sigmoid(o) * v1.tanh(c)
         return t + 1, h, c, ys.write(t, h)
 
-    ys = v1.TensorArray(v1.float32, n)
-    return v1.while_loop(lambda t, h, c, ys: t < n, step, (0, net.h, net.c, ys))[3].stack()[-1]
+    ys: Any = v1.TensorArray(v1.float32, n)
+    loop: Any = v1.while_loop
+    return loop(lambda t, h, c, ys: t < n, step, (0, net.h, net.c, ys))[3].stack()[-1]
 
 
 def gates(net: Net, weights: Weights) -> Any:
@@ -288,7 +282,6 @@ class Made:
       feeds: the tensors it is fed, with values.
       fetches: the sum of the squares of the last state, then the derivatives, if there are any.
       initial: the operations that initialize its variables.
-      is_joined: whether the derivatives are those of one matrix and one bias.
     """
 
     graph: Graph
@@ -305,20 +298,24 @@ class Made:
 
 
 def made(name: str, source: str, gradient: bool, sizes: Sizes = Sizes()) -> Made:
-    """The step of the spelling `name` with weights from `source`, with or without derivatives by the weights."""
+    """The step of a spelling, with derivatives by the weights if `gradient`."""
     rng = np.random.default_rng(5)
     width = sizes.units if name in RNNS else 4 * sizes.units
 
     def draw(*shape: int) -> np.ndarray:
         return (rng.standard_normal(shape) * 0.2).astype(np.float32)
 
-    xs, h, c = draw(sizes.time, sizes.batch, sizes.inputs), draw(sizes.batch, sizes.units), draw(sizes.batch, sizes.units)
+    xs, h, c = (
+        draw(sizes.time, sizes.batch, sizes.inputs),
+        draw(sizes.batch, sizes.units),
+        draw(sizes.batch, sizes.units),
+    )
     w, b = draw(sizes.inputs + sizes.units, width), draw(width)
     graph = v1.Graph().as_default() if name.startswith("v1_") else hr.Graph()
     with graph as g:
-        ins = [hr.placeholder(hr.float32, v.shape) for v in (xs, h, c)]
+        ins: list[Any] = [hr.placeholder(hr.float32, v.shape) for v in (xs, h, c)]
         weights = Weights(source)
-        last = {**LSTMS, **RNNS}[name](Net(sizes, *ins, w, b), weights)
+        last = {**LSTMS, **RNNS}[name](Net(sizes, ins[0], ins[1], ins[2], w, b), weights)
         loss = hr.reduce_sum(last * last)
         fetches = [loss]
         if gradient:
@@ -328,7 +325,7 @@ def made(name: str, source: str, gradient: bool, sizes: Sizes = Sizes()) -> Made
 
 
 def loops(graph: Graph) -> list[collections.Counter[str]]:
-    """For each loop of a graph, the types of the operations of its body, each with its number."""
+    """Numbers of the operations in the body of each loop of a graph, by type."""
     return [
         collections.Counter(op.type for op in op.attrs["body"].operations if op.type not in ("_Arg", "Const"))
         for op in graph.operations
