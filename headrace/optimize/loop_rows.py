@@ -11,6 +11,8 @@ So a loop that reads its input by an index is the same loop as one that reads a 
 follow have one kind of rows (`loop_row_reads`). If the rows do not lie along dimension 0, the tensor is transposed
 before the loop.
 
+`for t in hr.range(n)` reads the index itself from a list. Such an element is replaced by its index.
+
 An index out of range is an error of the operation that selects the row, with a text of its own. Therefore all indices
 must be known to be in range. At least half of the rows must be read, because the list has all of them.
 """
@@ -18,6 +20,8 @@ must be known to be in range. At least half of the rows must be read, because th
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from headrace import dtypes
 from headrace.ir import walk
@@ -41,8 +45,41 @@ class ReadRows(Pass):
     def call(self, graph: Graph, context: PassContext) -> bool:
         changed = False
         for op in loops_of(graph, context, having=lambda op: op.type in ("StridedSlice", "GatherV2")):  # mutate: no
-            changed |= _read(LoopEditor(op, context), context)
+            loop = LoopEditor(op, context)
+            changed |= _count(loop, context)
+            changed |= _read(loop, context)
         return changed
+
+
+def _count(loop: LoopEditor, context: PassContext) -> bool:
+    """Replaces rows of `range(n)`, as `for t in hr.range(n)` reads them, by their index."""
+    counted: list[Operation] = []
+    for op in loop.body.operations:
+        at = index_of(loop, op.inputs[1]) if op.opdef.list_kind == "get" and loop.is_movable(op) else None
+        if at is None or not _is_range(loop, op, at):
+            continue
+        dtype = op.outputs[0].dtype.base
+        same = at.tensor.dtype.base is dtype
+        index = at.tensor if same else loop.within(op).Cast(at.tensor, DstT=dtype, name=f"{op.name}/index")
+        loop.inner.replace(op.outputs[0], index)
+        counted.append(op)
+    if not counted:
+        return False
+    loop.sweep()
+    context.fired("loop_rows", loop.op, f"equal to their index: {names(counted)}")
+    return True
+
+
+def _is_range(loop: LoopEditor, op: Operation, at: Index) -> bool:
+    """Whether element i of the list that `op` reads is i, for all indices `at`."""
+    k = loop.position(op.inputs[0])
+    if k is None or not loop.is_constant(k) or op.outputs[0].dtype.base not in dtypes.INDEX:
+        return False
+    maker = loop.op.inputs[k].op
+    values = constant_value(maker.inputs[0]) if maker.opdef.list_kind == "from_tensor" else None
+    if values is None or values.ndim != 1 or out_of_range(at, len(values)):
+        return False
+    return bool((values == np.arange(len(values))).all())
 
 
 def _read(loop: LoopEditor, context: PassContext) -> bool:

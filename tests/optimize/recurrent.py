@@ -186,6 +186,29 @@ def v1_while(net: Net, weights: Weights) -> Any:
     return loop(lambda t, h, c, ys: t < n, step, (0, net.h, net.c, ys))[3].stack()[-1]
 
 
+def for_rows(net: Net, weights: Weights) -> Any:
+    w, u, b = weights(net.wx), weights(net.wh), weights(net.b)
+
+    def run(xs: Any, h: Any, c: Any) -> Any:
+        for x in xs:
+            h, c = _cell(hr.matmul(x, w) + hr.matmul(h, u) + b, c)
+        return h
+
+    return hr.autograph.convert(run)(net.xs, net.h, net.c)
+
+
+def for_range(net: Net, weights: Weights) -> Any:
+    w, b = weights(net.w), weights(net.b)
+    k = net.sizes.units
+
+    def run(xs: Any, h: Any, c: Any) -> Any:
+        for t in hr.range(hr.shape(xs)[0]):
+            h, c = _gates(hr.matmul(hr.concat([xs[t], h], 1), w) + b, c, k)
+        return h
+
+    return hr.autograph.convert(run)(net.xs, net.h, net.c)
+
+
 def gates(net: Net, weights: Weights) -> Any:
     cut = [[weights(m) for m in np.split(part, 4, -1)] for part in (net.wx, net.wh, net.b)]
 
@@ -250,6 +273,46 @@ def rnn_turned(net: Net, weights: Weights) -> Any:
     )
 
 
+def gru_concat(net: Net, weights: Weights) -> Any:
+    k = net.sizes.units
+    w, b, v, a = (weights(m) for m in (net.w[:, : 2 * k], net.b[: 2 * k], net.w[:, 2 * k :], net.b[2 * k :]))
+
+    def step(x: Any, h: Any, c: Any) -> tuple[Any, Any]:
+        r, z = hr.split(hr.sigmoid(hr.matmul(hr.concat([x, h], 1), w) + b), 2, 1)
+        new = hr.tanh(hr.matmul(hr.concat([x, r * h], 1), v) + a)
+        return z * h + (1.0 - z) * new, c
+
+    return _while(net, _rows(net), step)
+
+
+def gru_products(net: Net, weights: Weights) -> Any:
+    k = net.sizes.units
+    parts = [(m[:, : 2 * k], m[:, 2 * k :]) for m in (net.wx, net.wh)]
+    (w, v), (u, t), (b, a) = ([weights(m) for m in p] for p in (*parts, (net.b[: 2 * k], net.b[2 * k :])))
+
+    def step(x: Any, h: Any, c: Any) -> tuple[Any, Any]:
+        both = hr.sigmoid(b + hr.matmul(x, w) + hr.matmul(h, u))
+        r, z = both[:, :k], both[:, k:]
+        new = hr.tanh(hr.matmul(r * h, t) + hr.matmul(x, v) + a)
+        return z * h + (1.0 - z) * new, c
+
+    return _while(net, lambda t: net.xs[t], step)
+
+
+def v1_gru(net: Net, weights: Weights) -> Any:
+    k = net.sizes.units
+    values = {"gates/kernel": net.w[:, : 2 * k], "gates/bias": net.b[: 2 * k]}
+    values |= {"candidate/kernel": net.w[:, 2 * k :], "candidate/bias": net.b[2 * k :]}
+
+    def get(getter: Any, name: str, *args: Any, **kwargs: Any) -> Any:
+        return weights(values["/".join(name.rsplit("/", 2)[1:])])
+
+    with v1.variable_scope("net", custom_getter=get):
+        cell = v1.nn.rnn_cell.GRUCell(k)
+        _, h = v1.nn.dynamic_rnn(cell, net.xs, initial_state=net.h, time_major=True)
+    return h
+
+
 LSTMS: Final[dict[str, Spelling]] = {
     f.__name__: f
     for f in (
@@ -264,6 +327,8 @@ LSTMS: Final[dict[str, Spelling]] = {
         scanned_products,
         v1_dynamic_rnn,
         v1_while,
+        for_rows,
+        for_range,
         gates,
         concat_gates,
     )
@@ -271,6 +336,9 @@ LSTMS: Final[dict[str, Spelling]] = {
 RNNS: Final[dict[str, Spelling]] = {
     f.__name__: f for f in (rnn_concat, rnn_products, rnn_scan, rnn_scan_concat, v1_rnn_dynamic, rnn_turned)
 }
+
+GRUS: Final[dict[str, Spelling]] = {f.__name__: f for f in (gru_concat, gru_products, v1_gru)}
+SPELLINGS: Final[dict[str, Spelling]] = {**LSTMS, **RNNS, **GRUS}
 
 
 @dataclasses.dataclass
@@ -300,7 +368,7 @@ class Made:
 def made(name: str, source: str, gradient: bool, sizes: Sizes = Sizes()) -> Made:
     """The step of a spelling, with derivatives by the weights if `gradient`."""
     rng = np.random.default_rng(5)
-    width = sizes.units if name in RNNS else 4 * sizes.units
+    width = (1 if name in RNNS else 3 if name in GRUS else 4) * sizes.units
 
     def draw(*shape: int) -> np.ndarray:
         return (rng.standard_normal(shape) * 0.2).astype(np.float32)
@@ -315,7 +383,7 @@ def made(name: str, source: str, gradient: bool, sizes: Sizes = Sizes()) -> Made
     with graph as g:
         ins: list[Any] = [hr.placeholder(hr.float32, v.shape) for v in (xs, h, c)]
         weights = Weights(source)
-        last = {**LSTMS, **RNNS}[name](Net(sizes, ins[0], ins[1], ins[2], w, b), weights)
+        last = SPELLINGS[name](Net(sizes, ins[0], ins[1], ins[2], w, b), weights)
         loss = hr.reduce_sum(last * last)
         fetches = [loss]
         if gradient:
@@ -351,7 +419,7 @@ def _measure(name: str, source: str, gradient: bool, sizes: Sizes) -> tuple[floa
 
 def main() -> None:
     batch, steps, units = map(int, sys.argv[1:4])
-    wanted = sys.argv[4:] or [*LSTMS, *RNNS]
+    wanted = sys.argv[4:] or [*SPELLINGS]
     sizes = Sizes(batch, steps, units, units)
     for gradient in (False, True):
         seen: dict[str, int] = {}

@@ -10,6 +10,7 @@ import pytest
 import headrace as hr
 from headrace.optimize.base import Options
 from headrace.optimize.loops import LOOP_PASSES
+from headrace.optimize.pipeline import PASSES as PIPELINE
 from tests.optimize.loop_steps import PASSES, Optimized, close, optimize
 
 _RULE = "loop_rows"
@@ -92,6 +93,55 @@ def test_a_row_that_may_be_out_of_range_stays(limit: Any, first: int, dims: Any)
 )
 def test_other_selections_stay(read: Any) -> None:
     assert not step(read).changed
+
+
+@pytest.mark.parametrize("dtype", [hr.int32, hr.int64])
+@pytest.mark.parametrize(
+    ("numbers", "is_index"), [([0, 1, 2, 3], True), ([1, 2, 3, 3], False), ([0, 1, 3, 2], False)]
+)
+def test_an_element_of_a_range_is_its_index(numbers: list[int], is_index: bool, dtype: Any) -> None:
+    def build(passes: Any) -> Optimized:
+        with hr.Graph():
+            xs: Any = hr.placeholder(hr.float32, (4, 2, 3))
+            places = hr.TensorArray(dtype, 4).unstack(hr.constant(numbers, dtype))
+            start = (0, hr.zeros((2, 3)))
+            _, y = hr.while_loop(lambda t, y: t < 4, lambda t, y: (t + 1, y * 0.5 + xs[places.read(t)]), start)
+            return optimize([xs], [y], passes)
+
+    made = build([PASSES[_RULE]])
+    assert made.count("while", "StridedSlice") == (0 if is_index else 1)
+    assert [each for each in made.fired() if "equal to their index" in each] == (
+        ["while: equal to their index: while/TensorArrayV2Read/TensorListGetItem"] if is_index else []
+    )
+    close(made.run([XS]), build([]).run([XS]), 0)
+
+
+def test_a_loop_over_a_range_is_one_over_the_rows() -> None:
+    def over_range(xs: Any, h: Any) -> Any:
+        for t in hr.range(4):
+            h = hr.tanh(xs[t] + h)
+        return h
+
+    def over_rows(xs: Any, h: Any) -> Any:
+        for x in xs:
+            h = hr.tanh(x + h)
+        return h
+
+    found = []
+    for function in (over_range, over_rows):
+        with hr.Graph():
+            xs, h = hr.placeholder(hr.float32, (4, 2, 3)), hr.placeholder(hr.float32, (2, 3))
+            made = optimize([xs, h], [hr.autograph.convert(function)(xs, h)], PIPELINE)
+        (loop,) = (op for op in made.graph.operations if op.opdef.structured == "While")
+        found.append(sorted(op.type for op in loop.attrs["body"].operations))
+        close(made.run([XS, XS[0]]), [over_numpy(XS, XS[0])], 1e-6)
+    assert found[0] == found[1]
+
+
+def over_numpy(xs: np.ndarray, h: np.ndarray) -> np.ndarray:
+    for x in xs:
+        h = np.tanh(x + h)
+    return h
 
 
 def test_a_row_that_waits_stays() -> None:

@@ -10,7 +10,7 @@ import pytest
 from headrace.optimize.pipeline import PASSES
 from headrace.resources.manager import ResourceManager
 from tests.optimize.loop_steps import close, optimize
-from tests.optimize.recurrent import LSTMS, RNNS, SOURCES, loops, made
+from tests.optimize.recurrent import GRUS, RNNS, SOURCES, SPELLINGS, loops, made
 
 # Spellings that collect the state of each iteration, and spellings of one product for each gate.
 COLLECTED = {"scanned", "scanned_products", "v1_while", "rnn_scan", "rnn_scan_concat"}
@@ -18,7 +18,7 @@ BY_GATE = {"gates", "concat_gates"}
 # Each spelling with one source of weights in turn; the matrix tier has all.
 EACH = [
     pytest.param(name, source, marks=[] if i % 3 == k else pytest.mark.matrix)
-    for i, name in enumerate([*LSTMS, *RNNS])
+    for i, name in enumerate(SPELLINGS)
     for k, source in enumerate(SOURCES)
 ]
 
@@ -27,6 +27,8 @@ def _model(name: str) -> str:
     """The spelling whose loops those of `name` must be."""
     if name in BY_GATE:
         return "gates"
+    if name in GRUS:
+        return "gru_concat"
     if name in RNNS:
         return "rnn_scan" if name in COLLECTED else "rnn_products"
     return "scanned" if name in COLLECTED else "concat_split"
@@ -43,7 +45,7 @@ def test_the_loops_of_a_spelling_have_the_operations_of_the_others(name: str, so
         found = _loops(name, source, gradient)
         assert found == _loops(_model(name), "feeds", gradient)
         assert len(found) == 1 + gradient
-        assert all(body["MatMul"] == (4 if name in BY_GATE else 1) for body in found)
+        assert all(body["MatMul"] == (4 if name in BY_GATE else 2 if name in GRUS else 1) for body in found)
         assert not any(
             body[gone] for body in found for gone in ("ReadVariableOp", "StridedSlice", "GatherV2", "SplitV")
         )
