@@ -95,6 +95,8 @@ def _through(op: Operation, i: int, uses: Uses) -> list[Tensor] | None:
     if op.opdef.structured:
         graphs, k = owned(op), i - param_offset(op)
         return None if op.opdef.structured not in FOLLOWED or not graphs or k < 0 else [g.params[k] for g in graphs]
+    if op.type in ("_TensorArrayTrack", "_TensorArrayRefill"):  # the second input only names the array
+        return [op.outputs[0]] if i == 0 else []
     if op.type in ("Identity", "ZerosLike", "AddN"):
         uses.is_computed |= op.type != "Identity"
         return [op.outputs[0]]

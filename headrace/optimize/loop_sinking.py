@@ -7,7 +7,8 @@ becomes
     While(hs, h)   body: push(hs, h)
     TensorListFromTensor(stack(hs) @ v)
 
-This is done if the moved operations contain a matrix product; for less, collecting their inputs would not pay. Rows of
+This is done if the moved operations contain a matrix product, or join tensors some of which need not be collected: of
+`push(ys, [x, h])` only `h` is pushed, if `x` is a row. For less, collecting their inputs would not pay. Rows of
 a tensor that a loop reads one by one and pushes to a list for the gradient need not be collected: the tensor itself
 becomes the list.
 
@@ -29,7 +30,7 @@ from headrace.optimize.base import Pass, PassContext
 from headrace.optimize.batching_rules import can_batch
 from headrace.optimize.loop_editor import LoopEditor, loops_of
 from headrace.optimize.loop_residuals import Residuals
-from headrace.optimize.loop_row_reads import Index, as_vector, element_bytes, index_of
+from headrace.optimize.loop_row_reads import JOINS, Index, as_vector, element_bytes, index_of
 from headrace.optimize.loop_rows import out_of_range
 from headrace.optimize.queries import is_zeros
 from headrace.optimize.selections import Row, row_of
@@ -85,9 +86,11 @@ def _move(loop: LoopEditor, k: int, context: PassContext) -> bool:
     computed = _computed(loop, value, leaving)
     if not any(each.opdef.facts.blas for each in computed):
         is_copy = found.index is None and Residuals(loop, leaving).is_row(value)
-        if not found.adds and not is_copy:
+        is_less = found.index is None and _is_less(loop, value, leaving, computed)
+        if not found.adds and not is_copy and not is_less:
             return False  # the loop makes a list directly, and there is nothing to compute
-        computed = {}
+        if not is_less:
+            computed = {}
     residuals = Residuals(loop, {*leaving, *computed}, computed)
     why = _why_not(residuals, found, k, context)
     if why:
@@ -174,6 +177,17 @@ def _computed(loop: LoopEditor, value: Tensor, leaving: set[Operation]) -> dict[
         if is_mine and is_known and loop.is_movable(op) and can_batch(op, rows):
             found[op] = None
     return found
+
+
+def _is_less(loop: LoopEditor, value: Tensor, leaving: set[Operation], computed: dict[Operation, None]) -> bool:
+    """Whether `computed` only joins tensors, some of which need not be collected."""
+    if not computed or not all(op.type in JOINS for op in computed):
+        return False
+    residuals = Residuals(loop, {*leaving, *computed}, computed)
+    leaves = [t for op in computed for t in op.inputs if t.op not in computed and not loop.is_invariant(t)]
+    sizes = [element_bytes(t) for t in dict.fromkeys(x for t in leaves for x in residuals.pushed(t))]
+    made = element_bytes(value)
+    return made is not None and None not in sizes and sum(n for n in sizes if n is not None) < made
 
 
 def _why_not(residuals: Residuals, found: _List, k: int, context: PassContext) -> str:

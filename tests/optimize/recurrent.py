@@ -22,6 +22,7 @@ import headrace.v1 as v1
 from headrace.ir.edit.editor import own_bodies
 from headrace.ir.graph import Graph
 from headrace.optimize.pipeline import optimize
+from headrace.optimize.specialize import specialize
 from headrace.prune import prune
 
 SOURCES: Final = ("constants", "variables", "feeds")
@@ -361,12 +362,22 @@ class Made:
         """The graph of the step after all passes, and their report."""
         step = prune(list(self.feeds), self.fetches, []).graph
         own_bodies(step)
+        args = {op.attrs["index"]: op.outputs[0] for op in step.operations if op.type == "_Arg"}
+        specialize(step, {args[i]: v.shape for i, v in enumerate(self.feeds.values()) if i in args})
         report = optimize(step)
         return step, report
 
 
-def made(name: str, source: str, gradient: bool, sizes: Sizes = Sizes()) -> Made:
-    """The step of a spelling, with derivatives by the weights if `gradient`."""
+def made(name: str, source: str, gradient: bool, sizes: Sizes = Sizes(), is_open: bool = False) -> Made:
+    """The step of a spelling, with derivatives by the weights if `gradient`.
+
+    Args:
+      name: the name of the spelling.
+      source: the source of its weights.
+      gradient: whether the step has derivatives.
+      sizes: the sizes of the network.
+      is_open: whether the graph leaves the batch size unknown.
+    """
     rng = np.random.default_rng(5)
     width = (1 if name in RNNS else 3 if name in GRUS else 4) * sizes.units
 
@@ -381,7 +392,9 @@ def made(name: str, source: str, gradient: bool, sizes: Sizes = Sizes()) -> Made
     w, b = draw(sizes.inputs + sizes.units, width), draw(width)
     graph = v1.Graph().as_default() if name.startswith("v1_") else hr.Graph()
     with graph as g:
-        ins: list[Any] = [hr.placeholder(hr.float32, v.shape) for v in (xs, h, c)]
+        batch = None if is_open else sizes.batch
+        dims = [(sizes.time, batch, sizes.inputs), (batch, sizes.units), (batch, sizes.units)]
+        ins: list[Any] = [hr.placeholder(hr.float32, d) for d in dims]
         weights = Weights(source)
         last = SPELLINGS[name](Net(sizes, ins[0], ins[1], ins[2], w, b), weights)
         loss = hr.reduce_sum(last * last)

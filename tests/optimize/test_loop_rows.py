@@ -96,9 +96,7 @@ def test_other_selections_stay(read: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", [hr.int32, hr.int64])
-@pytest.mark.parametrize(
-    ("numbers", "is_index"), [([0, 1, 2, 3], True), ([1, 2, 3, 3], False), ([0, 1, 3, 2], False)]
-)
+@pytest.mark.parametrize(("numbers", "is_index"), [([0, 1, 2, 3], True), ([1, 2, 3, 3], False), ([0, 1, 3, 2], False)])
 def test_an_element_of_a_range_is_its_index(numbers: list[int], is_index: bool, dtype: Any) -> None:
     def build(passes: Any) -> Optimized:
         with hr.Graph():

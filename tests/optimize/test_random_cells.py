@@ -67,7 +67,7 @@ class Cell:
         return reads[kind]
 
     def linear(self, parts: list[Any], width: int) -> Any:
-        """A function of a row and a state: a sum of products, with biases in random places."""
+        """A function of rows and a state: a sum of products and biases."""
         rng = self.rng
         joined = rng.random() < 0.5
         shapes = [(UNITS * len(parts), width)] if joined else [(UNITS, width)] * len(parts)

@@ -71,3 +71,9 @@ def test_the_results_are_those_of_the_spelling(name: str, source: str) -> None:
     feeds, fed = list(step.feeds), list(step.feeds.values())
     plain = optimize(feeds, step.fetches, ()).run(fed, resources)
     close(optimize(feeds, step.fetches, PASSES).run(fed, resources), plain, 1e-6)
+
+
+@pytest.mark.parametrize(("name", "source"), EACH)
+def test_a_batch_size_that_only_the_feed_states_makes_the_same_loops(name: str, source: str) -> None:
+    for gradient in (False, True):
+        assert loops(made(name, source, gradient, is_open=True).optimized()[0]) == _loops(name, source, gradient)
