@@ -63,7 +63,11 @@ def batch(b: Builder, op: Operation, inputs: Sequence[Tensor], rows: Sequence[bo
       The tensors in place of its outputs; all have rows.
     """
     if _is_elementwise(op):
-        return _made(b, op, inputs)
+        flat = _flat(inputs, rows)
+        if flat is None:
+            return _made(b, op, inputs)
+        shape = next(t.op.inputs[1] for t, r in zip(inputs, rows, strict=True) if r)
+        return [b.Reshape(y, shape, name=f"{op.name}/rows") for y in _made(b, op, flat)]
     return _RULES[op.type][1](b, op, inputs, rows)
 
 
@@ -86,6 +90,24 @@ def _is_elementwise(op: Operation) -> bool:
     if not isinstance(record.facts.cost, PerElement):
         return False
     return len(record.ins) == 1 or record.shape is broadcast or record.shape is alike
+
+
+def _flat(inputs: Sequence[Tensor], rows: Sequence[bool]) -> list[Tensor] | None:
+    """Returns inputs of an elementwise operation before rows were made of matrices, or None.
+
+    So an operation on the rows of a product follows the product directly, and both can be computed together.
+    """
+    flat = []
+    for t, r in zip(inputs, rows, strict=True):
+        if not r and _rank(t.shape) in (0, 1):
+            flat.append(t)
+        elif r and t.op.type == "Reshape" and _rank(t.shape) == 3 and _rank(t.op.inputs[0].shape) == 2:
+            flat.append(t.op.inputs[0])
+        else:
+            return None
+    wide = {t.shape for t, r in zip((*inputs, *flat), (*rows, *rows), strict=True) if r}
+    is_same = len(wide) == 2 and (sum(rows) == 1 or all(map(shapes.is_full, wide)))
+    return flat if is_same and len({shape[-1] for shape in wide if shape is not None}) == 1 else None
 
 
 def _lines_up(op: Operation, rows: Sequence[bool]) -> bool:

@@ -4,7 +4,8 @@
     uses = flow.of(new_list)        # None: the list reaches an operation that is not understood
 
 A list is a value: `TensorListPushBack` returns a new one. So "the list" means all versions of it, through loops and
-conditionals. A list that becomes an element of another list is not followed further.
+conditionals. A list that becomes an element of another list is not followed further. The zeros like a list, and the sum
+of lists, as gradients make them, have elements of the shapes of its own, and count as versions of it.
 """
 
 from __future__ import annotations
@@ -29,11 +30,13 @@ class Uses:
       put: the tensors that become elements of it.
       pops: the operations that remove its last element.
       is_indexed: whether elements are set by position, or its length is, so that some elements may never be set.
+      is_computed: whether some versions have other elements, zeros or sums.
     """
 
     put: list[Tensor] = dataclasses.field(default_factory=list)
     pops: list[Operation] = dataclasses.field(default_factory=list)
     is_indexed: bool = False
+    is_computed: bool = False
 
 
 class ListFlow:
@@ -92,7 +95,10 @@ def _through(op: Operation, i: int, uses: Uses) -> list[Tensor] | None:
     if op.opdef.structured:
         graphs, k = owned(op), i - param_offset(op)
         return None if op.opdef.structured not in FOLLOWED or not graphs or k < 0 else [g.params[k] for g in graphs]
-    if i == 0 and op.type == "Identity":
+    if op.type in ("_TensorArrayTrack", "_TensorArrayRefill"):  # the second input only names the array
+        return [op.outputs[0]] if i == 0 else []
+    if op.type in ("Identity", "ZerosLike", "AddN"):
+        uses.is_computed |= op.type != "Identity"
         return [op.outputs[0]]
     role = op.opdef.facts.list_role
     if i == 0 and role is not None and role.kind in ("push", "set", "pop", "resize"):

@@ -15,7 +15,8 @@ once, so every pure operation of it may be hoisted.
 A result that is much larger than its inputs (a scalar broadcast to a matrix) stays in the loop, because storing it
 costs more than computing it. A variable that the loop only reads is read once, if the loop is known to run an
 iteration; the read can fail, because the variable may have no value. It stays in a loop that waits for other steps,
-which may write the variable meanwhile. Nested loops are handled from the inside out, so
+which may write the variable meanwhile. A value that is popped from a list is invariant if another loop pushed the same
+value in all iterations (a variable that it read, for the gradient). Nested loops are handled from the inside out, so
 an operation is hoisted as far out as possible.
 """
 
@@ -32,7 +33,8 @@ from headrace.ir.function import base_name
 from headrace.ir.order import effects
 from headrace.optimize.base import Pass, PassContext
 from headrace.optimize.loop_editor import LoopEditor, loops_of, names
-from headrace.optimize.queries import is_plain
+from headrace.optimize.loop_row_reads import popped_from
+from headrace.optimize.queries import is_plain, owns_graphs
 from headrace.optimize.waiting import waits
 
 if TYPE_CHECKING:
@@ -48,9 +50,42 @@ class HoistInvariants(Pass):
     def call(self, graph: Graph, context: PassContext) -> bool:
         changed = False
         for op in loops_of(graph, context):
+            changed |= _unlist(op, context)
             changed |= _hoist_body(op, context)
             changed |= _hoist_condition(op, context)
         return changed
+
+
+def _unlist(op: Operation, context: PassContext) -> bool:
+    """Replaces values that the loop `op` pops from lists of equal values."""
+    pops = [each for each in op.attrs["body"].operations if each.opdef.list_kind == "pop"]
+    if not pops:
+        return False
+    loop = LoopEditor(op, context)
+    equal: list[tuple[Tensor, Tensor]] = []
+    for each in pops:
+        k = popped_from(loop, each.outputs[1]) if loop.inner.is_used(each.outputs[1]) else None
+        value = None if k is None else _pushed(loop.op.inputs[k], context)
+        if value is not None and shapes.covers(each.outputs[1].shape, value.shape) and loop.is_movable(each):
+            equal.append((each.outputs[1], value))
+    for popped, value in equal:
+        loop.inner.replace(popped, loop.constant(value, base_name(value)))
+    if equal:
+        context.fired("loop_invariants", op, f"popped, equal in all iterations: {names([t.op for t, _ in equal])}")
+    return bool(equal)
+
+
+def _pushed(values: Tensor, context: PassContext) -> Tensor | None:
+    """Returns the value of all elements of a list of equal invariants, or None."""
+    maker = values.op
+    if maker.opdef.structured != "While" or not owns_graphs(maker) or context.has_parts(maker):
+        return None
+    k = values.index
+    push, p = maker.attrs["body"].results[k].op, maker.attrs["body"].params[k]
+    if push.opdef.list_kind != "push" or push.inputs[0] is not p or maker.inputs[k].op.opdef.list_kind != "empty":
+        return None
+    loop = LoopEditor(maker, context)
+    return loop.outside(push.inputs[1]) if loop.is_invariant(push.inputs[1]) else None
 
 
 def _hoist_body(op: Operation, context: PassContext) -> bool:
@@ -140,8 +175,8 @@ def _hoist_condition(op: Operation, context: PassContext) -> bool:
 
 
 def _is_stretched(op: Operation) -> bool:
-    """Whether the result of `op` is much larger than its inputs."""
-    if op.opdef.facts.forwards is not None:
+    """Whether the result of `op` is much larger than its inputs, and is computed."""
+    if op.opdef.facts.forwards is not None or not op.opdef.is_pure:  # a read of a variable computes nothing
         return False
     made, read = _bytes(op.outputs), _bytes(op.inputs)
     if made is not None:

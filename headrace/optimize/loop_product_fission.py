@@ -9,7 +9,8 @@ the counterpart is
     dx, dh = split(dz @ wT)        becomes        dx = dz @ w[:m]T        dh = dz @ w[m:]T
 
 This is done if one of the two products is not needed, so it is not computed, or if it is only collected in a list, so
-it is computed after the loop. The slices of `w`, a loop constant, are made before the loop.
+it is computed after the loop. The slices of `w`, which is invariant, are made before the loop. If `w` is a constant,
+`fold` makes constants of them.
 """
 
 from __future__ import annotations
@@ -59,10 +60,12 @@ class _Products:
     def split(self) -> bool:
         changed = False
         for op in walk.in_order(self.loop.body.operations):
+            if op.type in ("AddN", "AddV2"):
+                changed |= self._is_sum(op) and self._narrow(op, [t.op for t in op.inputs])
             if op.type != "MatMul" or not self.loop.is_movable(op) or not self._has_fixed_factor(op):
                 continue
             joined = op.inputs[0].op
-            if self._narrow(op):
+            if self._narrow(op, [op]):
                 changed = True
             elif joined.type == "ConcatV2" and joined.device == op.device and not op.attrs["transpose_a"]:
                 changed |= self._split_joined(op, joined)
@@ -70,28 +73,38 @@ class _Products:
             self.loop.sweep()
         return changed
 
+    def _is_sum(self, op: Operation) -> bool:
+        """Whether `op` adds products of invariant factors, which only it reads."""
+        return self.loop.is_movable(op) and all(
+            t.op.type == "MatMul"
+            and t.op.device == op.device
+            and t.shape == op.outputs[0].shape
+            and self.loop.is_movable(t.op)
+            and self._has_fixed_factor(t.op)
+            and len(self.loop.inner.uses[t]) == 1
+            and t not in self.loop.body.results
+            for t in op.inputs
+        )
+
     def _has_fixed_factor(self, op: Operation) -> bool:
         w = op.inputs[1]
-        k = self.loop.position(w)
-        return k is not None and self.loop.is_constant(k) and w.shape is not None
+        return self.loop.is_invariant(w) and w.shape is not None
 
     def _refused(self, op: Operation, why: str) -> bool:
         self.context.refused("loop_products", op, why)
         return False
 
     def _part(self, w: Tensor, axis: int, begin: int, size: int, like: Operation) -> Tensor:
-        """Returns `size` rows (axis 0) or columns of `w`, sliced before the loop.
+        """Returns `size` rows (axis 0) or columns of the invariant `w`, sliced before the loop.
 
-        The result is a loop constant, as `w` is.
+        The result is a loop constant.
         """
         key = (w, axis, begin, size, like.device)
         got = self._slices.get(key)
         if got is None:
             at, sizes = ([begin, 0], [size, -1]) if axis == 0 else ([0, begin], [-1, size])
-            k = self.loop.position(w)
             name = f"{base_name(w)}_part"
             sliced = self.loop.before(like).Slice(self.loop.outside(w), at, sizes, name=f"{self.loop.op.name}/{name}")
-            assert k is not None
             got = self._slices[key] = self.loop.constant(sliced, name)
         return got
 
@@ -128,10 +141,14 @@ class _Products:
         self.context.fired("loop_products", op, f"split into {many}, some of which are known before the loop")
         return True
 
-    def _narrow(self, op: Operation) -> bool:
+    def _narrow(self, op: Operation, products: Sequence[Operation]) -> bool:
         """Splits a product whose result is split into columns, if the columns have different uses.
 
         Columns without readers are not computed. Columns that are only collected get a product of their own.
+
+        Args:
+          op: the operation whose result is split into columns.
+          products: the product, `op` itself, or the products that `op` adds.
         """
         loop, y = self.loop, op.outputs[0]
         cuts = list(dict.fromkeys(r for r, _ in loop.inner.uses.get(y, [])))
@@ -143,13 +160,17 @@ class _Products:
             return False
         if len(wanted) == len(pieces) and len({self._is_collected(t) for t in wanted}) == 1:
             return False  # all columns have the same use
-        outer = 0 if op.attrs["transpose_b"] else 1
         b = loop.within(op)
         at = 0
         made: list[tuple[Tensor, Tensor]] = []
         for t, size in zip(cuts[0].outputs, pieces, strict=True):
             if t in wanted:
-                made.append((t, _product(b, op, op.inputs[0], self._part(op.inputs[1], outer, at, size, op))))
+                parts = []
+                for each in products:
+                    outer = 0 if each.attrs["transpose_b"] else 1
+                    part = self._part(each.inputs[1], outer, at, size, each)
+                    parts.append(_product(loop.within(each), each, each.inputs[0], part))
+                made.append((t, parts[0] if op is products[0] else b.AddN(parts, name=op.name)))
             at += size
         for old, new in made:
             loop.inner.replace(old, new)

@@ -99,9 +99,8 @@ class Residuals:
         maker = loop.op.inputs[k].op
         if maker.opdef.list_kind != "from_tensor":
             return False
-        assert loop.trip_count is not None  # `at`, the index, implies it
-        is_whole = len(loop.trip_count.bounds) == 1 and constant_value(loop.trip_count.bounds[0].first) == 0
-        return bool(is_whole) and maker.inputs[0].shape == (self.count, *t.shape)
+        is_whole = constant_value(at.bound.first) == 0 and at.bound.count == self.count
+        return is_whole and maker.inputs[0].shape == (self.count, *t.shape)
 
     def _is_computed(self, t: Tensor) -> bool:
         """Whether `t` can be computed after the loop, and is not needed in it."""

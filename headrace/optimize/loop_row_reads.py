@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from headrace.shapes import Shape
 
 
-_JOINS: Final = frozenset({"ConcatV2", "Pack"})  # these move elements and compute nothing
+JOINS: Final = frozenset({"ConcatV2", "Pack"})  # these move elements and compute nothing
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -181,7 +181,7 @@ class RowReads:
             self._found.update((t, indices[0]) for t in op.outputs)
             cost = op.opdef.facts.cost
             here = cost.flops if isinstance(cost, PerElement) else float(cost is not None)
-            if op.type in _JOINS:
+            if op.type in JOINS:
                 here = 0.0
             self._work.update(dict.fromkeys(op.outputs, here + sum(self._work.get(t, 0) for t in set(op.inputs))))
             if op.opdef.facts.blas or any(t in self._products for t in op.inputs):

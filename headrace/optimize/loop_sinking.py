@@ -7,12 +7,15 @@ becomes
     While(hs, h)   body: push(hs, h)
     TensorListFromTensor(stack(hs) @ v)
 
-This is done if the moved operations contain a matrix product; for less, collecting their inputs would not pay. Rows of
+This is done if the moved operations contain a matrix product, or join tensors some of which need not be collected: of
+`push(ys, [x, h])` only `h` is pushed, if `x` is a row. For less, collecting their inputs would not pay. Rows of
 a tensor that a loop reads one by one and pushes to a list for the gradient need not be collected: the tensor itself
 becomes the list.
 
 The gradient with respect to inputs that a loop reads row by row is collected at a higher cost: each iteration makes a
-list that is zero except for one element, and adds it to the running sum. After the loop one list replaces this sum.
+list that is zero except for one element, and adds it to the running sum. After the loop one list replaces this sum. If
+the loop reads rows of the tensor itself (`xs[t]`), each iteration adds a tensor that is zero except for one row. Then
+one tensor replaces this sum.
 """
 
 from __future__ import annotations
@@ -27,7 +30,10 @@ from headrace.optimize.base import Pass, PassContext
 from headrace.optimize.batching_rules import can_batch
 from headrace.optimize.loop_editor import LoopEditor, loops_of
 from headrace.optimize.loop_residuals import Residuals
-from headrace.optimize.loop_row_reads import Index, as_vector, element_bytes, index_of
+from headrace.optimize.loop_row_reads import JOINS, Index, as_vector, element_bytes, index_of
+from headrace.optimize.loop_rows import out_of_range
+from headrace.optimize.queries import is_zeros
+from headrace.optimize.selections import Row, row_of
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
@@ -60,12 +66,14 @@ class _List:
       put: the operation that puts it in.
       index: the position in the list; None: the end.
       adds: whether `value` is put into a list of zeros, which is then added to the variable.
+      row: for a variable that is a tensor, the row of it to which `value` is added; else None.
     """
 
     value: Tensor
     put: Operation
     index: Index | None
     adds: bool
+    row: Row | None = None
 
 
 def _move(loop: LoopEditor, k: int, context: PassContext) -> bool:
@@ -78,9 +86,11 @@ def _move(loop: LoopEditor, k: int, context: PassContext) -> bool:
     computed = _computed(loop, value, leaving)
     if not any(each.opdef.facts.blas for each in computed):
         is_copy = found.index is None and Residuals(loop, leaving).is_row(value)
-        if not found.adds and not is_copy:
+        is_less = found.index is None and _is_less(loop, value, leaving, computed)
+        if not found.adds and not is_copy and not is_less:
             return False  # the loop makes a list directly, and there is nothing to compute
-        computed = {}
+        if not is_less:
+            computed = {}
     residuals = Residuals(loop, {*leaving, *computed}, computed)
     why = _why_not(residuals, found, k, context)
     if why:
@@ -89,9 +99,9 @@ def _move(loop: LoopEditor, k: int, context: PassContext) -> bool:
     rows = residuals.values(value)
     is_backward = found.index is not None and not found.index.is_upward
     tensor = residuals.turned(rows, is_backward)
-    made = _as_list(loop, k, found, tensor)
+    made = _as_list(loop, k, found, tensor) if found.row is None else _as_tensor(loop, found, found.row, tensor)
     before = op.outputs[k]
-    if found.adds and op.inputs[k].op.type != "ZerosLike":
+    if found.adds and not (op.inputs[k].op.type == "ZerosLike" or (found.row is not None and is_zeros(op.inputs[k]))):
         made = loop.before(found.put).AddN([op.inputs[k], made], name=f"{op.name}/collected")
     loop.inner.set_result(k, loop.body.params[k])
     made.replace_static(made.shape, before.handle)
@@ -110,6 +120,8 @@ def _list(loop: LoopEditor, k: int) -> _List | None:
     op = r.op
     if not loop.is_movable(op) or not loop.is_only_for_itself(k):
         return None
+    if p.dtype.base is not dtypes.variant:
+        return _row(loop, k)
     holds = loop.op.outputs[k].handle
     if holds is None or holds[0] in dtypes.OBJECT:  # not a list, or a list of lists
         return None
@@ -134,6 +146,25 @@ def _list(loop: LoopEditor, k: int) -> _List | None:
     return _List(put.inputs[2], put, index, adds)
 
 
+def _row(loop: LoopEditor, k: int) -> _List | None:
+    """Returns variable `k`, a tensor, as a `_List`, if each iteration adds to another row."""
+    p, add = loop.body.params[k], loop.body.results[k].op
+    others = [t.op for t in add.inputs if t is not p]
+    if add.type not in ("AddN", "AddV2") or len(others) != 1 or len(add.inputs) != 2:
+        return None
+    (put,) = others
+    is_free = loop.is_movable(put) and len(loop.inner.uses.get(put.outputs[0], ())) == 1
+    shape = put.outputs[0].shape
+    if put.type != "StridedSliceGrad" or not is_free or not shapes.is_full(shape) or shape != p.shape:
+        return None
+    row = row_of(put)
+    at = None if row is None else index_of(loop, row.index)
+    if row is None or at is None or loop.trip_count is None or loop.trip_count.count != at.bound.count:
+        return None
+    assert shape is not None
+    return None if out_of_range(at, shape[row.axis]) else _List(put.inputs[4], put, at, True, row)
+
+
 def _computed(loop: LoopEditor, value: Tensor, leaving: set[Operation]) -> dict[Operation, None]:
     """Operations that only `value` needs, and that can be batched."""
     found: dict[Operation, None] = {}
@@ -146,6 +177,17 @@ def _computed(loop: LoopEditor, value: Tensor, leaving: set[Operation]) -> dict[
         if is_mine and is_known and loop.is_movable(op) and can_batch(op, rows):
             found[op] = None
     return found
+
+
+def _is_less(loop: LoopEditor, value: Tensor, leaving: set[Operation], computed: dict[Operation, None]) -> bool:
+    """Whether `computed` only joins tensors, some of which need not be collected."""
+    if not computed or not all(op.type in JOINS for op in computed):
+        return False
+    residuals = Residuals(loop, {*leaving, *computed}, computed)
+    leaves = [t for op in computed for t in op.inputs if t.op not in computed and not loop.is_invariant(t)]
+    sizes = [element_bytes(t) for t in dict.fromkeys(x for t in leaves for x in residuals.pushed(t))]
+    made = element_bytes(value)
+    return made is not None and None not in sizes and sum(n for n in sizes if n is not None) < made
 
 
 def _why_not(residuals: Residuals, found: _List, k: int, context: PassContext) -> str:
@@ -204,6 +246,23 @@ def _as_list(loop: LoopEditor, k: int, found: _List, rows: Tensor) -> Tensor:
         places = b.Range(first, b.AddV2(first, n), 1, name=f"{name}/places")
         out = b.TensorListScatterIntoExistingList(loop.op.inputs[into], rows, places, name=name)
     return out
+
+
+def _as_tensor(loop: LoopEditor, found: _List, row: Row, rows: Tensor) -> Tensor:
+    """Returns the tensor after the loop, from `rows` in the order of its elements."""
+    b = loop.before(found.put)
+    name = f"{loop.op.name}/{found.put.name.rpartition('/')[2]}_collected"
+    whole, shape = found.put.outputs[0].shape, rows.shape
+    assert whole is not None
+    assert shape is not None
+    assert found.index is not None
+    low = int(constant_value(found.index.bound.first) or 0) if found.index.is_upward else 0
+    after = (whole[row.axis] or 0) - low - (shape[0] or 0)
+    if low or after:
+        rows = b.Pad(rows, [[low, after], *[[0, 0]] * (len(shape) - 1)], name=f"{name}/all")
+    if row.axis:
+        rows = b.Transpose(rows, [*range(1, row.axis + 1), 0, *range(row.axis + 1, len(shape))], name=name)
+    return rows
 
 
 def _is_whole(loop: LoopEditor, found: _List, rows: Tensor) -> bool:

@@ -27,6 +27,7 @@ from headrace.optimize.horizontal_fusion import FuseHorizontally
 from headrace.optimize.inline import Inline
 from headrace.optimize.interprocedural_constants import PropagateConstants
 from headrace.optimize.loops import LOOP_PASSES
+from headrace.optimize.slice_merging import MergeSlices
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation
@@ -53,6 +54,7 @@ PASSES: Final[tuple[Pass | Repeat, ...]] = (
     Repeat((Inline(),)),  # nested calls
     _EFFECTS,  # of the functions that came from the library
     _CLEAN_UP,
+    MergeSlices(),
     *LOOP_PASSES,
     _CLEAN_UP,
     FuseHorizontally(),

@@ -64,12 +64,11 @@ def specialize(graph: Graph, known: Mapping[Tensor, Shape]) -> None:
     _infer(graph, 0)
     flow = ListFlow(graph)
     for _ in range(thresholds.SPECIALIZE_LIST_ROUNDS):
-        more = [op for op in flow.new if _know_elements(op, flow)]
-        if not more:
+        elements = [op for op in flow.new if _know_elements(op, flow)]
+        values = [op for op in flow.new if _know_values(op, flow)]
+        if not elements and not values:
             break
         _infer(graph, 0)
-    for op in flow.new:
-        _know_values(op, flow)
 
 
 # *** inference ***
@@ -168,21 +167,22 @@ def _know_elements(op: Operation, flow: ListFlow) -> bool:
     return True
 
 
-def _know_values(op: Operation, flow: ListFlow) -> None:
-    """Replaces pops of a list by a constant, if all its elements equal that.
+def _know_values(op: Operation, flow: ListFlow) -> bool:
+    """Replaces pops of a list by a constant that all elements equal; returns whether it did.
 
     This is done only in the gradient of a loop, which pops as often as the loop pushed. A pop from a list of the user
     may fail, and must still fail.
     """
     uses = flow.of(op.outputs[0]) if op.opdef.list_kind == "empty" else None
-    if uses is None or uses.is_indexed or not uses.put or not uses.pops:
-        return
+    if uses is None or uses.is_indexed or uses.is_computed or not uses.put or not uses.pops:
+        return False
     if not all(ResidualPop in op.notes for op in uses.pops):
-        return
+        return False
     values = [constant_value(t) for t in uses.put]
     first = values[0]
     if first is None or not all(v is not None and equal(v, first) for v in values):
-        return
+        return False
+    changed = False
     for pop in uses.pops:
         graph, got = pop.graph, pop.outputs[1]
         edit = Editor(graph)
@@ -192,3 +192,5 @@ def _know_values(op: Operation, flow: ListFlow) -> None:
             const.outputs[0].refine(first.shape)
             edit.replace(got, const.outputs[0])
             edit.put_first(const)
+            changed = True
+    return changed

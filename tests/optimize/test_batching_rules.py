@@ -28,6 +28,7 @@ none = Const[value=int32[0]{}, dtype=int32]
 six = Const[value=int32[1]{6}, dtype=int32]
 xsix = Const[value=int32[1]{6}, dtype=int32]
 three = Const[value=int32[2]{3, -1}, dtype=int32]
+thin = Const[value=int32[2]{4, 2}, dtype=int32]
 """
 _N = 3  # rows
 
@@ -153,3 +154,63 @@ def test_row_by_row_only(case: str) -> None:
     line, *inputs = case.split("; ")
     _, op, rows = made(line, *inputs)
     assert not can_batch(op, rows)
+
+
+# *** on the rows of a product ***
+
+
+def _after_product(work: str, *inputs: str) -> list[str]:
+    """Types of the operations of a product `y` and of `work`, for all rows."""
+    lines = ["y = MatMul(x, w)", *work.split(" | ")]
+    graph, _, _ = made("\n".join(lines), "x: float32[2,3]", "w: float32[3,4]", *inputs)
+    feeds = [op.outputs[0] for op in graph.operations if op.type == "Placeholder"]
+    wanted = [graph.get_operation_by_name(line.split(" ")[0]) for line in lines]
+    known, b = len(graph.operations), Builder(graph)
+    whole = {t: b.Placeholder(dtype=t.dtype, shape=(_N, *t.shape)) for t in feeds if t.op.name.startswith("x")}
+    given = {t: drawn(t, (_N,) if t in whole else ()) for t in feeds}
+    stacks = [whole.get(t, t) for t in feeds]
+    for op in wanted:
+        rows = [t in whole for t in op.inputs]
+        assert can_batch(op, rows)
+        whole.update(zip(op.outputs, batch(b, op, [whole.get(t, t) for t in op.inputs], rows), strict=True))
+    end = wanted[-1].outputs[0]
+    types = [op.type for op in graph.operations[known:] if op.type not in ("Const", "Placeholder")]
+    (got,) = optimize(stacks, [whole[end]], ()).run(list(given.values()))
+    alone = optimize(feeds, [end], ())
+    for k in range(_N):
+        (want,) = alone.run([v[k] if t.op.name.startswith("x") else v for t, v in given.items()])
+        np.testing.assert_allclose(got[k], want, rtol=1e-5, atol=1e-6)
+    return types
+
+
+@pytest.mark.parametrize(
+    ("work", "inputs", "types"),
+    [
+        ("z = AddV2(y, b)", ["b: float32[4]"], ["AddV2"]),
+        ("z = AddV2(b, y)", ["b: float32[]"], ["AddV2"]),
+        ("z = Tanh(y)", [], ["Tanh"]),
+        ("z = Mul(y, y)", [], ["Mul"]),
+        ("u = AddV2(y, b) | z = Sigmoid(u)", ["b: float32[4]"], ["AddV2", "Reshape", "Sigmoid"]),
+    ],
+)
+def test_elementwise_work_on_a_product_precedes_the_reshape_to_rows(
+    work: str, inputs: list[str], types: list[str]
+) -> None:
+    assert _after_product(work, *inputs) == ["Reshape", "MatMul", "Reshape", *types, "Reshape"]
+
+
+@pytest.mark.parametrize(
+    ("work", "inputs"),
+    [
+        ("z = AddV2(y, b)", ["b: float32[2,4]"]),
+        ("z = AddV2(y, b)", ["b: float32[2,1]"]),
+        ("z = AddV2(y, x2)", ["x2: float32[2,4]"]),
+    ],
+)
+def test_work_with_other_rows_or_matrices_follows_the_reshape_to_rows(work: str, inputs: list[str]) -> None:
+    assert _after_product(work, *inputs) == ["Reshape", "MatMul", "Reshape", "AddV2"]
+
+
+def test_reshapes_to_rows_of_another_width_stay() -> None:
+    work = "v = Reshape(y, three) | z = AddV2(v, b)"
+    assert _after_product(work.replace("three", "thin"), "b: float32[2]")[-1] == "AddV2"

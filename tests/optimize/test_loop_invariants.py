@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from headrace.ir.text import from_text, to_text
@@ -228,3 +229,76 @@ def test_a_name_that_is_taken_outside() -> None:
     text = loop("v = Neg(w) | h1 = AddV2(h, v)", before="v = Exp(w)", behind="end = AddV2(loop:2, v)")
     feeds = {"n": 3, "h": [[0.1, 0.2], [0.3, 0.4]], "w": [[1.0, -1.0], [0.5, 2.0]]}
     assert agree(text, [PASSES[_RULE]], feeds, ["end"]).fired()
+
+
+# *** values that another loop has pushed ***
+
+_PUSHING = """
+i: int32[] = zero -> i1
+h: float32[2,2] -> h1
+w: float32[2,2]
+acc: variant[] holds float32[2,2] = empty -> put
+"""
+_POPPING = """
+k: int32[] = zero -> k1
+d: float32[2,2] -> d1
+bcc: variant[] holds float32[2,2] = loop:3 -> pop
+"""
+_PUSH = "i1 = AddV2(i, one)\nput = TensorListPushBack[element_dtype=float32](acc, w)\nh1 = MatMul(h, w)"
+_POP = (
+    "k1 = AddV2(k, one)\nshape = Const[value=int32[2]{2, 2}, dtype=int32]\n"
+    "pop = TensorListPopBack[element_dtype=float32]{ResidualPop}(bcc, shape)\nd1 = MatMul(d, pop:1)"
+)
+_LISTS = """shape = Const[value=int32[2]{2, 2}, dtype=int32]
+any = Const[value=int32[]{-1}, dtype=int32]
+empty = EmptyTensorList[element_dtype=float32](shape, any)
+filled = TensorListFromTensor(xs, shape)
+"""
+
+
+def _two_loops(push: str = _PUSH, pop: str = _POP, pushing: str = _PUSHING, popping: str = _POPPING) -> str:
+    first = loop_of(
+        pushing, push, cond="less = Less(i, five)", before="xs = Placeholder[dtype=float32, shape=[5,2,2]]\n" + _LISTS
+    )
+    second = loop_of(popping, pop, cond="less = Less(k, five)", name="back", behind="end = Identity(back:1)")
+    return first + second.replace(_NUMBERS, "")
+
+
+_NUMBERS = "zero = Const[value=int32[]{0}, dtype=int32]\none = Const[value=int32[]{1}, dtype=int32]\n"
+
+
+def test_a_popped_value_that_was_pushed_in_all_iterations_is_read_before_both_loops() -> None:
+    feeds = {"h": np.eye(2), "w": np.full((2, 2), 0.5), "d": np.eye(2)}
+    made = agree(_two_loops(), [PASSES[_RULE]], feeds, ["end", "loop:1"])
+    assert made.fired() == ["back: popped, equal in all iterations: pop"]
+    got, _ = transformed(_two_loops(), [PASSES[_RULE]])
+    assert "d1 = MatMul(d, w)" in got
+    assert transformed(_two_loops(), [PASSES[_RULE]] * 2)[0] == got
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"push": _PUSH.replace("(acc, w)", "(acc, h)")},
+        {"push": _PUSH.replace("(acc, w)", "(two_, w)").replace("put", "two_ = TensorListPushBack[element_dtype=float32](acc, w)\nput")},
+        {"pushing": _PUSHING.replace("= empty", "= filled")},
+        {"popping": _POPPING.replace("= loop:3", "= filled")},
+        {"pushing": _PUSHING + "bcc: variant[] holds float32[2,2] = empty -> put", "push": _PUSH, "popping": _POPPING.replace("loop:3", "loop:4")},
+        {"pop": _POP.replace("{ResidualPop}", "")},
+        {"pop": _POP.replace("d1 = ", "d0 = ").replace("pop:1)", "pop:1)\nd1 = Neg(d)").replace("shape)", "shape) ^k1")},
+        {"pushing": _PUSHING.replace("w: float32[2,2]", "w: float32[?,2]")},
+    ],
+)  # fmt: skip
+def test_other_popped_values_stay(changes: dict[str, str]) -> None:
+    got, context = transformed(_two_loops(**changes), [PASSES[_RULE]])
+    assert not context.notes
+    assert got == transformed(_two_loops(**changes), [])[0]
+
+
+def test_a_large_variable_is_read_once() -> None:
+    large = _READ.replace("h1 = AddV2(h, x)", "s = Sum(x, both) | h1 = AddV2(h, s)")
+    text = reading(_CONSTANTS + large, _V.replace("2,2", "300,300"), _VAR.replace("2,2", "300,300"))
+    assert moved(text) == (["x, s"], [])
+    text = reading(_CONSTANTS + _READ.replace("AddV2(h, x)", "Neg(h) | k1 = AddV2(k, x)"),
+                   _V.replace("2,2", "300,300") + " | k: float32[300,300] -> k1", _VAR.replace("2,2", "300,300"))  # fmt: skip
+    assert moved(text) == (["x"], [])

@@ -170,3 +170,56 @@ def test_what_is_only_collected_is_computed_apart() -> None:
 )  # fmt: skip
 def test_what_is_not_cut(step: str, more: str) -> None:
     untouched("loop_products", products(step, "w: float32[3,4]", *filter(None, more.split("|"))))
+
+
+# *** of constants, and sums ***
+
+
+@pytest.mark.parametrize(
+    ("step", "more"),
+    [
+        ("xh = ConcatV2(x, h, one) | xhc = MatMul(xh, cc) | h1 = Tanh(xhc)", "cc = Const[value=float32[7,3]{%s}, dtype=float32] | "),
+        (_CUT.replace("(h, w)", "(h, cc)") + _A, "cc = Const[value=float32[3,4]{%s}, dtype=float32] | "),
+    ],
+)  # fmt: skip
+def test_a_constant_is_a_fixed_factor(step: str, more: str) -> None:
+    n = 21 if "7,3" in more else 12
+    fired, left, _ = changed(more % ", ".join(str(i / 10) for i in range(n)) + step, (3, 4))
+    assert len(fired) == 1
+    assert left == (2 if n == 21 else 1)
+
+
+_SUM = "k2 = Neg(h) | a = MatMul(h, w) | b = MatMul[transpose_b=true](k2, v) | hw = AddN[N=2](a, b) | "
+_CUT_SUM = "ab = Split[num_split=2](one, hw) | "
+
+
+@pytest.mark.parametrize("kind", ["AddN[N=2]", "AddV2"])
+def test_a_sum_of_products_is_narrowed(kind: str) -> None:
+    rng = np.random.default_rng(1)
+    feeds = {"n": 4, "h": rng.standard_normal((2, 3)), "u": np.ones((2, 4)), "xs": np.ones((5, 2, 4))}
+    feeds |= {"w": rng.standard_normal((3, 4)), "v": rng.standard_normal((4, 3))}
+    text = products(_SUM.replace("AddN[N=2]", kind) + _CUT_SUM + _A, "w: float32[3,4]", "v: float32[4,3]")
+    got = agree(text, [PASSES["loop_products"]], feeds, ["end", "all"])
+    assert got.fired() == ["hw: 1 of 2 pieces without consumers, removed"]
+    assert (got.count("loop", "MatMul"), got.count("loop", "Split"), got.count("loop", "AddN")) == (2, 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("step", "more"),
+    [
+        (_SUM.replace("(a, b)", "(a, a)"), ""),
+        (_SUM.replace("(a, b)", "(a, k)"), "k: float32[2,4]"),
+        (_SUM + "c2 = Neg(a) | ", ""),
+        (_SUM.replace("(h, w)", "(h, w) ^i1"), ""),
+        (_SUM.replace("(a, b)", "(a, b) ^i1"), ""),
+        (_SUM.replace("(h, w)", '(h, w) @"/device:CPU:1"'), ""),
+        ("w1 = Neg(w) | " + _SUM, "w: float32[3,4] -> w1"),
+        (_SUM, "r: float32[2,4] -> a"),
+        (_SUM.replace("MatMul(h, w)", "MatMul(lone, w)").replace("AddN[N=2]", "AddV2"), "lone: float32[1,3]"),
+    ],
+)  # fmt: skip
+def test_other_sums_stay(step: str, more: str) -> None:
+    changes = ["v: float32[4,3]", *filter(None, [more])]
+    if "w:" not in more:
+        changes.append("w: float32[3,4]")
+    untouched("loop_products", products(step + _CUT_SUM + _A, *changes))

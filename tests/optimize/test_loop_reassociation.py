@@ -1,11 +1,13 @@
-"""Factors that are known before a loop are multiplied first (sums: test_loops_text)."""
+"""Factors that are known before a loop are multiplied first, and terms are added first (test_loops_text)."""
+
+# ruff: noqa: E501 - a line of a graph is a line
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from tests.optimize.loop_steps import PASSES, agree, transformed, untouched
+from tests.optimize.loop_steps import PASSES, Optimized, agree, transformed, untouched
 from tests.optimize.test_loop_popped import YS, popping
 
 _RULE = "loop_factors"
@@ -125,3 +127,94 @@ def test_not_in_half_precision() -> None:
 
 def test_not_of_what_is_large() -> None:
     assert not regrouped(popping("dy = TanhGrad(y:1, d)", shape="5000"))
+
+
+# *** sums of biases, and of pieces ***
+
+_SUMS = "loop_sums"
+
+
+def _summed(work: str, more: str = "", passes: tuple[str, ...] = (_SUMS,)) -> Optimized:
+    """What the passes make of a loop that pops `y`, with the results of before."""
+    feeds = {"n": 4, "d": YS[0], "ys": YS, "b": YS[1, 0], "c": YS[2, 0], "e": YS[1], "s": 0.5}
+    text = popping(_ENDS + work, more)
+    return agree(
+        text, [PASSES[p] for p in passes], {n: v for n, v in feeds.items() if f"\n{n} = Pl" in text}, ["loop:2"]
+    )
+
+
+_ENDS = """last = Const[value=int32[]{1}, dtype=int32]
+sizes = Const[value=int32[2]{1, 2}, dtype=int32]
+"""
+_B = "b: float32[3]"
+
+
+def test_the_addition_of_a_bias_is_a_sum() -> None:
+    made = _summed("a = AddV2(d, y:1)\nf = BiasAdd(a, b)\ndy = Tanh(f)", _B, (_SUMS, "loop_fission"))
+    assert made.fired(_SUMS)[0] == "f: the addition of a bias is a sum"
+    assert (made.count("loop", "AddV2"), made.count("loop", "BiasAdd")) == (2, 0)  # one of them counts
+
+
+@pytest.mark.parametrize(
+    ("work", "more"),
+    [
+        ('f = BiasAdd[data_format="NCHW"](d4, b)\ndy = Neg(d)', "b: float32[3]\nd4: float32[2,3,1,1] -> f"),
+        ("f = BiasAdd(d2, b2)\ndy = Neg(d)", "b2: float32[?]\nd2: float32[2,?] -> f"),
+        ("dy = BiasAdd(d, b) ^next", _B),
+    ],
+)
+def test_a_bias_of_other_dimensions_stays(work: str, more: str) -> None:
+    untouched(_SUMS, popping(work, more))
+
+
+def test_invariant_terms_are_added_to_each_other() -> None:
+    made = _summed("a = AddV2(d, b)\nt = AddV2(a, c)\ndy = Tanh(t)", f"{_B}\nc: float32[3]", (_SUMS, "loop_invariants"))
+    assert made.fired(_SUMS) == ["t: 2 of 3 terms are known before the loop, and added first"]
+    assert made.count("loop", "AddV2") == 2
+    work = "a = AddV2(d, b)\nr = AddV2(a, y:1)\nt = AddV2(r, c)\ndy = Tanh(t)"
+    made = _summed(work, f"{_B}\nc: float32[3]", (_SUMS, "loop_invariants", "loop_fission"))
+    assert made.fired(_SUMS) == ["t: 3 of 4 terms are known before the loop, and added first"]
+    assert made.count("loop", "AddV2") == 2
+
+
+_PIECES = "a = AddV2(d, y:1)\nz = SplitV[num_split=2](a, sizes, last)\nf = AddV2(z:1, s)\n"
+_JOIN = "dy = ConcatV2(z, f, last)"
+
+
+@pytest.mark.parametrize(
+    ("work", "more"),
+    [
+        (_PIECES + _JOIN, "s: float32[]"),
+        (_PIECES.replace("(z:1, s)", "(s, z:1)") + _JOIN, "s: float32[]"),
+        (_PIECES.replace("s)\n", "half)\n").replace("a =", "half = Const[value=float32[]{0.5}, dtype=float32]\na =") + _JOIN, ""),
+        (_PIECES.replace("y:1", "b") + _JOIN, "s: float32[]\nb: float32[3]"),
+        (_PIECES.replace("(z:1, s)", "(z:1, s)\ng = AddV2(z, s)") + "dy = ConcatV2(g, f, last)", "s: float32[]"),
+    ],
+)  # fmt: skip
+def test_a_term_of_a_piece_is_added_before_the_split(work: str, more: str) -> None:
+    made = _summed(work, more)
+    count = 2 if "g = " in work else 1
+    assert f"z: terms of {count} of its pieces are added before it" in made.fired()
+    body = [op for op in made.graph.get_operation_by_name("loop").attrs["body"].operations if op.type == "AddV2"]
+    assert not any(t.op.type == "SplitV" for op in body for t in op.inputs)
+
+
+@pytest.mark.parametrize(
+    ("work", "more"),
+    [
+        (_PIECES.replace("a = AddV2(d, y:1)", "a = Neg(d)") + _JOIN, "s: float32[]"),
+        (_PIECES.replace("y:1", "d") + _JOIN, "s: float32[]"),
+        (_PIECES + "dy = ConcatV2(z:1, f, last)", "s: float32[]"),
+        (_PIECES + "u = Neg(s)\n" + _JOIN, "s: float32[] -> u"),
+        (_PIECES + _JOIN, "s: float32[2,1]"),
+        (_PIECES + _JOIN, "s: float32[2,2]"),
+        (_PIECES.replace("s)\n", "s) ^next\n") + _JOIN, "s: float32[]"),
+        (_PIECES.replace("last)\n", "last) ^next\n") + _JOIN, "s: float32[]"),
+        (_PIECES + _JOIN, "s: float32[]\ne: float32[2,2] -> z:1"),
+        (_PIECES.replace("sizes, last", "ones, first").replace("a =", "ones = Const[value=int32[2]{1, 1}, dtype=int32]\nfirst = Const[value=int32[]{0}, dtype=int32]\na =")
+         + "dy = ConcatV2(z, f, first)", "s: float32[]"),
+    ],
+)  # fmt: skip
+def test_other_terms_of_pieces_stay(work: str, more: str) -> None:
+    text = popping(_ENDS + work, more)
+    assert not [n for n in transformed(text, [PASSES[_SUMS]])[1].notes if "pieces" in n.text]

@@ -80,6 +80,7 @@ def kept(text: str, stays: bool = False, **given: int) -> tuple[Optimized, set[s
         (_READ + _SUM, "", _FIVE),
         ("at = Sub(n, i) | " + _READ.replace("items, i,", "items, at,") + _SUM, "n: int32[] = four", "less = LessEqual(i, n)"),
         (_READ + "y = Mul(x, w) | " + _SUM.replace("(x,", "(y,"), "w: float32[4]", _FIVE),
+        (_READ + "j1 = AddV2(j, one) | " + _SUM, "j: int32[] = zero -> j1", "a = Less(i, five)\nb = Less(j, five)\nless = LogicalAnd(a, b)"),
     ],
 )  # fmt: skip
 def test_what_was_there_before(step: str, more: str, cond: str) -> None:
@@ -104,7 +105,7 @@ def test_two_pieces_of_what_was_there_before() -> None:
         (_READ + _SUM, "items: variant[] holds float32[2,4] = scattered", _FIVE),
         ("c = Neg(c0) | " + _READ.replace("x =", "it = TensorListSetItem[element_dtype=float32](items, zero, c) | x =").replace("](items, i", "](it, i") + _SUM,
          "c0: float32[2,4]", _FIVE),
-        (_READ + "j1 = AddV2(j, one) | " + _SUM, "j: int32[] = zero -> j1", "a = Less(i, five)\nb = Less(j, five)\nless = LogicalAnd(a, b)"),
+        (_READ + "j1 = AddV2(j, one) | " + _SUM, "j: int32[] = zero -> j1", "a = Less(i, five)\nb = Less(j, two)\nless = LogicalAnd(a, b)"),
     ],
 )  # fmt: skip
 def test_other_rows_are_kept(step: str, more: str, cond: str) -> None:

@@ -298,3 +298,48 @@ def test_lists_of_lists_stay() -> None:
     body += _SUM_UP.replace("float32](zs, i, h1)", "variant](zs, i, lj)")
     text = added(body, more, before=before).replace(_STACK, "")
     untouched(_RULE, text)
+
+
+# *** joined values ***
+
+_JOINED = "i1 = AddV2(i, one) | h1 = Tanh(h) | x = TensorListGetItem[element_dtype=float32](xs_, i, shape) | "
+_XH = "y = ConcatV2(x, h, one) | put = TensorListPushBack[element_dtype=float32](ys, y)"
+_ROWS = "ys: variant[] holds float32[2,7] = empty -> put|xs_: variant[] holds float32[2,4] = filled"
+_STACK_7 = (
+    "seven = Const[value=int32[2]{2, 7}, dtype=int32]\nall = TensorListStack[element_dtype=float32](loop:4, seven)"
+)
+
+
+def joined(body: str, more: str = _ROWS, cond: str = _FIVE) -> str:
+    before = _BEFORE.replace(
+        "empty = EmptyTensorList[element_dtype=float32](shape",
+        "wide = Const[value=int32[2]{2, 7}, dtype=int32]\nempty = EmptyTensorList[element_dtype=float32](wide",
+    )
+    return loop(_COLLECTED, body, more, cond=cond, before=before, behind=_STACK_7)
+
+
+def test_of_joined_values_only_those_are_collected_that_are_not_rows() -> None:
+    made = same(joined(_JOINED + _XH))
+    assert made.fired(_RULE) == ["loop: computed after the loop, for all iterations at once: 'y'"]
+    assert (made.count("loop", "ConcatV2"), made.count("loop", "TensorListPushBack")) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("body", "more"),
+    [
+        (_JOINED + _XH.replace("(x, h, one)", "(k, h, one)"), _ROWS + "|k: float32[2,4] -> k1"),
+        (_JOINED + _XH + " | h2 = Tanh(y)", _ROWS + "|g: float32[2,7] -> h2"),
+        (_JOINED + "a = ConcatV2(x, h, one) | y = Tanh(a) | " + _XH.partition(" | ")[2], _ROWS),
+    ],
+)
+def test_other_joined_values_are_collected_as_they_are(body: str, more: str) -> None:
+    body = body + " | k1 = Neg(k)" if "k: " in more else body
+    untouched(_RULE, joined(body, more))
+
+
+def test_rows_of_a_loop_with_two_bounds_are_not_collected() -> None:
+    two = "less = Less(i, five)\nten = Const[value=int32[]{10}, dtype=int32]\nmore = Less(i, ten)\nboth = LogicalAnd(less, more)"
+    made = same(joined(_JOINED + _XH, cond=two))
+    assert made.count("loop", "ConcatV2") == 0
+    short = two.replace("less = Less(i, five)", "less = Less(i, two)")
+    untouched(_RULE, joined(_JOINED + _XH, cond=short))

@@ -181,12 +181,12 @@ x/end = ExpandDims(n, x/end/dim)
 x/all = StridedSlice(xs, x/all/begin, x/end, x/all/strides)
 xw/flat = Reshape(x/all, xw/flat/shape)
 xw = MatMul(xw/flat, w)
+xwb = AddV2(xw, b)
 xw/all = Shape(x/all)
 xw/front = StridedSlice(xw/all, xw/front/begin, xw/front/end, xw/front/strides)
 xw/shape = ConcatV2(xw/front, xw/shape/values_1, xw/shape/axis)
-xw/rows = Reshape(xw, xw/shape)
-xwb = AddV2(xw/rows, b)
-loop/xwb_rows = TensorListFromTensor(xwb, loop/xwb_rows/element_shape)
+xwb/rows = Reshape(xwb, xw/shape)
+loop/xwb_rows = TensorListFromTensor(xwb/rows, loop/xwb_rows/element_shape)
 loop = StatelessWhile(zero, h, n, w, b, items, loop/xwb_rows)
 body of loop (i, h, n, w, b, items, xwb_rows) -> (next, tanh, n, w, b, items, xwb_rows) {
   next = AddV2(i, one)
@@ -194,6 +194,7 @@ body of loop (i, h, n, w, b, items, xwb_rows) -> (next, tanh, n, w, b, items, xw
   z = AddV2(xwb_1, h)
   tanh = Tanh(z)
 }
+xw/rows = Reshape(xw, xw/shape)
 """,
         ["loop: computed for all iterations before the loop: xwb"],
     )

@@ -80,13 +80,14 @@ def test_conditionals(open_: Any) -> None:
     assert known([same, other], [open_, p], (5, 2), ())[1] == [(5, 2), (None, 2)]
 
 
-def accumulated(x: Any, item: Any, is_gradient: bool = False) -> Any:
+def accumulated(x: Any, item: Any, is_gradient: bool = False, between: Any = lambda made: made) -> Any:
     """A loop that pushes `item(i, x)` three times, and one that pops and adds up, as a gradient does or a user."""
     b = scopes.builder
     empty = b().EmptyTensorList(hr.constant([-1, 2]), hr.constant(-1), element_dtype=hr.float32)
     _, filled = hr.while_loop(
         lambda i, held: i < 3, lambda i, held: (i + 1, b().TensorListPushBack(held, item(i, x))), (0, empty)
     )
+    filled = between(filled)
 
     def take(i: Any, held: Any, total: Any) -> Any:
         args, notes = (held, hr.constant([-1, 2])), [ResidualPop()] if is_gradient else []
@@ -124,6 +125,21 @@ def test_a_constant_comes_out_as_it_went_in(open_: Any) -> None:
         else:
             assert constant_value(got(graph)) is None
         assert hr.Session(graph=total.graph).run(total, {open_: np.ones((5, 2))}) == 60
+
+
+@pytest.mark.parametrize(
+    ("between", "value"),
+    [
+        (lambda made: scopes.builder().ZerosLike(made), 0.0),
+        (lambda made: scopes.builder().AddN([made, made]), 120.0),
+        (lambda made: scopes.builder().AddN([scopes.builder().ZerosLike(made), made]), 60.0),
+    ],
+)
+def test_zeros_like_a_list_and_sums_of_lists_have_other_elements(open_: Any, between: Any, value: float) -> None:
+    total = accumulated(open_, lambda i, x: hr.fill([1, 2], hr.cast(hr.size(x), hr.float32)), True, between)
+    graph, _ = known([total], [open_], (5, 2))
+    assert constant_value(got(graph)) is None
+    assert hr.Session(graph=total.graph).run(total, {open_: np.ones((5, 2))}) == value
 
 
 def test_a_pop_that_fails_fails(open_: Any) -> None:
