@@ -174,7 +174,10 @@ def _apply(ufunc: np.ufunc, *args: Any) -> _Symbol:
 
 
 def _applied(ufunc: Any, args: Sequence[Any], dtype: np.dtype | None) -> _Symbol:
-    """The symbol of a ufunc, or of another function with results of `dtype`, applied to arguments."""
+    """The symbol of a function that is applied to arguments.
+
+    The dtype of the result follows from the ufunc if it is None.
+    """
     kinds: list[Any] = []
     static: tuple[int, ...] | None = ()
     depth = 1

@@ -246,7 +246,10 @@ def _bits_of(number: float, format: _Format) -> int:
 
 
 def _polynomial(x: _Value, coefficients: Sequence[float]) -> _Value:
-    """The polynomial with the coefficients of x⁰, x¹, ...; pairs of terms are independent (Estrin's scheme)."""
+    """The polynomial with the coefficients of x⁰, x¹, ...
+
+    The pairs of terms of a long one are independent (Estrin's scheme).
+    """
     if len(coefficients) <= 4:
         total = x.constant(coefficients[-1])
         for c in reversed(coefficients[:-1]):
@@ -293,7 +296,7 @@ _EXPM1: Final = {
 
 
 def _power_of_two(k: _Value, format: _Format) -> _Value:
-    """2 to the power of an integer between the least and the greatest exponent of normal numbers."""
+    """2 to the power of an integer, which is the exponent of a normal number."""
     return ((k + format.bias) << format.mantissa).to("bitcast", format.kind)
 
 
@@ -363,7 +366,10 @@ _LOG_DOUBLE: Final = (
 
 
 def _split(x: _Value) -> tuple[_Value, _Value]:
-    """The integer k and f from √½ - 1 to √2 - 1 with x = 2ᵏ · (1 + f), for a positive normal number x."""
+    """The numbers k and f with x = 2ᵏ · (1 + f).
+
+    x is a positive normal number, k an integer, and f lies between √½ - 1 and √2 - 1.
+    """
     format = x.format
     bits = x.bits()
     k = (bits - _bits_of(math.sqrt(0.5), format)) >> format.mantissa
@@ -438,7 +444,7 @@ _TURNS: Final = (0x28BE60DB9391054A, 0x7F09D5F47D4D3770, 0x36D8A5664F10E410, 0x7
 
 
 def _reduced_huge(x: _Value) -> tuple[_Value, _Value]:
-    """The quadrant of a float32 of at least 2²³, as an i64, and the angle in it.
+    """The quadrant and the angle in it of a float32 of at least 2²³.
 
     x is M · 2ᵏ with an integer M below 2²⁴. The bits of 1 / (2π) before the k-th contribute whole turns to the product,
     so 96 bits from there on are enough (M. Payne and R. Hanek, 1983).
@@ -468,7 +474,7 @@ def _reduced_single(x: _Value) -> tuple[_Value, _Value]:
 
 
 def _reduced_double(x: _Value) -> tuple[_Value, _Value, _Value]:
-    """The quadrant of a double below 2²⁰, as an integer, and the angle in it as a sum of two numbers."""
+    """The quadrant of a double below 2²⁰, and the angle as a sum."""
     n, quadrant = _rounded(x, 2 / math.pi)
     first, second, third, last = _HALF_PI_33
     a = n.fma(-first, x)
@@ -512,7 +518,7 @@ def _sin_or_cos_near(x: _Value, first: int) -> _Value:
 
 
 def _sin_or_cos_huge(x: _Value, first: int) -> _Value:
-    """The sine or cosine of a huge number, infinity or NaN, which need not be fast."""
+    """The sine or cosine of a huge number, infinity or NaN."""
     if x.format is _DOUBLE:
         target = _library(x.f.module, "cos" if first else "sin", "double", 1)
         return _Value(x.f, "double", x.f.op(f"call double {target}(double {x.name})"))
@@ -592,7 +598,7 @@ _PURE: Final = "nounwind willreturn memory(none)"
 
 
 class _Branching(NamedTuple):
-    """Function with a special case for rare arguments, as a function of scalars and functions of vectors.
+    """Function that branches for rare arguments.
 
     Attributes:
       near: Writes the function for scalars and vectors of usual arguments.
@@ -654,7 +660,7 @@ def _inlined(module: Module, name: str, kind: str, count: int) -> str:
 
 
 def _branching(module: Module, name: str, kind: str) -> str:
-    """The name of the function of scalars, defined with those of vectors at the first call.
+    """The function of scalars, defined with those of vectors at the first call.
 
     An attribute of each call names the functions of vectors, so the vectorizer calls them in its place. Both compute
     the same, so a result does not depend on the elements that share its vector.
@@ -681,7 +687,10 @@ def _branching(module: Module, name: str, kind: str) -> str:
 
 
 def _vector(module: Module, symbol: str, kind: str, width: int, written: _Branching) -> None:
-    """Defines a function of vectors, which calls the one of scalars if an element is not usual."""
+    """Defines a function of vectors.
+
+    It calls the function of scalars for each element if one is not usual.
+    """
     vector = f"<{width} x {kind}>"
     f = module.function(f"{symbol}.{width}", vector, [(vector, "x")], f"noinline {_PURE}", "internal")
     slots = f.alloca(vector)

@@ -39,7 +39,10 @@ _FLOATS: Final = (_HALF, _BFLOAT, _SINGLE, _DOUBLE)
 
 
 def is_number(dtype: np.dtype) -> bool:
-    """Whether numbers of `dtype` have a form in LLVM: bools, integers and real floats in native byte order."""
+    """Whether numbers of `dtype` have a form in LLVM.
+
+    Those of bools, integers and real floats in native byte order have one.
+    """
     return dtype in _FLOATS or (dtype.kind in "biu" and dtype.isnative)
 
 
@@ -184,7 +187,10 @@ def _resized(f: Function, value: str, is_signed: bool, before: str, after: str) 
 
 
 def _to_integer(f: Function, value: str, kind: str, target: np.dtype) -> str:
-    """The conversion of a float to an integer. LLVM's instruction has no result for numbers out of range."""
+    """The conversion of a float to an integer.
+
+    LLVM's instruction has no result for numbers out of range, so those are replaced first.
+    """
     bits = 32 if target.itemsize < 4 or target == np.int32 else 64
     limit = 2.0 ** (bits - 1)
     size = absolute(f, value, kind)
@@ -219,7 +225,10 @@ def _of_double(f: Function, value: str, target: np.dtype) -> str:
 
 
 def rounded(f: Function, value: str, dtype: np.dtype) -> str:
-    """Rounds a float to a number of `dtype`, to nearest and ties to even; float32 and float64 stay as they are."""
+    """Rounds a float to a number of `dtype`, to nearest and ties to even.
+
+    Numbers of float32 and float64 stay as they are.
+    """
     if dtype == _HALF:
         return f.op(f"fpext half {f.op(f'fptrunc float {value} to half')} to float")
     if dtype != _BFLOAT:
@@ -320,7 +329,10 @@ def _logical_not(f: Function, t: _Operand, a: Sequence[str]) -> str:
 
 
 def _precedes(f: Function, t: _Operand, order: str, x: str, y: str) -> str:
-    """Whether `x` is the extremum. Of zeros of both signs numpy takes the second one, but in float16 the first one."""
+    """Whether `x` is the extremum.
+
+    Of zeros of both signs numpy takes the second one, but in float16 the first one.
+    """
     return f.op(f"fcmp o{order[0]}{'e' if t.dtype == _HALF else 't'} {t.kind} {x}, {y}")
 
 
@@ -374,7 +386,10 @@ def _absolute_integer(f: Function, t: _Operand, a: Sequence[str]) -> str:
 
 
 def _shift(name: str) -> Writer:
-    """A shift; shifts by the width or more, or by negative numbers, leave no bit, or copies of the sign."""
+    """A shift of integers.
+
+    Shifts by the width or more, or by negative numbers, leave no bit, or copies of the sign.
+    """
 
     def writer(f: Function, t: _Operand, a: Sequence[str]) -> str:
         x, by = a
@@ -462,7 +477,10 @@ def _floor_divide_floats(f: Function, t: _Operand, a: Sequence[str]) -> str:
 
 
 def _is_class(test: Callable[[str, str], str]) -> dict[str, Writer]:
-    """A test of floats: its text from the type and the absolute value. Integers are finite."""
+    """A test of floats, by its text from the type and the absolute value.
+
+    Integers are finite.
+    """
 
     def floats(f: Function, t: _Operand, a: Sequence[str]) -> str:
         return f.op(test(t.kind, absolute(f, a[0], t.kind)))

@@ -1,4 +1,4 @@
-"""Elementary functions as LLVM: their errors, their special values, and that loops with them are vectorized."""
+"""Elementary functions as LLVM: errors, special values, and vectorization of loops."""
 
 from __future__ import annotations
 
