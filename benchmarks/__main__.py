@@ -1,4 +1,4 @@
-"""Measures everything and prints a markdown table; takes about twelve minutes, half of them for `native`.
+"""Measures everything and prints a markdown table, in about twelve minutes.
 
 python -m benchmarks --json results.json
 python -m benchmarks --only overhead --only imports

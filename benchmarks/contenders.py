@@ -107,7 +107,7 @@ def _jax(program: Program, how: str, threads: int) -> Prepared | None:
 
 
 def _pytorch(program: Program, how: str, threads: int) -> Prepared | None:
-    """PyTorch's fused LSTM, which is one operation there, a network's gradient, or a network in training."""
+    """PyTorch's fused LSTM, a network's gradient, or a network in training."""
     if not _has("torch"):
         return None
     import torch

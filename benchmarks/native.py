@@ -1,11 +1,11 @@
-"""What native code is for: its workloads with their aims, as one table.
+"""Workloads of native code with their aims, as one table.
 
     python -m benchmarks --only native
     python -m benchmarks.native --only rnn --only lstm --rounds 7 --json native.json
     python -m benchmarks.native --before ../earlier              # the tree that must not have been faster
 
 The contenders run in one process with one thread each, in turns, as those of `benchmarks.workloads` do; the C compiler
-is called with `-O3 -march=native`. What shows in a process as a whole, and two threads, have processes of their own.
+is called with `-O3 -march=native`. First results, imports and two threads have processes of their own.
 A line of the table is one aim, or a contender without one.
 """
 
@@ -188,7 +188,7 @@ def measured(only: Collection[str], rounds: int, who: Sequence[str], before: str
 
 
 def native() -> list[Row]:
-    """All rows; the table of aims is printed by a process with one thread, which measures them."""
+    """Measures all rows in a process with one thread, which prints the table of aims."""
     return [row for row in _in_a_process([], 1, is_shown=True) if row.values]
 
 
@@ -215,7 +215,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(arguments)
     threads.fix(args.threads, "benchmarks.native", arguments)
 
-    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else float("nan")  # what else the machine does
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else float("nan")  # by other processes
     began = time.perf_counter()
     rows = []
     if args.threads == 2:

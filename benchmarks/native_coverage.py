@@ -1,4 +1,4 @@
-"""How much of the recorded TensorFlow programs runs as native code, and why the rest does not.
+"""Share of the recorded TensorFlow programs in native code, and reasons against the rest.
 
     python -m benchmarks --only native_coverage
     python -m benchmarks.native_coverage --sample 300
@@ -55,7 +55,7 @@ class Share(NamedTuple):
 
 @runtime_checkable
 class Native(Protocol):
-    """What tells how much of it is native code."""
+    """Compiled function or region that tells its native share."""
 
     def native_share(self) -> Share | tuple[int, int, Counter[str]] | None:
         """Counts operations in native code, all operations, and reasons against it; None: nothing is native."""
@@ -108,7 +108,7 @@ def _general(reason: str) -> str:
 
 @dataclasses.dataclass
 class Walk:
-    """What a walk over programs has found.
+    """Findings of a walk over programs.
 
     Attributes:
       steps: the share of each compiled program of a step.
@@ -157,7 +157,7 @@ def walked(replay: types.ModuleType, corpus: Any, names: Sequence[str]) -> Walk:
     walk = Walk()
     for name in names:
         with _compiled_steps() as steps, warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
-            warnings.simplefilter("ignore")  # and what programs print is not shown
+            warnings.simplefilter("ignore")  # the output of the programs is not shown
             with contextlib.suppress(replay.Mismatch):  # the tests are about these
                 replay.execute(corpus.load(name), functools.partial(_open, replay), replay.TOL)
         walk.steps += map(share_of, steps)

@@ -41,7 +41,7 @@ def build(program: Program) -> tuple[Any, dict[Any, Any], list[Any]]:
 
 
 def _given(program: Program, name: str) -> Any:
-    """An argument of a program in its graph; None: the text makes a variable for it."""
+    """Tensor of an argument; None: the text makes a variable for it."""
     value = program.arguments[name]
     how = program.given.get(name)
     if how is None:

@@ -1,6 +1,6 @@
-"""Loops of scalars with functions and conditionals in their bodies, one loop or three inside each other.
+"""Loops of scalars with functions and conditionals in their bodies.
 
-The state stays between bounds, and what it is multiplied by is at most 1: rounding does not grow, and systems that
+The state stays between bounds, and its factors are at most 1: rounding does not grow, and systems that
 round differently give the same results. All are differentiated by x, a and b.
 """
 
@@ -17,7 +17,7 @@ def _program(title: str, function: str, trips: int, n: int, a: float, b: float) 
 
 
 def all_of(n: int, side: int) -> list[Program]:
-    """The loops with `n` iterations, and nested ones with `side` iterations on each of three levels."""
+    """Loops of `n` iterations, and nested ones of `side` on each of three levels."""
     cubed = side**3
     return [
         _program("loop with sin", "sine", n, n, 0.9, 0.5),
