@@ -332,9 +332,9 @@ NUMPY_SCALAR: Final = 40
 NATIVE_ARENA_START: Final = 1 << 16
 NATIVE_KEPT_BYTES: Final = 1 << 27
 
-# Longest compilation of a module of native code, and text of short functions that LLVM compiles in a second. Of
-# functions of vectorized loops it took 0.18 s for 18 kB in one function, 0.64 s for 57 kB, 1.4 s for 96 kB and 2.7 s for
-# 146 kB (processor time); code without loops takes less.
+# Longest compilation of a module of native code, and text of short functions that LLVM compiles in a second. Functions
+# of vectorized loops took 0.18 s of processor time for 18 kB, 0.64 s for 57 kB, 1.4 s for 96 kB and 2.7 s for 146 kB;
+# code without loops takes less.
 # Unit: seconds; bytes a second. Estimate (tests/targets/native/test_engine.py).
 NATIVE_COMPILE_SECONDS: Final = 2.0
 NATIVE_COMPILED_BYTES: Final = 100_000
