@@ -344,6 +344,10 @@ NATIVE_COMPILED_BYTES: Final = 100_000
 OBJECT_CACHE_BYTES: Final = 1 << 28
 CACHED_OBJECT_BYTES: Final = 1 << 25
 
+# Age from which an unfinished file of the object cache may be removed: its writer has ended.
+# Unit: seconds. Bound (tests/targets/native/test_object_cache.py).
+ABANDONED_WRITE: Final = 3600.0
+
 # Size m * k * n of a matrix product from which the BLAS library computes it.
 # Unit: multiplications. Measured (docs/reference/native.md "Products").
 NATIVE_LIBRARY_PRODUCT: Final = 1 << 27
