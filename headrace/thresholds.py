@@ -332,9 +332,9 @@ NUMPY_SCALAR: Final = 40
 NATIVE_ARENA_START: Final = 1 << 16
 NATIVE_KEPT_BYTES: Final = 1 << 27
 
-# Longest compilation of a module of native code, and text of short functions that LLVM compiles in a second. Of
-# functions of vectorized loops it took 0.18 s for 18 kB in one function, 0.64 s for 57 kB, 1.4 s for 96 kB and 2.7 s for
-# 146 kB (processor time); code without loops takes less.
+# Longest compilation of a module of native code, and text of short functions that LLVM compiles in a second. Functions
+# of vectorized loops took 0.18 s of processor time for 18 kB, 0.64 s for 57 kB, 1.4 s for 96 kB and 2.7 s for 146 kB;
+# code without loops takes less.
 # Unit: seconds; bytes a second. Estimate (tests/targets/native/test_engine.py).
 NATIVE_COMPILE_SECONDS: Final = 2.0
 NATIVE_COMPILED_BYTES: Final = 100_000
@@ -343,6 +343,10 @@ NATIVE_COMPILED_BYTES: Final = 100_000
 # Unit: bytes; bytes. Bound (tests/targets/native/test_object_cache.py).
 OBJECT_CACHE_BYTES: Final = 1 << 28
 CACHED_OBJECT_BYTES: Final = 1 << 25
+
+# Age from which an unfinished file of the object cache may be removed: its writer has ended.
+# Unit: seconds. Bound (tests/targets/native/test_object_cache.py).
+ABANDONED_WRITE: Final = 3600.0
 
 # Size m * k * n of a matrix product from which the BLAS library computes it.
 # Unit: multiplications. Measured (docs/reference/native.md "Products").
