@@ -7,12 +7,11 @@ neither.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace import thresholds
 from headrace.opkit.forms import Product, Reduce
-from headrace.schedule.program import Branches, Compute, Instr, Loop
+from headrace.schedule.program import Compute, Instr, Loop
 from headrace.schedule.scalar_expressions import Apply
 from headrace.schedule.select import ListOperation, Map, Move
 
@@ -27,38 +26,47 @@ _MOVED: Final = 0.2
 _PRODUCT: Final = 0.01
 
 
-def block(found: Block) -> float:
-    """Time of one run of a block, without loops of unknown length."""
-    return instrs(found.instrs)
+class Costs:
+    """Estimates for the blocks of a region."""
+
+    def __init__(self) -> None:
+        self._blocks: dict[Block, float] = {}
+        self._long: dict[Block, bool] = {}
+
+    def block(self, found: Block) -> float:
+        """Time of one run of a block, without loops of unknown length."""
+        known = self._blocks.get(found)
+        if known is None:
+            known = self._blocks[found] = sum(map(self.instr, found.instrs))
+        return known
+
+    def is_short(self, loop: Loop) -> bool:
+        """Whether a loop takes less time than there may be between two polls."""
+        if loop.trip is None or loop.trip.most is None or self.has_long_loops(loop.body):
+            return False
+        return loop.trip.most * max(1.0, self.block(loop.body)) <= thresholds.NATIVE_POLL_EACH
+
+    def has_long_loops(self, found: Block) -> bool:
+        """Whether a block contains loops that poll."""
+        known = self._long.get(found)
+        if known is None:
+            known = self._long[found] = any(
+                (isinstance(instr, Loop) and not self.is_short(instr)) or any(map(self.has_long_loops, instr.blocks))
+                for instr in found.instrs
+            )
+        return known
+
+    def instr(self, instr: Instr) -> float:
+        """Time of an instruction, without loops of unknown length."""
+        if isinstance(instr, Loop):
+            trip = instr.trip
+            return (trip.most or 0) * self.block(instr.body) if trip is not None and self.is_short(instr) else 0.0
+        if isinstance(instr, Compute):
+            return _compute(instr)
+        return max(map(self.block, instr.blocks), default=0.0)
 
 
-def instrs(found: Iterable[Instr]) -> float:
-    """Time of instructions, without loops of unknown length."""
-    return sum(map(_instr, found))
-
-
-def is_short(loop: Loop) -> bool:
-    """Whether a loop takes less time than there may be between two polls."""
-    if loop.trip is None or loop.trip.most is None or has_long_loops(loop.body):
-        return False
-    return loop.trip.most * max(1.0, block(loop.body)) <= thresholds.NATIVE_POLL_EACH
-
-
-def has_long_loops(found: Block) -> bool:
-    """Whether a block contains loops that poll."""
-    return any(
-        (isinstance(instr, Loop) and not is_short(instr)) or any(map(has_long_loops, instr.blocks))
-        for instr in found.instrs
-    )
-
-
-def _instr(instr: Instr) -> float:
-    if isinstance(instr, Loop):
-        return (instr.trip.most or 0) * block(instr.body) if instr.trip is not None and is_short(instr) else 0.0
-    if isinstance(instr, Branches):
-        return max(map(block, instr.branches), default=0.0)
-    if not isinstance(instr, Compute):
-        return instrs(i for b in instr.blocks for i in b.instrs)
+def _compute(instr: Compute) -> float:
     size = sum(map(_size, instr.made))
     match instr.work:
         case Map(expression):

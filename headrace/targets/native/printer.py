@@ -21,8 +21,9 @@ from headrace import flags, thresholds
 from headrace.errors import HeadraceInternalError
 from headrace.schedule.program import Branches, Compute, Convert, Instr, Loop, Value
 from headrace.schedule.select import Constant, ListOperation, Map, Move
-from headrace.targets.native import costs, scalars, state
+from headrace.targets.native import scalars, state
 from headrace.targets.native.arrays import ArrayPrinter
+from headrace.targets.native.costs import Costs
 from headrace.targets.native.failures import Place as Failure
 from headrace.targets.native.fusion import Nest, Unit
 from headrace.targets.native.held import Array, Held, Items, Number
@@ -101,7 +102,7 @@ class Printer(ArrayPrinter, ListPrinter):
         self._tails: list[tuple[str, int, list[str]]] = []  # blocks of failures
         self._owned: list[list[Items]] = [[]]  # lists and other blocks of memory, by open block
         self._constants: dict[Value, Held] = {}
-        self._polls = False
+        self._costs = Costs()
         self._print(region)
 
     def _print(self, region: NativeRegion) -> None:
@@ -436,8 +437,8 @@ class Printer(ArrayPrinter, ListPrinter):
         assert loop.test is not None
         number = f.alloca("i64")
         f.line(f"store i64 0, ptr {number}, align 8")
-        cost = max(1, round(costs.block(loop.body) + costs.block(loop.test)))
-        polls_inside = costs.has_long_loops(loop.body) or costs.has_long_loops(loop.test)
+        cost = max(1, round(self._costs.block(loop.body) + self._costs.block(loop.test)))
+        polls_inside = self._costs.has_long_loops(loop.body) or self._costs.has_long_loops(loop.test)
         most = 1 if polls_inside else max(1, thresholds.NATIVE_POLL_EACH // cost)
         left = f.alloca("i64")
         f.line(f"store i64 {most}, ptr {left}, align 8")
@@ -472,9 +473,9 @@ class Printer(ArrayPrinter, ListPrinter):
         final = self._extreme("smax", first, stop) if trip.final is not None else ""
         number = f.alloca("i64")
         f.line(f"store i64 {first}, ptr {number}, align 8")
-        cost = max(1, round(costs.block(loop.body)))
-        each = 1 if costs.has_long_loops(loop.body) else max(1, thresholds.NATIVE_POLL_EACH // cost)
-        is_short = costs.is_short(loop)
+        cost = max(1, round(self._costs.block(loop.body)))
+        each = 1 if self._costs.has_long_loops(loop.body) else max(1, thresholds.NATIVE_POLL_EACH // cost)
+        is_short = self._costs.is_short(loop)
         head, chunk, body, latch, end = (f.new(x) for x in ("count", "chunk", "body", "latch", "done"))
         f.jump(head)
         f.begin(head)

@@ -53,10 +53,10 @@ def function_of(found: Printed, failures: list[Any] | None = None) -> Callable[.
 
     call = Entry(inputs, outputs).bind(library, found.core, fail)
 
-    def run(*args: Any) -> Any:
+    def run(look: Any, *args: Any) -> Any:
         given = iter(args)
         full = [np.asarray(v.constant) if v.storage == "constant" else next(given) for v in found.inputs]
-        result = call(None, *full)
+        result = call(look, *full)
         return result if len(found.outputs) > 1 else [result] if found.outputs else []
 
     return run
@@ -92,9 +92,9 @@ def native(program: Program, failures: list[Any] | None = None) -> Callable[[Seq
         raise NotNative(why[0])
     run = function_of(found := printed(whole(block)), failures)
 
-    def call(values: Sequence[Any]) -> list[Any]:
+    def call(values: Sequence[Any], look: Any = None) -> list[Any]:
         known = dict(zip(program.params, values, strict=True))
-        got = run(*(known[v] for v in found.inputs if v.storage != "constant"))
+        got = run(look, *(known[v] for v in found.inputs if v.storage != "constant"))
         known.update(zip(found.outputs, got, strict=True))
         return [v.constant if v.storage == "constant" else known[v] for v in block.results]
 
@@ -134,7 +134,7 @@ def compared(check: Callable[[Any, Any], None], seen: Seen | None = None) -> Ite
 
     def both(self: Any, step: Any, values: Sequence[Any]) -> Any:
         if id(self) not in known:
-            with flags.override(VERIFY=0):
+            with flags.override(VERIFY=0, NATIVE="off"):
                 program = self._make()
             seen.all.append(program)
             try:
@@ -147,7 +147,7 @@ def compared(check: Callable[[Any, Any], None], seen: Seen | None = None) -> Ite
         mine: Any = None
         if call is not None:
             try:
-                mine = call(values)
+                mine = call(values, None if step is None else step.look)
             except Exception as e:
                 mine = e
         try:
@@ -165,7 +165,7 @@ def compared(check: Callable[[Any, Any], None], seen: Seen | None = None) -> Ite
                 check(a, b)
         return theirs
 
-    with mock.patch.object(compiling.Compiled, "run", both):
+    with mock.patch.object(compiling.Compiled, "run", both), flags.override(NATIVE="off"):
         yield seen
 
 

@@ -1,0 +1,44 @@
+"""Random programs on arrays: native code, the Python target and the interpreter agree, with guards round buffers."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+pytest.importorskip("llvmlite")
+
+import headrace as hr
+from headrace import flags
+from headrace.targets.native import engine
+from tests.targets.native import region_running as running
+from tests.targets.native.random_regions import Maker
+
+if engine.available():
+    pytest.skip(engine.available(), allow_module_level=True)
+
+pytestmark = pytest.mark.one_engine
+
+
+def check(seed: int, verify: int) -> int:
+    """Compares the engines on a random program; returns the number of comparisons with native code."""
+    with hr.Graph(), flags.override(VERIFY=verify):
+        fetches, feeds = Maker(random.Random(seed)).program()
+        with running.compared(running.close) as seen, hr.Session(engine="compiled") as session:
+            got = session.run(fetches, feeds)
+        with hr.Session(engine="interpret") as session:
+            want = session.run(fetches, feeds)
+    for x, y in zip(got, want, strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-3, atol=1e-4)
+    return seen.compared
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_random_program(seed: int) -> None:
+    assert check(seed, 0)
+
+
+@pytest.mark.matrix
+def test_many_random_programs() -> None:
+    assert sum(check(seed, 3 * (seed % 2)) for seed in range(10_000, 10_500)) > 400
