@@ -39,7 +39,7 @@ class Row(Result):
         return statistics.median(values) <= self.aims[aim] if values else None
 
     def compared(self) -> str:
-        """The medians of the others with the ratios, and whether these are what is aimed at."""
+        """The medians of the others with the ratios and the aims."""
         own = [f"≤ {self.aims[self.unit]:g} {_verdict(self, self.unit)}"] if self.unit in self.aims else []
         return "; ".join(own + [self._against(name) for name in self.others])
 
@@ -86,7 +86,7 @@ class Run:
         return "\n\n".join([self._times(names), self._ratios(names), self._summary(), f"Measured with {conditions}."])
 
     def judgements(self) -> str:
-        """A table in markdown with a line for each aim, and for each other contender that a workload is timed with."""
+        """A markdown table with a line for each contender and aim of each workload."""
         lines = [["workload", "unit", "headrace", "compared with", "takes", "ratio", "aim", "met", ""]]
         for row in self.rows:
             mine, facts = spread(row.values) if row.values else "", row.facts

@@ -1,4 +1,4 @@
-"""Figures of this tree and of an earlier one, each in processes of its own: what must not become slower.
+"""Figures of this tree and of an earlier one, in processes of their own.
 
     python -m benchmarks.since "first result: RNN 4x16, gradient"
 
@@ -41,12 +41,12 @@ class Task:
     Attributes:
       program: the program.
       how: as `contenders.prepare` has it.
-      who: "headrace" or "interpreter".
+      contender: "headrace" or "interpreter".
     """
 
     program: Program
     how: str
-    who: str = "headrace"
+    contender: str = "headrace"
 
 
 TASKS: Mapping[str, Callable[[], Task]] = {
@@ -58,7 +58,7 @@ TASKS: Mapping[str, Callable[[], Task]] = {
 
 
 def is_cached(name: str) -> bool:
-    """Whether a task is one of first results, which later processes can have from a cache."""
+    """Whether a task is a first result, which may come from a cache."""
     return name.startswith("first result")
 
 
@@ -146,7 +146,7 @@ def here(name: str) -> float:
     """Seconds that a task takes in this process."""
     task = TASKS[name]()
     began = time.perf_counter()
-    prepared = prepare(task.who, task.program, task.how, 1)
+    prepared = prepare(task.contender, task.program, task.how, 1)
     assert prepared is not None
     prepared.call()
     if is_cached(name):

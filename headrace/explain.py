@@ -14,6 +14,7 @@ from headrace.shapes import show
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from headrace.compile import Compiled
     from headrace.optimize.base import Note
     from headrace.pipeline import CompiledStep
     from headrace.programs import Programs
@@ -53,6 +54,8 @@ class Explanation:
         are then those of the newest.
       stages: the stages that the step passed, in order.
       schedule: the instructions that `source` was generated from, one on each line; "" if there is none.
+      native: the number of instructions that run as machine code, and the reasons against others, one on each line.
+      native_source: the text of the machine code in LLVM's assembly language; "" if there is none.
     """
 
     engine: str
@@ -68,6 +71,8 @@ class Explanation:
     failures: tuple[str, ...] = ()
     stages: tuple[str, ...] = ()
     schedule: str = ""
+    native: tuple[str, ...] = ()
+    native_source: str = ""
 
     def __str__(self) -> str:
         out = [f"engine: {self.engine}", f"stages: {', '.join(self.stages)}"]
@@ -85,6 +90,7 @@ class Explanation:
         out.append(f"passes that changed the graph: {', '.join(self.passes) or 'none'}")
         for verb, fired in (("applied", True), ("rejected", False)):
             out += [f"  {verb}: {n.rule}: {n.op}: {n.text}" for n in self.notes if n.fired is fired]
+        out += [f"native code: {line}" for line in self.native]
         if self.source:
             out += ["source:", self.source]
         return "\n".join(out)
@@ -150,7 +156,18 @@ def explanation(programs: Programs) -> Explanation:
         failures=tuple(f"{f}\n{f.details}" for f in programs.failures),
         stages=tuple(step.stages),
         schedule="" if compiled is None else compiled.schedule,
+        native=() if compiled is None else _native(compiled),
+        native_source="" if compiled is None else compiled.native_source,
     )
+
+
+def _native(compiled: Compiled) -> tuple[str, ...]:
+    """`Explanation.native` of a compiled step."""
+    found = compiled.coverage
+    if found is None:
+        return ()
+    reasons = sorted(found.reasons.items(), key=lambda pair: -pair[1])
+    return f"{found.inside} of {found.all} instructions", *(f"not {n}: {why}" for why, n in reasons)
 
 
 def _placed(step: CompiledStep) -> tuple[Any, Any]:

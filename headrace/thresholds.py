@@ -332,9 +332,9 @@ NUMPY_SCALAR: Final = 40
 NATIVE_ARENA_START: Final = 1 << 16
 NATIVE_KEPT_BYTES: Final = 1 << 27
 
-# Longest compilation of a module of native code, and text of short functions that LLVM compiles in a second. Of
-# functions of vectorized loops it took 0.18 s for 18 kB in one function, 0.64 s for 57 kB, 1.4 s for 96 kB and 2.7 s for
-# 146 kB (processor time); code without loops takes less.
+# Longest compilation of a module of native code, and text of short functions that LLVM compiles in a second. Functions
+# of vectorized loops took 0.18 s of processor time for 18 kB, 0.64 s for 57 kB, 1.4 s for 96 kB and 2.7 s for 146 kB;
+# code without loops takes less.
 # Unit: seconds; bytes a second. Estimate (tests/targets/native/test_engine.py).
 NATIVE_COMPILE_SECONDS: Final = 2.0
 NATIVE_COMPILED_BYTES: Final = 100_000
@@ -343,6 +343,10 @@ NATIVE_COMPILED_BYTES: Final = 100_000
 # Unit: bytes; bytes. Bound (tests/targets/native/test_object_cache.py).
 OBJECT_CACHE_BYTES: Final = 1 << 28
 CACHED_OBJECT_BYTES: Final = 1 << 25
+
+# Age from which an unfinished file of the object cache may be removed: its writer has ended.
+# Unit: seconds. Bound (tests/targets/native/test_object_cache.py).
+ABANDONED_WRITE: Final = 3600.0
 
 # Size m * k * n of a matrix product from which the BLAS library computes it.
 # Unit: multiplications. Measured (docs/reference/native.md "Products").
@@ -356,6 +360,16 @@ WINDOW_WEIGHTS: Final = 3 << 17
 # Positions over which the gradient by the filter adds to one tile before it adds to the next one.
 # Unit: positions. Measured (docs/reference/native.md "Windows").
 WINDOW_POSITIONS: Final = 256
+
+# Multiplications of a convolution, and elements of all windows of a pooling, from which native code computes them. A
+# geometry takes LLVM about 0.1 s, as long as a thousand convolutions of this size by numpy.
+# Unit: multiplications; elements. Estimate (docs/reference/native.md "Windows").
+NATIVE_CONVOLUTION: Final = 1 << 20
+NATIVE_POOLING: Final = 1 << 16
+
+# Channels of a group from which native code computes convolutions with several groups.
+# Unit: channels. Estimate (docs/reference/native.md "Windows").
+NATIVE_GROUP_CHANNELS: Final = 8
 
 # Functions of convolutions and poolings that are kept for the calls of kernels.
 # Unit: functions. Bound.

@@ -1,4 +1,4 @@
-"""The same cell in several spellings, as people write it: what should run as the same code.
+"""The same cell in several spellings, which should run as the same code.
 
 A spelling says how the product is written (of a concatenation, or two), how gates are taken apart, what the loop is,
 and how the graph has the weights. Not all combinations are here, but each of these ways is.

@@ -12,6 +12,7 @@ its thread does other work in the meantime.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +46,9 @@ class Compiled:
       source: The text of the code.
       uses_blas: Whether a kernel may call the BLAS library.
       blocks: Whether a kernel may block its thread (`execute.blocking`).
+      coverage: The part of the instructions that is machine code.
       flushes: Whether denormal numbers are flushed to 0 while the function runs.
+      native_source: The text of its machine code, in LLVM's assembly language; "" if there is none.
       is_plain: Whether `run` needs no `StepContext`: no kernel is made for each run, no loop and no recursion.
       is_direct: Whether it is plain and calls no BLAS library, so that no mode of the thread is set either.
       suspends: Whether the function waits for values, so that `begin` runs it and `run` must not be called.
@@ -59,9 +62,11 @@ class Compiled:
         "_marks",
         "_stateful",
         "blocks",
+        "coverage",
         "flushes",
         "is_direct",
         "is_plain",
+        "native_source",
         "source",
         "suspends",
         "uses_blas",
@@ -69,7 +74,9 @@ class Compiled:
 
     def __init__(self, make: Callable[[], Program]) -> None:
         self._make = make
-        printer = Printer(make())
+        program = make()
+        self.coverage, self.native_source = program.coverage, program.text
+        printer = Printer(program)
         code = printer.out.finish("step")
         self.source, self._marks = code.text, code.marks
         self._function: Callable[..., tuple[Any, ...]] = code.function
@@ -87,6 +94,12 @@ class Compiled:
     def schedule(self) -> str:
         """The text of the instructions that the code was generated from."""
         return text.show(self._make())
+
+    def native_share(self) -> tuple[int, int, Counter[str]] | None:
+        """The number of native instructions, that of all, and reasons; None if no target was asked."""
+        if self.coverage is None:
+            return None
+        return self.coverage.inside, self.coverage.all, Counter(self.coverage.reasons)
 
     def run(self, step: StepContext | None, values: Sequence[Any]) -> tuple[Any, ...]:
         """Runs the step on the values of the feeds and returns those of the fetches.

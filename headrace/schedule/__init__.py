@@ -4,9 +4,9 @@
 
 `regions` orders the operations of a graph that must run. `select` gives each operation its instruction, and `build`
 makes a `program` of them: values with representations, blocks and loops. Passes on the program follow: `checks` places
-tests, `tiling` puts maps of large arrays into groups, `lifetimes` marks the last readers, `buffers` gives results arrays
-to overwrite, and `homes` gives them variables. `verify` compares the program with its rules, and `text` prints it. None
-of these modules depends on the code that is generated.
+tests, `tiling` puts maps of large arrays into groups, `lifetimes` marks the last readers, `buffers` finds arrays that
+results overwrite, and `homes` gives results variables. `verify` compares the program with its rules, and `text` prints
+it. None of these modules depends on the code that is generated.
 """
 
 from __future__ import annotations

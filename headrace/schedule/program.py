@@ -19,7 +19,7 @@ and, for functions that call themselves, `Call`.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -363,6 +363,21 @@ class Function:
     block: Block
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Coverage:
+    """Part of a program that sections compute.
+
+    Attributes:
+      inside: The number of instructions in sections.
+      all: The number of all instructions, sections not counted.
+      reasons: The number of instructions outside of sections, by reason.
+    """
+
+    inside: int
+    all: int
+    reasons: Mapping[str, int]
+
+
 @dataclasses.dataclass(eq=False, slots=True)
 class Program:
     """Instructions of a step.
@@ -372,12 +387,16 @@ class Program:
       block: The instructions; its results are the fetches.
       functions: The functions that call themselves, by name.
       values: All values, by number.
+      coverage: The part that sections compute; None if no target was asked for sections.
+      text: The source of the sections, such as LLVM's assembly language; "" if there is none.
     """
 
     params: tuple[Value, ...]
     block: Block
     functions: dict[str, Function]
     values: list[Value]
+    coverage: Coverage | None = None
+    text: str = ""
 
     def walk(self) -> Iterator[Block]:
         """All blocks, each before those that it contains."""

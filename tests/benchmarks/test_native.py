@@ -1,4 +1,4 @@
-"""The workloads of native code agree in all their spellings; what is made of figures is right. Nothing is timed."""
+"""Workloads of native code agree in all spellings, and their tables are right."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_c_agrees_with_numpy() -> None:
 @needs_cc
 @pytest.mark.system
 def test_tanh_in_c_at_large_numbers() -> None:
-    """One step from a state of zeros, so that b goes into tanh as it is."""
+    """One step from a state of zeros: b goes into tanh unchanged."""
     b = np.float32([-1e30, -9.5, -1.0, -1e-6, 0.0, 0.5, 8.9, 100.0])
     arguments = {"h": np.zeros((1, 8), np.float32), "w": np.zeros((8, 8), np.float32), "b": b}
     program = dataclasses.replace(programs.rnn(1, 8, 1), arguments=arguments)
@@ -206,7 +206,7 @@ def test_a_line_for_each_aim() -> None:
 
 
 def test_a_part_and_a_file(tmp_path: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "fix", lambda *args: None)  # it would start this process anew
+    monkeypatch.setattr(threads, "fix", lambda *args: None)  # it would replace this process
     w = dataclasses.replace(native.WORKLOADS[0], program=SMALL["counting"], least=1e-6)
     monkeypatch.setattr(native, "WORKLOADS", (w,))
     file = tmp_path / "native.json"
@@ -219,7 +219,7 @@ def test_a_part_and_a_file(tmp_path: Any, capsys: pytest.CaptureFixture[str], mo
 
 
 class _Half:
-    """Something compiled of which a half is native."""
+    """Compiled function of which a half is native."""
 
     def native_share(self) -> tuple[int, int, Counter[str]]:
         return 2, 4, Counter({"a list": 1, "a string": 1})

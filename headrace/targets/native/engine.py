@@ -226,19 +226,19 @@ class _Engine:
 
     def compile(self, text: str) -> bytes:
         """The object file of a module."""
-        with self._in_llvm():
-            code: bytes = self._machine.emit_object(self._optimize(text))
+        with self._optimized(text) as module:
+            code: bytes = self._machine.emit_object(module)
             return code
 
     def optimized(self, text: str) -> str:
         """The text of a module after optimization."""
-        with self._in_llvm():
-            return str(self._optimize(text))
+        with self._optimized(text) as module:
+            return str(module)
 
     def assembly(self, text: str) -> str:
         """The assembly language of a module."""
-        with self._in_llvm():
-            printed: str = self._machine.emit_assembly(self._optimize(text))
+        with self._optimized(text) as module:
+            printed: str = self._machine.emit_assembly(module)
             return printed
 
     def link(self, code: bytes, names: Sequence[str], symbols: Mapping[str, int]) -> Any:
@@ -261,17 +261,29 @@ class _Engine:
             except RuntimeError as e:
                 raise HeadraceInternalError(f"LLVM does not accept a module of native code: {e}") from e
 
-    def _optimize(self, text: str) -> Any:
+    @contextlib.contextmanager
+    def _optimized(self, text: str) -> Iterator[Any]:
+        """Parses and optimizes a module, which exists in the `with` block.
+
+        LLVM's objects are freed in order: the garbage collector, to which an exception's frames may leave them, could
+        free the context before the module.
+        """
         llvm = self._llvm
-        module = llvm.parse_assembly(text, llvm.create_context())
-        module.triple, module.data_layout = self._machine.triple, self._layout
-        if flags.VERIFY.value:
-            module.verify()
-        options = llvm.create_pipeline_tuning_options(2)
-        options.loop_vectorization = options.slp_vectorization = True
-        passes = llvm.create_pass_builder(self._machine, options)
-        passes.getModulePassManager().run(module, passes)
-        return module
+        with self._in_llvm(), contextlib.ExitStack() as stack:
+
+            def owned(made: Any) -> Any:
+                stack.callback(made.close)
+                return made
+
+            module = owned(llvm.parse_assembly(text, owned(llvm.create_context())))
+            module.triple, module.data_layout = self._machine.triple, self._layout
+            if flags.VERIFY.value:
+                module.verify()
+            options = owned(llvm.create_pipeline_tuning_options(2))
+            options.loop_vectorization = options.slp_vectorization = True
+            builder = owned(llvm.create_pass_builder(self._machine, options))
+            owned(builder.getModulePassManager()).run(module, builder)
+            yield module
 
 
 def _address_in_python(name: str) -> int:

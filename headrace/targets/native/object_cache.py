@@ -115,7 +115,7 @@ def _shrink(directory: str) -> None:
             if entry.name.endswith((_SUFFIX, _UNFINISHED)):
                 with contextlib.suppress(FileNotFoundError):  # another process removes files too
                     about = entry.stat(follow_symlinks=False)
-                    if entry.name.endswith(_SUFFIX) or about.st_mtime < time.time() - _ABANDONED:
+                    if entry.name.endswith(_SUFFIX) or about.st_mtime < time.time() - thresholds.ABANDONED_WRITE:
                         found.append((about.st_mtime, about.st_size, entry.path))
     size = sum(each for _, each, _ in found)
     for _, each, path in sorted(found):
@@ -124,6 +124,3 @@ def _shrink(directory: str) -> None:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
         size -= each
-
-
-_ABANDONED: Final = 3600.0  # seconds after which the writer of an unfinished file is taken for dead

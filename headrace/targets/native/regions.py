@@ -77,8 +77,6 @@ def why_not(instr: Instr, elements: ElementTypes | None = None, depth: int = 0) 
     if isinstance(instr, Call):
         return "a function calls itself"
     if isinstance(instr, Compute):
-        if instr.is_checked:
-            return "values are compared with their static types"
         return _compute(instr, elements) or _values((*instr.inputs, *instr.made), elements, instr)
     if isinstance(instr, Loop):
         reason = _loop(instr, elements)

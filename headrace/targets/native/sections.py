@@ -8,22 +8,31 @@ to the last bit.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
-from headrace.schedule.program import Block, Loop, Section
+from headrace.opkit.windows import provide
+from headrace.schedule.program import Block, Coverage, Loop, Section
 from headrace.targets.native import blas, engine
 from headrace.targets.native.entry import Entry, Slot
 from headrace.targets.native.failures import NativeFailure
 from headrace.targets.native.llvm_text import Module
 from headrace.targets.native.printer import print_region
-from headrace.targets.native.regions import native_regions
+from headrace.targets.native.regions import native_regions, why_not
+from headrace.targets.native.rewriting import rewritten
+from headrace.targets.native.windows.library import NativeWindows
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from headrace.schedule.program import Instr, Program, Value
     from headrace.targets.native.engine import Library
     from headrace.targets.native.entry import OnFailure
     from headrace.targets.native.printer import Printed
     from headrace.targets.native.regions import NativeRegion
+
+
+provide(NativeWindows())
 
 
 def cut(program: Program) -> None:
@@ -32,7 +41,9 @@ def cut(program: Program) -> None:
     All regions are functions of one module, because LLVM takes a few milliseconds for each module. Regions beyond the
     limit of `engine.too_large` stay with the other target.
     """
-    if engine.available():
+    reason = engine.available()
+    if reason:
+        program.coverage = Coverage(0, _size(program.block.instrs), {reason: _size(program.block.instrs)})
         return
     module = Module()
     chosen: list[tuple[NativeRegion, Printed]] = []
@@ -43,9 +54,10 @@ def cut(program: Program) -> None:
             chosen = [(r, print_region(r, module, f"core{i}")) for i, (r, _) in enumerate(chosen)]
             break
         chosen.append((region, printed))
+    program.coverage = _coverage(program, [region for region, _ in chosen])
     if not chosen:
         return
-    text = module.text()
+    text = program.text = module.text()
     uses_blas = any(f"@{name}(" in text for name in blas.NAMES.values())
     library = engine.compile_module(text, [printed.core for _, printed in chosen], blas.symbols() if uses_blas else {})
     for region, printed in sorted(chosen, key=lambda pair: pair[0].start, reverse=True):
@@ -65,6 +77,29 @@ def _section(region: NativeRegion, printed: Printed, library: Library, uses_blas
         polls=polls,
         uses_blas=uses_blas,
     )
+
+
+def _coverage(program: Program, chosen: Sequence[NativeRegion]) -> Coverage:
+    """Counts the instructions of a program in regions, and those outside by reason."""
+    native = {(id(region.block), k) for region in chosen for k in range(region.start, region.stop)}
+    reasons: Counter[str] = Counter()
+    inside = 0
+    blocks = [program.block, *(f.block for f in program.functions.values())]
+    while blocks:
+        block = blocks.pop()
+        for k, instr in enumerate(rewritten(block.instrs)):
+            if (id(block), k) in native:
+                inside += _size([instr])
+                continue
+            blocks += instr.blocks
+            why = why_not(instr)
+            reasons[why or "a call would take longer than it saves, or lists cross the border of the region"] += 1
+    return Coverage(inside, inside + reasons.total(), reasons)
+
+
+def _size(instrs: Iterable[Instr]) -> int:
+    """The number of instructions, with those in their blocks."""
+    return sum(1 + sum(_size(block.instrs) for block in instr.blocks) for instr in instrs)
 
 
 def _has_loops(instr: Instr) -> bool:

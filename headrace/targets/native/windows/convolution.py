@@ -1,4 +1,4 @@
-"""Convolutions of arrays with the channels last, and their gradients, as loop nests with register tiles.
+"""Convolutions and their gradients as loop nests with register tiles.
 
 Arrays are [batch, *spatial, channels] and filters [*window, channels of a group, outputs], both contiguous.
 
@@ -118,7 +118,9 @@ class _Dense(Sweep):
                     first += chunk
 
     def part(self, lines: tuple[Line, ...], block: Block, first: int, chunk: int, row: Row, w: str) -> None:
-        """Writes a row of one block of outputs; adds the products of `chunk` inputs from `first` on."""
+        """Writes a row of one block of outputs.
+
+        It adds the products of `chunk` inputs from `first` on."""
         nest, line, n = self.nest, lines[-1], len(block.lanes)
         widest = max(1, min(_POSITIONS, (self.registers - n - 1) // n))
         row = row.moved(nest, first * nest.size, nest.mul(block.first, nest.size))
@@ -260,7 +262,9 @@ class _ByFilter:
             nest.store(nest.get(variable, lanes), nest.at(into, offset), lanes)
 
     def ranges(self, entries: list[tuple[Index, int]], swept: Range) -> Iterator[tuple[Range, list[int]]]:
-        """Gives ranges of positions of the last axis, with the entries whose element is no padding in all of them."""
+        """Gives ranges of positions of the last axis, with their entries.
+
+        The element of such an entry is no padding in the whole range."""
         nest, axis = self.nest, self.axes[-1]
         taps = list(dict.fromkeys(tap for tap, _ in entries))
         found = [met(nest, axis, tap) for tap in taps]
@@ -344,8 +348,9 @@ def convolution(module: Module, spec: Convolution, name: str, registers: Registe
     """Adds the function of a convolution, or of a gradient, to a module.
 
     The function has the signature `void(ptr out, ptr x, ptr w, ptr scratch[, i64 batch])`. The result is written to
-    `out`, which no other argument may overlap; `scratch` has `scratch_bytes(spec)` bytes. The gradient by the input takes
-    the gradient by the result as `x`, and the gradient by the filter takes it as `w`. Addresses are aligned to elements.
+    `out`, which no other argument may overlap; `scratch` has `scratch_bytes(spec)` bytes. The gradient by the input
+    takes the gradient by the result as `x`, and the gradient by the filter takes it as `w`. Addresses are aligned to
+    elements.
 
     Args:
       module: The module.

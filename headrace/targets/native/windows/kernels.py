@@ -1,7 +1,8 @@
-"""Convolutions and poolings of numpy arrays by native functions, which are compiled at first use and kept by geometry.
+"""Convolutions and poolings of numpy arrays by native functions.
 
-The number of images is an argument of the functions, so a batch of another size needs no compilation. The callers check
-shapes and dtypes; `worthwhile` says which arrays are computed here.
+A function is compiled at first use and kept by geometry. The number of images is an argument of the functions, so a
+batch of another size needs no compilation. The callers check shapes and dtypes; `worthwhile` says which arrays are
+computed here.
 """
 
 from __future__ import annotations

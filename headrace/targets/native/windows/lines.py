@@ -1,4 +1,4 @@
-"""Lines of windows: the positions of one axis and the taps that each of them reads.
+"""Lines of windows: positions of one axis, and the taps that they read.
 
 A convolution and its gradient by the input read their source in the same way: position `i` of the result reads, for tap
 `t`, the element `i * stride + offset + t * pitch` of the source, and the product takes the weight
@@ -107,7 +107,9 @@ class Run:
 
 
 def parts(count: int, most: int) -> list[int]:
-    """Divides `count` into as few numbers up to `most` as possible that differ by at most 1, in descending order."""
+    """Divides `count` into the fewest numbers up to `most`.
+
+    They differ by at most 1 and descend."""
     if count <= 0:
         return []
     n = -(-count // most)

@@ -86,8 +86,9 @@ class Nest:
         return base if offset == 0 else self.f.op(f"getelementptr inbounds i8, ptr {base}, i64 {offset}", "p")
 
     def hidden(self, address: str) -> str:
-        """An address of unknown origin to the optimizer, so that addresses derived from it stay sums with constants.
+        """An address whose origin is unknown to the optimizer.
 
+        Addresses derived from it stay sums with constants.
         Loop strength reduction otherwise takes most of the time of a compilation, on the many addresses of a tile.
         """
         self.f.module.declare("llvm.launder.invariant.group.p0", "ptr", ["ptr"])
@@ -95,7 +96,9 @@ class Nest:
 
     @contextlib.contextmanager
     def loop(self, first: Index, stop: Index, step: int = 1) -> Iterator[Index]:
-        """A loop over the indices from `first` to below `stop`; code of a single iteration has no loop."""
+        """A loop over the indices from `first` to below `stop`.
+
+        Code of a single iteration has no loop."""
         if isinstance(first, int) and isinstance(stop, int) and first < stop <= first + step:
             yield first
             return
@@ -117,7 +120,7 @@ class Nest:
         self.f.line(f"store {self.vector(lanes)} {value}, ptr {address}, align {self.size}")
 
     def literal(self, value: float) -> str:
-        """A constant as LLVM writes it; the bits are those of a double for both types."""
+        """A constant as LLVM writes it: the bits of a double, for both types."""
         return f"0x{np.float64(self._dtype.type(value)).view(np.uint64):016X}"
 
     def one(self, address: str) -> str:
@@ -174,7 +177,7 @@ class Nest:
         return self.all_lanes(self.one(address), lanes)
 
     def spread(self, address: str, lanes: Sequence[int]) -> list[str]:
-        """An element in all lanes of vectors, whose first all have the same number of them."""
+        """An element in all lanes of vectors of these sizes."""
         found: dict[int, str] = {}
         for n in lanes:
             if n not in found:
@@ -182,7 +185,9 @@ class Nest:
         return [found[n] for n in lanes]
 
     def transposed(self, rows: Sequence[str]) -> list[str]:
-        """The columns of a square matrix whose rows are vectors; their number is a power of 2."""
+        """The columns of a square matrix whose rows are vectors.
+
+        Their number is a power of 2."""
         n = len(rows)
         kind, found, distance = self.vector(n), list(rows), 1
         while distance < n:

@@ -153,7 +153,7 @@ class _Pool(Sweep):
         return found
 
     def mean_gradient(self, batch: Index) -> None:
-        """Writes, for each element of the input, the sum of what its windows give to each of their elements."""
+        """Writes, for each element of the input, the sum of its windows' shares."""
         nest, axes = self.nest, self.spec.axes
         tables = [self.shares(k, a) for k, a in enumerate(axes)]
         with self.images(batch, "%x", "%out") as image:
@@ -196,7 +196,7 @@ class _Pool(Sweep):
             nest.put(variable, nest.multiply_add(g, each, nest.get(variable, lanes), lanes), lanes)
 
     def shares(self, k: int, axis: Axis) -> str:
-        """A table of the reciprocal number of elements without padding, for each window of an axis."""
+        """A table of the reciprocal number of elements of each window."""
         line = forward(axis)
         values = []
         for i in range(axis.count):

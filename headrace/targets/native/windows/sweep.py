@@ -1,4 +1,4 @@
-"""Sweeps over windows: loops over images, rows, tiles of positions, and the taps of each tile.
+"""Sweeps over windows: loops over images, rows, tiles and taps.
 
 A sweep reads an array `source` and writes an array `result`, both [batch, *spatial, channels]. Its generators write
 code: the code written at each iteration is inside of the loops.
@@ -201,7 +201,7 @@ class Sweep:
 
 
 def valid(nest: Nest, line: Line, at: Index) -> Range:
-    """The range of taps that are elements of the source, where tap 0 is the element `at`."""
+    """The range of valid taps, where tap 0 is the element `at`."""
     if line.inner == (0, line.count):
         return 0, line.size
     return _between(nest, at, line.length, line.pitch, line.size)

@@ -72,6 +72,8 @@ def run(
 
 
 def _guarded(a: np.ndarray) -> np.ndarray:
-    """The elements of an array between guards, which are NaN, so that a result that reads them is NaN."""
+    """The elements of an array between guards.
+
+    Guards are NaN, so that a result that reads them is NaN."""
     guard = np.full(_GUARD, np.nan if a.dtype.kind == "f" else 0xA5, a.dtype)
     return np.concatenate([guard, np.ascontiguousarray(a).reshape(-1), guard])

@@ -1,4 +1,4 @@
-"""Native convolutions equal the kernels, for geometries of all kinds, and stay inside of their buffers."""
+"""Native convolutions equal the kernels and stay inside of their buffers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ _HALF = Registers(32, 16)
 
 
 def _arrays(rng: np.random.Generator, spec: Convolution, images: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Small integers, whose products and sums are exact in any order: input, filter, gradient by the result."""
+    """Input, filter and gradient by the result, of small integers.
+
+    Their products and sums are exact in any order."""
     shapes = (
         (images, *(a.length for a in spec.axes), spec.channels),
         (*(a.size for a in spec.axes), spec.channels // spec.groups, spec.outputs),

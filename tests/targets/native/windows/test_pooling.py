@@ -1,4 +1,4 @@
-"""Native poolings equal the kernels, for geometries of all kinds, and stay inside of their buffers."""
+"""Native poolings equal the kernels and stay inside of their buffers."""
 
 from __future__ import annotations
 
