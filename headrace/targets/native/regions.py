@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from headrace.schedule.program import Program
 
 # Blocks within blocks that a region may have: the printer is recursive.
-_DEEPEST = 40
+_DEEPEST: Final = 40
 
-# Elements of a constant that becomes part of the code; larger ones are inputs of the region.
-_CONSTANT_BYTES = 1024
+# Bytes of a constant that becomes part of the code; larger ones are inputs of the region.
+_CONSTANT_BYTES: Final = 1024
 
 
 @dataclasses.dataclass(eq=False, slots=True)
