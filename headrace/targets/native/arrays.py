@@ -125,7 +125,7 @@ class ArrayPrinter:
         return length
 
     def _spread(self, held: Array, length: str, rank: int) -> Sequence[int | str]:
-        """The layout of an array that is broadcast to a shape with the first dimension `length`."""
+        """The layout of an array broadcast to a shape with the first dimension `length`."""
         out: list[int | str] = list(spread(held.shape, held.strides, rank))
         own = held.shape[0]
         if len(held.shape) == rank and isinstance(own, str) and own != length:
@@ -134,7 +134,7 @@ class ArrayPrinter:
         return out
 
     def _grown(self, v: Value, length: str) -> Array:
-        """Memory for an array with a first dimension that is not static; it is freed at the end of the block."""
+        """Memory, until the end of the block, for an array without a static first dimension."""
         shape: tuple[int | str, ...] = (length, *dims(v))
         size = self.f.op(f"mul nuw nsw i64 {length}, {size_of(v)}")
         pointer = state.allocate_block(self.f, size, "no_memory", "rows")
@@ -231,7 +231,7 @@ class ArrayPrinter:
     # *** Copies and views ***
 
     def copy(self, target: Array, source: Array) -> None:
-        """Prints a copy of the elements of an array to another one of the same shape."""
+        """Prints a copy of an array to another one of the same shape."""
         if target.is_contiguous and source.is_contiguous:
             size = str(math.prod(source.dims) * source.dtype.itemsize)
             if isinstance(source.shape[0], str):

@@ -1,4 +1,4 @@
-"""Failures of native code: the operation, its loops and the exception for each place that can fail."""
+"""Failures of native code: operation, loops and exception of each place that can fail."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ FailureKind: TypeAlias = Literal[
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Place:
-    """Place of native code that can fail. The function of the region returns its number, counted from 1.
+    """Place of native code that can fail.
+
+    The function of the region returns its number, counted from 1.
 
     Attributes:
       instr: The instruction.
@@ -69,7 +71,7 @@ class Place:
         raise HeadraceInternalError(f"unknown failure {self.kind}")
 
     def iterations(self, counters: Sequence[int]) -> list[tuple[Instr, int]]:
-        """The loops around the instruction with their iterations, from the innermost, as far as they are known."""
+        """The loops around the instruction with known iterations, from the innermost."""
         known = min(len(self.loops), COUNTERS - self.details)
         return [(self.loops[k], counters[k]) for k in reversed(range(known))]
 

@@ -25,6 +25,7 @@ import math
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from headrace import thresholds
 from headrace.opkit.forms import Concat, Permute, Pieces, Product, Reduce, Reshape
 from headrace.schedule.program import Block, Branches, Compute, Instr, Loop, Value, Variable
 from headrace.schedule.select import Constant, ListOperation, Move
@@ -38,10 +39,6 @@ Strides: TypeAlias = tuple[int, ...]
 
 #: Alignment of storages, in bytes.
 ALIGNMENT: Final = 64
-
-#: Bytes of a storage that may be on the stack, and of all of them.
-_STACK_EACH: Final = 4096
-_STACK_ALL: Final = 1 << 15
 
 
 @dataclasses.dataclass(eq=False, slots=True)
@@ -230,7 +227,7 @@ class Plan:
         return instr.made[0] in self._listed
 
     def _view(self, instr: Compute, i: int) -> Strides | None:
-        """The layout of output `i` of a movement as a view of its source; None if it is an array of its own."""
+        """The layout of output `i` of a movement as a view; None without one."""
         assert isinstance(instr.work, Move)
         form = instr.work.form
         if not isinstance(form, (Reshape, Pieces, Permute)) or (isinstance(form, Permute) and form.is_contiguous):
@@ -459,7 +456,7 @@ def contiguous(v: Value) -> Strides:
 
 
 def row_major(shape: Sequence[int | str]) -> Strides:
-    """The layout of a shape in row-major order. The first dimension, which has no effect, may be unknown."""
+    """The row-major layout of a shape, of which the first dimension may be unknown."""
     out = []
     size = 1
     for d in reversed(shape):
@@ -469,7 +466,7 @@ def row_major(shape: Sequence[int | str]) -> Strides:
 
 
 def matrix_rows(shape: Sequence[int | str | None], strides: Strides) -> tuple[bool, int] | None:
-    """How a matrix is stored in row-major order.
+    """Storage of a matrix in row-major order.
 
     Args:
       shape: Its shape; the number of rows may be unknown.
@@ -516,7 +513,7 @@ def piece(shape: Sequence[int], strides: Strides, index: Index) -> tuple[int, St
 
 
 def reshaped(shape: Sequence[int], strides: Strides, target: Sequence[int]) -> Strides | None:
-    """The layout of an array in another shape; None if its elements are not regular in that shape."""
+    """The layout of an array in another shape; None if it is irregular there."""
     old = [(d, s) for d, s in zip(shape, strides, strict=True) if d != 1]
     out: list[int] = []
     i = 0
@@ -587,7 +584,7 @@ def _arrange(storages: Collection[Storage]) -> int:
     for s in sorted(storages, key=lambda s: (-s.bytes, s.first)):
         if s.output >= 0 or not s.bytes:
             continue
-        if s.bytes <= _STACK_EACH and on_stack + s.bytes <= _STACK_ALL:
+        if s.bytes <= thresholds.NATIVE_STACK_EACH and on_stack + s.bytes <= thresholds.NATIVE_STACK_ALL:
             on_stack += s.bytes
             continue
         taken = sorted((p.offset, p.offset + p.bytes) for p in placed if p.first <= s.last and s.first <= p.last)

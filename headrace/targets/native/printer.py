@@ -510,7 +510,7 @@ class Printer(ArrayPrinter, ListPrinter):
             self.values[trip.final] = Number(scalars.convert(f, final, _INT64, dtype), dtype)
 
     def _stop(self, trip: Trip, first: str) -> str:
-        """The number that the counter does not reach, in at least 66 bits, cut to an i64."""
+        """The first number past the counter, in at least 66 bits, cut to an i64."""
         f = self.f
         stops = []
         for limit in trip.limits:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -30,10 +30,7 @@ if TYPE_CHECKING:
     from headrace.schedule.program import Program
 
 # Blocks within blocks that a region may have: the printer is recursive.
-_DEEPEST = 40
-
-# Elements of a constant that becomes part of the code; larger ones are inputs of the region.
-_CONSTANT_BYTES = 1024
+_DEEPEST: Final = 40
 
 
 @dataclasses.dataclass(eq=False, slots=True)
@@ -118,7 +115,7 @@ def _compute(instr: Compute, elements: ElementTypes) -> str:
             return ""
         case Constant(value):
             array = np.asarray(value)
-            return "a large constant" if array.nbytes > _CONSTANT_BYTES and array.any() else ""
+            return "a large constant" if array.nbytes > thresholds.NATIVE_CONSTANT_BYTES and array.any() else ""
     return f"{instr.op.type}: {type(instr.work).__name__}"
 
 
@@ -163,7 +160,7 @@ def _loop(loop: Loop, elements: ElementTypes) -> str:
 
 
 def _lists_of(loop: Loop, param: Value) -> set[Value]:
-    """The values that are the list `param`, or come from one of the lists of the loop's variables."""
+    """The values that are the list `param`, or come from a list among the variables."""
     found = {x.param for x in loop.variables if x.param.representation == "list"}
     size = -1
     while size != len(found):
@@ -301,7 +298,7 @@ def _runs(n: int, banned: set[int]) -> list[tuple[int, int]]:
 
 
 def _crossing(instrs: Sequence[Instr], results: Iterable[Value], start: int, stop: int) -> set[int]:
-    """The instructions of a run that use lists, or rows of unknown number, from outside or for the code behind."""
+    """The instructions of a run whose lists, or rows of unknown number, cross its borders."""
     inside = instrs[start:stop]
     made = {v for instr in inside for v in instr.made}
     reads = [set(deep_reads(instr)) | set(instr.made) for instr in inside]
@@ -359,7 +356,7 @@ def _used(instr: Instr, defined: set[Value]) -> dict[Value, None]:
 def is_large(v: Value) -> bool:
     """Whether a constant is an input of a region and not part of its code."""
     raw = np.asarray(v.constant)
-    return raw.nbytes > _CONSTANT_BYTES
+    return raw.nbytes > thresholds.NATIVE_CONSTANT_BYTES
 
 
 def is_worth_a_call(region: NativeRegion) -> bool:

@@ -1,4 +1,4 @@
-"""Regions as native code: control flow, arrays, lists and failures give the results of the Python target."""
+"""Native control flow, arrays, lists and failures have the results of the Python target."""
 
 from __future__ import annotations
 

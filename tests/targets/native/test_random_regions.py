@@ -1,4 +1,4 @@
-"""Random programs on arrays: native code, the Python target and the interpreter agree, with guards round buffers."""
+"""Random programs: native code, the Python target and the interpreter agree, with guarded buffers."""
 
 from __future__ import annotations
 
