@@ -399,6 +399,16 @@ WINDOW_WEIGHTS: Final = 3 << 17
 # Unit: positions. Measured (docs/reference/native.md "Windows").
 WINDOW_POSITIONS: Final = 256
 
+# Multiplications of a convolution, and elements of all windows of a pooling, from which native code computes them. A
+# geometry takes LLVM about 0.1 s, as long as a thousand convolutions of this size by numpy.
+# Unit: multiplications; elements. Estimate (docs/reference/native.md "Windows").
+NATIVE_CONVOLUTION: Final = 1 << 20
+NATIVE_POOLING: Final = 1 << 16
+
+# Channels of a group from which native code computes convolutions with several groups.
+# Unit: channels. Estimate (docs/reference/native.md "Windows").
+NATIVE_GROUP_CHANNELS: Final = 8
+
 # Functions of convolutions and poolings that are kept for the calls of kernels.
 # Unit: functions. Bound.
 NATIVE_WINDOWS: Final = 512

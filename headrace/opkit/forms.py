@@ -12,6 +12,7 @@ Elementwise operations have no rule: their scalar expression is found by running
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -70,6 +71,19 @@ class Permute:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Broadcast:
+    """An input that is broadcast to a shape.
+
+    Attributes:
+      source: the position of the input, which may be of rank 0.
+      shape: the shape of output 0.
+    """
+
+    source: int
+    shape: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Concat:
     """Concatenation of inputs along an axis.
 
@@ -91,12 +105,14 @@ class Reduce:
       ufunc: the ufunc, such as `np.add`.
       axes: the axes in ascending order, each at least 0.
       keep_dims: whether the axes stay, with size 1.
+      divisor: a number by which the result is divided, for means.
     """
 
     source: int
     ufunc: np.ufunc
     axes: tuple[int, ...]
     keep_dims: bool
+    divisor: int = 1
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -110,8 +126,11 @@ class Product:
     turned: tuple[bool, bool]
 
 
-Form: TypeAlias = Reshape | Pieces | Permute | Concat | Reduce | Product
+Form: TypeAlias = Reshape | Pieces | Permute | Broadcast | Concat | Reduce | Product
 FormRule: TypeAlias = "Callable[[Operation], Form | None]"
+
+#: Elements of the largest broadcast array that is certain to be possible.
+LARGEST_BROADCAST: Final = 1 << 28
 
 #: Forms whose outputs are new arrays and never share memory with an input.
 COPIES: Final = (Concat, Reduce, Product)
@@ -263,7 +282,20 @@ def transpose(op: Operation) -> Form | None:
     return Permute(0, tuple(perm.tolist()), ContiguousResult in op.notes)
 
 
-def reduction(ufunc: np.ufunc) -> FormRule:
+def broadcast(op: Operation) -> Form | None:
+    """Form of `BroadcastTo`."""
+    x, shape, wanted = op.inputs[0].shape, op.outputs[0].static_shape, constant_value(op.inputs[1])
+    if wanted is None or not shape or not shapes.is_full(x) or tuple(wanted.tolist()) != shape:
+        return None
+    if (shapes.size(shape) or 0) > LARGEST_BROADCAST:  # the kernel checks the size
+        return None
+    if op.inputs[0].dtype.base in dtypes.OBJECT or op.inputs[0].dtype.is_ref:
+        return None
+    full = tuple(d for d in shape if d is not None)
+    return Reshape(0, full) if x == full else Broadcast(0, full)
+
+
+def reduction(ufunc: np.ufunc, is_mean: bool = False) -> FormRule:
     """Returns the rule for reductions of floats over the axes of input 1.
 
     The kernels for float16 and bfloat16 compute in float32, and those for integers in a wider dtype.
@@ -277,7 +309,10 @@ def reduction(ufunc: np.ufunc) -> FormRule:
         found = [a % len(x) for a in np.ravel(axes).tolist() if -len(x) <= a < len(x)]
         if len(found) != axes.size or len(set(found)) != len(found) or not found:
             return None
-        return Reduce(0, ufunc, tuple(sorted(found)), op.attrs["keep_dims"])
+        count = math.prod(x[a] or 0 for a in found)
+        if not count and (is_mean or ufunc is not np.add):  # other results than those of the ufunc
+            return None
+        return Reduce(0, ufunc, tuple(sorted(found)), op.attrs["keep_dims"], count if is_mean else 1)
 
     return rule
 

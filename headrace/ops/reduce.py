@@ -305,6 +305,15 @@ def _samples(low: float = -3, high: float = 3) -> Any:
 
 _LINEAR = linear("input")
 
+_greatest, _least = _extreme("maximum", least), _extreme("minimum", greatest)
+_sum = _accumulated("add")
+_FORMS: dict[Any, Any] = {
+    _sum: forms.reduction(np.add),
+    _greatest: forms.reduction(np.maximum),
+    _least: forms.reduction(np.minimum),
+    _mean: forms.reduction(np.add, is_mean=True),
+}
+
 # the columns of the tables below
 _jvp: Any
 _types: Any
@@ -312,13 +321,13 @@ _oracle: Any
 
 # fmt: off
 for _type, _types, _kernel, _grad, _jvp, _oracle, _sample, _flops, _doc in (
-    ("Sum", NUMERIC, _accumulated("add"), _sum_grad, _LINEAR, lambda v, t: _wrapped(sum(v), t), _samples(), 1,
+    ("Sum", NUMERIC, _sum, _sum_grad, _LINEAR, lambda v, t: _wrapped(sum(v), t), _samples(), 1,
      "The sum"),
     ("Prod", NUMERIC, _accumulated("multiply"), _prod_grad, None, lambda v, t: _wrapped(math.prod(v), t),
      _samples(1, 3), 1, "The product"),
-    ("Max", REAL, _extreme("maximum", least), _extreme_grad, None, lambda v, t: max(v, default=least(t)), _samples(), 1,
+    ("Max", REAL, _greatest, _extreme_grad, None, lambda v, t: max(v, default=least(t)), _samples(), 1,
      "The greatest element"),
-    ("Min", REAL, _extreme("minimum", greatest), _extreme_grad, None, lambda v, t: min(v, default=greatest(t)),
+    ("Min", REAL, _least, _extreme_grad, None, lambda v, t: min(v, default=greatest(t)),
      _samples(), 1, "The least element"),
     ("Mean", NUMERIC, _mean, _mean_grad, _LINEAR, _mean_of, _samples(), 1, "The mean"),
     ("EuclideanNorm", NUMERIC, _norm, _norm_grad, None, _norm_of, _samples(1, 3), 2, "The root of the sum of squares"),
@@ -332,7 +341,7 @@ for _type, _types, _kernel, _grad, _jvp, _oracle, _sample, _flops, _doc in (
         kernel=_kernel,
         grad=_grad,
         jvp=_jvp, batch=shifting_axes(1, 0),
-        form=forms.reduction(np.add) if _type == "Sum" else None,
+        form=_FORMS.get(_kernel),
         facts=Facts(total=("reduction_indices",), dynamic_shape=True, cost=flops_per_input(_flops)),
         oracle=_reducing(_oracle),
         sample=_sample,

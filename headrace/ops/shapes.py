@@ -475,6 +475,7 @@ op(
     {"T": type_attr(), "Tidx": _INDEX},
     shape=_broadcast_to_shape,
     kernel=boxed(_broadcast_to_kernel),
+    form=forms.broadcast,
     grad=_broadcast_to_grad,
     jvp=linear("input"),
     batch=broadcast_to,

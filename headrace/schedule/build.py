@@ -317,7 +317,10 @@ class _Builder:
     def _bound(self, t: Tensor) -> Value:
         """The value of a bound of a counter, constant if known and natural."""
         known = constant_value(t)
-        return self._value(t) if known is None or int(known) < 0 else self._constant(t, known)
+        if known is not None and int(known) >= 0:
+            return self._constant(t, known)
+        value = self._value(t)
+        return self._read(t, value, t.op) if value.representation == "reference" else value
 
     def _call(self, item: Item) -> None:
         op, region = item.op, item.regions[0]

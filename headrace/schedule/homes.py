@@ -58,7 +58,7 @@ def _is_free(block: Block, made: Value, old: Value) -> bool:
         return False
     for instr in reversed(block.instrs):
         if made in instr.made:
-            return True
+            return len(instr.made) == 1 or old not in instr.reads
         if old in instr.reads:
             return False
     return False

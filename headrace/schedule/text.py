@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from headrace import shapes
-from headrace.opkit.forms import Concat, Form, Permute, Pieces, Product, Reduce, Reshape, index_text
+from headrace.opkit.forms import Broadcast, Concat, Form, Permute, Pieces, Product, Reduce, Reshape, index_text
 from headrace.schedule.program import (
     Block,
     Branches,
@@ -167,7 +167,10 @@ def _form(form: Form) -> str:
             return f"permute {shapes.show(axes)}{' contiguous' if is_contiguous else ''}"
         case Concat(_, axis):
             return f"concat along {axis}"
-        case Reduce(_, ufunc, axes, keep_dims):
-            return f"reduce {ufunc.__name__} over {shapes.show(axes)}{' keeping dims' if keep_dims else ''}"
+        case Broadcast(_, shape):
+            return f"broadcast {shapes.show(shape)}"
+        case Reduce(_, ufunc, axes, keep_dims, divisor):
+            name = "mean" if divisor != 1 else ufunc.__name__
+            return f"reduce {name} over {shapes.show(axes)}{' keeping dims' if keep_dims else ''}"
         case Product(turned):
             return f"product {' '.join('transposed' if t else 'plain' for t in turned)}"

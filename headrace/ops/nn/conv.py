@@ -22,7 +22,7 @@ from headrace.opkit import batch_windows
 from headrace.opkit.arrays import check_size, shape_from
 from headrace.opkit.arrays import dims as dims_of
 from headrace.opkit.jvp_rules import multilinear
-from headrace.opkit.windows import Sliding, sliding
+from headrace.opkit.windows import Sliding, sliding, window_library
 from headrace.ops.nn.conv_samples import drawn, oracle, samples
 from headrace.ops.nn.conv_samples import in_groups as by_groups
 from headrace.ops.nn.convolving import (
@@ -100,12 +100,12 @@ def _same_rank(type: str, s: Sliding, **arrays: Array) -> None:
 
 def _kernel(f: _Family) -> Any:
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
-        s = sliding(f.conv, attrs)
+        s, library = sliding(f.conv, attrs), window_library(xp)
 
         def kernel(x: Array, w: Array) -> Array:
             _same_rank(f.conv, s, input=x, filter=w)
             refuse_others(s, f.error)
-            return convolution(s, x, w)
+            return convolution(s, x, w, library)
 
         return kernel
 
@@ -114,7 +114,8 @@ def _kernel(f: _Family) -> Any:
 
 def _by_input_kernel(type: str, f: _Family, like: bool) -> Any:
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
-        s, t = sliding(type, _with_layout(attrs)), attrs["T"]
+        s, t, library = sliding(type, _with_layout(attrs)), attrs["T"], window_library(xp)
+        whole = None if library is None else library.by_input
 
         def kernel(shape: Array, w: Array, dy: Array) -> Array:
             _same_rank(type, s, filter=w, out_backprop=dy)
@@ -123,7 +124,7 @@ def _by_input_kernel(type: str, f: _Family, like: bool) -> Any:
             check_size(x, t)
             axes, groups, y = geometry(s, x, w.shape)
             _require(dy.shape, y, type)
-            return laid_out(in_groups(by_input, w, channels_last(dy, s), groups, axes), s)
+            return laid_out(in_groups(by_input, w, channels_last(dy, s), groups, axes, whole), s)
 
         return kernel
 
@@ -132,7 +133,8 @@ def _by_input_kernel(type: str, f: _Family, like: bool) -> Any:
 
 def _by_filter_kernel(type: str, f: _Family, like: bool) -> Any:
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
-        s, t = sliding(type, _with_layout(attrs)), attrs["T"]
+        s, t, library = sliding(type, _with_layout(attrs)), attrs["T"], window_library(xp)
+        whole = None if library is None else library.by_filter
 
         def kernel(x: Array, shape: Array, dy: Array) -> Array:
             _same_rank(type, s, input=x, out_backprop=dy)
@@ -143,7 +145,7 @@ def _by_filter_kernel(type: str, f: _Family, like: bool) -> Any:
             check_size(w, t)
             axes, groups, y = geometry(s, x.shape, w)
             _require(dy.shape, y, type)
-            return in_groups(by_filter, channels_last(x, s), channels_last(dy, s), groups, axes)
+            return in_groups(by_filter, channels_last(x, s), channels_last(dy, s), groups, axes, whole)
 
         return kernel
 
@@ -280,7 +282,7 @@ def _require_groups(groups: int | None, wanted: int) -> None:
 
 
 def _general_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    s, batch, groups = _general(attrs), attrs["batch_dims"], attrs["groups"]
+    s, batch, groups, library = _general(attrs), attrs["batch_dims"], attrs["groups"], window_library(xp)
     rank = len(s.strides)
 
     def kernel(x: Array, w: Array) -> Array:
@@ -291,7 +293,7 @@ def _general_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
         _same_rank("Conv", s, filter=w)
         refuse_others(s)
         _require_groups(groups_of(x.shape[s.channels - 1 + batch], w.shape[-2], w.shape[-1]), groups)
-        y = convolution(s, x.reshape(math.prod(x.shape[:batch]), *x.shape[batch:]), w)
+        y = convolution(s, x.reshape(math.prod(x.shape[:batch]), *x.shape[batch:]), w, library)
         return y.reshape(*x.shape[:batch], *y.shape[1:])
 
     return kernel

@@ -20,7 +20,7 @@ from headrace.errors import InvalidArgumentError, OpError
 from headrace.memo import cached
 from headrace.opkit.arrays import check_size
 from headrace.opkit.elementwise import HALF
-from headrace.opkit.windows import Axis, Sliding, taps
+from headrace.opkit.windows import Axis, Sliding, WindowLibrary, taps
 from headrace.shapes import Dim, show
 
 Array: TypeAlias = np.ndarray
@@ -160,11 +160,33 @@ def by_input(w: Array, dy: Array, axes: Axes) -> Array:
     return dx
 
 
-def in_groups(f: Callable[[Array, Array, Axes], Array], a: Array, b: Array, groups: int, axes: Axes) -> Array:
-    """`f(a, b, axes)` for each group of channels by itself, the results side by side."""
+def in_groups(
+    f: Callable[[Array, Array, Axes], Array],
+    a: Array,
+    b: Array,
+    groups: int,
+    axes: Axes,
+    whole: Callable[[Array, Array, Axes, int], Array | None] | None = None,
+) -> Array:
+    """Computes each group of channels by itself and joins the results.
+
+    Args:
+      f: The function of one group.
+      a: The first array.
+      b: The second array.
+      groups: The number of groups.
+      axes: The windows over the spatial axes.
+      whole: The function of a library for all groups, which returns None if it does not support them.
+
+    Returns:
+      The result.
+    """
     t = a.dtype
     if dtypes.from_numpy(t) in HALF:
-        return in_groups(f, a.astype(np.float32), b.astype(np.float32), groups, axes).astype(t)
+        return in_groups(f, a.astype(np.float32), b.astype(np.float32), groups, axes, whole).astype(t)
+    found = None if whole is None else whole(a, b, axes, groups)
+    if found is not None:
+        return found
     if groups == 1:
         return f(a, b, axes)
     both = zip(np.split(a, groups, -1), np.split(b, groups, -1), strict=True)
@@ -239,8 +261,17 @@ def shape_of(s: Sliding, batch: int, axes: Axes, channels: int) -> tuple[int, ..
     return tuple(shape)
 
 
-def convolution(s: Sliding, x: Array, w: Array) -> Array:
+def convolution(s: Sliding, x: Array, w: Array, library: WindowLibrary | None = None) -> Array:
     """The convolution of `x`, laid out as `s` says, with the filter `w`.
+
+    Args:
+      s: The windows.
+      x: The input.
+      w: The filter.
+      library: The library of the array namespace, if it has one.
+
+    Returns:
+      The result, in the layout of `x`.
 
     Raises:
       InvalidArgumentError: see `geometry`.
@@ -248,8 +279,10 @@ def convolution(s: Sliding, x: Array, w: Array) -> Array:
     axes, groups, y = geometry(s, x.shape, w.shape)
     t = dtypes.from_numpy(x.dtype)
     check_size(y, t)
-    f = _convolved_in_steps if t is dtypes.bfloat16 and len(axes) == 3 and w.shape[-1] < 8 else convolved
-    return laid_out(in_groups(f, channels_last(x, s), w, groups, axes), s)
+    if t is dtypes.bfloat16 and len(axes) == 3 and w.shape[-1] < 8:
+        return laid_out(in_groups(_convolved_in_steps, channels_last(x, s), w, groups, axes), s)
+    whole = None if library is None else library.convolved
+    return laid_out(in_groups(convolved, channels_last(x, s), w, groups, axes, whole), s)
 
 
 # *** Layouts ***

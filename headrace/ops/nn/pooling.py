@@ -39,7 +39,7 @@ from headrace.opkit.pooling import (
     windows_attrs,
 )
 from headrace.opkit.testing.window_samples import DEPTHWISE, MARGINS, pool_samples, pool_windows, pooled
-from headrace.opkit.windows import Axis, Sliding, taps
+from headrace.opkit.windows import Axis, Sliding, WindowLibrary, taps
 from headrace.ops.nn.greatest import greatest, lowest, of_greatest, to_greatest
 from headrace.shapes import with_rank
 
@@ -76,29 +76,31 @@ def _refuse_depth(s: Sliding, x: tuple[int, ...], ksize: tuple[int, ...]) -> Non
 # *** Kernels ***
 
 
-def _max_pool(t: DType) -> Callable[..., Array]:
+def _max_pool(t: DType, library: WindowLibrary | None) -> Callable[..., Array]:
     def compute(s: Sliding, ksize: tuple[int, ...], x: Array) -> Array:
         axes = axes_of(s, x.shape, ksize)
         _refuse_depth(s, x.shape, ksize)
         check_size(counted(axes), t)
-        return greatest(x, axes, t)
+        found = None if library is None else library.pooled("maximum", x, None, axes)
+        return greatest(x, axes, t) if found is None else found
 
     return compute
 
 
-def _max_pool_grad(t: DType) -> Callable[..., Array]:
+def _max_pool_grad(t: DType, library: WindowLibrary | None) -> Callable[..., Array]:
     def compute(s: Sliding, ksize: tuple[int, ...], x: Array, y: Array, g: Array) -> Array:
         axes = axes_of(s, x.shape, ksize)
         expect("orig_output", y.shape, counted(axes))
         expect("grad", g.shape, counted(axes))
         if t in HALF and not all(a.is_disjoint for a in axes):  # there are sums
             return to_greatest(x.astype(np.float32), g.astype(np.float32), axes).astype(t.numpy)
-        return to_greatest(x, g, axes)
+        found = None if library is None else library.pooled("maximum_gradient", x, g, axes)
+        return to_greatest(x, g, axes) if found is None else found
 
     return compute
 
 
-def _max_pool_grad_grad(t: DType) -> Callable[..., Array]:
+def _max_pool_grad_grad(t: DType, library: WindowLibrary | None) -> Callable[..., Array]:
     def compute(s: Sliding, ksize: tuple[int, ...], x: Array, y: Array, g: Array) -> Array:
         axes = axes_of(s, x.shape, ksize)
         expect("orig_output", y.shape, counted(axes))
@@ -119,18 +121,21 @@ def _spatial(s: Sliding, x: tuple[int, ...], ksize: tuple[int, ...]) -> Axes:
     return axes
 
 
-def _avg_pool(t: DType) -> Callable[..., Array]:
+def _avg_pool(t: DType, library: WindowLibrary | None) -> Callable[..., Array]:
     def compute(s: Sliding, ksize: tuple[int, ...], x: Array) -> Array:
         axes = _spatial(s, x.shape, ksize)
         check_size(counted(axes), t)
         wide = x.astype(np.float32) if t in HALF else x
+        found = None if library is None else library.pooled("mean", wide, None, axes)
+        if found is not None:
+            return found.astype(t.numpy, copy=False)
         out = reduced(np.add, wide, axes, 0) / counts(axes, wide.dtype)
         return out.astype(t.numpy) if t in HALF else out
 
     return compute
 
 
-def _avg_pool_grad(t: DType) -> Callable[..., Array]:
+def _avg_pool_grad(t: DType, library: WindowLibrary | None) -> Callable[..., Array]:
     def compute(s: Sliding, ksize: tuple[int, ...], shape: Array, g: Array) -> Array:
         x = dims(shape)
         if len(x) != len(s.strides):
@@ -141,12 +146,15 @@ def _avg_pool_grad(t: DType) -> Callable[..., Array]:
         axes = _spatial(s, x, ksize)
         expect("grad", g.shape, counted(axes))
         wide = g.astype(np.float32) if t in HALF else g
+        found = None if library is None else library.pooled("mean_gradient", None, wide, axes)
+        if found is not None:
+            return found.astype(t.numpy, copy=False)
         return spread(wide / counts(axes, wide.dtype), axes).astype(t.numpy, copy=False)
 
     return compute
 
 
-def _max_pool_of_volumes(t: DType) -> Callable[..., Array]:
+def _max_pool_of_volumes(t: DType, library: WindowLibrary | None) -> Callable[..., Array]:
     def compute(s: Sliding, ksize: tuple[int, ...], x: Array) -> Array:
         axes = _spatial(s, x.shape, ksize)
         check_size(counted(axes), t)
@@ -156,7 +164,7 @@ def _max_pool_of_volumes(t: DType) -> Callable[..., Array]:
     return compute
 
 
-def _max_pool_grad_of_volumes(t: DType) -> Callable[..., Array]:
+def _max_pool_grad_of_volumes(t: DType, library: WindowLibrary | None) -> Callable[..., Array]:
     def compute(s: Sliding, ksize: tuple[int, ...], x: Array, y: Array, g: Array) -> Array:
         axes = _spatial(s, x.shape, ksize)
         expect("orig_output", y.shape, counted(axes))
@@ -171,10 +179,10 @@ def _max_pool_grad_of_volumes(t: DType) -> Callable[..., Array]:
     return compute
 
 
-def _max_pool_grad_grad_of_volumes(t: DType) -> Callable[..., Array]:
+def _max_pool_grad_grad_of_volumes(t: DType, library: WindowLibrary | None) -> Callable[..., Array]:
     def compute(s: Sliding, ksize: tuple[int, ...], x: Array, y: Array, g: Array) -> Array:
         _spatial(s, x.shape, ksize)
-        return _max_pool_grad_grad(t)(s, ksize, x, y, g)
+        return _max_pool_grad_grad(t, library)(s, ksize, x, y, g)
 
     return compute
 

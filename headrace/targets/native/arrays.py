@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headrace.errors import HeadraceInternalError
-from headrace.opkit.forms import Concat, Permute, Pieces, Product, Reduce, Reshape
+from headrace.opkit.forms import Broadcast, Concat, Permute, Pieces, Product, Reduce, Reshape
 from headrace.schedule.program import Compute, Value
 from headrace.schedule.select import Map, Move
 from headrace.targets.native import scalars, state
@@ -19,7 +19,6 @@ from headrace.targets.native.plan import (
     Home,
     Plan,
     Storage,
-    Strides,
     dims,
     is_array,
     is_grown,
@@ -28,6 +27,7 @@ from headrace.targets.native.plan import (
     reshaped,
     row_major,
     size_of,
+    spread,
 )
 from headrace.targets.native.products import product
 from headrace.targets.native.reductions import reduce
@@ -125,7 +125,7 @@ class ArrayPrinter:
         return length
 
     def _spread(self, held: Array, length: str, rank: int) -> Sequence[int | str]:
-        """The layout of an array broadcast to a shape with the first dimension `length`."""
+        """The layout of an array that is broadcast to the first dimension `length`."""
         out: list[int | str] = list(spread(held.shape, held.strides, rank))
         own = held.shape[0]
         if len(held.shape) == rank and isinstance(own, str) and own != length:
@@ -134,7 +134,7 @@ class ArrayPrinter:
         return out
 
     def _grown(self, v: Value, length: str) -> Array:
-        """Memory, until the end of the block, for an array without a static first dimension."""
+        """Memory for an array of unknown length, which ends with the block."""
         shape: tuple[int | str, ...] = (length, *dims(v))
         size = self.f.op(f"mul nuw nsw i64 {length}, {size_of(v)}")
         pointer = state.allocate_block(self.f, size, "no_memory", "rows")
@@ -231,7 +231,7 @@ class ArrayPrinter:
     # *** Copies and views ***
 
     def copy(self, target: Array, source: Array) -> None:
-        """Prints a copy of an array to another one of the same shape."""
+        """Prints a copy of an array to another one of its shape."""
         if target.is_contiguous and source.is_contiguous:
             size = str(math.prod(source.dims) * source.dtype.itemsize)
             if isinstance(source.shape[0], str):
@@ -279,6 +279,15 @@ class ArrayPrinter:
                 a = self.array(instr.inputs[source])
                 turned = Array(a.pointer, a.dtype, dims(out), tuple(a.strides[k] for k in axes))
                 self._view_or_copy(out, turned)
+            case Broadcast(source, shape):
+                held = self.array_or_number(instr.inputs[source])
+                if isinstance(held, Number):
+                    slot = self.f.alloca(scalars.memory_type(held.dtype), 16)
+                    scalars.store(self.f, held.dtype, held.text, slot)
+                    held = Array(slot, held.dtype, (), ())
+                (out,) = instr.made
+                strides = spread(held.shape, held.strides, len(shape))
+                self.values[out] = Array(held.pointer, held.dtype, shape, strides)
             case Concat(sources, axis):
                 self._concat(instr, sources, axis)
             case Reduce() as form:
@@ -380,6 +389,14 @@ class ArrayPrinter:
         )
         name = reduce(self.module, form.ufunc, source.dims, form.axes, dtype)
         self.f.line(f"call void {name}(ptr {target.pointer}, ptr {source.pointer})")
+        if form.divisor != 1:
+            kind, count = scalars.register_type(dtype), scalars.literal(form.divisor, dtype)
+
+            def element(at: Sequence[str]) -> None:
+                mean = self.f.op(f"fdiv {kind} {self.load(target, at[0])}, {count}")
+                self.store(target, mean, at[0])
+
+            self.each(target.shape, (target.strides,), element)
         self.define(out, target)
 
     def _copied(self, instr: Compute, k: int) -> Array:
@@ -405,11 +422,6 @@ def _splat(v: Value) -> str | None:
 def hash_of(raw: bytes) -> str:
     """A name for the content of a constant."""
     return hashlib.sha256(raw).hexdigest()[:24]
-
-
-def spread(shape: Sequence[int | str], strides: Strides, rank: int) -> Strides:
-    """The layout of an array that is broadcast to a shape of `rank` dimensions."""
-    return (*(0,) * (rank - len(shape)), *(0 if d == 1 else s for d, s in zip(shape, strides, strict=True)))
 
 
 def collapsed(

@@ -1,4 +1,4 @@
-"""Failures of native code: operation, loops and exception of each place that can fail."""
+"""Failures of native code: the operation, its loops and the exception of each place."""
 
 from __future__ import annotations
 
@@ -71,7 +71,9 @@ class Place:
         raise HeadraceInternalError(f"unknown failure {self.kind}")
 
     def iterations(self, counters: Sequence[int]) -> list[tuple[Instr, int]]:
-        """The loops around the instruction with known iterations, from the innermost."""
+        """The loops around the instruction with their iterations, innermost first.
+
+        Iterations of very deep loops are not known."""
         known = min(len(self.loops), COUNTERS - self.details)
         return [(self.loops[k], counters[k]) for k in reversed(range(known))]
 

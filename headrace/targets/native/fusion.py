@@ -128,7 +128,7 @@ def _mark_stored(found: Sequence[Unit], results: Collection[Value]) -> None:
 
 
 def deep_reads(instr: Instr) -> dict[Value, None]:
-    """The values, constants included, that an instruction or its blocks read from outside."""
+    """The values from outside that an instruction or its blocks read, each once."""
     found = dict.fromkeys(instr.inputs)
     defined: set[Value] = set()
     if isinstance(instr, Loop):

@@ -321,7 +321,7 @@ class ListPrinter:
             self._read(items, last, out)
 
     def _read(self, items: Items, i: str, out: Value) -> None:
-        """Makes an element the value: a view, or a copy if the plan says so."""
+        """Makes an element the form of a value, as a view or a copy."""
         dtype, shape = items.element.dtype, items.element.shape
         assert dtype is not None
         element = Array(self._element_at(items, i), dtype, shape, row_major(shape))

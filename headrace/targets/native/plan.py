@@ -25,8 +25,7 @@ import math
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from headrace import thresholds
-from headrace.opkit.forms import Concat, Permute, Pieces, Product, Reduce, Reshape
+from headrace.opkit.forms import Broadcast, Concat, Permute, Pieces, Product, Reduce, Reshape
 from headrace.schedule.program import Block, Branches, Compute, Instr, Loop, Value, Variable
 from headrace.schedule.select import Constant, ListOperation, Move
 from headrace.targets.native.fusion import Nest, Unit, units
@@ -183,7 +182,7 @@ class Plan:
                         self._operands(instr)
                 else:
                     source = instr.inputs[work.form.source]  # type: ignore[union-attr]
-                    self._define(v, layout, self._in[source], source in self._listed)
+                    self._define(v, layout, self._in.get(source, frozenset()), source in self._listed)
         elif isinstance(work, Constant):
             for v in instr.made:
                 if is_array(v):
@@ -227,9 +226,13 @@ class Plan:
         return instr.made[0] in self._listed
 
     def _view(self, instr: Compute, i: int) -> Strides | None:
-        """The layout of output `i` of a movement as a view; None without one."""
+        """The layout of output `i` as a view; None if it is no view."""
         assert isinstance(instr.work, Move)
         form = instr.work.form
+        if isinstance(form, Broadcast):
+            source = instr.inputs[form.source]
+            strides = self.strides[source] if is_array(source) else ()
+            return spread(dims(source), strides, len(form.shape))
         if not isinstance(form, (Reshape, Pieces, Permute)) or (isinstance(form, Permute) and form.is_contiguous):
             return None
         source = instr.inputs[form.source]
@@ -455,8 +458,16 @@ def contiguous(v: Value) -> Strides:
     return row_major([1 if d is None else d for d in v.shape or ()])
 
 
+def spread(shape: Sequence[int | str], strides: Strides, rank: int) -> Strides:
+    """The layout of an array that is broadcast to a shape of `rank` dimensions."""
+    return (*(0,) * (rank - len(shape)), *(0 if d == 1 else s for d, s in zip(shape, strides, strict=True)))
+
+
 def row_major(shape: Sequence[int | str]) -> Strides:
-    """The row-major layout of a shape, of which the first dimension may be unknown."""
+    """The layout of a shape in row-major order.
+
+    The first dimension has no effect and may be unknown.
+    """
     out = []
     size = 1
     for d in reversed(shape):
@@ -513,7 +524,7 @@ def piece(shape: Sequence[int], strides: Strides, index: Index) -> tuple[int, St
 
 
 def reshaped(shape: Sequence[int], strides: Strides, target: Sequence[int]) -> Strides | None:
-    """The layout of an array in another shape; None if it is irregular there."""
+    """The layout of an array in another shape; None if it is not regular there."""
     old = [(d, s) for d, s in zip(shape, strides, strict=True) if d != 1]
     out: list[int] = []
     i = 0

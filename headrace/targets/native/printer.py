@@ -510,7 +510,7 @@ class Printer(ArrayPrinter, ListPrinter):
             self.values[trip.final] = Number(scalars.convert(f, final, _INT64, dtype), dtype)
 
     def _stop(self, trip: Trip, first: str) -> str:
-        """The first number past the counter, in at least 66 bits, cut to an i64."""
+        """The number that the counter does not reach, computed without overflow."""
         f = self.f
         stops = []
         for limit in trip.limits:

@@ -16,7 +16,7 @@ import numpy as np
 
 from headrace import thresholds
 from headrace.ir.notes import CountedResidual
-from headrace.opkit.forms import Concat, Permute, Pieces, Product, Reduce, Reshape
+from headrace.opkit.forms import Broadcast, Concat, Permute, Pieces, Product, Reduce, Reshape
 from headrace.schedule.program import Block, Branches, Call, Compute, Convert, Instr, Loop, Value
 from headrace.schedule.select import Constant, KernelCall, ListOperation, Map, Move
 from headrace.targets.native import scalars
@@ -108,7 +108,11 @@ def _compute(instr: Compute, elements: ElementTypes) -> str:
                 is_wide = dtype.kind in "fiu" and dtype.itemsize >= 4
                 is_known = is_wide if isinstance(form, Product) else _reduces(form, dtype)
                 return "" if is_known else f"{instr.op.type} of {dtype.name}"
-            return "" if isinstance(form, (Reshape, Pieces, Permute, Concat)) else f"the form {type(form).__name__}"
+            return (
+                ""
+                if isinstance(form, (Reshape, Pieces, Permute, Broadcast, Concat))
+                else f"the form {type(form).__name__}"
+            )
         case ListOperation(role):
             return _list(instr, role.kind)
         case Convert():
@@ -160,7 +164,7 @@ def _loop(loop: Loop, elements: ElementTypes) -> str:
 
 
 def _lists_of(loop: Loop, param: Value) -> set[Value]:
-    """The values that are the list `param`, or come from a list among the variables."""
+    """The versions of the lists of a loop's variables."""
     found = {x.param for x in loop.variables if x.param.representation == "list"}
     size = -1
     while size != len(found):
@@ -298,7 +302,7 @@ def _runs(n: int, banned: set[int]) -> list[tuple[int, int]]:
 
 
 def _crossing(instrs: Sequence[Instr], results: Iterable[Value], start: int, stop: int) -> set[int]:
-    """The instructions of a run whose lists, or rows of unknown number, cross its borders."""
+    """The instructions of a run that use lists of the code around it."""
     inside = instrs[start:stop]
     made = {v for instr in inside for v in instr.made}
     reads = [set(deep_reads(instr)) | set(instr.made) for instr in inside]

@@ -32,7 +32,7 @@ class Division(Map):
 
 
 def rewritten(instrs: Sequence[Instr]) -> list[Instr]:
-    """The instructions of a block, with maps in place of some kernel calls."""
+    """The instructions of a block, with maps in place of kernel calls."""
     return [_rewritten(instr) for instr in instrs]
 
 
@@ -71,7 +71,7 @@ def _map_of(instr: Compute, work: KernelCall) -> Map | None:
 
 
 def _constant_of(instr: Compute, work: KernelCall) -> Constant | None:
-    """The array that a pure kernel without inputs makes; None without a static shape."""
+    """The result of a pure kernel without inputs; None for other kernels."""
     op, kernel = instr.op, work.kernel
     if op.inputs or len(op.outputs) != 1 or kernel.form != "pure" or not op.opdef.is_pure or not instr.made:
         return None

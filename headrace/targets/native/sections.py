@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from headrace.opkit.windows import provide
 from headrace.schedule.program import Block, Coverage, Loop, Section
 from headrace.targets.native import blas, engine
 from headrace.targets.native.entry import Entry, Slot
@@ -18,6 +19,8 @@ from headrace.targets.native.failures import NativeFailure
 from headrace.targets.native.llvm_text import Module
 from headrace.targets.native.printer import print_region
 from headrace.targets.native.regions import native_regions, why_not
+from headrace.targets.native.rewriting import rewritten
+from headrace.targets.native.windows.library import NativeWindows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -27,6 +30,9 @@ if TYPE_CHECKING:
     from headrace.targets.native.entry import OnFailure
     from headrace.targets.native.printer import Printed
     from headrace.targets.native.regions import NativeRegion
+
+
+provide(NativeWindows())
 
 
 def cut(program: Program) -> None:
@@ -81,7 +87,7 @@ def _coverage(program: Program, chosen: Sequence[NativeRegion]) -> Coverage:
     blocks = [program.block, *(f.block for f in program.functions.values())]
     while blocks:
         block = blocks.pop()
-        for k, instr in enumerate(block.instrs):
+        for k, instr in enumerate(rewritten(block.instrs)):
             if (id(block), k) in native:
                 inside += _size([instr])
                 continue

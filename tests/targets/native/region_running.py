@@ -1,4 +1,4 @@
-"""Runs the program of a step, whose instructions must be native, as machine code."""
+"""Runs programs as native code, if all their instructions are native."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def printed(region: NativeRegion) -> Printed:
 
 
 def function_of(found: Printed, failures: list[Any] | None = None) -> Callable[..., Any]:
-    """The Python function of a region; it takes the inputs that are no constants."""
+    """The Python function of a region, which takes the inputs that are no constants."""
     inputs = [slot(v) for v in found.inputs]
     outputs = [slot(v) for v in found.outputs]
     symbols = blas.symbols() if "@hr_" in found.module.text() else {}
@@ -122,7 +122,7 @@ class Seen:
 
 @contextlib.contextmanager
 def compared(check: Callable[[Any, Any], None], seen: Seen | None = None) -> Iterator[Seen]:
-    """Runs each compiled step as native code too, and compares the results.
+    """Makes each run of a compiled step run as native code, too.
 
     Args:
       check: Compares a result of native code with that of the Python target.
@@ -170,7 +170,7 @@ def compared(check: Callable[[Any, Any], None], seen: Seen | None = None) -> Ite
 
 
 def run(fetches: Any, feeds: Any = None, check: Callable[[Any, Any], None] | None = None, **kwargs: Any) -> Seen:
-    """Runs a native step and compares the results with the Python target."""
+    """Runs a step, which must be native, with both targets."""
     with compared(check or close) as seen, hr.Session(engine="compiled") as session:
         session.run(fetches, feeds, **kwargs)
     assert not seen.reasons, seen.reasons

@@ -1,4 +1,4 @@
-"""Native control flow, arrays, lists and failures have the results of the Python target."""
+"""Control flow, arrays, lists and failures of native code are those of the Python target."""
 
 from __future__ import annotations
 
