@@ -374,7 +374,7 @@ ABANDONED_WRITE: Final = 3600.0
 # Unit: multiplications. Measured (docs/reference/native.md "Products").
 NATIVE_LIBRARY_PRODUCT: Final = 1 << 27
 
-# Inner dimension of a block of a matrix product: the rows of B that a panel reads stay in the caches up to the last tile.
+# Inner dimension of a block of a matrix product: rows of B that a panel reads stay in the caches up to the last tile.
 # Unit: elements. Measured (docs/reference/native.md "Products").
 PRODUCT_DEPTH: Final = 256
 
