@@ -25,6 +25,7 @@ import math
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from headrace import thresholds
 from headrace.opkit.forms import Broadcast, Concat, Permute, Pieces, Product, Reduce, Reshape
 from headrace.schedule.program import Block, Branches, Compute, Instr, Loop, Value, Variable
 from headrace.schedule.select import Constant, ListOperation, Move
