@@ -364,19 +364,24 @@ def is_large(v: Value) -> bool:
 
 
 def is_worth_a_call(region: NativeRegion) -> bool:
-    """Whether native code is certain to save more than the call takes."""
-    return sum(map(_saved, region.instrs)) > thresholds.NATIVE_CALL + thresholds.NATIVE_ARGUMENT * (
-        len(region.inputs) + len(region.outputs)
-    )
+    """Whether native code saves enough time of a run to be compiled."""
+    call = thresholds.NATIVE_CALL + thresholds.NATIVE_ARGUMENT * (len(region.inputs) + len(region.outputs))
+    return sum(map(_saved, region.instrs)) > call + thresholds.NATIVE_LEAST_SAVING
 
 
 def _saved(instr: Instr) -> float:
-    """Nanoseconds that native code of an instruction saves, at least."""
+    """Nanoseconds that native code of an instruction is likely to save in a run."""
     if isinstance(instr, Loop):
-        return 10 * thresholds.NATIVE_CALL
+        trips = thresholds.NATIVE_UNKNOWN_TRIPS
+        if instr.trip is not None and instr.trip.most is not None:
+            trips = instr.trip.most
+        return trips * (thresholds.NUMPY_SCALAR + sum(map(_saved, instr.body.instrs)))
     if isinstance(instr, Compute):
         if isinstance(instr.work, Map):
             count = ufuncs(instr.work.expression)
-            return count * (thresholds.NUMPY_SCALAR if instr.work.is_scalar else thresholds.NUMPY_CALL)
+            if instr.work.is_scalar:
+                return count * thresholds.NUMPY_SCALAR
+            size = max(0, instr.made[0].bytes) if instr.made else 0
+            return count * (thresholds.NUMPY_CALL + thresholds.NUMPY_BYTE * size)
         return thresholds.NUMPY_CALL if isinstance(instr.work, (Move, ListOperation)) else 0.0
     return max((sum(map(_saved, b.instrs)) for b in instr.blocks), default=0.0)
