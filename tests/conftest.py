@@ -13,7 +13,7 @@ from pathlib import Path
 # Read when headrace is imported, so set before any test module can do that.
 os.environ.setdefault("HEADRACE_VERIFY", "2")
 # Machine code of a loop takes LLVM tens of milliseconds, and most programs of the tests run once. tests/targets/native
-# and a job of .ci/run have it on.
+# have it on.
 os.environ.setdefault("HEADRACE_NATIVE", "off")
 # Read when numpy is imported: the threads of OpenBLAS sleep after 2**4 cycles without work. By default they spin for
 # 2**26, CPU time that would be taken from the other workers and counted against the test.
