@@ -349,13 +349,13 @@ NATIVE_STACK_ALL: Final = 1 << 15
 # Unit: bytes. Estimate (tests/targets/native/test_printer.py).
 NATIVE_LIST_START: Final = 256
 
-# Time for each byte of the result of a ufunc of arrays, most of which machine code saves by keeping intermediate results
+# Time for each byte of the result of a ufunc of arrays, most of which machine code saves: it keeps intermediate results
 # in registers.
 # Unit: nanoseconds a byte. Estimate (docs/internals/fusion.md).
 NUMPY_BYTE: Final = 0.03
 
-# Time of a run that machine code must save at least, by these estimates: a compilation takes 10 to 200 ms, as long as ten
-# thousand runs that save 5 µs. Iterations of a loop whose trip count is not known.
+# Time of a run that machine code must save at least, by these estimates: a compilation takes 10 to 200 ms, as long as
+# ten thousand runs that save 5 µs. Iterations of a loop whose trip count is not known.
 # Unit: nanoseconds; iterations. Estimate (tests/targets/native/test_printer.py).
 NATIVE_LEAST_SAVING: Final = 5_000
 NATIVE_UNKNOWN_TRIPS: Final = 1000

@@ -15,6 +15,7 @@ os.environ.setdefault("HEADRACE_VERIFY", "2")
 # Machine code of a loop takes LLVM tens of milliseconds, and most programs of the tests run once. tests/targets/native
 # have it on.
 os.environ.setdefault("HEADRACE_NATIVE", "off")
+os.environ.setdefault("HEADRACE_CACHE", "off")  # no files outside of the folders of tests
 # Read when numpy is imported: the threads of OpenBLAS sleep after 2**4 cycles without work. By default they spin for
 # 2**26, CPU time that would be taken from the other workers and counted against the test.
 os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")

@@ -383,6 +383,9 @@ class ListPrinter:
                 view = dataclasses.replace(view, pointer=data)
             self.values[out] = view
             return
+        if out not in self.plan.places:
+            self.values[out] = Array(data, items.element.dtype, dims(out), row_major(dims(out)))
+            return
         target = self.place_of(out)
         self.copy_bytes(target.pointer, data, str(wanted * items.element.bytes))
         self.values[out] = target

@@ -217,7 +217,7 @@ class Plan:
             self._same(v, this)
         elif kind in ("get", "pop") and this not in self._changed.of(instrs):
             self._define(v, contiguous(v), frozenset(), True)
-        elif v.is_static:
+        elif v.is_static and (v in wanted or kind != "stack" or this in self._changed.of(instrs)):
             self._put(v, wanted)
         else:
             self._define(v, contiguous(v), frozenset(), this not in self._changed.of(instrs))
