@@ -327,13 +327,35 @@ NATIVE_ARGUMENT: Final = 15
 NUMPY_CALL: Final = 350
 NUMPY_SCALAR: Final = 40
 
-# Time for each byte of the result of a ufunc of arrays, most of which machine code saves by keeping intermediate results
+# Time in native code of a ufunc on a number in a register and on an element of an array, of moving an element, and of
+# a multiplication and addition in a product.
+# Unit: nanoseconds each. Estimate (docs/reference/native.md "Accuracy").
+NATIVE_NUMBER: Final = 1.0
+NATIVE_ELEMENT: Final = 0.2
+NATIVE_MOVED: Final = 0.2
+NATIVE_PRODUCT: Final = 0.01
+
+# Size up to which a constant is a part of the code of a native region; a larger one is an input.
+# Unit: bytes. Estimate (tests/targets/native/test_printer.py).
+NATIVE_CONSTANT_BYTES: Final = 1024
+
+# Size of an array of native code that may be on the stack, and of all such arrays of a function. Threads with small
+# stacks run steps too.
+# Unit: bytes; bytes. Bound (tests/targets/native/test_printer.py).
+NATIVE_STACK_EACH: Final = 4096
+NATIVE_STACK_ALL: Final = 1 << 15
+
+# Memory of a list of native code after the first push. It doubles when it is full.
+# Unit: bytes. Estimate (tests/targets/native/test_printer.py).
+NATIVE_LIST_START: Final = 256
+
+# Time for each byte of the result of a ufunc of arrays, most of which machine code saves: it keeps intermediate results
 # in registers.
 # Unit: nanoseconds a byte. Estimate (docs/internals/fusion.md).
 NUMPY_BYTE: Final = 0.03
 
-# Time of a run that machine code must save at least, by these estimates: a compilation takes 10 to 200 ms, as long as ten
-# thousand runs that save 5 µs. Iterations of a loop whose trip count is not known.
+# Time of a run that machine code must save at least, by these estimates: a compilation takes 10 to 200 ms, as long as
+# ten thousand runs that save 5 µs. Iterations of a loop whose trip count is not known.
 # Unit: nanoseconds; iterations. Estimate (tests/targets/native/test_printer.py).
 NATIVE_LEAST_SAVING: Final = 5_000
 NATIVE_UNKNOWN_TRIPS: Final = 1000
@@ -362,6 +384,22 @@ ABANDONED_WRITE: Final = 3600.0
 # Size m * k * n of a matrix product from which the BLAS library computes it.
 # Unit: multiplications. Measured (docs/reference/native.md "Products").
 NATIVE_LIBRARY_PRODUCT: Final = 1 << 27
+
+# Inner dimension of a block of a matrix product: rows of B that a panel reads stay in the caches up to the last tile.
+# Unit: elements. Measured (docs/reference/native.md "Products").
+PRODUCT_DEPTH: Final = 256
+
+# Size of the buffer on the stack for a transposed panel of a matrix product.
+# Unit: bytes. Bound (tests/targets/native/test_products.py).
+PRODUCT_BUFFER: Final = 32 << 10
+
+# Ratio of the inner dimension to the number of rows from which a product with a transposed B consists of dot products.
+# Unit: ratio. Estimate (tests/targets/native/test_products.py).
+DOT_PRODUCT_TERMS: Final = 16
+
+# Vectors in a row from which a reduction combines the lanes of each row alone.
+# Unit: vectors. Estimate (tests/targets/native/test_reductions.py).
+LONG_ROW_VECTORS: Final = 16
 
 # Size of the part of a filter that a convolution reads for all positions before it reads the next part. It stays in the
 # processor's second cache.

@@ -12,8 +12,8 @@ from pathlib import Path
 
 # Read when headrace is imported, so set before any test module can do that.
 os.environ.setdefault("HEADRACE_VERIFY", "2")
-# Machine code of a loop takes LLVM tens of milliseconds, and most programs of the tests run once. tests/targets/native and
-# a job of .ci/run have it on.
+# Machine code of a loop takes LLVM tens of milliseconds, and most programs of the tests run once. tests/targets/native
+# have it on.
 os.environ.setdefault("HEADRACE_NATIVE", "off")
 os.environ.setdefault("HEADRACE_CACHE", "off")  # no files outside of the folders of tests
 # Read when numpy is imported: the threads of OpenBLAS sleep after 2**4 cycles without work. By default they spin for

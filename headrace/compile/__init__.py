@@ -96,7 +96,7 @@ class Compiled:
         return text.show(self._make())
 
     def native_share(self) -> tuple[int, int, Counter[str]] | None:
-        """The number of native instructions, that of all, and reasons; None if no target was asked."""
+        """The numbers of native and of all instructions, and reasons; None without native code."""
         if self.coverage is None:
             return None
         return self.coverage.inside, self.coverage.all, Counter(self.coverage.reasons)

@@ -168,7 +168,7 @@ def _know_elements(op: Operation, flow: ListFlow) -> bool:
 
 
 def _know_values(op: Operation, flow: ListFlow) -> bool:
-    """Replaces pops of a list by a constant that all elements equal; returns whether it did.
+    """Replaces pops of a list by the constant of its elements; returns whether it did.
 
     This is done only in the gradient of a loop, which pops as often as the loop pushed. A pop from a list of the user
     may fail, and must still fail.

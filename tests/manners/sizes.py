@@ -20,7 +20,7 @@ PACKAGE: Final = Path(__file__).parent.parent.parent / "headrace"
 
 #: Lines of code by package; "" is the modules of headrace/ itself.
 BUDGETS: Final = {
-    "": 5400,
+    "": 5600,
     "api": 15000,
     "autograph": 4500,
     "compile": 2600,
@@ -37,13 +37,14 @@ BUDGETS: Final = {
     "metadata": 550,
     "opkit": 2400,
     "ops": 36000,
-    "optimize": 4100,
+    "optimize": 4800,
     "partition": 1000,
     "pb": 150,
     "place": 1500,
     "recover": 1600,
     "resources": 4700,
-    "schedule": 1000,
+    "schedule": 1900,
+    "targets": 7800,
     "train": 6600,
     "v1": 8200,
     "vmap": 2000,

@@ -1,4 +1,4 @@
-"""Factors that are known before a loop are multiplied first, and terms are added first (test_loops_text)."""
+"""Factors and terms that are known before a loop are combined first (test_loops_text)."""
 
 # ruff: noqa: E501 - a line of a graph is a line
 
@@ -14,7 +14,7 @@ _RULE = "loop_factors"
 
 
 def regrouped(text: str) -> list[str]:
-    """What was regrouped; a second time nothing is."""
+    """The notes of the rule, which has no effect a second time."""
     got, context = transformed(text, [PASSES[_RULE]])
     assert transformed(text, [PASSES[_RULE]] * 2)[0] == got
     assert got != transformed(text, [])[0] or not context.notes
@@ -135,7 +135,7 @@ _SUMS = "loop_sums"
 
 
 def _summed(work: str, more: str = "", passes: tuple[str, ...] = (_SUMS,)) -> Optimized:
-    """What the passes make of a loop that pops `y`, with the results of before."""
+    """The optimized loop that pops `y`; its results are those of before."""
     feeds = {"n": 4, "d": YS[0], "ys": YS, "b": YS[1, 0], "c": YS[2, 0], "e": YS[1], "s": 0.5}
     text = popping(_ENDS + work, more)
     return agree(

@@ -7,7 +7,7 @@ neither.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from headrace import thresholds
 from headrace.opkit.forms import Product, Reduce
@@ -17,13 +17,6 @@ from headrace.schedule.select import ListOperation, Map, Move
 
 if TYPE_CHECKING:
     from headrace.schedule.program import Block, Value
-
-# Nanoseconds of a ufunc on a number in a register, on an element of an array, of moving an element, and of
-# a multiplication and addition in a product.
-_NUMBER: Final = 1.0
-_ELEMENT: Final = 0.2
-_MOVED: Final = 0.2
-_PRODUCT: Final = 0.01
 
 
 class Costs:
@@ -70,14 +63,14 @@ def _compute(instr: Compute) -> float:
     size = sum(map(_size, instr.made))
     match instr.work:
         case Map(expression):
-            return ufuncs(expression) * (_ELEMENT * size if size > 1 else _NUMBER)
+            return ufuncs(expression) * (thresholds.NATIVE_ELEMENT * size if size > 1 else thresholds.NATIVE_NUMBER)
         case Move(form) if isinstance(form, Product):
             a, b = (v.shape or (1, 1) for v in instr.inputs[:2])
-            return _PRODUCT * math.prod(d or 1 for d in a) * (b[0 if form.turned[1] else 1] or 1)
+            return thresholds.NATIVE_PRODUCT * math.prod(d or 1 for d in a) * (b[0 if form.turned[1] else 1] or 1)
         case Move(form) if isinstance(form, Reduce):
-            return _ELEMENT * _size(instr.inputs[form.source])
+            return thresholds.NATIVE_ELEMENT * _size(instr.inputs[form.source])
         case Move() | ListOperation():
-            return 1 + _MOVED * (size + sum(map(_size, instr.inputs[-1:])))
+            return 1 + thresholds.NATIVE_MOVED * (size + sum(map(_size, instr.inputs[-1:])))
     return 0.0
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from headrace import shapes
+from headrace import shapes, thresholds
 from headrace.schedule.program import Branches, Compute, Instr, Loop, Value
 from headrace.schedule.select import ListOperation
 from headrace.targets.native import scalars, state
@@ -28,9 +28,6 @@ from headrace.targets.native.plan import Plan, dims, is_array, is_grown, row_maj
 if TYPE_CHECKING:
     from headrace.ir.op_roles import ListKind
     from headrace.targets.native.llvm_text import Function, Module
-
-# Bytes of the memory of a list after its first push.
-_FIRST: Final = 256
 
 # Elements of a list from which its size may overflow: the arenas are smaller.
 _MOST: Final = 1 << 40
@@ -264,7 +261,7 @@ class ListPrinter:
         grow, on = f.new("grow"), f.new("on")
         f.branch(state.unlikely(f, f.op(f"icmp ugt i64 {needed}, {capacity}")), grow, on)
         f.begin(grow)
-        first = _FIRST
+        first = thresholds.NATIVE_LIST_START
         while first < size:
             first *= 2
         most = self.module.declare("llvm.umax.i64", "i64", ["i64", "i64"])

@@ -25,6 +25,7 @@ import math
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from headrace import thresholds
 from headrace.opkit.forms import Broadcast, Concat, Permute, Pieces, Product, Reduce, Reshape
 from headrace.schedule.program import Block, Branches, Compute, Instr, Loop, Value, Variable
 from headrace.schedule.select import Constant, ListOperation, Move
@@ -38,10 +39,6 @@ Strides: TypeAlias = tuple[int, ...]
 
 #: Alignment of storages, in bytes.
 ALIGNMENT: Final = 64
-
-#: Bytes of a storage that may be on the stack, and of all of them.
-_STACK_EACH: Final = 4096
-_STACK_ALL: Final = 1 << 15
 
 
 @dataclasses.dataclass(eq=False, slots=True)
@@ -599,7 +596,7 @@ def _arrange(storages: Collection[Storage]) -> int:
     for s in sorted(storages, key=lambda s: (-s.bytes, s.first)):
         if s.output >= 0 or not s.bytes:
             continue
-        if s.bytes <= _STACK_EACH and on_stack + s.bytes <= _STACK_ALL:
+        if s.bytes <= thresholds.NATIVE_STACK_EACH and on_stack + s.bytes <= thresholds.NATIVE_STACK_ALL:
             on_stack += s.bytes
             continue
         taken = sorted((p.offset, p.offset + p.bytes) for p in placed if p.first <= s.last and s.first <= p.last)

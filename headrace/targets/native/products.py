@@ -43,19 +43,12 @@ _CHAINS: Final = 8
 _BODY: Final = 32
 _UNROLLED: Final = 96
 
-# Inner dimension of a block: the rows of B that a panel reads stay in the caches until the last tile.
-_DEPTH: Final = 256
-# Size of the buffer for a transposed panel, in bytes; it is on the stack.
-_BUFFER: Final = 32 << 10
-
 # The part of the time for which a tile of another size is avoided: each size has code of its own.
 _KIND: Final = 0.02
 # Rows of a tile.
 _MOST_ROWS: Final = 12
-# Rows of a tile of dot products; and the ratio of the inner dimension to the number of rows from which a product with a
-# transposed B consists of dot products. An inner dimension that is no constant is taken to be that large for few rows.
+# Rows of a tile of dot products. An inner dimension that is no constant is taken to be large for so many rows.
 _DOT_ROWS: Final = 4
-_DOT_TERMS: Final = 16
 # The largest size that the library takes.
 _MOST: Final = (1 << 31) - 1
 
@@ -202,7 +195,7 @@ class _Product:
             return True
         if not isinstance(self.m, int):
             return False
-        return self.k >= _DOT_TERMS * self.m if isinstance(self.k, int) else self.m <= _DOT_ROWS
+        return self.k >= thresholds.DOT_PRODUCT_TERMS * self.m if isinstance(self.k, int) else self.m <= _DOT_ROWS
 
     def emit(self) -> None:
         """Adds the instructions, without the return."""
@@ -246,9 +239,9 @@ class _Product:
     def _panels(self) -> None:
         rows, vectors = self._tile()
         width = vectors * self.lanes
-        most = _DEPTH
+        most = thresholds.PRODUCT_DEPTH
         if self.b.column != 1:
-            most = min(most, max(_BUFFER // (width * self.v.bytes) // self.lanes, 1) * self.lanes)
+            most = min(most, max(thresholds.PRODUCT_BUFFER // (width * self.v.bytes) // self.lanes, 1) * self.lanes)
         depth = most
         if isinstance(self.k, int):
             blocks = -(-self.k // most)

@@ -16,14 +16,14 @@ from typing import Final
 
 import numpy as np
 
+from headrace import thresholds
 from headrace.targets.native.llvm_text import Module
 from headrace.targets.native.vectors import Size, Vectors, blocks, rolled, scalar_type
 
 # Vectors that are combined at the same time, so that additions need not wait for each other.
 _CHAINS: Final = 8
-# Rows whose lanes are combined together, and the vectors in a row from which each row is combined alone.
+# Rows whose lanes are combined together.
 _ROWS: Final = 16
-_LONG_ROW: Final = 16
 # Terms that one partial sum adds, and blocks of them that the next one adds.
 _BLOCK: Final = 16
 # Vectors in a loop's body, and without a loop.
@@ -176,7 +176,7 @@ class _Reduction:
             return
         size, step, _ = inner
         length = self.reduced[-1][0] if self.is_row else 0
-        is_long = isinstance(length, str) or length >= _LONG_ROW * v.lanes
+        is_long = isinstance(length, str) or length >= thresholds.LONG_ROW_VECTORS * v.lanes
         width = (1 if is_long else min(_ROWS, v.lanes)) if self.is_row else _CHAINS * v.lanes
         if isinstance(size, int):
             width = min(width, size)

@@ -32,9 +32,6 @@ if TYPE_CHECKING:
 # Blocks within blocks that a region may have: the printer is recursive.
 _DEEPEST: Final = 40
 
-# Bytes of a constant that becomes part of the code; larger ones are inputs of the region.
-_CONSTANT_BYTES: Final = 1024
-
 
 @dataclasses.dataclass(eq=False, slots=True)
 class NativeRegion:
@@ -122,7 +119,7 @@ def _compute(instr: Compute, elements: ElementTypes) -> str:
             return ""
         case Constant(value):
             array = np.asarray(value)
-            return "a large constant" if array.nbytes > _CONSTANT_BYTES and array.any() else ""
+            return "a large constant" if array.nbytes > thresholds.NATIVE_CONSTANT_BYTES and array.any() else ""
     return f"{instr.op.type}: {type(instr.work).__name__}"
 
 
@@ -377,7 +374,7 @@ def _used(instr: Instr, defined: set[Value]) -> dict[Value, None]:
 def is_large(v: Value) -> bool:
     """Whether a constant is an input of a region and not part of its code."""
     raw = np.asarray(v.constant)
-    return raw.nbytes > _CONSTANT_BYTES
+    return raw.nbytes > thresholds.NATIVE_CONSTANT_BYTES
 
 
 def is_worth_a_call(region: NativeRegion) -> bool:

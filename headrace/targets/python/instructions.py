@@ -87,7 +87,7 @@ class InstructionWriter(ListWriter):
         self.drop(instr.drops)
 
     def _check(self, instr: Compute) -> None:
-        """Writes the comparison of results with the static types of their tensors, if it is wanted."""
+        """Writes the comparison of results with their static types, if it is wanted."""
         if instr.is_checked and not isinstance(instr.work, (ListOperation, Convert, Read)):
             self.check(instr.made, instr.op)
 

@@ -1,6 +1,6 @@
-"""Native windows in kernels: the functions that kernels of convolutions and poolings use in place of numpy.
+"""Native windows in kernels: functions for convolutions and poolings in place of numpy.
 
-What runs here depends on dtypes and shapes alone. A geometry takes LLVM about a tenth of a second, so small windows are
+The choice depends on dtypes and shapes alone. A geometry takes LLVM about a tenth of a second, so small windows are
 left to numpy, and so are groups of few channels, which would leave most of a vector unused.
 """
 
@@ -44,7 +44,7 @@ class NativeWindows:
         return kernels.by_filter(x, dy, axes, groups)
 
     def pooled(self, kind: PoolingKind, x: Array | None, g: Array | None, axes: Axes) -> Array | None:
-        """The result of a pooling or its gradient by the input; None if numpy is to compute it."""
+        """The result of a pooling or of its gradient; None to leave it to numpy."""
         arrays = [a for a in (x, g) if a is not None]
         first, *spatial, last = axes
         if not (first.is_plain and last.is_plain) or not spatial or not all(a.size for a in arrays):
@@ -56,7 +56,7 @@ class NativeWindows:
 
 
 def _work(images: int, axes: Axes, filter_size: int) -> int:
-    """The number of multiplications of a convolution; `filter_size` is the number of elements of its filter."""
+    """The number of multiplications of a convolution with `filter_size` elements in its filter."""
     return images * math.prod(a.count for a in axes) * filter_size
 
 
