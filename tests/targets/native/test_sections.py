@@ -90,7 +90,7 @@ def test_a_map_whose_inputs_do_not_determine_its_length_is_not_native() -> None:
     x, longer = hr.placeholder(hr.float32, [2]), hr.placeholder(hr.float32, [None])
     y = x * 2.0
     y.op.outputs[0].copy_static(longer)  # as in graphs of other systems, whose static shapes may say less
-    np.testing.assert_array_equal(run(y, {x: np.float32([1, 2])}, False), [2, 4])
+    np.testing.assert_array_equal(run(y, {x: np.array([1, 2], np.float32)}, False), [2, 4])
 
 
 @pytest.mark.parametrize("length", [1, 5])
@@ -109,16 +109,17 @@ def test_an_unknown_length_that_is_repeated(length: int) -> None:
 @pytest.mark.timeout(20)
 def test_a_loop_in_a_fused_region_ends_at_the_deadline(graph: Any) -> None:
     x, fill = queue_of(1.0)
-    y = hr.while_loop(lambda v: v >= 0.0, lambda v: v * 0.5 + x, [x])[0]
+    y = hr.while_loop(lambda v: v >= 0.0, lambda v: v * 0.5 + x, [x], name="for_ever")[0]
     with hr.Session(graph=graph) as session:
         session.run(fill)
-        with pytest.raises(DeadlineExceededError):
+        with pytest.raises(DeadlineExceededError) as e:
             session.run(y, timeout_ms=100)
+    assert any("it was in loop 'for_ever', made at" in note for note in e.value.__notes__)
 
 
 def test_denormal_numbers_are_zeros_in_a_loop_in_a_fused_region(graph: Any) -> None:
     with flushed():
-        is_known = bool((np.float32([1e-39]) / 2)[0] == 0)
+        is_known = bool((np.array([1e-39], np.float32) / 2)[0] == 0)
     x, fill = queue_of(np.full(4, 1e-30))
     y = hr.while_loop(lambda i, v: i < 11, lambda i, v: (i + 1, v * 0.1), [0, x])[1]
     with hr.Session(graph=graph) as session:
