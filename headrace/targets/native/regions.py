@@ -97,6 +97,8 @@ def why_not(instr: Instr, elements: ElementTypes | None = None, depth: int = 0) 
 
 
 def _compute(instr: Compute, elements: ElementTypes) -> str:
+    if not instr.made and not (isinstance(instr.work, ListOperation) and instr.work.role.changes):
+        return f"no result of {instr.op.type} is read"
     match instr.work:
         case KernelCall():
             return f"{instr.op.type} calls its kernel"

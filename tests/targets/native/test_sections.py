@@ -93,6 +93,12 @@ def test_a_map_whose_inputs_do_not_determine_its_length_is_not_native() -> None:
     np.testing.assert_array_equal(run(y, {x: np.array([1, 2], np.float32)}, False), [2, 4])
 
 
+def test_an_operation_runs_whose_result_is_not_read(graph: Any) -> None:
+    x = hr.placeholder(hr.float32, [2, 3])
+    with hr.Session(graph=graph, engine="compiled") as session:
+        assert session.run(stack(from_tensor(x * 2.0)).op, {x: np.ones((2, 3))}) is None
+
+
 @pytest.mark.parametrize("length", [1, 5])
 def test_an_unknown_length_that_is_repeated(length: int) -> None:
     x, y = hr.placeholder(hr.float32, [None]), hr.placeholder(hr.float32, [5])
