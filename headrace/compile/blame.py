@@ -62,7 +62,9 @@ def locate(error: Exception, file: str, marks: Sequence[Mark]) -> Located | None
         loop = next((loop for m in marks for loop in m.loops if loop.op is op), None)
         if loop is not None:
             running = _iteration(loop, frame)
-            running = f"{running}, in {where}" if where else running
+        elif op.opdef.structured in ("While", "For"):  # machine code, whose iteration is not known
+            running = f"loop '{loop_name(op)}'"
+        running = f"{running}, in {where}" if running and where else running
     return Located(error, op, where, [] if any(v is None for v in inputs) else inputs, running)
 
 

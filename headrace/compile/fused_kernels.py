@@ -158,6 +158,7 @@ class _Compiled:
       n_outputs: The number of values in that tuple.
       stateful: Operations and kernels that are made for each step.
       uses_blas: Whether the code may call the BLAS library.
+      has_loops: Whether the code, or machine code that it calls, contains loops.
       report: The report of the passes, if they ran.
     """
 
@@ -165,12 +166,13 @@ class _Compiled:
     n_outputs: int
     stateful: Sequence[tuple[Operation, Kernel]]
     uses_blas: bool
+    has_loops: bool
     report: FusedReport | None
 
     @property
     def is_of_step(self) -> bool:
         """Whether the kernel is made for each step."""
-        return self.code.has_loops or bool(self.stateful)
+        return self.has_loops or bool(self.stateful)
 
 
 def _compiled(
@@ -191,7 +193,9 @@ def _compiled(
         report = prepare(made.graph, targets, {made.args[i].outputs[0]: shape for i, shape in known.items()})
         targets = list(report.preserved)
     printer = Printer(schedule(Regions(made.graph, targets), made.args, made.ends, cut))
-    return _Compiled(printer.out.finish("step"), len(made.ends), printer.stateful, printer.uses_blas, report)
+    code = printer.out.finish("step")
+    has_loops = printer.polls or code.has_loops
+    return _Compiled(code, len(made.ends), printer.stateful, printer.uses_blas, has_loops, report)
 
 
 def _variant(made: _Members, prepare: Prepare, known: Mapping[int, Shape]) -> _Compiled | None:
@@ -210,7 +214,7 @@ def _as_compute(general: _Compiled, variants: Variants[_Compiled]) -> Compute:
     """Combines the code for any shapes and the variants into one `Compute`."""
     compute = cast(Compute, _maker(general, variants) if general.is_of_step else _as_kernel(general))
     compute.source, compute.uses_blas = general.code.text, general.uses_blas
-    compute.has_loops, compute.is_of_step = general.code.has_loops, general.is_of_step
+    compute.has_loops, compute.is_of_step = general.has_loops, general.is_of_step
     compute.locate = functools.partial(_locate, general, variants)
     return compute
 

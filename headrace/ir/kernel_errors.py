@@ -75,7 +75,7 @@ class Located(NamedTuple):
       op: the operation.
       where: the loops and calls around the operation with their iterations; "" outside of all.
       inputs: the values of its inputs; empty if one of them is no longer available.
-      running: the current iteration and `where`, if `op` is a loop that ran at the deadline; else "".
+      running: the loop, its iteration if known and `where`, if `op` is a loop that ran at the deadline; else "".
     """
 
     error: Exception

@@ -27,7 +27,11 @@ def b() -> Any:
 
 
 def same(got: Any, want: Any, what: object = "") -> None:
-    """Raises unless two results are the same: type, shape and bits; one NaN is as good as another."""
+    """Raises unless two results are the same: type, shape and bits; one NaN is as good as another.
+
+    With the flag NATIVE on, numbers with a fraction may differ by rounding (`near`): machine code has approximations of
+    its own, and sums products in another order.
+    """
     if isinstance(want, (list, tuple)):
         assert len(got) == len(want)
         for i, (x, y) in enumerate(zip(got, want, strict=True)):
@@ -41,7 +45,26 @@ def same(got: Any, want: Any, what: object = "") -> None:
     x, y = np.atleast_1d(got), np.atleast_1d(want)
     nan = x != x
     assert np.array_equal(nan, y != y), f"{what}: {got!r} is not {want!r}"
+    if flags.NATIVE.value == "on" and x.dtype.kind in "fc":
+        assert near(x[~nan], y[~nan]), f"{what}: {got!r} is not {want!r}"
+        return
     assert x[~nan].tobytes() == y[~nan].tobytes(), f"{what}: {got!r} is not {want!r}"
+
+
+def near(got: np.ndarray, want: np.ndarray) -> bool:
+    """Whether numbers differ by rounding at most: infinities are equal, and the rest is so relative to the scale.
+
+    The scale is the greatest finite number, because a sum of numbers of that size may cancel.
+    """
+    finite = np.isfinite(want)
+    if not np.array_equal(got[~finite], want[~finite]):
+        return False
+    if not finite.any():
+        return True
+    x, y = (v[finite].astype(np.complex128 if v.dtype.kind == "c" else np.float64) for v in (got, want))
+    epsilon = float(np.finfo(got.dtype).eps)
+    tolerance = 1e-12 if epsilon < 1e-15 else 1e-5 if epsilon < 1e-6 else 8 * epsilon
+    return bool(np.all(np.abs(x - y) <= tolerance * np.max(np.abs(y))))
 
 
 def run(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from headrace.errors import HeadraceInternalError, InvalidArgumentError, ResourceExhaustedError
+from headrace.ir.notes import ResidualPush
 from headrace.schedule.program import Compute
 from headrace.targets.native.rewriting import Division
 from headrace.targets.native.state import COUNTERS
@@ -65,8 +66,12 @@ class Place:
                 assert isinstance(self.instr.work, Division)
                 return self.instr.work.error("Integer division by zero")
             case "residuals":
+                assert isinstance(self.instr, Compute)
+                of, size = self.instr.op.notes[ResidualPush].of, self.instr.inputs[1].bytes
+                count = f"{first - 1} values" if size < 0 else f"{first - 1} values of {(first - 1) * size:,} bytes"
                 return ResourceExhaustedError(
-                    f"the gradient of a loop keeps more than {second:,} bytes of residuals: {first:,} values so far"
+                    f"the gradient of a loop keeps more than {second:,} bytes of {of}: {count} so far. Keep fewer "
+                    "residuals (while_loop(..., save=hr.recompute('sqrt'))), or raise HEADRACE_ACCUMULATOR_LIMIT"
                 )
         raise HeadraceInternalError(f"unknown failure {self.kind}")
 

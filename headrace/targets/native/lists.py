@@ -194,7 +194,7 @@ class ListPrinter:
                 self._clear(source)
             else:
                 assert isinstance(source, Array)
-                found.append((self._copied_rows(source), target))
+                found.append((self.copied_rows(source), target))
         for triple, target in found:
             self._assign(target, triple)
 
@@ -204,7 +204,8 @@ class ListPrinter:
             data, _, capacity = self._triple(items)
             state.free_block(self.f, data, capacity)
 
-    def _copied_rows(self, rows: Array) -> tuple[str, str, str]:
+    def copied_rows(self, rows: Array) -> tuple[str, str, str]:
+        """A contiguous copy of an array: its address, its first dimension and its size."""
         size = str(rows.dtype.itemsize * math.prod(rows.dims))
         if isinstance(rows.shape[0], str):
             size = self.f.op(f"mul nuw nsw i64 {rows.shape[0]}, {size}")
@@ -249,7 +250,7 @@ class ListPrinter:
         if out.representation == "rows":
             self.values[out] = rows
         else:
-            self._assign(self._make(instr), self._copied_rows(rows))
+            self._assign(self._make(instr), self.copied_rows(rows))
 
     def _push(self, instr: Compute) -> None:
         f, items = self.f, self.items(instr.inputs[0])
@@ -363,22 +364,22 @@ class ListPrinter:
     def _stack(self, instr: Compute) -> None:
         f, this = self.f, self.held(instr.inputs[0])
         (out,) = instr.made
-        if isinstance(this, Array):
-            self.values[out] = this
-            return
-        items = self.items(instr.inputs[0])
-        data, length, _ = self._triple(items)
-        wanted = instr.op.attrs["num_elements"]
-        if out.is_static:
-            wanted = dims(out)[0]
+        length = str(this.shape[0]) if isinstance(this, Array) else self._get(self.items(instr.inputs[0]).length)
+        wanted = dims(out)[0] if out.is_static else instr.op.attrs["num_elements"]
         if wanted != -1:
             self.fail_if(f.op(f"icmp ne i64 {length}, {wanted}"), instr, "length", length, str(wanted))
+        if isinstance(this, Array):
+            first = dims(out)[0] if out.is_static else length
+            self.values[out] = dataclasses.replace(this, shape=(first, *this.shape[1:]))
+            return
+        items = self.items(instr.inputs[0])
+        data = self._get(items.data, "ptr")
         assert items.element.dtype is not None
         if not out.is_static:
             element = items.element
             view = Array(data, items.element.dtype, (length, *element.shape), row_major((length, *element.shape)))
             if not self.plan.stack_is_view(instr):
-                data, _, size = self._copied_rows(view)
+                data, _, size = self.copied_rows(view)
                 self.own_block(data, size)
                 view = dataclasses.replace(view, pointer=data)
             self.values[out] = view

@@ -155,8 +155,11 @@ class Printer(ArrayPrinter, ListPrinter):
         match held:
             case Number():
                 scalars.store(f, v.dtype.numpy, self.number(v), f.op(f"load ptr, ptr {at}, align 8"))
-            case Array(pointer, _, shape) if isinstance(shape[0], str):
+            case Array(pointer, _, shape) if not v.is_static:
                 record = f.op(f"load ptr, ptr {at}, align 8")
+                if not held.is_contiguous:
+                    pointer, _, size = self.copied_rows(held)
+                    self.own_block(pointer, size)
                 f.line(f"store ptr {pointer}, ptr {record}, align 8")
                 for i, d in enumerate(shape):
                     to = f.op(f"getelementptr inbounds i8, ptr {record}, i64 {8 + 8 * i}")

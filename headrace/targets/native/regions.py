@@ -219,12 +219,26 @@ def _takes_grown(instr: Instr) -> bool:
         return False
     match instr.work:
         case Map():
-            return not isinstance(instr.work, Division)
+            return not isinstance(instr.work, Division) and _is_as_long(instr)
         case Move(form):
             return isinstance(form, Product) and not form.turned[0] and instr.inputs[1].is_static
         case ListOperation(role):
             return role.kind in ("stack", "from_tensor", "length", "get")
     return False
+
+
+def _is_as_long(instr: Compute) -> bool:
+    """Whether the inputs of a map that have an unknown first dimension determine that of its result.
+
+    Other inputs are repeated along it.
+    """
+    (out,) = instr.made
+    if not is_grown(out):
+        return False
+    rank = len(out.shape or ())
+    grown = [v for v in instr.inputs if is_grown(v)]
+    others = [v.shape[0] for v in instr.inputs if v.shape and len(v.shape) == rank and not is_grown(v)]
+    return bool(grown) and all(len(v.shape or ()) == rank for v in grown) and all(d == 1 for d in others)
 
 
 def _is_parameter(instr: Instr, v: Value) -> bool:

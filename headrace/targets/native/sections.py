@@ -66,10 +66,11 @@ def cut(program: Program) -> None:
 
 def _section(region: NativeRegion, printed: Printed, library: Library, uses_blas: bool) -> Section:
     """The section of a compiled region."""
-    polls = any(map(_has_loops, region.instrs))
+    loops = [i for i in region.instrs if _has_loops(i)]
+    polls = bool(loops)
     entry = Entry([_slot(v) for v in printed.inputs], [_slot(v) for v in printed.outputs], is_long=polls)
     return Section(
-        region.instrs[0].op,
+        (loops or region.instrs)[0].op,  # one that may exceed the time limit
         printed.inputs,
         printed.outputs,
         block=Block(region.instrs, region.outputs, region.block.region),

@@ -1,0 +1,145 @@
+"""Steps with native sections have the results, the errors and the limits of time that they have without."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("llvmlite")
+
+import headrace as hr
+from headrace import flags, thresholds
+from headrace.api import scopes
+from headrace.denormals import flushed
+from headrace.errors import DeadlineExceededError, InvalidArgumentError, ResourceExhaustedError
+from headrace.targets.native import engine
+
+with flags.override(NATIVE="on"):
+    if engine.available():
+        pytest.skip(engine.available(), allow_module_level=True)
+
+pytestmark = pytest.mark.one_engine
+
+
+@pytest.fixture(autouse=True)
+def graph(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A graph of which each instruction that can be native is."""
+    monkeypatch.setattr(thresholds, "NATIVE_CALL", 0)
+    monkeypatch.setattr(thresholds, "NATIVE_ARGUMENT", 0)
+    monkeypatch.setattr(thresholds, "NATIVE_LEAST_SAVING", 0)
+    with hr.Graph() as g:
+        yield g
+
+
+def run(fetches: Any, feeds: Any, is_native: bool = True) -> Any:
+    """What `fetches` are in a compiled step with or without machine code."""
+    graph = scopes.current_graph()
+    assert graph is not None
+    with flags.override(OPTIMIZE="off"), hr.Session(graph=graph, engine="compiled") as session:
+        assert bool(session.explain(fetches, list(feeds)).native_source) == is_native
+        return session.run(fetches, feeds)
+
+
+def queue_of(values: Any) -> tuple[Any, Any]:
+    """A value from a queue, which the executor waits for, and the operation that fills the queue."""
+    q = hr.FIFOQueue(1, [hr.float32], shapes=[np.shape(values)])
+    return q.dequeue(), q.enqueue([hr.constant(np.asarray(values, np.float32))])
+
+
+# *** Arrays of unknown length ***
+
+
+def from_tensor(x: Any) -> Any:
+    """The rows of a matrix."""
+    return scopes.builder().TensorListFromTensor(x, np.array(x.shape[1:], np.int32))
+
+
+def stack(rows: Any, n: int = -1) -> Any:
+    """The rows, of a number that is not known statically unless `n` says it."""
+    b = scopes.builder()
+    return b.TensorListStack(rows, np.array(-1, np.int32), element_dtype=hr.float32, num_elements=n)
+
+
+def test_rows_of_known_number_as_an_array_of_unknown_length() -> None:
+    x = hr.placeholder(hr.float32, [2, 3])
+    y = stack(from_tensor(x))
+    assert y.shape == (None, 3)
+    value = np.arange(6, dtype=np.float32).reshape(2, 3)
+    np.testing.assert_array_equal(run(y, {x: value}), value)
+
+
+def test_rows_of_a_transposed_array() -> None:
+    x = hr.placeholder(hr.float32, [2, 3])
+    y = stack(from_tensor(hr.transpose(x)))
+    value = np.arange(6, dtype=np.float32).reshape(2, 3)
+    np.testing.assert_array_equal(run(y, {x: value}), value.T)
+
+
+def test_a_stack_checks_the_number_of_rows() -> None:
+    x = hr.placeholder(hr.float32, [None, 3])
+    y = stack(from_tensor(x), 2)
+    value = np.arange(6, dtype=np.float32).reshape(2, 3)
+    np.testing.assert_array_equal(run(y, {x: value}), value)
+    with pytest.raises(InvalidArgumentError, match="a list with 2 elements but got a list with 3 elements"):
+        run(y, {x: np.zeros((3, 3), np.float32)})
+
+
+def test_a_map_whose_inputs_do_not_determine_its_length_is_not_native() -> None:
+    x, longer = hr.placeholder(hr.float32, [2]), hr.placeholder(hr.float32, [None])
+    y = x * 2.0
+    y.op.outputs[0].copy_static(longer)  # as in graphs of other systems, whose static shapes may say less
+    np.testing.assert_array_equal(run(y, {x: np.array([1, 2], np.float32)}, False), [2, 4])
+
+
+@pytest.mark.parametrize("length", [1, 5])
+def test_an_unknown_length_that_is_repeated(length: int) -> None:
+    x, y = hr.placeholder(hr.float32, [None]), hr.placeholder(hr.float32, [5])
+    value, other = np.arange(1, 1 + length, dtype=np.float32), np.arange(5, dtype=np.float32)
+    np.testing.assert_array_equal(run(x * y, {x: value, y: other}, False), value * other)
+    with pytest.raises(InvalidArgumentError, match="ncompatible shapes"):
+        run(x * y, {x: np.ones(3, np.float32), y: other}, False)
+
+
+# *** Fused regions ***
+
+
+@pytest.mark.system
+@pytest.mark.timeout(20)
+def test_a_loop_in_a_fused_region_ends_at_the_deadline(graph: Any) -> None:
+    x, fill = queue_of(1.0)
+    y = hr.while_loop(lambda v: v >= 0.0, lambda v: v * 0.5 + x, [x], name="for_ever")[0]
+    with hr.Session(graph=graph) as session:
+        session.run(fill)
+        with pytest.raises(DeadlineExceededError) as e:
+            session.run(y, timeout_ms=100)
+    assert any("it was in loop 'for_ever', made at" in note for note in e.value.__notes__)
+
+
+def test_denormal_numbers_are_zeros_in_a_loop_in_a_fused_region(graph: Any) -> None:
+    with flushed():
+        is_known = bool((np.array([1e-39], np.float32) / 2)[0] == 0)
+    x, fill = queue_of(np.full(4, 1e-30))
+    y = hr.while_loop(lambda i, v: i < 11, lambda i, v: (i + 1, v * 0.1), [0, x])[1]
+    with hr.Session(graph=graph) as session:
+        session.run(fill)
+        assert bool((session.run(y) == 0).all()) == is_known
+
+
+# *** Errors ***
+
+
+def test_residuals_beyond_the_limit() -> None:
+    n = hr.placeholder(hr.int32, [])
+    x = hr.placeholder(hr.float32, [4])
+    y = hr.while_loop(lambda i, v: i < n, lambda i, v: (i + 1, hr.tanh(v) * x), [0, x], name="my_loop")[1]
+    (dx,) = hr.gradients(y, x)
+    feeds = {n: 200, x: np.ones(4, np.float32)}
+    told = []
+    for native in ("on", "off"):
+        with flags.override(ACCUMULATOR_LIMIT=1000, NATIVE=native), pytest.raises(ResourceExhaustedError) as e:
+            run(dx, feeds, native == "on")
+        told.append(str(e.value))
+    assert told[0] == told[1]
+    assert "my_loop" in told[0]
