@@ -1,4 +1,4 @@
-"""Runs a step in both engines and compares them bit for bit; and gives the parts of a compiled step to look at."""
+"""Runs steps in both engines, compares the results, and returns parts of compiled steps."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def same(got: Any, want: Any, what: object = "") -> None:
 
 
 def near(got: np.ndarray, want: np.ndarray) -> bool:
-    """Whether numbers differ by rounding at most: infinities are equal, and the rest is so relative to the scale.
+    """Whether numbers differ by rounding at most, relative to their scale.
 
     The scale is the greatest finite number, because a sum of numbers of that size may cancel.
     """

@@ -230,7 +230,7 @@ def _takes_grown(instr: Instr) -> bool:
 
 
 def _is_as_long(instr: Compute) -> bool:
-    """Whether the inputs of a map that have an unknown first dimension determine that of its result.
+    """Whether inputs determine the unknown first dimension of the result of a map.
 
     Other inputs are repeated along it.
     """

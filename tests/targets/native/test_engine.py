@@ -162,7 +162,7 @@ def test_without_llvmlite_native_code_is_not_available() -> None:
         "from headrace.targets.native import engine\n"
         "sys.exit(engine.available() != 'llvmlite is not installed')"
     )
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    environment = {**os.environ, "HEADRACE_NATIVE": "on", "PYTHONPATH": str(Path(__file__).parents[3])}
     assert subprocess.run([sys.executable, "-c", code], env=environment, check=False).returncode == 0
 
 

@@ -1,4 +1,4 @@
-"""Steps with native sections have the results, the errors and the limits of time that they have without."""
+"""Native sections change neither results nor errors nor limits of time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def graph(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def run(fetches: Any, feeds: Any, is_native: bool = True) -> Any:
-    """What `fetches` are in a compiled step with or without machine code."""
+    """Returns the values of `fetches` in a compiled step, with or without machine code."""
     graph = scopes.current_graph()
     assert graph is not None
     with flags.override(OPTIMIZE="off"), hr.Session(graph=graph, engine="compiled") as session:
@@ -43,7 +43,7 @@ def run(fetches: Any, feeds: Any, is_native: bool = True) -> Any:
 
 
 def queue_of(values: Any) -> tuple[Any, Any]:
-    """A value from a queue, which the executor waits for, and the operation that fills the queue."""
+    """A value from a queue, and the operation that fills the queue."""
     q = hr.FIFOQueue(1, [hr.float32], shapes=[np.shape(values)])
     return q.dequeue(), q.enqueue([hr.constant(np.asarray(values, np.float32))])
 
