@@ -321,7 +321,7 @@ NATIVE_POLL_EACH: Final = 10_000
 
 # Time of a call of a native function, more for each argument and result, and that of numpy for a ufunc of small arrays
 # and an operator on scalars.
-# Unit: nanoseconds each. Measured (tests/targets/native/test_printer.py).
+# Unit: nanoseconds each. Estimate (tests/targets/native/test_printer.py).
 NATIVE_CALL: Final = 200
 NATIVE_ARGUMENT: Final = 15
 NUMPY_CALL: Final = 350

@@ -339,7 +339,7 @@ class Section(Instr):
       function: The function, called with a function that polls call (or None) and the inputs. It returns the output if
         there is one, else a tuple.
       polls: Whether it may run long, so that it must poll whether the step was cancelled.
-      uses_blas: Whether it may call the BLAS library.
+      uses_blas: Whether it multiplies matrices, possibly by the BLAS library, as kernels with `Facts.blas` do.
     """
 
     block: Block

@@ -11,8 +11,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from headrace import flags
+from headrace.opkit.forms import Product
 from headrace.opkit.windows import provide
-from headrace.schedule.program import Block, Coverage, Loop, Section
+from headrace.schedule.program import Block, Compute, Coverage, Loop, Section
+from headrace.schedule.select import Move
 from headrace.targets.native import blas, engine
 from headrace.targets.native.entry import Entry, Slot
 from headrace.targets.native.failures import NativeFailure
@@ -39,15 +42,16 @@ def cut(program: Program) -> None:
     """Replaces the native regions of a program by sections, if native code is available.
 
     All regions are functions of one module, because LLVM takes a few milliseconds for each module. Regions beyond the
-    limit of `engine.too_large` stay with the other target.
+    limit of `engine.too_large` stay with the other target. A program without regions does not import llvmlite.
     """
-    reason = engine.available()
+    regions = native_regions(program) if flags.NATIVE.value == "on" else []
+    reason = engine.available() if regions or flags.NATIVE.value == "off" else ""
     if reason:
         program.coverage = Coverage(0, _size(program.block.instrs), {reason: _size(program.block.instrs)})
         return
     module = Module()
     chosen: list[tuple[NativeRegion, Printed]] = []
-    for region in native_regions(program):
+    for region in regions:
         printed = print_region(region, module, f"core{len(chosen)}")
         if engine.too_large(module.text()):
             module = Module()  # without the last one
@@ -76,7 +80,7 @@ def _section(region: NativeRegion, printed: Printed, library: Library, uses_blas
         block=Block(region.instrs, region.outputs, region.block.region),
         function=entry.bind(library, printed.core, _on_failure(printed)),
         polls=polls,
-        uses_blas=uses_blas,
+        uses_blas=uses_blas or any(map(_has_products, region.instrs)),
     )
 
 
@@ -105,6 +109,12 @@ def _size(instrs: Iterable[Instr]) -> int:
 
 def _has_loops(instr: Instr) -> bool:
     return isinstance(instr, Loop) or any(_has_loops(i) for b in instr.blocks for i in b.instrs)
+
+
+def _has_products(instr: Instr) -> bool:
+    if isinstance(instr, Compute):
+        return isinstance(instr.work, Move) and isinstance(instr.work.form, Product)
+    return any(_has_products(i) for b in instr.blocks for i in b.instrs)
 
 
 def _slot(value: Value) -> Slot:

@@ -156,6 +156,14 @@ def test_importing_headrace_does_not_import_llvmlite() -> None:
 
 
 @pytest.mark.system
+def test_a_step_without_native_regions_does_not_import_llvmlite() -> None:
+    code = "import sys, headrace as hr; hr.square(3.0); assert hr.jit(lambda x: x + 1.0)(2.0) == 3.0\n"
+    code += "sys.exit('llvmlite' in sys.modules)"
+    environment = {**os.environ, "HEADRACE_NATIVE": "on", "PYTHONPATH": str(Path(__file__).parents[3])}
+    assert subprocess.run([sys.executable, "-c", code], env=environment, check=False).returncode == 0
+
+
+@pytest.mark.system
 def test_without_llvmlite_native_code_is_not_available() -> None:
     code = (
         "import sys; sys.modules['llvmlite'] = None\n"
