@@ -113,8 +113,6 @@ def _checked(xp: Any, f: Any, error: type[OpError] = InvalidArgumentError) -> An
             raise error("Integer division by zero")
         return f(x, y)
 
-    divide.unchecked = f  # type: ignore[attr-defined]
-    divide.error = error  # type: ignore[attr-defined]
     return divide
 
 

@@ -45,7 +45,7 @@ class Apply:
     """Application of a ufunc to arguments: other applications, inputs (`Input`) or numbers.
 
     Attributes:
-      ufunc: The ufunc; `np.where` or `np.astype` if the caller of `scalar_expression` allows them.
+      ufunc: The ufunc; in a `formula` also `np.where` or `np.astype`.
       args: Its arguments.
       dtype: The dtype of the result.
       shape: The shape of the result; None if it is not static.
@@ -67,10 +67,6 @@ class Input:
 
     index: int
 
-
-# The functions that stand for ufuncs in expressions `with_functions`.
-_CHOICE: Final[Any] = np.where
-_CONVERSION: Final[Any] = np.astype
 
 _INPUTS: Final = tuple(map(Input, range(8)))  # more than any ufunc has
 
@@ -117,13 +113,6 @@ class _Symbol:
 
     def __iter__(self) -> Any:
         raise NotScalarExpression
-
-    def astype(self, dtype: Any) -> _Symbol:
-        """Records a conversion."""
-        to = np.dtype(dtype)
-        if not _is_plain(to):
-            raise NotScalarExpression
-        return _Symbol(Apply(_CONVERSION, (self.node,), to, self.static), to, self.static, self.depth + 1)
 
     def __eq__(self, other: object) -> Any:
         return _apply(np.equal, self, other)
@@ -216,38 +205,24 @@ class _Namespace:
             return f
         raise NotScalarExpression
 
-    def where(self, condition: Any, a: Any, b: Any) -> _Symbol:
-        """Records a choice between numbers of one dtype."""
-        parts = condition, a, b
-        if not all(isinstance(x, _Symbol) for x in parts) or condition.dtype != bool or a.dtype != b.dtype:
-            raise NotScalarExpression
-        statics = [x.static for x in parts]
-        static = None if None in statics else np.broadcast_shapes(*statics)
-        node = Apply(_CHOICE, tuple(x.node for x in parts), a.dtype, static)
-        return _Symbol(node, a.dtype, static, 1 + max(x.depth for x in parts))
-
 
 _namespace = _Namespace()
 
 
-def scalar_expression(
-    op: Operation, factory: Callable[[Any, Mapping[str, Any]], Any], kernel: Any, *, with_functions: bool = False
-) -> Apply | None:
+def scalar_expression(op: Operation, factory: Callable[[Any, Mapping[str, Any]], Any], kernel: Any) -> Apply | None:
     """The scalar expression of the pure kernel of an operation.
 
     Args:
       op: An operation with one output.
       factory: The factory of its kernel.
       kernel: The kernel that the factory makes for numpy.
-      with_functions: Whether the expression may contain `np.where` and `np.astype`, which are no ufuncs. Then a kernel
-        that checks its inputs first may have an attribute `unchecked`, the function without the checks.
 
     Returns:
       The scalar expression; None if the kernel has none.
     """
     if isinstance(kernel, np.ufunc) and kernel.nout == 1 and kernel.nin == len(op.inputs):
         out_dtype = op.outputs[0].dtype.base.numpy
-        if not _is_plain(out_dtype) or not all(_is_plain(t.dtype.base.numpy) for t in op.inputs):
+        if not is_plain(out_dtype) or not all(is_plain(t.dtype.base.numpy) for t in op.inputs):
             return None
         return Apply(kernel, _INPUTS[: kernel.nin], out_dtype, _static(op.outputs[0].shape))
     if op.opdef.facts.cost is None:  # the kernel moves or inspects elements
@@ -255,21 +230,16 @@ def scalar_expression(
     ins = []
     for i, t in enumerate(op.inputs):
         dtype = t.dtype.base.numpy
-        if not _is_plain(dtype):
+        if not is_plain(dtype):
             return None
         ins.append(_Symbol(Input(i), dtype, _static(t.shape)))
     try:
-        made = factory(_namespace, op.attrs)
-        out = (getattr(made, "unchecked", made) if with_functions else made)(*ins)
+        out = factory(_namespace, op.attrs)(*ins)
     except Exception:  # a failure on symbols does not imply a failure on arrays
         return None
     if not isinstance(out, _Symbol) or not isinstance(out.node, Apply) or out.dtype != op.outputs[0].dtype.numpy:
         return None
-    return out.node if with_functions or _has_ufuncs_alone(out.node) else None
-
-
-def _has_ufuncs_alone(node: Any) -> bool:
-    return not isinstance(node, Apply) or (isinstance(node.ufunc, np.ufunc) and all(map(_has_ufuncs_alone, node.args)))
+    return out.node
 
 
 # *** Formulas ***
@@ -369,7 +339,7 @@ def formula(op: Operation, factory: Callable[[Any, Mapping[str, Any]], Any]) -> 
     return Formula(out.node, tuple(namespace.checks))
 
 
-def _is_plain(dtype: np.dtype) -> bool:
+def is_plain(dtype: np.dtype) -> bool:
     """Whether numpy computes in `dtype` itself, and not in float32 as for narrower floats."""
     return dtype.kind in "biuc" or (dtype.kind == "f" and dtype.itemsize > 2)
 

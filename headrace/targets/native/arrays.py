@@ -31,6 +31,7 @@ from headrace.targets.native.plan import (
 )
 from headrace.targets.native.products import product
 from headrace.targets.native.reductions import reduce
+from headrace.targets.native.registers import of_host
 from headrace.targets.native.rewriting import Division
 
 if TYPE_CHECKING:
@@ -375,6 +376,7 @@ class ArrayPrinter:
             out.dtype.numpy,
             (turns[0], turns[1]),
             row_strides=(strides[0], strides[1], None),
+            vector_bytes=of_host().bytes,
         )
         more = "" if isinstance(m, int) else f", i64 {m}"
         self.f.line(f"call void {name}(ptr {target.pointer}, ptr {pointers[0]}, ptr {pointers[1]}{more})")
@@ -387,7 +389,7 @@ class ArrayPrinter:
         target = (
             self.place_of(out) if is_array(out) else Array(self.f.alloca(f"[{dtype.itemsize} x i8]", 64), dtype, (), ())
         )
-        name = reduce(self.module, form.ufunc, source.dims, form.axes, dtype)
+        name = reduce(self.module, form.ufunc, source.dims, form.axes, dtype, vector_bytes=of_host().bytes)
         self.f.line(f"call void {name}(ptr {target.pointer}, ptr {source.pointer})")
         if form.divisor != 1:
             kind, count = scalars.register_type(dtype), scalars.literal(form.divisor, dtype)

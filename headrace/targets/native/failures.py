@@ -64,7 +64,8 @@ class Place:
             case "division":
                 assert isinstance(self.instr, Compute)
                 assert isinstance(self.instr.work, Division)
-                return self.instr.work.error("Integer division by zero")
+                check = self.instr.work.check
+                return check.error(check.message)
             case "residuals":
                 assert isinstance(self.instr, Compute)
                 of, size = self.instr.op.notes[ResidualPush].of, self.instr.inputs[1].bytes

@@ -13,10 +13,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from headrace.errors import OpError
 from headrace.ir.kernel import made_for
 from headrace.schedule.program import Block, Branches, Compute, Instr, Loop
-from headrace.schedule.scalar_expressions import scalar_expression
+from headrace.schedule.scalar_expressions import Apply, Check, Input, formula, is_plain
 from headrace.schedule.select import Constant, KernelCall, Map
 
 
@@ -25,10 +24,10 @@ class Division(Map):
     """Map that divides integers by input 1.
 
     Attributes:
-      error: The class of the error if a divisor is zero.
+      check: The check that no divisor is zero.
     """
 
-    error: type[OpError]
+    check: Check
 
 
 def rewritten(instrs: Sequence[Instr]) -> list[Instr]:
@@ -62,12 +61,18 @@ def _map_of(instr: Compute, work: KernelCall) -> Map | None:
         return None
     if any(t.dtype.is_ref for t in op.inputs):
         return None
-    expression = scalar_expression(op, kernel.factory, made_for(op, kernel), with_functions=True)
-    if expression is None:
+    if not all(is_plain(t.dtype.base.numpy) for t in (*op.inputs, *op.outputs)):
+        return None  # narrow floats stay with the kernels
+    found = formula(op, kernel.factory)
+    if found is None:
         return None
     is_scalar = all(t.shape == () for t in (*op.inputs, op.outputs[0]))
-    error = getattr(kernel.factory(np, op.attrs), "error", None)
-    return Map(expression, is_scalar) if error is None else Division(expression, is_scalar, error)
+    match found.checks:
+        case ():
+            return Map(found.expression, is_scalar)
+        case (Check(Apply(np.not_equal, (Input(1), 0))) as check,):
+            return Division(found.expression, is_scalar, check)
+    return None
 
 
 def _constant_of(instr: Compute, work: KernelCall) -> Constant | None:

@@ -28,9 +28,9 @@ import numpy as np
 from headrace import thresholds
 from headrace.opkit.windows import Axis
 from headrace.targets.native.llvm_text import Module
+from headrace.targets.native.registers import Registers, of_host
 from headrace.targets.native.windows.lines import Line, backward, forward, parts
 from headrace.targets.native.windows.nest import Index, Nest, begin
-from headrace.targets.native.windows.registers import Registers, of_host
 from headrace.targets.native.windows.sweep import Block, Range, Row, Sweep, Taps, blocks, element, met
 
 # Vectors and positions of a tile, at most; registers limit their product.

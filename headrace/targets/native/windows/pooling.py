@@ -18,9 +18,9 @@ import numpy as np
 
 from headrace.opkit.windows import Axis
 from headrace.targets.native.llvm_text import Module
+from headrace.targets.native.registers import Registers, of_host
 from headrace.targets.native.windows.lines import Line, backward, forward
 from headrace.targets.native.windows.nest import Index, Nest, begin
-from headrace.targets.native.windows.registers import Registers, of_host
 from headrace.targets.native.windows.sweep import Block, Row, Sweep, Taps, Tile, blocks
 
 # Vectors and positions of a tile, at most.
