@@ -6,8 +6,8 @@
 Every program of the corpus (tests/data/corpus) runs its steps as the tests run them, except that results are not
 compared. Of each program of a step that the session compiles in the meantime, `share_of` counts the operations.
 
-A compiled function tells its part by a method `native_share() -> Share | None`, and so does a fused region of a step
-that the token machine runs. Without the method, and where it returns None, nothing counts as native.
+A compiled function has its part as attribute `coverage` (`schedule.program.Coverage`). Without the attribute, as in
+fused regions of a step that the token machine runs, and where it is None, nothing counts as native.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from benchmarks.measure import Result, table
 from benchmarks.threads import ROOT
 from headrace.ir.function import nested_operations
 from headrace.pipeline import CompiledStep
+from headrace.schedule.program import Coverage
 from headrace.target import LocalTarget
 
 CORPUS = ROOT / "tests" / "data" / "corpus"
@@ -57,8 +58,9 @@ class Share(NamedTuple):
 class Native(Protocol):
     """Compiled function or region that tells its native share."""
 
-    def native_share(self) -> Share | tuple[int, int, Counter[str]] | None:
-        """Counts operations in native code, all operations, and reasons against it; None: nothing is native."""
+    @property
+    def coverage(self) -> Coverage | None:
+        """The part in native code; None: nothing is native."""
 
 
 def share_of(step: CompiledStep) -> Share:
@@ -87,8 +89,8 @@ def total(shares: Iterable[Share]) -> Share:
 
 
 def _told(compiled: object) -> Share | None:
-    found = compiled.native_share() if isinstance(compiled, Native) else None
-    return None if found is None else Share(*found)
+    found = compiled.coverage if isinstance(compiled, Native) else None
+    return None if found is None else Share(found.inside, found.all, Counter(found.reasons))
 
 
 def _none(ops: Iterable[Any], reason: str) -> Share:

@@ -12,7 +12,6 @@ its thread does other work in the meantime.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -94,12 +93,6 @@ class Compiled:
     def schedule(self) -> str:
         """The text of the instructions that the code was generated from."""
         return text.show(self._make())
-
-    def native_share(self) -> tuple[int, int, Counter[str]] | None:
-        """The numbers of native and of all instructions, and reasons; None without native code."""
-        if self.coverage is None:
-            return None
-        return self.coverage.inside, self.coverage.all, Counter(self.coverage.reasons)
 
     def run(self, step: StepContext | None, values: Sequence[Any]) -> tuple[Any, ...]:
         """Runs the step on the values of the feeds and returns those of the fetches.

@@ -20,6 +20,7 @@ from benchmarks.native_coverage import Share, Walk, share_of, total
 from benchmarks.programs import Program, by_hand, in_c, kernels, scalars, spellings, training
 from benchmarks.report import Row, Run
 from headrace.pipeline import CompiledStep, Request
+from headrace.schedule.program import Coverage
 
 SCALARS = {p.function: p for p in scalars.all_of(7, 3)}
 SMALL: dict[str, Program] = {
@@ -221,8 +222,7 @@ def test_a_part_and_a_file(tmp_path: Any, capsys: pytest.CaptureFixture[str], mo
 class _Half:
     """Compiled function of which a half is native."""
 
-    def native_share(self) -> tuple[int, int, Counter[str]]:
-        return 2, 4, Counter({"a list": 1, "a string": 1})
+    coverage = Coverage(2, 4, {"a list": 1, "a string": 1})
 
 
 def _step(compiled: Any) -> CompiledStep:
@@ -243,7 +243,7 @@ def test_what_is_not_told_is_not_native() -> None:
     assert {r for r in share.reasons if not r.endswith("Placeholder")} == reasons
     assert share.native == 0
     assert share.operations == share.reasons.total()
-    silent = SimpleNamespace(native_share=lambda: None)
+    silent = SimpleNamespace(coverage=None)
     assert share_of(_step(silent)) == share
 
 

@@ -13,9 +13,9 @@ pytest.importorskip("llvmlite")
 from headrace.opkit.windows import Axis
 from headrace.ops.nn.convolving import by_filter, by_input, convolved, in_groups
 from headrace.targets.native.llvm_text import Module
+from headrace.targets.native.registers import Registers
 from headrace.targets.native.windows import convolution as native
 from headrace.targets.native.windows.convolution import Convolution, Kind
-from headrace.targets.native.registers import Registers
 from tests.targets.native.windows.running import drawn_axis, run
 
 _HALF = Registers(32, 16)

@@ -14,9 +14,9 @@ from headrace.opkit.pooling import counts, reduced, spread
 from headrace.opkit.windows import Axis
 from headrace.ops.nn.greatest import greatest, to_greatest
 from headrace.targets.native.llvm_text import Module
+from headrace.targets.native.registers import Registers
 from headrace.targets.native.windows import pooling as native
 from headrace.targets.native.windows.pooling import Kind, Pooling
-from headrace.targets.native.registers import Registers
 from tests.targets.native.windows.running import drawn_axis, run
 
 
