@@ -127,7 +127,7 @@ def found_in(package: Path) -> dict[str, list[int]]:
     return out
 
 
-@pytest.mark.matrix
+@pytest.mark.system
 def test_only_the_owners_of_a_graph_assign_its_fields() -> None:
     found = found_in(PACKAGE)
     allowed = set().union(*EXCEPTIONS.values())

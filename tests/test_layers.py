@@ -360,7 +360,7 @@ def package_imports() -> dict[str, set[str]]:
     return import_graph({p: (PACKAGE / p).read_text(encoding="utf-8") for p in modules()})
 
 
-@pytest.mark.matrix
+@pytest.mark.system
 def test_no_modules_import_each_other_in_a_circle() -> None:
     found = circles(package_imports())
     new = [sorted(c) for c in found - CIRCLES.keys()]
@@ -390,7 +390,7 @@ def broken_ir_rules(graph: dict[str, set[str]]) -> list[str]:
     return out
 
 
-@pytest.mark.matrix
+@pytest.mark.system
 def test_ir_is_in_layers() -> None:
     broken = broken_ir_rules(package_imports())
     assert not broken, "\n" + "\n".join(broken)
@@ -459,7 +459,7 @@ def borrowed_names(sources: dict[str, str]) -> list[str]:
 GATHERING = ("extend", "v1", "train")
 
 
-@pytest.mark.matrix
+@pytest.mark.system
 def test_names_are_imported_from_the_module_that_defines_them() -> None:
     sources = {p: (PACKAGE / p).read_text(encoding="utf-8") for p in modules()}
     assert not (found := borrowed_names({p: s for p, s in sources.items() if part_of(p) not in GATHERING})), found

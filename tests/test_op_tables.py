@@ -20,6 +20,7 @@ FREE = ("ops/", "v1/")
 # Modules with a table of op types, and the reason.
 MAKES = "names of the ops that functions of the interface make"
 SUMS = "sums of two tensors, AddN among them"
+SLICES = "a rule for each op that reads a slice, or writes one into zeros"
 TABLES: dict[str, str] = {
     "api/image/framing.py": MAKES,
     "api/math.py": "the docstrings of comparisons, which are written while the module is imported",
@@ -34,10 +35,16 @@ TABLES: dict[str, str] = {
     "opkit/tensor_lists.py": "the marks of TensorFlow 1's arrays",
     "optimize/algebraic_simplification.py": "a rewriting rule for each op; follows with the schedule",
     "optimize/batching_rules.py": "a batching rule for each op; follows with the schedule",
+    "optimize/list_flow.py": "ops that make a new version of a list without an element; AddN and ZerosLike compute it",
     "optimize/loop_branch_sums.py": SUMS,
+    "optimize/loop_product_fission.py": SUMS,
     "optimize/loop_reduction_sinking.py": SUMS,
     "optimize/loop_row_reads.py": "ops that join rows without computing",
+    "optimize/loop_rows.py": SLICES,
+    "optimize/loop_sinking.py": SUMS,
     "optimize/queries.py": "ops without effects that are not functions of inputs",
+    "optimize/selections.py": SLICES,
+    "optimize/slice_merging.py": SLICES,
     "recover/handles.py": "a translation for each op on stacks and tensor arrays",
     "train/device_setter.py": "the default list of types of an argument of TensorFlow",
     "train/saving/nodes.py": MAKES,
@@ -81,7 +88,7 @@ def has_table(tree: ast.AST, types: frozenset[str]) -> bool:
     return False
 
 
-@pytest.mark.matrix
+@pytest.mark.system
 @pytest.mark.one_engine
 def test_tables_of_op_types_are_those_with_a_reason() -> None:
     types = op_types()

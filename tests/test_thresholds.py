@@ -197,7 +197,7 @@ def test_a_faulty_comment_is_found(comment: list[str]) -> None:
     assert problem_of(comment)
 
 
-@pytest.mark.matrix
+@pytest.mark.system
 def test_every_threshold_is_read_by_a_module() -> None:
     text = "\n".join(p.read_text(encoding="utf-8") for p in PACKAGE.rglob("*.py") if p != FILE and "/pb/" not in str(p))
     unused = entries().keys() - set(re.findall(r"\bthresholds\.([A-Z_]+)", text))

@@ -79,10 +79,13 @@ class _Builder:
 
     # *** values ***
 
-    def _define(self, t: Tensor, storage: Storage, representation: Representation | None = None) -> Value:
+    def _define(
+        self, t: Tensor, storage: Storage, representation: Representation | None = None, constant: Any = None
+    ) -> Value:
         """Makes the value of `t`."""
-        dtype = t.dtype.base
-        value = Value(len(self._values), t, dtype, t.shape, representation or self._representation(t), storage)
+        shape = t.shape if constant is None else constant.shape
+        kind = representation or self._representation(t)
+        value = Value(len(self._values), t, t.dtype.base, shape, kind, storage, constant=constant)
         self._values.append(value)
         self._known[t] = value
         return value
@@ -98,9 +101,7 @@ class _Builder:
         return "scalar" if t.shape == () else "array"
 
     def _constant(self, t: Tensor, array: Any) -> Value:
-        value = self._define(t, "constant")
-        value.constant, value.shape = array, array.shape
-        return value
+        return self._define(t, "constant", constant=array)
 
     def _value(self, t: Tensor) -> Value:
         """The value of `t`, defined here if it is a constant of no region."""

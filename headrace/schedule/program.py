@@ -19,7 +19,7 @@ and, for functions that call themselves, `Call`.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -328,6 +328,13 @@ class Group(Instr):
     def blocks(self) -> tuple[Block, ...]:
         """The block of the maps."""
         return (self.block,)
+
+    def restrict_to(self, wanted: Sequence[Value], given: Mapping[Value, Value]) -> None:
+        """Keeps the outputs `wanted` alone; `given` has the inputs whose arrays some of them take."""
+        results = tuple(wanted)
+        self.outputs = results
+        self.block = dataclasses.replace(self.block, results=results)
+        self.given = tuple([given.get(v) for v in wanted])
 
 
 @dataclasses.dataclass(eq=False, slots=True)

@@ -51,8 +51,7 @@ def _tile(block: Block) -> None:
             dying = [v for v in unit.inputs if v in mine and v not in kept]
             given = _given(unit, wanted, [v for v in dying if v not in keeps])
             if fits(unit, wanted, dying, given):
-                unit.outputs, unit.block.results = tuple(wanted), tuple(wanted)
-                unit.given = tuple([given.get(v) for v in wanted])
+                unit.restrict_to(wanted, given)
             else:
                 parts = unit.block.instrs
         for part in reversed(parts):

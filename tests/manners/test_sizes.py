@@ -11,7 +11,7 @@ from tests.manners import sizes
 pytestmark = pytest.mark.one_engine
 
 
-@pytest.mark.matrix
+@pytest.mark.system
 def test_packages_are_within_their_budgets() -> None:
     found = sizes.complaints(sizes.measure(), sizes.BUDGETS)
     assert not found, "\n".join(found)
