@@ -44,5 +44,12 @@ def test_a_program(name: str) -> None:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("outer", matrix.NAMES)
 def test_a_row_of_the_matrix(outer: str) -> None:
-    """The row of docs/reference/conversion.md is true: each cell converts or is refused as shown."""
+    """The row of docs/reference/conversion.md is true. Each cell runs eagerly and in one of the other ways in turn."""
+    assert table.row(outer, matrix.cases(), table.in_turn) == table.lines_of_page()[outer]
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("outer", matrix.NAMES)
+def test_a_row_of_the_matrix_in_all_ways(outer: str) -> None:
     assert table.row(outer, matrix.cases()) == table.lines_of_page()[outer]

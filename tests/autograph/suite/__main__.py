@@ -31,7 +31,7 @@ def print_matrix() -> int:
         marks = []
         for inner in matrix.NAMES:
             try:
-                mark = table.status(cells[outer, inner])
+                mark = table.status(cells[outer, inner], table.all_ways(outer, inner))
             except Exception as error:
                 mark = "!"
                 problems.append(f"{inner} in {outer}: {described(error)}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import string
+from collections.abc import Callable
 from pathlib import Path
 
 import headrace as hr
@@ -17,8 +18,19 @@ LETTERS = string.ascii_uppercase + string.ascii_lowercase
 CONVERTED, REFUSED = "+", "-"
 
 
-def status(case: Case) -> str:
-    """`CONVERTED` if a cell agrees in all ways, `REFUSED` for an `AutographError`.
+def all_ways(outer: str, inner: str) -> tuple[str, ...]:
+    """All ways, for every cell."""
+    return tuple(ways.WAYS)
+
+
+def in_turn(outer: str, inner: str) -> tuple[str, ...]:
+    """Eagerly, and one of the ways that trace the cell, so that each row and column has all of them."""
+    eager, *traced = ways.WAYS
+    return eager, traced[(matrix.NAMES.index(outer) + matrix.NAMES.index(inner)) % len(traced)]
+
+
+def status(case: Case, chosen: tuple[str, ...]) -> str:
+    """`CONVERTED` if a cell agrees in the chosen ways, `REFUSED` for an `AutographError`.
 
     Raises:
       AssertionError: results differ.
@@ -26,15 +38,17 @@ def status(case: Case) -> str:
     """
     try:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-            ways.check(case)
+            ways.check(case, chosen)
     except hr.errors.AutographError:
         return REFUSED
     return CONVERTED
 
 
-def row(outer: str, cells: dict[tuple[str, str], Case]) -> str:
-    """The line of a table for one outer construct."""
-    return line(outer, [status(cells[outer, inner]) for inner in matrix.NAMES])
+def row(
+    outer: str, cells: dict[tuple[str, str], Case], ways_of: Callable[[str, str], tuple[str, ...]] = all_ways
+) -> str:
+    """The line of a table for one outer construct; `ways_of` chooses the ways of a cell."""
+    return line(outer, [status(cells[outer, inner], ways_of(outer, inner)) for inner in matrix.NAMES])
 
 
 def line(outer: str, marks: list[str]) -> str:
