@@ -44,7 +44,10 @@ def test_a_program(name: str) -> None:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("outer", matrix.NAMES)
 def test_a_row_of_the_matrix(outer: str) -> None:
-    """The row of docs/reference/conversion.md is true. Each cell runs eagerly and in one of the other ways in turn."""
+    """The row of docs/reference/conversion.md is true.
+
+    Each cell runs eagerly and in one of the other ways, in turn.
+    """
     assert table.row(outer, matrix.cases(), table.in_turn) == table.lines_of_page()[outer]
 
 

@@ -24,7 +24,10 @@ def all_ways(outer: str, inner: str) -> tuple[str, ...]:
 
 
 def in_turn(outer: str, inner: str) -> tuple[str, ...]:
-    """Eagerly, and one of the ways that trace the cell, so that each row and column has all of them."""
+    """Eager execution and one of the ways that trace the cell.
+
+    Each row and each column has all ways.
+    """
     eager, *traced = ways.WAYS
     return eager, traced[(matrix.NAMES.index(outer) + matrix.NAMES.index(inner)) % len(traced)]
 
@@ -47,7 +50,10 @@ def status(case: Case, chosen: tuple[str, ...]) -> str:
 def row(
     outer: str, cells: dict[tuple[str, str], Case], ways_of: Callable[[str, str], tuple[str, ...]] = all_ways
 ) -> str:
-    """The line of a table for one outer construct; `ways_of` chooses the ways of a cell."""
+    """The line of a table for one outer construct.
+
+    `ways_of` chooses the ways of each cell.
+    """
     return line(outer, [status(cells[outer, inner], ways_of(outer, inner)) for inner in matrix.NAMES])
 
 
