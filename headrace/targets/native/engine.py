@@ -7,9 +7,10 @@
 this module, because the import takes 0.1 to 0.2 seconds.
 
 **From text to code.** The text is parsed, optimized (`O2`) and written as an object file for the processor of this
-machine, in memory or in the object cache. The linker of LLVM (JITLink) loads the object file. Code and constants of
-a library are one block of memory, and calls of other functions go through a table, so the small code model of normal
-programs suffices.
+machine, in memory or in the object cache. The support functions are not optimized: that would take 110 ms of the first
+result of a process, and no call of an entry becomes measurably faster. The linker of LLVM (JITLink) loads the object
+file. Code and constants of a library are one block of memory, and calls of other functions go through a table, so the
+small code model of normal programs suffices.
 
 **External functions.** The text has names in place of addresses, since object files outlive the process. Names are
 resolved when the object file is loaded: in the table that the caller gives, among those of Python and numpy that
@@ -39,6 +40,10 @@ from headrace.targets.native import object_cache, object_layout, state, support
 
 #: Versions of llvmlite whose LLVM reads the text that is printed here: at least the first, below the second.
 VERSIONS: Final = ((0, 46), (0, 51))
+
+#: Levels of LLVM's optimization, of the whole and of the machine code.
+_PLAIN: Final = 0
+_OPTIMIZED: Final = 2
 
 _FORKED: Final = "the process was forked while another thread compiled native code"
 _PROCESSORS: Final = {"x86_64", "aarch64", "arm64"}
@@ -191,15 +196,15 @@ class _Engine:
         self.features = llvm.get_host_cpu_features().flatten()
         self.is_broken = False
         self._llvm = llvm
-        self._machine = self._new_machine()
-        self._jit = llvm.create_lljit_compiler(self._new_machine(), use_jit_link=True, suppress_errors=True)
+        self._machine = self._new_machine(_OPTIMIZED)
+        self._jit = llvm.create_lljit_compiler(self._new_machine(_OPTIMIZED), use_jit_link=True, suppress_errors=True)
         self._layout = str(self._machine.target_data)
         self._numbers = itertools.count()
         self._lock = threading.Lock()
         forking.register_at_fork(self)
         self._symbols = {name: _address_in_python(name) for name in support.PYTHON}
         self._symbols |= {"headrace_pool": state.pool().address, **object_layout.symbols()}
-        self._support = self.load(support.text(), support.NAMES, {})
+        self._support = self.load(support.text(), support.NAMES, {}, is_optimized=False)
         self._symbols |= {name: self._support.address(name) for name in support.NAMES}
         self.entry = self._support.address("headrace_call")
 
@@ -208,18 +213,22 @@ class _Engine:
         self.is_broken = self.is_broken or self._lock.locked()
         self._lock = threading.Lock()
 
-    def _new_machine(self) -> Any:
+    def _new_machine(self, level: int) -> Any:
         target = self._llvm.Target.from_default_triple()
-        return target.create_target_machine(cpu=self.cpu, features=self.features, opt=2, reloc="pic", codemodel="small")
+        return target.create_target_machine(
+            cpu=self.cpu, features=self.features, opt=level, reloc="pic", codemodel="small"
+        )
 
-    def load(self, text: str, names: Sequence[str], symbols: Mapping[str, int]) -> Library:
+    def load(
+        self, text: str, names: Sequence[str], symbols: Mapping[str, int], *, is_optimized: bool = True
+    ) -> Library:
         """Loads a module from the object cache, or compiles it; see `compile_module`."""
-        key = object_cache.key(text, self.version, self.cpu, self.features)
+        key = object_cache.key(text, self.version, self.cpu, self.features, "" if is_optimized else "not optimized")
         code = object_cache.load(key)
         if code is not None:
             with contextlib.suppress(HeadraceInternalError):  # no object file in spite of its digest
                 return Library(text, self.link(code, names, symbols), True)
-        code = self.compile(text)
+        code = self.compile(text) if is_optimized else self.translate(text)
         tracker = self.link(code, names, symbols)
         object_cache.save(key, code)
         return Library(text, tracker, False)
@@ -228,6 +237,13 @@ class _Engine:
         """The object file of a module."""
         with self._optimized(text) as module:
             code: bytes = self._machine.emit_object(module)
+            return code
+
+    def translate(self, text: str) -> bytes:
+        """The object file of a module without optimization."""
+        machine = self._new_machine(_PLAIN)
+        with self._parsed(text) as module:
+            code: bytes = machine.emit_object(module)
             return code
 
     def optimized(self, text: str) -> str:
@@ -263,26 +279,35 @@ class _Engine:
 
     @contextlib.contextmanager
     def _optimized(self, text: str) -> Iterator[Any]:
-        """Parses and optimizes a module, which exists in the `with` block.
+        """Parses and optimizes a module, which exists in the `with` block."""
+        llvm = self._llvm
+        with self._parsed(text) as module, contextlib.ExitStack() as stack:
+            options = llvm.create_pipeline_tuning_options(_OPTIMIZED)
+            stack.callback(options.close)
+            options.loop_vectorization = options.slp_vectorization = True
+            builder = llvm.create_pass_builder(self._machine, options)
+            stack.callback(builder.close)
+            passes = builder.getModulePassManager()
+            stack.callback(passes.close)
+            passes.run(module, builder)
+            yield module
+
+    @contextlib.contextmanager
+    def _parsed(self, text: str) -> Iterator[Any]:
+        """Parses a module, which exists in the `with` block.
 
         LLVM's objects are freed in order: the garbage collector, to which an exception's frames may leave them, could
         free the context before the module.
         """
         llvm = self._llvm
         with self._in_llvm(), contextlib.ExitStack() as stack:
-
-            def owned(made: Any) -> Any:
-                stack.callback(made.close)
-                return made
-
-            module = owned(llvm.parse_assembly(text, owned(llvm.create_context())))
+            context = llvm.create_context()
+            stack.callback(context.close)
+            module = llvm.parse_assembly(text, context)
+            stack.callback(module.close)
             module.triple, module.data_layout = self._machine.triple, self._layout
             if flags.VERIFY.value:
                 module.verify()
-            options = owned(llvm.create_pipeline_tuning_options(2))
-            options.loop_vectorization = options.slp_vectorization = True
-            builder = owned(llvm.create_pass_builder(self._machine, options))
-            owned(builder.getModulePassManager()).run(module, builder)
             yield module
 
 
