@@ -416,6 +416,14 @@ WINDOW_POSITIONS: Final = 256
 NATIVE_CONVOLUTION: Final = 1 << 20
 NATIVE_POOLING: Final = 1 << 16
 
+# Numbers of an array from which native code computes sums over its channels and maps with numbers of the channels.
+# Unit: elements. Estimate (docs/reference/native.md "Kernels").
+NATIVE_CHANNELS: Final = 1 << 14
+
+# Functions of loops that are kept for the calls of kernels; each serves all sizes.
+# Unit: functions. Bound.
+NATIVE_LOOPS: Final = 512
+
 # Channels of a group from which native code computes convolutions with several groups.
 # Unit: channels. Estimate (docs/reference/native.md "Windows").
 NATIVE_GROUP_CHANNELS: Final = 8

@@ -16,7 +16,8 @@ from headrace import thresholds
 from headrace.errors import InvalidArgumentError, UnimplementedError
 from headrace.memo import cached
 from headrace.opkit.arrays import dims
-from headrace.opkit.windows import Axis, Sliding, WindowLibrary, sliding, window_library
+from headrace.opkit.kernel_library import KernelLibrary, kernel_library
+from headrace.opkit.windows import Axis, Sliding, sliding
 from headrace.shapes import merge, show, with_rank
 
 if TYPE_CHECKING:
@@ -209,14 +210,14 @@ def grad_shape(result: int, others: tuple[int, int]) -> Any:
     return rule
 
 
-def pooling(type: str, make: Callable[[DType, WindowLibrary | None], Callable[..., Array]]) -> Any:
+def pooling(type: str, make: Callable[[DType, KernelLibrary], Callable[..., Array]]) -> Any:
     """Returns a kernel factory; `make(dtype, library)` returns a function of `Sliding`, ksize and arrays.
 
     ksize and strides are attributes, or the last two inputs.
     """
 
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
-        compute = make(attrs["T"], window_library(xp))
+        compute = make(attrs["T"], kernel_library(xp))
         if "ksize" in attrs:
             return functools.partial(compute, sliding(type, attrs), tuple(attrs["ksize"]))
 

@@ -14,9 +14,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from headrace.errors import InvalidArgumentError, UnimplementedError
 from headrace.memo import cached
@@ -25,52 +23,6 @@ if TYPE_CHECKING:
     from headrace.shapes import Dim
 
 Slices: TypeAlias = tuple[slice, ...]
-
-
-class WindowLibrary(Protocol):
-    """Functions for windows over arrays, channels last, in place of those that use numpy.
-
-    A function returns None if it does not support its arguments, or if numpy is likely to be faster.
-    """
-
-    def convolved(self, x: Any, w: Any, axes: tuple[Axis, ...], groups: int) -> Any | None:
-        """Returns the convolution of `x` with the filter `w`."""
-        ...
-
-    def by_input(self, w: Any, dy: Any, axes: tuple[Axis, ...], groups: int) -> Any | None:
-        """Returns the gradient of a convolution by its input."""
-        ...
-
-    def by_filter(self, x: Any, dy: Any, axes: tuple[Axis, ...], groups: int) -> Any | None:
-        """Returns the gradient of a convolution by its filter."""
-        ...
-
-    def pooled(self, kind: PoolingKind, x: Any, g: Any, axes: tuple[Axis, ...]) -> Any | None:
-        """Returns the result of a pooling or its gradient by the input.
-
-        Args:
-          kind: The result.
-          x: The input; None for the gradient of a mean.
-          g: The gradient by the result; None for a result.
-          axes: The windows over all axes of the array.
-        """
-        ...
-
-
-PoolingKind: TypeAlias = Literal["maximum", "maximum_gradient", "mean", "mean_gradient"]
-
-
-_libraries: list[WindowLibrary] = []  # at most one: the registry of the library for numpy's arrays
-
-
-def provide(library: WindowLibrary) -> None:
-    """Registers the library that kernels for numpy's arrays use."""
-    _libraries[:] = [library]
-
-
-def window_library(xp: Any) -> WindowLibrary | None:
-    """Returns the library for arrays of a namespace; None if there is none."""
-    return _libraries[0] if xp is np and _libraries else None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ from headrace.ir.opdef import (
 from headrace.opkit.batch_rules import folding
 from headrace.opkit.batch_windows import channelwise
 from headrace.opkit.elementwise import HALF
+from headrace.opkit.kernel_library import KernelLibrary, kernel_library
 from headrace.opkit.testing.samples import draw
 from headrace.shapes import Shape, merge, merge_dim, show, with_rank
 
@@ -58,6 +59,49 @@ def _total(*factors: Array) -> Array:
     return total.astype(factors[0].dtype)[:, None]
 
 
+def _moments(x: Array, library: KernelLibrary) -> tuple[Array, Array]:
+    """The mean and the variance of each channel."""
+    found = library.moments(x)
+    if found is not None:
+        return found
+    n = np.float32(x.shape[0] * x.shape[2])
+    mean = _total(x) / n
+    rest = x - mean
+    return mean[:, 0], (_total(rest, rest) / n)[:, 0]
+
+
+def _scaled(x: Array, mean: Array, factor: Array, offset: Array, library: KernelLibrary) -> Array:
+    """`(x - mean) * factor + offset`, with vectors of channels."""
+    found = library.scaled(x, mean, factor, offset)
+    if found is not None:
+        return found
+    y = x - mean[:, None]
+    y *= factor[:, None]
+    y += offset[:, None]
+    return y
+
+
+def _products(g: Array, x: Array, mean: Array, library: KernelLibrary) -> tuple[Array, Array]:
+    """The sums of `g` and of `g * (x - mean)` over each channel."""
+    found = library.products(g, x, mean)
+    return (_total(g)[:, 0], _total(g, x - mean[:, None])[:, 0]) if found is None else found
+
+
+def _centred(
+    g: Array, x: Array, mean: Array, slope: Array, shift: Array, factor: Array, library: KernelLibrary
+) -> Array:
+    """`((x - mean) * slope + g - shift) * factor`, with vectors of channels."""
+    found = library.centred(g, x, mean, slope, shift, factor)
+    if found is not None:
+        return found
+    y = x - mean[:, None]
+    y *= slope[:, None]
+    y += g
+    y -= shift[:, None]
+    y *= factor[:, None]
+    return y
+
+
 # *** The fused ops ***
 
 
@@ -79,14 +123,15 @@ def _require(x: Array, layout: str, vectors: Mapping[str, Array]) -> int:
     return axis
 
 
-def _column(v: Array) -> Array:
-    return v.astype(np.float32)[:, None]
+def _wide(v: Array) -> Array:
+    return v.astype(np.float32, copy=False)
 
 
 def _norm(version: int) -> Any:
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
         layout, training, t, u = attrs["data_format"], attrs["is_training"], attrs["T"], attrs.get("U", attrs["T"])
         epsilon, factor = np.float32(attrs["epsilon"]), np.float32(attrs["exponential_avg_factor"])
+        library = kernel_library(xp)
 
         def kernel(x: Array, scale: Array, offset: Array, mean: Array, variance: Array) -> tuple[Any, ...]:
             given = {"scale": scale, "offset": offset}
@@ -103,23 +148,20 @@ def _norm(version: int) -> Any:
             outer, channels, inner = flat.shape
             n = outer * inner
             if not x.size:
-                nothing = np.full((channels, 1), np.nan, np.float32)
+                nothing = np.full(channels, np.nan, np.float32)
                 statistics: tuple[Any, ...] = (nothing,) * 4
                 y = flat
             else:
-                m = _total(flat) / np.float32(n) if training else _column(mean)
-                y = flat - m
-                v = _total(y, y) / np.float32(n) if training else _column(variance)
-                y *= _column(scale) / np.sqrt(v + epsilon)
-                y += _column(offset)
+                m, v = _moments(flat, library) if training else (_wide(mean), _wide(variance))
+                y = _scaled(flat, m, _wide(scale) / np.sqrt(v + epsilon), _wide(offset), library)
                 batch: tuple[Any, ...] = (m, v * np.float32(n / max(n - 1, 1)) if training else v)
                 if training and factor != 1:
                     batch = tuple(
-                        (1 - factor) * _column(old) + factor * new
+                        (1 - factor) * _wide(old) + factor * new
                         for old, new in zip((mean, variance), batch, strict=True)
                     )
                 statistics = (*batch, m, v)
-            out = y.reshape(x.shape).astype(t.numpy, copy=False), *(s[:, 0].astype(u.numpy) for s in statistics)
+            out = y.reshape(x.shape).astype(t.numpy, copy=False), *(s.astype(u.numpy) for s in statistics)
             return (*out, np.zeros((), u.numpy)) if version == 3 else out
 
         return kernel
@@ -129,7 +171,7 @@ def _norm(version: int) -> Any:
 
 def _norm_grad(xp: Any, attrs: Mapping[str, Any]) -> Any:
     layout, training, t, u = attrs["data_format"], attrs["is_training"], attrs["T"], attrs.get("U", attrs["T"])
-    epsilon = np.float32(attrs["epsilon"])
+    epsilon, library = np.float32(attrs["epsilon"]), kernel_library(xp)
 
     def kernel(
         dy: Array, x: Array, scale: Array, mean: Array, variance: Array, reserved: Any = None
@@ -140,18 +182,16 @@ def _norm_grad(xp: Any, attrs: Mapping[str, Any]) -> Any:
                 f"y_backprop has shape {show(dy.shape)}"
             )
         axis = _require(x, layout, {"scale": scale, "reserve_space_1": mean, "reserve_space_2": variance})
-        g, dx = _flat(dy, axis), _flat(x, axis) - _column(mean)
+        g, flat, mean = _flat(dy, axis), _flat(x, axis), _wide(mean)
         n = np.float32(max(1, g.shape[0] * g.shape[2]))
-        inverse = 1 / np.sqrt(_column(variance) + epsilon)
-        by_offset, by_scale = _total(g), _total(g, dx) * inverse
+        inverse = 1 / np.sqrt(_wide(variance) + epsilon)
+        by_offset, moment = _products(g, flat, mean, library)
+        by_scale, factor = moment * inverse, _wide(scale) * inverse
         if training:
-            dx *= -inverse * by_scale / n
-            dx += g
-            dx -= by_offset / n
-            dx *= _column(scale) * inverse
+            dx = _centred(g, flat, mean, -inverse * by_scale / n, by_offset / n, factor, library)
         else:
-            dx = g * (_column(scale) * inverse)
-        sums = (s[:, 0].astype(u.numpy) for s in (by_scale, by_offset))
+            dx = g * factor[:, None]
+        sums = (s.astype(u.numpy) for s in (by_scale, by_offset))
         return dx.reshape(x.shape).astype(t.numpy, copy=False), *sums, *(np.zeros(0, u.numpy) for _ in range(2))
 
     return kernel

@@ -22,7 +22,8 @@ from headrace.opkit import batch_windows
 from headrace.opkit.arrays import check_size, shape_from
 from headrace.opkit.arrays import dims as dims_of
 from headrace.opkit.jvp_rules import multilinear
-from headrace.opkit.windows import Sliding, sliding, window_library
+from headrace.opkit.kernel_library import kernel_library
+from headrace.opkit.windows import Sliding, sliding
 from headrace.ops.nn.conv_samples import drawn, oracle, samples
 from headrace.ops.nn.conv_samples import in_groups as by_groups
 from headrace.ops.nn.convolving import (
@@ -100,7 +101,7 @@ def _same_rank(type: str, s: Sliding, **arrays: Array) -> None:
 
 def _kernel(f: _Family) -> Any:
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
-        s, library = sliding(f.conv, attrs), window_library(xp)
+        s, library = sliding(f.conv, attrs), kernel_library(xp)
 
         def kernel(x: Array, w: Array) -> Array:
             _same_rank(f.conv, s, input=x, filter=w)
@@ -114,8 +115,7 @@ def _kernel(f: _Family) -> Any:
 
 def _by_input_kernel(type: str, f: _Family, like: bool) -> Any:
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
-        s, t, library = sliding(type, _with_layout(attrs)), attrs["T"], window_library(xp)
-        whole = None if library is None else library.by_input
+        s, t, library = sliding(type, _with_layout(attrs)), attrs["T"], kernel_library(xp)
 
         def kernel(shape: Array, w: Array, dy: Array) -> Array:
             _same_rank(type, s, filter=w, out_backprop=dy)
@@ -124,7 +124,7 @@ def _by_input_kernel(type: str, f: _Family, like: bool) -> Any:
             check_size(x, t)
             axes, groups, y = geometry(s, x, w.shape)
             _require(dy.shape, y, type)
-            return laid_out(in_groups(by_input, w, channels_last(dy, s), groups, axes, whole), s)
+            return laid_out(in_groups(by_input, w, channels_last(dy, s), groups, axes, library.by_input), s)
 
         return kernel
 
@@ -133,8 +133,7 @@ def _by_input_kernel(type: str, f: _Family, like: bool) -> Any:
 
 def _by_filter_kernel(type: str, f: _Family, like: bool) -> Any:
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
-        s, t, library = sliding(type, _with_layout(attrs)), attrs["T"], window_library(xp)
-        whole = None if library is None else library.by_filter
+        s, t, library = sliding(type, _with_layout(attrs)), attrs["T"], kernel_library(xp)
 
         def kernel(x: Array, shape: Array, dy: Array) -> Array:
             _same_rank(type, s, input=x, out_backprop=dy)
@@ -145,7 +144,7 @@ def _by_filter_kernel(type: str, f: _Family, like: bool) -> Any:
             check_size(w, t)
             axes, groups, y = geometry(s, x.shape, w)
             _require(dy.shape, y, type)
-            return in_groups(by_filter, channels_last(x, s), channels_last(dy, s), groups, axes, whole)
+            return in_groups(by_filter, channels_last(x, s), channels_last(dy, s), groups, axes, library.by_filter)
 
         return kernel
 
@@ -282,7 +281,7 @@ def _require_groups(groups: int | None, wanted: int) -> None:
 
 
 def _general_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    s, batch, groups, library = _general(attrs), attrs["batch_dims"], attrs["groups"], window_library(xp)
+    s, batch, groups, library = _general(attrs), attrs["batch_dims"], attrs["groups"], kernel_library(xp)
     rank = len(s.strides)
 
     def kernel(x: Array, w: Array) -> Array:

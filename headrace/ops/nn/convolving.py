@@ -20,7 +20,8 @@ from headrace.errors import InvalidArgumentError, OpError
 from headrace.memo import cached
 from headrace.opkit.arrays import check_size
 from headrace.opkit.elementwise import HALF
-from headrace.opkit.windows import Axis, Sliding, WindowLibrary, taps
+from headrace.opkit.kernel_library import KernelLibrary
+from headrace.opkit.windows import Axis, Sliding, taps
 from headrace.shapes import Dim, show
 
 Array: TypeAlias = np.ndarray
@@ -261,14 +262,14 @@ def shape_of(s: Sliding, batch: int, axes: Axes, channels: int) -> tuple[int, ..
     return tuple(shape)
 
 
-def convolution(s: Sliding, x: Array, w: Array, library: WindowLibrary | None = None) -> Array:
+def convolution(s: Sliding, x: Array, w: Array, library: KernelLibrary) -> Array:
     """The convolution of `x`, laid out as `s` says, with the filter `w`.
 
     Args:
       s: The windows.
       x: The input.
       w: The filter.
-      library: The library of the array namespace, if it has one.
+      library: The library of the array namespace.
 
     Returns:
       The result, in the layout of `x`.
@@ -281,8 +282,7 @@ def convolution(s: Sliding, x: Array, w: Array, library: WindowLibrary | None = 
     check_size(y, t)
     if t is dtypes.bfloat16 and len(axes) == 3 and w.shape[-1] < 8:
         return laid_out(in_groups(_convolved_in_steps, channels_last(x, s), w, groups, axes), s)
-    whole = None if library is None else library.convolved
-    return laid_out(in_groups(convolved, channels_last(x, s), w, groups, axes, whole), s)
+    return laid_out(in_groups(convolved, channels_last(x, s), w, groups, axes, library.convolved), s)
 
 
 # *** Layouts ***

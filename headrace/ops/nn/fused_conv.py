@@ -18,6 +18,7 @@ from headrace.ir.opdef import Facts, case, list_attr, missing, op, string_attr
 from headrace.opkit.arrays import check_size, dims
 from headrace.opkit.elementwise import HALF
 from headrace.opkit.jvp_rules import multilinear
+from headrace.opkit.kernel_library import kernel_library
 from headrace.opkit.windows import Sliding, sliding
 from headrace.ops.nn.conv_samples import drawn, oracle
 from headrace.ops.nn.conv_samples import in_groups as by_groups
@@ -115,6 +116,7 @@ def _prepared(resize: bool, attrs: Mapping[str, Any]) -> Callable[..., Any]:
 def _kernel(type: str, resize: bool) -> Any:
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
         s, t, prepare = _sliding(type, attrs), attrs["T"], _prepared(resize, attrs)
+        library = kernel_library(xp)
 
         def kernel(x: Array, *rest: Array) -> Array:
             *others, w = rest
@@ -132,7 +134,7 @@ def _kernel(type: str, resize: bool) -> Any:
             wide = w.astype(np.float32) if t in HALF else w
             for i in range(len(x)):
                 image = x[i : i + 1]
-                out[i : i + 1] = convolution(s, make(image.astype(wide.dtype, copy=False)), wide)
+                out[i : i + 1] = convolution(s, make(image.astype(wide.dtype, copy=False)), wide, library)
             return out
 
         return kernel

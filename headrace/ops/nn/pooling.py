@@ -25,6 +25,7 @@ from headrace.opkit.batch_rules import folding
 from headrace.opkit.batch_windows import of_sizes
 from headrace.opkit.elementwise import HALF, kept
 from headrace.opkit.jvp_rules import linear
+from headrace.opkit.kernel_library import KernelLibrary
 from headrace.opkit.pooling import (
     axes_of,
     counted,
@@ -39,7 +40,7 @@ from headrace.opkit.pooling import (
     windows_attrs,
 )
 from headrace.opkit.testing.window_samples import DEPTHWISE, MARGINS, pool_samples, pool_windows, pooled
-from headrace.opkit.windows import Axis, Sliding, WindowLibrary, taps
+from headrace.opkit.windows import Axis, Sliding, taps
 from headrace.ops.nn.greatest import greatest, lowest, of_greatest, to_greatest
 from headrace.shapes import with_rank
 
@@ -76,31 +77,31 @@ def _refuse_depth(s: Sliding, x: tuple[int, ...], ksize: tuple[int, ...]) -> Non
 # *** Kernels ***
 
 
-def _max_pool(t: DType, library: WindowLibrary | None) -> Callable[..., Array]:
+def _max_pool(t: DType, library: KernelLibrary) -> Callable[..., Array]:
     def compute(s: Sliding, ksize: tuple[int, ...], x: Array) -> Array:
         axes = axes_of(s, x.shape, ksize)
         _refuse_depth(s, x.shape, ksize)
         check_size(counted(axes), t)
-        found = None if library is None else library.pooled("maximum", x, None, axes)
+        found = library.pooled("maximum", x, None, axes)
         return greatest(x, axes, t) if found is None else found
 
     return compute
 
 
-def _max_pool_grad(t: DType, library: WindowLibrary | None) -> Callable[..., Array]:
+def _max_pool_grad(t: DType, library: KernelLibrary) -> Callable[..., Array]:
     def compute(s: Sliding, ksize: tuple[int, ...], x: Array, y: Array, g: Array) -> Array:
         axes = axes_of(s, x.shape, ksize)
         expect("orig_output", y.shape, counted(axes))
         expect("grad", g.shape, counted(axes))
         if t in HALF and not all(a.is_disjoint for a in axes):  # there are sums
             return to_greatest(x.astype(np.float32), g.astype(np.float32), axes).astype(t.numpy)
-        found = None if library is None else library.pooled("maximum_gradient", x, g, axes)
+        found = library.pooled("maximum_gradient", x, g, axes)
         return to_greatest(x, g, axes) if found is None else found
 
     return compute
 
 
-def _max_pool_grad_grad(t: DType, library: WindowLibrary | None) -> Callable[..., Array]:
+def _max_pool_grad_grad(t: DType, library: KernelLibrary) -> Callable[..., Array]:
     def compute(s: Sliding, ksize: tuple[int, ...], x: Array, y: Array, g: Array) -> Array:
         axes = axes_of(s, x.shape, ksize)
         expect("orig_output", y.shape, counted(axes))
@@ -121,12 +122,12 @@ def _spatial(s: Sliding, x: tuple[int, ...], ksize: tuple[int, ...]) -> Axes:
     return axes
 
 
-def _avg_pool(t: DType, library: WindowLibrary | None) -> Callable[..., Array]:
+def _avg_pool(t: DType, library: KernelLibrary) -> Callable[..., Array]:
     def compute(s: Sliding, ksize: tuple[int, ...], x: Array) -> Array:
         axes = _spatial(s, x.shape, ksize)
         check_size(counted(axes), t)
         wide = x.astype(np.float32) if t in HALF else x
-        found = None if library is None else library.pooled("mean", wide, None, axes)
+        found = library.pooled("mean", wide, None, axes)
         if found is not None:
             return found.astype(t.numpy, copy=False)
         out = reduced(np.add, wide, axes, 0) / counts(axes, wide.dtype)
@@ -135,7 +136,7 @@ def _avg_pool(t: DType, library: WindowLibrary | None) -> Callable[..., Array]:
     return compute
 
 
-def _avg_pool_grad(t: DType, library: WindowLibrary | None) -> Callable[..., Array]:
+def _avg_pool_grad(t: DType, library: KernelLibrary) -> Callable[..., Array]:
     def compute(s: Sliding, ksize: tuple[int, ...], shape: Array, g: Array) -> Array:
         x = dims(shape)
         if len(x) != len(s.strides):
@@ -146,7 +147,7 @@ def _avg_pool_grad(t: DType, library: WindowLibrary | None) -> Callable[..., Arr
         axes = _spatial(s, x, ksize)
         expect("grad", g.shape, counted(axes))
         wide = g.astype(np.float32) if t in HALF else g
-        found = None if library is None else library.pooled("mean_gradient", None, wide, axes)
+        found = library.pooled("mean_gradient", None, wide, axes)
         if found is not None:
             return found.astype(t.numpy, copy=False)
         return spread(wide / counts(axes, wide.dtype), axes).astype(t.numpy, copy=False)
@@ -154,7 +155,7 @@ def _avg_pool_grad(t: DType, library: WindowLibrary | None) -> Callable[..., Arr
     return compute
 
 
-def _max_pool_of_volumes(t: DType, library: WindowLibrary | None) -> Callable[..., Array]:
+def _max_pool_of_volumes(t: DType, library: KernelLibrary) -> Callable[..., Array]:
     def compute(s: Sliding, ksize: tuple[int, ...], x: Array) -> Array:
         axes = _spatial(s, x.shape, ksize)
         check_size(counted(axes), t)
@@ -164,7 +165,7 @@ def _max_pool_of_volumes(t: DType, library: WindowLibrary | None) -> Callable[..
     return compute
 
 
-def _max_pool_grad_of_volumes(t: DType, library: WindowLibrary | None) -> Callable[..., Array]:
+def _max_pool_grad_of_volumes(t: DType, library: KernelLibrary) -> Callable[..., Array]:
     def compute(s: Sliding, ksize: tuple[int, ...], x: Array, y: Array, g: Array) -> Array:
         axes = _spatial(s, x.shape, ksize)
         expect("orig_output", y.shape, counted(axes))
@@ -179,7 +180,7 @@ def _max_pool_grad_of_volumes(t: DType, library: WindowLibrary | None) -> Callab
     return compute
 
 
-def _max_pool_grad_grad_of_volumes(t: DType, library: WindowLibrary | None) -> Callable[..., Array]:
+def _max_pool_grad_grad_of_volumes(t: DType, library: KernelLibrary) -> Callable[..., Array]:
     def compute(s: Sliding, ksize: tuple[int, ...], x: Array, y: Array, g: Array) -> Array:
         _spatial(s, x.shape, ksize)
         return _max_pool_grad_grad(t, library)(s, ksize, x, y, g)

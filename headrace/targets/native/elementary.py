@@ -28,7 +28,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-import numpy as np
+from headrace.targets.native.values import DOUBLE, FORMATS, SINGLE, Format, Value
 
 if TYPE_CHECKING:
     from headrace.targets.native.llvm_text import Function, Module
@@ -53,16 +53,6 @@ NUMPY_NAMES: Final = tuple(name for name in LIBRARY_NAMES if name not in SPECIAL
 # *** LLVM ***
 
 
-def float_literal(value: float) -> str:
-    """Returns a float as LLVM's constant, exactly."""
-    return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
-
-
-def rounded_literal(value: float, kind: str) -> str:
-    """Returns a float, rounded to LLVM's type `kind`, as a constant."""
-    return float_literal(float(np.float32(value)) if kind == "float" else value)
-
-
 def intrinsic(f: Function, name: str, kind: str, *args: str) -> str:
     """Calls one of LLVM's intrinsics.
 
@@ -79,173 +69,14 @@ def intrinsic(f: Function, name: str, kind: str, *args: str) -> str:
     return f.op(f"call {kind} {target}({', '.join(typed)})")
 
 
-class _Format(NamedTuple):
-    """Format of a binary float.
-
-    Attributes:
-      kind: LLVM's type.
-      integer: LLVM's type of an integer of the same size.
-      mantissa: The number of stored bits of the mantissa.
-      bias: The bias of the exponent.
-      magic: The number whose sum with a float rounds it to an integer.
-      highest: A number whose exponential is infinite.
-      lowest: A number whose exponential is 0.
-      log2: log(2) in two parts; products of the first one with an exponent are exact.
-    """
-
-    kind: str
-    integer: str
-    mantissa: int
-    bias: int
-    magic: float
-    highest: float
-    lowest: float
-    log2: tuple[float, float]
-
-
-_SINGLE: Final = _Format("float", "i32", 23, 127, 1.5 * 2**23, 89.0, -105.0, (0.693359375, -0.00021219444005469057))
-_DOUBLE: Final = _Format(
-    "double",
-    *("i64", 52, 1023, 1.5 * 2**52, 710.0, -746.0),
-    (float.fromhex("0x1.62e42feep-1"), float.fromhex("0x1.a39ef35793c76p-33")),
-)
-_FORMATS: Final = {"float": _SINGLE, "double": _DOUBLE}
-
-
-class _Value:
-    """Value of a function in construction, with the operators of its type.
-
-    Args:
-      f: The function.
-      kind: LLVM's type: `float`, `double`, an integer type, or a vector type such as `<8 x double>`.
-      name: The value as LLVM writes it.
-    """
-
-    __slots__ = ("f", "kind", "name")
-
-    def __init__(self, f: Function, kind: str, name: str) -> None:
-        self.f = f
-        self.kind = kind
-        self.name = name
-
-    @property
-    def element(self) -> str:
-        """The type of the elements of a vector; the type itself of a scalar."""
-        return self.kind.strip("<>").split(" ")[-1]
-
-    @property
-    def format(self) -> _Format:
-        """The format of a float."""
-        return _FORMATS[self.element]
-
-    def of(self, element: str) -> str:
-        """The type with other elements."""
-        return self.kind.replace(self.element, element)
-
-    def constant(self, number: float) -> _Value:
-        """A constant of this type."""
-        is_float = self.element in _FORMATS
-        text = rounded_literal(number, self.element) if is_float else str(int(number))
-        return _Value(self.f, self.kind, text if self.kind == self.element else f"splat ({self.element} {text})")
-
-    def _operand(self, other: _Value | float) -> str:
-        return other.name if isinstance(other, _Value) else self.constant(other).name
-
-    def _binary(self, name: str, other: _Value | float) -> _Value:
-        text = name if self.element not in _FORMATS or name.startswith("f") else f"f{name}"
-        return _Value(self.f, self.kind, self.f.op(f"{text} {self.kind} {self.name}, {self._operand(other)}"))
-
-    def __add__(self, other: _Value | float) -> _Value:
-        return self._binary("add", other)
-
-    def __sub__(self, other: _Value | float) -> _Value:
-        return self._binary("sub", other)
-
-    def __rsub__(self, other: float) -> _Value:
-        return self.constant(other) - self
-
-    def __mul__(self, other: _Value | float) -> _Value:
-        return self._binary("mul", other)
-
-    def __truediv__(self, other: _Value | float) -> _Value:
-        return self._binary("fdiv", other)
-
-    def __rtruediv__(self, other: float) -> _Value:
-        return self.constant(other) / self
-
-    def __and__(self, other: _Value | int) -> _Value:
-        return self._binary("and", other)
-
-    def __or__(self, other: _Value | int) -> _Value:
-        return self._binary("or", other)
-
-    def __xor__(self, other: _Value | int) -> _Value:
-        return self._binary("xor", other)
-
-    def __lshift__(self, bits: int) -> _Value:
-        return self._binary("shl", bits)
-
-    def __rshift__(self, bits: int) -> _Value:
-        """The shift that keeps the sign."""
-        return self._binary("ashr", bits)
-
-    def __neg__(self) -> _Value:
-        return _Value(self.f, self.kind, self.f.op(f"fneg {self.kind} {self.name}"))
-
-    def __abs__(self) -> _Value:
-        return self.intrinsic("fabs")
-
-    def dropped(self, bits: int) -> _Value:
-        """The shift to the right that fills with zeros."""
-        return self._binary("lshr", bits)
-
-    def fma(self, factor: _Value | float, addend: _Value | float) -> _Value:
-        """The product with `factor` plus `addend`, rounded once or twice, as is faster."""
-        return self.intrinsic("fmuladd", factor, addend)
-
-    def intrinsic(self, name: str, *others: _Value | float) -> _Value:
-        """The result of one of LLVM's intrinsics with arguments of this type."""
-        suffix = {"float": "f32", "double": "f64"}.get(self.element, self.element)
-        if self.kind != self.element:
-            suffix = f"v{self.kind.strip('<').split(' ')[0]}{suffix}"
-        args = [self.name, *map(self._operand, others)]
-        target = self.f.module.declare(f"llvm.{name}.{suffix}", self.kind, [self.kind] * len(args))
-        text = f"call {self.kind} {target}({', '.join(f'{self.kind} {a}' for a in args)})"
-        return _Value(self.f, self.kind, self.f.op(text))
-
-    def compare(self, condition: str, other: _Value | float) -> _Value:
-        """A comparison, such as `olt`."""
-        name = "fcmp" if self.element in _FORMATS else "icmp"
-        text = f"{name} {condition} {self.kind} {self.name}, {self._operand(other)}"
-        return _Value(self.f, self.of("i1"), self.f.op(text))
-
-    def choose(self, then: _Value, other: _Value | float) -> _Value:
-        """`then` where this condition holds, else `other`."""
-        text = f"select {self.kind} {self.name}, {then.kind} {then.name}, {then.kind} {then._operand(other)}"
-        return _Value(self.f, then.kind, self.f.op(text))
-
-    def to(self, instruction: str, element: str) -> _Value:
-        """A conversion by one of LLVM's instructions, such as `fpext`."""
-        kind = self.of(element)
-        return _Value(self.f, kind, self.f.op(f"{instruction} {self.kind} {self.name} to {kind}"))
-
-    def bits(self) -> _Value:
-        """The bits of a float as an integer."""
-        return self.to("bitcast", self.format.integer)
-
-    def signed_as(self, other: _Value) -> _Value:
-        """The absolute value with the sign of `other`."""
-        return self.intrinsic("copysign", other)
-
-
-def _bits_of(number: float, format: _Format) -> int:
+def _bits_of(number: float, format: Format) -> int:
     """The bits of a float as an integer."""
-    codes = "<if" if format is _SINGLE else "<qd"
+    codes = "<if" if format is SINGLE else "<qd"
     found: int = struct.unpack(codes[:2], struct.pack(codes[0] + codes[2], number))[0]
     return found
 
 
-def _polynomial(x: _Value, coefficients: Sequence[float]) -> _Value:
+def _polynomial(x: Value, coefficients: Sequence[float]) -> Value:
     """The polynomial with the coefficients of x⁰, x¹, ...
 
     The pairs of terms of a long one are independent (Estrin's scheme).
@@ -266,7 +97,7 @@ def _polynomial(x: _Value, coefficients: Sequence[float]) -> _Value:
     return terms[0]
 
 
-def _rounded(x: _Value, factor: float) -> tuple[_Value, _Value]:
+def _rounded(x: Value, factor: float) -> tuple[Value, Value]:
     """The integer next to x · factor, as a float and as an integer."""
     magic = x.format.magic
     sum_ = x.fma(factor, magic)
@@ -295,12 +126,12 @@ _EXPM1: Final = {
 }
 
 
-def _power_of_two(k: _Value, format: _Format) -> _Value:
+def _power_of_two(k: Value, format: Format) -> Value:
     """2 to the power of an integer, which is the exponent of a normal number."""
     return ((k + format.bias) << format.mantissa).to("bitcast", format.kind)
 
 
-def _exp(x: _Value) -> _Value:
+def _exp(x: Value) -> Value:
     format = x.format
     x = x.compare("ogt", format.highest).choose(x.constant(format.highest), x)
     x = x.compare("olt", format.lowest).choose(x.constant(format.lowest), x)
@@ -312,16 +143,16 @@ def _exp(x: _Value) -> _Value:
     return p * _power_of_two(half, format) * _power_of_two(k - half, format)
 
 
-def _expm1(x: _Value) -> _Value:
+def _expm1(x: Value) -> Value:
     found, _ = _expm1_with_error(x)
     is_tiny = abs(x).compare("olt", 2.0 ** -(x.format.mantissa + 3))
     return is_tiny.choose(x, found)
 
 
-def _expm1_with_error(x: _Value) -> tuple[_Value, _Value]:
+def _expm1_with_error(x: Value) -> tuple[Value, Value]:
     """exp(x) - 1 where it is not tiny, and about what the last addition lost."""
     format = x.format
-    lowest = -25.0 if format is _SINGLE else -50.0  # exp(x) is less than a quarter of the last bit of 1
+    lowest = -25.0 if format is SINGLE else -50.0  # exp(x) is less than a quarter of the last bit of 1
     x = x.compare("ogt", format.highest).choose(x.constant(format.highest), x)
     x = x.compare("olt", lowest).choose(x.constant(lowest), x)
     n, k = _rounded(x, 1 / math.log(2))
@@ -337,7 +168,7 @@ def _expm1_with_error(x: _Value) -> tuple[_Value, _Value]:
     return half * 2.0, ((first - half) + second) * 2.0
 
 
-def _tanh(x: _Value) -> _Value:
+def _tanh(x: Value) -> Value:
     size = abs(x)
     clamped = size.compare("ogt", 20.0).choose(x.constant(20.0), size)  # where the result is 1
     t, error = _expm1_with_error(clamped * 2.0)
@@ -365,7 +196,7 @@ _LOG_DOUBLE: Final = (
 )
 
 
-def _split(x: _Value) -> tuple[_Value, _Value]:
+def _split(x: Value) -> tuple[Value, Value]:
     """The numbers k and f with x = 2ᵏ · (1 + f).
 
     x is a positive normal number, k an integer, and f lies between √½ - 1 and √2 - 1.
@@ -376,7 +207,7 @@ def _split(x: _Value) -> tuple[_Value, _Value]:
     return k, (bits - (k << format.mantissa)).to("bitcast", format.kind) - 1.0
 
 
-def _log_of_positive(x: _Value, more: _Value | None = None) -> _Value:
+def _log_of_positive(x: Value, more: Value | None = None) -> Value:
     """The logarithm of a positive finite number, plus the small number `more`."""
     format = x.format
     least = 2.0 ** (1 - format.bias)
@@ -388,7 +219,7 @@ def _log_of_positive(x: _Value, more: _Value | None = None) -> _Value:
     high, low = format.log2
     rest = n * low if more is None else n.fma(low, more)
     half_square = f * f * 0.5
-    if format is _SINGLE:
+    if format is SINGLE:
         rest = (f * f * f).fma(_polynomial(f, _LOG_SINGLE), rest)
         return n.fma(high, f - (half_square - rest))
     s = f / (f + 2.0)
@@ -398,14 +229,14 @@ def _log_of_positive(x: _Value, more: _Value | None = None) -> _Value:
     return n.fma(high, f - (half_square - tail))
 
 
-def _log(x: _Value) -> _Value:
+def _log(x: Value) -> Value:
     found = _log_of_positive(x)
     found = x.compare("olt", math.inf).choose(found, x)  # infinity and NaN
     found = x.compare("oeq", 0.0).choose(x.constant(-math.inf), found)
     return x.compare("olt", 0.0).choose(x.constant(math.nan), found)
 
 
-def _log1p(x: _Value) -> _Value:
+def _log1p(x: Value) -> Value:
     u = x + 1.0
     lost = (x - (u - 1.0)) / u
     found = _log_of_positive(u, lost)
@@ -443,7 +274,7 @@ _HALF_PI_33: Final = tuple(
 _TURNS: Final = (0x28BE60DB9391054A, 0x7F09D5F47D4D3770, 0x36D8A5664F10E410, 0x7F9458EAF7AEF158)
 
 
-def _reduced_huge(x: _Value) -> tuple[_Value, _Value]:
+def _reduced_huge(x: Value) -> tuple[Value, Value]:
     """The quadrant and the angle in it of a float32 of at least 2²³.
 
     x is M · 2ᵏ with an integer M below 2²⁴. The bits of 1 / (2π) before the k-th contribute whole turns to the product,
@@ -463,7 +294,7 @@ def _reduced_huge(x: _Value) -> tuple[_Value, _Value]:
     return is_negative.choose(0 - quadrant, quadrant), is_negative.choose(-angle, angle).to("fptrunc", "float")
 
 
-def _reduced_single(x: _Value) -> tuple[_Value, _Value]:
+def _reduced_single(x: Value) -> tuple[Value, Value]:
     """The quadrant of a float32 below 2²³, as an i64, and the angle in it."""
     wide = x.to("fpext", "double")
     n, quadrant = _rounded(wide, 2 / math.pi)
@@ -473,7 +304,7 @@ def _reduced_single(x: _Value) -> tuple[_Value, _Value]:
     return quadrant, angle.to("fptrunc", "float")
 
 
-def _reduced_double(x: _Value) -> tuple[_Value, _Value, _Value]:
+def _reduced_double(x: Value) -> tuple[Value, Value, Value]:
     """The quadrant of a double below 2²⁰, and the angle as a sum."""
     n, quadrant = _rounded(x, 2 / math.pi)
     first, second, third, last = _HALF_PI_33
@@ -489,7 +320,7 @@ def _reduced_double(x: _Value) -> tuple[_Value, _Value, _Value]:
     return quadrant, high, (c - high) + lost
 
 
-def _sin_in(quadrant: _Value, r: _Value, low: _Value | None = None) -> _Value:
+def _sin_in(quadrant: Value, r: Value, low: Value | None = None) -> Value:
     """The sine of an angle r + `low` in a quadrant."""
     z = r * r
     sine = (r * z) * _polynomial(z, _SIN[r.element])
@@ -506,9 +337,9 @@ def _sin_in(quadrant: _Value, r: _Value, low: _Value | None = None) -> _Value:
     return (quadrant & 2).compare("ne", 0).choose(-found, found)
 
 
-def _sin_or_cos_near(x: _Value, first: int) -> _Value:
+def _sin_or_cos_near(x: Value, first: int) -> Value:
     """The sine (`first` is 0) or cosine (1) of a number that is not huge."""
-    if x.format is _SINGLE:
+    if x.format is SINGLE:
         quadrant, angle = _reduced_single(x)
         found = _sin_in(quadrant + first, angle)
     else:
@@ -517,11 +348,11 @@ def _sin_or_cos_near(x: _Value, first: int) -> _Value:
     return found if first else x.compare("oeq", 0.0).choose(x, found)  # with the sign of zero
 
 
-def _sin_or_cos_huge(x: _Value, first: int) -> _Value:
+def _sin_or_cos_huge(x: Value, first: int) -> Value:
     """The sine or cosine of a huge number, infinity or NaN."""
-    if x.format is _DOUBLE:
+    if x.format is DOUBLE:
         target = _library(x.f.module, "cos" if first else "sin", "double", 1)
-        return _Value(x.f, "double", x.f.op(f"call double {target}(double {x.name})"))
+        return Value(x.f, "double", x.f.op(f"call double {target}(double {x.name})"))
     quadrant, angle = _reduced_huge(x)
     return abs(x).compare("olt", math.inf).choose(_sin_in(quadrant + first, angle), math.nan)
 
@@ -538,7 +369,7 @@ _ERF: Final = (
 )
 
 
-def _erf_single(x: _Value) -> _Value:
+def _erf_single(x: Value) -> Value:
     wide = x.to("fpext", "double")
     size = abs(wide)
     z = wide * wide
@@ -558,7 +389,7 @@ _EXP_FOR_POWER: Final = (
 )
 
 
-def _power_single(x: _Value, y: _Value) -> _Value:
+def _power_single(x: Value, y: Value) -> Value:
     size = abs(x)
     k, f = _split(size.to("fpext", "double"))  # normal numbers, or zero
     n = k.to("sitofp", "double")
@@ -572,7 +403,7 @@ def _power_single(x: _Value, y: _Value) -> _Value:
     n, k = _rounded(t, 1 / math.log(2))
     r = n.fma(-math.log(2), t)
     exp = (r * r).fma(_polynomial(r, _EXP_FOR_POWER), r) + 1.0
-    found = (exp * _power_of_two(k, _DOUBLE)).to("fptrunc", "float")
+    found = (exp * _power_of_two(k, DOUBLE)).to("fptrunc", "float")
     half = y * 0.5
     is_whole = y.intrinsic("trunc").compare("oeq", y)
     is_odd = is_whole & half.intrinsic("trunc").compare("one", half)
@@ -586,10 +417,10 @@ def _power_single(x: _Value, y: _Value) -> _Value:
 
 # *** Calls ***
 
-_INLINED: Final[dict[tuple[str, str], Callable[..., _Value]]] = {
-    **{(name, kind): writer for kind in _FORMATS for name, writer in (("exp", _exp), ("expm1", _expm1))},
-    **{(name, kind): writer for kind in _FORMATS for name, writer in (("log", _log), ("log1p", _log1p))},
-    **{("tanh", kind): _tanh for kind in _FORMATS},
+_INLINED: Final[dict[tuple[str, str], Callable[..., Value]]] = {
+    **{(name, kind): writer for kind in FORMATS for name, writer in (("exp", _exp), ("expm1", _expm1))},
+    **{(name, kind): writer for kind in FORMATS for name, writer in (("log", _log), ("log1p", _log1p))},
+    **{("tanh", kind): _tanh for kind in FORMATS},
     ("erf", "float"): _erf_single,
     ("power", "float"): _power_single,
 }
@@ -606,8 +437,8 @@ class _Branching(NamedTuple):
       bounds: The least absolute value that is not usual, by LLVM's type.
     """
 
-    near: Callable[[_Value], _Value]
-    far: Callable[[_Value], _Value]
+    near: Callable[[Value], Value]
+    far: Callable[[Value], Value]
     bounds: dict[str, float]
 
 
@@ -654,7 +485,7 @@ def _inlined(module: Module, name: str, kind: str, count: int) -> str:
     if not module.has(symbol):
         params = [(kind, f"x{i}") for i in range(count)]
         f = module.function(symbol, kind, params, f"alwaysinline {_PURE}", "internal")
-        result = _INLINED[name, kind](*(_Value(f, kind, f"%x{i}") for i in range(count)))
+        result = _INLINED[name, kind](*(Value(f, kind, f"%x{i}") for i in range(count)))
         f.line(f"ret {kind} {result.name}")
     return f"@{symbol}"
 
@@ -670,7 +501,7 @@ def _branching(module: Module, name: str, kind: str) -> str:
         return symbol
     written = _BRANCHING[name]
     f = module.function(symbol, kind, [(kind, "x")], f"noinline {_PURE}", "internal")
-    x = _Value(f, kind, "%x")
+    x = Value(f, kind, "%x")
     f.branch(abs(x).compare("olt", written.bounds[kind]).name, "near", "far")
     f.begin("near")
     f.line(f"ret {kind} {written.near(x).name}")
@@ -694,7 +525,7 @@ def _vector(module: Module, symbol: str, kind: str, width: int, written: _Branch
     vector = f"<{width} x {kind}>"
     f = module.function(f"{symbol}.{width}", vector, [(vector, "x")], f"noinline {_PURE}", "internal")
     slots = f.alloca(vector)
-    x = _Value(f, vector, "%x")
+    x = Value(f, vector, "%x")
     found = written.near(x)
     is_near = abs(x).compare("olt", written.bounds[kind])
     all_ = module.declare(f"llvm.vector.reduce.and.v{width}i1", "i1", [is_near.kind])

@@ -23,6 +23,7 @@ import numpy as np
 from headrace import dtypes
 from headrace.schedule.scalar_expressions import Apply, Input
 from headrace.targets.native import elementary
+from headrace.targets.native.values import float_literal, rounded_literal
 
 if TYPE_CHECKING:
     from headrace.targets.native.llvm_text import Function
@@ -131,7 +132,7 @@ def literal(number: Any, dtype: np.dtype) -> str:
         return "true" if number else "false"
     if dtype in _FLOATS:
         with np.errstate(all="ignore"):
-            return elementary.float_literal(float(dtype.type(number)))
+            return float_literal(float(dtype.type(number)))
     whole, range_ = int(number), np.iinfo(dtype)
     if not range_.min <= whole <= range_.max:
         raise OverflowError(f"{number} is out of the range of {dtype}")
@@ -194,15 +195,15 @@ def _to_integer(f: Function, value: str, kind: str, target: np.dtype) -> str:
     bits = 32 if target.itemsize < 4 or target == np.int32 else 64
     limit = 2.0 ** (bits - 1)
     size = absolute(f, value, kind)
-    fits = f.op(f"fcmp olt {kind} {size}, {elementary.float_literal(limit)}")
-    safe = f.op(f"select i1 {fits}, {kind} {value}, {kind} {elementary.float_literal(-limit)}")
+    fits = f.op(f"fcmp olt {kind} {size}, {float_literal(limit)}")
+    safe = f.op(f"select i1 {fits}, {kind} {value}, {kind} {float_literal(-limit)}")
     found = f.op(f"fptosi {kind} {safe} to i{bits}")
     if target != np.uint64:
         return _resized(f, found, True, f"i{bits}", register_type(target))
-    above = f.op(f"fcmp oge {kind} {value}, {elementary.float_literal(limit)}")
-    below = f.op(f"fcmp olt {kind} {value}, {elementary.float_literal(2 * limit)}")
+    above = f.op(f"fcmp oge {kind} {value}, {float_literal(limit)}")
+    below = f.op(f"fcmp olt {kind} {value}, {float_literal(2 * limit)}")
     upper = f.op(f"and i1 {above}, {below}")
-    lowered = f.op(f"fsub {kind} {value}, {elementary.float_literal(limit)}")  # exact
+    lowered = f.op(f"fsub {kind} {value}, {float_literal(limit)}")  # exact
     safe = f.op(f"select i1 {upper}, {kind} {lowered}, {kind} 0.0")
     flipped = f.op(f"xor i64 {f.op(f'fptosi {kind} {safe} to i64')}, {-(1 << 63)}")
     return f.op(f"select i1 {upper}, i64 {flipped}, i64 {found}")
@@ -489,7 +490,7 @@ def _is_class(test: Callable[[str, str], str]) -> dict[str, Writer]:
     return _by_class(floats, lambda f, t, a: constant, lambda f, t, a: constant)
 
 
-_INFINITY: Final = elementary.float_literal(math.inf)
+_INFINITY: Final = float_literal(math.inf)
 
 
 def _sign_bit(f: Function, t: _Operand, a: Sequence[str]) -> str:
@@ -504,7 +505,7 @@ def _log_of_sum(f: Function, t: _Operand, a: Sequence[str]) -> str:
     greater = f.op(f"select i1 {f.op(f'fcmp ogt {k} {x}, {y}')}, {k} {x}, {k} {y}")
     less = f.op(f"fneg {k} {absolute(f, difference, k)}")
     found = f.op(f"fadd {k} {greater}, {elementary.call(f, 'log1p', k, elementary.call(f, 'exp', k, less))}")
-    of_equal = f.op(f"fadd {k} {x}, {elementary.rounded_literal(math.log(2), k)}")  # infinities too
+    of_equal = f.op(f"fadd {k} {x}, {rounded_literal(math.log(2), k)}")  # infinities too
     return f.op(f"select i1 {f.op(f'fcmp oeq {k} {x}, {y}')}, {k} {of_equal}, {k} {found}")
 
 

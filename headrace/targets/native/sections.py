@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING
 
 from headrace import flags
 from headrace.opkit.forms import Product
-from headrace.opkit.windows import provide
+from headrace.opkit.kernel_library import provide
 from headrace.schedule.program import Block, Compute, Coverage, Loop, Section
 from headrace.schedule.select import Move
 from headrace.targets.native import blas, engine
 from headrace.targets.native.entry import Entry, Slot
 from headrace.targets.native.failures import NativeFailure
+from headrace.targets.native.library import NativeLibrary
 from headrace.targets.native.llvm_text import Module
 from headrace.targets.native.printer import print_region
 from headrace.targets.native.regions import native_regions, why_not
 from headrace.targets.native.rewriting import rewritten
-from headrace.targets.native.windows.library import NativeWindows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from headrace.targets.native.regions import NativeRegion
 
 
-provide(NativeWindows())
+provide(NativeLibrary())
 
 
 def cut(program: Program) -> None:

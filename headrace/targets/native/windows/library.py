@@ -12,7 +12,8 @@ from typing import TypeAlias
 import numpy as np
 
 from headrace import thresholds
-from headrace.opkit.windows import Axis, PoolingKind
+from headrace.opkit.kernel_library import KernelLibrary, PoolingKind
+from headrace.opkit.windows import Axis
 from headrace.targets.native.windows import kernels
 from headrace.targets.native.windows.pooling import Kind
 
@@ -20,8 +21,8 @@ Array: TypeAlias = np.ndarray
 Axes: TypeAlias = tuple[Axis, ...]
 
 
-class NativeWindows:
-    """Convolutions and poolings by native functions (`opkit.windows.WindowLibrary`)."""
+class NativeWindows(KernelLibrary):
+    """Convolutions and poolings by native functions."""
 
     def convolved(self, x: Array, w: Array, axes: Axes, groups: int) -> Array | None:
         """The convolution of `x` with the filter `w`; None if numpy is to compute it."""

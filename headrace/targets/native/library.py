@@ -1,0 +1,10 @@
+"""The library of native functions for kernels."""
+
+from __future__ import annotations
+
+from headrace.targets.native.channels import NativeChannels
+from headrace.targets.native.windows.library import NativeWindows
+
+
+class NativeLibrary(NativeWindows, NativeChannels):
+    """All native functions for kernels (`opkit.kernel_library`)."""

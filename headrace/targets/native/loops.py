@@ -1,0 +1,190 @@
+"""Functions of loops over numbers in memory, whose sizes are arguments.
+
+    def doubled() -> Loops:
+        loops = Loops([np.float32, np.float32], ["n"])
+        y, x = loops.arrays
+        with loops.each(0, loops.sizes[0]) as i:
+            y[i] = x[i] * 2
+        return loops
+
+    compiled("doubled", doubled)(y, x, len(x))
+
+The loops are written for single numbers. LLVM makes vectors of those whose iterations are independent, as no two arrays
+overlap. One function serves all sizes, so it is compiled once for each set of dtypes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from headrace import thresholds
+from headrace.memo import Memo
+from headrace.targets.native import elementary, engine, scalars
+from headrace.targets.native.llvm_text import Function, Module
+from headrace.targets.native.values import Value
+
+#: A number of an element, or a size.
+Index: TypeAlias = "Value | int"
+
+_MEMO: Memo[Any, Callable[..., None]] = Memo("native loops", thresholds.NATIVE_LOOPS)
+_NAME: Final = "kernel"
+_BLOCK: Final = 2048  # terms of a sum that are added in the precision of its terms
+
+
+class Numbers:
+    """Numbers in memory.
+
+    Args:
+      f: The function.
+      pointer: The address of number 0, as LLVM writes it.
+      dtype: The dtype.
+    """
+
+    __slots__ = ("_f", "_pointer", "dtype")
+
+    def __init__(self, f: Function, pointer: str, dtype: np.dtype) -> None:
+        self._f, self._pointer, self.dtype = f, pointer, dtype
+
+    def __getitem__(self, at: Index) -> Value:
+        value = scalars.load(self._f, self.dtype, self._address(at))
+        return Value(self._f, scalars.register_type(self.dtype), value)
+
+    def __setitem__(self, at: Index, value: Value) -> None:
+        scalars.store(self._f, self.dtype, value.name, self._address(at))
+
+    def part(self, first: Index) -> Numbers:
+        """The numbers from `first` on."""
+        return Numbers(self._f, self._address(first), self.dtype)
+
+    def _address(self, at: Index) -> str:
+        kind, number = scalars.memory_type(self.dtype), at.name if isinstance(at, Value) else at
+        return self._f.op(f"getelementptr inbounds {kind}, ptr {self._pointer}, i64 {number}", "p")
+
+
+class Variable:
+    """Variable of a function; LLVM keeps it in a register."""
+
+    __slots__ = ("_f", "_kind", "_slot")
+
+    def __init__(self, f: Function, start: Value) -> None:
+        self._f, self._kind, self._slot = f, start.kind, f.alloca(start.kind)
+        self.set(start)
+
+    def get(self) -> Value:
+        """The value."""
+        return Value(self._f, self._kind, self._f.op(f"load {self._kind}, ptr {self._slot}"))
+
+    def set(self, value: Value) -> None:
+        """Assigns a value."""
+        self._f.line(f"store {self._kind} {value.name}, ptr {self._slot}")
+
+
+class Loops:
+    """Writer of a function.
+
+    Args:
+      arrays: The dtypes of the arguments that are arrays. No two of them overlap.
+      sizes: The names of the arguments that are sizes, which follow.
+
+    Attributes:
+      f: The function.
+      arrays: The arrays.
+      sizes: The sizes.
+    """
+
+    def __init__(self, arrays: Sequence[Any], sizes: Sequence[str]) -> None:
+        params = [("ptr noalias", f"a{i}") for i in range(len(arrays))]
+        self.f = Module().function(_NAME, "void", [*params, *(("i64", name) for name in sizes)], "nounwind")
+        self.arrays = [Numbers(self.f, f"%{p}", np.dtype(d)) for (_, p), d in zip(params, arrays, strict=True)]
+        self.sizes = [Value(self.f, "i64", f"%{name}") for name in sizes]
+
+    def constant(self, number: Any, dtype: Any = np.int64) -> Value:
+        """A number."""
+        d = np.dtype(dtype)
+        return Value(self.f, scalars.register_type(d), scalars.literal(d.type(number), d))
+
+    def variable(self, start: Value) -> Variable:
+        """A variable with this value."""
+        return Variable(self.f, start)
+
+    def converted(self, value: Value, source: np.dtype, target: Any) -> Value:
+        """A number of another dtype."""
+        to = np.dtype(target)
+        return Value(self.f, scalars.register_type(to), scalars.convert(self.f, value.name, source, to))
+
+    def called(self, name: str, x: Value) -> Value:
+        """An elementary function of a float, such as `exp`."""
+        return Value(self.f, x.kind, elementary.call(self.f, name, x.kind, x.name))
+
+    @contextlib.contextmanager
+    def each(self, first: Index, stop: Index, step: int = 1) -> Iterator[Value]:
+        """A loop over the numbers from `first` to below `stop`."""
+        bounds = [str(n.name if isinstance(n, Value) else n) for n in (first, stop)]
+        with self.f.loop(bounds[0], bounds[1], step) as i:
+            yield Value(self.f, "i64", i)
+
+    @contextlib.contextmanager
+    def when(self, condition: Value) -> Iterator[None]:
+        """A block that runs if the condition holds."""
+        then, end = self.f.new("then"), self.f.new("end")
+        self.f.branch(condition.name, then, end)
+        self.f.begin(then)
+        yield
+        self.f.jump(end)
+        self.f.begin(end)
+
+    def least(self, a: Value, b: Index) -> Value:
+        """The lesser of two sizes."""
+        return a.intrinsic("smin", b)
+
+    def sum(self, n: Value, dtype: np.dtype, term: Callable[[Value], Value]) -> Value:
+        """The sum of `term(i)` for i below `n`, a double.
+
+        Args:
+          n: The number of terms.
+          dtype: The dtype of the terms. Up to `_BLOCK` of them are added in this dtype, in the lanes of vectors.
+          term: Writes a term.
+        """
+        total = self.variable(self.constant(0.0, np.float64))
+        with self.each(0, n, _BLOCK) as first:
+            part = self.variable(self.constant(0.0, dtype))
+            with self.each(first, self.least(first + _BLOCK, n)) as i:
+                part.set(part.get().reordered_sum(term(i)))
+            total.set(total.get() + self.converted(part.get(), dtype, np.float64))
+        return total.get()
+
+
+def is_native(*arrays: np.ndarray) -> bool:
+    """Whether arrays have a dtype with native functions, and native code is available."""
+    dtype = arrays[0].dtype
+    return dtype in (np.float32, np.float64) and all(a.dtype == dtype for a in arrays) and not engine.available()
+
+
+def compiled(key: Any, write: Callable[[], Loops]) -> Callable[..., None]:
+    """The function that `write` writes, compiled at its first use.
+
+    Args:
+      key: The key under which the function is kept.
+      write: Writes the function.
+
+    Returns:
+      A function of contiguous arrays and of sizes.
+    """
+    found = _MEMO.get(key)
+    if found is None:
+        loops = write()
+        loops.f.line("ret void")
+        library = engine.compile_module(loops.f.module.text(), [_NAME])
+        kinds = [ctypes.c_void_p] * len(loops.arrays) + [ctypes.c_int64] * len(loops.sizes)
+        function = ctypes.CFUNCTYPE(None, *kinds)(library.address(_NAME))
+
+        def found(*args: Any, _library: Any = library) -> None:  # the code is loaded as long as this function exists
+            function(*(a if isinstance(a, int) else a.ctypes.data for a in args))
+
+        _MEMO.put(key, found)
+    return found
