@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
-from headrace import dtypes, nest, shapes
+from headrace import dtypes, nest, shapes, thresholds
 from headrace.errors import FeedError, ResourceExhaustedError
 from headrace.ir.graph import Graph, Operation, Tensor
 from headrace.resources.manager import DEFAULT_CONTAINER, Handle
@@ -194,18 +194,19 @@ class FedTensor:
 Convert: TypeAlias = Callable[[FedTensor, Any, np.dtype], np.ndarray]
 
 
-def feeder(t: Tensor, convert: Convert | None = None) -> Callable[[Any], Any]:
+def feeder(t: Tensor, convert: Convert | None = None, lends: bool = False) -> Callable[[Any], Any]:
     """Returns a function that checks and converts values for `t`.
 
-    Its result has the dtype of `t` and shares no memory with the value. It raises `FeedError` if the value has a shape
-    that `t` cannot have, or cannot be converted to its dtype.
+    Its result has the dtype of `t` and shares no memory with the value, unless it is lent. It raises `FeedError` if the
+    value has a shape that `t` cannot have, or cannot be converted to its dtype.
 
     Args:
       t: the fed tensor; for the handle of a variable, the value of the variable is fed.
       convert: converts a value that is not an array to an array of a given numpy dtype; None: `strict`.
+      lends: whether the result may be the value itself, a large array of floats (`PreparedCall.owned`).
     """
     fed = FedTensor.of(t)
-    feed = _feeder(fed, convert or strict)
+    feed = _feeder(fed, convert or strict, lends and may_lend(t))
     if t.dtype is not dtypes.resource:
         return feed
     name, container = t.op.name, t.op.attrs.get("container") or DEFAULT_CONTAINER
@@ -217,7 +218,7 @@ def feeder(t: Tensor, convert: Convert | None = None) -> Callable[[Any], Any]:
     return feed_variable
 
 
-def _feeder(t: FedTensor, convert: Convert) -> Callable[[Any], Any]:
+def _feeder(t: FedTensor, convert: Convert, lends: bool) -> Callable[[Any], Any]:
     want, shape, dtype = t.dtype.numpy, t.shape, t.dtype
     if dtype is dtypes.string:
         return lambda value: _checked_shape(t, _strings(t, value))
@@ -253,10 +254,25 @@ def _feeder(t: FedTensor, convert: Convert) -> Callable[[Any], Any]:
             _checked_shape(t, array)
         if array.ndim == 0:
             return array[()]
+        if lends and array is value and array.nbytes >= thresholds.LENT_FEED_BYTES:
+            flags = array.flags
+            if flags.c_contiguous and flags.aligned:
+                return array
         # the user may write into the array during the step or after it; the fed value must not change
         return array.copy() if array is value or array.base is not None else array
 
     return feed
+
+
+def may_lend(t: Tensor) -> bool:
+    """Whether a step that keeps nothing may read the user's array for `t` in place of a copy.
+
+    Integers and bools are always copied: kernels check indices before they use them, and another thread could write in
+    between.
+    """
+    size = shapes.size(t.shape)
+    is_large = size is None or size * t.dtype.numpy.itemsize >= thresholds.LENT_FEED_BYTES
+    return t.dtype in dtypes.FLOATING and is_large
 
 
 # ranks of numpy kinds; a conversion to a lower rank (floats for an int tensor) would lose information
@@ -420,6 +436,7 @@ class PreparedCall:
       pack: builds the structure of the fetches from the values of the step.
       fetch_names: names of the fetched tensors.
       counts: number of tensors of each feed key.
+      lends: whether `feed` may return arrays of the user instead of copies.
     """
 
     programs: Programs
@@ -427,6 +444,7 @@ class PreparedCall:
     pack: Callable[[Sequence[Any]], Any]
     fetch_names: list[str]
     counts: list[int]
+    lends: bool = False
 
     def feed(self, values: Sequence[Any]) -> list[Any]:
         """Checks and converts the values of the feeds."""
@@ -436,3 +454,9 @@ class PreparedCall:
         if len(feeders) != len(values):
             values = spread(values, self.counts)
         return [f(v) for f, v in zip(feeders, values, strict=True)]
+
+    def owned(self, fed: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+        """Returns the result of `feed(values)` with copies in place of arrays of the user."""
+        if len(fed) != len(values):
+            values = spread(values, self.counts)
+        return [f.copy() if f is v and type(f) is np.ndarray else f for f, v in zip(fed, values, strict=True)]

@@ -22,7 +22,18 @@ from headrace.execute.devices import HERE, DeviceAttributes
 from headrace.execute.entered import entered
 from headrace.execute.step import Step
 from headrace.explain import Explanation, explanation
-from headrace.fetches import Convert, Fetches, PreparedCall, as_own, feed_tensors, feeder, key_of, result, strict
+from headrace.fetches import (
+    Convert,
+    Fetches,
+    PreparedCall,
+    as_own,
+    feed_tensors,
+    feeder,
+    key_of,
+    may_lend,
+    result,
+    strict,
+)
 from headrace.graph_growth import GraphGrowth
 from headrace.ir.function import find_anywhere
 from headrace.ir.graph import Tensor
@@ -341,7 +352,8 @@ class Session:
             if self._engine == "interpret":
                 programs.general  # noqa: B018 - errors are raised here, not at the first run
         names, counts = [t.name for t in resolved.tensors], [len(ts) for ts in keys]
-        return PreparedCall(programs, [feeder(t, self._convert) for t in tensors], resolved.pack, names, counts)
+        feeders = [feeder(t, self._convert, lends=True) for t in tensors]
+        return PreparedCall(programs, feeders, resolved.pack, names, counts, any(map(may_lend, tensors)))
 
     def _run(
         self,
@@ -372,6 +384,8 @@ class Session:
                 return call.pack(as_own(list(code.run(None, fed))))
             if code is not None and code.is_plain:
                 return call.pack(self._called(code, None, fed))
+            if call.lends and not is_checked:
+                fed = call.owned(fed, values)  # kernels with state may keep what is fed
         except BaseException as e:
             self._explain(e)
             raise
@@ -470,11 +484,10 @@ class Session:
         prepared = call.programs.partial
         run = prepared.start(self._step(prepared, _NO_OPTIONS, None))
         handle = f"partial_run_{run.step.id}"
-        names = [t.name for f in feeds for t in feed_tensors(self.graph, f)]
+        fed = [t for f in feeds for t in feed_tensors(self.graph, f)]
+        feeders, names = [feeder(t, self._convert) for t in fed], [t.name for t in fed]
         targets = [op.name for op in Fetches(self.graph, fetches).targets]
-        self._partial[handle] = PartialRun(
-            self.graph, run, prepared.pruned, call.feeders, names, call.fetch_names, targets
-        )
+        self._partial[handle] = PartialRun(self.graph, run, prepared.pruned, feeders, names, call.fetch_names, targets)
         self._active.add(run.step)
         if self._closed:
             self._end_partial(handle)

@@ -562,6 +562,10 @@ UNPACKED_BYTES: Final = 1 << 20
 
 # *** Sessions, statistics, files, training ***
 
+# Size of a fed array from which a step that keeps nothing reads it in place. A copy of a smaller one takes little time.
+# Unit: bytes. Estimate (tests/session/test_feeds.py).
+LENT_FEED_BYTES: Final = 1 << 16
+
 # Prepared calls of `Session.run` that a session keeps, and fetches whose growth it counts; those used least recently
 # are dropped first.
 # Unit: calls. Bound (tests/session/test_step_cache.py).

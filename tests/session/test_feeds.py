@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 import headrace as hr
+from headrace import thresholds
 from headrace.errors import FeedError, InvalidArgumentError
+from headrace.fetches import feeder
 from tests.execute.loops import counting, dead
 from tests.session.helpers import builder, call, session
 
@@ -303,6 +305,38 @@ def test_what_is_fed_may_be_written_afterwards(wrap: Any) -> None:
         s.run(assign, {p: wrap(mine)})
         mine[...] = 99
         np.testing.assert_array_equal(s.run(read), np.ones((2, 2)))
+
+
+@pytest.mark.parametrize("wrap", [lambda a: a, lambda a: a[:], Holder])
+def test_large_arrays_that_are_fed_may_be_written_afterwards(wrap: Any) -> None:
+    s, p, assign, read = variable()
+    mine = np.ones(thresholds.LENT_FEED_BYTES, np.float32)
+    with s:
+        s.run(assign, {p: wrap(mine)})
+        mine[...] = 99
+        np.testing.assert_array_equal(s.run(read), np.ones_like(mine))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_large_array_is_read_in_place_and_never_fetched(dtype: str) -> None:
+    s, p, y = identity(dtype, None)
+    mine = np.ones(thresholds.LENT_FEED_BYTES, dtype)
+    with s:
+        for fetched in s.run([y, p, y], {p: mine}):
+            assert not np.shares_memory(fetched, mine)
+            fetched[0] = 7
+        assert (mine == 1).all()
+
+
+@pytest.mark.parametrize(("dtype", "is_lent"), [("float32", True), ("int32", False), ("bool", False)])
+def test_large_arrays_of_floats_are_lent_and_indices_never(dtype: str, is_lent: bool) -> None:
+    p = identity(dtype, None)[1]
+    mine = np.ones((4, thresholds.LENT_FEED_BYTES), dtype)
+    for value, may in ((mine, True), (mine.T, False), (mine[:, ::2], False), (mine[:, :4], False)):
+        fed = feeder(p, lends=True)(value)
+        assert (fed is value) == (is_lent and may)
+        assert fed is value or not np.shares_memory(fed, mine)
+        assert not np.shares_memory(feeder(p)(value), mine)
 
 
 def test_text_that_is_fed_may_be_written_afterwards() -> None:
