@@ -59,16 +59,18 @@ class KernelLibrary:
         """The mean and the variance of each channel, [channels]."""
         return None
 
-    def scaled(self, x: Array, mean: Array, factor: Array, offset: Array) -> Array | None:
-        """`(x - mean) * factor + offset`, with vectors of channels."""
+    def scaled(self, x: Array, mean: Array, factor: Array, offset: Array, out: Array) -> Array | None:
+        """`(x - mean) * factor + offset`, with vectors of channels, written to `out`."""
         return None
 
     def products(self, g: Array, x: Array, mean: Array) -> tuple[Array, Array] | None:
         """The sums of `g` and of `g * (x - mean)` over each channel."""
         return None
 
-    def centred(self, g: Array, x: Array, mean: Array, slope: Array, shift: Array, factor: Array) -> Array | None:
-        """`((x - mean) * slope + g - shift) * factor`, with vectors of channels."""
+    def centred(
+        self, g: Array, x: Array, mean: Array, slope: Array, shift: Array, factor: Array, out: Array
+    ) -> Array | None:
+        """`((x - mean) * slope + g - shift) * factor`, with vectors of channels, written to `out`."""
         return None
 
 

@@ -70,15 +70,12 @@ def _moments(x: Array, library: KernelLibrary) -> tuple[Array, Array]:
     return mean[:, 0], (_total(rest, rest) / n)[:, 0]
 
 
-def _scaled(x: Array, mean: Array, factor: Array, offset: Array, library: KernelLibrary) -> Array:
-    """`(x - mean) * factor + offset`, with vectors of channels."""
-    found = library.scaled(x, mean, factor, offset)
-    if found is not None:
-        return found
-    y = x - mean[:, None]
-    y *= factor[:, None]
-    y += offset[:, None]
-    return y
+def _scaled(x: Array, mean: Array, factor: Array, offset: Array, out: Array, library: KernelLibrary) -> None:
+    """Writes `(x - mean) * factor + offset`, with vectors of channels, to `out`."""
+    if library.scaled(x, mean, factor, offset, out) is None:
+        np.subtract(x, mean[:, None], out)
+        out *= factor[:, None]
+        out += offset[:, None]
 
 
 def _products(g: Array, x: Array, mean: Array, library: KernelLibrary) -> tuple[Array, Array]:
@@ -88,18 +85,15 @@ def _products(g: Array, x: Array, mean: Array, library: KernelLibrary) -> tuple[
 
 
 def _centred(
-    g: Array, x: Array, mean: Array, slope: Array, shift: Array, factor: Array, library: KernelLibrary
-) -> Array:
-    """`((x - mean) * slope + g - shift) * factor`, with vectors of channels."""
-    found = library.centred(g, x, mean, slope, shift, factor)
-    if found is not None:
-        return found
-    y = x - mean[:, None]
-    y *= slope[:, None]
-    y += g
-    y -= shift[:, None]
-    y *= factor[:, None]
-    return y
+    g: Array, x: Array, mean: Array, slope: Array, shift: Array, factor: Array, out: Array, library: KernelLibrary
+) -> None:
+    """Writes `((x - mean) * slope + g - shift) * factor`, with vectors of channels, to `out`."""
+    if library.centred(g, x, mean, slope, shift, factor, out) is None:
+        np.subtract(x, mean[:, None], out)
+        out *= slope[:, None]
+        out += g
+        out -= shift[:, None]
+        out *= factor[:, None]
 
 
 # *** The fused ops ***
@@ -147,13 +141,14 @@ def _norm(version: int) -> Any:
             flat = _flat(x, axis)
             outer, channels, inner = flat.shape
             n = outer * inner
+            y = np.empty(x.shape, np.float32)
             if not x.size:
                 nothing = np.full(channels, np.nan, np.float32)
                 statistics: tuple[Any, ...] = (nothing,) * 4
-                y = flat
             else:
                 m, v = _moments(flat, library) if training else (_wide(mean), _wide(variance))
-                y = _scaled(flat, m, _wide(scale) / np.sqrt(v + epsilon), _wide(offset), library)
+                factors = _wide(scale) / np.sqrt(v + epsilon)
+                _scaled(flat, m, factors, _wide(offset), y.reshape(flat.shape), library)
                 batch: tuple[Any, ...] = (m, v * np.float32(n / max(n - 1, 1)) if training else v)
                 if training and factor != 1:
                     batch = tuple(
@@ -161,7 +156,7 @@ def _norm(version: int) -> Any:
                         for old, new in zip((mean, variance), batch, strict=True)
                     )
                 statistics = (*batch, m, v)
-            out = y.reshape(x.shape).astype(t.numpy, copy=False), *(s.astype(u.numpy) for s in statistics)
+            out = y.astype(t.numpy, copy=False), *(s.astype(u.numpy) for s in statistics)
             return (*out, np.zeros((), u.numpy)) if version == 3 else out
 
         return kernel
@@ -187,12 +182,14 @@ def _norm_grad(xp: Any, attrs: Mapping[str, Any]) -> Any:
         inverse = 1 / np.sqrt(_wide(variance) + epsilon)
         by_offset, moment = _products(g, flat, mean, library)
         by_scale, factor = moment * inverse, _wide(scale) * inverse
+        dx = np.empty(x.shape, np.float32)
+        out = dx.reshape(flat.shape)
         if training:
-            dx = _centred(g, flat, mean, -inverse * by_scale / n, by_offset / n, factor, library)
+            _centred(g, flat, mean, -inverse * by_scale / n, by_offset / n, factor, out, library)
         else:
-            dx = g * factor[:, None]
+            np.multiply(g, factor[:, None], out)
         sums = (s.astype(u.numpy) for s in (by_scale, by_offset))
-        return dx.reshape(x.shape).astype(t.numpy, copy=False), *sums, *(np.zeros(0, u.numpy) for _ in range(2))
+        return dx.astype(t.numpy, copy=False), *sums, *(np.zeros(0, u.numpy) for _ in range(2))
 
     return kernel
 

@@ -62,9 +62,9 @@ class NativeChannels(KernelLibrary):
         mean = (_sums(_SUM, [x], [])[0] / n).astype(x.dtype)
         return mean, (_sums(_SQUARES, [x], [mean])[0] / n).astype(x.dtype)
 
-    def scaled(self, x: Array, mean: Array, factor: Array, offset: Array) -> Array | None:
+    def scaled(self, x: Array, mean: Array, factor: Array, offset: Array, out: Array) -> Array | None:
         """The scaled array; None if numpy is to compute it."""
-        return _mapped(_SCALED, [x], [mean, factor, offset]) if _pays(x) else None
+        return _mapped(_SCALED, [x], [mean, factor, offset], out) if _pays(x) else None
 
     def products(self, g: Array, x: Array, mean: Array) -> tuple[Array, Array] | None:
         """The sums of `g` and of `g * (x - mean)`; None if numpy is to compute them."""
@@ -73,9 +73,11 @@ class NativeChannels(KernelLibrary):
         first, second = _sums(_PRODUCTS, [g, x], [mean])
         return first.astype(x.dtype), second.astype(x.dtype)
 
-    def centred(self, g: Array, x: Array, mean: Array, slope: Array, shift: Array, factor: Array) -> Array | None:
+    def centred(
+        self, g: Array, x: Array, mean: Array, slope: Array, shift: Array, factor: Array, out: Array
+    ) -> Array | None:
         """The gradient of a normalization by its input; None if numpy is to compute it."""
-        return _mapped(_CENTRED, [g, x], [mean, slope, shift, factor]) if _pays(x) else None
+        return _mapped(_CENTRED, [g, x], [mean, slope, shift, factor], out) if _pays(x) else None
 
 
 def _pays(x: Array) -> bool:
@@ -109,10 +111,9 @@ def _sums(work: _Work, arrays: Sequence[Array], vectors: Sequence[Array]) -> lis
     return [t.reshape(repeats, channels).sum(0) for t in totals]
 
 
-def _mapped(work: _Work, arrays: Sequence[Array], vectors: Sequence[Array]) -> Array:
-    """An array with a number for each number of the arrays."""
-    outer, channels, inner = arrays[0].shape
-    out = np.empty(arrays[0].shape, arrays[0].dtype)
+def _mapped(work: _Work, arrays: Sequence[Array], vectors: Sequence[Array], out: Array) -> Array:
+    """Writes a number to `out`, which is contiguous, for each number of the arrays."""
+    outer, channels, inner = out.shape
     given = [out, *(np.ascontiguousarray(a) for a in arrays)]
     if inner != 1:
         function = compiled((work.name, "runs", out.dtype), lambda: _map_of_runs(work, out.dtype))
