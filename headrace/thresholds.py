@@ -420,6 +420,10 @@ NATIVE_POOLING: Final = 1 << 16
 # Unit: elements. Estimate (docs/reference/native.md "Kernels").
 NATIVE_CHANNELS: Final = 1 << 14
 
+# Numbers of updates from which native code adds them to rows by index.
+# Unit: elements. Estimate (docs/reference/native.md "Kernels").
+NATIVE_ROWS: Final = 1 << 12
+
 # Functions of loops that are kept for the calls of kernels; each serves all sizes.
 # Unit: functions. Bound.
 NATIVE_LOOPS: Final = 512

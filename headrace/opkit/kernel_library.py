@@ -73,6 +73,19 @@ class KernelLibrary:
         """`((x - mean) * slope + g - shift) * factor`, with vectors of channels, written to `out`."""
         return None
 
+    # *** Rows ***
+
+    def accumulated(self, how: Literal["add", "subtract"], out: Array, rows: Array, updates: Array) -> Array | None:
+        """Adds each row of `updates` to a row of `out`, or subtracts it; returns `out`.
+
+        Args:
+          how: The operation.
+          out: The array to change, [n, width].
+          rows: The numbers of the rows of `out`, all in [0, n).
+          updates: The updates, [len(rows), width].
+        """
+        return None
+
 
 _libraries: list[KernelLibrary] = []  # at most one: the registry of the library for numpy's arrays
 _NONE = KernelLibrary()

@@ -6,14 +6,16 @@ ScatterNd, TensorScatter* and the ops that scatter into variables.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 
 from headrace import shapes, thresholds
 from headrace.errors import InvalidArgumentError
 from headrace.ir.opdef import string_attr
+from headrace.opkit.kernel_library import kernel_library
 from headrace.shapes import Shape
 
 POLICY: Final = string_attr("", {"", "DEFAULT", "ERROR", "IGNORE"})
@@ -82,11 +84,34 @@ def _all_of(updates: Any, out: Any) -> tuple[int, ...]:
     return tuple(range(updates.ndim - out.ndim))
 
 
+def accumulated(how: Literal["add", "subtract"], out: Any, where: tuple[Any, ...], updates: Any) -> bool:
+    """Adds `updates` to `out[where]`, or subtracts them, if the library of the kernels has a function for it.
+
+    Args:
+      how: the operation.
+      out: the array to change.
+      where: index arrays of one shape for the leading dimensions, in range.
+      updates: the updates, [*shape of an index array, *other dimensions].
+
+    Returns:
+      Whether the library has changed `out`.
+    """
+    depth, count = len(where), where[0].size
+    if not count or not updates.size or not out.flags.c_contiguous:
+        return False
+    n = math.prod(out.shape[:depth])
+    rows = where[0] if depth == 1 else np.ravel_multi_index(where, out.shape[:depth])
+    flat = rows.reshape(count), updates.reshape(count, -1)
+    return kernel_library().accumulated(how, out.reshape(n, -1), *flat) is not None
+
+
 def add_at(out: Any, where: tuple[Any, ...], updates: Any) -> None:
     """Computes `out[where] += updates`, where updates of one place are added."""
     depth = len(where)
     if not depth:
         out += np.add.reduce(updates, _all_of(updates, out), out.dtype)
+    elif accumulated("add", out, where, updates):
+        return
     elif updates.ndim > where[0].ndim and where[0].size >= thresholds.SORTED_UPDATES:
         # whole slices: sorted by place, the updates of one place are summed in one call
         flat = np.ravel_multi_index([w.ravel() for w in where], out.shape[:depth])
@@ -106,10 +131,10 @@ def set_at(out: Any, where: tuple[Any, ...], updates: Any) -> None:
 
 def subtract_at(out: Any, where: tuple[Any, ...], updates: Any) -> None:
     """Computes `out[where] -= updates`, for each occurrence of a place."""
-    if where:
-        np.subtract.at(out, where, updates)
-    else:
+    if not where:
         out -= np.add.reduce(updates, _all_of(updates, out), out.dtype)
+    elif not accumulated("subtract", out, where, updates):
+        np.subtract.at(out, where, updates)
 
 
 def extreme_at(ufunc: np.ufunc) -> Callable[[Any, tuple[Any, ...], Any], None]:

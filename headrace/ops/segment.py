@@ -23,6 +23,7 @@ from headrace.opkit.batch_indexing import unsorted_segments
 from headrace.opkit.batch_rules import rows_in_step
 from headrace.opkit.elementwise import HALF
 from headrace.opkit.jvp_rules import linear
+from headrace.opkit.scatter import accumulated
 from headrace.opkit.testing.samples import draw
 from headrace.shapes import Shape, compatible, merge, show, with_rank, with_rank_at_least
 
@@ -54,8 +55,17 @@ def _extremes(before: Any, rows: np.ndarray, starts: np.ndarray) -> np.ndarray:
     return out
 
 
+def _summed(rows: np.ndarray, ids: np.ndarray, out: np.ndarray) -> bool:
+    """Adds each row to `out[id]` if the library of the kernels has a function for it; returns whether it has."""
+    return accumulated("add", out, (ids,), rows.astype(out.dtype, copy=False))
+
+
 def _wide(t: DType) -> np.dtype:
     return np.dtype(np.float32) if t in HALF else t.numpy
+
+
+def _filled(shape: tuple[int, ...], value: Any, dtype: np.dtype) -> np.ndarray:
+    return np.full(shape, value, dtype) if value else np.zeros(shape, dtype)  # takes zeroed pages of the system
 
 
 def _result(out: np.ndarray, t: DType) -> np.ndarray:
@@ -91,7 +101,9 @@ def _sorted_kernel(name: str, fill: int, mean: bool = False) -> Any:
         def kernel(data: Any, ids: Any) -> Any:
             shape = (_check_sorted(data, ids), *data.shape[1:])
             check_size(shape, t)
-            out = _reduce_runs(f, data, ids, np.full(shape, fill, _wide(t)))
+            out = _filled(shape, fill, _wide(t))
+            if f is not np.add or not _summed(data, ids, out):
+                _reduce_runs(f, data, ids, out)
             if mean and out.size:
                 count = np.maximum(np.bincount(ids), 1).reshape(-1, *[1] * (data.ndim - 1)).astype(out.dtype)
                 out = (out - np.fmod(out, count)) // count if t in INTEGER else out / count
@@ -182,10 +194,13 @@ def _unsorted_kernel(name: str, fill: Callable[[DType], Any]) -> Any:
                 at = int(np.argmax(flat >= n))
                 raise InvalidArgumentError(f"segment_ids[{at}] = {flat[at]} is out of range [0, {n})")
             check_size((n, *rest), t)
-            order = np.argsort(flat, kind="stable")
-            order = order[np.searchsorted(flat[order], 0) :]  # without the negative ones
-            rows = data.reshape(flat.size, *rest)[order]
-            return _result(_reduce_runs(f, rows, flat[order], np.full((n, *rest), first, _wide(t))), t)
+            rows, out = data.reshape(flat.size, *rest), _filled((n, *rest), first, _wide(t))
+            if flat.min(initial=0) < 0:
+                rows, flat = rows[flat >= 0], flat[flat >= 0]
+            if f is not np.add or not _summed(rows, flat, out):
+                order = np.argsort(flat, kind="stable")
+                _reduce_runs(f, rows[order], flat[order], out)
+            return _result(out, t)
 
         return kernel
 

@@ -6,7 +6,7 @@ Source: TensorFlow's ResourceGather, ResourceScatter* and Scatter*. A scatter co
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, op, type_attr
 from headrace.opkit import arrays
 from headrace.opkit.batch_node import BatchNode, NoBatchRule
+from headrace.opkit.scatter import accumulated
 from headrace.resources.values import shape_of
 from headrace.resources.variable import Ref, initialized_variable
 from headrace.shapes import Shape
@@ -153,6 +154,14 @@ def _each(f: np.ufunc) -> Callable[[np.ndarray, Any, Any], None]:
     return lambda rows, indices, updates: f.at(rows, indices, updates)
 
 
+def _sum(how: Literal["add", "subtract"]) -> Callable[[np.ndarray, Any, Any], None]:
+    def combine(rows: np.ndarray, indices: Any, updates: Any) -> None:
+        if not shape_of(updates) or not accumulated(how, rows, (np.asarray(indices),), updates):
+            getattr(np, how).at(rows, indices, updates)
+
+    return combine
+
+
 def _scattered(combine: Callable[[np.ndarray, Any, Any], None], params: Any, indices: Any, updates: Any) -> np.ndarray:
     """A copy of `params` with `updates` combined into its rows at `indices`, in order."""
     shape = shape_of(params)
@@ -213,8 +222,8 @@ def _scatter_handle_shape(c: Inference) -> Sequence[Shape]:
 
 for _name, _combine, _allowed, _doc in (
     ("Update", _put, None, "Replaces"),
-    ("Add", _each(np.add), NUMERIC, "Adds to"),
-    ("Sub", _each(np.subtract), NUMERIC, "Subtracts from"),
+    ("Add", _sum("add"), NUMERIC, "Adds to"),
+    ("Sub", _sum("subtract"), NUMERIC, "Subtracts from"),
     ("Mul", _each(np.multiply), NUMERIC, "Multiplies"),
     ("Div", _divide, NUMERIC, "Divides"),
     ("Min", _each(np.minimum), REAL, "Assigns the minimum of the updates and"),
