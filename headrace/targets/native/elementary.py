@@ -58,6 +58,11 @@ def float_literal(value: float) -> str:
     return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
 
 
+def is_known(text: str) -> bool:
+    """Whether the value that `text` names is a constant float other than NaN."""
+    return text.startswith("0x") and not math.isnan(struct.unpack(">d", bytes.fromhex(text[2:]))[0])
+
+
 def rounded_literal(value: float, kind: str) -> str:
     """Returns a float, rounded to LLVM's type `kind`, as a constant."""
     return float_literal(float(np.float32(value)) if kind == "float" else value)
