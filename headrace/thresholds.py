@@ -335,6 +335,19 @@ NATIVE_ELEMENT: Final = 0.2
 NATIVE_MOVED: Final = 0.2
 NATIVE_PRODUCT: Final = 0.01
 
+# Elements of a nest, and instructions in the body of its loop, from which it computes several vectors in turns. A chain
+# took 0.83 of the time for 24 operations, 0.82 for 60 and 0.52 for 150; the code is up to four times as long.
+# Unit: elements; instructions. Measured (docs/reference/native.md "Loops over arrays").
+INTERLEAVED_ELEMENTS: Final = 512
+INTERLEAVED_INSTRUCTIONS: Final = 48
+
+# Most vectors in turns: an operation takes four cycles, and the processor begins one in each. Instructions of an
+# elementary function, and registers that an operation needs for its own results in between.
+# Unit: vectors; instructions; registers. Estimate (tests/targets/native/test_interleaving.py).
+INTERLEAVED_VECTORS: Final = 4
+FUNCTION_INSTRUCTIONS: Final = 32
+BETWEEN_OPERATIONS: Final = 2
+
 # Size up to which a constant is a part of the code of a native region; a larger one is an input.
 # Unit: bytes. Estimate (tests/targets/native/test_printer.py).
 NATIVE_CONSTANT_BYTES: Final = 1024

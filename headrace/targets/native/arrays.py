@@ -15,6 +15,7 @@ from headrace.schedule.program import Compute, Value
 from headrace.schedule.select import Map, Move
 from headrace.targets.native import scalars, state
 from headrace.targets.native.held import Array, Held, Number
+from headrace.targets.native.interleaving import vectors_in_turns
 from headrace.targets.native.plan import (
     Home,
     Plan,
@@ -106,7 +107,7 @@ class ArrayPrinter:
             for (v, target), offset in zip(targets.items(), at[len(arrays) :], strict=True):
                 self.store(target, known[v], offset)
 
-        self.each(shape, layouts, element)
+        self.each(shape, layouts, element, vectors=vectors_in_turns(nest, of_host().count))
         self.values.update(targets)
 
     def _length_of(self, nest: Nest) -> str:
@@ -171,6 +172,7 @@ class ArrayPrinter:
         layouts: Sequence[Sequence[int | str]],
         element: Callable[[Sequence[str]], None],
         is_parallel: bool = True,
+        vectors: int = 1,
     ) -> None:
         """Prints loops over an index space.
 
@@ -179,6 +181,7 @@ class ArrayPrinter:
           layouts: Layouts of arrays in it.
           element: Prints an iteration; it receives the offset of the element in each array.
           is_parallel: Whether the iterations are independent.
+          vectors: The number of vectors that an iteration of the vectorized loop computes; 1 if LLVM chooses.
         """
         sizes, strides = collapsed(shape, layouts)
         group = self.module.metadata("distinct !{}")
@@ -195,6 +198,9 @@ class ArrayPrinter:
             metadata = ""
             if axis == len(sizes) - 1 and is_parallel:
                 accesses = self.module.metadata(f'!{{!"llvm.loop.parallel_accesses", {group}}}')
+                if vectors > 1:
+                    turns = self.module.metadata(f'!{{!"llvm.loop.interleave.count", i32 {vectors}}}')
+                    accesses = f"{accesses}, {turns}"
                 metadata = f", !llvm.loop {self.module.metadata(f'distinct !{{SELF, {accesses}}}')}"
             with self.f.loop("0", size, metadata=metadata) as i:
                 made: dict[tuple[str, int | str], str] = {}

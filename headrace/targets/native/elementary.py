@@ -53,6 +53,11 @@ NUMPY_NAMES: Final = tuple(name for name in LIBRARY_NAMES if name not in SPECIAL
 # *** LLVM ***
 
 
+def is_known(text: str) -> bool:
+    """Whether the value that `text` names is a constant float other than NaN."""
+    return text.startswith("0x") and not math.isnan(struct.unpack(">d", bytes.fromhex(text[2:]))[0])
+
+
 def intrinsic(f: Function, name: str, kind: str, *args: str) -> str:
     """Calls one of LLVM's intrinsics.
 

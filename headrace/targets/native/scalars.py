@@ -334,7 +334,12 @@ def _precedes(f: Function, t: _Operand, order: str, x: str, y: str) -> str:
 
     Of zeros of both signs numpy takes the second one, but in float16 the first one.
     """
-    return f.op(f"fcmp o{order[0]}{'e' if t.dtype == _HALF else 't'} {t.kind} {x}, {y}")
+    return f.op(f"fcmp o{order[0]}{_bound(t)} {t.kind} {x}, {y}")
+
+
+def _bound(t: _Operand) -> str:
+    """The end of the name of the comparison that finds an extremum."""
+    return "e" if t.dtype == _HALF else "t"
 
 
 def _extremum(order: str) -> dict[str, Writer]:
@@ -343,6 +348,9 @@ def _extremum(order: str) -> dict[str, Writer]:
     def floats(f: Function, t: _Operand, a: Sequence[str]) -> str:
         # NaN of either argument is the result.
         x, y = a
+        if elementary.is_known(y):  # one instruction in place of three, unless it is zero
+            other = f.op(f"fcmp u{order[0]}{_bound(t)} {t.kind} {x}, {y}")
+            return f.op(f"select i1 {other}, {t.kind} {x}, {t.kind} {y}")
         first = _precedes(f, t, order, x, y)
         larger = f.op(f"select i1 {first}, {t.kind} {x}, {t.kind} {y}")
         return f.op(f"select i1 {f.op(f'fcmp uno {t.kind} {x}, 0.0')}, {t.kind} {x}, {t.kind} {larger}")

@@ -117,6 +117,17 @@ def test_narrow_floats_are_rounded_at_each_ufunc(name: str, dtype: np.dtype) -> 
     assert check(EXACT[name], dtype, 1)
 
 
+@pytest.mark.parametrize("ufunc", [np.maximum, np.minimum])
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+def test_extrema_with_a_constant_are_those_of_numpy(ufunc: np.ufunc, dtype: str) -> None:
+    kind = np.dtype(dtype)
+    x = arguments(kind, 1)[0]
+    for number in (kind.type(c) for c in (2.0, 0.0, -0.0, np.inf, np.nan)):
+        for args, want in ((Input(0), number), ufunc(x, number)), ((number, Input(0)), ufunc(number, x)):
+            got = of_expression(Apply(ufunc, args, kind, None), (kind,), 1)(x)
+            assert not differing(want, got).size, (number, args)
+
+
 # *** Conversions ***
 
 
