@@ -41,10 +41,6 @@ from headrace.targets.native import object_cache, object_layout, state, support
 #: Versions of llvmlite whose LLVM reads the text that is printed here: at least the first, below the second.
 VERSIONS: Final = ((0, 46), (0, 51))
 
-#: Levels of LLVM's optimization, of the whole and of the machine code.
-_PLAIN: Final = 0
-_OPTIMIZED: Final = 2
-
 _FORKED: Final = "the process was forked while another thread compiled native code"
 _PROCESSORS: Final = {"x86_64", "aarch64", "arm64"}
 
@@ -196,8 +192,8 @@ class _Engine:
         self.features = llvm.get_host_cpu_features().flatten()
         self.is_broken = False
         self._llvm = llvm
-        self._machine = self._new_machine(_OPTIMIZED)
-        self._jit = llvm.create_lljit_compiler(self._new_machine(_OPTIMIZED), use_jit_link=True, suppress_errors=True)
+        self._machine = self._new_machine()
+        self._jit = llvm.create_lljit_compiler(self._new_machine(), use_jit_link=True, suppress_errors=True)
         self._layout = str(self._machine.target_data)
         self._numbers = itertools.count()
         self._lock = threading.Lock()
@@ -213,10 +209,10 @@ class _Engine:
         self.is_broken = self.is_broken or self._lock.locked()
         self._lock = threading.Lock()
 
-    def _new_machine(self, level: int) -> Any:
+    def _new_machine(self, *, is_optimizing: bool = True) -> Any:
         target = self._llvm.Target.from_default_triple()
         return target.create_target_machine(
-            cpu=self.cpu, features=self.features, opt=level, reloc="pic", codemodel="small"
+            cpu=self.cpu, features=self.features, opt=2 if is_optimizing else 0, reloc="pic", codemodel="small"
         )
 
     def load(
@@ -241,7 +237,7 @@ class _Engine:
 
     def translate(self, text: str) -> bytes:
         """The object file of a module without optimization."""
-        machine = self._new_machine(_PLAIN)
+        machine = self._new_machine(is_optimizing=False)
         with self._parsed(text) as module:
             code: bytes = machine.emit_object(module)
             return code
@@ -282,7 +278,7 @@ class _Engine:
         """Parses and optimizes a module, which exists in the `with` block."""
         llvm = self._llvm
         with self._parsed(text) as module, contextlib.ExitStack() as stack:
-            options = llvm.create_pipeline_tuning_options(_OPTIMIZED)
+            options = llvm.create_pipeline_tuning_options(2)
             stack.callback(options.close)
             options.loop_vectorization = options.slp_vectorization = True
             builder = llvm.create_pass_builder(self._machine, options)
