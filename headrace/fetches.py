@@ -265,7 +265,7 @@ def _feeder(t: FedTensor, convert: Convert, lends: bool) -> Callable[[Any], Any]
 
 
 def may_lend(t: Tensor) -> bool:
-    """Whether a step that keeps nothing may read the user's array for `t` in place of a copy.
+    """Whether steps may read the user's array for `t` in place of a copy.
 
     Integers and bools are always copied: kernels check indices before they use them, and another thread could write in
     between.

@@ -437,6 +437,22 @@ NATIVE_CHANNELS: Final = 1 << 14
 # Unit: elements. Estimate (docs/reference/native.md "Kernels").
 NATIVE_ROWS: Final = 1 << 12
 
+# Numbers that native sums and maps of channels take as one row if rows of channels are shorter, rows whose sums have
+# the dtype of the numbers, and rows that are added before their sum is added to one in memory.
+# Unit: elements; rows; rows. Estimate (docs/reference/native.md "Kernels").
+CHANNEL_WIDTH: Final = 512
+CHANNEL_ROWS: Final = 64
+CHANNEL_ROWS_TOGETHER: Final = 4
+
+# Terms of a native sum along a run of numbers that are added in their own dtype, before float64.
+# Unit: terms. Bound (tests/targets/native/test_channels.py).
+NATIVE_SUM_TERMS: Final = 2048
+
+# Consecutive updates of a row that are added up before, and updates of a row from which all updates are sorted by row.
+# Unit: updates; updates. Bound (tests/targets/native/test_rows.py).
+ROW_UPDATES_TOGETHER: Final = 64
+ROW_UPDATES_UNSORTED: Final = 512
+
 # Functions of loops that are kept for the calls of kernels; each serves all sizes.
 # Unit: functions. Bound.
 NATIVE_LOOPS: Final = 512

@@ -1,4 +1,4 @@
-"""Functions that kernels of numpy's arrays use in place of their own, where a library has them.
+"""Functions of a library that kernels of numpy's arrays use in place of their own.
 
     library = kernel_library(xp)
     found = library.moments(x)

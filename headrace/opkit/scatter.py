@@ -85,7 +85,7 @@ def _all_of(updates: Any, out: Any) -> tuple[int, ...]:
 
 
 def accumulated(how: Literal["add", "subtract"], out: Any, where: tuple[Any, ...], updates: Any) -> bool:
-    """Adds `updates` to `out[where]`, or subtracts them, if the library of the kernels has a function for it.
+    """Adds `updates` to `out[where]`, or subtracts them, by the library of the kernels.
 
     Args:
       how: the operation.
@@ -94,7 +94,7 @@ def accumulated(how: Literal["add", "subtract"], out: Any, where: tuple[Any, ...
       updates: the updates, [*shape of an index array, *other dimensions].
 
     Returns:
-      Whether the library has changed `out`.
+      Whether the library has a function for it; if not, `out` is as before.
     """
     depth, count = len(where), where[0].size
     if not count or not updates.size or not out.flags.c_contiguous:

@@ -56,7 +56,7 @@ def _extremes(before: Any, rows: np.ndarray, starts: np.ndarray) -> np.ndarray:
 
 
 def _summed(rows: np.ndarray, ids: np.ndarray, out: np.ndarray) -> bool:
-    """Adds each row to `out[id]` if the library of the kernels has a function for it; returns whether it has."""
+    """Adds each row to `out[id]` by the library of the kernels; False if it cannot."""
     return accumulated("add", out, (ids,), rows.astype(out.dtype, copy=False))
 
 

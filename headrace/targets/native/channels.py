@@ -1,10 +1,10 @@
-"""Sums over each channel of an array, and maps with numbers of each channel, for normalizations.
+"""Sums over channels of arrays, and maps with numbers of each channel, for normalizations.
 
 Arrays are [outer, channels, inner] and contiguous, of float32 or float64. If `inner` is 1 the channels are the fast
-dimension, and a row of few channels would leave vectors empty. So several rows are one row of `_WIDTH` numbers or more,
-and the vectors of channels are repeated; the last row may be shorter. Otherwise each channel has runs of numbers.
+dimension, and a row of few channels would leave vectors empty. So several rows are one row of `CHANNEL_WIDTH` numbers
+or more, and vectors of channels are repeated; the last row may be shorter. Otherwise each channel has runs of numbers.
 
-Sums of up to `_ROWS` rows are those of the dtype, and sums of these are float64.
+Sums of up to `CHANNEL_ROWS` rows are those of the dtype, and sums of these are float64.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -22,10 +22,6 @@ from headrace.targets.native.loops import Loops, Numbers, compiled, is_native
 from headrace.targets.native.values import Value
 
 Array: TypeAlias = np.ndarray
-
-_WIDTH: Final = 512
-_ROWS: Final = 64
-_TOGETHER: Final = 4  # rows that are added before they are added to a sum in memory
 
 
 class _Work(NamedTuple):
@@ -88,8 +84,8 @@ def _pays(x: Array) -> bool:
 
 
 def _repeats(x: Array) -> int:
-    """The number of rows [channels] that make one row of at least `_WIDTH` numbers."""
-    return -(-_WIDTH // int(x.shape[1]))
+    """The number of rows [channels] that make one row of at least `CHANNEL_WIDTH` numbers."""
+    return -(-thresholds.CHANNEL_WIDTH // int(x.shape[1]))
 
 
 def _sums(work: _Work, arrays: Sequence[Array], vectors: Sequence[Array]) -> list[Array]:
@@ -176,7 +172,7 @@ def _at(term: Callable[..., Value], parts: Sequence[Numbers], numbers: Sequence[
 
 @contextlib.contextmanager
 def _runs(loops: Loops) -> Iterator[tuple[Value, Value]]:
-    """Loops over the runs of numbers of one channel; gives the channel and the place of the first number."""
+    """Loops over runs of numbers; gives the channel and the place of the first number."""
     outer, channels, inner = loops.sizes
     with loops.each(0, outer) as i, loops.each(0, channels) as channel:
         yield channel, (i * channels + channel) * inner
@@ -200,14 +196,14 @@ def _sums_of_rows(work: _Work, dtype: np.dtype) -> Loops:
                     found = [a + b for a, b in zip(found[::2], found[1::2], strict=True)]
                 into[i] = into[i] + loops.converted(found[0], dtype, into.dtype)
 
-    with loops.each(0, rows, _ROWS) as first:
-        stop = loops.least(rows, first + _ROWS)
+    with loops.each(0, rows, thresholds.CHANNEL_ROWS) as first:
+        stop = loops.least(rows, first + thresholds.CHANNEL_ROWS)
         for part in parts:
             with loops.each(0, width) as i:
                 part[i] = loops.constant(0, dtype)
-        whole = stop - (stop - first) % _TOGETHER
-        with loops.each(first, whole, _TOGETHER) as row:
-            added(parts, row, width, _TOGETHER)
+        whole = stop - (stop - first) % thresholds.CHANNEL_ROWS_TOGETHER
+        with loops.each(first, whole, thresholds.CHANNEL_ROWS_TOGETHER) as row:
+            added(parts, row, width, thresholds.CHANNEL_ROWS_TOGETHER)
         with loops.each(whole, stop) as row:
             added(parts, row, width, 1)
         for total, part in zip(totals, parts, strict=True):

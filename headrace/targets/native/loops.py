@@ -33,7 +33,6 @@ Index: TypeAlias = "Value | int"
 
 _MEMO: Memo[Any, Callable[..., None]] = Memo("native loops", thresholds.NATIVE_LOOPS)
 _NAME: Final = "kernel"
-_BLOCK: Final = 2048  # terms of a sum that are added in the precision of its terms
 
 
 class Numbers:
@@ -147,13 +146,13 @@ class Loops:
 
         Args:
           n: The number of terms.
-          dtype: The dtype of the terms. Up to `_BLOCK` of them are added in this dtype, in the lanes of vectors.
+          dtype: The dtype of the terms, in which up to `NATIVE_SUM_TERMS` are added, in the lanes of vectors.
           term: Writes a term.
         """
         total = self.variable(self.constant(0.0, np.float64))
-        with self.each(0, n, _BLOCK) as first:
+        with self.each(0, n, thresholds.NATIVE_SUM_TERMS) as first:
             part = self.variable(self.constant(0.0, dtype))
-            with self.each(first, self.least(first + _BLOCK, n)) as i:
+            with self.each(first, self.least(first + thresholds.NATIVE_SUM_TERMS, n)) as i:
                 part.set(part.get().reordered_sum(term(i)))
             total.set(total.get() + self.converted(part.get(), dtype, np.float64))
         return total.get()

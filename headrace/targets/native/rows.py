@@ -1,7 +1,7 @@
 """Sums of rows by index: scatters that add or subtract, and sums of segments.
 
-Updates are added in their order. Consecutive updates of one row are added up in blocks of `_BLOCK` before. If a row may
-occur more than `_MOST` times, updates are sorted by row, so that a sum of many terms is a sum of blocks.
+Updates are added in their order. Consecutive updates of a row are added up in blocks of `ROW_UPDATES_TOGETHER` before.
+If a row may occur more than `ROW_UPDATES_UNSORTED` times, updates are sorted by row, and long sums are sums of blocks.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ from headrace.targets.native.loops import Loops, compiled
 
 Array: TypeAlias = np.ndarray
 
-_BLOCK: Final = 64
-_MOST: Final = 512
 _INDICES: Final = (np.dtype(np.int32), np.dtype(np.int64))
 
 
@@ -33,7 +31,7 @@ class NativeRows(KernelLibrary):
             return None
         if rows.dtype not in _INDICES or not out.flags.c_contiguous:
             return None
-        if dtype.kind == "f" and _most(rows, len(out)) > _MOST:
+        if dtype.kind == "f" and _most(rows, len(out)) > thresholds.ROW_UPDATES_UNSORTED:
             order = np.argsort(rows, kind="stable")
             rows, updates = rows[order], updates[order]
         function = compiled((how, dtype, rows.dtype), lambda: _accumulate(how, dtype, rows.dtype))
@@ -45,7 +43,7 @@ class NativeRows(KernelLibrary):
 
 def _most(rows: Array, n: int) -> int:
     """A number that no row of `n` occurs more often than."""
-    if len(rows) <= _MOST:
+    if len(rows) <= thresholds.ROW_UPDATES_UNSORTED:
         return len(rows)
     few = (1 << len(rows).bit_length()) - 1
     return int(np.bincount(rows if n <= few else rows & few).max())
@@ -60,7 +58,7 @@ def _accumulate(how: str, dtype: np.dtype, index: np.dtype) -> Loops:
         row = loops.converted(rows[i], index, np.int64)
         following = loops.converted(rows[loops.least(i + 1, count - 1)], index, np.int64)
         is_same = following.compare("eq", row) & (i + 1).compare("ult", count)
-        goes_on = is_same & (i % _BLOCK).compare("ne", _BLOCK - 1)
+        goes_on = is_same & (i % thresholds.ROW_UPDATES_TOGETHER).compare("ne", thresholds.ROW_UPDATES_TOGETHER - 1)
         before, after = open_.get(), goes_on.choose(one, none)
         into, update = table.part(row * width), updates.part(i * width)
         with loops.when((before | after).compare("ne", 0)):

@@ -1,4 +1,4 @@
-"""Values of a function in construction: numbers and vectors of them, with the operators of their types.
+"""Values of a function in construction: numbers and vectors, with operators.
 
     x = Value(f, "float", "%x")
     y = (x + 1) * x
@@ -156,7 +156,7 @@ class Value:
         return self.intrinsic("fmuladd", factor, addend)
 
     def reordered_sum(self, other: Value) -> Value:
-        """A sum of floats that LLVM may add in another order, so that the sums of a loop are lanes of a vector."""
+        """A sum of floats that LLVM may reorder, so that a loop's sums become vectors."""
         return self._binary("fadd reassoc", other)
 
     def intrinsic(self, name: str, *others: Value | float) -> Value:
