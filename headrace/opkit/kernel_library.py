@@ -10,6 +10,7 @@ checks its arguments first, and computes what the library leaves to it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -87,15 +88,18 @@ class KernelLibrary:
         return None
 
 
-_libraries: list[KernelLibrary] = []  # at most one: the registry of the library for numpy's arrays
+_libraries: list[Callable[[], KernelLibrary]] = []  # at most one: the registry of the library for numpy's arrays
 _NONE = KernelLibrary()
 
 
-def provide(library: KernelLibrary) -> None:
-    """Registers the library that kernels for numpy's arrays use."""
+def provide(library: Callable[[], KernelLibrary]) -> None:
+    """Registers a function that returns the library for numpy's arrays.
+
+    It is called when a kernel first needs the library, so that steps without such kernels do not import it.
+    """
     _libraries[:] = [library]
 
 
 def kernel_library(xp: Any = np) -> KernelLibrary:
     """Returns the library for arrays of a namespace."""
-    return _libraries[0] if xp is np and _libraries else _NONE
+    return _libraries[0]() if xp is np and _libraries else _NONE

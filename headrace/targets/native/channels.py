@@ -18,7 +18,8 @@ import numpy as np
 
 from headrace import thresholds
 from headrace.opkit.kernel_library import KernelLibrary
-from headrace.targets.native.loops import Loops, Numbers, compiled, is_native
+from headrace.targets.native.functions import is_native
+from headrace.targets.native.loops import Loops, Numbers, compiled
 from headrace.targets.native.values import Value
 
 Array: TypeAlias = np.ndarray

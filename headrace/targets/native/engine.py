@@ -224,21 +224,15 @@ class _Engine:
         if code is not None:
             with contextlib.suppress(HeadraceInternalError):  # no object file in spite of its digest
                 return Library(text, self.link(code, names, symbols), True)
-        code = self.compile(text) if is_optimized else self.translate(text)
+        code = self.compile(text, is_optimized=is_optimized)
         tracker = self.link(code, names, symbols)
         object_cache.save(key, code)
         return Library(text, tracker, False)
 
-    def compile(self, text: str) -> bytes:
+    def compile(self, text: str, *, is_optimized: bool = True) -> bytes:
         """The object file of a module."""
-        with self._optimized(text) as module:
-            code: bytes = self._machine.emit_object(module)
-            return code
-
-    def translate(self, text: str) -> bytes:
-        """The object file of a module without optimization."""
-        machine = self._new_machine(is_optimizing=False)
-        with self._parsed(text) as module:
+        machine = self._machine if is_optimized else self._new_machine(is_optimizing=False)
+        with self._optimized(text) if is_optimized else self._parsed(text) as module:
             code: bytes = machine.emit_object(module)
             return code
 
@@ -277,15 +271,13 @@ class _Engine:
     def _optimized(self, text: str) -> Iterator[Any]:
         """Parses and optimizes a module, which exists in the `with` block."""
         llvm = self._llvm
-        with self._parsed(text) as module, contextlib.ExitStack() as stack:
-            options = llvm.create_pipeline_tuning_options(2)
-            stack.callback(options.close)
+        with self._parsed(text) as module, contextlib.closing(llvm.create_pipeline_tuning_options(2)) as options:
             options.loop_vectorization = options.slp_vectorization = True
-            builder = llvm.create_pass_builder(self._machine, options)
-            stack.callback(builder.close)
-            passes = builder.getModulePassManager()
-            stack.callback(passes.close)
-            passes.run(module, builder)
+            with (
+                contextlib.closing(llvm.create_pass_builder(self._machine, options)) as builder,
+                contextlib.closing(builder.getModulePassManager()) as passes,
+            ):
+                passes.run(module, builder)
             yield module
 
     @contextlib.contextmanager
@@ -296,11 +288,11 @@ class _Engine:
         free the context before the module.
         """
         llvm = self._llvm
-        with self._in_llvm(), contextlib.ExitStack() as stack:
-            context = llvm.create_context()
-            stack.callback(context.close)
-            module = llvm.parse_assembly(text, context)
-            stack.callback(module.close)
+        with (
+            self._in_llvm(),
+            contextlib.closing(llvm.create_context()) as context,
+            contextlib.closing(llvm.parse_assembly(text, context)) as module,
+        ):
             module.triple, module.data_layout = self._machine.triple, self._layout
             if flags.VERIFY.value:
                 module.verify()

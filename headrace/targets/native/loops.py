@@ -16,7 +16,6 @@ overlap. One function serves all sizes, so it is compiled once for each set of d
 from __future__ import annotations
 
 import contextlib
-import ctypes
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
@@ -24,7 +23,8 @@ import numpy as np
 
 from headrace import thresholds
 from headrace.memo import Memo
-from headrace.targets.native import elementary, engine, scalars
+from headrace.targets.native import scalars
+from headrace.targets.native.functions import loaded
 from headrace.targets.native.llvm_text import Function, Module
 from headrace.targets.native.values import Value
 
@@ -116,10 +116,6 @@ class Loops:
         to = np.dtype(target)
         return Value(self.f, scalars.register_type(to), scalars.convert(self.f, value.name, source, to))
 
-    def called(self, name: str, x: Value) -> Value:
-        """An elementary function of a float, such as `exp`."""
-        return Value(self.f, x.kind, elementary.call(self.f, name, x.kind, x.name))
-
     @contextlib.contextmanager
     def each(self, first: Index, stop: Index, step: int = 1) -> Iterator[Value]:
         """A loop over the numbers from `first` to below `stop`."""
@@ -158,12 +154,6 @@ class Loops:
         return total.get()
 
 
-def is_native(*arrays: np.ndarray) -> bool:
-    """Whether arrays have a dtype with native functions, and native code is available."""
-    dtype = arrays[0].dtype
-    return dtype in (np.float32, np.float64) and all(a.dtype == dtype for a in arrays) and not engine.available()
-
-
 def compiled(key: Any, write: Callable[[], Loops]) -> Callable[..., None]:
     """The function that `write` writes, compiled at its first use.
 
@@ -178,12 +168,6 @@ def compiled(key: Any, write: Callable[[], Loops]) -> Callable[..., None]:
     if found is None:
         loops = write()
         loops.f.line("ret void")
-        library = engine.compile_module(loops.f.module.text(), [_NAME])
-        kinds = [ctypes.c_void_p] * len(loops.arrays) + [ctypes.c_int64] * len(loops.sizes)
-        function = ctypes.CFUNCTYPE(None, *kinds)(library.address(_NAME))
-
-        def found(*args: Any, _library: Any = library) -> None:  # the code is loaded as long as this function exists
-            function(*(a if isinstance(a, int) else a.ctypes.data for a in args))
-
+        found = loaded(loops.f.module, _NAME, len(loops.arrays), len(loops.sizes))
         _MEMO.put(key, found)
     return found

@@ -6,7 +6,9 @@ If a row may occur more than `ROW_UPDATES_UNSORTED` times, updates are sorted by
 
 from __future__ import annotations
 
-from typing import Final, Literal, TypeAlias
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import numpy as np
 
@@ -14,6 +16,9 @@ from headrace import thresholds
 from headrace.opkit.kernel_library import KernelLibrary
 from headrace.targets.native import engine
 from headrace.targets.native.loops import Loops, compiled
+
+if TYPE_CHECKING:
+    from headrace.targets.native.values import Value
 
 Array: TypeAlias = np.ndarray
 
@@ -54,6 +59,7 @@ def _accumulate(how: str, dtype: np.dtype, index: np.dtype) -> Loops:
     (table, part, rows, updates), (count, width) = loops.arrays, loops.sizes
     none, one = loops.constant(0), loops.constant(1)
     open_ = loops.variable(none)  # 1 if `part` has a sum
+    combined: Callable[[Value, Value], Value] = operator.add if how == "add" else operator.sub
     with loops.each(0, count) as i:
         row = loops.converted(rows[i], index, np.int64)
         following = loops.converted(rows[loops.least(i + 1, count - 1)], index, np.int64)
@@ -67,8 +73,8 @@ def _accumulate(how: str, dtype: np.dtype, index: np.dtype) -> Loops:
             with loops.when(before.compare("ne", 0)), loops.each(0, width) as k:
                 part[k] = part[k] + update[k]
             with loops.when(after.compare("eq", 0)), loops.each(0, width) as k:
-                into[k] = into[k] + part[k] if how == "add" else into[k] - part[k]
+                into[k] = combined(into[k], part[k])
         with loops.when((before | after).compare("eq", 0)), loops.each(0, width) as k:
-            into[k] = into[k] + update[k] if how == "add" else into[k] - update[k]
+            into[k] = combined(into[k], update[k])
         open_.set(after)
     return loops

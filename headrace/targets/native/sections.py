@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from headrace import flags
+from headrace import flags, memo
 from headrace.opkit.forms import Product
 from headrace.opkit.kernel_library import provide
 from headrace.schedule.program import Block, Compute, Coverage, Loop, Section
@@ -19,7 +19,6 @@ from headrace.schedule.select import Move
 from headrace.targets.native import blas, engine
 from headrace.targets.native.entry import Entry, Slot
 from headrace.targets.native.failures import NativeFailure
-from headrace.targets.native.library import NativeLibrary
 from headrace.targets.native.llvm_text import Module
 from headrace.targets.native.printer import print_region
 from headrace.targets.native.regions import native_regions, why_not
@@ -28,6 +27,7 @@ from headrace.targets.native.rewriting import rewritten
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from headrace.opkit.kernel_library import KernelLibrary
     from headrace.schedule.program import Instr, Program, Value
     from headrace.targets.native.engine import Library
     from headrace.targets.native.entry import OnFailure
@@ -35,7 +35,15 @@ if TYPE_CHECKING:
     from headrace.targets.native.regions import NativeRegion
 
 
-provide(NativeLibrary())
+@memo.cached(1, "native kernel libraries")
+def _library() -> KernelLibrary:
+    """The library of kernels, imported when a kernel first asks for it."""
+    from headrace.targets.native.library import NativeLibrary
+
+    return NativeLibrary()
+
+
+provide(_library)
 
 
 def cut(program: Program) -> None:

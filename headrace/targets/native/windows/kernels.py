@@ -1,14 +1,13 @@
 """Convolutions and poolings of numpy arrays by native functions.
 
 A function is compiled at first use and kept by geometry. The number of images is an argument of the functions, so a
-batch of another size needs no compilation. The callers check shapes and dtypes; `worthwhile` says which arrays are
-computed here.
+batch of another size needs no compilation. The callers check shapes and dtypes; `functions.is_native` says
+which arrays are computed here.
 """
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -16,20 +15,14 @@ import numpy as np
 from headrace import thresholds
 from headrace.memo import Memo
 from headrace.opkit.windows import Axis
-from headrace.targets.native import engine
+from headrace.targets.native.functions import loaded
 from headrace.targets.native.llvm_text import Module
 from headrace.targets.native.windows import convolution, pooling
 
 Array: TypeAlias = np.ndarray
 
 _NAME: Final = "windows"
-_MEMO: Memo[Any, Any] = Memo("native windows", thresholds.NATIVE_WINDOWS)
-
-
-def worthwhile(*arrays: Array) -> bool:
-    """Whether arrays have a dtype with native functions, and native code is available."""
-    dtype = arrays[0].dtype
-    return dtype in (np.float32, np.float64) and all(a.dtype == dtype for a in arrays) and not engine.available()
+_MEMO: Memo[Any, Callable[..., None]] = Memo("native windows", thresholds.NATIVE_WINDOWS)
 
 
 def convolved(x: Array, w: Array, axes: tuple[Axis, ...], groups: int = 1) -> Array:
@@ -107,8 +100,8 @@ def _convolution(spec: convolution.Convolution, shape: Sequence[int], a: Array, 
     return _called(_function(spec), shape, [a, b, scratch], batch)
 
 
-def _function(spec: convolution.Convolution | pooling.Pooling) -> Any:
-    """The function of a geometry; the library stays loaded as long as the function."""
+def _function(spec: convolution.Convolution | pooling.Pooling) -> Callable[..., None]:
+    """The function of a geometry."""
     found = _MEMO.get(spec)
     if found is None:
         module = Module()
@@ -118,16 +111,14 @@ def _function(spec: convolution.Convolution | pooling.Pooling) -> Any:
         else:
             pooling.pooling(module, spec, _NAME)
             n = 3
-        library = engine.compile_module(module.text(), [_NAME])
-        kind = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * n, ctypes.c_int64)
-        found = kind(library.address(_NAME)), library
+        found = loaded(module, _NAME, n, 1)
         _MEMO.put(spec, found)
     return found
 
 
-def _called(function: Any, shape: Sequence[int], arrays: Sequence[Array], batch: int) -> Array:
+def _called(function: Callable[..., None], shape: Sequence[int], arrays: Sequence[Array], batch: int) -> Array:
     dtype = arrays[0].dtype
     given = [np.ascontiguousarray(a) for a in arrays]
     out = np.empty(shape, dtype)
-    function[0](out.ctypes.data, *(a.ctypes.data for a in given), batch)
+    function(out, *given, batch)
     return out

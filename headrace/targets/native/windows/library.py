@@ -14,6 +14,7 @@ import numpy as np
 from headrace import thresholds
 from headrace.opkit.kernel_library import KernelLibrary, PoolingKind
 from headrace.opkit.windows import Axis
+from headrace.targets.native.functions import is_native
 from headrace.targets.native.windows import kernels
 from headrace.targets.native.windows.pooling import Kind
 
@@ -51,7 +52,7 @@ class NativeWindows(KernelLibrary):
         if not (first.is_plain and last.is_plain) or not spatial or not all(a.size for a in arrays):
             return None
         work = first.count * last.count * math.prod(a.count * a.size for a in spatial)
-        if len(spatial) > 3 or work < thresholds.NATIVE_POOLING or not kernels.worthwhile(*arrays):
+        if len(spatial) > 3 or work < thresholds.NATIVE_POOLING or not is_native(*arrays):
             return None
         return kernels.pooled(Kind(kind), arrays[0], g if x is not None else None, tuple(spatial))
 
@@ -74,4 +75,4 @@ def _pays(a: Array, b: Array, work: int, channels: int, outputs: int, groups: in
     """
     if groups > 1 and min(channels, outputs // groups) < thresholds.NATIVE_GROUP_CHANNELS:
         return False
-    return work >= thresholds.NATIVE_CONVOLUTION and kernels.worthwhile(a, b)
+    return work >= thresholds.NATIVE_CONVOLUTION and is_native(a, b)

@@ -12,6 +12,7 @@ pytest.importorskip("llvmlite")
 from headrace.opkit.windows import Axis
 from headrace.ops.nn import convolving
 from headrace.targets.native import engine
+from headrace.targets.native.functions import is_native
 from headrace.targets.native.windows import kernels
 from headrace.targets.native.windows.pooling import Kind
 
@@ -48,8 +49,8 @@ def test_a_batch_of_another_size_compiles_nothing():
 
 def test_other_dtypes_and_a_switched_off_target_are_left_to_numpy():
     x = np.zeros(3, np.float32)
-    assert kernels.worthwhile(x, x) == (not engine.available())
-    assert not kernels.worthwhile(x, x.astype(np.float64))
-    assert not kernels.worthwhile(x.astype(np.float16))
+    assert is_native(x, x) == (not engine.available())
+    assert not is_native(x, x.astype(np.float64))
+    assert not is_native(x.astype(np.float16))
     with mock.patch.object(engine, "available", return_value="the flag NATIVE is off"):
-        assert not kernels.worthwhile(x)
+        assert not is_native(x)
