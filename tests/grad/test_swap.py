@@ -32,6 +32,15 @@ def memory_of(session: hr.Session) -> Memory:
     return memory
 
 
+def assert_released(memory: Memory) -> None:
+    """Asserts that a memory holds nothing once its copies, which may outlive a step, have ended."""
+    until = time.monotonic() + 10
+    gc.collect()
+    while (memory.held or memory.spilled) and time.monotonic() < until:
+        gc.collect()
+    assert memory.held == memory.spilled == 0
+
+
 def values_and_gradients(make: Callable[..., Any], *at: np.ndarray, orders: int = 1) -> Made:
     """What is fetched, and fed: `make(*xs)` and its derivatives with respect to all xs."""
     xs = [hr.placeholder(a.dtype.name, a.shape) for a in at]
@@ -158,8 +167,7 @@ def test_results_are_the_same_to_the_bit(make: Callable[..., Made], engine: str)
             assert memory.peak <= limit
             assert memory.bytes_out > 0
             assert memory.bytes_in > 0
-            gc.collect()
-            assert memory.held == memory.spilled == 0
+            assert_released(memory)
 
 
 @pytest.mark.parametrize("engine", ["interpret", "compiled"])
@@ -350,11 +358,7 @@ def test_a_step_that_fails_leaves_nothing(engine: str) -> None:
     with hr.Session(graph=g, engine=engine, memory_limit=12 * 8 * WIDTH) as session:
         with pytest.raises(hr.errors.InvalidArgumentError):
             session.run(dx, {x: random(WIDTH)})
-        memory = memory_of(session)
-        until = time.monotonic() + 10
-        while (memory.held or memory.spilled) and time.monotonic() < until:
-            gc.collect()
-        assert memory.held == memory.spilled == 0
+        assert_released(memory_of(session))
 
 
 @pytest.mark.parametrize("engine", ["interpret", "compiled"])

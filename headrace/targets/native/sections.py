@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from headrace import flags, memo
+from headrace import flags
 from headrace.opkit.forms import Product
 from headrace.opkit.kernel_library import provide
 from headrace.schedule.program import Block, Compute, Coverage, Loop, Section
@@ -35,9 +35,8 @@ if TYPE_CHECKING:
     from headrace.targets.native.regions import NativeRegion
 
 
-@memo.cached(1, "native kernel libraries")
 def _library() -> KernelLibrary:
-    """The library of kernels, imported when a kernel first asks for it."""
+    """The library of kernels, which has no state; it is imported when a kernel first asks for it."""
     from headrace.targets.native.library import NativeLibrary
 
     return NativeLibrary()
