@@ -33,7 +33,7 @@ def memory_of(session: hr.Session) -> Memory:
 
 
 def assert_released(memory: Memory) -> None:
-    """Asserts that a memory holds nothing once its copies, which may outlive a step, have ended."""
+    """Asserts that a memory holds nothing after its copies, which may outlive a step."""
     until = time.monotonic() + 10
     gc.collect()
     while (memory.held or memory.spilled) and time.monotonic() < until:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def _library() -> KernelLibrary:
-    """The library of kernels, which has no state; it is imported when a kernel first asks for it."""
+    """The library of kernels, which has no state, imported at its first use."""
     from headrace.targets.native.library import NativeLibrary
 
     return NativeLibrary()
