@@ -30,8 +30,9 @@ pushes of another. Push and pop are each other's gradients, so the gradient of t
 order.
 
 **Values that need no accumulator** (`GradGraph.fetch`). Values that are cheap to compute are rematerialized. Counters
-count backwards. An invariant value (a variable that is read in the body) is stored once. A value and the variable that
-takes it over need one list, not two: the next value of a variable in iteration i is the value of the variable in
+count backwards. An invariant value (a variable that is read in the body) is stored once. So is the trip count of a loop
+in the body, if a limit that is invariant determines it. A value and the variable that takes it over need one list, not
+two: the next value of a variable in iteration i is the value of the variable in
 iteration i + 1, which the backward loop has just visited.
 
 Source: reverse-mode differentiation of while loops as in Yu et al., "Dynamic Control Flow in Large-Scale Machine
@@ -51,6 +52,7 @@ from headrace.api import tracing
 from headrace.grad.graph import GradBuilder, GradGraph
 from headrace.grad.sums import dense
 from headrace.grad.zeros import gradient_dtype, gradient_shape, shape_of_gradient, zeros_for
+from headrace.ir.analysis.trip_count import trip_count
 from headrace.ir.builder import Builder
 from headrace.ir.edit import add_values
 from headrace.ir.function import base_name, bodies
@@ -337,10 +339,20 @@ class GradBody(GradGraph):
 def trip_count_tensor(op: Operation) -> Tensor:
     """Returns the trip count of the loop `op`, from a counter of it.
 
-    If the loop has no counter, one is added.
+    If the loop has no counter, one is added. In a graph that another one owns, such as the body of a loop, the trip
+    count is computed from the limit of the counter where possible. An outer gradient need not keep it in each iteration
+    then.
     """
     graph: FuncGraph = op.attrs["body"]
     b = Builder(op.graph, source=op.source)
+    known = trip_count(op) if isinstance(op.graph, FuncGraph) else None
+    if known is not None and known.count is not None:
+        return b.const(known.count, known.bounds[0].first.dtype.base, f"{op.name}/trips")
+    if known is not None and known.is_exact and len(known.bounds) == 1:
+        (bound,) = known.bounds
+        if bound.position is not None and not bound.is_inclusive and scalar_value(bound.first) == 0:
+            trips: Tensor = b.Maximum(bound.limit, 0, name=f"{op.name}/trips")
+            return trips
     counters = [k for k in range(len(graph.params)) if counts(graph, k)]
     for k in sorted(counters, key=lambda k: scalar_value(op.inputs[k]) != 0):
         first, last = op.inputs[k], op.outputs[k]

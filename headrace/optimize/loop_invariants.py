@@ -15,9 +15,10 @@ once, so every pure operation of it may be hoisted.
 A result that is much larger than its inputs (a scalar broadcast to a matrix) stays in the loop, because storing it
 costs more than computing it. A variable that the loop only reads is read once, if the loop is known to run an
 iteration; the read can fail, because the variable may have no value. It stays in a loop that waits for other steps,
-which may write the variable meanwhile. A value that is popped from a list is invariant if another loop pushed the same
-value in all iterations (a variable that it read, for the gradient). Nested loops are handled from the inside out, so
-an operation is hoisted as far out as possible.
+which may write the variable meanwhile. An empty list to which an iteration pushes stays too: compiled code changes it
+in place, which it could not do with one list for all iterations. A value that is popped from a list is invariant if
+another loop pushed the same value in all iterations (a variable that it read, for the gradient). Nested loops are
+handled from the inside out, so an operation is hoisted as far out as possible.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from headrace.ir.edit.editor import Editor
 from headrace.ir.function import base_name
 from headrace.ir.order import effects
 from headrace.optimize.base import Pass, PassContext
+from headrace.optimize.list_flow import ListFlow
 from headrace.optimize.loop_editor import LoopEditor, loops_of, names
 from headrace.optimize.loop_row_reads import popped_from
 from headrace.optimize.queries import is_plain, owns_graphs
@@ -97,7 +99,9 @@ def _hoist_body(op: Operation, context: PassContext) -> bool:
         if not each.inputs or not all(t.op in found or loop.is_invariant(t) for t in each.inputs):
             continue
         if loop.is_movable(each) or (only_reads and _reads(loop, each)):
-            if is_entered or is_speculatable(each):
+            if _starts_a_list(loop, each):
+                context.refused("loop_invariants", each, "each iteration changes a list of its own")
+            elif is_entered or is_speculatable(each):
                 found[each] = None
             else:
                 context.refused("loop_invariants", each, "it may fail, and the trip count may be 0")
@@ -121,6 +125,18 @@ def _hoist_body(op: Operation, context: PassContext) -> bool:
     loop.sweep()
     context.fired("loop_invariants", op, f"loop-invariant, hoisted: {names(list(found))}")
     return True
+
+
+def _starts_a_list(loop: LoopEditor, op: Operation) -> bool:
+    """Whether `op` makes a list that the body changes.
+
+    A list that one iteration makes can be changed in place. A version that all iterations begin with cannot.
+    """
+    role = op.opdef.facts.list_role
+    if role is None or not role.makes:
+        return False
+    uses = ListFlow(loop.body).of(op.outputs[0])
+    return uses is None or bool(uses.put or uses.pops or uses.is_indexed)
 
 
 def _reads(loop: LoopEditor, op: Operation) -> bool:

@@ -254,6 +254,23 @@ def test_nested_loops_keep_a_value_once(kept: Kept) -> None:
     _close(kept.elements(), 4 * 3 * 11)
 
 
+@pytest.mark.parametrize("limit", ["constant", "fed"])
+def test_trip_counts_of_inner_loops_are_not_kept(kept: Kept, limit: str) -> None:
+    (x,) = _random((11,))
+
+    def nested(depth: int, y: Any, n: Any) -> Any:
+        if not depth:
+            return hr.sin(y)
+        return hr.while_loop(lambda i, y: i < n, lambda i, y: (i + 1, nested(depth - 1, y, n)), (0, y))[1]
+
+    def make(x: Any) -> Any:
+        return nested(3, x, 2 if limit == "constant" else hr.placeholder_with_default(np.int32(2), []))
+
+    _run(make, x)
+    assert sum(v.size == 1 for v in kept.values if isinstance(v, (np.ndarray, np.generic))) == 0
+    _close(kept.elements(), 8 * 11)
+
+
 # *** conditionals ***
 
 

@@ -83,6 +83,32 @@ h1 = AddV2(h, c)"""
     assert moved(loop(body, cond=_FIVE)) == (["p"], [])
 
 
+# *** lists ***
+
+_LIST = "shape = Const[value=int32[2]{2, 2}, dtype=int32] | any = Const[value=int32[]{-1}, dtype=int32] | empty = EmptyTensorList[element_dtype=float32](shape, any) | "
+_ROWS = "shape = Const[value=int32[2]{2, 2}, dtype=int32] | rows = TensorListFromTensor(l, shape) | "
+_L = "l: float32[3,2,2]"
+_CHANGED = "each iteration changes a list of its own"
+
+
+@pytest.mark.parametrize(
+    ("body", "more"),
+    [
+        (_LIST + "put = TensorListPushBack[element_dtype=float32](empty, h) | h1 = TensorListGetItem[element_dtype=float32](put, zero, shape)", ""),
+        (_ROWS + "put = TensorListSetItem[element_dtype=float32](rows, zero, h) | h1 = TensorListGetItem[element_dtype=float32](put, one, shape)", _L),
+        (_ROWS + "pop = TensorListPopBack[element_dtype=float32](rows, shape) | h1 = AddV2(h, pop:1)", _L),
+    ],
+)  # fmt: skip
+def test_a_list_that_each_iteration_changes_stays(body: str, more: str) -> None:
+    done, why = moved(loop(body, more, cond=_FIVE))
+    assert (done, why) == ([], [_CHANGED])
+
+
+def test_rows_that_are_only_read_move() -> None:
+    body = _ROWS + "v = TensorListGetItem[element_dtype=float32](rows, i, shape) | h1 = AddV2(h, v)"
+    assert moved(loop(body, _L, cond=_FIVE)) == (["rows"], [])
+
+
 # *** what is large ***
 
 

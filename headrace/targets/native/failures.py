@@ -45,7 +45,7 @@ class Place:
           counters: The iterations of the loops, and the numbers of the failure.
         """
         at = min(len(self.loops), COUNTERS - self.details)
-        first, second = (*counters[at : at + self.details], 0, 0)[:2]
+        first, second, third = (*counters[at : at + self.details], 0, 0, 0)[:3]
         match self.kind:
             case "access" | "modify" | "gather":
                 return InvalidArgumentError(f"Trying to {self.kind} element {first} in a list with {second} elements.")
@@ -68,11 +68,10 @@ class Place:
                 return check.error(check.message)
             case "residuals":
                 assert isinstance(self.instr, Compute)
-                of, size = self.instr.op.notes[ResidualPush].of, self.instr.inputs[1].bytes
-                count = f"{first - 1} values" if size < 0 else f"{first - 1} values of {(first - 1) * size:,} bytes"
+                kept = f"{self.instr.op.notes[ResidualPush].of}: {first} values of {third:,} bytes"
                 return ResourceExhaustedError(
-                    f"the gradient of a loop keeps more than {second:,} bytes of {of}: {count} so far. Keep fewer "
-                    "residuals (while_loop(..., save=hr.recompute('sqrt'))), or raise HEADRACE_ACCUMULATOR_LIMIT"
+                    f"the gradient of a loop keeps more than {second:,} bytes of {kept} so far. Keep fewer residuals "
+                    "(while_loop(..., save=hr.recompute('sqrt'))), or raise HEADRACE_ACCUMULATOR_LIMIT"
                 )
         raise HeadraceInternalError(f"unknown failure {self.kind}")
 

@@ -67,10 +67,21 @@ class Element:
     inner: Element | None = None
 
     @property
+    def levels(self) -> int:
+        """The number of lists around a number: 1 for a list that contains no lists."""
+        return 1 if self.inner is None else 1 + self.inner.levels
+
+    @property
+    def variables(self) -> int:
+        """The number of variables of a list with such elements."""
+        return 3 if self.inner is None else 4
+
+    @property
     def bytes(self) -> int:
         """The size of an element in memory."""
-        if self.dtype is None:
-            return 24
+        if self.inner is not None:
+            return 8 * self.inner.variables
+        assert self.dtype is not None
         size = self.dtype.itemsize
         for d in self.shape:
             size *= d
@@ -79,19 +90,28 @@ class Element:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Items:
-    """List that is changed in place: addresses of its three variables.
+    """List that is changed in place: addresses of its variables.
 
     Attributes:
       data: The variable with the address of the first element.
       length: The variable with the number of elements, an i64.
       capacity: The variable with the size of the memory in bytes, an i64.
+      contents: The variable with the number of bytes in the lists that are its elements, an i64; "" if its elements
+        are no lists.
       element: The type of the elements.
     """
 
     data: str
     length: str
     capacity: str
+    contents: str
     element: Element
+
+    @property
+    def variables(self) -> tuple[tuple[str, str], ...]:
+        """The variables and their types, in the order of an element in memory."""
+        found = ((self.data, "ptr"), (self.length, "i64"), (self.capacity, "i64"), (self.contents, "i64"))
+        return found[: self.element.variables]
 
 
 Held: TypeAlias = Number | Array | Items

@@ -1,12 +1,13 @@
 """Printing of tensor lists that are changed in place.
 
-A list is three variables: the address of its elements, their number, and the size of their memory. The elements are
-contiguous, so a stack of them is one copy. A missing element is zeros, as its readers see it. An element of a list of
-lists is such three numbers.
+A list is three variables: the address of its elements, their number, and the size of their memory. A list of lists
+has a fourth one, the number of bytes in these lists. The elements are contiguous, so a stack of them is one copy.
+A missing element is zeros, as its readers see it. An element that is a list is the values of its variables. Lists may
+be nested to any depth.
 
 A version of a list has one consumer (`schedule.lists`). So a list that becomes a loop variable or the result of
-a conditional is *moved*: the three numbers are copied, and the old variables are empty. The memory of the lists that
-a block made, and did not move elsewhere, is freed at its end.
+a conditional is *moved*: its variables are copied, and the old ones are an empty list. The memory of the lists that
+a block made, and did not move elsewhere, is freed at its end, with that of the lists in them.
 """
 
 from __future__ import annotations
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 # Elements of a list from which its size may overflow: the arenas are smaller.
 _MOST: Final = 1 << 40
 
+# Types of the variables of a list that its end reads: address, length and size.
+_FREED: Final = ("ptr", "i64", "i64")
+
 _INT32: Final = np.dtype(np.int32)
 _INT64: Final = np.dtype(np.int64)
 
@@ -50,14 +54,16 @@ class ElementTypes:
         for instr in instrs:
             self._visit(instr)
 
-    def of(self, v: Value, depth: int = 8) -> Element | None:
+    def of(self, v: Value) -> Element | None:
         """The type of the elements of a list; None if it is not static."""
-        root = self._find(v)
-        inner = self._inner.get(root)
-        if inner is not None:
-            found = self.of(inner, depth - 1) if depth else None
-            return None if found is None else Element(None, (), found)
-        return self._known.get(root)
+        levels = 0
+        while (inner := self._inner.get(self._find(v))) is not None:
+            v = inner
+            levels += 1
+        found = self._known.get(self._find(v))
+        for _ in range(levels if found is not None else 0):
+            found = Element(None, (), found)
+        return found
 
     def _find(self, v: Value) -> Value:
         while (up := self._parent.setdefault(v, v)) is not v:
@@ -154,8 +160,12 @@ class ListPrinter:
         """New variables for a list, which are not initialized."""
         element = self.element_types.of(v)
         assert element is not None
+        return self._new(element)
+
+    def _new(self, element: Element) -> Items:
         f = self.f
-        return Items(f.alloca("ptr"), f.alloca("i64"), f.alloca("i64"), element)
+        contents = "" if element.inner is None else f.alloca("i64")
+        return Items(f.alloca("ptr"), f.alloca("i64"), f.alloca("i64"), contents, element)
 
     def items(self, v: Value) -> Items:
         """The form of a list."""
@@ -169,16 +179,15 @@ class ListPrinter:
     def _set(self, slot: str, value: str, kind: str = "i64") -> None:
         self.f.line(f"store {kind} {value}, ptr {slot}, align 8")
 
-    def _triple(self, items: Items) -> tuple[str, str, str]:
-        return self._get(items.data, "ptr"), self._get(items.length), self._get(items.capacity)
+    def _parts(self, items: Items) -> list[str]:
+        return [self._get(slot, kind) for slot, kind in items.variables]
 
-    def _assign(self, items: Items, triple: Sequence[str]) -> None:
-        self._set(items.data, triple[0], "ptr")
-        self._set(items.length, triple[1])
-        self._set(items.capacity, triple[2])
+    def _assign(self, items: Items, parts: Sequence[str]) -> None:
+        for (slot, kind), part in zip(items.variables, parts, strict=True):
+            self._set(slot, part, kind)
 
     def _clear(self, items: Items) -> None:
-        self._assign(items, ("null", "0", "0"))
+        self._assign(items, ("null", "0", "0", "0")[: len(items.variables)])
 
     def move_list(self, v: Value, target: Items) -> None:
         """Moves a list to other variables; rows of an array are copied."""
@@ -186,23 +195,22 @@ class ListPrinter:
 
     def move_lists(self, moves: Sequence[tuple[Value, Any]]) -> None:
         """Moves several lists at once."""
-        found = []
+        found: list[tuple[Sequence[str], Items]] = []
         for v, target in moves:
             source = self.held(v)
             if isinstance(source, Items):
-                found.append((self._triple(source), target))
+                found.append((self._parts(source), target))
                 self._clear(source)
             else:
                 assert isinstance(source, Array)
                 found.append((self.copied_rows(source), target))
-        for triple, target in found:
-            self._assign(target, triple)
+        for parts, target in found:
+            self._assign(target, parts)
 
     def free_lists(self, lists: Iterable[Items]) -> None:
         """Prints the end of lists."""
         for items in lists:
-            data, _, capacity = self._triple(items)
-            state.free_block(self.f, data, capacity)
+            _free(self.f, self._parts(items), items.element)
 
     def copied_rows(self, rows: Array) -> tuple[str, str, str]:
         """A contiguous copy of an array: its address, its first dimension and its size."""
@@ -215,8 +223,7 @@ class ListPrinter:
 
     def own_block(self, pointer: str, size: str) -> None:
         """Records memory that ends with the open block."""
-        f = self.f
-        made = Items(f.alloca("ptr"), f.alloca("i64"), f.alloca("i64"), Element(None, ()))
+        made = self._new(Element(None, ()))
         self._assign(made, (pointer, "0", size))
         self._owned[-1].append(made)
 
@@ -271,12 +278,29 @@ class ListPrinter:
         self._set(items.capacity, larger)
         f.jump(on)
         f.begin(on)
+        if instr.most_bytes is not None or items.contents:
+            self._count(instr, items, length)
         self._write(items, length, instr.inputs[1])
         self._set(items.length, following)
-        if instr.most_bytes is not None:
-            most_elements = instr.most_bytes // max(1, size)
-            over = f.op(f"icmp sgt i64 {following}, {most_elements}")
-            self.fail_if(over, instr, "residuals", following, str(instr.most_bytes))
+
+    def _count(self, push: Compute, items: Items, length: str) -> None:
+        """Prints the count of bytes for a push, with the check of their limit."""
+        f, element = self.f, push.inputs[1]
+        before = self._contents(items)
+        if items.contents:
+            after = f.op(f"add i64 {before}, {self._contents(self.items(element))}")
+            self._set(items.contents, after)
+        else:
+            after = f.op(f"add i64 {before}, {items.element.bytes}")
+        if push.most_bytes is not None:
+            over = f.op(f"icmp sgt i64 {after}, {push.most_bytes}")
+            self.fail_if(over, push, "residuals", length, str(push.most_bytes), before)
+
+    def _contents(self, items: Items) -> str:
+        """The number of bytes in a list, without the variables of nested lists."""
+        if items.contents:
+            return self._get(items.contents)
+        return self.f.op(f"mul i64 {self._get(items.length)}, {items.element.bytes}")
 
     def _write(self, items: Items, i: str, v: Value) -> None:
         """Prints a store of an element."""
@@ -284,9 +308,8 @@ class ListPrinter:
         dtype, shape = items.element.dtype, items.element.shape
         if dtype is None:
             inner = self.items(v)
-            for k, (text, kind) in enumerate(zip(self._triple(inner), ("ptr", "i64", "i64"), strict=True)):
-                to = self.f.op(f"getelementptr inbounds i8, ptr {at}, i64 {8 * k}")
-                self.f.line(f"store {kind} {text}, ptr {to}, align 8")
+            for k, (slot, kind) in enumerate(inner.variables):
+                self._set(_part(self.f, at, k), self._get(slot, kind), kind)
             self._clear(inner)
         elif is_array(v):
             self.copy(Array(at, dtype, shape, row_major(shape)), self.array(v))
@@ -305,18 +328,15 @@ class ListPrinter:
         last = f.op(f"sub nuw nsw i64 {length}, 1")
         self._set(items.length, last)
         out = instr.outputs[1]
-        if items.element.dtype is None:
+        if items.element.inner is not None:
+            made = self._new(items.element.inner)
             at = self._element_at(items, last)
-            triple = []
-            for k, kind in enumerate(("ptr", "i64", "i64")):
-                source = f.op(f"getelementptr inbounds i8, ptr {at}, i64 {8 * k}")
-                triple.append(f.op(f"load {kind}, ptr {source}, align 8"))
-            if out is None:
-                state.free_block(f, triple[0], triple[2])
-                return
-            made = self.new_items(out)
-            self._assign(made, triple)
-            self.values[out] = made
+            for k, (slot, kind) in enumerate(made.variables):
+                self._set(slot, self._get(_part(f, at, k), kind), kind)
+            left = f.op(f"sub i64 {self._get(items.contents)}, {self._contents(made)}")
+            self._set(items.contents, left)
+            if out is not None:
+                self.values[out] = made
             self._owned[-1].append(made)
         elif out is not None:
             self._read(items, last, out)
@@ -402,6 +422,37 @@ class ListPrinter:
         fill = self.module.declare("llvm.memset.p0.i64", "void", ["ptr", "i8", "i64", "i1"])
         f.line(f"call void {fill}(ptr {data}, i8 0, i64 {wanted}, i1 false)")
         self._assign(items, (data, n, wanted))
+
+
+def _part(f: Function, at: str, k: int) -> str:
+    """Prints the address of variable `k` of the list at the address `at`."""
+    return f.op(f"getelementptr inbounds i8, ptr {at}, i64 {8 * k}")
+
+
+def _free(f: Function, parts: Sequence[str], element: Element) -> None:
+    """Prints the end of a list."""
+    data, length, capacity = parts[:3]
+    if element.inner is None:
+        state.free_block(f, data, capacity)
+    else:
+        f.line(f"call void {_freeing(f.module, element)}(ptr %state, ptr {data}, i64 {length}, i64 {capacity})")
+
+
+def _freeing(module: Module, element: Element) -> str:
+    """The function that frees a list of lists, defined once for each number of levels."""
+    name = f"headrace_free_lists_{element.levels}"
+    if not module.has(name):
+        params = [("ptr", "state"), ("ptr", "data"), ("i64", "length"), ("i64", "capacity")]
+        f = module.function(name, "void", params, "nounwind noinline", "internal")
+        inner = element.inner
+        assert inner is not None
+        with f.loop("0", "%length") as i:
+            at = f.op(f"getelementptr inbounds i8, ptr %data, i64 {f.op(f'mul nsw i64 {i}, {element.bytes}')}")
+            parts = [f.op(f"load {kind}, ptr {_part(f, at, k)}, align 8") for k, kind in enumerate(_FREED)]
+            _free(f, parts, inner)
+        state.free_block(f, "%data", "%capacity")
+        f.line("ret void")
+    return f"@{name}"
 
 
 _PRINTERS: Final[Mapping[ListKind, Callable[[Any, Compute], None]]] = {

@@ -25,7 +25,7 @@ from headrace.targets.native.regions import native_regions, why_not
 from headrace.targets.native.rewriting import rewritten
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from headrace.opkit.kernel_library import KernelLibrary
     from headrace.schedule.program import Instr, Program, Value
@@ -65,7 +65,7 @@ def cut(program: Program) -> None:
             chosen = [(r, print_region(r, module, f"core{i}")) for i, (r, _) in enumerate(chosen)]
             break
         chosen.append((region, printed))
-    program.coverage = _coverage(program, [region for region, _ in chosen])
+    program.coverage = _coverage(program, [region for region, _ in chosen], regions[len(chosen) :])
     if not chosen:
         return
     text = program.text = module.text()
@@ -91,9 +91,12 @@ def _section(region: NativeRegion, printed: Printed, library: Library, uses_blas
     )
 
 
-def _coverage(program: Program, chosen: Sequence[NativeRegion]) -> Coverage:
-    """Counts the instructions of a program in regions, and those outside by reason."""
-    native = {(id(region.block), k) for region in chosen for k in range(region.start, region.stop)}
+def _coverage(program: Program, chosen: Iterable[NativeRegion], left: Iterable[NativeRegion]) -> Coverage:
+    """Counts the instructions of a program in the chosen regions, and those outside by reason."""
+    native, too_large = (
+        {(id(region.block), k) for region in found for k in range(region.start, region.stop)}
+        for found in (chosen, left)
+    )
     reasons: Counter[str] = Counter()
     inside = 0
     blocks = [program.block, *(f.block for f in program.functions.values())]
@@ -102,6 +105,9 @@ def _coverage(program: Program, chosen: Sequence[NativeRegion]) -> Coverage:
         for k, instr in enumerate(rewritten(block.instrs)):
             if (id(block), k) in native:
                 inside += _size([instr])
+                continue
+            if (id(block), k) in too_large:
+                reasons["the code of the step would take too long to compile"] += _size([instr])
                 continue
             blocks += instr.blocks
             why = why_not(instr)

@@ -387,7 +387,8 @@ def nested_within(run: RunState, items: list[Any], limit: int, what: str) -> Non
     # a list of one element is new, and its id was reused
     before = run.list_bytes.get(id(items), 0) if len(items) > 1 else 0
     last = items[-1]
-    total = before + (run.list_bytes.get(id(last)) or _bytes(last) if isinstance(last, list) else last.nbytes)
+    has_lists = isinstance(last, list) and bool(last) and isinstance(last[0], list)
+    total = before + ((has_lists and run.list_bytes.get(id(last))) or _bytes([last]))
     if total > limit:
         raise _too_much(items, before, limit, what)
     run.list_bytes[id(items)] = total

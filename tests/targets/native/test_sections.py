@@ -14,7 +14,8 @@ from headrace import flags, thresholds
 from headrace.api import scopes
 from headrace.denormals import flushed
 from headrace.errors import DeadlineExceededError, InvalidArgumentError, ResourceExhaustedError
-from headrace.targets.native import engine
+from headrace.targets.native import engine, state
+from tests.compile.running import same
 
 with flags.override(NATIVE="on"):
     if engine.available():
@@ -133,6 +134,80 @@ def test_denormal_numbers_are_zeros_in_a_loop_in_a_fused_region(graph: Any) -> N
         assert bool((session.run(y) == 0).all()) == is_known
 
 
+# *** Nested lists ***
+
+
+def _nested(depth: int, v: Any, n: Any, cell: Any) -> Any:
+    """Nested loops of `n` iterations each, on `depth` levels."""
+    if not depth:
+        return cell(v)
+    return hr.while_loop(
+        lambda i, v: i < n, lambda i, v: (i + 1, _nested(depth - 1, v, n, cell)), [0, v], name=f"level{depth}"
+    )[1]
+
+
+def _ways(fetches: Any, feeds: Any, optimize: str) -> None:
+    """Compares machine code with the Python target and the interpreter."""
+    graph = scopes.current_graph()
+    found = []
+    for engine_name, native in (("compiled", "on"), ("compiled", "off"), ("interpret", "off")):
+        with flags.override(OPTIMIZE=optimize, NATIVE=native), hr.Session(graph=graph, engine=engine_name) as session:
+            found.append(session.run(fetches, feeds))
+            if (native, optimize) == ("on", "on"):
+                assert [line for line in session.explain(fetches, list(feeds)).native if line.startswith("not")] == []
+    same(found[0], found[1])
+    same(found[1], found[2])
+
+
+@pytest.mark.parametrize("optimize", ["on", "off"])
+@pytest.mark.parametrize(("depth", "n"), [(2, 3), (3, 0), (3, 2), (3, 3), (4, 2), (5, 1)])
+@pytest.mark.matrix
+def test_gradients_of_nested_loops(depth: int, n: int, optimize: str) -> None:
+    x, w, count = hr.placeholder(hr.float32, [3]), hr.placeholder(hr.float32, [3]), hr.placeholder(hr.int32, [])
+    y = _nested(depth, x, count, lambda v: hr.sin(v) * w)
+    feeds = {x: np.array([0.3, np.nan, 1.5], np.float32), w: np.array([0.9, 1.1, -0.7], np.float32), count: n}
+    _ways(hr.gradients(y, [x, w]), feeds, optimize)
+
+
+def test_a_gradient_of_three_nested_loops() -> None:
+    x, w = hr.placeholder(hr.float32, []), hr.placeholder(hr.float32, [])
+    y = _nested(3, x, 2, lambda v: hr.sin(v) * w)
+    _ways(hr.gradients(y, [x, w]), {x: np.float32(0.3), w: np.float32(0.9)}, "on")
+
+
+def test_nested_loops_that_end_by_their_values() -> None:
+    x = hr.placeholder(hr.float64, [])
+
+    def cell(v: Any) -> Any:
+        return hr.cond(v > 0.5, lambda: hr.sin(v), lambda: v * 1.5)
+
+    def nested(depth: int, v: Any) -> Any:
+        if not depth:
+            return cell(v)
+        return hr.while_loop(lambda i, v: (i < 4) & (v < 0.9), lambda i, v: (i + 1, nested(depth - 1, v)), [0, v])[1]
+
+    _ways(hr.gradients(nested(3, x), x), {x: np.float64(0.01)}, "off")
+
+
+def test_the_memory_of_nested_lists_is_used_again() -> None:
+    """An iteration leaves lists of lists with elements, which end with it."""
+    n, x = hr.placeholder(hr.int32, []), hr.placeholder(hr.float32, [64])
+
+    def pushed(value: Any, shape: tuple[int, ...] = ()) -> Any:
+        b = scopes.builder()
+        new = b.EmptyTensorList(np.array(shape, np.int32), -1, element_dtype=value.dtype)
+        return b.TensorListPushBack(new, value)
+
+    def body(i: Any, s: Any) -> Any:
+        outer = pushed(pushed(pushed(x + s, (64,))))
+        return i + 1, s + hr.cast(scopes.builder().TensorListLength(outer), hr.float32)
+
+    s = hr.while_loop(lambda i, s: i < n, body, [0, 0.0])[1]
+    before = sum(each.kept_bytes() for each in state.pool().states.values())
+    assert run(s, {n: 5000, x: np.ones(64, np.float32)}) == 5000
+    assert sum(each.kept_bytes() for each in state.pool().states.values()) - before < 1 << 20
+
+
 # *** Errors ***
 
 
@@ -149,3 +224,20 @@ def test_residuals_beyond_the_limit() -> None:
         told.append(str(e.value))
     assert told[0] == told[1]
     assert "my_loop" in told[0]
+
+
+def test_the_limit_counts_the_bytes_of_nested_lists(graph: Any) -> None:
+    x = hr.placeholder(hr.float32, [25])
+    y = _nested(3, x, 4, hr.sin)
+    (dx,) = hr.gradients(y, x)
+    feeds = {x: np.zeros(25, np.float32)}
+    told = []
+    for native in ("on", "off"):
+        with flags.override(ACCUMULATOR_LIMIT=6_400, NATIVE=native):
+            assert hr.Session(graph=graph).run(dx, feeds).shape == (25,)
+        with flags.override(ACCUMULATOR_LIMIT=6_399, NATIVE=native), pytest.raises(ResourceExhaustedError) as e:
+            hr.Session(graph=graph).run(dx, feeds)
+        told.append(str(e.value))
+    assert told[0] == told[1]
+    assert "level3" in told[0]
+    assert "3 values of 4,800 bytes so far" in told[0]
