@@ -79,7 +79,7 @@ class Session:
       memory_limit: bytes that each device may use for values that loops keep for gradients, and for variables and
         queues. Loops with `swap_memory=True` swap values that do not fit; other steps fail before they exceed the
         limit. None: no limit.
-      intra_op_threads: threads that a single product may use in the BLAS library.
+      intra_op_threads: threads that a single operation may use, in the BLAS library and in native code.
       inter_op_threads: threads for heavy kernels that can run in parallel; None: one for each core.
 
     Threads may call `run` of one session at the same time. Their steps overlap, and share variables and queues. The
@@ -419,7 +419,7 @@ class Session:
 
     def _called(self, code: Compiled, step: Step | None, fed: Sequence[Any]) -> list[Any]:
         """Returns the fetches of compiled code in which no kernel may block its thread."""
-        blas_threads = self._blas_threads if code.uses_blas else 0
+        blas_threads = self._blas_threads if code.uses_threads else 0
         with entered(code.flushes, blas_threads):
             return as_own(list(code.run(step, fed)))
 

@@ -24,7 +24,7 @@ class SessionConfig:
     Attributes:
       devices: number of devices of each type.
       timeout_ms: milliseconds that a run may take; 0: no limit.
-      intra_op_threads: threads that a single product may use; 0: not given.
+      intra_op_threads: threads that a single operation may use; 0: not given.
       inter_op_threads: threads for heavy kernels that can run in parallel; 0: not given.
       placement: options of placement and partition.
       device_filters: partial names of the devices of a cluster that the session uses; none: all.

@@ -335,6 +335,10 @@ NATIVE_ELEMENT: Final = 0.2
 NATIVE_MOVED: Final = 0.2
 NATIVE_PRODUCT: Final = 0.01
 
+# Time of an element of a window in a pooling by native code.
+# Unit: nanoseconds. Estimate (docs/reference/native.md "Windows").
+NATIVE_POOLED: Final = 0.1
+
 # Elements of a nest, and instructions in the body of its loop, from which it computes several vectors in turns. A chain
 # took 0.83 of the time for 24 operations, 0.82 for 60 and 0.52 for 150; the code is up to four times as long.
 # Unit: elements; instructions. Measured (docs/reference/native.md "Loops over arrays").
@@ -385,6 +389,17 @@ NATIVE_KEPT_BYTES: Final = 1 << 27
 NATIVE_COMPILE_SECONDS: Final = 2.0
 NATIVE_COMPILED_BYTES: Final = 100_000
 
+# Threads that help an operation, in addition to the thread of its caller.
+# Unit: threads. Bound.
+NATIVE_THREADS: Final = 63
+
+# Estimated time of work for which a thread is woken, and that of a part of the work; and parts of a map. A thread
+# begins 10 to 30 µs after it was woken.
+# Unit: nanoseconds; nanoseconds; parts. Measured (docs/reference/native.md "Threads").
+NATIVE_THREAD_WORK: Final = 100_000
+NATIVE_PART: Final = 50_000
+NATIVE_PARTS: Final = 32
+
 # Size of all files of the object cache, and of the largest one.
 # Unit: bytes; bytes. Bound (tests/targets/native/test_object_cache.py).
 OBJECT_CACHE_BYTES: Final = 1 << 28
@@ -422,6 +437,10 @@ WINDOW_WEIGHTS: Final = 3 << 17
 # Positions over which the gradient by the filter adds to one tile before it adds to the next one.
 # Unit: positions. Measured (docs/reference/native.md "Windows").
 WINDOW_POSITIONS: Final = 256
+
+# Parts for several threads of the gradient by the filter, at most: each reads all gradients by the result.
+# Unit: parts. Measured (docs/reference/native.md "Windows").
+FILTER_GRADIENT_PARTS: Final = 4
 
 # Multiplications of a convolution, and elements of all windows of a pooling, from which native code computes them. A
 # geometry takes LLVM about 0.1 s, as long as a thousand convolutions of this size by numpy.

@@ -91,6 +91,8 @@ ELSEWHERE: Final[dict[str, set[str]]] = {
         "targets/native/state.py _GUARD",
         "targets/native/state.py _GUARD_BYTE",
         "targets/native/support.py MOST_DIMS",
+        "targets/native/threads.py _NO_PART",
+        "targets/native/threads.py _WORDS",
     },
     "limits of integers and of recursion": {
         "targets/native/lists.py _MOST",
@@ -109,6 +111,7 @@ ELSEWHERE: Final[dict[str, set[str]]] = {
         "targets/native/reductions.py _CHAINS",
         "targets/native/reductions.py _ROWS",
         "targets/native/reductions.py _UNROLLED",
+        "targets/native/windows/convolution.py _CHUNK",
         "targets/native/windows/convolution.py _POSITIONS",
         "targets/native/windows/convolution.py _VECTORS",
         "targets/native/windows/convolution.py _WRITTEN_PRODUCTS",

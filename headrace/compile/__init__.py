@@ -43,13 +43,13 @@ class Compiled:
 
     Attributes:
       source: The text of the code.
-      uses_blas: Whether a kernel may call the BLAS library.
+      uses_threads: Whether an operation may use several threads: by the BLAS library, or in machine code.
       blocks: Whether a kernel may block its thread (`execute.blocking`).
       coverage: The part of the instructions that is machine code.
       flushes: Whether denormal numbers are flushed to 0 while the function runs.
       native_source: The text of its machine code, in LLVM's assembly language; "" if there is none.
       is_plain: Whether `run` needs no `StepContext`: no kernel is made for each run, no loop and no recursion.
-      is_direct: Whether it is plain and calls no BLAS library, so that no mode of the thread is set either.
+      is_direct: Whether it is plain and no operation may use several threads, so that no mode is set either.
       suspends: Whether the function waits for values, so that `begin` runs it and `run` must not be called.
     """
 
@@ -68,7 +68,7 @@ class Compiled:
         "native_source",
         "source",
         "suspends",
-        "uses_blas",
+        "uses_threads",
     )
 
     def __init__(self, make: Callable[[], Program]) -> None:
@@ -82,12 +82,12 @@ class Compiled:
         self._stateful = printer.stateful
         self.blocks = any(op.opdef.facts.blocking for op, _ in printer.stateful)
         self._calls_itself = printer.calls_itself
-        self.uses_blas = printer.uses_blas
+        self.uses_threads = printer.uses_blas or printer.uses_threads
         self.suspends = printer.suspends
         self._has_loops = printer.calls_itself or printer.polls or code.has_loops
-        self.flushes = self._has_loops or self.uses_blas
+        self.flushes = self._has_loops or printer.uses_blas
         self.is_plain = not (printer.stateful or self._has_loops)
-        self.is_direct = self.is_plain and not self.uses_blas
+        self.is_direct = self.is_plain and not self.uses_threads
 
     @property
     def schedule(self) -> str:

@@ -71,6 +71,7 @@ class Compute(Protocol):
       source: The text of the code for any shapes.
       locate: Finds the member that raised an error; returns None if the error came from elsewhere.
       uses_blas: Whether it may call the BLAS library.
+      uses_threads: Whether several threads may run parts of an operation in its machine code.
       has_loops: Whether the code contains loops.
       is_of_step: Whether the function takes a `KernelContext` and returns the kernel for its step.
     """
@@ -78,6 +79,7 @@ class Compute(Protocol):
     source: str
     locate: Callable[[Exception], Located | None]
     uses_blas: bool
+    uses_threads: bool
     has_loops: bool
     is_of_step: bool
 
@@ -158,6 +160,7 @@ class _Compiled:
       n_outputs: The number of values in that tuple.
       stateful: Operations and kernels that are made for each step.
       uses_blas: Whether the code may call the BLAS library.
+      uses_threads: Whether several threads may run parts of an operation in its machine code.
       has_loops: Whether the code, or machine code that it calls, contains loops.
       report: The report of the passes, if they ran.
     """
@@ -166,6 +169,7 @@ class _Compiled:
     n_outputs: int
     stateful: Sequence[tuple[Operation, Kernel]]
     uses_blas: bool
+    uses_threads: bool
     has_loops: bool
     report: FusedReport | None
 
@@ -195,7 +199,8 @@ def _compiled(
     printer = Printer(schedule(Regions(made.graph, targets), made.args, made.ends, cut))
     code = printer.out.finish("step")
     has_loops = printer.polls or code.has_loops
-    return _Compiled(code, len(made.ends), printer.stateful, printer.uses_blas, has_loops, report)
+    uses = printer.uses_blas, printer.uses_threads
+    return _Compiled(code, len(made.ends), printer.stateful, *uses, has_loops, report)
 
 
 def _variant(made: _Members, prepare: Prepare, known: Mapping[int, Shape]) -> _Compiled | None:
@@ -214,6 +219,7 @@ def _as_compute(general: _Compiled, variants: Variants[_Compiled]) -> Compute:
     """Combines the code for any shapes and the variants into one `Compute`."""
     compute = cast(Compute, _maker(general, variants) if general.is_of_step else _as_kernel(general))
     compute.source, compute.uses_blas = general.code.text, general.uses_blas
+    compute.uses_threads = general.uses_threads
     compute.has_loops, compute.is_of_step = general.has_loops, general.is_of_step
     compute.locate = functools.partial(_locate, general, variants)
     return compute

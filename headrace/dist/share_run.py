@@ -268,7 +268,7 @@ class SharesRun:
         self.outlets = outlets
         self.step = step
         self._names = names
-        self._blas = blas.threads(blas_threads) if any(s.code.uses_blas for s in shares) else None
+        self._blas = blas.threads(blas_threads) if any(s.code.uses_threads for s in shares) else None
         self._report = report
         self._fed: dict[int, Any] = {}
         self._left = len(shares)

@@ -1,8 +1,9 @@
-"""Limits on the threads of the BLAS library while a step runs.
+"""Limits on the threads of a single operation, in BLAS and in machine code.
 
 The default of the library is one thread a core, and these threads spin between calls. On a busy machine this slowed
 small products 10 to 100 times. So a step with products runs with `intra_op_threads`, which is 1 unless the session sets
-more. The limit that the process had before is restored when the last such step ends.
+more. The limit that the process had before is restored when the last such step ends. Machine code takes the same number
+from `intra_op`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import sys
 import threading
 from typing import Any
 
-from headrace import forking
+from headrace import forking, intra_op
 
 _lock = threading.Lock()
 _libraries: list[Any] | None = None  # one controller for each BLAS library in the process
@@ -28,6 +29,7 @@ def _forked() -> None:
     _lock = threading.Lock()
     if _active:
         _active = 0
+        intra_op.set_threads(1)
         for lib, before in zip(_limited, _before):
             lib.set_num_threads(before)
 
@@ -49,7 +51,7 @@ def _find() -> list[Any]:
 
 
 class threads:
-    """Limits BLAS to `n` threads in a `with` block; of overlapping blocks the newest applies."""
+    """Limits operations to `n` threads in a `with` block; of overlapping blocks the newest applies."""
 
     __slots__ = ("_libraries", "_n")
 
@@ -64,6 +66,7 @@ class threads:
                 _before = [lib.get_num_threads() for lib in _limited]
             self._libraries = _limited
             _active += 1
+            intra_op.set_threads(self._n)
             for lib in _limited:
                 lib.set_num_threads(self._n)
 
@@ -72,5 +75,6 @@ class threads:
         with _lock:
             _active = max(_active - 1, 0)  # a process that was forked inside the block does not count it
             if not _active:
+                intra_op.set_threads(1)
                 for lib, before in zip(self._libraries, _before, strict=True):
                     lib.set_num_threads(before)

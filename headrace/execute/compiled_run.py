@@ -21,12 +21,12 @@ class Code(Protocol):
     """Compiled code of a step; `compile.Compiled` implements it.
 
     Attributes:
-      uses_blas: whether a kernel may call the BLAS library.
+      uses_threads: whether an operation may use several threads: by the BLAS library, or in machine code.
       flushes: whether denormal numbers are flushed to zero.
       blocks: whether a kernel may block its thread (`execute.blocking`).
     """
 
-    uses_blas: bool
+    uses_threads: bool
     flushes: bool
     blocks: bool
 
@@ -96,7 +96,7 @@ def run_code(code: Code, step: Step, work: Callable[[], T], blas_threads: int = 
     Returns:
       The result of `work`.
     """
-    blas_threads = blas_threads if code.uses_blas else 0
+    blas_threads = blas_threads if code.uses_threads else 0
     if code.blocks and is_observed(step):
         with entered(blas_threads=blas_threads):
             return watched(step, lambda: _entered(code, work))

@@ -55,7 +55,7 @@ class PartsDriver:
         self.rendezvous = rendezvous
         self._environment = environment
         self._is_fed = True
-        self._uses_blas = any(plan.uses_blas for plan in plans.values())
+        self._uses_threads = any(plan.uses_threads for plan in plans.values())
         self._flushes = any(plan.flushes for plan in plans.values())
         self._lock = threading.RLock()  # an instruction may wake a part
         self._parked: set[Part] = set()

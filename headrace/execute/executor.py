@@ -158,7 +158,7 @@ class Executor:
         began = time.perf_counter()
         self.begin(is_fed)
         try:
-            with entered(self.plan.flushes, self._blas_threads if self.plan.uses_blas else 0):
+            with entered(self.plan.flushes, self._blas_threads if self.plan.uses_threads else 0):
                 self.advance()
                 while self._waiting and not (until is not None and all(map(self.has, until))):
                     self._wait()

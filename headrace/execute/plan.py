@@ -299,6 +299,7 @@ class Plan:
       binders: (operation, factory) of the kernels made at each step.
       is_acyclic: whether the step has no control flow.
       uses_blas: whether some node may call the BLAS library.
+      uses_threads: whether an operation may use several threads: by the BLAS library, or in machine code.
       has_loops: whether some fused region of the step contains a loop.
       device: the device of one part of a step over several devices; "" for a whole step.
       static_schedule: schedule of the step (`execute.static_schedule`); None before it is computed; False if the step
@@ -307,7 +308,7 @@ class Plan:
 
     __slots__ = (
         *("args", "binders", "device", "frames", "has_loops", "is_acyclic"),
-        *("nodes", "retvals", "static_schedule", "uses_blas"),
+        *("nodes", "retvals", "static_schedule", "uses_blas", "uses_threads"),
     )
 
     def __init__(self) -> None:
@@ -317,7 +318,7 @@ class Plan:
         self.retvals: list[PlanNode] = []
         self.binders: list[tuple[Operation, Callable[..., Any]]] = []
         self.is_acyclic = True
-        self.uses_blas = self.has_loops = False
+        self.uses_blas = self.uses_threads = self.has_loops = False
         self.device = ""
         self.static_schedule: Any = None
 
@@ -511,6 +512,7 @@ def _add_kernel(plan: Plan, node: PlanNode) -> None:
     node.locate = getattr(compute, "locate", None)
     plan.has_loops |= getattr(compute, "has_loops", False)
     plan.uses_blas |= op.opdef.facts.blas or getattr(compute, "uses_blas", False)
+    plan.uses_threads |= plan.uses_blas or getattr(compute, "uses_threads", False)
     is_blocking = op.opdef.facts.blocking
     if kernel.form != "pure" or is_blocking:
         node.kind = ASYNC if kernel.form == "async" else BLOCKING if is_blocking else STATEFUL

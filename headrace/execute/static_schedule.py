@@ -226,7 +226,7 @@ class StaticRun(RunAtOnce):
 
     def _compute(self) -> None:
         plan = self._schedule.plan
-        with entered(plan.flushes, self._blas_threads if plan.uses_blas else 0):
+        with entered(plan.flushes, self._blas_threads if plan.uses_threads else 0):
             self._run()
 
     def _run(self) -> None:

@@ -347,12 +347,14 @@ class Section(Instr):
         there is one, else a tuple.
       polls: Whether it may run long, so that it must poll whether the step was cancelled.
       uses_blas: Whether it multiplies matrices, possibly by the BLAS library, as kernels with `Facts.blas` do.
+      uses_threads: Whether several threads may run parts of an operation.
     """
 
     block: Block
     function: Callable[..., Any]
     polls: bool
     uses_blas: bool
+    uses_threads: bool
 
 
 @dataclasses.dataclass(eq=False, slots=True)

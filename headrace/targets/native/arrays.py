@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import math
 from collections.abc import Callable, Sequence
@@ -9,11 +10,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from headrace import thresholds
 from headrace.errors import HeadraceInternalError
 from headrace.opkit.forms import Broadcast, Concat, Permute, Pieces, Product, Reduce, Reshape
 from headrace.schedule.program import Compute, Value
 from headrace.schedule.select import Map, Move
-from headrace.targets.native import scalars, state
+from headrace.targets.native import scalars, state, threads
+from headrace.targets.native.costs import Costs
 from headrace.targets.native.held import Array, Held, Number
 from headrace.targets.native.interleaving import vectors_in_turns
 from headrace.targets.native.plan import (
@@ -48,6 +51,7 @@ class ArrayPrinter:
     plan: Plan
     values: dict[Value, Held]
     access: str
+    has_parts: bool
     array: Callable[[Value], Array]
     number: Callable[[Value], str]
     held: Callable[[Value], Held]
@@ -107,8 +111,28 @@ class ArrayPrinter:
             for (v, target), offset in zip(targets.items(), at[len(arrays) :], strict=True):
                 self.store(target, known[v], offset)
 
-        self.each(shape, layouts, element, vectors=vectors_in_turns(nest, of_host().count))
         self.values.update(targets)
+        vectors = vectors_in_turns(nest, of_host().count)
+        cost = sum(map(Costs().instr, nest.maps))
+        outermost = next((count for count, symbol in collapsed(shape, layouts)[0] if not symbol), 1)
+        each = outermost if length else threads.divided(outermost, cost)
+        if each == outermost:
+            self.each(shape, layouts, element, vectors=vectors)
+            return
+
+        def part(g: Function, given: Sequence[str], number: str) -> None:
+            inside = iter(given)
+            for held in (arrays, targets):
+                held.update({v: dataclasses.replace(a, pointer=next(inside)) for v, a in held.items()})
+            numbers.update(zip(numbers, inside, strict=True))
+            outer, self.f = self.f, g
+            self.each(shape, layouts, element, vectors=vectors, part=(number, each))
+            self.f = outer
+
+        captured = [("ptr", a.pointer) for a in (*arrays.values(), *targets.values())]
+        captured += [(scalars.register_type(v.dtype.numpy), text) for v, text in numbers.items()]
+        self.has_parts = True
+        threads.each_part(self.f, -(-outermost // each), captured, round(cost * each / outermost), part, "stopped")
 
     def _length_of(self, nest: Nest) -> str:
         """The i64 first dimension of the results of a nest."""
@@ -173,6 +197,7 @@ class ArrayPrinter:
         element: Callable[[Sequence[str]], None],
         is_parallel: bool = True,
         vectors: int = 1,
+        part: tuple[str, int] | None = None,
     ) -> None:
         """Prints loops over an index space.
 
@@ -182,6 +207,7 @@ class ArrayPrinter:
           element: Prints an iteration; it receives the offset of the element in each array.
           is_parallel: Whether the iterations are independent.
           vectors: The number of vectors that an iteration of the vectorized loop computes; 1 if LLVM chooses.
+          part: The number of a part, and the iterations of the outermost loop in a part; None for all.
         """
         sizes, strides = collapsed(shape, layouts)
         group = self.module.metadata("distinct !{}")
@@ -195,6 +221,9 @@ class ArrayPrinter:
             size = symbol if symbol and count == 1 else f"{count}"
             if symbol and count != 1:
                 size = self.f.op(f"mul nuw nsw i64 {symbol}, {count}")
+            first = "0"
+            if part is not None and axis == 0:
+                first, size = self._range(*part, count)
             metadata = ""
             if axis == len(sizes) - 1 and is_parallel:
                 accesses = self.module.metadata(f'!{{!"llvm.loop.parallel_accesses", {group}}}')
@@ -202,7 +231,7 @@ class ArrayPrinter:
                     turns = self.module.metadata(f'!{{!"llvm.loop.interleave.count", i32 {vectors}}}')
                     accesses = f"{accesses}, {turns}"
                 metadata = f", !llvm.loop {self.module.metadata(f'distinct !{{SELF, {accesses}}}')}"
-            with self.f.loop("0", size, metadata=metadata) as i:
+            with self.f.loop(first, size, metadata=metadata) as i:
                 made: dict[tuple[str, int | str], str] = {}
                 inner = []
                 for offset, steps in zip(at, strides, strict=True):
@@ -214,6 +243,15 @@ class ArrayPrinter:
 
         level(0, ["0"] * len(layouts))
         self.access = outer
+
+    def _range(self, part: str, each: int, size: int) -> tuple[str, str]:
+        """The first element of a part of `size` elements, and the end of the part."""
+        first = self.f.op(f"mul nuw nsw i64 {part}, {each}")
+        stop = self.f.op(f"add nuw nsw i64 {first}, {each}")
+        if size % each:
+            least = self.module.declare("llvm.smin.i64", "i64", ["i64", "i64"])
+            stop = self.f.op(f"call i64 {least}(i64 {stop}, i64 {size})")
+        return first, stop
 
     def _advanced(self, offset: str, i: str, stride: int | str) -> str:
         if stride == 0:
@@ -395,8 +433,7 @@ class ArrayPrinter:
         target = (
             self.place_of(out) if is_array(out) else Array(self.f.alloca(f"[{dtype.itemsize} x i8]", 64), dtype, (), ())
         )
-        name = reduce(self.module, form.ufunc, source.dims, form.axes, dtype, vector_bytes=of_host().bytes)
-        self.f.line(f"call void {name}(ptr {target.pointer}, ptr {source.pointer})")
+        self._reduced(target, source, form)
         if form.divisor != 1:
             kind, count = scalars.register_type(dtype), scalars.literal(form.divisor, dtype)
 
@@ -406,6 +443,44 @@ class ArrayPrinter:
 
             self.each(target.shape, (target.strides,), element)
         self.define(out, target)
+
+    def _reduced(self, target: Array, source: Array, form: Reduce) -> None:
+        """Prints a reduction, in parts if there is much work.
+
+        A part has some indices of the first axis. If that is reduced, the parts are reduced to a result each, and
+        these at the end, so the order of additions depends on the shape alone.
+        """
+
+        def run(f: Function, out: str, x: str, dims: Sequence[int], axes: Sequence[int]) -> None:
+            name = reduce(self.module, form.ufunc, dims, axes, target.dtype, vector_bytes=of_host().bytes)
+            f.line(f"call void {name}(ptr {out}, ptr {x})")
+
+        dims, axes, cost = source.dims, form.axes, thresholds.NATIVE_ELEMENT * math.prod(source.dims)
+        is_total = len(axes) == len(dims)
+        if is_total:
+            dims, axes = (math.prod(dims),), (0,)
+        each = threads.divided(dims[0], cost) if dims and (is_total or 0 not in axes) else 0
+        if not each or dims[0] % each or each == dims[0]:
+            run(self.f, target.pointer, source.pointer, dims, axes)
+            return
+        parts = dims[0] // each
+        found = target
+        if is_total:
+            found = dataclasses.replace(target, pointer=self.f.alloca(f"[{parts * target.dtype.itemsize} x i8]", 64))
+        steps = 1 if is_total else each * math.prod(target.dims) // dims[0], each * math.prod(dims[1:])
+
+        def part(g: Function, given: Sequence[str], number: str) -> None:
+            kind, addresses = scalars.memory_type(target.dtype), []
+            for base, step in zip(given, steps, strict=True):
+                offset = g.op(f"mul nuw nsw i64 {number}, {step}")
+                addresses.append(g.op(f"getelementptr inbounds {kind}, ptr {base}, i64 {offset}", "at"))
+            run(g, addresses[0], addresses[1], (each, *dims[1:]), axes)
+
+        self.has_parts = True
+        captured = ("ptr", found.pointer), ("ptr", source.pointer)
+        threads.each_part(self.f, parts, captured, round(cost / parts), part, "stopped")
+        if is_total:
+            run(self.f, target.pointer, found.pointer, (parts,), (0,))
 
     def _copied(self, instr: Compute, k: int) -> Array:
         """Input `k` of an instruction, or a copy of it if the plan says so."""

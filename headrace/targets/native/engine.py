@@ -34,9 +34,9 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from headrace import flags, forking, memo, thresholds
+from headrace import flags, forking, intra_op, memo, thresholds
 from headrace.errors import HeadraceInternalError
-from headrace.targets.native import object_cache, object_layout, state, support
+from headrace.targets.native import object_cache, object_layout, state, support, threads
 
 #: Versions of llvmlite whose LLVM reads the text that is printed here: at least the first, below the second.
 VERSIONS: Final = ((0, 46), (0, 51))
@@ -200,9 +200,11 @@ class _Engine:
         forking.register_at_fork(self)
         self._symbols = {name: _address_in_python(name) for name in support.PYTHON}
         self._symbols |= {"headrace_pool": state.pool().address, **object_layout.symbols()}
+        self._symbols |= {"headrace_team": threads.team().address, "headrace_threads": intra_op.ADDRESS}
         self._support = self.load(support.text(), support.NAMES, {}, is_optimized=False)
         self._symbols |= {name: self._support.address(name) for name in support.NAMES}
         self.entry = self._support.address("headrace_call")
+        threads.team().begin(*map(self._support.address, ("headrace_found_team", "headrace_end_team")))
 
     def _forked(self) -> None:
         """Replaces the lock after a fork; see `forking`."""

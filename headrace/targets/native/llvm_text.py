@@ -48,6 +48,13 @@ class Module:
         """Whether the module defines the function `name`."""
         return name in self._functions
 
+    def unused(self, name: str) -> str:
+        """`name` with the first number that makes it the name of no function."""
+        number = 0
+        while self.has(f"{name}.{number}"):
+            number += 1
+        return f"{name}.{number}"
+
     def declare(self, name: str, result: str, params: Sequence[str], attributes: str = "") -> str:
         """Declares an external function once; returns `@name`."""
         self._declared[name] = f"declare {result} @{name}({', '.join(params)}) {attributes}".rstrip()

@@ -49,6 +49,7 @@ class Printed:
       outputs: The results.
       places: The places that can fail; the function returns the position of one, plus 1.
       units: The nests and other instructions of the region, without those in inner blocks.
+      has_parts: Whether several threads may run parts of an instruction.
     """
 
     module: Module
@@ -57,6 +58,7 @@ class Printed:
     outputs: tuple[Value, ...]
     places: tuple[Failure, ...]
     units: tuple[Unit, ...]
+    has_parts: bool
 
 
 def print_region(region: NativeRegion, module: Module | None = None, name: str = "core") -> Printed:
@@ -71,9 +73,8 @@ def print_region(region: NativeRegion, module: Module | None = None, name: str =
       The module, the inputs and the outputs.
     """
     printer = Printer(region, Module() if module is None else module, name)
-    return Printed(
-        printer.module, name, printer.inputs, region.outputs, tuple(printer.failures), tuple(printer.plan.top)
-    )
+    places, top = tuple(printer.failures), tuple(printer.plan.top)
+    return Printed(printer.module, name, printer.inputs, region.outputs, places, top, printer.has_parts)
 
 
 class Printer(ArrayPrinter, ListPrinter):
@@ -95,6 +96,7 @@ class Printer(ArrayPrinter, ListPrinter):
         self.element_types = region.elements
         self.values: dict[Value, Held] = {}
         self.failures: list[Failure] = []
+        self.has_parts = False
         self.access = ""  # metadata of loads and stores of the open nest
         self._loops: list[tuple[Loop, str, str]] = []  # the open loops: the variable of the number, and the first one
         self._addresses: dict[Storage, str] = {}

@@ -79,7 +79,9 @@ def _section(region: NativeRegion, printed: Printed, library: Library, uses_blas
     """The section of a compiled region."""
     loops = [i for i in region.instrs if _has_loops(i)]
     polls = bool(loops)
-    entry = Entry([_slot(v) for v in printed.inputs], [_slot(v) for v in printed.outputs], is_long=polls)
+    entry = Entry(
+        [_slot(v) for v in printed.inputs], [_slot(v) for v in printed.outputs], is_long=polls or printed.has_parts
+    )
     return Section(
         (loops or region.instrs)[0].op,  # one that may exceed the time limit
         printed.inputs,
@@ -88,6 +90,7 @@ def _section(region: NativeRegion, printed: Printed, library: Library, uses_blas
         function=entry.bind(library, printed.core, _on_failure(printed)),
         polls=polls,
         uses_blas=uses_blas or any(map(_has_products, region.instrs)),
+        uses_threads=printed.has_parts,
     )
 
 

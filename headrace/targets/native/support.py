@@ -1,6 +1,7 @@
 """Functions in machine code that native modules and Python call, compiled once for all modules.
 
 * `headrace_look` is the slow part of a poll, and the functions for memory are those of `state`.
+* The functions for several threads are those of `threads`.
 * `headrace_call` is the machine code of all entries (`entry`): a function of Python's fast calling convention that
   reads numpy's objects in memory, makes the results and calls a native function. Its Python object is a tuple that
   begins with a description of the entry, a `bytes` of the 64-bit words that `entry` writes. Code for each entry would
@@ -13,7 +14,7 @@ import enum
 from collections.abc import Sequence
 from typing import Final
 
-from headrace.targets.native import state
+from headrace.targets.native import state, threads
 from headrace.targets.native.llvm_text import Function, Module
 from headrace.targets.native.object_layout import BYTES_AT, ITEMS_AT, QUALIFIED, TYPE_AT, VALUE_AT, Array
 
@@ -28,6 +29,7 @@ PYTHON: Final = (
 NAMES: Final = (
     *("headrace_look", "headrace_allocate", "headrace_release", "headrace_take_block", "headrace_free_block"),
     *("headrace_resize_block", "headrace_call"),
+    *threads.NAMES,
 )
 
 #: Words at the start of a description.
@@ -65,6 +67,7 @@ def text() -> str:
     _take_block(module)
     _resize_block(module)
     _finish(module)
+    threads.define(module)
     _Call(module).print()
     return module.text()
 

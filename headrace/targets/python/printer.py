@@ -75,6 +75,7 @@ class Printer(InstructionWriter):
     def _section(self, instr: Section) -> None:
         """Writes the call of a section."""
         self.uses_blas |= instr.uses_blas
+        self.uses_threads |= instr.uses_threads
         self.polls |= instr.polls
         inputs = tuple(map(self.text, instr.inputs))
         look = "run.look" if instr.polls else "None"

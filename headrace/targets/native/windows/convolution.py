@@ -27,10 +27,12 @@ import numpy as np
 
 from headrace import thresholds
 from headrace.opkit.windows import Axis
-from headrace.targets.native.llvm_text import Module
+from headrace.targets.native import threads
+from headrace.targets.native.llvm_text import Function, Module
 from headrace.targets.native.registers import Registers, of_host
 from headrace.targets.native.windows.lines import Line, backward, forward, parts
 from headrace.targets.native.windows.nest import Index, Nest, begin
+from headrace.targets.native.windows.shares import each_image
 from headrace.targets.native.windows.sweep import Block, Range, Row, Sweep, Taps, blocks, element, met
 
 # Vectors and positions of a tile, at most; registers limit their product.
@@ -40,6 +42,9 @@ _POSITIONS: Final = 14
 # Products of a row of taps, times channels, and taps of a row, up to which they have no loop.
 _WRITTEN_PRODUCTS: Final = 24
 _WRITTEN_TAPS: Final = 16
+
+# Channels of a chunk of the gradient by the filter, at least: they fill a cache line.
+_CHUNK: Final = 16
 
 _FLOAT: Final = np.dtype(np.float32)
 
@@ -172,12 +177,37 @@ class _ByFilter:
         self.of_dy = [self.pixel_dy * math.prod(counts[k + 1 :]) for k in range(-1, len(counts))]
         self.row = spec.outputs * nest.size
         self.of_window = [self.row * self.inputs * math.prod(window[k + 1 :]) for k in range(len(window))]
-        self.total = self.row * self.inputs * math.prod(window)
+        self.chunk = next((n for n in range(_CHUNK, self.inputs) if self.inputs % n == 0), self.inputs)
 
-    def write(self, batch: Index) -> None:
-        """Writes the function's body."""
+    @property
+    def units(self) -> int:
+        """The number of pairs of channels' chunk and taps of the outer axes."""
+        return self.inputs // self.chunk * math.prod(a.size for a in self.axes[:-1])
+
+    @property
+    def units_each(self) -> int:
+        """The number of units of a part."""
+        return -(-self.units // thresholds.FILTER_GRADIENT_PARTS)
+
+    def unit(self, number: Index) -> tuple[Index, list[Index], Index]:
+        """The offset of a unit's channels, its taps, and its offset in the result."""
+        nest = self.nest
+        taps: list[Index] = []
+        out: Index = 0
+        for k, a in reversed([*enumerate(self.axes[:-1])]):
+            rest = nest.divided(number, a.size)
+            taps.insert(0, nest.add(number, nest.mul(rest, -a.size)))
+            number = rest
+            out = nest.add(out, nest.mul(taps[0], self.of_window[k]))
+        return nest.mul(number, self.chunk * nest.size), taps, nest.add(out, nest.mul(number, self.chunk * self.row))
+
+    def write(self, batch: Index, part: Index) -> None:
+        """Writes the body of the function for a part."""
         nest, axes = self.nest, self.axes
-        nest.clear("%out", self.total)
+        units = nest.mul(part, self.units_each), nest.least(self.units, nest.mul(nest.add(part, 1), self.units_each))
+        with nest.loop(*units) as number, nest.loop(0, axes[-1].size) as tap:
+            into = nest.add(self.unit(number)[2], nest.mul(tap, self.of_window[-1]))
+            nest.clear(nest.at("%out", into), self.chunk * self.row)
         steps: list[int] = []
         room = thresholds.WINDOW_POSITIONS
         for a in reversed(axes):
@@ -195,10 +225,8 @@ class _ByFilter:
             g = stack.enter_context(nest.loop(0, self.spec.groups))
             x = nest.at(x, nest.mul(g, self.inputs * nest.size))
             dy, out = (nest.at(p, nest.mul(g, self.outputs * nest.size)) for p in (dy, "%out"))
-            taps = []
-            for k, a in enumerate(axes[:-1]):
-                taps.append(stack.enter_context(nest.loop(0, a.size)))
-                out = nest.at(out, nest.mul(taps[-1], self.of_window[k]))
+            channels, taps, into = self.unit(stack.enter_context(nest.loop(*units)))
+            x, out = nest.at(x, channels), nest.at(out, into)
             for block in blocks(nest, self.outputs, self.lanes, max(1, min(_VECTORS, self.registers // 4))):
                 offset = nest.mul(block.first, nest.size)
                 self.taps(block, swept, taps, x, nest.at(dy, offset), nest.at(out, offset))
@@ -207,8 +235,8 @@ class _ByFilter:
         """Writes the taps of the last axis and the channels, in tiles."""
         nest, axis, n = self.nest, self.axes[-1], len(block.lanes)
         most = max(1, min(_POSITIONS, (self.registers - n - 1) // n))
-        if self.inputs < most and axis.size <= _WRITTEN_TAPS:
-            every: list[tuple[Index, int]] = [(number, c) for number in range(axis.size) for c in range(self.inputs)]
+        if self.chunk < most and axis.size <= _WRITTEN_TAPS:
+            every: list[tuple[Index, int]] = [(number, c) for number in range(axis.size) for c in range(self.chunk)]
             for size in parts(len(every), most):
                 some, every = every[:size], every[size:]
                 number, c = some[0]
@@ -217,7 +245,7 @@ class _ByFilter:
             return
         with nest.loop(0, axis.size) as tap:
             out = nest.at(out, nest.mul(tap, self.of_window[-1]))
-            first, sizes = 0, parts(self.inputs, most)
+            first, sizes = 0, parts(self.chunk, most)
             while sizes:
                 size, tiles = sizes[0], sizes.count(sizes[0])
                 with nest.loop(0, tiles) as i:
@@ -361,24 +389,63 @@ def convolution(module: Module, spec: Convolution, name: str, registers: Registe
     Returns:
       The name.
     """
-    nest = Nest(begin(module, name, ["out", "x", "w", "scratch"], spec.batch is None), spec.dtype)
-    batch: Index = "%batch" if spec.batch is None else spec.batch
+    arrays, numbers = ("out", "x", "w", "scratch"), ["batch"] if spec.batch is None else []
+    caller = Nest(begin(module, name, arrays, numbers), spec.dtype)
+    if not _is_empty(spec):
+        registers = registers or of_host()
+        batch: Index = "%batch" if spec.batch is None else spec.batch
+        if spec.kind is Kind.BY_FILTER:
+            _filter_parts(caller, spec, registers, batch)
+        else:
+            if spec.kind is Kind.BY_INPUT:
+                _transpose(caller, spec, registers)
+            _image_parts(caller, spec, registers, batch)
+    caller.f.line("ret void")
+    return name
+
+
+def _image_parts(caller: Nest, spec: Convolution, registers: Registers, batch: Index) -> None:
+    """Writes the function of some images, and its calls."""
+    name, arrays = f"{caller.f.name}.images", ("out", "x", "w", "scratch")
+    nest = Nest(begin(caller.f.module, name, arrays, ["batch"], "internal"), spec.dtype)
     inputs, outputs = spec.channels // spec.groups, spec.outputs // spec.groups
     lengths, counts, window = ([getattr(a, n) for a in spec.axes] for n in ("length", "count", "size"))
-    registers = registers or of_host()
-    if not _is_empty(spec):
-        if spec.kind is Kind.FORWARD:
-            dense = _Dense(nest, registers, inputs, outputs, spec.groups, lengths, counts, window)
-            dense.write(batch, tuple(forward(a) for a in spec.axes), "%w")
-        elif spec.kind is Kind.BY_INPUT:
-            _transpose(nest, spec, registers)
-            dense = _Dense(nest, registers, outputs, inputs, spec.groups, counts, lengths, window)
-            for lines in itertools.product(*(backward(a) for a in spec.axes)):
-                dense.write(batch, lines, "%scratch")
-        else:
-            _ByFilter(nest, registers, spec).write(batch)
+    images = math.prod(lengths) * spec.channels * nest.size, math.prod(counts) * spec.outputs * nest.size
+    if spec.kind is Kind.FORWARD:
+        dense = _Dense(nest, registers, inputs, outputs, spec.groups, lengths, counts, window)
+        dense.write("%batch", tuple(forward(a) for a in spec.axes), "%w")
+        x, out = images
+    else:
+        dense = _Dense(nest, registers, outputs, inputs, spec.groups, counts, lengths, window)
+        for lines in itertools.product(*(backward(a) for a in spec.axes)):
+            dense.write("%batch", lines, "%scratch")
+        out, x = images
     nest.f.line("ret void")
-    return name
+    each_image(caller, name, dict(zip(arrays, (out, x, 0, 0), strict=True)), batch, _cost(spec))
+
+
+def _filter_parts(caller: Nest, spec: Convolution, registers: Registers, batch: Index) -> None:
+    """Writes the function of a part of the gradient by the filter, and its calls."""
+    name, arrays = f"{caller.f.name}.filter", ("out", "x", "w")
+    nest = Nest(begin(caller.f.module, name, arrays, ["batch", "part"], "internal"), spec.dtype)
+    writer = _ByFilter(nest, registers, spec)
+    writer.write("%batch", "%part")
+    nest.f.line("ret void")
+    captured = [*(("ptr", f"%{array}") for array in arrays), ("i64", str(batch))]
+    parts = -(-writer.units // writer.units_each)
+    cost = caller.mul(batch, max(1, round(_cost(spec) / parts)))
+
+    def body(g: Function, given: list[str], part: str) -> None:
+        *addresses, images = given
+        g.line(f"call void @{name}({', '.join(f'ptr {a}' for a in addresses)}, i64 {images}, i64 {part})")
+
+    threads.each_part(caller.f, parts, captured, cost, body)
+
+
+def _cost(spec: Convolution) -> float:
+    """Estimated time of an image, in nanoseconds."""
+    work = math.prod(a.count * a.size for a in spec.axes) * spec.channels * spec.outputs / spec.groups
+    return thresholds.NATIVE_PRODUCT * work
 
 
 def _is_empty(spec: Convolution) -> bool:

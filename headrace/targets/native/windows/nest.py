@@ -43,6 +43,10 @@ class Nest:
         facts = ", ".join(function.module.metadata(fact) for fact in _PLAIN)
         self._plain = f", !llvm.loop {function.module.metadata(f'distinct !{{SELF, {facts}}}')}"
 
+    def of(self, function: Function) -> Nest:
+        """A writer into another function."""
+        return Nest(function, self._dtype)
+
     # *** Indices ***
 
     def add(self, a: Index, b: Index) -> Index:
@@ -226,14 +230,15 @@ class Nest:
         self.f.line(f"store {self.vector(lanes)} {value}, ptr {variable}")
 
 
-def begin(module: Module, name: str, arrays: Sequence[str], has_batch: bool) -> Function:
+def begin(module: Module, name: str, arrays: Sequence[str], numbers: Sequence[str], linkage: str = "") -> Function:
     """A new function whose first argument is written and not aliased by the others.
 
     Args:
       module: The module.
       name: The name of the function.
       arrays: The names of the arguments that are addresses.
-      has_batch: Whether the last argument is the number of images, `batch`.
+      numbers: The names of the arguments that are i64 and follow, such as `batch`, the number of images.
+      linkage: The linkage.
 
     Returns:
       The function.
@@ -241,4 +246,4 @@ def begin(module: Module, name: str, arrays: Sequence[str], has_batch: bool) -> 
     for kind in ("smin", "smax"):
         module.declare(f"llvm.{kind}.i64", "i64", ["i64", "i64"])
     params = [("ptr noalias" if i == 0 else "ptr", a) for i, a in enumerate(arrays)]
-    return module.function(name, "void", [*params, *[("i64", "batch")] * has_batch], "nounwind")
+    return module.function(name, "void", [*params, *(("i64", n) for n in numbers)], "nounwind", linkage)

@@ -16,11 +16,13 @@ from typing import Final
 
 import numpy as np
 
+from headrace import thresholds
 from headrace.opkit.windows import Axis
 from headrace.targets.native.llvm_text import Module
 from headrace.targets.native.registers import Registers, of_host
 from headrace.targets.native.windows.lines import Line, backward, forward
 from headrace.targets.native.windows.nest import Index, Nest, begin
+from headrace.targets.native.windows.shares import each_image
 from headrace.targets.native.windows.sweep import Block, Row, Sweep, Taps, Tile, blocks
 
 # Vectors and positions of a tile, at most.
@@ -287,8 +289,8 @@ def pooling(module: Module, spec: Pooling, name: str, registers: Registers | Non
     Returns:
       The name.
     """
-    nest = Nest(begin(module, name, ["out", "x", "g"], spec.batch is None), spec.dtype)
-    batch: Index = "%batch" if spec.batch is None else spec.batch
+    arrays, of_images = ("out", "x", "g"), f"{name}.images"
+    nest = Nest(begin(module, of_images, arrays, ["batch"], "internal"), spec.dtype)
     writer = _Pool(nest, spec, registers or of_host())
     write = {
         Kind.MAXIMUM: writer.maxima,
@@ -296,8 +298,18 @@ def pooling(module: Module, spec: Pooling, name: str, registers: Registers | Non
         Kind.MEAN: writer.means,
         Kind.MEAN_GRADIENT: writer.mean_gradient,
     }[spec.kind]
+    sides = [[getattr(a, side) for a in spec.axes] for side in ("length", "count")]
     of_input = spec.kind in (Kind.MAXIMUM_GRADIENT, Kind.MEAN_GRADIENT)
-    if spec.batch != 0 and spec.channels and all(a.length if of_input else a.count for a in spec.axes):
-        write(batch)
+    is_empty = spec.batch == 0 or not spec.channels or not math.prod(sides[0 if of_input else 1])
+    if not is_empty:
+        write("%batch")
     nest.f.line("ret void")
+    caller = nest.of(begin(module, name, arrays, ["batch"] if spec.batch is None else []))
+    if not is_empty:
+        x, result = (math.prod(side) * spec.channels * nest.size for side in sides)
+        sizes = (x, result, 0) if spec.kind is Kind.MEAN_GRADIENT else (x, x, result) if of_input else (result, x, 0)
+        cost = thresholds.NATIVE_POOLED * math.prod(a.count * a.size for a in spec.axes) * spec.channels
+        batch: Index = "%batch" if spec.batch is None else spec.batch
+        each_image(caller, of_images, dict(zip(arrays, sizes, strict=True)), batch, cost)
+    caller.f.line("ret void")
     return name
