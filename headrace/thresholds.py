@@ -352,6 +352,13 @@ INTERLEAVED_VECTORS: Final = 4
 FUNCTION_INSTRUCTIONS: Final = 32
 BETWEEN_OPERATIONS: Final = 2
 
+# Size of the rows of the largest array that loops over strips process at once, the fewest rows, and the size of arrays
+# from which it pays.
+# Unit: bytes; rows; bytes. Measured (docs/reference/native.md "Loops over arrays").
+STRIP_BYTES: Final = 1 << 16
+STRIP_ROWS: Final = 4
+STRIPPED_BYTES: Final = 1 << 20
+
 # Size up to which a constant is a part of the code of a native region; a larger one is an input.
 # Unit: bytes. Estimate (tests/targets/native/test_printer.py).
 NATIVE_CONSTANT_BYTES: Final = 1024

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,12 +17,15 @@ from headrace.schedule.program import Compute, Value
 from headrace.schedule.select import Map, Move
 from headrace.targets.native import scalars, state, threads
 from headrace.targets.native.costs import Costs
-from headrace.targets.native.held import Array, Held, Number
+from headrace.targets.native.fusion import Nest
+from headrace.targets.native.held import Array, Held, Items, Number
 from headrace.targets.native.interleaving import vectors_in_turns
 from headrace.targets.native.plan import (
+    Divided,
     Home,
     Plan,
     Storage,
+    contiguous,
     dims,
     is_array,
     is_grown,
@@ -34,13 +37,14 @@ from headrace.targets.native.plan import (
     spread,
 )
 from headrace.targets.native.products import product
-from headrace.targets.native.reductions import reduce
+from headrace.targets.native.reductions import combination, reduce
 from headrace.targets.native.registers import of_host
 from headrace.targets.native.rewriting import Division
+from headrace.targets.native.strips import cut_reads, is_total, is_view, reduction
 
 if TYPE_CHECKING:
-    from headrace.targets.native.fusion import Nest
     from headrace.targets.native.llvm_text import Function, Module
+    from headrace.targets.native.strips import Strips
 
 
 class ArrayPrinter:
@@ -56,6 +60,7 @@ class ArrayPrinter:
     number: Callable[[Value], str]
     held: Callable[[Value], Held]
     place_of: Callable[[Value], Array]
+    addresses: dict[Storage, str]
     address: Callable[[Storage | Home], str]
     fail_if: Callable[..., None]
     own_block: Callable[[str, str], None]
@@ -70,8 +75,13 @@ class ArrayPrinter:
 
     # *** Nests of loops ***
 
-    def nest(self, nest: Nest) -> None:
-        """Prints maps of one shape as one nest of loops."""
+    def nest(self, nest: Nest, places: Mapping[Value, Array] | None = None) -> None:
+        """Prints maps of one shape as one nest of loops.
+
+        Args:
+          nest: The nest.
+          places: The memory of its results; None for that of the plan.
+        """
         for m in nest.maps:
             self.check_divisor(m)
         rank = len(nest.shape)
@@ -88,7 +98,10 @@ class ArrayPrinter:
             elif isinstance(held, Array):
                 arrays[v] = held
                 reads[v] = self._spread(held, length, rank)
-        targets = {v: self._grown(v, length) if length else self.place_of(v) for v in nest.stored}
+        if places is not None:
+            targets = dict(places)
+        else:
+            targets = {v: self._grown(v, length) if length else self.place_of(v) for v in nest.stored}
         layouts: list[Sequence[int | str]] = [*reads.values(), *(t.strides for t in targets.values())]
         numbers: dict[Value, str] = {}
         for v in nest.reads:
@@ -115,7 +128,7 @@ class ArrayPrinter:
         vectors = vectors_in_turns(nest, of_host().count)
         cost = sum(map(Costs().instr, nest.maps))
         outermost = next((count for count, symbol in collapsed(shape, layouts)[0] if not symbol), 1)
-        each = outermost if length else threads.divided(outermost, cost)
+        each = outermost if length or places is not None else threads.divided(outermost, cost)
         if each == outermost:
             self.each(shape, layouts, element, vectors=vectors)
             return
@@ -133,6 +146,131 @@ class ArrayPrinter:
         captured += [(scalars.register_type(v.dtype.numpy), text) for v, text in numbers.items()]
         self.has_parts = True
         threads.each_part(self.f, -(-outermost // each), captured, round(cost * each / outermost), part, "stopped")
+
+    def strips(self, strips: Strips) -> None:
+        """Prints nests and reductions as a loop over strips of rows.
+
+        Much work runs in parts of several strips.
+        """
+        whole: dict[Value, Array] = {}  # that a strip reads its rows of, or writes
+        totals: dict[Value, Array] = {}
+        forms: dict[Value, Reduce] = {}
+        for part in strips.parts:
+            for v in part.made:
+                if v in strips.kept and not is_total(part) and not is_view(part):
+                    whole[v] = self.place_of(v)
+            if not isinstance(part, Nest) and not is_view(part):
+                form = reduction(part)
+                source = part.inputs[form.source]
+                if (part, form.source) in self.plan.copies:
+                    self.values[source] = self._copied(part, form.source)
+                if is_total(part):
+                    (out,) = part.made
+                    forms[out] = form
+                    totals[out] = self._target(out)
+                    self._fill(totals[out], combination(form.ufunc, out.dtype.numpy)[1])
+        divided = self.plan.divided.get(strips)
+        for first, stop, height in strips.strips():
+            if divided is not None and first == 0:
+                self._divided(strips, divided, whole, totals, forms)
+                continue
+            with self.f.loop(str(first), str(stop), height) as row:
+                self._strip(strips, whole, totals, row, height)
+        self.values.update(whole)
+        for v, total in totals.items():
+            self._divide(total, forms[v])
+            self.define(v, total)
+        for part in strips.parts:
+            if isinstance(part, Compute) and is_view(part) and part.made[0] in strips.kept:
+                self.move(part)
+
+    def _divided(
+        self,
+        strips: Strips,
+        divided: Divided,
+        whole: Mapping[Value, Array],
+        totals: Mapping[Value, Array],
+        forms: Mapping[Value, Reduce],
+    ) -> None:
+        """Prints the strips of full height in parts, each with totals of its own."""
+        _, stop, height = next(strips.strips())
+        rows = divided.each * height
+        parts = -(-stop // rows)
+        each = {
+            v: Array(self.address(divided.totals[v]), total.dtype, (parts, math.prod(total.dims)), ())
+            for v, total in totals.items()
+        }
+        own = {storage: self.address(storage) for storage in divided.own}
+        read = {v: self.held(v) for v in strips.reads}
+
+        def body(g: Function, given: Sequence[str], number: str) -> None:
+            outer, kept, self.f = self.f, dict(self.values), g
+            inside = iter(given)
+            for v, held in read.items():
+                self.values[v] = _renamed(held, next(inside))
+            mine = {v: dataclasses.replace(a, pointer=next(inside)) for v, a in whole.items()}
+            found = {}
+            for v, all_parts in each.items():
+                at = self._advanced("0", number, all_parts.dims[1])
+                start = self._at(dataclasses.replace(all_parts, pointer=next(inside)), at)
+                found[v] = dataclasses.replace(totals[v], pointer=start)
+                self._fill(found[v], combination(forms[v].ufunc, found[v].dtype)[1])
+            for storage, size in divided.own.items():
+                offset = g.op(f"mul nuw nsw i64 {number}, {size}")
+                self.addresses[storage] = g.op(f"getelementptr inbounds i8, ptr {next(inside)}, i64 {offset}", "own")
+            first, end = self._range(number, rows, stop)
+            with g.loop(first, end, height) as row:
+                self._strip(strips, mine, found, row, height)
+            self.values.clear()
+            self.values.update(kept)
+            self.addresses.update(own)
+            self.f = outer
+
+        captured = list(map(_captured, read.values()))
+        captured += [("ptr", p) for p in (*[a.pointer for a in (*whole.values(), *each.values())], *own.values())]
+        self.has_parts = True
+        threads.each_part(self.f, parts, captured, round(divided.cost / parts), body, "stopped")
+        for v, all_parts in each.items():
+            self._accumulate(totals[v], all_parts, dataclasses.replace(forms[v], axes=(0,)))
+
+    def _strip(
+        self, strips: Strips, whole: Mapping[Value, Array], totals: Mapping[Value, Array], row: str, height: int
+    ) -> None:
+        """Prints the parts of strips for `height` rows from `row` on."""
+        made = set(strips.made)
+        kept = dict(self.values)
+
+        def cut(array: Array) -> Array:
+            pointer = self._at(array, self._advanced("0", row, array.strides[0]))
+            return dataclasses.replace(array, pointer=pointer, shape=(height, *array.shape[1:]))
+
+        def place(v: Value) -> Array:
+            if v in whole:
+                return cut(whole[v])
+            return dataclasses.replace(self.place_of(v), shape=(height, *dims(v)[1:]))
+
+        for part in strips.parts:
+            outside = {v: self.array(v) for v in cut_reads(part) if v not in made}
+            self.values.update((v, cut(array)) for v, array in outside.items())
+            if isinstance(part, Nest):
+                nest = dataclasses.replace(part, shape=(height, *part.shape[1:]))
+                self.nest(nest, {v: place(v) for v in part.stored})
+            elif is_view(part):
+                (out,) = part.made
+                source = self.array(part.inputs[0])
+                self.values[out] = Array(source.pointer, source.dtype, (height, *dims(out)[1:]), contiguous(out))
+            else:
+                (out,) = part.made
+                form = reduction(part)
+                source = self.array(part.inputs[form.source])
+                if is_total(part):
+                    self._accumulate(totals[out], source, form)
+                else:
+                    self.values[out] = place(out)
+                    self._reduced(place(out), source, form, may_divide=False)
+            self.values.update(outside)
+        self.values.clear()
+        self.values.update(kept)
 
     def _length_of(self, nest: Nest) -> str:
         """The i64 first dimension of the results of a nest."""
@@ -428,24 +566,19 @@ class ArrayPrinter:
 
     def _reduce(self, instr: Compute, form: Reduce) -> None:
         (out,) = instr.made
-        source = self._copied(instr, form.source)
-        dtype = out.dtype.numpy
-        target = (
-            self.place_of(out) if is_array(out) else Array(self.f.alloca(f"[{dtype.itemsize} x i8]", 64), dtype, (), ())
-        )
-        self._reduced(target, source, form)
-        if form.divisor != 1:
-            kind, count = scalars.register_type(dtype), scalars.literal(form.divisor, dtype)
-
-            def element(at: Sequence[str]) -> None:
-                mean = self.f.op(f"fdiv {kind} {self.load(target, at[0])}, {count}")
-                self.store(target, mean, at[0])
-
-            self.each(target.shape, (target.strides,), element)
+        target = self._target(out)
+        self._reduced(target, self._copied(instr, form.source), form)
         self.define(out, target)
 
-    def _reduced(self, target: Array, source: Array, form: Reduce) -> None:
-        """Prints a reduction, in parts if there is much work.
+    def _target(self, out: Value) -> Array:
+        """The memory into which a reduction writes."""
+        if is_array(out):
+            return self.place_of(out)
+        dtype = out.dtype.numpy
+        return Array(self.f.alloca(f"[{dtype.itemsize} x i8]", 64), dtype, (), ())
+
+    def _reduced(self, target: Array, source: Array, form: Reduce, may_divide: bool = True) -> None:
+        """Prints a reduction, in parts if there is much work and `may_divide`.
 
         A part has some indices of the first axis. If that is reduced, the parts are reduced to a result each, and
         these at the end, so the order of additions depends on the shape alone.
@@ -459,9 +592,10 @@ class ArrayPrinter:
         is_total = len(axes) == len(dims)
         if is_total:
             dims, axes = (math.prod(dims),), (0,)
-        each = threads.divided(dims[0], cost) if dims and (is_total or 0 not in axes) else 0
+        each = threads.divided(dims[0], cost) if may_divide and dims and (is_total or 0 not in axes) else 0
         if not each or dims[0] % each or each == dims[0]:
             run(self.f, target.pointer, source.pointer, dims, axes)
+            self._divide(target, form)
             return
         parts = dims[0] // each
         found = target
@@ -481,6 +615,35 @@ class ArrayPrinter:
         threads.each_part(self.f, parts, captured, round(cost / parts), part, "stopped")
         if is_total:
             run(self.f, target.pointer, found.pointer, (parts,), (0,))
+        self._divide(target, form)
+
+    def _accumulate(self, total: Array, source: Array, form: Reduce) -> None:
+        """Prints a reduction whose result is combined with a total."""
+        name = reduce(
+            self.module, form.ufunc, source.dims, form.axes, total.dtype, accumulate=True, vector_bytes=of_host().bytes
+        )
+        self.f.line(f"call void {name}(ptr {total.pointer}, ptr {source.pointer})")
+
+    def _divide(self, target: Array, form: Reduce) -> None:
+        """Prints the division of sums by the number of terms, for means."""
+        if form.divisor == 1:
+            return
+        kind, count = scalars.register_type(target.dtype), scalars.literal(form.divisor, target.dtype)
+
+        def element(at: Sequence[str]) -> None:
+            mean = self.f.op(f"fdiv {kind} {self.load(target, at[0])}, {count}")
+            self.store(target, mean, at[0])
+
+        self.each(target.shape, (target.strides,), element)
+
+    def _fill(self, target: Array, number: str) -> None:
+        """Prints stores of a constant, as it is in memory, to all elements."""
+
+        def element(at: Sequence[str]) -> None:
+            kind, to = scalars.memory_type(target.dtype), self._at(target, at[0])
+            self.f.line(f"store {kind} {number}, ptr {to}, align {target.dtype.itemsize}{self.access}")
+
+        self.each(target.shape, (target.strides,), element)
 
     def _copied(self, instr: Compute, k: int) -> Array:
         """Input `k` of an instruction, or a copy of it if the plan says so."""
@@ -490,6 +653,18 @@ class ArrayPrinter:
         made = Array(self.address(self.plan.copies[instr, k]), a.dtype, a.shape, row_major(a.shape))
         self.copy(made, a)
         return made
+
+
+def _captured(held: Held) -> threads.Captured:
+    """The value that a part reads."""
+    assert not isinstance(held, Items)
+    return ("ptr", held.pointer) if isinstance(held, Array) else (scalars.register_type(held.dtype), held.text)
+
+
+def _renamed(held: Held, name: str) -> Held:
+    """The same value with another name."""
+    assert not isinstance(held, Items)
+    return dataclasses.replace(held, pointer=name) if isinstance(held, Array) else Number(name, held.dtype)
 
 
 def _splat(v: Value) -> str | None:

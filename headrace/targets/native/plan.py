@@ -29,7 +29,9 @@ from headrace import thresholds
 from headrace.opkit.forms import Broadcast, Concat, Permute, Pieces, Product, Reduce, Reshape
 from headrace.schedule.program import Block, Branches, Compute, Instr, Loop, Value, Variable
 from headrace.schedule.select import Constant, ListOperation, Move
-from headrace.targets.native.fusion import Nest, Unit, units
+from headrace.targets.native import threads
+from headrace.targets.native.fusion import Nest
+from headrace.targets.native.strips import Strips, Unit, cut_reads, is_total, is_view, reduction, units
 
 if TYPE_CHECKING:
     from headrace.opkit.forms import Index
@@ -82,6 +84,23 @@ class Home:
 Place: TypeAlias = Storage | Home
 
 
+@dataclasses.dataclass(frozen=True, eq=False, slots=True)
+class Divided:
+    """Strips that run in parts.
+
+    Attributes:
+      each: The number of strips in a part.
+      cost: The estimated time of all strips, in nanoseconds.
+      own: Storages with memory for all parts, of results that only strips read; and the bytes of a part.
+      totals: Storages with the totals of all parts.
+    """
+
+    each: int
+    cost: float
+    own: dict[Storage, int]
+    totals: dict[Value, Storage]
+
+
 class Plan:
     """Memory of the arrays of a region.
 
@@ -101,6 +120,7 @@ class Plan:
         and the place.
       copied_outputs: Outputs of the region that are copied to its memory, by position.
       copies: Storages of copies of operands, by instruction and position.
+      divided: The parts of strips with much work.
       bytes: The size of the block of memory of the region.
     """
 
@@ -112,6 +132,7 @@ class Plan:
         self.storages: list[Storage] = []
         self.copied: dict[Block, list[tuple[int, Place]]] = {}
         self.copies: dict[tuple[Compute, int], Storage] = {}
+        self.divided: dict[Strips, Divided] = {}
         self.copied_outputs: list[int] = []
         self._in: dict[Value, frozenset[Storage]] = {}
         self._defined: dict[Value, int] = {}
@@ -155,6 +176,8 @@ class Plan:
                     self._use(v)
                 for v in unit.stored:
                     self._put(v, wanted)
+            elif isinstance(unit, Strips):
+                self._strips(unit, wanted)
             elif isinstance(unit, Loop):
                 self._loop(unit)
             elif isinstance(unit, Branches):
@@ -194,6 +217,39 @@ class Plan:
                     self._same(v, instr.inputs[0])
                 elif is_array(v):
                     self._element(instr, work, v, wanted, instrs)
+
+    def _strips(self, strips: Strips, wanted: dict[Value, Place]) -> None:
+        """Plans whole arrays, and memory of one strip for results that only strips read."""
+        for v in strips.reads:
+            self._use(v)
+        made = set(strips.made)
+        whole = strips.rows // strips.height
+        each = threads.divided(whole, strips.cost)
+        parts = -(-whole // each)
+        divided = Divided(each, strips.cost, {}, {})
+        if parts > 1:
+            self.divided[strips] = divided
+        for part in strips.parts:
+            if not isinstance(part, Nest):
+                (source,) = cut_reads(part)
+                if is_view(part):
+                    for v in part.made:
+                        self._define(v, contiguous(v), self._in[source])
+                    continue
+                if source not in made and not is_same_order(dims(source), self.strides[source]):
+                    self._copy_first(part, reduction(part).source)
+            if is_total(part) and parts > 1:
+                for v in part.made:
+                    divided.totals[v] = self._storage(parts * size_of(v), self._now)
+                    divided.totals[v].last = self._now
+            for v in part.stored if isinstance(part, Nest) else part.made:
+                if v in strips.kept or is_total(part):
+                    self._put(v, wanted)
+                elif is_array(v):
+                    size = -(-size_of(v) // strips.rows * strips.height // ALIGNMENT) * ALIGNMENT
+                    self.places[v] = place = self._storage(parts * size, self._now)
+                    self._define(v, contiguous(v), frozenset((place,)))
+                    divided.own[place] = size
 
     def _operands(self, instr: Compute) -> None:
         """Plans copies of the matrices of a product that are regular along neither axis."""
@@ -565,6 +621,9 @@ def is_made_by(found: Sequence[Unit], v: Value) -> bool:
     for unit in found:
         if isinstance(unit, Nest):
             if v in unit.made:
+                return True
+        elif isinstance(unit, Strips):
+            if is_made_by(unit.parts, v):
                 return True
         elif v in unit.made:
             if isinstance(unit, Branches):

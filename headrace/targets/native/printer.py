@@ -25,11 +25,12 @@ from headrace.targets.native import scalars, state
 from headrace.targets.native.arrays import ArrayPrinter
 from headrace.targets.native.costs import Costs
 from headrace.targets.native.failures import Place as Failure
-from headrace.targets.native.fusion import Nest, Unit
+from headrace.targets.native.fusion import Nest
 from headrace.targets.native.held import Array, Held, Items, Number
 from headrace.targets.native.lists import ListPrinter
 from headrace.targets.native.llvm_text import Module
 from headrace.targets.native.plan import Home, Plan, Storage, contiguous, dims, is_array, is_grown, row_major
+from headrace.targets.native.strips import Strips, Unit
 
 if TYPE_CHECKING:
     from headrace.schedule.program import Trip
@@ -99,7 +100,7 @@ class Printer(ArrayPrinter, ListPrinter):
         self.has_parts = False
         self.access = ""  # metadata of loads and stores of the open nest
         self._loops: list[tuple[Loop, str, str]] = []  # the open loops: the variable of the number, and the first one
-        self._addresses: dict[Storage, str] = {}
+        self.addresses: dict[Storage, str] = {}
         self._backs: dict[Home, str] = {}
         self._tails: list[tuple[str, int, list[str]]] = []  # blocks of failures
         self._owned: list[list[Items]] = [[]]  # lists and other blocks of memory, by open block
@@ -131,13 +132,13 @@ class Printer(ArrayPrinter, ListPrinter):
                 continue
             if s.output >= 0:
                 at = f.op(f"getelementptr inbounds ptr, ptr %outputs, i64 {s.output}")
-                self._addresses[s] = f.op(f"load ptr, ptr {at}, align 8, !invariant.load {self.empty}", "out")
+                self.addresses[s] = f.op(f"load ptr, ptr {at}, align 8, !invariant.load {self.empty}", "out")
             elif separate:
-                self._addresses[s] = state.allocate(f, s.bytes, "no_memory", "array")
+                self.addresses[s] = state.allocate(f, s.bytes, "no_memory", "array")
             elif s.offset >= 0:
-                self._addresses[s] = f.op(f"getelementptr inbounds i8, ptr {arena}, i64 {s.offset}", "buffer")
+                self.addresses[s] = f.op(f"getelementptr inbounds i8, ptr {arena}, i64 {s.offset}", "buffer")
             else:
-                self._addresses[s] = f.alloca(f"[{s.bytes} x i8]", 64)
+                self.addresses[s] = f.alloca(f"[{s.bytes} x i8]", 64)
         self.units(self.plan.top)
         for k, v in enumerate(self.outputs):
             self._output(k, v)
@@ -219,7 +220,7 @@ class Printer(ArrayPrinter, ListPrinter):
 
     def address(self, place: Storage | Home) -> str:
         """The address of a storage, or of the home that takes the next value."""
-        return self._addresses[place] if isinstance(place, Storage) else self._backs[place]
+        return self.addresses[place] if isinstance(place, Storage) else self._backs[place]
 
     # *** Failures ***
 
@@ -253,6 +254,8 @@ class Printer(ArrayPrinter, ListPrinter):
         for unit in found:
             if isinstance(unit, Nest):
                 self.nest(unit)
+            elif isinstance(unit, Strips):
+                self.strips(unit)
             elif isinstance(unit, Loop):
                 self._loop(unit)
             elif isinstance(unit, Branches):

@@ -38,6 +38,7 @@ def reduce(
     axes: Sequence[int],
     dtype: np.dtype,
     *,
+    accumulate: bool = False,
     vector_bytes: int = 64,
 ) -> str:
     """Adds the function `void @name(ptr noalias %out, ptr %x)` that computes `ufunc.reduce(x, axes)`.
@@ -52,6 +53,7 @@ def reduce(
       shape: The shape of `x`; only the first dimension may be None.
       axes: The axes, each at least 0.
       dtype: The dtype: float32, float64, an integer, or bool.
+      accumulate: Whether the result is combined with the elements of `out`.
       vector_bytes: The size of the processor's vectors: 64, 32 or 16.
 
     Returns:
@@ -66,7 +68,7 @@ def reduce(
         raise ValueError(f"axes {axes} of an array of rank {len(shape)}")
     extents = "x".join("s" if d is None else str(d) for d in shape)
     over = "_".join(map(str, sorted(axes)))
-    name = f"{ufunc.__name__}_{dtype.name}_{extents}_over_{over}_{vector_bytes}"
+    name = f"{ufunc.__name__}_{dtype.name}_{extents}_over_{over}{'_into' if accumulate else ''}_{vector_bytes}"
     if module.has(name):
         return f"@{name}"
     params = [("ptr noalias", "out"), ("ptr", "x"), *([("i64", "n")] if shape and shape[0] is None else [])]
@@ -81,7 +83,7 @@ def reduce(
             merged[-1] = (v.times(merged[-1][0], size), is_reduced)
         elif size != 1:
             merged.append((size, is_reduced))
-    _Reduction(v, ufunc, dtype, merged).emit()
+    _Reduction(v, ufunc, dtype, merged, accumulate).emit()
     f.line("ret void")
     return f"@{name}"
 
@@ -128,10 +130,14 @@ class _Reduction:
       ufunc: The ufunc.
       dtype: The dtype.
       dims: The dimensions and whether each is reduced; no two of one kind are adjacent.
+      accumulate: Whether the result is combined with the elements of `out`.
     """
 
-    def __init__(self, v: Vectors, ufunc: np.ufunc, dtype: np.dtype, dims: list[tuple[Size, bool]]) -> None:
+    def __init__(
+        self, v: Vectors, ufunc: np.ufunc, dtype: np.dtype, dims: list[tuple[Size, bool]], accumulate: bool
+    ) -> None:
         self.v, self.f = v, v.f
+        self.accumulate = accumulate
         self.operation, number = combination(ufunc, dtype)
         self.identity = f"<{', '.join([f'{v.scalar} {number}'] * v.lanes)}>"
         self.is_sum = self.operation == "fadd"
@@ -186,10 +192,16 @@ class _Reduction:
             starts = [w * (step if self.is_row else v.lanes) for w in range(len(counts))]
             values = self._over_reduced(self.reduced[:-1], place, starts, counts)
             if self.is_row:
-                v.store(v.sums(values, self.combine), to, count)
+                self._store(v.sums(values, self.combine), to, count)
                 continue
             for start, each, value in zip(starts, counts, values, strict=True):
-                v.store(value, v.at(to, start), each)
+                self._store(value, v.at(to, start), each)
+
+    def _store(self, value: str, to: str, count: int) -> None:
+        """Stores the first `count` lanes of a result."""
+        if self.accumulate:
+            value = self.combine(self.v.load(to, count), value)
+        self.v.store(value, to, count)
 
     def _over_reduced(
         self, dims: list[tuple[Size, int]], x: str, starts: Sequence[int], counts: Sequence[int]

@@ -399,5 +399,7 @@ def _saved(instr: Instr) -> float:
                 return count * thresholds.NUMPY_SCALAR
             size = max(0, instr.made[0].bytes) if instr.made else 0
             return count * (thresholds.NUMPY_CALL + thresholds.NUMPY_BYTE * size)
+        if isinstance(instr.work, Move) and isinstance(instr.work.form, Reduce):
+            return thresholds.NUMPY_CALL + thresholds.NUMPY_BYTE * max(0, instr.inputs[instr.work.form.source].bytes)
         return thresholds.NUMPY_CALL if isinstance(instr.work, (Move, ListOperation)) else 0.0
     return max((sum(map(_saved, b.instrs)) for b in instr.blocks), default=0.0)

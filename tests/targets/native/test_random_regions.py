@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("llvmlite")
 
 import headrace as hr
-from headrace import flags
+from headrace import flags, thresholds
 from headrace.targets.native import engine
 from tests.targets.native import region_running as running
 from tests.targets.native.random_regions import Maker
@@ -39,6 +39,23 @@ def check(seed: int, verify: int) -> int:
 @pytest.mark.parametrize("seed", range(4))
 def test_a_random_program(seed: int) -> None:
     check(seed, 0)
+
+
+@pytest.mark.parametrize("seed", range(20, 22))
+def test_a_random_program_in_strips(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    _make_strips_small(monkeypatch)
+    check(seed, 0)
+
+
+def _make_strips_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, least in ("STRIPPED_BYTES", 1), ("STRIP_BYTES", 16), ("STRIP_ROWS", 1):
+        monkeypatch.setattr(thresholds, name, least)
+
+
+@pytest.mark.matrix
+def test_many_random_programs_in_strips(monkeypatch: pytest.MonkeyPatch) -> None:
+    _make_strips_small(monkeypatch)
+    assert sum(check(seed, 3 * (seed % 2)) for seed in range(20_000, 20_200)) > 160
 
 
 @pytest.mark.matrix

@@ -136,6 +136,20 @@ def test_long_sums_are_as_exact_as_those_of_numpy(axis: int) -> None:
     assert np.mean(mine) <= 2 * np.mean(numpys) + np.spacing(np.float32(200_000))
 
 
+@pytest.mark.parametrize("ufunc", ARITHMETIC)
+@pytest.mark.parametrize("axes", [(0,), (1,), (0, 1)], ids=str)
+def test_a_result_may_be_combined_with_the_one_before(ufunc: np.ufunc, axes: tuple[int, ...]) -> None:
+    x = values(np.random.default_rng(0), (5, 37), "float64")
+    module = Module()
+    name = reduce(module, ufunc, x.shape, axes, x.dtype, accumulate=True)
+    assert reduce(module, ufunc, x.shape, axes, x.dtype) != name
+    once = ufunc.reduce(x, axes)
+    out = np.asarray(once + 0.5)
+    want = ufunc(out, once)
+    Compiled(module, {name: (2, 0)})(name, out, x)
+    np.testing.assert_allclose(out, want, rtol=1e-12)
+
+
 def test_a_reduction_is_one_function() -> None:
     module = Module()
     names = {reduce(module, np.add, (4, 16), axes, np.dtype(np.float32)) for axes in ((0, 1), (1, 0))}

@@ -312,6 +312,19 @@ def test_reductions_on_any_number_of_threads(axes: list[int] | None) -> None:
 
 @pytest.mark.matrix
 @pytest.mark.usefixtures("short")
+@pytest.mark.parametrize("shape", [(256, 64), (131, 33), (40, 12, 9)])
+def test_strips_on_any_number_of_threads(shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    def build(x: Any) -> list[Any]:
+        e = hr.exp(x - hr.reduce_max(x, 1, keepdims=True))
+        return [e / hr.reduce_sum(e, 1, keepdims=True), hr.reduce_mean(x, 0), hr.reduce_sum(x * x)]
+
+    monkeypatch.setattr(thresholds, "STRIPPED_BYTES", 1)
+    monkeypatch.setattr(thresholds, "STRIP_BYTES", 1 << 11)
+    on_threads(build, values_of(*shape))
+
+
+@pytest.mark.matrix
+@pytest.mark.usefixtures("short")
 def test_parts_in_a_loop() -> None:
     def build(x: Any) -> Any:
         return hr.while_loop(lambda i, v: i < 20, lambda i, v: (i + 1, hr.tanh(v) * 0.5 + x), [0, x])
