@@ -348,6 +348,8 @@ class Section(Instr):
       polls: Whether it may run long, so that it must poll whether the step was cancelled.
       uses_blas: Whether it multiplies matrices, possibly by the BLAS library, as kernels with `Facts.blas` do.
       uses_threads: Whether several threads may run parts of an operation.
+      lists: Dtype and shape of the elements of lists among inputs and outputs. The function takes and returns them as
+        arrays whose rows are the elements.
     """
 
     block: Block
@@ -355,6 +357,7 @@ class Section(Instr):
     polls: bool
     uses_blas: bool
     uses_threads: bool
+    lists: Mapping[Value, tuple[np.dtype, tuple[int, ...]]]
 
 
 @dataclasses.dataclass(eq=False, slots=True)

@@ -51,6 +51,7 @@ class ElementTypes:
         self._parent: dict[Value, Value] = {}
         self._inner: dict[Value, Value] = {}
         self._known: dict[Value, Element] = {}
+        self._stay: list[Value] = []
         for instr in instrs:
             self._visit(instr)
 
@@ -64,6 +65,15 @@ class ElementTypes:
         for _ in range(levels if found is not None else 0):
             found = Element(None, (), found)
         return found
+
+    def may_cross(self, v: Value) -> bool:
+        """Whether a list may pass between native code and Python, as an array of its elements."""
+        found = self.of(v)
+        return (
+            found is not None
+            and found.dtype is not None
+            and all(self._find(v) is not self._find(x) for x in self._stay)
+        )
 
     def _find(self, v: Value) -> Value:
         while (up := self._parent.setdefault(v, v)) is not v:
@@ -112,6 +122,8 @@ class ElementTypes:
         this = instr.made[0] if work.role.makes and instr.made else instr.inputs[0]
         if this.representation != "list":
             return
+        if work.has_blanks or work.is_counted:
+            self._stay.append(this)
         handle = this.tensor.handle
         if handle is not None and shapes.is_full(handle[1]) and scalars.is_number(handle[0].numpy):
             self._know(this, handle[0].numpy, handle[1] or ())
@@ -182,12 +194,13 @@ class ListPrinter:
     def _parts(self, items: Items) -> list[str]:
         return [self._get(slot, kind) for slot, kind in items.variables]
 
-    def _assign(self, items: Items, parts: Sequence[str]) -> None:
+    def assign(self, items: Items, parts: Sequence[str]) -> None:
+        """Sets the variables of a list."""
         for (slot, kind), part in zip(items.variables, parts, strict=True):
             self._set(slot, part, kind)
 
     def _clear(self, items: Items) -> None:
-        self._assign(items, ("null", "0", "0", "0")[: len(items.variables)])
+        self.assign(items, ("null", "0", "0", "0")[: len(items.variables)])
 
     def move_list(self, v: Value, target: Items) -> None:
         """Moves a list to other variables; rows of an array are copied."""
@@ -205,7 +218,7 @@ class ListPrinter:
                 assert isinstance(source, Array)
                 found.append((self.copied_rows(source), target))
         for parts, target in found:
-            self._assign(target, parts)
+            self.assign(target, parts)
 
     def free_lists(self, lists: Iterable[Items]) -> None:
         """Prints the end of lists."""
@@ -224,7 +237,7 @@ class ListPrinter:
     def own_block(self, pointer: str, size: str) -> None:
         """Records memory that ends with the open block."""
         made = self._new(Element(None, ()))
-        self._assign(made, (pointer, "0", size))
+        self.assign(made, (pointer, "0", size))
         self._owned[-1].append(made)
 
     # *** Operations ***
@@ -257,7 +270,7 @@ class ListPrinter:
         if out.representation == "rows":
             self.values[out] = rows
         else:
-            self._assign(self._make(instr), self.copied_rows(rows))
+            self.assign(self._make(instr), self.copied_rows(rows))
 
     def _push(self, instr: Compute) -> None:
         f, items = self.f, self.items(instr.inputs[0])
@@ -421,7 +434,7 @@ class ListPrinter:
         data = state.allocate_block(f, wanted, "no_memory", "list")
         fill = self.module.declare("llvm.memset.p0.i64", "void", ["ptr", "i8", "i64", "i1"])
         f.line(f"call void {fill}(ptr {data}, i8 0, i64 {wanted}, i1 false)")
-        self._assign(items, (data, n, wanted))
+        self.assign(items, (data, n, wanted))
 
 
 def _part(f: Function, at: str, k: int) -> str:

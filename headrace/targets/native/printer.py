@@ -114,11 +114,14 @@ class Printer(ArrayPrinter, ListPrinter):
         for k, v in enumerate(self.inputs):
             at = f.op(f"getelementptr inbounds ptr, ptr %inputs, i64 {k}")
             pointer = f.op(f"load ptr, ptr {at}, align 8, !invariant.load {self.empty}", "in")
-            if is_grown(v):
+            if is_grown(v) or v.representation == "list":
                 to = f.op(f"getelementptr inbounds ptr, ptr %inputs, i64 {len(self.inputs) + symbols}")
                 symbols += 1
                 length = f.op(f"load i64, ptr {f.op(f'load ptr, ptr {to}, align 8')}, align 8", "length")
-                self.values[v] = Array(pointer, v.dtype.numpy, (length, *dims(v)), contiguous(v))
+                if v.representation == "list":
+                    self._take_list(v, pointer, length)
+                else:
+                    self.values[v] = Array(pointer, v.dtype.numpy, (length, *dims(v)), contiguous(v))
             elif is_array(v):
                 self.values[v] = Array(pointer, v.dtype.numpy, dims(v), contiguous(v))
             else:
@@ -152,6 +155,15 @@ class Printer(ArrayPrinter, ListPrinter):
             f.begin(label)
             f.line(f"ret i32 {code}")
 
+    def _take_list(self, v: Value, pointer: str, length: str) -> None:
+        """Makes a list of the rows of an input."""
+        items = self.values[v] = self.new_items(v)
+        dtype = items.element.dtype
+        shape: tuple[int | str, ...] = (length, *items.element.shape)
+        assert dtype is not None
+        self.assign(items, self.copied_rows(Array(pointer, dtype, shape, row_major(shape))))
+        self._owned[-1].append(items)
+
     def _output(self, k: int, v: Value) -> None:
         f, held = self.f, self.held(v)
         at = f.op(f"getelementptr inbounds ptr, ptr %outputs, i64 {k}")
@@ -164,15 +176,22 @@ class Printer(ArrayPrinter, ListPrinter):
                     pointer, _, size = self.copied_rows(held)
                     self.own_block(pointer, size)
                 f.line(f"store ptr {pointer}, ptr {record}, align 8")
-                for i, d in enumerate(shape):
-                    to = f.op(f"getelementptr inbounds i8, ptr {record}, i64 {8 + 8 * i}")
-                    f.line(f"store i64 {d}, ptr {to}, align 8")
+                self._store_dims(record, shape)
             case Array():
                 if k in self.plan.copied_outputs:
                     target = f.op(f"load ptr, ptr {at}, align 8")
                     self.copy(Array(target, held.dtype, held.shape, row_major(held.shape)), held)
-            case Items():
-                raise HeadraceInternalError("a list is a result of a native region")
+            case Items(data, length, _, _, element):
+                record = f.op(f"load ptr, ptr {at}, align 8")
+                f.line(f"store ptr {f.op(f'load ptr, ptr {data}, align 8')}, ptr {record}, align 8")
+                sizes = [f.op(f"load i64, ptr {length}, align 8"), *map(str, element.shape)]
+                self._store_dims(record, sizes)
+
+    def _store_dims(self, record: str, shape: Sequence[int | str]) -> None:
+        """Prints stores of the dimensions of a result to its record (`entry`)."""
+        for i, d in enumerate(shape):
+            to = self.f.op(f"getelementptr inbounds i8, ptr {record}, i64 {8 + 8 * i}")
+            self.f.line(f"store i64 {d}, ptr {to}, align 8")
 
     # *** Values ***
 

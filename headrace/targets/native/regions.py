@@ -1,9 +1,12 @@
 """Native regions: the instructions of a block that run as machine code.
 
 A region is a sequence of neighboring instructions of a block, each of which native code has. An instruction with blocks
-belongs to a region if all instructions in its blocks do. Numbers and arrays of static shape pass between a region and
-the code around it; a list is made, changed and read in one region. A call of a native function takes a few tenths of
+belongs to a region if all instructions in its blocks do. A call of a native function takes a few tenths of
 a microsecond, so a region must contain a loop, or maps that take numpy longer.
+
+**Borders.** Numbers and arrays of static shape pass between a region and the code around it. A list of such arrays does
+so in the block of the step, as an array of its elements; elsewhere, where a loop may repeat the copy, a list is made,
+changed and read in one region. The rows of an array are a view, so each side of the border makes its own.
 """
 
 from __future__ import annotations
@@ -44,7 +47,8 @@ class NativeRegion:
       inputs: The values that the region reads from outside, and large constants.
       outputs: The values of the region that are read behind it.
       elements: The types of the elements of its lists.
-      instrs: The instructions, `rewritten`.
+      instrs: The instructions, `rewritten`, behind those that make rows of arrays from outside.
+      leaving: The instructions that make rows which are read behind the region.
     """
 
     block: Block
@@ -54,6 +58,7 @@ class NativeRegion:
     outputs: tuple[Value, ...]
     elements: ElementTypes
     instrs: list[Instr]
+    leaving: list[Compute]
 
 
 # *** Instructions ***
@@ -280,21 +285,31 @@ def native_regions(program: Program) -> list[NativeRegion]:
     blocks = [program.block, *(f.block for f in program.functions.values())]
     while blocks:
         block = blocks.pop()
-        mine = block_regions(block)
+        mine = block_regions(block, lists_cross=block is program.block)
         found += mine
         inside = {k for r in mine for k in range(r.start, r.stop)}
         blocks += [b for k, instr in enumerate(block.instrs) if k not in inside for b in instr.blocks]
     return found
 
 
-def block_regions(block: Block) -> list[NativeRegion]:
-    """The native regions of one block."""
+def block_regions(block: Block, lists_cross: bool = False) -> list[NativeRegion]:
+    """The native regions of one block.
+
+    Args:
+      block: The block.
+      lists_cross: Whether lists may pass between a region and the code around it.
+    """
     instrs = rewritten(block.instrs)
     elements = ElementTypes(instrs)
+    rows = _rows(instrs)
     banned: set[int] = {k for k, instr in enumerate(instrs) if why_not(instr, elements)}
     while True:
         runs = _runs(len(block.instrs), banned)
-        bad = {k for start, stop in runs for k in _crossing(instrs, block.results, start, stop)}
+        bad: set[int] = set()
+        for start, stop in runs:
+            values = _crossing(instrs, block.results, start, stop)
+            stay = {v for v in values if v not in rows and not (lists_cross and elements.may_cross(v))}
+            bad |= {k for k in range(start, stop) if not stay.isdisjoint({*deep_reads(instrs[k]), *instrs[k].made})}
         if not bad:
             break
         banned |= bad
@@ -304,6 +319,21 @@ def block_regions(block: Block) -> list[NativeRegion]:
         if is_worth_a_call(region):
             out.append(region)
     return out
+
+
+def _rows(instrs: Iterable[Instr]) -> dict[Value, Compute]:
+    """The instructions of a block that make rows of arrays."""
+    return {
+        instr.made[0]: instr
+        for instr in instrs
+        if isinstance(instr, Compute)
+        and isinstance(instr.work, ListOperation)
+        and instr.work.role.kind == "from_tensor"
+        and instr.made
+        and instr.made[0].representation == "rows"
+        and not why_not(instr)
+        and all(v.storage == "constant" for v in instr.inputs[1:])
+    }
 
 
 def _runs(n: int, banned: set[int]) -> list[tuple[int, int]]:
@@ -317,15 +347,13 @@ def _runs(n: int, banned: set[int]) -> list[tuple[int, int]]:
     return out
 
 
-def _crossing(instrs: Sequence[Instr], results: Iterable[Value], start: int, stop: int) -> set[int]:
-    """The instructions of a run that use lists of the code around it."""
+def _crossing(instrs: Sequence[Instr], results: Iterable[Value], start: int, stop: int) -> set[Value]:
+    """The lists and rows that a run has in common with the code around it."""
     inside = instrs[start:stop]
     made = {v for instr in inside for v in instr.made}
-    reads = [set(deep_reads(instr)) | set(instr.made) for instr in inside]
     behind = set(results).union(*(deep_reads(i) for i in instrs[stop:]))
-    special = {v for found in reads for v in found if v.representation in ("list", "rows")}
-    bad = {v for v in special if v not in made or v in behind}
-    return {k for k, found in enumerate(reads, start) if found & bad}
+    special = {v for instr in inside for v in (*deep_reads(instr), *instr.made) if v.representation in ("list", "rows")}
+    return {v for v in special if v not in made or v in behind}
 
 
 def make_region(
@@ -342,14 +370,20 @@ def make_region(
     """
     instrs = rewritten(block.instrs) if instrs is None else instrs
     mine = list(instrs[start:stop])
+    rows = _rows(instrs)
+    crossing = _crossing(instrs, block.results, start, stop)
     made = {v for instr in mine for v in instr.made}
+    entering: list[Instr] = [rows[v] for v in rows if v in crossing and v not in made]
+    leaving = [rows[v] for v in rows if v in crossing and v in made]
+    mine = entering + mine
+    made.update(v for instr in entering for v in instr.made)
     reads: dict[Value, None] = {}
     for instr in mine:
         reads.update(_used(instr, set()))
     inputs = tuple([v for v in reads if v not in made and (v.storage != "constant" or is_large(v))])
-    behind = set(block.results).union(*(deep_reads(i) for i in instrs[stop:]))
-    outputs = tuple([v for instr in mine for v in instr.made if v in behind])
-    return NativeRegion(block, start, stop, inputs, outputs, elements or ElementTypes(mine), mine)
+    behind = set(block.results).union(*(deep_reads(i) for i in [*instrs[stop:], *leaving]))
+    outputs = tuple([v for instr in mine for v in instr.made if v in behind and v.representation != "rows"])
+    return NativeRegion(block, start, stop, inputs, outputs, elements or ElementTypes(mine), mine, leaving)
 
 
 def _used(instr: Instr, defined: set[Value]) -> dict[Value, None]:
@@ -381,7 +415,9 @@ def is_large(v: Value) -> bool:
 
 def is_worth_a_call(region: NativeRegion) -> bool:
     """Whether native code saves enough time of a run to be compiled."""
-    call = thresholds.NATIVE_CALL + thresholds.NATIVE_ARGUMENT * (len(region.inputs) + len(region.outputs))
+    values = (*region.inputs, *region.outputs)
+    call = thresholds.NATIVE_CALL + thresholds.NATIVE_ARGUMENT * len(values)
+    call += 2 * thresholds.NUMPY_CALL * sum(v.representation == "list" for v in values)
     return sum(map(_saved, region.instrs)) > call + thresholds.NATIVE_LEAST_SAVING
 
 

@@ -27,6 +27,8 @@ from headrace.targets.native.rewriting import rewritten
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    import numpy as np
+
     from headrace.opkit.kernel_library import KernelLibrary
     from headrace.schedule.program import Instr, Program, Value
     from headrace.targets.native.engine import Library
@@ -72,15 +74,17 @@ def cut(program: Program) -> None:
     uses_blas = any(f"@{name}(" in text for name in blas.NAMES.values())
     library = engine.compile_module(text, [printed.core for _, printed in chosen], blas.symbols() if uses_blas else {})
     for region, printed in sorted(chosen, key=lambda pair: pair[0].start, reverse=True):
-        region.block.instrs[region.start : region.stop] = [_section(region, printed, library, uses_blas)]
+        section = _section(region, printed, library, uses_blas)
+        region.block.instrs[region.start : region.stop] = [section, *region.leaving]
 
 
 def _section(region: NativeRegion, printed: Printed, library: Library, uses_blas: bool) -> Section:
     """The section of a compiled region."""
     loops = [i for i in region.instrs if _has_loops(i)]
     polls = bool(loops)
+    slots = {v: _slot(v, region) for v in (*printed.inputs, *printed.outputs)}
     entry = Entry(
-        [_slot(v) for v in printed.inputs], [_slot(v) for v in printed.outputs], is_long=polls or printed.has_parts
+        [slots[v] for v in printed.inputs], [slots[v] for v in printed.outputs], is_long=polls or printed.has_parts
     )
     return Section(
         (loops or region.instrs)[0].op,  # one that may exceed the time limit
@@ -91,6 +95,7 @@ def _section(region: NativeRegion, printed: Printed, library: Library, uses_blas
         polls=polls,
         uses_blas=uses_blas or any(map(_has_products, region.instrs)),
         uses_threads=printed.has_parts,
+        lists={v: _element(v, region) for v in slots if v.representation == "list"},
     )
 
 
@@ -114,7 +119,9 @@ def _coverage(program: Program, chosen: Iterable[NativeRegion], left: Iterable[N
                 continue
             blocks += instr.blocks
             why = why_not(instr)
-            reasons[why or "a call would take longer than it saves, or lists cross the border of the region"] += 1
+            reasons[
+                why or "a call would take longer than it saves, or a list cannot cross the border of the region"
+            ] += 1
     return Coverage(inside, inside + reasons.total(), reasons)
 
 
@@ -133,8 +140,19 @@ def _has_products(instr: Instr) -> bool:
     return any(_has_products(i) for b in instr.blocks for i in b.instrs)
 
 
-def _slot(value: Value) -> Slot:
+def _slot(value: Value, region: NativeRegion) -> Slot:
+    if value.representation == "list":
+        dtype, shape = _element(value, region)
+        return Slot(dtype, (None, *shape))
     return Slot(value.dtype.numpy, value.shape or ())
+
+
+def _element(value: Value, region: NativeRegion) -> tuple[np.dtype, tuple[int, ...]]:
+    """The dtype and the shape of the elements of a list."""
+    element = region.elements.of(value)
+    assert element is not None
+    assert element.dtype is not None
+    return element.dtype, element.shape
 
 
 def _on_failure(printed: Printed) -> OnFailure:

@@ -77,14 +77,25 @@ class Printer(InstructionWriter):
         self.uses_blas |= instr.uses_blas
         self.uses_threads |= instr.uses_threads
         self.polls |= instr.polls
-        inputs = tuple(map(self.text, instr.inputs))
+        inputs = tuple([self._section_input(instr, v) for v in instr.inputs])
         look = "run.look" if instr.polls else "None"
         call = f"{self.out.bind(instr.function, 'n')}({', '.join((look, *inputs))})"
         names = [self.name_for(v) for v in instr.made]
         self.out.line(f"{', '.join(names)} = {call}" if names else call, instr.op, inputs)
+        for v, name in zip(instr.made, names, strict=True):
+            if v in instr.lists:
+                self.out.line(f"{name} = list({name})", instr.op)
         if flags.VERIFY.value >= 2:
             self.check(instr.made, instr.op)
         self.drop(instr.drops)
+
+    def _section_input(self, instr: Section, v: Value) -> str:
+        """An argument of a section."""
+        if v not in instr.lists:
+            return self.text(v)
+        dtype, shape = instr.lists[v]
+        stacked = self.out.bind(runtime.stacked, "f")
+        return f"{stacked}({self.text(v)}, {shape}, {self.out.bind(dtype, 'o')}, -1)"
 
     # *** groups ***
 

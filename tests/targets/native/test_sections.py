@@ -241,3 +241,81 @@ def test_the_limit_counts_the_bytes_of_nested_lists(graph: Any) -> None:
     assert told[0] == told[1]
     assert "level3" in told[0]
     assert "3 values of 4,800 bytes so far" in told[0]
+
+
+# *** Lists that cross the border of a region ***
+
+
+def cores(fetches: Any, feeds: Any, optimize: str = "on") -> int:
+    """The number of native regions of a step, whose results are those of Python."""
+    graph = scopes.current_graph()
+    results = []
+    for native in ("on", "off"):
+        with flags.override(NATIVE=native, OPTIMIZE=optimize), hr.Session(graph=graph, engine="compiled") as session:
+            results.append(session.run(fetches, feeds))
+            if native == "on":
+                found = session.explain(fetches, list(feeds)).native_source.count("define i32 @core")
+    for a, b in zip(*results, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+    return found
+
+
+def loop(x: Any, n: Any) -> Any:
+    """A state after `n` iterations whose gradient needs values of each one."""
+    return hr.while_loop(lambda i, h: i < n, lambda i, h: (i + 1, hr.tanh(h * 1.5) + 0.1 * h), [0, x])[1]
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("n", [0, 1, 7])
+def test_residuals_of_a_loop_pass_a_kernel(n: int) -> None:
+    x, steps = hr.placeholder(hr.float32, (3, 4)), hr.placeholder(hr.int32, ())
+    loss = hr.nn.sparse_softmax_cross_entropy_with_logits(labels=[0, 1, 3], logits=loop(x, steps))
+    fed = {x: np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4), steps: n}
+    fetches = [loss, *hr.gradients(loss, [x])]
+    assert cores(fetches, fed) == 2
+    assert cores(fetches, fed, "off") == 2
+
+
+def test_a_list_is_read_between_two_loops() -> None:
+    x = hr.placeholder(hr.float32, (2, 3))
+    made = hr.TensorArray(hr.float32, 0, dynamic_size=True, element_shape=(2, 3))
+    made = hr.while_loop(lambda i, h, a: i < 4, lambda i, h, a: (i + 1, h * 0.5, a.write(i, h + 1.0)), [0, x, made])[2]
+    total = hr.while_loop(
+        lambda i, s: i < 4,
+        lambda i, s: (i + 1, s + made.read(i)),
+        [0, hr.cumsum(made.stack()[0])],
+    )[1]
+    assert cores([total, *hr.gradients(total, [x])], {x: np.ones((2, 3), np.float32)}) >= 1
+
+
+def test_rows_are_read_on_both_sides_of_a_kernel() -> None:
+    xs, h = hr.placeholder(hr.float32, (5, 3)), hr.placeholder(hr.float32, (3,))
+    rows = hr.TensorArray(hr.float32, 5).unstack(xs)
+    body = lambda i, s: (i + 1, hr.tanh(s + rows.read(i)))
+    first = hr.while_loop(lambda i, s: i < 5, body, [0, h])[1]
+    last = hr.while_loop(lambda i, s: i < 5, body, [0, hr.cumsum(first)])[1]
+    fed = {xs: np.linspace(-1, 1, 15, dtype=np.float32).reshape(5, 3), h: np.zeros(3, np.float32)}
+    assert cores([last, *hr.gradients(last, [xs, h])], fed) >= 2
+
+
+def test_a_loop_of_kernels_makes_a_list_for_a_native_loop() -> None:
+    x = hr.placeholder(hr.float32, (3,))
+    y = hr.while_loop(lambda i, h: i < 6, lambda i, h: (i + 1, hr.sin(hr.cumsum(h)) + h), [0, x])[1]
+    before = hr.while_loop(lambda i, h: i < 6, lambda i, h: (i + 1, hr.sin(h * 2.0) + h), [0, x])[1]
+    assert cores([*hr.gradients(y, [x]), *hr.gradients(before, [x])], {x: np.array([0.1, np.nan, 2], np.float32)}) >= 1
+
+
+def test_lists_stay_on_one_side_in_a_loop_of_kernels() -> None:
+    """A list that passed the border in each iteration would be copied as often."""
+    x, n = hr.placeholder(hr.float32, (3,)), hr.placeholder(hr.int32, ())
+    made = hr.TensorArray(hr.float32, 0, dynamic_size=True, element_shape=(3,))
+
+    def body(i: Any, h: Any, a: Any) -> Any:
+        a = hr.while_loop(lambda k, a: k < 2, lambda k, a: (k + 1, a.write(2 * i + k, h * h)), [0, a])[1]
+        return i + 1, hr.cumsum(h) * 0.5, a
+
+    stacked = hr.while_loop(lambda i, h, a: i < n, body, [0, x, made])[2].stack()
+    fed = {x: np.array([0.1, 0.2, 0.3], np.float32), n: 4}
+    assert cores([stacked], fed)
+    with flags.override(NATIVE="on"), hr.Session(engine="compiled") as session:
+        assert "list" not in session.explain(stacked, list(fed)).native_source
