@@ -67,7 +67,7 @@ class ElementTypes:
         return found
 
     def may_cross(self, v: Value) -> bool:
-        """Whether a list may pass between native code and Python, as an array of its elements."""
+        """Whether an array may stand for a list between native code and Python."""
         found = self.of(v)
         return (
             found is not None
