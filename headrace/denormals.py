@@ -169,6 +169,11 @@ def user_mode() -> int | None:
     return control
 
 
+def register_bits() -> int:
+    """Bits that flush denormal numbers in the control register of the processor; 0 if they are not known."""
+    return _BITS if _is_known else 0
+
+
 def begin_thread() -> None:
     """Resets the mode of a new thread, which inherits the register of its creator.
 

@@ -79,9 +79,9 @@ def _section(region: NativeRegion, printed: Printed, library: Library, uses_blas
     """The section of a compiled region."""
     loops = [i for i in region.instrs if _has_loops(i)]
     polls = bool(loops)
-    entry = Entry(
-        [_slot(v) for v in printed.inputs], [_slot(v) for v in printed.outputs], is_long=polls or printed.has_parts
-    )
+    flushes = polls or any(map(_has_products, region.instrs))
+    slots = [_slot(v) for v in printed.inputs], [_slot(v) for v in printed.outputs]
+    entry = Entry(*slots, is_long=polls or printed.has_parts, flushes=flushes)
     return Section(
         (loops or region.instrs)[0].op,  # one that may exceed the time limit
         printed.inputs,
@@ -89,8 +89,9 @@ def _section(region: NativeRegion, printed: Printed, library: Library, uses_blas
         block=Block(region.instrs, region.outputs, region.block.region),
         function=entry.bind(library, printed.core, _on_failure(printed)),
         polls=polls,
-        uses_blas=uses_blas or any(map(_has_products, region.instrs)),
+        uses_blas=uses_blas,
         uses_threads=printed.has_parts,
+        flushes=flushes,
     )
 
 
