@@ -216,7 +216,8 @@ def _free_block(module: Module) -> None:
     )
     # a guarded block is checked at the end of the call
     is_kept = f.op(f"icmp ne i64 {state.load(f, 'is_guarded')}, 0")
-    f.branch(f.op(f"or i1 {is_kept}, {f.op('icmp eq ptr %block, null')}"), "none", "some")
+    is_foreign = f.op(f"or i1 {f.op('icmp eq ptr %block, null')}, {f.op(f'icmp eq i64 %bytes, {state.BORROWED}')}")
+    f.branch(f.op(f"or i1 {is_kept}, {is_foreign}"), "none", "some")
     f.begin("none")
     f.line("ret void")
     f.begin("some")
