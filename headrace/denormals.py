@@ -170,7 +170,7 @@ def user_mode() -> int | None:
 
 
 def register_bits() -> int:
-    """Bits that flush denormal numbers in the control register of the processor; 0 if they are not known."""
+    """Bits of the control register that flush denormal numbers; 0 if not known."""
     return _BITS if _is_known else 0
 
 

@@ -186,7 +186,7 @@ _TANH: Final = (
 
 
 def _tanh_single(x: Value) -> Value:
-    """tanh(x) as 1 - 2 / (exp(2x) + 1), which errs little more than its last rounding unless x is small."""
+    """tanh(x), by the exponential or, near 0, a polynomial."""
     size = abs(x)
     small = size.compare("olt", 0.625)
     t = x * x

@@ -13,6 +13,11 @@ The plan walks the blocks of the region in the order in which they run, and give
 places at the end of the iteration. If the next value is made by a nest that is the last reader of the current one, and
 reads it element by element, one home is enough.
 
+**Lists.** An array that is read from a list is in the list's memory, unless a later instruction writes to the list. A
+list that is made from an array has the array's memory if nothing writes to it. Rows behind the stack of a list that is
+not read any more are put into the list's memory (`room`). So gradients of loops do not copy the values of all
+iterations.
+
 **Lifetimes.** The walk numbers the units. A storage is in use from the first definition to the last use of the values
 that may be in it. A value that is defined before a loop and used in it is in use until the end of the loop. Storages
 whose lifetimes do not overlap may have the same place in memory.
@@ -243,7 +248,7 @@ class Plan:
     def _extends(
         self, instr: Compute, form: Concat, v: Value, wanted: dict[Value, Place], instrs: Sequence[Instr]
     ) -> bool:
-        """Plans the rows behind the stack of a list in the memory of the list, if nothing reads the list later.
+        """Plans rows behind a stack in the memory of a list that ends there.
 
         Gradients of loops need the values of all iterations and the one behind the last.
         """
@@ -515,7 +520,7 @@ class _Changed:
         return self._closed((id(instrs), instr), instrs[instrs.index(instr) + 1 :], ())
 
     def or_results(self, instrs: Sequence[Instr], results: Iterable[Value]) -> set[Value]:
-        """The lists to which the instructions write elements, or that are among their results under some name."""
+        """The lists of `of`, and those that are results under some name."""
         return self._closed((id(instrs), "results"), instrs, results)
 
     def _closed(self, key: tuple[int, Instr | str], instrs: Sequence[Instr], also: Iterable[Value]) -> set[Value]:
@@ -675,7 +680,6 @@ def reshaped(shape: Sequence[int], strides: Strides, target: Sequence[int]) -> S
 
 
 # *** Reads and places ***
-
 
 
 def is_made_by(found: Sequence[Unit], v: Value) -> bool:

@@ -1,6 +1,7 @@
-"""Floating-point mode of the processor in machine code: denormal numbers are flushed to zero while a core runs.
+"""Floating-point mode of the processor while a core runs.
 
-Python sets the mode by the C library (`denormals`), in two microseconds; machine code writes the register itself.
+Denormal numbers are flushed to zero if the entry asks for it. Python sets the mode by the C library (`denormals`), in
+two microseconds; machine code writes the register itself.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def flushed(f: Function, condition: str) -> Iterator[None]:
-    """Prints instructions that run with denormal numbers flushed to zero if the i1 `condition` is true.
+    """Prints instructions that flush denormal numbers to zero if the i1 `condition` is true.
 
     The block must have no branch out of it. The mode before is restored at its end.
     """
@@ -26,7 +27,7 @@ def flushed(f: Function, condition: str) -> Iterator[None]:
     if not bits:
         yield
         return
-    slot = f.alloca("i64", 8)  # what the processor reads or writes
+    slot = f.alloca("i64", 8)  # for the instructions of the processor, which take an address
     outer, (flush, run, restore, restored) = f.current, map(f.new, ("flush", "run", "restore", "restored"))
     f.branch(condition, flush, run)
     f.begin(flush)

@@ -240,7 +240,7 @@ def resize_block(f: Function, block: str, old: int | str, new: int | str, failed
 
 
 def free_block(f: Function, block: str, size: int | str) -> None:
-    """Prints the end of a block of `size` bytes; `null` is ignored, and memory with the size `BORROWED`."""
+    """Prints the end of a block; `null` and memory of the size `BORROWED` are ignored."""
     freeing = f.module.declare("headrace_free_block", "void", ["ptr", "ptr", "i64"], "nounwind")
     f.line(f"call void {freeing}(ptr %state, ptr {block}, i64 {size})")
 
