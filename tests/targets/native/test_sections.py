@@ -153,7 +153,7 @@ def test_a_step_that_is_one_section_flushes_denormal_numbers_by_itself() -> None
     for y, flushes in ((looped, True), (hr.matmul(x, half), True), (x * 0.5, False)):
         code = _compiled(y, x)
         assert not code.flushes
-        assert not code.uses_blas
+        assert not code.uses_threads
         (found,) = code.run(None, [small])
         assert bool((found == 0).all()) == (flushes and register_bits() != 0)
         assert not (user_mode() or 0) & register_bits()
@@ -164,7 +164,7 @@ def test_a_step_with_a_section_and_kernels_flushes_as_a_whole() -> None:
     code = _compiled([hr.matmul(x, x), hr.random.uniform([2])], x)
     assert code.native_source
     assert code.flushes
-    assert not code.uses_blas
+    assert not code.uses_threads
 
 
 def test_a_section_that_calls_the_library_limits_its_threads(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,7 +172,7 @@ def test_a_section_that_calls_the_library_limits_its_threads(monkeypatch: pytest
     x = hr.placeholder(hr.float32, [4, 4])
     code = _compiled(hr.matmul(x, x), x)
     assert code.native_source
-    assert code.uses_blas
+    assert code.uses_threads
     assert not code.is_direct
 
 
