@@ -169,6 +169,11 @@ def user_mode() -> int | None:
     return control
 
 
+def register_bits() -> int:
+    """Bits of the control register that flush denormal numbers; 0 if not known."""
+    return _BITS if _is_known else 0
+
+
 def begin_thread() -> None:
     """Resets the mode of a new thread, which inherits the register of its creator.
 

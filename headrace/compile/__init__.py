@@ -21,6 +21,7 @@ from headrace.ir.analysis.graph_size import deepens_recursion
 from headrace.ir.kernel import KernelContext
 from headrace.recursion import recursion_room
 from headrace.schedule import schedule, text
+from headrace.schedule.program import Section
 from headrace.schedule.regions import Regions
 from headrace.targets.native.sections import cut
 from headrace.targets.python import Printer
@@ -46,10 +47,11 @@ class Compiled:
       uses_threads: Whether an operation may use several threads: by the BLAS library, or in machine code.
       blocks: Whether a kernel may block its thread (`execute.blocking`).
       coverage: The part of the instructions that is machine code.
-      flushes: Whether denormal numbers are flushed to 0 while the function runs.
+      flushes: Whether the caller of the function flushes denormal numbers to 0.
       native_source: The text of its machine code, in LLVM's assembly language; "" if there is none.
       is_plain: Whether `run` needs no `StepContext`: no kernel is made for each run, no loop and no recursion.
-      is_direct: Whether it is plain and no operation may use several threads, so that no mode is set either.
+      is_direct: Whether it is plain, flushes nothing and has no operation that may use several threads, so that no mode
+        is set either.
       suspends: Whether the function waits for values, so that `begin` runs it and `run` must not be called.
     """
 
@@ -85,9 +87,11 @@ class Compiled:
         self.uses_threads = printer.uses_blas or printer.uses_threads
         self.suspends = printer.suspends
         self._has_loops = printer.calls_itself or printer.polls or code.has_loops
-        self.flushes = self._has_loops or printer.uses_blas
+        # sections that are the whole step change the mode by themselves, in less time
+        is_flushed = all(isinstance(instr, Section) and instr.flushes for instr in program.block.instrs)
+        self.flushes = not is_flushed and (self._has_loops or printer.uses_blas or printer.flushes)
         self.is_plain = not (printer.stateful or self._has_loops)
-        self.is_direct = self.is_plain and not self.uses_threads
+        self.is_direct = self.is_plain and not (self.uses_threads or self.flushes)
 
     @property
     def schedule(self) -> str:

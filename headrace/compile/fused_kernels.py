@@ -72,7 +72,7 @@ class Compute(Protocol):
       locate: Finds the member that raised an error; returns None if the error came from elsewhere.
       uses_blas: Whether it may call the BLAS library.
       uses_threads: Whether several threads may run parts of an operation in its machine code.
-      has_loops: Whether the code contains loops.
+      flushes: Whether its step flushes denormal numbers to 0: it has loops, or products in machine code.
       is_of_step: Whether the function takes a `KernelContext` and returns the kernel for its step.
     """
 
@@ -80,7 +80,7 @@ class Compute(Protocol):
     locate: Callable[[Exception], Located | None]
     uses_blas: bool
     uses_threads: bool
-    has_loops: bool
+    flushes: bool
     is_of_step: bool
 
     def __call__(self, *args: Any) -> Any: ...
@@ -162,6 +162,7 @@ class _Compiled:
       uses_blas: Whether the code may call the BLAS library.
       uses_threads: Whether several threads may run parts of an operation in its machine code.
       has_loops: Whether the code, or machine code that it calls, contains loops.
+      flushes: As of `Compute`.
       report: The report of the passes, if they ran.
     """
 
@@ -171,6 +172,7 @@ class _Compiled:
     uses_blas: bool
     uses_threads: bool
     has_loops: bool
+    flushes: bool
     report: FusedReport | None
 
     @property
@@ -199,8 +201,9 @@ def _compiled(
     printer = Printer(schedule(Regions(made.graph, targets), made.args, made.ends, cut))
     code = printer.out.finish("step")
     has_loops = printer.polls or code.has_loops
+    flushes = has_loops or printer.flushes
     uses = printer.uses_blas, printer.uses_threads
-    return _Compiled(code, len(made.ends), printer.stateful, *uses, has_loops, report)
+    return _Compiled(code, len(made.ends), printer.stateful, *uses, has_loops, flushes, report)
 
 
 def _variant(made: _Members, prepare: Prepare, known: Mapping[int, Shape]) -> _Compiled | None:
@@ -220,7 +223,7 @@ def _as_compute(general: _Compiled, variants: Variants[_Compiled]) -> Compute:
     compute = cast(Compute, _maker(general, variants) if general.is_of_step else _as_kernel(general))
     compute.source, compute.uses_blas = general.code.text, general.uses_blas
     compute.uses_threads = general.uses_threads
-    compute.has_loops, compute.is_of_step = general.has_loops, general.is_of_step
+    compute.flushes, compute.is_of_step = general.flushes, general.is_of_step
     compute.locate = functools.partial(_locate, general, variants)
     return compute
 

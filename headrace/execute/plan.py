@@ -300,14 +300,14 @@ class Plan:
       is_acyclic: whether the step has no control flow.
       uses_blas: whether some node may call the BLAS library.
       uses_threads: whether an operation may use several threads: by the BLAS library, or in machine code.
-      has_loops: whether some fused region of the step contains a loop.
+      is_fused_flushing: whether some fused region of the step flushes denormal numbers to 0.
       device: the device of one part of a step over several devices; "" for a whole step.
       static_schedule: schedule of the step (`execute.static_schedule`); None before it is computed; False if the step
         has none.
     """
 
     __slots__ = (
-        *("args", "binders", "device", "frames", "has_loops", "is_acyclic"),
+        *("args", "binders", "device", "frames", "is_acyclic", "is_fused_flushing"),
         *("nodes", "retvals", "static_schedule", "uses_blas", "uses_threads"),
     )
 
@@ -318,14 +318,14 @@ class Plan:
         self.retvals: list[PlanNode] = []
         self.binders: list[tuple[Operation, Callable[..., Any]]] = []
         self.is_acyclic = True
-        self.uses_blas = self.uses_threads = self.has_loops = False
+        self.uses_blas = self.uses_threads = self.is_fused_flushing = False
         self.device = ""
         self.static_schedule: Any = None
 
     @property
     def flushes(self) -> bool:
         """Whether the step flushes denormal numbers to 0 (see `denormals`)."""
-        return self.uses_blas or self.has_loops or len(self.frames) > 1
+        return self.uses_blas or self.is_fused_flushing or len(self.frames) > 1
 
     @property
     def blocks(self) -> bool:
@@ -510,7 +510,7 @@ def _add_kernel(plan: Plan, node: PlanNode) -> None:
     fused = op.notes.get(FusedKernel)
     compute = None if fused is None else fused.compute
     node.locate = getattr(compute, "locate", None)
-    plan.has_loops |= getattr(compute, "has_loops", False)
+    plan.is_fused_flushing |= getattr(compute, "flushes", False)
     plan.uses_blas |= op.opdef.facts.blas or getattr(compute, "uses_blas", False)
     plan.uses_threads |= plan.uses_blas or getattr(compute, "uses_threads", False)
     is_blocking = op.opdef.facts.blocking

@@ -346,8 +346,9 @@ class Section(Instr):
       function: The function, called with a function that polls call (or None) and the inputs. It returns the output if
         there is one, else a tuple.
       polls: Whether it may run long, so that it must poll whether the step was cancelled.
-      uses_blas: Whether it multiplies matrices, possibly by the BLAS library, as kernels with `Facts.blas` do.
+      uses_blas: Whether it may call the BLAS library.
       uses_threads: Whether several threads may run parts of an operation.
+      flushes: Whether it has loops or products, and so flushes denormal numbers to zero during the call.
       lists: Dtype and shape of the elements of lists among inputs and outputs. The function takes and returns them as
         arrays whose rows are the elements.
     """
@@ -357,6 +358,7 @@ class Section(Instr):
     polls: bool
     uses_blas: bool
     uses_threads: bool
+    flushes: bool
     lists: Mapping[Value, tuple[np.dtype, tuple[int, ...]]]
 
 

@@ -522,12 +522,15 @@ class ArrayPrinter:
 
     def _concat(self, instr: Compute, sources: Sequence[int], axis: int) -> None:
         (out,) = instr.made
-        target = self.place_of(out)
+        is_extended = out not in self.plan.places  # the first rows are there
+        first = self.array(instr.inputs[sources[0]])
+        target = Array(first.pointer, first.dtype, dims(out), contiguous(out)) if is_extended else self.place_of(out)
         at = 0
         for k in sources:
             part = self.array(instr.inputs[k])
             pointer = self.shifted(target, at * target.strides[axis])
-            self.copy(Array(pointer, target.dtype, part.shape, target.strides), part)
+            if at or not is_extended:
+                self.copy(Array(pointer, target.dtype, part.shape, target.strides), part)
             at += part.dims[axis]
         self.values[out] = target
 

@@ -99,20 +99,24 @@ class Entry:
       inputs: The inputs.
       outputs: The results.
       is_long: Whether a call releases the interpreter's lock, which takes about 50 ns.
+      flushes: Whether denormal numbers are flushed to zero during a call.
 
     Attributes:
       inputs: The inputs.
       outputs: The results.
       is_long: The argument.
+      flushes: The argument.
 
     Raises:
       ValueError: a result has a symbolic dimension that no input has.
     """
 
-    __slots__ = ("_symbols", "inputs", "is_long", "outputs")
+    __slots__ = ("_symbols", "flushes", "inputs", "is_long", "outputs")
 
-    def __init__(self, inputs: Sequence[Slot], outputs: Sequence[Slot], is_long: bool = False) -> None:
-        self.inputs, self.outputs, self.is_long = tuple(inputs), tuple(outputs), is_long
+    def __init__(
+        self, inputs: Sequence[Slot], outputs: Sequence[Slot], is_long: bool = False, flushes: bool = False
+    ) -> None:
+        self.inputs, self.outputs, self.is_long, self.flushes = tuple(inputs), tuple(outputs), is_long, flushes
         self._symbols = symbols(self.inputs)
         for slot in self.outputs:
             for dim in slot.shape:
@@ -189,6 +193,7 @@ class Entry:
             fail=fail,
             copy=copy,
             is_long=self.is_long,
+            flushes=self.flushes,
             is_guarded=flags.VERIFY.value >= 3,
             inputs=count,
             symbols=len(self._symbols),

@@ -269,6 +269,8 @@ class ListPrinter:
         rows = self.array(instr.inputs[0])
         if out.representation == "rows":
             self.values[out] = rows
+        elif out in self.plan.borrowed:
+            self.assign(self._make(instr), (rows.pointer, str(rows.shape[0]), state.BORROWED))
         else:
             self.assign(self._make(instr), self.copied_rows(rows))
 
@@ -286,15 +288,19 @@ class ListPrinter:
             first *= 2
         most = self.module.declare("llvm.umax.i64", "i64", ["i64", "i64"])
         larger = f.op(f"call i64 {most}(i64 {f.op(f'shl i64 {capacity}, 1')}, i64 {first})")
-        data = state.resize_block(f, self._get(items.data, "ptr"), capacity, larger, "no_memory", "list")
-        self._set(items.data, data, "ptr")
-        self._set(items.capacity, larger)
+        self._resize(items, capacity, larger)
         f.jump(on)
         f.begin(on)
         if instr.most_bytes is not None or items.contents:
             self._count(instr, items, length)
         self._write(items, length, instr.inputs[1])
         self._set(items.length, following)
+
+    def _resize(self, items: Items, capacity: str, larger: str) -> None:
+        """Prints that a list gets more memory."""
+        data = state.resize_block(self.f, self._get(items.data, "ptr"), capacity, larger, "no_memory", "list")
+        self._set(items.data, data, "ptr")
+        self._set(items.capacity, larger)
 
     def _count(self, push: Compute, items: Items, length: str) -> None:
         """Prints the count of bytes for a push, with the check of their limit."""
@@ -406,6 +412,14 @@ class ListPrinter:
             self.values[out] = dataclasses.replace(this, shape=(first, *this.shape[1:]))
             return
         items = self.items(instr.inputs[0])
+        if instr in self.plan.room:
+            needed, capacity = str(self.plan.room[instr]), self._get(items.capacity)
+            grow, on = f.new("grow"), f.new("on")
+            f.branch(f.op(f"icmp ugt i64 {needed}, {capacity}"), grow, on)
+            f.begin(grow)
+            self._resize(items, capacity, needed)
+            f.jump(on)
+            f.begin(on)
         data = self._get(items.data, "ptr")
         assert items.element.dtype is not None
         if not out.is_static:

@@ -13,6 +13,11 @@ The plan walks the blocks of the region in the order in which they run, and give
 places at the end of the iteration. If the next value is made by a nest that is the last reader of the current one, and
 reads it element by element, one home is enough.
 
+**Lists.** An array that is read from a list is in the list's memory, unless a later instruction writes to the list. A
+list that is made from an array has the array's memory if nothing writes to it. Rows behind the stack of a list that is
+not read any more are put into the list's memory (`room`). So gradients of loops do not copy the values of all
+iterations.
+
 **Lifetimes.** The walk numbers the units. A storage is in use from the first definition to the last use of the values
 that may be in it. A value that is defined before a loop and used in it is in use until the end of the loop. Storages
 whose lifetimes do not overlap may have the same place in memory.
@@ -30,7 +35,7 @@ from headrace.opkit.forms import Broadcast, Concat, Permute, Pieces, Product, Re
 from headrace.schedule.program import Block, Branches, Compute, Instr, Loop, Value, Variable
 from headrace.schedule.select import Constant, ListOperation, Move
 from headrace.targets.native import threads
-from headrace.targets.native.fusion import Nest
+from headrace.targets.native.fusion import Nest, deep_reads
 from headrace.targets.native.strips import Strips, Unit, cut_reads, is_total, is_view, reduction, units
 
 if TYPE_CHECKING:
@@ -121,6 +126,8 @@ class Plan:
       copied_outputs: Outputs of the region that are copied to its memory, by position.
       copies: Storages of copies of operands, by instruction and position.
       divided: The parts of strips with much work.
+      borrowed: Lists in the memory of the array that they are made from.
+      room: Bytes that the list of a stack must have room for, because more rows are put behind its own.
       bytes: The size of the block of memory of the region.
     """
 
@@ -134,11 +141,14 @@ class Plan:
         self.copies: dict[tuple[Compute, int], Storage] = {}
         self.divided: dict[Strips, Divided] = {}
         self.copied_outputs: list[int] = []
+        self.borrowed: set[Value] = set()
+        self.room: dict[Instr, int] = {}
         self._in: dict[Value, frozenset[Storage]] = {}
         self._defined: dict[Value, int] = {}
         self._last: dict[Value, int] = {}
         self._used: list[dict[Value, None]] = [{}]  # by open loop
         self._listed: set[Value] = set()  # possibly in the memory of a list
+        self._results: set[Value] = set(outputs)  # of the region and of blocks inside
         self._now = 0
         self._changed = _Changed()
         for v in inputs:
@@ -200,7 +210,9 @@ class Plan:
                 if v is None or not is_array(v):
                     continue
                 layout = self._view(instr, i)
-                if layout is None:
+                if isinstance(work.form, Concat) and self._extends(instr, work.form, v, wanted, instrs):
+                    self._define(v, contiguous(v), frozenset(), True)
+                elif layout is None:
                     self._put(v, wanted)
                     if isinstance(work.form, Product):
                         self._operands(instr)
@@ -217,6 +229,42 @@ class Plan:
                     self._same(v, instr.inputs[0])
                 elif is_array(v):
                     self._element(instr, work, v, wanted, instrs)
+                elif work.role.kind == "from_tensor":
+                    self._list_of_rows(instr, v, instrs)
+
+    def _list_of_rows(self, instr: Compute, v: Value, instrs: Sequence[Instr]) -> None:
+        """Plans a list that is made from an array.
+
+        It has the memory of the array if no element is written, and if it ends with the block, in whose next iteration
+        the array may have other elements, and behind which its memory may be used again.
+        """
+        rows = instr.inputs[0]
+        if not rows.is_static or self.strides[rows] != contiguous(rows):
+            return
+        if v not in self._changed.or_results(instrs, self._results):
+            self.borrowed.add(v)
+            self._define(v, (), self._in[rows], rows in self._listed)
+
+    def _extends(
+        self, instr: Compute, form: Concat, v: Value, wanted: dict[Value, Place], instrs: Sequence[Instr]
+    ) -> bool:
+        """Plans rows behind a stack in the memory of a list that ends there.
+
+        Gradients of loops need the values of all iterations and the one behind the last.
+        """
+        first = instr.inputs[form.sources[0]]
+        if form.axis != 0 or v in wanted or not v.is_static or first not in self._listed:
+            return False
+        stack = next((i for i in instrs if first in i.made), None)
+        if not isinstance(stack, Compute) or not isinstance(stack.work, ListOperation) or stack in self.room:
+            return False
+        this = stack.inputs[0]
+        if stack.work.role.kind != "stack" or this.representation != "list" or this in self._in:
+            return False
+        if any(this in deep_reads(later) for later in instrs[instrs.index(stack) + 1 :]):
+            return False
+        self.room[stack] = size_of(v)
+        return True
 
     def _strips(self, strips: Strips, wanted: dict[Value, Place]) -> None:
         """Plans whole arrays, and memory of one strip for results that only strips read."""
@@ -234,7 +282,7 @@ class Plan:
                 (source,) = cut_reads(part)
                 if is_view(part):
                     for v in part.made:
-                        self._define(v, contiguous(v), self._in[source])
+                        self._define(v, contiguous(v), self._in[source], source in self._listed)
                     continue
                 if source not in made and not is_same_order(dims(source), self.strides[source]):
                     self._copy_first(part, reduction(part).source)
@@ -269,14 +317,15 @@ class Plan:
         this, kind = instr.inputs[0], work.role.kind
         if this.representation == "rows" and kind == "get":
             self._define(v, self.strides[this][1:], self._in[this], this in self._listed)
-        elif this.representation == "rows" and kind == "stack":
+            return
+        if this.representation == "rows" and kind == "stack":
             self._same(v, this)
-        elif kind in ("get", "pop") and this not in self._changed.of(instrs):
-            self._define(v, contiguous(v), frozenset(), True)
-        elif v.is_static and (v in wanted or kind != "stack" or this in self._changed.of(instrs)):
-            self._put(v, wanted)
+            return
+        changed = self._changed.behind(instrs, instr) if kind == "stack" else self._changed.of(instrs)
+        if v not in wanted and this not in changed:
+            self._define(v, contiguous(v), self._in.get(this, frozenset()), True)
         else:
-            self._define(v, contiguous(v), frozenset(), this not in self._changed.of(instrs))
+            self._put(v, wanted)
 
     def stack_is_view(self, instr: Compute) -> bool:
         """Whether a stack of unknown length has the memory of its list."""
@@ -323,6 +372,7 @@ class Plan:
             homes.append(home)
             before = frozenset() if home.copies_initial else self._in[initial]
             self._define(param, contiguous(param), before | set(home.homes), initial in self._listed)
+        self._results.update(loop.body.results)
         self._used.append({})
         if loop.test is not None:
             self.units[loop.test] = units(loop.test.instrs, loop.test.results)
@@ -352,6 +402,8 @@ class Plan:
             for storage in home.homes:
                 storage.last = self._now
         for variable in loop.variables:
+            if variable.param in self._in:
+                self._use(variable.param)  # in the last iteration
             final = variable.final
             if final is not None:
                 self._same(final, variable.param)
@@ -378,6 +430,7 @@ class Plan:
         outputs = [v for v in instr.outputs if v is not None]
         for block in instr.branches:
             found = self.units[block] = units(block.instrs, block.results)
+            self._results.update(block.results)
             inner: dict[Value, Place] = {}
             for v, result in zip(outputs, block.results, strict=True):
                 if v in wanted and result not in inner and is_made_by(found, result):
@@ -390,6 +443,8 @@ class Plan:
         for k, v in enumerate(outputs):
             results = [block.results[k] for block in instr.branches]
             if not is_array(v):
+                if any(r in self._in for r in results):
+                    self._define(v, (), frozenset().union(*(self._in.get(r, frozenset()) for r in results)), True)
                 continue
             place = wanted.get(v)
             if place is None and any(self.strides[r] != contiguous(r) or r in self._listed for r in results):
@@ -411,7 +466,7 @@ class Plan:
             self._listed.add(v)
 
     def _same(self, v: Value, other: Value) -> None:
-        if is_array(other):
+        if is_array(other) or other in self._in:
             self._use(other)
             self._define(v, self.strides[other], self._in[other], other in self._listed)
 
@@ -454,13 +509,24 @@ class _Changed:
     """Lists that blocks change, as values."""
 
     def __init__(self) -> None:
-        self._known: dict[int, set[Value]] = {}
+        self._known: dict[tuple[int, Instr | str], set[Value]] = {}
 
     def of(self, instrs: Sequence[Instr]) -> set[Value]:
         """The lists to which the instructions or their blocks write elements."""
-        found = self._known.get(id(instrs))
+        return self._closed((id(instrs), ""), instrs, ())
+
+    def behind(self, instrs: Sequence[Instr], instr: Instr) -> set[Value]:
+        """The lists to which the instructions behind `instr` write elements."""
+        return self._closed((id(instrs), instr), instrs[instrs.index(instr) + 1 :], ())
+
+    def or_results(self, instrs: Sequence[Instr], results: Iterable[Value]) -> set[Value]:
+        """The lists of `of`, and those that are results under some name."""
+        return self._closed((id(instrs), "results"), instrs, results)
+
+    def _closed(self, key: tuple[int, Instr | str], instrs: Sequence[Instr], also: Iterable[Value]) -> set[Value]:
+        found = self._known.get(key)
         if found is None:
-            found = self._known[id(instrs)] = set()
+            found = self._known[key] = set(also)
             joined: list[tuple[Value, Value]] = []
             self._collect(instrs, found, joined)
             size = -1
@@ -475,7 +541,7 @@ class _Changed:
         for instr in instrs:
             if isinstance(instr, Compute) and isinstance(instr.work, ListOperation):
                 if instr.work.role.changes and instr.work.role.kind != "pop":
-                    found.add(instr.inputs[0])
+                    found.update(v for v in instr.inputs if v.representation == "list")  # also one that moves into it
             elif isinstance(instr, Loop):
                 for v in instr.variables:
                     if v.param.representation == "list":

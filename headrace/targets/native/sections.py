@@ -82,10 +82,10 @@ def _section(region: NativeRegion, printed: Printed, library: Library, uses_blas
     """The section of a compiled region."""
     loops = [i for i in region.instrs if _has_loops(i)]
     polls = bool(loops)
+    flushes = polls or any(map(_has_products, region.instrs))
     slots = {v: _slot(v, region) for v in (*printed.inputs, *printed.outputs)}
-    entry = Entry(
-        [slots[v] for v in printed.inputs], [slots[v] for v in printed.outputs], is_long=polls or printed.has_parts
-    )
+    inputs, outputs = [slots[v] for v in printed.inputs], [slots[v] for v in printed.outputs]
+    entry = Entry(inputs, outputs, is_long=polls or printed.has_parts, flushes=flushes)
     return Section(
         (loops or region.instrs)[0].op,  # one that may exceed the time limit
         printed.inputs,
@@ -93,8 +93,9 @@ def _section(region: NativeRegion, printed: Printed, library: Library, uses_blas
         block=Block(region.instrs, region.outputs, region.block.region),
         function=entry.bind(library, printed.core, _on_failure(printed)),
         polls=polls,
-        uses_blas=uses_blas or any(map(_has_products, region.instrs)),
+        uses_blas=uses_blas,
         uses_threads=printed.has_parts,
+        flushes=flushes,
         lists={v: _element(v, region) for v in slots if v.representation == "list"},
     )
 

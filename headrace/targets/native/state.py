@@ -52,6 +52,9 @@ COUNTERS: Final = 16
 #: Alignment of all memory of the arenas, in bytes.
 ALIGNMENT: Final = 64
 
+#: The size that a list states for memory that is not its own.
+BORROWED: Final = "-1"
+
 SCOPED, BLOCKS = 0, 1  # the arenas
 CLASSES: Final = 64  # block sizes are 2**class
 LARGEST_CLASS: Final = 46  # larger blocks fail, so that their sizes do not overflow
@@ -237,7 +240,7 @@ def resize_block(f: Function, block: str, old: int | str, new: int | str, failed
 
 
 def free_block(f: Function, block: str, size: int | str) -> None:
-    """Prints the end of a block of `size` bytes; `null` is ignored."""
+    """Prints the end of a block; `null` and memory of the size `BORROWED` are ignored."""
     freeing = f.module.declare("headrace_free_block", "void", ["ptr", "ptr", "i64"], "nounwind")
     f.line(f"call void {freeing}(ptr %state, ptr {block}, i64 {size})")
 

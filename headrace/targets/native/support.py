@@ -14,7 +14,7 @@ import enum
 from collections.abc import Sequence
 from typing import Final
 
-from headrace.targets.native import state, threads
+from headrace.targets.native import register_mode, state, threads
 from headrace.targets.native.llvm_text import Function, Module
 from headrace.targets.native.object_layout import BYTES_AT, ITEMS_AT, QUALIFIED, TYPE_AT, VALUE_AT, Array
 
@@ -34,7 +34,7 @@ NAMES: Final = (
 
 #: Words at the start of a description.
 HEAD: Final = (
-    *("core", "fail", "copy", "is_long", "is_guarded", "inputs", "symbols", "outputs", "scratch"),
+    *("core", "fail", "copy", "is_long", "flushes", "is_guarded", "inputs", "symbols", "outputs", "scratch"),
     *("input_at", "output_at"),  # byte offsets of the records
 )
 #: Words of the record of an input: its dtype, the type of its scalars (0 unless the rank is 0), the byte offset of its
@@ -216,7 +216,8 @@ def _free_block(module: Module) -> None:
     )
     # a guarded block is checked at the end of the call
     is_kept = f.op(f"icmp ne i64 {state.load(f, 'is_guarded')}, 0")
-    f.branch(f.op(f"or i1 {is_kept}, {f.op('icmp eq ptr %block, null')}"), "none", "some")
+    is_foreign = f.op(f"or i1 {f.op('icmp eq ptr %block, null')}, {f.op(f'icmp eq i64 %bytes, {state.BORROWED}')}")
+    f.branch(f.op(f"or i1 {is_kept}, {is_foreign}"), "none", "some")
     f.begin("none")
     f.line("ret void")
     f.begin("some")
@@ -515,7 +516,8 @@ class _Call:
         state.store(f, f.op(f"call ptr {save}()"), "thread", kind="ptr")
         f.jump("call")
         f.begin("call")
-        result = f.op(f"call i32 {core}(ptr %state, ptr %inputs, ptr {table})", "status")
+        with register_mode.flushed(f, f.op(f"icmp ne i64 {_word(f, '%about', HEAD, 'flushes')}, 0")):
+            result = f.op(f"call i32 {core}(ptr %state, ptr %inputs, ptr {table})", "status")
         f.line(f"store i32 {result}, ptr {status}, align 4")
         f.branch(is_long, "lock", "called")
         f.begin("lock")

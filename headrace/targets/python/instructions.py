@@ -42,6 +42,7 @@ class InstructionWriter(ListWriter):
       stateful: Operations whose kernels are made for each run, in the order of `runtime.RunState.kernels`.
       uses_blas: Whether a kernel may call the BLAS library.
       uses_threads: Whether several threads may run parts of an operation of a section.
+      flushes: Whether a section flushes denormal numbers to zero.
       polls: Whether a section may run long.
       suspends: Whether the code waits for values (`Facts.suspends`), so that its functions are generators.
       targets: Names of existing arrays into which results of maps are written, by result.
@@ -51,7 +52,7 @@ class InstructionWriter(ListWriter):
     def __init__(self) -> None:
         super().__init__()
         self.stateful: list[tuple[Operation, Kernel]] = []
-        self.uses_blas = self.uses_threads = self.suspends = self.polls = False
+        self.uses_blas = self.uses_threads = self.flushes = self.suspends = self.polls = False
         self.targets: dict[Value, str] = {}
         self.whole: int | None = None
         self._rows: dict[tuple[bytes, str, tuple[int, ...]], np.ndarray] = {}

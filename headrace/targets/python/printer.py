@@ -76,6 +76,7 @@ class Printer(InstructionWriter):
         """Writes the call of a section."""
         self.uses_blas |= instr.uses_blas
         self.uses_threads |= instr.uses_threads
+        self.flushes |= instr.flushes
         self.polls |= instr.polls
         inputs = tuple([self._section_input(instr, v) for v in instr.inputs])
         look = "run.look" if instr.polls else "None"

@@ -15,7 +15,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from headrace import flags
+from headrace import denormals, flags
 from headrace.errors import HeadraceInternalError
 
 pytest.importorskip("llvmlite")
@@ -44,7 +44,11 @@ def _guarded(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def bound(
-    print_body: Callable[[Function], None], inputs: Sequence[Slot], outputs: Sequence[Slot], is_long: bool = False
+    print_body: Callable[[Function], None],
+    inputs: Sequence[Slot],
+    outputs: Sequence[Slot],
+    is_long: bool = False,
+    flushes: bool = False,
 ) -> Callable[..., Any]:
     """The Python function of a core with this body and a successful return."""
     module = Module()
@@ -56,7 +60,7 @@ def bound(
     f.begin("full")
     f.line(f"ret i32 {state.NO_MEMORY}")
     library = engine.compile_module(module.text(), ["core"])
-    return Entry(inputs, outputs, is_long).bind(library, "core", fail)
+    return Entry(inputs, outputs, is_long, flushes).bind(library, "core", fail)
 
 
 def entry_of(f: Function, table: str, position: int) -> str:
@@ -96,6 +100,19 @@ def test_arrays_of_every_dtype_pass_through(dtype: np.dtype[Any]) -> None:
     assert result.flags.owndata
     assert result.flags.writeable
     assert (result == array).all()
+
+
+def test_a_core_that_asks_for_it_flushes_denormal_numbers() -> None:
+    def halves(f: Function) -> None:
+        x = f.op(f"load float, ptr {entry_of(f, '%inputs', 0)}, align 4")
+        f.line(f"store float {f.op(f'fmul float {x}, 0.5')}, ptr {entry_of(f, '%outputs', 0)}, align 4")
+
+    scalar = Slot(np.float32, ())
+    for flushes, is_long in itertools.product((False, True), repeat=2):
+        f = bound(halves, [scalar], [scalar], is_long, flushes)
+        assert f(None, np.float32(3)) == 1.5
+        assert (f(None, np.float32(1e-38)) == 0) == (flushes and denormals.register_bits() != 0)
+        assert not (denormals.user_mode() or 0) & denormals.register_bits()
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ pytest.importorskip("llvmlite")
 import headrace as hr
 from headrace import flags, thresholds
 from headrace.api import scopes
-from headrace.denormals import flushed
+from headrace.compile import Compiled
+from headrace.denormals import flushed, register_bits, user_mode
 from headrace.errors import DeadlineExceededError, InvalidArgumentError, ResourceExhaustedError
 from headrace.targets.native import engine, state
 from tests.compile.running import same
@@ -132,6 +133,47 @@ def test_denormal_numbers_are_zeros_in_a_loop_in_a_fused_region(graph: Any) -> N
     with hr.Session(graph=graph) as session:
         session.run(fill)
         assert bool((session.run(y) == 0).all()) == is_known
+
+
+def _compiled(fetches: Any, x: Any) -> Compiled:
+    """The code of a step without passes."""
+    graph = scopes.current_graph()
+    assert graph is not None
+    with flags.override(OPTIMIZE="off"), hr.Session(graph=graph, engine="compiled") as session:
+        found = session._call(fetches, [x]).programs.general.compiled
+    assert found is not None
+    return found
+
+
+def test_a_step_that_is_one_section_flushes_denormal_numbers_by_itself() -> None:
+    x = hr.placeholder(hr.float32, [2, 2])
+    half = np.full([2, 2], 0.25, np.float32)
+    looped = hr.while_loop(lambda i, v: i < 3, lambda i, v: (i + 1, v * 0.5), [0, x])[1]
+    small = np.full([2, 2], 1e-39, np.float32)
+    for y, flushes in ((looped, True), (hr.matmul(x, half), True), (x * 0.5, False)):
+        code = _compiled(y, x)
+        assert not code.flushes
+        assert not code.uses_threads
+        (found,) = code.run(None, [small])
+        assert bool((found == 0).all()) == (flushes and register_bits() != 0)
+        assert not (user_mode() or 0) & register_bits()
+
+
+def test_a_step_with_a_section_and_kernels_flushes_as_a_whole() -> None:
+    x = hr.placeholder(hr.float32, [2, 2])
+    code = _compiled([hr.matmul(x, x), hr.random.uniform([2])], x)
+    assert code.native_source
+    assert code.flushes
+    assert not code.uses_threads
+
+
+def test_a_section_that_calls_the_library_limits_its_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(thresholds, "NATIVE_LIBRARY_PRODUCT", 8)
+    x = hr.placeholder(hr.float32, [4, 4])
+    code = _compiled(hr.matmul(x, x), x)
+    assert code.native_source
+    assert code.uses_threads
+    assert not code.is_direct
 
 
 # *** Nested lists ***
