@@ -143,6 +143,19 @@ def test_strided_slice(seed: int) -> None:
     masks["ellipsis_mask"] = 1 << rng.randrange(n) if not shrink and rng.random() < 0.2 else 0
     t = b().StridedSlice(x, b().const(begin), b().const(end), b().const(strides), **masks)
     check(t, {x: value}, None)
+    dy = hr.placeholder(hr.float32, t.shape)
+    numbers = np.arange(np.prod(t.shape), dtype=np.float32).reshape(t.shape)[()]
+    whole = b().StridedSliceGrad(b().const(value.shape), *t.op.inputs[1:], dy, **masks)
+    assert (form_of(whole.op) is None) is (form_of(t.op) is None)
+    check(whole, {dy: numbers}, None)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("dtype", ["float32", "int32", "bool"])
+def test_pad(seed: int, dtype: str) -> None:
+    rng = random.Random(seed)
+    x, value = given(rng, dtype=dtype)
+    check(b().Pad(x, b().const([[rng.randint(0, 3), rng.randint(0, 3)] for _ in value.shape])), {x: value})
 
 
 def test_what_strided_slices_are_expressions() -> None:
@@ -175,6 +188,12 @@ def test_sum(seed: int, dtype: str) -> None:
         check(b().Sum(x, b().const(axes[0]), keep_dims=keep), {x: value})
 
 
+def _graded(dy: Tensor, shape: list[int]) -> Tensor:
+    """The zeros of `shape` with `dy` in rows 1 and 2."""
+    graded: Tensor = b().StridedSliceGrad(b().const(shape), b().const([1]), b().const([3]), b().const([1]), dy)
+    return graded
+
+
 NOT: dict[str, Callable[[], Tensor]] = {
     "an unknown shape": lambda: hr.reshape(hr.placeholder(hr.float32, [None, 2]), [-1]),
     "a scalar": lambda: hr.reshape(hr.placeholder(hr.float32, []), [1]),
@@ -183,6 +202,10 @@ NOT: dict[str, Callable[[], Tensor]] = {
     "sums of integers": lambda: hr.reduce_sum(hr.placeholder(hr.int32, [3, 3]), 0),
     "sums of halves": lambda: hr.reduce_sum(hr.placeholder(hr.float16, [3, 3]), 0),
     "a sum over no axis": lambda: hr.reduce_sum(hr.placeholder(hr.float32, [3, 3]), hr.constant([], hr.int32)),
+    "a part of another shape": lambda: _graded(hr.placeholder(hr.float32, [3]), [4, 4]),
+    "zeros too large to be made": lambda: _graded(hr.placeholder(hr.float32, [2, 8]), [1 << 30, 8]),
+    "unknown paddings": lambda: b().Pad(hr.ones([2]), hr.placeholder(hr.int32, [1, 2])),
+    "too many zeros": lambda: b().Pad(hr.ones([2]), b().const([[0, 1 << 30]])),
     "another operation": lambda: hr.roll(hr.placeholder(hr.float32, [3, 3]), [1], [0]),
 }  # fmt: skip
 

@@ -162,6 +162,27 @@ def test_views_and_copies() -> None:
     )
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int32", "bool"])
+def test_gradients_of_slices_are_zeros_around_a_part(dtype: str) -> None:
+    (x,), feeds = placeholders((np.arange(24).reshape(4, 6) % 7).astype(dtype))
+    b = scopes.builder()
+
+    def graded(part: Any, shape: list[int], begin: list[int], end: list[int], step: list[int], shrink: int = 0) -> Any:
+        args = (b.const(np.array(v, np.int32)) for v in (shape, begin, end, step))
+        return b.StridedSliceGrad(*args, part, shrink_axis_mask=shrink)
+
+    running.run(
+        [
+            graded(x, [9, 6], [-4], [9], [1]),
+            graded(x, [8, 3, 6], [0, 2], [8, 3], [2, 1], 2),
+            graded(hr.transpose(x, [1, 0]), [6, 6], [0, 1], [6, 5], [1, 1]),
+            graded(x[1, 2], [5], [-2], [-1], [1], 1),
+            hr.pad(x, [[1, 2], [0, 3]]),
+        ],
+        feeds,
+    )
+
+
 def test_products_of_views() -> None:
     (a, b), feeds = placeholders(floats(4, 5), floats(5, 6, seed=1))
     y = hr.matmul(a, b)
