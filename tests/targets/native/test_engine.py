@@ -101,13 +101,20 @@ def test_the_flag_turns_native_code_off() -> None:
         assert engine.available() == "the flag NATIVE is off"
 
 
-def test_a_large_module_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("bytes", "line"),
+    [
+        (thresholds.NATIVE_COMPILED_BYTES, "  store i64 0, ptr %a"),
+        (thresholds.NATIVE_VECTORIZED_BYTES, "  store i64 0, ptr %a, !llvm.access.group !0"),
+    ],
+)
+def test_a_large_module_is_refused(bytes: int, line: str) -> None:
     assert not engine.too_large(number(1))
-    limit = int(thresholds.NATIVE_COMPILED_BYTES * thresholds.NATIVE_COMPILE_SECONDS)
-    function = "\ndefine i64 @f() {" + 1000 * " " + "}"
+    limit = int(bytes * thresholds.NATIVE_COMPILE_SECONDS)
+    function = "\ndefine i64 @f() {" + line + 1000 * " " + "}"
     many = function * (limit // len(function) - 2)
     assert not engine.too_large(many)
-    assert engine.too_large(many + 5 * function)
+    assert engine.too_large(many + 10 * function)
     assert engine.too_large(many.replace("\n", " "))  # as one function
 
 
