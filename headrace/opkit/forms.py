@@ -179,6 +179,11 @@ def _is_static(op: Operation) -> bool:
     )
 
 
+def _is_numbers(t: Tensor) -> bool:
+    """Whether `t` is a value of numbers, and no reference."""
+    return t.dtype.base not in dtypes.OBJECT and not t.dtype.is_ref
+
+
 def _axis(t: Tensor, rank: int) -> int | None:
     """Returns a static axis, at least 0; None without a valid one."""
     axis = constant_value(t)
@@ -192,12 +197,10 @@ def _axis(t: Tensor, rank: int) -> int | None:
 
 def reshape(op: Operation) -> Form | None:
     """Form of `Reshape`, `ExpandDims` and `Squeeze`."""
-    if not _is_static(op):
+    x, shape = op.inputs[0], op.outputs[0].static_shape
+    if shape is None or not all(shapes.is_full(t.shape) for t in (*op.inputs, *op.outputs)) or not _is_numbers(x):
         return None
-    shape = op.outputs[0].static_shape
-    assert shape is not None
-    fits = shapes.size(shape) == shapes.size(op.inputs[0].shape)
-    return Reshape(0, tuple(d for d in shape if d is not None)) if fits else None
+    return Reshape(0, tuple(d for d in shape if d is not None)) if shapes.size(shape) == shapes.size(x.shape) else None
 
 
 def concat(op: Operation) -> Form | None:
@@ -235,6 +238,23 @@ def split(op: Operation) -> Form | None:
     return Pieces(1, tuple((*before, slice(i * each, (i + 1) * each)) for i in range(n)))
 
 
+def split_v(op: Operation) -> Form | None:
+    """Form of `SplitV`."""
+    x, sizes, at = op.inputs
+    shape, given = x.shape, constant_value(sizes)
+    k = None if shape is None else _axis(at, len(shape))
+    if not _is_static(op) or shape is None or given is None or given.ndim != 1 or k is None:
+        return None
+    size, known = shape[k], [n for n in given.tolist() if n != -1]
+    assert size is not None
+    rest = size - sum(known)
+    if min(known, default=0) < 0 or len(given) - len(known) > 1 or rest < 0 or (rest and len(known) == len(given)):
+        return None
+    ends = np.cumsum([rest if n == -1 else n for n in given.tolist()]).tolist()
+    before = (slice(None),) * k
+    return Pieces(0, tuple((*before, slice(a, b)) for a, b in zip([0, *ends], ends, strict=False)))
+
+
 def slices(op: Operation) -> Form | None:
     """Form of `Slice`."""
     x, begin, size = op.inputs[0].shape, constant_value(op.inputs[1]), constant_value(op.inputs[2])
@@ -270,7 +290,7 @@ def strided_slice_grad(op: Operation) -> Form | None:
 
 
 def _strided_index(op: Operation, x: Shape) -> Index | None:
-    """Returns the index of a strided slice of an array of shape `x`; None if it is not static or invalid."""
+    """Returns the static index of a strided slice of shape `x`, or None."""
     a = op.attrs
     begin, end, strides = (constant_value(t) for t in op.inputs[1:4])
     if x is None or begin is None or end is None or strides is None:
@@ -299,7 +319,7 @@ def _strided_index(op: Operation, x: Shape) -> Index | None:
 def _is_whole(t: Tensor) -> bool:
     """Whether `t` is numbers of static shape, not too many to be made."""
     n = shapes.size(t.shape)
-    return n is not None and n <= LARGEST_ARRAY and t.dtype.base not in dtypes.OBJECT and not t.dtype.is_ref
+    return n is not None and n <= LARGEST_ARRAY and _is_numbers(t)
 
 
 def _part_shape(shape: Shape, index: Index) -> Shape:

@@ -69,6 +69,9 @@ def _graph() -> Any:
 def test_reshape(seed: int) -> None:
     rng = random.Random(seed)
     x, value = given(rng)
+    scalar = hr.placeholder(hr.float32, [])
+    for dims in ([1], [1, 1], []):
+        check(b().Reshape(scalar, b().const(np.array(dims, np.int32))), {scalar: np.float32(rng.random())})
     for shape in ([-1], [value.size], [1, value.size, 1], [*value.shape, 1], list(value.shape)):
         if value.size or -1 not in shape:
             check(b().Reshape(x, b().const(shape)), {x: value})
@@ -111,6 +114,19 @@ def test_split(seed: int) -> None:
             if value.shape[axis] % n == 0:
                 parts = b().Split(b().const(axis), x, num_split=n)
                 check(parts if isinstance(parts, Tensor) else parts[0], {x: value})
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_split_by_sizes(seed: int) -> None:
+    rng = random.Random(seed)
+    x, value = given(rng)
+    for axis in range(-value.ndim, value.ndim):
+        ends = sorted(rng.randint(0, value.shape[axis]) for _ in range(rng.randint(0, 3)))
+        sizes = np.diff([0, *ends, value.shape[axis]])
+        if rng.random() < 0.5:
+            sizes[rng.randrange(len(sizes))] = -1
+        parts = b().SplitV(x, b().const(sizes), b().const(axis), num_split=len(sizes))
+        check(parts if isinstance(parts, Tensor) else parts[0], {x: value})
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -196,12 +212,13 @@ def _graded(dy: Tensor, shape: list[int]) -> Tensor:
 
 NOT: dict[str, Callable[[], Tensor]] = {
     "an unknown shape": lambda: hr.reshape(hr.placeholder(hr.float32, [None, 2]), [-1]),
-    "a scalar": lambda: hr.reshape(hr.placeholder(hr.float32, []), [1]),
+    "a scalar": lambda: hr.transpose(hr.placeholder(hr.float32, [])),
     "strings": lambda: hr.reshape(hr.placeholder(hr.string, [2, 2]), [4]),
     "an axis that is not known": lambda: b().ConcatV2([hr.ones([2])] * 2, hr.placeholder(hr.int32, [])),
     "sums of integers": lambda: hr.reduce_sum(hr.placeholder(hr.int32, [3, 3]), 0),
     "sums of halves": lambda: hr.reduce_sum(hr.placeholder(hr.float16, [3, 3]), 0),
     "a sum over no axis": lambda: hr.reduce_sum(hr.placeholder(hr.float32, [3, 3]), hr.constant([], hr.int32)),
+    "pieces of unknown sizes": lambda: b().SplitV(hr.ones([4]), hr.placeholder(hr.int32, [2]), 0, num_split=2)[0],
     "a part of another shape": lambda: _graded(hr.placeholder(hr.float32, [3]), [4, 4]),
     "zeros too large to be made": lambda: _graded(hr.placeholder(hr.float32, [2, 8]), [1 << 30, 8]),
     "unknown paddings": lambda: b().Pad(hr.ones([2]), hr.placeholder(hr.int32, [1, 2])),

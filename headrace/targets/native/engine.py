@@ -89,8 +89,8 @@ def available() -> str:
 def compile_seconds(text: str) -> float:
     """Estimated duration of the compilation of a module, which depends on its text alone.
 
-    The time for a function grows with the square of its length once that is long. Loops whose accesses are in groups are
-    those that LLVM vectorizes.
+    The time for a function grows with the square of its length once that is long. LLVM vectorizes the loops whose
+    accesses are in groups.
     """
     total = 0.0
     for part in text.split("\ndefine "):

@@ -293,6 +293,8 @@ class Plan:
         if not isinstance(form, (Reshape, Pieces, Permute)) or (isinstance(form, Permute) and form.is_contiguous):
             return None
         source = instr.inputs[form.source]
+        if not is_array(source):
+            return None
         strides = self.strides[source]
         if isinstance(form, Permute):
             return tuple(strides[a] for a in form.axes)

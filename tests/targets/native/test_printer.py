@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("llvmlite")
 
 import headrace as hr
+import headrace.v1 as v1
 from headrace import flags, thresholds
 from headrace.api import scopes
 from headrace.errors import InvalidArgumentError
@@ -146,6 +147,8 @@ def test_views_and_copies() -> None:
     z = a * 2.0
     running.run(
         [
+            hr.reshape(z[2, 3] * 3.0, [1, 1]),
+            hr.reshape(hr.reshape(z[1, 1] + 1.0, [1]) * 2.0, []),
             hr.concat([a, z], 1),
             hr.transpose(z, [1, 0]),
             z[1:3, ::2],
@@ -181,6 +184,16 @@ def test_gradients_of_slices_are_zeros_around_a_part(dtype: str) -> None:
         ],
         feeds,
     )
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (3, 1, 3), (1, 4)])
+def test_a_loop_chooses_rows(shape: tuple[int, ...]) -> None:
+    (x, n), feeds = placeholders(floats(*shape), np.arange(shape[0], dtype=np.int32))
+
+    def body(i: Any, y: Any, z: Any) -> Any:
+        return i + 1, v1.where(n > i, y * 0.5 + 1.0, y), v1.where(n > i, z, y)
+
+    running.run(hr.while_loop(lambda i, y, z: i < 3, body, [0, x, x / 0.0]), feeds)
 
 
 def test_products_of_views() -> None:
