@@ -153,6 +153,11 @@ GROWN_BYTES: Final = 1 << 16
 # Unit: ratio. Estimate (tests/optimize/test_loop_reduction_sinking.py).
 GROWTH: Final = 4
 
+# Rows or columns of each part of a joined matrix from which the parts are multiplied one by one. The gradient of 200
+# iterations with a state of 4x16 took 0.95 of the time; products of narrow matrices are slower for each number.
+# Unit: rows. Estimate (tests/optimize/test_loop_reduction_sinking.py).
+PRODUCT_PART: Final = 8
+
 # Size of an array up to which the call of a kernel costs more than the work on its elements. Passes that replace many
 # calls by one at the price of more work apply up to it.
 # Unit: bytes. Measured (docs/internals/fusion.md "Horizontal fusion").
