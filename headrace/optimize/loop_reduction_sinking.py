@@ -255,7 +255,7 @@ def _total(loop: LoopEditor, residuals: Residuals, t: Tensor) -> Tensor:
 
 
 def _product(residuals: Residuals, op: Operation, operands: Sequence[Tensor]) -> Tensor:
-    """Returns the sum over all iterations of the product of two tensors of the body, as `op` multiplies them."""
+    """Returns the sum over all iterations of products, as `op` computes them, of two tensors."""
     x, y = (residuals.values(o) for o in operands)
     # if the orders differ, the smaller operand is reversed
     is_backward = (y if _size(operands[0]) <= _size(operands[1]) else x).is_backward
