@@ -153,6 +153,11 @@ GROWN_BYTES: Final = 1 << 16
 # Unit: ratio. Estimate (tests/optimize/test_loop_reduction_sinking.py).
 GROWTH: Final = 4
 
+# Rows or columns of each part of a joined matrix from which the parts are multiplied one by one. The gradient of 200
+# iterations with a state of 4x16 took 0.95 of the time; products of narrow matrices are slower for each number.
+# Unit: rows. Estimate (tests/optimize/test_loop_reduction_sinking.py).
+PRODUCT_PART: Final = 8
+
 # Size of an array up to which the call of a kernel costs more than the work on its elements. Passes that replace many
 # calls by one at the price of more work apply up to it.
 # Unit: bytes. Measured (docs/internals/fusion.md "Horizontal fusion").
@@ -389,12 +394,16 @@ NATIVE_UNKNOWN_TRIPS: Final = 1000
 NATIVE_ARENA_START: Final = 1 << 16
 NATIVE_KEPT_BYTES: Final = 1 << 27
 
-# Longest compilation of a module of native code, and text of short functions that LLVM compiles in a second. Functions
-# of vectorized loops took 0.18 s of processor time for 18 kB, 0.64 s for 57 kB, 1.4 s for 96 kB and 2.7 s for 146 kB;
-# code without loops takes less.
-# Unit: seconds; bytes a second. Estimate (tests/targets/native/test_engine.py).
+# Longest compilation of a module of native code; time for a loop that LLVM vectorizes, and for an elementary function
+# in one; text that LLVM compiles in a second: of functions with such loops, and of short functions without. Seconds of
+# processor time with the estimate in parentheses: 69 loops of three LSTM layers with their gradients 1.2 (1.8), 163 of
+# transposes 3.3 (3.6), 90 of concatenations 2.1 (1.8), 43 with tanh 0.5 (1.0), scalars in loops of 378 kB 1.3 (1.4).
+# Unit: seconds; seconds; seconds; bytes a second; bytes a second. Estimate (tests/targets/native/test_engine.py).
 NATIVE_COMPILE_SECONDS: Final = 2.0
-NATIVE_COMPILED_BYTES: Final = 100_000
+NATIVE_LOOP_SECONDS: Final = 0.018
+NATIVE_ELEMENTARY_SECONDS: Final = 0.005
+NATIVE_VECTORIZED_BYTES: Final = 800_000
+NATIVE_COMPILED_BYTES: Final = 400_000
 
 # Threads that help an operation, in addition to the thread of its caller.
 # Unit: threads. Bound.

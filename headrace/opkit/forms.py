@@ -25,6 +25,7 @@ from headrace.opkit.elementwise import HALF
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation, Tensor
+    from headrace.shapes import Shape
 
 Index: TypeAlias = "tuple[int | slice, ...]"
 
@@ -97,6 +98,21 @@ class Concat:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Embed:
+    """Zeros, with an input in a regular piece of them.
+
+    Attributes:
+      source: the position of the input, which may be of rank 0.
+      shape: the shape of output 0.
+      index: the index of the piece, as in `Pieces`.
+    """
+
+    source: int
+    shape: tuple[int, ...]
+    index: Index
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Reduce:
     """Reduction of an input over axes by a ufunc of two arguments.
 
@@ -126,14 +142,14 @@ class Product:
     turned: tuple[bool, bool]
 
 
-Form: TypeAlias = Reshape | Pieces | Permute | Broadcast | Concat | Reduce | Product
+Form: TypeAlias = Reshape | Pieces | Permute | Broadcast | Concat | Embed | Reduce | Product
 FormRule: TypeAlias = "Callable[[Operation], Form | None]"
 
-#: Elements of the largest broadcast array that is certain to be possible.
-LARGEST_BROADCAST: Final = 1 << 28
+#: Elements of the largest array made of a smaller one that is certain to be possible.
+LARGEST_ARRAY: Final = 1 << 28
 
 #: Forms whose outputs are new arrays and never share memory with an input.
-COPIES: Final = (Concat, Reduce, Product)
+COPIES: Final = (Concat, Embed, Reduce, Product)
 
 
 def form_of(op: Operation) -> Form | None:
@@ -163,6 +179,11 @@ def _is_static(op: Operation) -> bool:
     )
 
 
+def _is_numbers(t: Tensor) -> bool:
+    """Whether `t` is a value of numbers, and no reference."""
+    return t.dtype.base not in dtypes.OBJECT and not t.dtype.is_ref
+
+
 def _axis(t: Tensor, rank: int) -> int | None:
     """Returns a static axis, at least 0; None without a valid one."""
     axis = constant_value(t)
@@ -176,12 +197,10 @@ def _axis(t: Tensor, rank: int) -> int | None:
 
 def reshape(op: Operation) -> Form | None:
     """Form of `Reshape`, `ExpandDims` and `Squeeze`."""
-    if not _is_static(op):
+    x, shape = op.inputs[0], op.outputs[0].static_shape
+    if shape is None or not all(shapes.is_full(t.shape) for t in (*op.inputs, *op.outputs)) or not _is_numbers(x):
         return None
-    shape = op.outputs[0].static_shape
-    assert shape is not None
-    fits = shapes.size(shape) == shapes.size(op.inputs[0].shape)
-    return Reshape(0, tuple(d for d in shape if d is not None)) if fits else None
+    return Reshape(0, tuple(d for d in shape if d is not None)) if shapes.size(shape) == shapes.size(x.shape) else None
 
 
 def concat(op: Operation) -> Form | None:
@@ -219,6 +238,23 @@ def split(op: Operation) -> Form | None:
     return Pieces(1, tuple((*before, slice(i * each, (i + 1) * each)) for i in range(n)))
 
 
+def split_v(op: Operation) -> Form | None:
+    """Form of `SplitV`."""
+    x, sizes, at = op.inputs
+    shape, given = x.shape, constant_value(sizes)
+    k = None if shape is None else _axis(at, len(shape))
+    if not _is_static(op) or shape is None or given is None or given.ndim != 1 or k is None:
+        return None
+    size, known = shape[k], [n for n in given.tolist() if n != -1]
+    assert size is not None
+    rest = size - sum(known)
+    if min(known, default=0) < 0 or len(given) - len(known) > 1 or rest < 0 or (rest and len(known) == len(given)):
+        return None
+    ends = np.cumsum([rest if n == -1 else n for n in given.tolist()]).tolist()
+    before = (slice(None),) * k
+    return Pieces(0, tuple((*before, slice(a, b)) for a, b in zip([0, *ends], ends, strict=False)))
+
+
 def slices(op: Operation) -> Form | None:
     """Form of `Slice`."""
     x, begin, size = op.inputs[0].shape, constant_value(op.inputs[1]), constant_value(op.inputs[2])
@@ -238,9 +274,26 @@ def slices(op: Operation) -> Form | None:
 
 def strided_slice(op: Operation) -> Form | None:
     """Form of `StridedSlice` without new axes and ellipses."""
-    x, a = op.inputs[0].shape, op.attrs
-    begin, end, strides = (constant_value(t) for t in op.inputs[1:])
-    if not _is_static(op) or x is None or begin is None or end is None or strides is None:
+    index = _strided_index(op, op.inputs[0].shape) if _is_static(op) else None
+    return Pieces(0, (index,)) if index else None
+
+
+def strided_slice_grad(op: Operation) -> Form | None:
+    """Form of `StridedSliceGrad` without new axes and ellipses."""
+    shape, dy = op.outputs[0].static_shape, op.inputs[4]
+    if not _is_whole(op.outputs[0]) or not _is_whole(dy) or shape is None:
+        return None
+    index = _strided_index(op, shape)
+    if not index or dy.shape != _part_shape(shape, index):
+        return None
+    return Embed(4, tuple(d for d in shape if d is not None), index)
+
+
+def _strided_index(op: Operation, x: Shape) -> Index | None:
+    """Returns the static index of a strided slice of shape `x`, or None."""
+    a = op.attrs
+    begin, end, strides = (constant_value(t) for t in op.inputs[1:4])
+    if x is None or begin is None or end is None or strides is None:
         return None
     if begin.ndim != 1 or len(begin) > len(x) or len(end) != len(begin) or len(strides) != len(begin):
         return None
@@ -260,7 +313,39 @@ def strided_slice(op: Operation) -> Form | None:
         begins = None if a["begin_mask"] >> i & 1 else first
         ends = None if a["end_mask"] >> i & 1 else stop
         parts.append(slice(begins, ends, None if step == 1 else step))
-    return Pieces(0, (tuple(parts),)) if parts else None
+    return tuple(parts)
+
+
+def _is_whole(t: Tensor) -> bool:
+    """Whether `t` is numbers of static shape, not too many to be made."""
+    n = shapes.size(t.shape)
+    return n is not None and n <= LARGEST_ARRAY and _is_numbers(t)
+
+
+def _part_shape(shape: Shape, index: Index) -> Shape:
+    """Shape of the piece of an array of a static shape."""
+    assert shape is not None
+    parts = zip(shape, index, strict=False)
+    kept = [len(range(d or 0)[part]) for d, part in parts if isinstance(part, slice)]
+    return (*kept, *shape[len(index) :])
+
+
+def pad(op: Operation) -> Form | None:
+    """Form of `Pad`."""
+    x, shape, pads = op.inputs[0].shape, op.outputs[0].static_shape, constant_value(op.inputs[1])
+    if (
+        not shape
+        or not _is_static(op)
+        or not _is_whole(op.outputs[0])
+        or x is None
+        or pads is None
+        or pads.shape != (len(x), 2)
+    ):
+        return None
+    full = tuple(d for d in shape if d is not None)
+    ends = zip(pads.tolist(), full, strict=True)
+    parts = tuple(slice(before or None, size - after if after else None) for (before, after), size in ends)
+    return Embed(0, full, parts) if (pads >= 0).all() and _part_shape(full, parts) == x else None
 
 
 def reverse(op: Operation) -> Form | None:
@@ -287,7 +372,7 @@ def broadcast(op: Operation) -> Form | None:
     x, shape, wanted = op.inputs[0].shape, op.outputs[0].static_shape, constant_value(op.inputs[1])
     if wanted is None or not shape or not shapes.is_full(x) or tuple(wanted.tolist()) != shape:
         return None
-    if (shapes.size(shape) or 0) > LARGEST_BROADCAST:  # the kernel checks the size
+    if (shapes.size(shape) or 0) > LARGEST_ARRAY:  # the kernel checks the size
         return None
     if op.inputs[0].dtype.base in dtypes.OBJECT or op.inputs[0].dtype.is_ref:
         return None

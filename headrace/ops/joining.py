@@ -525,6 +525,7 @@ op(
     grad=lambda b, n, *dys: [_join(b, dys, n.split_dim), None, None],
     jvp=linear("value"),
     batch=shifting_axes(2, 0),
+    form=forms.split_v,
     facts=Facts(total=("size_splits", "split_dim"), dynamic_shape=True, split=SplitRole(value=0, axis=2)),
     shape_value=lambda c: _piece_value(c, 0),
     oracle=_split_v_model,

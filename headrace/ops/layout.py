@@ -381,6 +381,7 @@ op(
     grad=lambda b, n, dy: [_unpadded(b, n, dy), None],
     jvp=linear("input"),
     batch=prefixing(1, [0, 0]),
+    form=forms.pad,
     facts=Facts(total=("paddings",), dynamic_shape=True, cost=flops_per_element(1)),
     oracle=_pad_model,
     sample=_pads,

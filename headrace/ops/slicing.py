@@ -513,6 +513,7 @@ op(
     grad=lambda b, n, dy: [None] * 4 + [b.StridedSlice(dy, *_slice_args(b, n), **_masks(n))],
     jvp=linear("dy"),
     batch=strided_slice_grad,
+    form=forms.strided_slice_grad,
     facts=Facts(dynamic_shape=True, cost=flops_per_element(1)),
     oracle=_zeros_with,
     sample=_slice_grads,

@@ -13,11 +13,12 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Final
 
-from headrace import dtypes
+from headrace import dtypes, shapes
 from headrace.ir.function import nested, nested_operations, owned, param_offset
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
+    from headrace.shapes import Shape
 
 FOLLOWED: Final = ("If", "Case", "Call", "While")  # kinds of operations that lists are followed through
 
@@ -31,12 +32,14 @@ class Uses:
       pops: the operations that remove its last element.
       is_indexed: whether elements are set by position, or its length is, so that some elements may never be set.
       is_computed: whether some versions have other elements, zeros or sums.
+      versions: all versions of it.
     """
 
     put: list[Tensor] = dataclasses.field(default_factory=list)
     pops: list[Operation] = dataclasses.field(default_factory=list)
     is_indexed: bool = False
     is_computed: bool = False
+    versions: set[Tensor] = dataclasses.field(default_factory=set)
 
 
 class ListFlow:
@@ -67,8 +70,8 @@ class ListFlow:
 
     def of(self, new: Tensor) -> Uses | None:
         """Uses of the list that begins as `new`; None if they are not all known."""
-        uses = Uses()
-        seen, todo = {new}, [new]
+        uses = Uses(versions={new})
+        seen, todo = uses.versions, [new]
         while todo:
             t = todo.pop()
             goes: list[Tensor] = []
@@ -89,6 +92,18 @@ class ListFlow:
             seen.update(goes)
         return uses
 
+    def element_shape(self, new: Tensor) -> Shape:
+        """Full static shape of all elements of the list that begins as `new`, or None."""
+        uses = self.of(new)
+        if uses is None:
+            return None
+        found = {t.shape for t in uses.put}
+        if new.op.opdef.list_kind == "from_tensor":
+            rows = new.op.inputs[0].shape
+            found.add(None if rows is None else rows[1:])
+        shape = found.pop() if len(found) == 1 else None
+        return shape if shapes.is_full(shape) else None
+
 
 def _through(op: Operation, i: int, uses: Uses) -> list[Tensor] | None:
     """Next versions of the list that is input `i` of `op`, or None."""
@@ -101,8 +116,8 @@ def _through(op: Operation, i: int, uses: Uses) -> list[Tensor] | None:
         uses.is_computed |= op.type != "Identity"
         return [op.outputs[0]]
     role = op.opdef.facts.list_role
-    if i == 0 and role is not None and role.kind in ("push", "set", "pop", "resize"):
-        uses.is_indexed |= role.kind in ("set", "resize")
+    if i == 0 and role is not None and role.kind in ("push", "set", "unset", "pop", "resize"):
+        uses.is_indexed |= role.kind in ("set", "unset", "resize")
         if role.element_input is not None:
             uses.put.append(op.inputs[role.element_input])
         elif role.kind == "pop":

@@ -12,7 +12,8 @@ of the weights from two small ones, and adds it to the running sum. One product 
 without the large matrix of each iteration. Batches of matrices (gradients of each example, under `vmap`) become a
 product of batches. `loop_residuals` makes the small matrices of all iterations available after the loop; those that a
 forward loop stored need not be stored again. Sums over some dimensions (the gradient of a bias) are sunk in the same
-way.
+way. The parts of a joined operand, `[x, h]T @ d`, are multiplied one by one: their values are not joined for all
+iterations.
 
 The order of the float sums changes, so the last bits may differ. If the loop runs no iteration, the sum is over
 nothing.
@@ -236,16 +237,12 @@ def _total(loop: LoopEditor, residuals: Residuals, t: Tensor) -> Tensor:
             op.type, (*whole, *(loop.outside(x) for x in op.inputs[len(whole) :])), dict(op.attrs), op.name, op.notes
         )
     elif op.type in ("MatMul", "BatchMatMulV2"):
-        x, y = (residuals.values(o) for o in operands)
-        # if the orders differ, the smaller operand is reversed
-        is_backward = (y if _size(operands[0]) <= _size(operands[1]) else x).is_backward
-        is_batch = op.type == "BatchMatMulV2"
-        turns = ("adj_x", "adj_y") if is_batch else ("transpose_a", "transpose_b")
-        flat = [
-            (_flat_batch if is_batch else _flat)(loop, residuals.turned(v, is_backward), rows_first)
-            for v, rows_first in ((x, op.attrs[turns[0]]), (y, not op.attrs[turns[1]]))
-        ]
-        out = b.make(op.type, flat, {turns[0]: True}, op.name)
+        side, parts = _parts(residuals, op)
+        if parts:
+            made = [_product(residuals, op, (p, operands[1]) if not side else (operands[0], p)) for p in parts]
+            out = b.ConcatV2(made, side, name=op.name)
+        else:
+            out = _product(residuals, op, operands)
     else:
         values = residuals.values(operands[0]).tensor
         assert operands[0].shape is not None
@@ -255,6 +252,42 @@ def _total(loop: LoopEditor, residuals: Residuals, t: Tensor) -> Tensor:
             out = b.Reshape(out, np.array(t.shape, np.int32), name=f"{op.name}/shape")
     out.replace_static(t.shape, out.handle)
     return out
+
+
+def _product(residuals: Residuals, op: Operation, operands: Sequence[Tensor]) -> Tensor:
+    """Returns the sum over all iterations of products, as `op` computes them, of two tensors."""
+    x, y = (residuals.values(o) for o in operands)
+    # if the orders differ, the smaller operand is reversed
+    is_backward = (y if _size(operands[0]) <= _size(operands[1]) else x).is_backward
+    is_batch = op.type == "BatchMatMulV2"
+    turns = ("adj_x", "adj_y") if is_batch else ("transpose_a", "transpose_b")
+    flat = [
+        (_flat_batch if is_batch else _flat)(residuals.loop, residuals.turned(v, is_backward), rows_first)
+        for v, rows_first in ((x, op.attrs[turns[0]]), (y, not op.attrs[turns[1]]))
+    ]
+    out: Tensor = residuals.loop.before(op).make(op.type, flat, {turns[0]: True}, op.name)
+    return out
+
+
+def _parts(residuals: Residuals, op: Operation) -> tuple[int, list[Tensor]]:
+    """Parts of an operand of a MatMul that need not be joined for all iterations.
+
+    The product of each part is a part of the result.
+
+    Returns:
+      The position of the operand, and the parts; no parts if there are none, or if they are too narrow.
+    """
+    for side, o in enumerate(op.inputs if op.type == "MatMul" else ()):
+        summed = side if op.attrs[("transpose_a", "transpose_b")[side]] else 1 - side
+        if o.op.type != "ConcatV2" or not residuals.is_available(o):
+            continue
+        *parts, at = o.op.inputs
+        axis = constant_value(at)
+        if axis is None or int(axis) % 2 == summed or not all(map(residuals.is_available, parts)):
+            continue
+        if all(_size(p) >= thresholds.PRODUCT_PART * ((p.shape or ())[summed] or 1) for p in parts):
+            return side, parts
+    return 0, []
 
 
 def _size(t: Tensor) -> int:

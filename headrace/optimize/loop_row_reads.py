@@ -8,8 +8,8 @@ rows and of invariant values alone is a row of a tensor, too, which could be com
 these tensors of a body, and makes the tensors of which they are rows.
 
 A loop that counts up may read rows from the last to the first, as the gradient of a loop that reads upwards does. Its
-index is `last - i`, where the condition is `i <= last`. So rows have a direction. A function of rows of both directions
-is not a row.
+index is `last - i`, where the condition is `i <= last`, or `i < n` and `last` is known to be `n - 1`. So rows have a
+direction. A function of rows of both directions is not a row.
 
 Elements that a loop pops from a list of another loop are known before it begins, too:
 
@@ -32,7 +32,7 @@ from headrace import shapes, thresholds
 from headrace.dtypes import INDEX, OBJECT
 from headrace.ir import walk
 from headrace.ir.function import base_name
-from headrace.ir.infer import constant_value
+from headrace.ir.infer import constant_value, scalar_value
 from headrace.ir.notes import ResidualPop
 from headrace.ir.opdef import PerElement
 from headrace.optimize.batching_rules import batch, can_batch
@@ -319,24 +319,48 @@ def index_of(loop: LoopEditor, t: Tensor) -> Index | None:
     trip_count = loop.trip_count
     if trip_count is None:
         return None
-    x = _uncast(t)
+    x, sign, offset = _counted(loop, t)
     k = loop.position(x)
-    if k is not None:
-        bound = next((b for b in trip_count.bounds if b.counter == k), None)
-        return None if bound is None else Index(t, True, bound)
-    if x.op.opdef.facts.sum_sign < 0:
+    for b in trip_count.bounds if k is not None else ():
+        if b.counter != k:
+            continue
+        if sign > 0 and not offset:
+            return Index(t, True, b)
+        last = scalar_value(b.limit)
+        if sign < 0 and last is not None and offset == last - (not b.is_inclusive):
+            return Index(t, False, b)
+    if sign > 0 and not offset and x.op.opdef.facts.sum_sign < 0:
         most, count = map(_uncast, x.op.inputs)
-        k = loop.position(count)
         for b in trip_count.bounds:
-            if b.counter == k and b.is_inclusive and _is_limit(loop, b, most):
+            is_last = b.is_inclusive and b.position is not None and loop.position(most) == b.position
+            if is_last and loop.position(count) == b.counter:
                 return Index(t, False, b)
     return None
 
 
-def _is_limit(loop: LoopEditor, bound: Bound, t: Tensor) -> bool:
-    if bound.position is not None:
-        return loop.position(t) == bound.position
-    return bool(constant_value(t) == constant_value(bound.limit))  # the bound has a position or a constant limit
+def _counted(loop: LoopEditor, t: Tensor) -> tuple[Tensor, int, int]:
+    """Returns `t` without the constants that are added to it and subtracted.
+
+    Returns:
+      A tensor x, 1 or -1, and n: `t` is x + n or -x + n.
+    """
+    x, sign, offset = _uncast(t), 1, 0
+    while loop.position(x) is None and (added := x.op.opdef.facts.sum_sign):
+        a, b = map(_uncast, x.op.inputs)
+        left, right = _number(loop, a), _number(loop, b)
+        if right is not None:
+            x, offset = a, offset + sign * added * right
+        elif left is not None:
+            x, offset, sign = b, offset + sign * left, sign * added
+        else:
+            break
+    return x, sign, offset
+
+
+def _number(loop: LoopEditor, t: Tensor) -> int | None:
+    """Returns the known number that `t` is in all iterations, or None."""
+    k = loop.position(t)
+    return scalar_value(t if k is None or not loop.is_constant(k) else loop.op.inputs[k])
 
 
 def _uncast(t: Tensor) -> Tensor:

@@ -26,7 +26,9 @@ from headrace.optimize.effects import Effects
 from headrace.optimize.horizontal_fusion import FuseHorizontally
 from headrace.optimize.inline import Inline
 from headrace.optimize.interprocedural_constants import PropagateConstants
+from headrace.optimize.list_zeros import ReserveZeros
 from headrace.optimize.loops import LOOP_PASSES
+from headrace.optimize.matrix_products import MultiplyMatrices
 from headrace.optimize.slice_merging import MergeSlices
 
 if TYPE_CHECKING:
@@ -53,9 +55,11 @@ PASSES: Final[tuple[Pass | Repeat, ...]] = (
     _EFFECTS,  # an operation with an effect may be reached only through an argument of a call
     Repeat((Inline(),)),  # nested calls
     _EFFECTS,  # of the functions that came from the library
+    MultiplyMatrices(),
     _CLEAN_UP,
     MergeSlices(),
     *LOOP_PASSES,
+    ReserveZeros(),  # after the passes on loops, which know gradients of lists by their zeros
     _CLEAN_UP,
     FuseHorizontally(),
 )

@@ -151,17 +151,8 @@ def _know_elements(op: Operation, flow: ListFlow) -> bool:
     out = op.outputs[0]
     if out.handle is None or out.handle[0] in dtypes.OBJECT or shapes.is_full(out.handle[1]):
         return False
-    uses = flow.of(out)
-    if uses is None:
-        return False
-    found = {t.shape for t in uses.put}
-    if op.opdef.list_kind == "from_tensor":
-        rows = op.inputs[0].shape
-        found.add(None if rows is None else rows[1:])
-    if len(found) != 1:
-        return False
-    shape = found.pop()
-    if not shapes.is_full(shape) or not shapes.covers(out.handle[1], shape):
+    shape = flow.element_shape(out)
+    if shape is None or not shapes.covers(out.handle[1], shape):
         return False
     out.refine(handle=(out.handle[0], shape))
     return True

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from headrace import shapes
-from headrace.opkit.forms import Broadcast, Concat, Form, Permute, Pieces, Product, Reduce, Reshape, index_text
+from headrace.opkit.forms import Broadcast, Concat, Embed, Form, Permute, Pieces, Product, Reduce, Reshape, index_text
 from headrace.schedule.program import (
     Block,
     Branches,
@@ -167,6 +167,8 @@ def _form(form: Form) -> str:
             return f"permute {shapes.show(axes)}{' contiguous' if is_contiguous else ''}"
         case Concat(_, axis):
             return f"concat along {axis}"
+        case Embed(_, shape, index):
+            return f"embed {index_text(index)} of {shapes.show(shape)}"
         case Broadcast(_, shape):
             return f"broadcast {shapes.show(shape)}"
         case Reduce(_, ufunc, axes, keep_dims, divisor):

@@ -69,6 +69,9 @@ def _graph() -> Any:
 def test_reshape(seed: int) -> None:
     rng = random.Random(seed)
     x, value = given(rng)
+    scalar = hr.placeholder(hr.float32, [])
+    for dims in ([1], [1, 1], []):
+        check(b().Reshape(scalar, b().const(np.array(dims, np.int32))), {scalar: np.float32(rng.random())})
     for shape in ([-1], [value.size], [1, value.size, 1], [*value.shape, 1], list(value.shape)):
         if value.size or -1 not in shape:
             check(b().Reshape(x, b().const(shape)), {x: value})
@@ -114,6 +117,19 @@ def test_split(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+def test_split_by_sizes(seed: int) -> None:
+    rng = random.Random(seed)
+    x, value = given(rng)
+    for axis in range(-value.ndim, value.ndim):
+        ends = sorted(rng.randint(0, value.shape[axis]) for _ in range(rng.randint(0, 3)))
+        sizes = np.diff([0, *ends, value.shape[axis]])
+        if rng.random() < 0.5:
+            sizes[rng.randrange(len(sizes))] = -1
+        parts = b().SplitV(x, b().const(sizes), b().const(axis), num_split=len(sizes))
+        check(parts if isinstance(parts, Tensor) else parts[0], {x: value})
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_slice(seed: int) -> None:
     rng = random.Random(seed)
     x, value = given(rng)
@@ -143,6 +159,19 @@ def test_strided_slice(seed: int) -> None:
     masks["ellipsis_mask"] = 1 << rng.randrange(n) if not shrink and rng.random() < 0.2 else 0
     t = b().StridedSlice(x, b().const(begin), b().const(end), b().const(strides), **masks)
     check(t, {x: value}, None)
+    dy = hr.placeholder(hr.float32, t.shape)
+    numbers = np.arange(np.prod(t.shape), dtype=np.float32).reshape(t.shape)[()]
+    whole = b().StridedSliceGrad(b().const(value.shape), *t.op.inputs[1:], dy, **masks)
+    assert (form_of(whole.op) is None) is (form_of(t.op) is None)
+    check(whole, {dy: numbers}, None)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("dtype", ["float32", "int32", "bool"])
+def test_pad(seed: int, dtype: str) -> None:
+    rng = random.Random(seed)
+    x, value = given(rng, dtype=dtype)
+    check(b().Pad(x, b().const([[rng.randint(0, 3), rng.randint(0, 3)] for _ in value.shape])), {x: value})
 
 
 def test_what_strided_slices_are_expressions() -> None:
@@ -175,14 +204,25 @@ def test_sum(seed: int, dtype: str) -> None:
         check(b().Sum(x, b().const(axes[0]), keep_dims=keep), {x: value})
 
 
+def _graded(dy: Tensor, shape: list[int]) -> Tensor:
+    """The zeros of `shape` with `dy` in rows 1 and 2."""
+    graded: Tensor = b().StridedSliceGrad(b().const(shape), b().const([1]), b().const([3]), b().const([1]), dy)
+    return graded
+
+
 NOT: dict[str, Callable[[], Tensor]] = {
     "an unknown shape": lambda: hr.reshape(hr.placeholder(hr.float32, [None, 2]), [-1]),
-    "a scalar": lambda: hr.reshape(hr.placeholder(hr.float32, []), [1]),
+    "a scalar": lambda: hr.transpose(hr.placeholder(hr.float32, [])),
     "strings": lambda: hr.reshape(hr.placeholder(hr.string, [2, 2]), [4]),
     "an axis that is not known": lambda: b().ConcatV2([hr.ones([2])] * 2, hr.placeholder(hr.int32, [])),
     "sums of integers": lambda: hr.reduce_sum(hr.placeholder(hr.int32, [3, 3]), 0),
     "sums of halves": lambda: hr.reduce_sum(hr.placeholder(hr.float16, [3, 3]), 0),
     "a sum over no axis": lambda: hr.reduce_sum(hr.placeholder(hr.float32, [3, 3]), hr.constant([], hr.int32)),
+    "pieces of unknown sizes": lambda: b().SplitV(hr.ones([4]), hr.placeholder(hr.int32, [2]), 0, num_split=2)[0],
+    "a part of another shape": lambda: _graded(hr.placeholder(hr.float32, [3]), [4, 4]),
+    "zeros too large to be made": lambda: _graded(hr.placeholder(hr.float32, [2, 8]), [1 << 30, 8]),
+    "unknown paddings": lambda: b().Pad(hr.ones([2]), hr.placeholder(hr.int32, [1, 2])),
+    "too many zeros": lambda: b().Pad(hr.ones([2]), b().const([[0, 1 << 30]])),
     "another operation": lambda: hr.roll(hr.placeholder(hr.float32, [3, 3]), [1], [0]),
 }  # fmt: skip
 

@@ -9,7 +9,10 @@ import re
 import numpy as np
 import pytest
 
-from tests.optimize.loop_steps import PASSES, Optimized, agree, loop_of, untouched
+from headrace import thresholds
+from headrace.optimize.loops import LOOP_PASSES
+from tests.optimize.loop_steps import PASSES, Optimized, agree, close, loop_of, optimize, untouched
+from tests.optimize.recurrent import Sizes, made
 
 _RULE = "loop_accumulations"
 _VARIABLES = """
@@ -183,3 +186,14 @@ def test_no_more_than_is_allowed() -> None:
     untouched(_RULE, loop(_P + _ADD), "5 values of 32 bytes exceed the limit of 159 bytes", stack_bytes=159)
     assert same(loop(_P + _ADD), stack_bytes=160).fired()
     assert same(loop(_P + _ADD, _U), stack_bytes=1).fired()
+
+
+@pytest.mark.parametrize("name", ["concat_split", "state_first", "turned", "rnn_concat"])
+@pytest.mark.parametrize(("width", "products"), [(thresholds.PRODUCT_PART, 2), (thresholds.PRODUCT_PART - 1, 1)])
+def test_parts_of_a_joined_operand_are_multiplied_one_by_one(name: str, width: int, products: int) -> None:
+    step = made(name, "feeds", True, Sizes(2, 4, width, 8))
+    graph, _ = step.optimized()
+    assert sum(op.type == "MatMul" and op.attrs["transpose_a"] for op in graph.operations) == products
+    feeds, fed = list(step.feeds), list(step.feeds.values())
+    passes = optimize(feeds, step.fetches, LOOP_PASSES)
+    close(passes.run(fed), optimize(feeds, step.fetches, ()).run(fed), 1e-6)

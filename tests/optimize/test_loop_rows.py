@@ -41,6 +41,9 @@ def step(
         lambda xs, t: xs[t, ...],
         lambda xs, t: hr.gather(xs, t),
         lambda xs, t: hr.gather(xs, hr.cast(t, hr.int64)),
+        lambda xs, t: xs[t + 1 - 1],
+        lambda xs, t: xs[3 - t],
+        lambda xs, t: hr.gather(xs, 4 - (t + 1)),
     ],
 )
 def test_a_row_is_read_from_a_list_of_the_tensor(read: Any) -> None:
@@ -86,7 +89,7 @@ def test_a_row_that_may_be_out_of_range_stays(limit: Any, first: int, dims: Any)
 @pytest.mark.parametrize(
     "read",
     [
-        lambda xs, t: xs[t + 1 - 1],
+        lambda xs, t: xs[t + t - t],
         lambda xs, t: xs[t, 1:],
         lambda xs, t: (xs * hr.cast(t, hr.float32))[t],
     ],

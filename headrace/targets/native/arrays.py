@@ -12,7 +12,7 @@ import numpy as np
 
 from headrace import thresholds
 from headrace.errors import HeadraceInternalError
-from headrace.opkit.forms import Broadcast, Concat, Permute, Pieces, Product, Reduce, Reshape
+from headrace.opkit.forms import Broadcast, Concat, Embed, Permute, Pieces, Product, Reduce, Reshape
 from headrace.schedule.program import Compute, Value
 from headrace.schedule.select import Map, Move
 from headrace.targets.native import scalars, state, threads
@@ -43,6 +43,7 @@ from headrace.targets.native.rewriting import Division
 from headrace.targets.native.strips import cut_reads, is_total, is_view, reduction
 
 if TYPE_CHECKING:
+    from headrace.opkit.forms import Index
     from headrace.targets.native.llvm_text import Function, Module
     from headrace.targets.native.strips import Strips
 
@@ -473,6 +474,8 @@ class ArrayPrinter:
                 self.values[out] = Array(held.pointer, held.dtype, shape, strides)
             case Concat(sources, axis):
                 self._concat(instr, sources, axis)
+            case Embed(source, _, index):
+                self._embed(instr, self.array_or_number(instr.inputs[source]), index)
             case Reduce() as form:
                 self._reduce(instr, form)
             case Product() as form:
@@ -532,6 +535,19 @@ class ArrayPrinter:
             if at or not is_extended:
                 self.copy(Array(pointer, target.dtype, part.shape, target.strides), part)
             at += part.dims[axis]
+        self.values[out] = target
+
+    def _embed(self, instr: Compute, part: Array | Number, index: Index) -> None:
+        (out,) = instr.made
+        target = self.place_of(out)
+        zero = self.module.declare("llvm.memset.p0.i64", "void", ["ptr", "i8", "i64", "i1"])
+        self.f.line(f"call void {zero}(ptr {target.pointer}, i8 0, i64 {size_of(out)}, i1 false)")
+        offset, strides = piece(target.dims, target.strides, index)
+        pointer = self.shifted(target, offset)
+        if isinstance(part, Number):
+            scalars.store(self.f, part.dtype, part.text, pointer)
+        else:
+            self.copy(Array(pointer, target.dtype, part.shape, strides), part)
         self.values[out] = target
 
     # *** Products and reductions ***

@@ -19,7 +19,7 @@ import numpy as np
 
 from headrace import thresholds
 from headrace.ir.notes import CountedResidual
-from headrace.opkit.forms import Broadcast, Concat, Permute, Pieces, Product, Reduce, Reshape
+from headrace.opkit.forms import Broadcast, Concat, Embed, Permute, Pieces, Product, Reduce, Reshape
 from headrace.schedule.program import Block, Branches, Call, Compute, Convert, Instr, Loop, Value
 from headrace.schedule.select import Constant, KernelCall, ListOperation, Map, Move
 from headrace.targets.native import scalars
@@ -117,7 +117,7 @@ def _compute(instr: Compute, elements: ElementTypes) -> str:
                 return "" if is_known else f"{instr.op.type} of {dtype.name}"
             return (
                 ""
-                if isinstance(form, (Reshape, Pieces, Permute, Broadcast, Concat))
+                if isinstance(form, (Reshape, Pieces, Permute, Broadcast, Concat, Embed))
                 else f"the form {type(form).__name__}"
             )
         case ListOperation(role):

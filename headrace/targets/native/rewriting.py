@@ -4,6 +4,9 @@ The Python target applies numpy to whole arrays, so only ufuncs are worth an ins
 between numbers, conversions, and the division of integers, which fails if a divisor is zero. `rewritten` returns the
 instructions of a block with a map for each kernel call that is one, also in inner blocks. The program keeps its own
 instructions, for the Python target; values are common to both.
+
+In an inner block, a choice of rows is two instructions: a view of the vector of conditions as a column, and a map. So
+numpy, which takes all rows of one array at no cost, keeps its kernel.
 """
 
 from __future__ import annotations
@@ -14,9 +17,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from headrace.ir.kernel import made_for
-from headrace.schedule.program import Block, Branches, Compute, Instr, Loop
+from headrace.opkit.forms import Reshape
+from headrace.schedule.program import Block, Branches, Compute, Instr, Loop, Value
 from headrace.schedule.scalar_expressions import Apply, Check, Input, formula, is_plain
-from headrace.schedule.select import Constant, KernelCall, Map
+from headrace.schedule.select import Constant, KernelCall, Map, Move
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -49,7 +53,31 @@ def _rewritten(instr: Instr) -> Instr:
 
 
 def _block(block: Block) -> Block:
-    return dataclasses.replace(block, instrs=rewritten(block.instrs))
+    return dataclasses.replace(block, instrs=[made for instr in block.instrs for made in _expanded(instr)])
+
+
+def _expanded(instr: Instr) -> list[Instr]:
+    """The instructions in place of one of an inner block."""
+    if not isinstance(instr, Compute) or not isinstance(instr.work, KernelCall) or instr.op.type != "Select":
+        return [_rewritten(instr)]
+    if instr.work.kernel.factory is not instr.op.opdef.kernel or not instr.made or not _is_of_rows(instr):
+        return [_rewritten(instr)]
+    condition, x, y = instr.inputs
+    shape = (*(condition.shape or ()), *[1] * (len(x.shape or ()) - 1))
+    column = Value(condition.number, condition.tensor, condition.dtype, shape, "array", "shared")
+    choice = Apply(np.where, (Input(0), Input(1), Input(2)), x.dtype.numpy, instr.made[0].shape)  # type: ignore[arg-type]
+    return [
+        Compute(instr.op, (condition,), (column,), Move(Reshape(0, shape))),  # type: ignore[arg-type]
+        dataclasses.replace(instr, inputs=(column, x, y), work=Map(choice, False)),
+    ]
+
+
+def _is_of_rows(instr: Compute) -> bool:
+    """Whether a `Select` has an element of a vector for each row."""
+    condition, x, y = instr.inputs
+    if not all(v.is_static and v.representation == "array" for v in instr.inputs) or not is_plain(x.dtype.numpy):
+        return False
+    return len(x.shape or ()) > 1 and x.shape == y.shape and condition.shape == (x.shape or ())[:1]
 
 
 def _map_of(instr: Compute, work: KernelCall) -> Map | None:

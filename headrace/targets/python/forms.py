@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, assert_never
 
 import numpy as np
 
-from headrace.opkit.forms import Broadcast, Concat, Form, Permute, Pieces, Product, Reduce, Reshape, index_text
+from headrace.opkit.forms import Broadcast, Concat, Embed, Form, Permute, Pieces, Product, Reduce, Reshape, index_text
+from headrace.targets.python.runtime import embedded
 
 if TYPE_CHECKING:
     from headrace.targets.python.source import Source
@@ -32,6 +33,8 @@ def expressions(form: Form, inputs: Sequence[str], out: Source) -> list[str]:
             return [f"{out.bind(np.ascontiguousarray, 'k')}({turned})" if is_contiguous else turned]
         case Concat(sources, axis):
             return [f"{out.bind(np.concatenate, 'k')}(({', '.join(inputs[i] for i in sources)},), {axis})"]
+        case Embed(source, shape, index):
+            return [f"{out.bind(embedded, 'k')}({inputs[source]}, {shape}, {index})"]
         case Broadcast(source, shape):
             return [f"{out.bind(np.broadcast_to, 'k')}({inputs[source]}, {shape})"]
         case Reduce(source, ufunc, axes, keep_dims, divisor):

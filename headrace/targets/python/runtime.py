@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from headrace.dtypes import DType
     from headrace.ir.graph import Operation
     from headrace.ir.kernel import KernelContext, StepContext
+    from headrace.opkit.forms import Index
     from headrace.shapes import Shape
 
 T = TypeVar("T")
@@ -70,6 +71,13 @@ def _is_entered(context: contextvars.Context) -> bool:
     except RuntimeError:
         return True
     return False
+
+
+def embedded(x: Any, shape: tuple[int, ...], index: Index) -> np.ndarray:
+    """Returns zeros of `shape` with `x` in the piece at `index`."""
+    out = np.zeros(shape, x.dtype)
+    out[index] = x
+    return out
 
 
 class RunState:

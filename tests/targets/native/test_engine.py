@@ -107,8 +107,19 @@ def test_a_large_module_is_refused() -> None:
     function = "\ndefine i64 @f() {" + 1000 * " " + "}"
     many = function * (limit // len(function) - 2)
     assert not engine.too_large(many)
-    assert engine.too_large(many + 5 * function)
+    assert engine.too_large(many + 10 * function)
     assert engine.too_large(many.replace("\n", " "))  # as one function
+
+
+def test_a_module_with_many_vectorized_loops_is_refused() -> None:
+    store, loop = "store i64 0, ptr %a, !llvm.access.group !0\n", '!{!"llvm.loop.parallel_accesses", !0}\n'
+    limit = int(thresholds.NATIVE_COMPILE_SECONDS / thresholds.NATIVE_LOOP_SECONDS)
+    assert not engine.too_large("\ndefine void @f() {\n" + store + "}\n" + (limit - 1) * loop)
+    assert engine.too_large("\ndefine void @f() {\n" + store + "}\n" + (limit + 1) * loop)
+    tanh = "call float @headrace.tanh.float(float %x)\n"
+    limit = int(thresholds.NATIVE_COMPILE_SECONDS / thresholds.NATIVE_ELEMENTARY_SECONDS)
+    assert engine.too_large("\ndefine void @f() {\n" + store + limit * tanh + "}\n")
+    assert not engine.too_large("\ndefine void @f() {\n" + limit * tanh + "}\n")
 
 
 def test_threads_compile_at_the_same_time() -> None:

@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("llvmlite")
 
 import headrace as hr
+import headrace.v1 as v1
 from headrace import flags, thresholds
 from headrace.api import scopes
 from headrace.errors import InvalidArgumentError
@@ -146,6 +147,8 @@ def test_views_and_copies() -> None:
     z = a * 2.0
     running.run(
         [
+            hr.reshape(z[2, 3] * 3.0, [1, 1]),
+            hr.reshape(hr.reshape(z[1, 1] + 1.0, [1]) * 2.0, []),
             hr.concat([a, z], 1),
             hr.transpose(z, [1, 0]),
             z[1:3, ::2],
@@ -160,6 +163,37 @@ def test_views_and_copies() -> None:
         ],
         feeds,
     )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int32", "bool"])
+def test_gradients_of_slices_are_zeros_around_a_part(dtype: str) -> None:
+    (x,), feeds = placeholders((np.arange(24).reshape(4, 6) % 7).astype(dtype))
+    b = scopes.builder()
+
+    def graded(part: Any, shape: list[int], begin: list[int], end: list[int], step: list[int], shrink: int = 0) -> Any:
+        args = (b.const(np.array(v, np.int32)) for v in (shape, begin, end, step))
+        return b.StridedSliceGrad(*args, part, shrink_axis_mask=shrink)
+
+    running.run(
+        [
+            graded(x, [9, 6], [-4], [9], [1]),
+            graded(x, [8, 3, 6], [0, 2], [8, 3], [2, 1], 2),
+            graded(hr.transpose(x, [1, 0]), [6, 6], [0, 1], [6, 5], [1, 1]),
+            graded(x[1, 2], [5], [-2], [-1], [1], 1),
+            hr.pad(x, [[1, 2], [0, 3]]),
+        ],
+        feeds,
+    )
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (3, 1, 3), (1, 4)])
+def test_a_loop_chooses_rows(shape: tuple[int, ...]) -> None:
+    (x, n), feeds = placeholders(floats(*shape), np.arange(shape[0], dtype=np.int32))
+
+    def body(i: Any, y: Any, z: Any) -> Any:
+        return i + 1, v1.where(n > i, y * 0.5 + 1.0, y), v1.where(n > i, z, y)
+
+    running.run(hr.while_loop(lambda i, y, z: i < 3, body, [0, x, x / 0.0]), feeds)
 
 
 def test_products_of_views() -> None:
