@@ -1,8 +1,8 @@
 """Order of the instructions of a program before native regions are chosen.
 
-A native region has no calls of kernels, and lists cannot cross its border. A graph may make a list long before the loop
-that fills it, and read variables in between. So each new list is made immediately before its first reader. The
-instructions that make lists are pure, so their order among others has no effect.
+A native region has no calls of kernels, and a list that crosses its border is copied, or keeps a loop in Python.
+A graph may make a list long before the loop that fills it, and read variables in between. So each new list is made
+immediately before its first reader. The instructions that make lists are pure, so their order among others has no effect.
 """
 
 from __future__ import annotations
