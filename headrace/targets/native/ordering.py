@@ -2,7 +2,7 @@
 
 A native region has no calls of kernels, and a list that crosses its border is copied, or keeps a loop in Python.
 A graph may make a list long before the loop that fills it, and read variables in between. So each new list is made
-immediately before its first reader. The instructions that make lists are pure, so their order among others has no effect.
+immediately before its first reader. The instructions that make lists are pure, so their order has no effect.
 """
 
 from __future__ import annotations
