@@ -126,7 +126,7 @@ class Plan:
       copied_outputs: Outputs of the region that are copied to its memory, by position.
       copies: Storages of copies of operands, by instruction and position.
       divided: The parts of strips with much work.
-      borrowed: Lists in the memory of the array that they are made from.
+      borrowed: Lists in the memory of the array that they are made from, or that the caller gives.
       room: Bytes that the list of a stack must have room for, because more rows are put behind its own.
       bytes: The size of the block of memory of the region.
     """
@@ -153,6 +153,8 @@ class Plan:
         self._changed = _Changed()
         for v in inputs:
             self._define(v, contiguous(v), frozenset())
+            if v.representation == "list" and v not in self._changed.or_results(instrs, self._results):
+                self.borrowed.add(v)
         self.top = units(instrs, outputs)
         wanted: dict[Value, Place] = {}
         for k, v in enumerate(outputs):

@@ -161,7 +161,10 @@ class Printer(ArrayPrinter, ListPrinter):
         dtype = items.element.dtype
         shape: tuple[int | str, ...] = (length, *items.element.shape)
         assert dtype is not None
-        self.assign(items, self.copied_rows(Array(pointer, dtype, shape, row_major(shape))))
+        if v in self.plan.borrowed:
+            self.assign(items, (pointer, length, state.BORROWED))
+        else:
+            self.assign(items, self.copied_rows(Array(pointer, dtype, shape, row_major(shape))))
         self._owned[-1].append(items)
 
     def _output(self, k: int, v: Value) -> None:

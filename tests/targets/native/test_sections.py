@@ -347,6 +347,27 @@ def test_a_loop_of_kernels_makes_a_list_for_a_native_loop() -> None:
     assert cores([*hr.gradients(y, [x]), *hr.gradients(before, [x])], {x: np.array([0.1, np.nan, 2], np.float32)}) >= 1
 
 
+def test_a_native_loop_lengthens_a_list_of_a_loop_of_kernels() -> None:
+    b, x = scopes.builder(), hr.placeholder(hr.float32, (3,))
+    made = b.EmptyTensorList(np.array((3,), np.int32), -1, element_dtype=hr.float32)
+
+    def pushed(cell: Any, made: Any) -> Any:
+        """The list with three more elements."""
+
+        def body(i: Any, h: Any, made: Any) -> Any:
+            return i + 1, cell(h), scopes.builder().TensorListPushBack(made, h * 2.0)
+
+        return hr.while_loop(lambda i, h, made: i < 3, body, [0, x, made])[2]
+
+    made = pushed(hr.sin, pushed(lambda h: hr.cumsum(h) * 0.5, made))
+    pops = []
+    for _ in range(5):
+        made, last = b.TensorListPopBack(made, np.array((3,), np.int32), element_dtype=hr.float32)
+        pops.append(hr.cumsum(last))
+    assert cores(pops, {x: np.array([0.1, np.nan, 2], np.float32)}) >= 1
+    assert cores(pops, {x: np.array([0.1, 0.5, 2], np.float32)}, "off") >= 1
+
+
 def test_lists_stay_on_one_side_in_a_loop_of_kernels() -> None:
     """A list that passed the border in each iteration would be copied as often."""
     x, n = hr.placeholder(hr.float32, (3,)), hr.placeholder(hr.int32, ())
