@@ -130,6 +130,11 @@ def entry_address() -> int:
     return _engine().entry
 
 
+def team() -> threads.Team:
+    """The threads of this process that help with parts."""
+    return _engine().team
+
+
 @memo.cached(1, "native availability")
 def _unsupported() -> str:
     """The reason why this machine cannot run native code; "" if it can."""
@@ -187,6 +192,7 @@ class _Engine:
       features: The features of the processor, as LLVM writes them.
       entry: The address of the machine code of entries.
       is_broken: Whether the process was forked while another thread was in LLVM.
+      team: The threads that help with parts.
     """
 
     def __init__(self) -> None:
@@ -208,11 +214,12 @@ class _Engine:
         forking.register_at_fork(self)
         self._symbols = {name: _address_in_python(name) for name in support.PYTHON}
         self._symbols |= {"headrace_pool": state.pool().address, **object_layout.symbols()}
-        self._symbols |= {"headrace_team": threads.team().address, "headrace_threads": intra_op.ADDRESS}
+        self.team = threads.Team()
+        self._symbols |= {"headrace_team": self.team.address, "headrace_threads": intra_op.ADDRESS}
         self._support = self.load(support.text(), support.NAMES, {}, is_optimized=False)
         self._symbols |= {name: self._support.address(name) for name in support.NAMES}
         self.entry = self._support.address("headrace_call")
-        threads.team().begin(*map(self._support.address, ("headrace_found_team", "headrace_end_team")))
+        self.team.begin(*map(self._support.address, ("headrace_found_team", "headrace_end_team")))
 
     def _forked(self) -> None:
         """Replaces the lock after a fork; see `forking`."""

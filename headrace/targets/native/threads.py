@@ -29,7 +29,7 @@ import signal
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from headrace import forking, memo, thresholds
+from headrace import forking, thresholds
 from headrace.targets.native import state
 from headrace.targets.native.llvm_text import Function, Module
 
@@ -110,12 +110,6 @@ class Team:
         ctypes.memset(self.address, 0, ctypes.sizeof(Layout))
         self.layout.fork, self.layout.ending = forks, ending
         self._found()
-
-
-@memo.cached(1, "native teams")
-def team() -> Team:
-    """The team of this process."""
-    return Team()
 
 
 # *** Division of work ***

@@ -100,7 +100,7 @@ def test_so_many_threads_work_together() -> None:
 def test_one_thread_and_short_work_wake_no_thread(n: int, parts: int, cost: int) -> None:
     run = compiled(add_one, cost)
     run(np.zeros(parts), parts)
-    layout = threads.team().layout
+    layout = engine.team().layout
     layout.args, started = 0, layout.started
     intra_op.set_threads(n)
     run(np.zeros(parts), parts)
@@ -130,7 +130,7 @@ def test_threads_have_the_floating_point_mode_of_the_caller() -> None:
 def test_an_operation_that_finds_the_team_busy_runs_alone() -> None:
     run = compiled(add_one)
     intra_op.set_threads(2)
-    team, x = threads.team(), np.zeros(50)
+    team, x = engine.team(), np.zeros(50)
     team.layout.busy = 1
     try:
         run(x, 50)
@@ -195,7 +195,7 @@ def test_the_caller_polls_and_stops_all_parts(n: int) -> None:
     assert 5 <= np.count_nonzero(x) < 2000
     assert set(x) == {0, 10_000}  # parts that began have ended
     run(None, x)  # the team is free again
-    assert not threads.team().layout.busy
+    assert not engine.team().layout.busy
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
@@ -206,10 +206,10 @@ def test_a_forked_process_starts_threads_of_its_own() -> None:
     run(np.zeros(1, np.int64), 3)
     pid = os.fork()
     if not pid:
-        before = threads.team().layout.started
+        before = engine.team().layout.started
         intra_op.set_threads(3)
         run(np.zeros(1, np.int64), 3)
-        os._exit(0 if before == 0 and threads.team().layout.started == 2 else 1)
+        os._exit(0 if before == 0 and engine.team().layout.started == 2 else 1)
     end = time.monotonic() + 30
     while (ended := os.waitpid(pid, os.WNOHANG))[0] == 0 and time.monotonic() < end:
         time.sleep(0.01)
@@ -344,7 +344,7 @@ def test_a_deadline_stops_a_map_of_several_threads_in_a_loop() -> None:
             with pytest.raises(DeadlineExceededError):
                 session.run(y, {x: values, n: 10_000_000}, timeout_ms=100)
             assert not session.run(y, {x: values, n: 2}).any()
-    assert not threads.team().layout.busy
+    assert not engine.team().layout.busy
 
 
 @pytest.mark.matrix
