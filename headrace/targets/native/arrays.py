@@ -230,7 +230,7 @@ class ArrayPrinter:
         captured = list(map(_captured, read.values()))
         captured += [("ptr", p) for p in (*[a.pointer for a in (*whole.values(), *each.values())], *own.values())]
         self.has_parts = True
-        threads.each_part(self.f, parts, captured, round(divided.cost / parts), body, "stopped")
+        threads.each_part(self.f, parts, captured, round(strips.cost / parts), body, "stopped")
         for v, all_parts in each.items():
             self._accumulate(totals[v], all_parts, dataclasses.replace(forms[v], axes=(0,)))
 

@@ -95,13 +95,11 @@ class Divided:
 
     Attributes:
       each: The number of strips in a part.
-      cost: The estimated time of all strips, in nanoseconds.
       own: Storages with memory for all parts, of results that only strips read; and the bytes of a part.
       totals: Storages with the totals of all parts.
     """
 
     each: int
-    cost: float
     own: dict[Storage, int]
     totals: dict[Value, Storage]
 
@@ -276,7 +274,7 @@ class Plan:
         whole = strips.rows // strips.height
         each = threads.divided(whole, strips.cost)
         parts = -(-whole // each)
-        divided = Divided(each, strips.cost, {}, {})
+        divided = Divided(each, {}, {})
         if parts > 1:
             self.divided[strips] = divided
         for part in strips.parts:
