@@ -29,11 +29,10 @@ from headrace.grad.differentiate import differentiate
 from headrace.ir.analysis.graph_size import check_expansion
 from headrace.ir.analysis.signature_check import check_fits
 from headrace.ir.device import DeviceSpec
-from headrace.ir.edit.add_values import own_graphs
 from headrace.ir.edit.copying import copy_graph
 from headrace.ir.edit.editor import Editor
 from headrace.ir.edit.lowered_names import name_as_lowered
-from headrace.ir.function import called_names, nested_operations, owned, recursive_functions
+from headrace.ir.function import nested_operations
 from headrace.ir.infer import constant_value
 from headrace.ir.kernel import CPU
 from headrace.ir.notes import CountedResidual, ResidualPush
@@ -44,11 +43,12 @@ from headrace.optimize.base import Options, PassContext
 from headrace.optimize.pipeline import optimize, options_from
 from headrace.optimize.specialize import specialize
 from headrace.partition import Part, partition
-from headrace.partition.shares import Indivisible, Share, divide
+from headrace.partition.shares import Indivisible, Share, devices_of, divide
 from headrace.place import Placement, place
 from headrace.place.requests import WholeStructures, check_devices, inherit_devices, owns_state, request_of
 from headrace.prune import StepGraph, prune
 from headrace.recover import recover
+from headrace.stages import Stages, verified
 
 if TYPE_CHECKING:
     from headrace.environment import Environment
@@ -104,61 +104,6 @@ class Request:
         """Reasons against relying on static shapes: a line for each fed constant tensor."""
         fed = [t for t in self.feeds if constant_value(t) is not None]
         return [f"'{t.name}' is fed, and shapes in the graph were inferred from the value it has there" for t in fed]
-
-
-class Stages:
-    """Results of the stages of one step, by name, in order.
-
-    Args:
-      base: stages of another program of the same step. Results that depend neither on shapes nor on the engine are
-        common to both, and computed once.
-
-    Attributes:
-      made: stage → its result.
-      current: the stage that runs, or ran last.
-      dumps: the dump files of the step (HEADRACE_DUMP).
-    """
-
-    def __init__(self, base: Stages | None = None) -> None:
-        self.made: dict[str, Any] = {}
-        self.current = ""
-        self.dumps: Dumps = Dumps() if base is None else base.dumps
-        self._common = self.made if base is None else base.made
-
-    def run(self, name: str, stage: Callable[..., T], *args: Any) -> T:
-        """Returns the result of a stage, which runs once."""
-        kept = self._common if name in ("prune", "recover") else self.made
-        if name not in kept:
-            self.current = name
-            with notices.timed(name):
-                kept[name] = made = stage(*args)
-            for title, graph in self._graphs(name, made):
-                verified(graph)  # with the functions that it calls
-                self.dumps.graph(title, graph)
-            for function, ops in made.functions.items() if isinstance(made, Lowered) else ():
-                self.dumps.graph(f"lowered-{function}", ops[0].graph)
-        self.made[name] = kept[name]
-        return cast(T, kept[name])
-
-    def refuse(self, reasons: Sequence[str]) -> None:
-        """Dumps the reasons against running the step as one Python function."""
-        lines = (line for reason in reasons for line in reason.splitlines())
-        self.dumps.text("not-compiled.txt", "".join(f"# {line}\n" for line in lines))
-
-    def _graphs(self, name: str, made: Any) -> Iterable[tuple[str, Graph]]:
-        """Graphs in the result of a stage, each with a title for its dump."""
-        if name == "prune":
-            yield "pruned", made.graph
-        elif name == "recover" and made[0] is not self.made["prune"]:
-            yield "recovered", made[0].graph
-        elif name == "collectives" and made is not self.made["optimize"][0]:
-            yield "collectives", made.graph
-        elif name == "lower":
-            if made.graph not in [self.made[k][0].graph for k in ("recover", "optimize") if k in self.made]:
-                yield "lowered", made.graph
-        elif name == "partition":
-            for device, part in made.items():
-                yield f"part-{device.rpartition('/device:')[2].replace(':', '-')}", part.graph
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -489,33 +434,10 @@ def divided(
 
     An operation in a conditional, loop or function is on the device of its copy in the lowered form.
     """
-    step, recursive = step.copy(), recursive_functions(step.graph.operations)
-    for op in nested_operations(step.graph.operations):
-        if op.opdef.structured == "Call" and not recursive.intersection(called_names(op)):
-            own_graphs(op)  # each call has operations of its own, on devices of their own
-    devices = {(op.name, op.type): device for op, device in placement.of.items()}
-    whole = {(op.name, op.type): placement.of[copy] for copy, op in lowered.left.items()}
-    where: dict[Operation, str] = {}
-    default = next(iter(placement.of.values()))
-
-    def assign(ops: Iterable[Operation], device: str = "", prefix: str = "") -> bool:
-        for op in ops:
-            name = prefix + op.name
-            if op.opdef.structured:
-                at = device or whole.get((name, op.type), "")
-                # the operations of a library function have the name of the caller as a prefix
-                if not all(assign(g.operations, at, prefix if g.shares_names else f"{name}/") for g in owned(op)):
-                    return False
-            elif op.type != "_Arg":
-                found = device or devices.get((name, op.type))
-                if found is None and (not op.opdef.is_pure or is_collective(op)):
-                    return False  # it was renamed or expanded, and its device matters
-                where[op] = found or default
-        return True
-
-    if not assign(step.graph.operations):
-        return None
+    step = step.copy()
+    whole = {op: placement.of[copy] for copy, op in lowered.left.items()}
     try:
+        where = devices_of(step.graph, placement.of, whole, is_collective)
         bfloat16 = environment.options.bfloat16
         return divide(step.graph, step.args, step.retvals, step.targets, where, bfloat16=bfloat16)
     except Indivisible:
@@ -562,11 +484,3 @@ def _count(environment: Environment, ops: Iterable[Operation]) -> None:
 
 def _is_cpu(device: str) -> bool:
     return not device or DeviceSpec.from_string(device).type == CPU
-
-
-def verified(graph: Graph) -> None:
-    """Verifies the graph between two stages (HEADRACE_VERIFY)."""
-    if flags.VERIFY.value >= 1:
-        from headrace.ir.verify import verify  # a slow import: it loads the wire format
-
-        verify(graph)

@@ -20,7 +20,8 @@ from headrace import flags, forking
 from headrace.compile.fallback import Failure
 from headrace.compile.variants import Variants
 from headrace.errors import InvalidArgumentError
-from headrace.pipeline import CompiledStep, Request, Stages, pruned
+from headrace.pipeline import CompiledStep, Request, pruned
+from headrace.stages import Stages
 
 if TYPE_CHECKING:
     from headrace.shapes import Shape

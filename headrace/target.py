@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from headrace.execute.run import Program
     from headrace.ir.device import DeviceSpec
     from headrace.metadata import MemoryStatistics
-    from headrace.pipeline import CompiledStep, Request, Stages
+    from headrace.pipeline import CompiledStep, Request
+    from headrace.stages import Stages
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

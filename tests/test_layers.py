@@ -38,7 +38,7 @@ FRONT = {"api", "recover", "grad", "eager", "autograph", "jit", "vmap"}
 PASSES = {"prune", "optimize", "place", "lower", "partition", "schedule", "targets", "compile"}
 ENGINE = OPS | FRONT | PASSES | {"execute"}
 TOP = ENGINE | {"explain", "extend", "fetches", "interchange", "partial", "pipeline", "report", "session", "simulate"}
-TOP |= {"environment", "graph_growth", "programs", "session_config", "target"}
+TOP |= {"environment", "graph_growth", "programs", "session_config", "stages", "target"}
 COMMAND = {"cli", "inspect", "progress"}
 ALL = TOP | COMMAND | {"dist", "train", "v1", "__main__", "pb", ""}
 
@@ -64,10 +64,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "targets": GRAPH | {"schedule"},
     "compile": GRAPH | {"schedule", "targets"},
     "execute": GRAPH,
-    "pipeline": ENGINE | {"environment"},
+    "stages": ENGINE,
+    "pipeline": ENGINE | {"environment", "stages"},
     "environment": ENGINE,
     "fetches": ENGINE,
-    "programs": ENGINE | {"environment", "pipeline", "target"},
+    "programs": ENGINE | {"environment", "pipeline", "stages", "target"},
     "explain": ENGINE | {"pipeline", "programs"},
     "simulate": ENGINE | {"environment", "explain", "fetches", "pipeline"},
     "extend": ENGINE,
@@ -78,7 +79,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "session_config": ENGINE | {"environment"},
     "session": ENGINE
     | {"explain", "fetches", "graph_growth", "partial", "pipeline", "programs", "session_config", "simulate", "target"},
-    "target": ENGINE | {"environment", "pipeline"},
+    "target": ENGINE | {"environment", "pipeline", "stages"},
     "dist": TOP,
     "train": TOP,
     **dict.fromkeys(COMMAND, TOP | COMMAND | {"dist", "train"}),
@@ -118,6 +119,7 @@ LAYER = (
             "environment",
             "graph_growth",
             "session_config",
+            "stages",
         ),
         "4",
     )

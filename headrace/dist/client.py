@@ -33,8 +33,9 @@ from headrace.execute.devices import DeviceAttributes
 from headrace.execute.run import RunStatistics
 from headrace.execute.step import Step
 from headrace.explain import Explanation, explanation_from_data
-from headrace.pipeline import CompiledStep, Request, Stages, pruned
+from headrace.pipeline import CompiledStep, Request, pruned
 from headrace.resources.manager import ResourceManager
+from headrace.stages import Stages
 from headrace.target import TargetStatistics
 
 if TYPE_CHECKING:

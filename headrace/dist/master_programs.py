@@ -16,10 +16,11 @@ from headrace.execute.plan import may_be_heavy
 from headrace.explain import explanation, explanation_to_data
 from headrace.ir.analysis.graph_size import check_expansion
 from headrace.partition import codec as part_codec
-from headrace.pipeline import CompiledStep, Request, Stages, compile_step
+from headrace.pipeline import CompiledStep, Request, compile_step
 from headrace.place.requests import owns_state
 from headrace.programs import Programs
 from headrace.prune import StepGraph
+from headrace.stages import Stages
 
 if TYPE_CHECKING:
     from headrace.execute.run import Program

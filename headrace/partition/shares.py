@@ -33,16 +33,17 @@ from __future__ import annotations
 import bisect
 import dataclasses
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from headrace import dtypes
 from headrace.ir import walk
 from headrace.ir.analysis.trip_count import trip_count
+from headrace.ir.edit.add_values import own_graphs
 from headrace.ir.edit.copying import copy_graph
 from headrace.ir.edit.editor import Editor
 from headrace.ir.edit.remove_values import remove_all_but
-from headrace.ir.function import owned, owns_all, param_offset
+from headrace.ir.function import called_names, nested_operations, owned, owns_all, param_offset, recursive_functions
 from headrace.ir.graph import FuncGraph
 from headrace.ir.order import counts, is_constant
 
@@ -74,6 +75,51 @@ class Share:
 
 class Indivisible(Exception):
     """A step has no shares; the text is the reason."""
+
+
+def devices_of(
+    graph: Graph,
+    of: Mapping[Operation, str],
+    whole: Mapping[Operation, str],
+    is_expanded: Callable[[Operation], bool],
+) -> dict[Operation, str]:
+    """Returns the devices of a structured graph's operations, from those of its primitive form.
+
+    Each call gets operations of its own, on devices of their own.
+
+    Args:
+      graph: a private graph; its calls get graphs of their own.
+      of: the full name of the device of each operation of the primitive form.
+      whole: the same of the structured operations that the primitive form keeps whole.
+      is_expanded: whether lowering replaces an operation by others.
+
+    Raises:
+      Indivisible: the device of an operation with effects is unknown.
+    """
+    recursive = recursive_functions(graph.operations)
+    for op in nested_operations(graph.operations):
+        if op.opdef.structured == "Call" and not recursive.intersection(called_names(op)):
+            own_graphs(op)
+    by_name = {(op.name, op.type): device for op, device in of.items()}
+    wholes = {(op.name, op.type): device for op, device in whole.items()}
+    default = next(iter(of.values()))
+    where: dict[Operation, str] = {}
+
+    def assign(ops: Iterable[Operation], device: str = "", prefix: str = "") -> None:
+        for op in ops:
+            name = prefix + op.name
+            if op.opdef.structured:
+                at = device or wholes.get((name, op.type), "")
+                for g in owned(op):  # the operations of a library function have the name of the caller as a prefix
+                    assign(g.operations, at, prefix if g.shares_names else f"{name}/")
+            elif op.type != "_Arg":
+                found = device or by_name.get((name, op.type))
+                if found is None and (not op.opdef.is_pure or is_expanded(op)):
+                    raise Indivisible(f"'{name}' ({op.type}) was renamed or expanded, and its device matters")
+                where[op] = found or default
+
+    assign(graph.operations)
+    return where
 
 
 def divide(

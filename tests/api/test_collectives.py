@@ -21,7 +21,8 @@ from headrace.ir.graph import Graph, Operation
 from headrace.ir.verify import verify
 from headrace.lower import lower
 from headrace.lower.collectives import expand_collectives
-from headrace.pipeline import CompiledStep, Request, Stages, pruned
+from headrace.pipeline import CompiledStep, Request, pruned
+from headrace.stages import Stages
 from tests.api.running import run
 from tests.grad.numeric import check, count, operations
 

@@ -22,7 +22,8 @@ from headrace.lower import lower
 from headrace.optimize.base import Options, Pass, PassContext, Repeat, run
 from headrace.optimize.effects import Effects
 from headrace.optimize.pipeline import optimize
-from headrace.pipeline import CompiledStep, Request, Stages, pruned, recovered
+from headrace.pipeline import CompiledStep, Request, pruned, recovered
+from headrace.stages import Stages
 
 Steps = Sequence[Pass | Repeat]
 LOWERED = Options(is_lowered=True)
