@@ -4,7 +4,7 @@
     >>> hr.report().splitlines()[0].split()[0]
     'headrace'
 
-It has at most 40 lines, for an issue. It omits folders, and shows only headrace's own flags of the environment. So it
+It has at most 64 lines, for an issue. It omits folders, and shows only headrace's own flags of the environment. So it
 contains nothing private, except for the first line of the error itself.
 """
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import TracebackType
 
-LINES: Final = 40
+LINES: Final = 64  # more than the package has memos, so each of them has its line
 WIDTH: Final = 300  # characters of a line
 
 _PACKAGES: Final = ("numpy", "ml_dtypes", "protobuf", "scipy", "threadpoolctl")
@@ -71,7 +71,7 @@ class Report(str):
 def report(error: BaseException | None = None) -> Report:
     """Reports versions, machine, changed flags, the failing stage and the memos.
 
-    The text has at most 40 lines. Each bounded memo of the process that has been used has a line with its entries,
+    The text has at most 64 lines. Each bounded memo of the process that has been used has a line with its entries,
     limit, hits and misses; memos of one name share a line. Many misses of a full memo mean that its entries are made
     again and again.
 
@@ -96,7 +96,9 @@ def report(error: BaseException | None = None) -> Report:
     if error is None:
         error = sys.exc_info()[1] or getattr(sys, "last_value", None)
     lines = [*_machine(), *([] if error is None else _failure(error)), *_memos()]
-    return Report("\n".join(_line(text) for text in lines[:LINES]))
+    if len(lines) > LINES:
+        lines = [*lines[: LINES - 1], f"and {len(lines) - LINES + 1} more lines"]
+    return Report("\n".join(map(_line, lines)))
 
 
 def _line(text: str) -> str:

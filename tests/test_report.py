@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,8 @@ import headrace as hr
 from headrace import flags
 from headrace.memo import Memo
 from headrace.report import LINES, report, stage, without_folders
+
+ROOT = Path(__file__).parent.parent
 
 
 def failure(do: Callable[[], Any]) -> Exception:
@@ -67,6 +70,23 @@ def test_memos_that_were_used() -> None:
     assert field(text, "memo two of one name") == "2 entries in 2 memos of at most 8, 2 hits, 0 misses"
     assert unused.name not in text
     assert text.index("stage: ") < text.index("memo ")  # the error comes first, if there are many
+
+
+def test_a_report_that_is_cut_says_so() -> None:
+    memos = [Memo[int, int](f"one of many {i:02}", 4) for i in range(LINES)]
+    for m in memos:
+        m.get(1)
+    lines = report().splitlines()
+    assert len(lines) == LINES
+    left = len(memos) - sum(line.startswith("memo one of many") for line in lines)
+    assert int(lines[-1].removeprefix("and ").removesuffix(" more lines")) >= left
+
+
+def test_each_memo_of_the_package_has_its_line() -> None:
+    pattern = re.compile(r"(?<!def )\b(?:Memo(?:\[.*\])?|cached)\(")
+    sources = (ROOT / "headrace").rglob("*.py")
+    memos = sum(len(pattern.findall(path.read_text(encoding="utf-8"))) for path in sources)
+    assert 20 < memos <= LINES - 14  # 9 lines about the machine, 5 about an error
 
 
 def test_it_shows_itself() -> None:
