@@ -1,4 +1,4 @@
-"""Stages of a step: what each stage of the pipeline made, kept by name, dumped and verified."""
+"""Results of the stages of one step, kept by name, dumped and verified."""
 
 from __future__ import annotations
 
