@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
@@ -398,6 +398,23 @@ def reduction(ufunc: np.ufunc, is_mean: bool = False) -> FormRule:
         if not count and (is_mean or ufunc is not np.add):  # other results than those of the ufunc
             return None
         return Reduce(0, ufunc, tuple(sorted(found)), op.attrs["keep_dims"], count if is_mean else 1)
+
+    return rule
+
+
+def channel_sum(axis_of: Callable[[Mapping[str, Any]], int]) -> FormRule:
+    """Returns the rule for sums of floats over all axes of input 0 but one.
+
+    Args:
+      axis_of: a function of the attributes; it returns the axis that stays.
+    """
+
+    def rule(op: Operation) -> Form | None:
+        x, dtype = op.inputs[0].shape, op.attrs["T"]
+        if not _is_static(op) or x is None or dtype in HALF or not dtype.is_floating:
+            return None
+        axis = axis_of(op.attrs) % len(x)
+        return Reduce(0, np.add, tuple(i for i in range(len(x)) if i != axis), False)
 
     return rule
 

@@ -24,6 +24,7 @@ from headrace.ir.opdef import (
     shape_attr,
     string_attr,
 )
+from headrace.opkit import forms
 from headrace.opkit.batch_rules import in_step
 from headrace.opkit.batch_shapes import accumulate, bias_add, bias_add_grad
 from headrace.opkit.elementwise import HALF, alike
@@ -271,6 +272,7 @@ op(
     grad=lambda b, n, g: [b.BiasAdd(b.ZerosLike(n.out_backprop), g, data_format=n.attrs["data_format"])],
     jvp=linear("out_backprop"),
     batch=bias_add_grad,
+    form=forms.channel_sum(_channel_axis),
     facts=Facts(cost=flops_per_input(1), total=()),
     oracle=_bias_grad_oracle,
     sample=lambda rng, dtype: [case(c.inputs[0], **c.attrs) for c in _biased(rng, dtype) if c.inputs[0].size],

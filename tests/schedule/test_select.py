@@ -9,6 +9,7 @@ import pytest
 
 import headrace as hr
 from headrace.ir.graph import Tensor
+from headrace.opkit.forms import Reduce
 from headrace.schedule.select import (
     Constant,
     Forward,
@@ -57,6 +58,7 @@ Make = Callable[[Tensor, Tensor], Tensor]
         (lambda x, y: hr.concat([x, y], 0), Move),
         (lambda x, y: hr.split(x, 2)[0], Move),
         (lambda x, y: hr.reduce_sum(x, 0), Move),
+        (lambda x, y: b().BiasAddGrad(x), Move),
         (lambda x, y: x @ y, Move),
         (lambda x, y: hr.identity(x), Forward),
         (lambda x, y: hr.constant([1.0, 2.0]), Constant),
@@ -68,6 +70,17 @@ Make = Callable[[Tensor, Tensor], Tensor]
 def test_the_record_determines_the_instruction(make: Make, kind: type[Instruction]) -> None:
     x, y = placed(4, 4), placed(4, 4)
     assert type(instruction(make(x, y), x, y)) is kind
+
+
+@pytest.mark.parametrize(("data_format", "axes"), [("NHWC", (0, 1, 2)), ("NCHW", (0, 2, 3))])
+def test_the_gradient_of_a_bias_is_a_sum_over_all_axes_but_the_channels(
+    data_format: str, axes: tuple[int, ...]
+) -> None:
+    x = placed(2, 3, 4, 5)
+    found = instruction(b().BiasAddGrad(x, data_format=data_format), x)
+    assert isinstance(found, Move)
+    assert isinstance(found.form, Reduce)
+    assert (found.form.axes, found.form.keep_dims) == (axes, False)
 
 
 @pytest.mark.parametrize(
