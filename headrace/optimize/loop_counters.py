@@ -30,7 +30,6 @@ from headrace.ir.edit.editor import Editor
 from headrace.ir.function import base_name
 from headrace.ir.infer import scalar_value
 from headrace.ir.op_roles import MIRRORED
-from headrace.ir.order import counts
 from headrace.optimize.base import Pass, PassContext
 from headrace.optimize.loop_counts import look_again
 from headrace.optimize.loop_editor import LoopEditor, loops_of
@@ -58,7 +57,7 @@ class UnifyCounters(Pass):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Counter:
-    """A loop variable of dtype int32 or int64 that changes by 1 or -1 in each iteration.
+    """An integer loop variable that changes by 1 or -1 in each iteration.
 
     Attributes:
       k: its position.
@@ -119,7 +118,7 @@ def _counter(loop: LoopEditor, k: int) -> _Counter | None:
 
 
 def _turn(loop: LoopEditor, counters: dict[int, _Counter], context: PassContext) -> bool:
-    """Makes the condition compare a counter that goes up in place of one that goes down."""
+    """Makes the condition compare counters that go up."""
     edit, changed = Editor(loop.cond), False
     for op in walk.in_order(loop.cond.operations):
         found = _compared(loop, counters, op)
@@ -149,7 +148,7 @@ def _turn(loop: LoopEditor, counters: dict[int, _Counter], context: PassContext)
 
 
 def _compared(loop: LoopEditor, counters: dict[int, _Counter], op: Operation) -> tuple[_Counter, int] | None:
-    """The counter that `op` compares and that goes down, and the iterations for which `op` is true at first, or None."""
+    """Returns the downward counter that `op` compares, and its number of iterations, or None."""
     relation = op.opdef.facts.compares
     if relation is None or relation == "==":
         return None
@@ -196,7 +195,7 @@ def _added(loop: LoopEditor, like: Tensor) -> _Counter:
 
 
 def _express(loop: LoopEditor, c: _Counter, main: _Counter) -> bool:
-    """Makes the readers of counter `c`, and of its next value, compute it from the counter `main`."""
+    """Computes counter `c`, and its next value, from the counter `main`."""
     changed = False
     p, r = loop.body.params[c.k], loop.body.results[c.k]
     for t, first in ((p, c.first), (r, c.first + c.step)):
@@ -214,7 +213,7 @@ def _express(loop: LoopEditor, c: _Counter, main: _Counter) -> bool:
 
 
 def _value(loop: LoopEditor, c: _Counter, main: _Counter, first: int, name: str) -> Tensor:
-    """Returns a number that changes as counter `c` does, computed from the counter `main`; at first it is `first`."""
+    """Returns a number that begins with `first` and changes as counter `c` does."""
     up = loop.body.params[main.k]
     dtype = loop.body.params[c.k].dtype.base
     b = loop.within(loop.body.results[c.k].op)
