@@ -43,11 +43,11 @@ class CountLoops(Pass):
                 context.fired("loop_counts", op, f"its trip count is {n}: its counter is a constant after the loop")
                 changed = True
         if changed:
-            _look_again(graph)
+            look_again(graph)
         return changed
 
 
-def _look_again(graph: Graph) -> None:
+def look_again(graph: Graph) -> None:
     """Drops cached results of inference that say "no constant", because some tensors now have one."""
     for op in graph.operations:
         for t in op.outputs:

@@ -6,6 +6,7 @@ from typing import Final
 
 from headrace.optimize.base import Pass
 from headrace.optimize.loop_branch_sums import AddInBranches
+from headrace.optimize.loop_counters import UnifyCounters
 from headrace.optimize.loop_counts import CountLoops
 from headrace.optimize.loop_fission import FissionForward
 from headrace.optimize.loop_fusion import FuseLoops
@@ -22,6 +23,7 @@ from headrace.optimize.loop_variables import MergeVariables
 _HOIST: Final = HoistInvariants()
 
 LOOP_PASSES: Final[tuple[Pass, ...]] = (
+    UnifyCounters(),  # before all passes that ask for trip counts and rows
     CountLoops(),
     _HOIST,  # the passes on products and sums see that the reads of variables are invariant
     DropWrites(),

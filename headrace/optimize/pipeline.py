@@ -16,6 +16,7 @@ from headrace.ir.graph import FuncGraph
 from headrace.optimize.algebraic_simplification import SimplifyAlgebra
 from headrace.optimize.array_marks import DropMarks
 from headrace.optimize.base import Options, Pass, PassContext, Repeat, run
+from headrace.optimize.batch_norm_folding import FoldBatchNorm
 from headrace.optimize.branch_elimination import EliminateBranches
 from headrace.optimize.colocation import follow_colocation
 from headrace.optimize.constant_folding import FoldConstants
@@ -57,6 +58,7 @@ PASSES: Final[tuple[Pass | Repeat, ...]] = (
     _EFFECTS,  # of the functions that came from the library
     MultiplyMatrices(),
     _CLEAN_UP,
+    FoldBatchNorm(),
     MergeSlices(),
     *LOOP_PASSES,
     ReserveZeros(),  # after the passes on loops, which know gradients of lists by their zeros

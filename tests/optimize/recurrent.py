@@ -314,6 +314,112 @@ def v1_gru(net: Net, weights: Weights) -> Any:
     return h
 
 
+# *** spellings with other loops, which are native all the same ***
+
+
+def folded(net: Net, weights: Weights) -> Any:
+    w, b = weights(net.w), weights(net.b)
+    return hr.foldl(_of_pair(w, b), net.xs, (net.h, net.c))[0]
+
+
+def folded_right(net: Net, weights: Weights) -> Any:
+    w, b = weights(net.w), weights(net.b)
+    return hr.foldr(_of_pair(w, b), net.xs, (net.h, net.c))[0]
+
+
+def scanned_back(net: Net, weights: Weights) -> Any:
+    w, b = weights(net.w), weights(net.b)
+    return hr.scan(_of_pair(w, b), net.xs, (net.h, net.c), reverse=True)[0][0]
+
+
+def _of_pair(w: Any, b: Any) -> Callable[[Any, Any], Any]:
+    return lambda s, x: _cell(hr.matmul(hr.concat([x, s[0]], 1), w) + b, s[1])
+
+
+def counting_down(net: Net, weights: Weights) -> Any:
+    w, b, n = weights(net.w), weights(net.b), net.sizes.time
+    read = _rows(net)
+
+    def step(t: Any, h: Any, c: Any) -> Any:
+        return t - 1, *_cell(hr.matmul(hr.concat([read(t), h], 1), w) + b, c)
+
+    return hr.while_loop(lambda t, h, c: t >= 0, step, (n - 1, net.h, net.c))[1]
+
+
+def counting_the_rest(net: Net, weights: Weights) -> Any:
+    w, b, n = weights(net.w), weights(net.b), net.sizes.time
+
+    def step(t: Any, h: Any, c: Any) -> Any:
+        return t - 1, *_cell(hr.matmul(hr.concat([net.xs[n - t], h], 1), w) + b, c)
+
+    return hr.while_loop(lambda t, h, c: t > 0, step, (n, net.h, net.c))[1]
+
+
+def columns(net: Net, weights: Weights) -> Any:
+    w, b = weights(net.w), weights(net.b)
+    xs = hr.transpose(net.xs, [1, 0, 2])
+    return _while(net, lambda t: xs[:, t, :], lambda x, h, c: _cell(hr.matmul(hr.concat([x, h], 1), w) + b, c))
+
+
+def packed(net: Net, weights: Weights) -> Any:
+    w, b, k = weights(net.w), weights(net.b), net.sizes.units
+    read = _rows(net)
+
+    def step(t: Any, s: Any) -> Any:
+        return t + 1, hr.concat(_cell(hr.matmul(hr.concat([read(t), s[:, :k]], 1), w) + b, s[:, k:]), 1)
+
+    first = hr.concat([net.h, net.c], 1)
+    return hr.while_loop(lambda t, s: t < net.sizes.time, step, (0, first))[1][:, :k]
+
+
+def pairs(net: Net, weights: Weights) -> Any:
+    w, b = weights(net.w), weights(net.b)
+    run = _of_pair(w, b)
+    by = hr.cast(hr.range(net.sizes.time), hr.float32)
+    return hr.scan(lambda s, x: run(s, x[0] * x[1]), (net.xs, by), (net.h, net.c))[0][-1]
+
+
+def peepholes(net: Net, weights: Weights) -> Any:
+    w, b = weights(net.w), weights(net.b)
+    p, q, r = (weights(m) for m in np.split(net.b, 4)[:3])
+
+    def cell(z: Any, c: Any) -> tuple[Any, Any]:
+        i, j, f, o = hr.split(z, 4, 1)
+        new = hr.sigmoid(f + p * c) * c + hr.sigmoid(i + q * c) * hr.tanh(j)
+        return hr.sigmoid(o + r * new) * hr.tanh(new), new
+
+    return _while(net, _rows(net), lambda x, h, c: cell(hr.matmul(hr.concat([x, h], 1), w) + b, c))
+
+
+def v1_lstm_peepholes(net: Net, weights: Weights) -> Any:
+    values = {"kernel": net.w, "bias": net.b}
+    values |= {f"w_{g}_diag": m for g, m in zip("ifo", np.split(net.b, 4)[:3], strict=True)}
+
+    def get(getter: Any, name: str, *args: Any, **kwargs: Any) -> Any:
+        return weights(values[name.rpartition("/")[2]])
+
+    with v1.variable_scope("net", custom_getter=get):
+        cell = v1.nn.rnn_cell.LSTMCell(net.sizes.units, use_peepholes=True, cell_clip=3.0)
+        start = v1.nn.rnn_cell.LSTMStateTuple(net.c, net.h)
+        xs = v1.transpose(net.xs, [1, 0, 2])
+        _, (_, h) = v1.nn.dynamic_rnn(cell, xs, initial_state=start)
+    return h
+
+
+def rnn_folded_right(net: Net, weights: Weights) -> Any:
+    w, b = weights(net.w), weights(net.b)
+    return hr.foldr(lambda h, x: hr.tanh(hr.matmul(hr.concat([x, h], 1), w) + b), net.xs, net.h)
+
+
+def rnn_counting_down(net: Net, weights: Weights) -> Any:
+    w, b = weights(net.w), weights(net.b)
+
+    def step(t: Any, h: Any) -> Any:
+        return t - 1, hr.tanh(hr.matmul(hr.concat([net.xs[t], h], 1), w) + b)
+
+    return hr.while_loop(lambda t, h: t >= 0, step, (net.sizes.time - 1, net.h))[1]
+
+
 LSTMS: Final[dict[str, Spelling]] = {
     f.__name__: f
     for f in (
@@ -340,6 +446,26 @@ RNNS: Final[dict[str, Spelling]] = {
 
 GRUS: Final[dict[str, Spelling]] = {f.__name__: f for f in (gru_concat, gru_products, v1_gru)}
 SPELLINGS: Final[dict[str, Spelling]] = {**LSTMS, **RNNS, **GRUS}
+
+#: Spellings whose loops have other operations in addition.
+OTHERS: Final[dict[str, Spelling]] = {
+    f.__name__: f
+    for f in (
+        folded,
+        folded_right,
+        scanned_back,
+        counting_down,
+        counting_the_rest,
+        columns,
+        packed,
+        pairs,
+        peepholes,
+        v1_lstm_peepholes,
+        rnn_folded_right,
+        rnn_counting_down,
+    )
+}
+_ALL: Final = {**SPELLINGS, **OTHERS}
 
 
 @dataclasses.dataclass
@@ -368,7 +494,9 @@ class Made:
         return step, report
 
 
-def made(name: str, source: str, gradient: bool, sizes: Sizes = Sizes(), is_open: bool = False) -> Made:
+def made(
+    name: str, source: str, gradient: bool, sizes: Sizes = Sizes(), is_open: bool = False, by_inputs: bool = False
+) -> Made:
     """The step of a spelling, with derivatives by the weights if `gradient`.
 
     Args:
@@ -377,9 +505,10 @@ def made(name: str, source: str, gradient: bool, sizes: Sizes = Sizes(), is_open
       gradient: whether the step has derivatives.
       sizes: the sizes of the network.
       is_open: whether the graph leaves the batch size unknown.
+      by_inputs: whether there are derivatives by the inputs, too.
     """
     rng = np.random.default_rng(5)
-    width = (1 if name in RNNS else 3 if name in GRUS else 4) * sizes.units
+    width = (1 if "rnn_" in name and name != "v1_dynamic_rnn" else 3 if name in GRUS else 4) * sizes.units
 
     def draw(*shape: int) -> np.ndarray:
         return (rng.standard_normal(shape) * 0.2).astype(np.float32)
@@ -396,11 +525,11 @@ def made(name: str, source: str, gradient: bool, sizes: Sizes = Sizes(), is_open
         dims = [(sizes.time, batch, sizes.inputs), (batch, sizes.units), (batch, sizes.units)]
         ins: list[Any] = [hr.placeholder(hr.float32, d) for d in dims]
         weights = Weights(source)
-        last = SPELLINGS[name](Net(sizes, ins[0], ins[1], ins[2], w, b), weights)
+        last = _ALL[name](Net(sizes, ins[0], ins[1], ins[2], w, b), weights)
         loss = hr.reduce_sum(last * last)
         fetches = [loss]
         if gradient:
-            fetches += hr.gradients(loss, weights.tensors)
+            fetches += hr.gradients(loss, [*weights.tensors, *ins[:by_inputs]])
     used = dict(zip(ins, (xs, h, c), strict=True)) | weights.feeds
     return Made(g, used, fetches, weights.initial)
 
@@ -432,7 +561,7 @@ def _measure(name: str, source: str, gradient: bool, sizes: Sizes) -> tuple[floa
 
 def main() -> None:
     batch, steps, units = map(int, sys.argv[1:4])
-    wanted = sys.argv[4:] or [*SPELLINGS]
+    wanted = sys.argv[4:] or [*_ALL]
     sizes = Sizes(batch, steps, units, units)
     for gradient in (False, True):
         seen: dict[str, int] = {}

@@ -10,7 +10,7 @@ import pytest
 from headrace.optimize.pipeline import PASSES
 from headrace.resources.manager import ResourceManager
 from tests.optimize.loop_steps import close, optimize
-from tests.optimize.recurrent import GRUS, RNNS, SOURCES, SPELLINGS, loops, made
+from tests.optimize.recurrent import GRUS, OTHERS, RNNS, SOURCES, SPELLINGS, loops, made
 
 # Spellings that collect the state of each iteration, and spellings of one product for each gate.
 COLLECTED = {"scanned", "scanned_products", "v1_while", "rnn_scan", "rnn_scan_concat"}
@@ -19,6 +19,11 @@ BY_GATE = {"gates", "concat_gates"}
 EACH = [
     pytest.param(name, source, marks=[] if i % 3 == k else pytest.mark.matrix)
     for i, name in enumerate(SPELLINGS)
+    for k, source in enumerate(SOURCES)
+]
+FURTHER = [
+    pytest.param(name, source, marks=[] if i % 3 == k else pytest.mark.matrix)
+    for i, name in enumerate(OTHERS)
     for k, source in enumerate(SOURCES)
 ]
 
@@ -62,7 +67,16 @@ def test_the_loops_of_a_collected_state_have_one_operation_on_its_list_more() ->
             assert backward == [{"AddN": 1, "TensorListGetItem": 1, "Sub": 1}] * gradient
 
 
-@pytest.mark.parametrize(("name", "source"), EACH)
+@pytest.mark.parametrize(("name", "source"), FURTHER)
+def test_the_loops_of_another_spelling_have_one_product(name: str, source: str) -> None:
+    for gradient in (False, True):
+        found = _loops(name, source, gradient)
+        assert len(found) == 1 + gradient
+        assert all(body["MatMul"] == 1 for body in found)
+        assert not any(body[gone] for body in found for gone in ("ReadVariableOp", "StridedSlice", "GatherV2"))
+
+
+@pytest.mark.parametrize(("name", "source"), EACH + FURTHER)
 def test_the_results_are_those_of_the_spelling(name: str, source: str) -> None:
     step = made(name, source, True)
     resources = ResourceManager()

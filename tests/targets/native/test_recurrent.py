@@ -25,6 +25,7 @@ from headrace.targets.native import engine
 from headrace.targets.native.lists import ElementTypes
 from headrace.targets.native.regions import native_regions, why_not
 from headrace.targets.native.rewriting import rewritten
+from tests.optimize.recurrent import OTHERS as FURTHER
 from tests.optimize.recurrent import SOURCES, SPELLINGS, Sizes, made
 from tests.targets.native import region_running as running
 
@@ -37,7 +38,7 @@ pytestmark = pytest.mark.one_engine
 # Each spelling with one source of weights in turn; the matrix tier has all.
 EACH = [
     pytest.param(name, source, marks=[] if i % 3 == k else pytest.mark.matrix)
-    for i, name in enumerate(SPELLINGS)
+    for i, name in enumerate([*SPELLINGS, *FURTHER])
     for k, source in enumerate(SOURCES)
 ]
 
@@ -61,7 +62,7 @@ def check_region(graph: Graph, but: frozenset[str] = frozenset()) -> None:
 
 @pytest.mark.parametrize(("name", "source"), EACH)
 def test_a_spelling_is_one_region(name: str, source: str) -> None:
-    step = made(name, source, True, Sizes(2, 60, 3, 5))
+    step = made(name, source, True, Sizes(2, 60, 3, 5), by_inputs=name in FURTHER)
     check_region(step.optimized()[0], frozenset({"VarHandleOp", "ReadVariableOp"}))
 
 
