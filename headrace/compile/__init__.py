@@ -16,6 +16,7 @@ from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace import flags
+from headrace.compile.binding import Resources
 from headrace.compile.blame import raise_blamed, tag
 from headrace.ir.analysis.graph_size import deepens_recursion
 from headrace.ir.kernel import KernelContext
@@ -61,6 +62,7 @@ class Compiled:
         "_has_loops",
         "_make",
         "_marks",
+        "_resources",
         "_stateful",
         "blocks",
         "coverage",
@@ -82,6 +84,7 @@ class Compiled:
         self.source, self._marks = code.text, code.marks
         self._function: Callable[..., tuple[Any, ...]] = code.function
         self._stateful = printer.stateful
+        self._resources = Resources(program.resources, printer.bound)
         self.blocks = any(op.opdef.facts.blocking for op, _ in printer.stateful)
         self._calls_itself = printer.calls_itself
         self.uses_threads = printer.uses_blas or printer.uses_threads
@@ -90,7 +93,7 @@ class Compiled:
         # sections that are the whole step change the mode by themselves, in less time
         is_flushed = all(isinstance(instr, Section) and instr.flushes for instr in program.block.instrs)
         self.flushes = not is_flushed and (self._has_loops or printer.uses_blas or printer.flushes)
-        self.is_plain = not (printer.stateful or self._has_loops)
+        self.is_plain = not (printer.stateful or self._resources or self._has_loops)
         self.is_direct = self.is_plain and not (self.uses_threads or self.flushes)
 
     @property
@@ -149,7 +152,7 @@ class Compiled:
 
     def _run(self, step: StepContext | None, values: Sequence[Any]) -> tuple[Any, ...]:
         try:
-            if not self._stateful:
+            if not (self._stateful or self._resources):
                 return self._function(RunState(step, ()) if self._has_loops else None, *values)
             assert step is not None
             return self._function(self._state(step), *values)
@@ -160,7 +163,8 @@ class Compiled:
     def _state(self, step: StepContext) -> RunState:
         """Makes the kernels of a run."""
         step.locate = lambda: tag(FILE, self._marks)
-        return RunState(step, [k.factory(KernelContext(step, op), op.attrs) for op, k in self._stateful])
+        kernels = [k.factory(KernelContext(step, op), op.attrs) for op, k in self._stateful]
+        return RunState(step, kernels, self._resources.bound(step) if self._resources else ())
 
 
 @deepens_recursion

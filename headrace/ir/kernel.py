@@ -93,6 +93,44 @@ class Kernel(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class NamesResource:
+    """Factory of a stateful kernel that makes a handle and its resource.
+
+    Attributes:
+      factory: the factory of the kernel.
+      known: the handle that an operation makes in each step; None if each step has another one.
+    """
+
+    factory: KernelFactory
+    known: Callable[[Operation], Any]
+
+    def __call__(self, ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[..., Any]:
+        return self.factory(ctx, attrs)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class OnResources:
+    """Factory of a stateful kernel whose first inputs are handles.
+
+    Compiled code knows most handles before the step runs. It finds their resources once, and again only after resources
+    were dropped (`ResourceManager.generation`).
+
+    Attributes:
+      handles: the number of handles.
+      find: `(step, attrs, *handles) -> resources`; raises if one is missing or does not suit.
+      make: `(attrs, *resources) -> f(*other inputs)`, which reads their state when it is called.
+    """
+
+    handles: int
+    find: Callable[..., Iterable[Any]]
+    make: Callable[..., Callable[..., Any]]
+
+    def __call__(self, ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[..., Any]:
+        step, n = ctx.step, self.handles
+        return lambda *inputs: self.make(attrs, *self.find(step, attrs, *inputs[:n]))(*inputs[n:])
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class _Override:
     constraints: Mapping[str, frozenset[Any]]
     kernel: Kernel

@@ -17,6 +17,7 @@ from headrace.dtypes import INDEX, NUMERIC
 from headrace.errors import InvalidArgumentError, NotFoundError, OutOfRangeError
 from headrace.ir.indexed_slices import forwarded
 from headrace.ir.infer import Inference
+from headrace.ir.kernel import NamesResource, OnResources
 from headrace.ir.opdef import (
     NOT_DIFFERENTIABLE,
     Facts,
@@ -33,10 +34,18 @@ from headrace.opkit.jvp_rules import passed
 from headrace.opkit.shape_rules import nothing, scalars
 from headrace.resources.manager import Handle, destroy, handle_of, resource_of
 from headrace.resources.values import int_of, shape_of
-from headrace.resources.variable import CountedVariable, Ref, Variable, initialized_variable, variable_of
+from headrace.resources.variable import (
+    CountedVariable,
+    Ref,
+    Variable,
+    by_handle,
+    check_initialized,
+    initialized_variable,
+)
 from headrace.shapes import Shape
 
 if TYPE_CHECKING:
+    from headrace.ir.graph import Operation
     from headrace.ir.kernel import KernelContext
 
 # TensorFlow's name for "a new variable at each firing"
@@ -167,6 +176,14 @@ def _var_handle(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[], Ha
     return kernel
 
 
+def _known_handle(op: Operation) -> Handle | None:
+    attrs = op.attrs
+    if attrs["shared_name"] == _ANONYMOUS:
+        return None
+    name = attrs["shared_name"] or op.name
+    return handle_of(op, attrs["container"], Variable, name, attrs["dtype"], attrs["shape"])
+
+
 def _var_handle_shape(c: Inference) -> Sequence[Shape]:
     c.set_handle(0, c.attrs["dtype"], c.attrs["shape"])
     return [()]
@@ -184,7 +201,7 @@ op(
         "allowed_devices": list_attr("string", ()),
     },
     shape=_var_handle_shape,
-    stateful=_var_handle,
+    stateful=NamesResource(_var_handle, _known_handle),
     grad=NOT_DIFFERENTIABLE,
     facts=_READS,
     doc="A handle to the session's variable of this name.",
@@ -253,11 +270,6 @@ def _merged_ref(c: Inference) -> Sequence[Shape]:
 # *** reading ***
 
 
-def _read(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Any], Any]:
-    dtype = attrs["dtype"]
-    return lambda handle: variable_of(ctx.step, handle, dtype).read()
-
-
 def _variable_shape(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Any], Any]:
     out = attrs["out_type"].numpy
     return lambda handle: np.array(shape_of(initialized_variable(ctx.step, handle).read()), out)
@@ -280,7 +292,7 @@ op(
     "value: dtype",
     {"dtype": type_attr()},
     shape=lambda c: [_held(c)],
-    stateful=_read,
+    stateful=OnResources(1, by_handle, lambda attrs, variable, handle: variable.read),
     grad=forwarded,  # the gradient of a variable is that of its value
     jvp=passed,
     facts=_READS,
@@ -342,13 +354,9 @@ op(
 # *** assigning ***
 
 
-def _assign_handle(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Any, Any], None]:
-    dtype, validate = attrs["dtype"], attrs["validate_shape"]
-
-    def kernel(handle: Any, value: Any) -> None:
-        variable_of(ctx.step, handle, dtype).assign(value, same_shape=validate)
-
-    return kernel
+def _assign_handle(attrs: Mapping[str, Any], variable: Variable, handle: Any) -> Callable[[Any], None]:
+    validate = attrs["validate_shape"]
+    return lambda value: variable.assign(value, same_shape=validate)
 
 
 def _assign_ref(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Ref, Any], Ref]:
@@ -387,7 +395,7 @@ op(
     "",
     {"dtype": type_attr(), "validate_shape": False},
     shape=_written,
-    stateful=_assign_handle,
+    stateful=OnResources(1, by_handle, _assign_handle),
     grad=NOT_DIFFERENTIABLE,
     facts=_WRITES,
     doc="Assigns a value to the variable.",
@@ -429,15 +437,14 @@ def _combined(f: Any, old: Any, value: Any) -> Any:
 
 
 def _update_handle(f: Any) -> Any:
-    def factory(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Any, Any], None]:
-        dtype = attrs["dtype"]
-
-        def kernel(handle: Any, value: Any) -> None:
-            initialized_variable(ctx.step, handle, dtype).update(lambda old: _combined(f, old, value))
+    def make(attrs: Mapping[str, Any], variable: Variable, handle: Any) -> Callable[[Any], None]:
+        def kernel(value: Any) -> None:
+            check_initialized(variable, handle)
+            variable.update(lambda old: _combined(f, old, value))
 
         return kernel
 
-    return factory
+    return OnResources(1, by_handle, make)
 
 
 def _update_ref(f: Any) -> Any:

@@ -15,12 +15,13 @@ from headrace.dtypes import INDEX, NUMERIC, REAL
 from headrace.errors import InvalidArgumentError
 from headrace.ir.indexed_slices import IndexedSlices, of_gather
 from headrace.ir.infer import Inference
+from headrace.ir.kernel import OnResources
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, op, type_attr
 from headrace.opkit import arrays
 from headrace.opkit.batch_node import BatchNode, NoBatchRule
 from headrace.opkit.scatter import accumulated
 from headrace.resources.values import shape_of
-from headrace.resources.variable import Ref, initialized_variable
+from headrace.resources.variable import Ref, Variable, by_handle, check_initialized
 from headrace.shapes import Shape
 
 if TYPE_CHECKING:
@@ -57,11 +58,12 @@ def _check_range(indices: Any, n: int) -> None:
 # *** gathering ***
 
 
-def _gather(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Any, Any], Any]:
+def _gather(attrs: Mapping[str, Any], variable: Variable, handle: Any) -> Callable[[Any], Any]:
     dtype, batch = attrs["dtype"], attrs["batch_dims"]
 
-    def kernel(handle: Any, indices: Any) -> Any:
-        params = initialized_variable(ctx.step, handle, dtype).read()
+    def kernel(indices: Any) -> Any:
+        check_initialized(variable, handle)
+        params = variable.read()
         shape, wanted = shape_of(params), shape_of(indices)
         if not shape:
             raise InvalidArgumentError("params must be at least 1 dimensional, got a scalar")
@@ -121,7 +123,7 @@ op(
     "output: dtype",
     {"batch_dims": 0, "validate_indices": True, "dtype": type_attr(), "Tindices": INDEX},
     shape=_gather_shape,
-    stateful=_gather,
+    stateful=OnResources(1, by_handle, _gather),
     grad=_gather_grad,
     jvp=_gather_jvp,
     batch=_gather_rows,
@@ -192,16 +194,14 @@ def _scatter_ref(combine: Callable[[np.ndarray, Any, Any], None]) -> Any:
 
 
 def _scatter_handle(combine: Callable[[np.ndarray, Any, Any], None]) -> Any:
-    def factory(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Any, Any, Any], None]:
-        dtype = attrs["dtype"]
-
-        def kernel(handle: Any, indices: Any, updates: Any) -> None:
-            variable = initialized_variable(ctx.step, handle, dtype)
+    def make(attrs: Mapping[str, Any], variable: Variable, handle: Any) -> Callable[[Any, Any], None]:
+        def kernel(indices: Any, updates: Any) -> None:
+            check_initialized(variable, handle)
             variable.update(lambda params: _scattered(combine, params, indices, updates))
 
         return kernel
 
-    return factory
+    return OnResources(1, by_handle, make)
 
 
 def _check_updates(params: Shape, indices: Shape, updates: Shape) -> None:

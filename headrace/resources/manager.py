@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import threading
+import weakref
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from headrace import shapes, thresholds
@@ -17,7 +18,7 @@ from headrace.errors import AlreadyExistsError, CancelledError, InvalidArgumentE
 from headrace.memo import cached
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, MutableMapping
 
     from headrace.dtypes import DType
     from headrace.shapes import Shape
@@ -32,6 +33,9 @@ class ResourceManager:
 
     When a resource is dropped, its method `release()` is called, if it has one. It cancels waiting requests and frees
     the memory of the resource.
+
+    Attributes:
+      bound: For users of resources what they made for those that they found, with the `generation` before the look-up.
     """
 
     def __init__(self) -> None:
@@ -39,6 +43,16 @@ class ResourceManager:
         self._resources: dict[tuple[str, type, str], Any] = {}
         self._numbers = itertools.count()
         self._closed = False
+        self._generation = object()
+        self.bound: MutableMapping[Any, tuple[object, Any]] = weakref.WeakKeyDictionary()
+
+    @property
+    def generation(self) -> object:
+        """An object that is replaced by an unequal one whenever resources are dropped.
+
+        A resource that was found stays that of its key until then.
+        """
+        return self._generation
 
     def _forked(self) -> None:
         """Replaces the lock after a fork; owners of long-lived managers register this (`forking`)."""
@@ -97,11 +111,8 @@ class ResourceManager:
           NotFoundError: There is none.
         """
         key = (container or DEFAULT_CONTAINER, kind, name)
-        with self._lock:
-            found = self._resources.pop(key, None)
-        if found is None:
+        if not self._drop([key]):
             raise NotFoundError(f"Resource {_show(key)} does not exist, so it cannot be deleted")
-        _release(found)
 
     def of_kind(self, kind: type[R]) -> dict[tuple[str, str], R]:
         """All resources of a kind, by container and name."""
@@ -116,10 +127,7 @@ class ResourceManager:
                 for k in self._resources
                 if (k[0], k[1].__name__, k[2]) == (handle.container, handle.kind, handle.name)
             ]
-            gone = [self._resources.pop(k) for k in keys]
-        for resource in gone:
-            _release(resource)
-        return bool(gone)
+        return self._drop(keys)
 
     def owned(self, handle: Handle) -> Handle:
         """The handle with its resource as its own; `handle` if the manager lacks it."""
@@ -139,18 +147,14 @@ class ResourceManager:
         container = container or DEFAULT_CONTAINER
         with self._lock:
             keys = [k for k in self._resources if k[0] == container]
-            gone = [self._resources.pop(k) for k in keys]
-        for resource in gone:
-            _release(resource)
+        self._drop(keys)
 
     def close(self) -> None:
         """Drops all resources and refuses new ones. Further calls have no effect."""
         with self._lock:
             self._closed = True
-            gone = list(self._resources.values())
-            self._resources.clear()
-        for resource in gone:
-            _release(resource)
+            keys = list(self._resources)
+        self._drop(keys)
 
     def unique_name(self, prefix: str) -> str:
         """A name that no other call returns: `prefix`, "_" and a number."""
@@ -163,6 +167,17 @@ class ResourceManager:
         with self._lock:
             names = sorted(map(_show, self._resources))
         return f"ResourceManager({', '.join(names)}{', closed' if self._closed else ''})"
+
+    def _drop(self, keys: Iterable[tuple[str, type, str]]) -> bool:
+        """Drops the resources with these keys; returns False if there are none."""
+        with self._lock:
+            gone = [self._resources.pop(k) for k in keys if k in self._resources]
+            if gone:
+                self._generation = object()
+                self.bound.clear()
+        for resource in gone:
+            _release(resource)
+        return bool(gone)
 
     def _check_open(self) -> None:
         if self._closed:

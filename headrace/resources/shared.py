@@ -38,6 +38,10 @@ class SessionResources(ResourceManager):
         super().__init__()
         self._shared = shared
 
+    @property
+    def generation(self) -> object:
+        return self._generation, self._shared.generation
+
     def create(self, container: str, kind: type[R], name: str, resource: R) -> R:
         if container.startswith("_"):
             return super().create(container, kind, name, resource)

@@ -15,7 +15,7 @@ from headrace.resources.manager import resource_of
 from headrace.resources.values import nbytes_of, numpy_dtype_of, shape_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from headrace.dtypes import DType
     from headrace.resources.manager import Owners
@@ -232,6 +232,20 @@ def variable_of(step: Owners, handle: Any, dtype: DType) -> Variable:
     return variable
 
 
+def by_handle(step: Owners, attrs: Mapping[str, Any], handle: Any) -> tuple[Variable, Any]:
+    """The variable of a handle, and the handle.
+
+    Args:
+      step: The managers of the step.
+      attrs: The attributes of an operation, whose `dtype` the variable must have.
+      handle: The handle.
+
+    Raises:
+      InvalidArgumentError, NotFoundError: As `variable_of`.
+    """
+    return variable_of(step, handle, attrs["dtype"]), handle
+
+
 def initialized_variable(step: Owners, handle: Any, dtype: DType | None = None) -> Variable:
     """The initialized variable of a handle, which must have `dtype` if it is given.
 
@@ -240,12 +254,17 @@ def initialized_variable(step: Owners, handle: Any, dtype: DType | None = None) 
       NotFoundError: As `variable_of`, or the variable is uninitialized; TensorFlow reports that it does not exist.
     """
     variable = resource_of(step, handle, Variable) if dtype is None else variable_of(step, handle, dtype)
+    check_initialized(variable, handle)
+    return variable
+
+
+def check_initialized(variable: Variable, handle: Any) -> None:
+    """Raises `NotFoundError` unless the variable of a handle is initialized."""
     if not variable.is_initialized:
         raise NotFoundError(
             f"Resource {handle.container}/{handle.name} does not exist: the variable is uninitialized; "
             "run its initializer in this session first: session.run(v.initializer), where v is the variable"
         )
-    return variable
 
 
 def check_dtype(variable: Variable, dtype: DType) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from headrace import dtypes
 from headrace.ir.graph import FuncGraph
 from headrace.ir.infer import constant_value
+from headrace.ir.kernel import OnResources
 from headrace.opkit.forms import COPIES
 from headrace.schedule.program import (
     Block,
@@ -33,12 +34,23 @@ from headrace.schedule.program import (
     Value,
     Variable,
 )
-from headrace.schedule.select import Constant, Forward, KernelCall, ListOperation, Map, Move, Nothing, Selection
+from headrace.schedule.select import (
+    Constant,
+    Forward,
+    KernelCall,
+    ListOperation,
+    Map,
+    Move,
+    Nothing,
+    Resource,
+    Selection,
+)
 
 if TYPE_CHECKING:
     import numpy as np
 
     from headrace.ir.graph import Operation, Tensor
+    from headrace.ir.kernel import Kernel
     from headrace.schedule.program import Representation, Storage, Work
     from headrace.schedule.regions import Item, Region, Regions
 
@@ -67,6 +79,8 @@ class _Builder:
         self._functions: dict[str, Function] = {}
         self._instrs: list[Instr] = []  # of the open block
         self._converted: list[dict[tuple[Value, np.dtype], Value]] = [{}]  # scalars of counters, by open block
+        self._root = self._converted[0]
+        self._resources: list[tuple[Operation, Kernel]] = []
 
     def program(self, args: Sequence[Operation], retvals: Sequence[Operation]) -> Program:
         params = tuple([self._define(op.outputs[0], "argument") for op in args])
@@ -75,7 +89,8 @@ class _Builder:
             if item.op.type != "_Retval":
                 self._item(item)
         results = tuple([self._plain(op.inputs[0], op) for op in retvals])
-        return Program(params, Block(self._instrs, results, root), self._functions, self._values)
+        block = Block(self._instrs, results, root)
+        return Program(params, block, self._functions, self._values, tuple(self._resources))
 
     # *** values ***
 
@@ -83,7 +98,7 @@ class _Builder:
         self, t: Tensor, storage: Storage, representation: Representation | None = None, constant: Any = None
     ) -> Value:
         """Makes the value of `t`."""
-        shape = t.shape if constant is None else constant.shape
+        shape = t.shape if constant is None or t.dtype.base is dtypes.resource else constant.shape
         kind = representation or self._representation(t)
         value = Value(len(self._values), t, t.dtype.base, shape, kind, storage, constant=constant)
         self._values.append(value)
@@ -175,12 +190,21 @@ class _Builder:
                     self._instrs.append(Compute(op, (self._value(op.inputs[source]),), (None,), Read()))
             case ListOperation():
                 self._list_operation(item, found)
-            case KernelCall():
+            case Resource(handle, kernel):
+                if self._converted[-1] is self._root:
+                    self._resources.append((op, kernel))
+                    self._define(op.outputs[0], "constant", constant=handle)
+                else:  # the resource is made only if the block runs
+                    self._compute(item, [], KernelCall(kernel), "shared")
+            case KernelCall(kernel):
                 wants = op.opdef.input_dtypes(op.attrs) if any(t.dtype.is_ref for t in op.inputs) else ()
                 inputs = [
                     self._value(t) if wants and wants[i].is_ref else self._plain(t, op) for i, t in enumerate(op.inputs)
                 ]
                 is_fresh = op.opdef.facts.fresh and len(op.outputs) == 1
+                bound = kernel.factory.handles if isinstance(kernel.factory, OnResources) else 0
+                if bound and all(v.storage == "constant" for v in inputs[:bound]):
+                    found = KernelCall(kernel, bound)
                 self._compute(item, inputs, found, "fresh" if is_fresh else "shared")
             case Map(expression):
                 is_array = expression.shape is not None and expression.shape != ()

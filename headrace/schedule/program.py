@@ -29,6 +29,7 @@ from headrace import dtypes, shapes
 if TYPE_CHECKING:
     from headrace.dtypes import DType
     from headrace.ir.graph import Operation, Tensor
+    from headrace.ir.kernel import Kernel
     from headrace.schedule.regions import Region
     from headrace.schedule.select import KernelCall, ListOperation, Map, Move
     from headrace.shapes import Shape
@@ -56,7 +57,7 @@ class Value:
       shape: The static shape, with None for unknown dimensions; None for an unknown rank.
       representation: How code holds the value.
       storage: Where its memory comes from.
-      constant: The array or numpy scalar of a constant, as kernels take it; else None.
+      constant: The array, numpy scalar or handle of a constant, as kernels take it; else None.
       is_natural: Whether a "counter" is certain not to be negative.
       home: The value whose variable this one overwrites when it is computed: a loop variable or the result of a
         conditional (`homes`); else None.
@@ -401,6 +402,7 @@ class Program:
       block: The instructions; its results are the fetches.
       functions: The functions that call themselves, by name.
       values: All values, by number.
+      resources: The operations of the root whose handles are constants, with the kernels that make their resources.
       coverage: The part that sections compute; None if no target was asked for sections.
       text: The source of the sections, such as LLVM's assembly language; "" if there is none.
     """
@@ -409,6 +411,7 @@ class Program:
     block: Block
     functions: dict[str, Function]
     values: list[Value]
+    resources: tuple[tuple[Operation, Kernel], ...] = ()
     coverage: Coverage | None = None
     text: str = ""
 

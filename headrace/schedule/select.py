@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from headrace.ir.kernel import Kernel, find_kernel, made_for
+from headrace.ir.kernel import Kernel, NamesResource, find_kernel, made_for
 from headrace.ir.notes import ContiguousResult
 from headrace.opkit.forms import Form, form_of
 from headrace.schedule.lists import Lists
@@ -98,12 +98,27 @@ class KernelCall:
 
     Attributes:
       kernel: The kernel.
+      bound: The number of first inputs whose resources are found before the run, so that it is called with the others.
     """
 
     kernel: Kernel
+    bound: int = 0
 
 
-Instruction: TypeAlias = Nothing | Constant | Forward | ListOperation | Map | Move | KernelCall
+@dataclasses.dataclass(frozen=True, slots=True)
+class Resource:
+    """Handle that is known before the step runs.
+
+    Attributes:
+      handle: The handle.
+      kernel: The kernel that makes it, and the resource if there is none.
+    """
+
+    handle: Any
+    kernel: Kernel
+
+
+Instruction: TypeAlias = Nothing | Constant | Forward | ListOperation | Map | Move | KernelCall | Resource
 
 
 class Selection:
@@ -152,6 +167,8 @@ class Selection:
             if form is not None:
                 return Move(form)
         kernel = self._kernel(op)
+        if isinstance(kernel.factory, NamesResource) and (handle := kernel.factory.known(op)) is not None:
+            return Resource(handle, kernel)
         is_idle = kernel.form == "pure" and not op.outputs and not facts.blocking
         return Nothing() if is_idle else KernelCall(kernel)
 

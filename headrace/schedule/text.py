@@ -115,8 +115,8 @@ def _work(instr: Compute) -> str:
         case ListOperation(role, kind):
             most = f" of at most {instr.most_bytes} bytes" if instr.most_bytes is not None else ""
             return f"{role.kind} of a {kind}{most}" if kind == "list" else f"{role.kind} of {kind}"
-        case KernelCall(kernel):
-            return f"kernel {instr.op.type} {kernel.form}"
+        case KernelCall(kernel, bound):
+            return f"kernel {instr.op.type} {'bound' if bound else kernel.form}"
         case Convert():
             return "convert"
         case Read():

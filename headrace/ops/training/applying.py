@@ -17,10 +17,11 @@ from headrace import shapes, thresholds
 from headrace.dtypes import INDEX, DType
 from headrace.errors import InternalError, InvalidArgumentError
 from headrace.ir.infer import Inference
+from headrace.ir.kernel import OnResources
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, bool_attr, type_attr
-from headrace.resources.manager import Owners, resource_of
+from headrace.resources.manager import Owners
 from headrace.resources.values import shape_of
-from headrace.resources.variable import Ref, Variable, check_dtype, update_together
+from headrace.resources.variable import Ref, Variable, update_together, variable_of
 from headrace.shapes import Shape
 
 if TYPE_CHECKING:
@@ -105,13 +106,14 @@ def _by_blocks(formula: Formula, gradient: int, attrs: Any, values: Sequence[Any
 # *** kernels ***
 
 
-def _by_handle(step: Owners, handles: Sequence[Any], dtype: DType) -> list[Variable]:
-    found = [resource_of(step, handle, Variable) for handle in handles]
-    for v in found:
-        check_dtype(v, dtype)
+def _by_handles(step: Owners, attrs: Mapping[str, Any], *handles: Any) -> list[Variable]:
+    return [variable_of(step, handle, attrs["T"]) for handle in handles]
+
+
+def _check_initialized(variables: Sequence[Variable]) -> None:
+    for v in variables:
         if not v.is_initialized:  # an odd class, but TensorFlow's
             raise InternalError(f"Invalid variable reference. Variable {v.name} is uninitialized")
-    return found
 
 
 def _scalars(args: Sequence[str], gradient: int) -> list[int]:
@@ -145,22 +147,29 @@ def _kernel(
             return _by_blocks(formula, gradient, attrs, values, list(given))
         return formula(np, attrs, *values, *given)
 
-    def factory(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[..., Any]:
-        dtype = attrs["T"]
+    def change(attrs: Mapping[str, Any], variables: Sequence[Variable], given: Sequence[Any]) -> None:
+        if n > 1 and len(set(map(id, variables))) < n:
+            raise InvalidArgumentError(
+                f"{', '.join(slots)} must be variables of their own: got {[v.name for v in variables]}"
+            )
+        update_together(variables, lambda *values: updated(attrs, values, given))
 
-        def kernel(*inputs: Any) -> Ref | None:
-            targets, given = inputs[:n], inputs[n:]
-            variables = [t.variable for t in targets] if ref else _by_handle(ctx.step, targets, dtype)
-            if n > 1 and len(set(map(id, variables))) < n:
-                raise InvalidArgumentError(
-                    f"{', '.join(slots)} must be variables of their own: got {[v.name for v in variables]}"
-                )
-            update_together(variables, lambda *values: updated(attrs, values, given))
-            return targets[0] if ref else None
+    def by_reference(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[..., Ref]:
+        def kernel(*inputs: Any) -> Ref:
+            change(attrs, [r.variable for r in inputs[:n]], inputs[n:])
+            target: Ref = inputs[0]
+            return target
 
         return kernel
 
-    return factory
+    def by_handle(attrs: Mapping[str, Any], *variables: Variable) -> Callable[..., None]:
+        def kernel(*given: Any) -> None:
+            _check_initialized(variables)
+            change(attrs, variables, given)
+
+        return kernel
+
+    return by_reference if ref else OnResources(n, _by_handles, by_handle)
 
 
 # *** shapes ***

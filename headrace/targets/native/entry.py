@@ -246,7 +246,7 @@ def _fail(address: int, status: int, on_failure: OnFailure) -> Any:
 
 
 def _qualified(slots: Sequence[Slot], args: Sequence[Any]) -> list[Any]:
-    """Copies of arguments that machine code can read.
+    """Arguments that machine code can read, with copies of those that it cannot.
 
     Raises:
       HeadraceInternalError: their number, a dtype or a shape is wrong.
@@ -273,7 +273,9 @@ def _qualified(slots: Sequence[Slot], args: Sequence[Any]) -> list[Any]:
             raise HeadraceInternalError(
                 f"input {i} of native code is {slot}; it was called with {arg.dtype}{list(arg.shape)}"
             )
-        copied = np.empty(arg.shape, dtype)
-        copied[...] = arg
-        out.append(copied)
+        if type(arg) is not np.ndarray or arg.dtype is not dtype or not (arg.flags.c_contiguous and arg.flags.aligned):
+            copied = np.empty(arg.shape, dtype)
+            copied[...] = arg
+            arg = copied
+        out.append(arg)
     return out

@@ -2,7 +2,9 @@
 
 A native region has no calls of kernels, and a list that crosses its border is copied, or keeps a loop in Python.
 A graph may make a list long before the loop that fills it, and read variables in between. So each new list is made
-immediately before its first reader. The instructions that make lists are pure, so their order has no effect.
+immediately before its first reader. A kernel between a native loop and the instructions that prepare it, such as
+elementwise work on the values of all iterations, is called behind the loop, unless one of them reads its result. The
+instructions that are moved are pure, so their order has no effect.
 """
 
 from __future__ import annotations
@@ -10,9 +12,11 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from headrace.schedule.program import Compute
-from headrace.schedule.select import ListOperation
+from headrace.schedule.program import Compute, Loop
+from headrace.schedule.select import KernelCall, ListOperation
 from headrace.targets.native.fusion import deep_reads
+from headrace.targets.native.regions import why_not
+from headrace.targets.native.rewriting import rewritten
 
 if TYPE_CHECKING:
     from headrace.schedule.program import Block, Instr, Program
@@ -23,6 +27,53 @@ def make_lists_late(program: Program) -> None:
     for block in program.walk():
         if any(map(_makes_list, block.instrs)):
             _arrange(block)
+
+
+def call_kernels_late(program: Program) -> None:
+    """Moves calls of pure kernels behind native loops and the instructions that follow these."""
+    for block in program.walk():
+        moved = block.instrs
+        for loop in [i for i in block.instrs if isinstance(i, Loop)]:
+            if not _why_not(loop):
+                moved = _behind(loop, moved)
+        block.instrs[:] = moved
+
+
+def _behind(loop: Loop, instrs: list[Instr]) -> list[Instr]:
+    """The instructions with the kernels that `loop` need not wait for behind it."""
+    at = instrs.index(loop)
+    read = set(deep_reads(loop))
+    late: list[Instr] = []
+    stay: list[Instr] = []
+    for k in range(at - 1, -1, -1):
+        instr = instrs[k]
+        if _why_not(instr):
+            if not _is_pure_call(instr) or not read.isdisjoint(instr.made):
+                break
+            late.append(instr)
+        else:
+            read.update(deep_reads(instr))
+            stay.append(instr)
+    front = instrs[: at - len(late) - len(stay)]
+    made = {v for instr in late for v in instr.made}
+    stop = at + 1
+    while stop < len(instrs) and made.isdisjoint(deep_reads(instrs[stop])) and not _why_not(instrs[stop]):
+        stop += 1
+    return [*front, *reversed(stay), *instrs[at:stop], *reversed(late), *instrs[stop:]]
+
+
+def _why_not(instr: Instr) -> str:
+    return why_not(rewritten([instr])[0])
+
+
+def _is_pure_call(instr: Instr) -> bool:
+    record = instr.op.opdef
+    return (
+        isinstance(instr, Compute)
+        and isinstance(instr.work, KernelCall)
+        and record.is_pure
+        and not (record.facts.checks or record.facts.blocking)
+    )
 
 
 def _makes_list(instr: Instr) -> bool:

@@ -40,6 +40,8 @@ class InstructionWriter(ListWriter):
 
     Attributes:
       stateful: Operations whose kernels are made for each run, in the order of `runtime.RunState.kernels`.
+      bound: Operations whose kernels are made for their resources, with their handles, in the order of
+        `runtime.RunState.bound`.
       uses_blas: Whether a kernel may call the BLAS library.
       uses_threads: Whether several threads may run parts of an operation of a section.
       flushes: Whether a section flushes denormal numbers to zero.
@@ -52,6 +54,7 @@ class InstructionWriter(ListWriter):
     def __init__(self) -> None:
         super().__init__()
         self.stateful: list[tuple[Operation, Kernel]] = []
+        self.bound: list[tuple[Operation, Kernel, tuple[Any, ...]]] = []
         self.uses_blas = self.uses_threads = self.flushes = self.suspends = self.polls = False
         self.targets: dict[Value, str] = {}
         self.whole: int | None = None
@@ -75,8 +78,8 @@ class InstructionWriter(ListWriter):
                 self._scalar(instr, expression, following)
             case Move(form):
                 self._move(instr, form)
-            case KernelCall(kernel):
-                self._call_kernel(instr, kernel)
+            case KernelCall(kernel, bound):
+                self._call_kernel(instr, kernel, bound)
             case ListOperation():
                 self.list_operation(instr, instr.work)
             case Convert():
@@ -100,7 +103,7 @@ class InstructionWriter(ListWriter):
                 check = self.out.bind(output_check.check_value, "f")
                 self.out.line(f"{check}({self.out.bind(value.tensor, 'o')}, {self.text(value)})", op)
 
-    def _call_kernel(self, instr: Compute, kernel: Kernel) -> None:
+    def _call_kernel(self, instr: Compute, kernel: Kernel, bound: int) -> None:
         """Writes the call of a kernel."""
         op = instr.op
         inputs = tuple(map(self.text, instr.inputs))
@@ -109,12 +112,15 @@ class InstructionWriter(ListWriter):
         is_blocking = op.opdef.facts.blocking
         if kernel.form == "pure" and not is_blocking:
             f = self.out.bind(made_for(op, kernel), "k")
+        elif bound:
+            f = f"run.bound[{len(self.bound)}]"
+            self.bound.append((op, kernel, tuple([v.constant for v in instr.inputs[:bound]])))
         else:
             if op not in self._at:
                 self._at[op] = len(self.stateful)
                 self.stateful.append((op, blocking(op, kernel) if is_blocking else kernel))
             f = f"run.kernels[{self._at[op]}]"
-        call = f"{f}({', '.join(inputs)})"
+        call = f"{f}({', '.join(inputs[bound:])})"
         if op.opdef.facts.suspends:
             self.suspends = True
             self.out.line(f"if not {f}: yield {f}", op)

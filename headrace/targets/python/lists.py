@@ -10,20 +10,29 @@ import numpy as np
 from headrace import shapes
 from headrace.ir.notes import CountedResidual, ResidualPush
 from headrace.schedule.lists import LIST, ROWS, known_shape
+from headrace.schedule.program import Compute
+from headrace.schedule.select import ListOperation
 from headrace.targets.python import runtime
 from headrace.targets.python.names import Names
 
 if TYPE_CHECKING:
     from headrace.ir.op_roles import ListKind
-    from headrace.schedule.program import Compute
-    from headrace.schedule.select import ListOperation
+    from headrace.schedule.program import Instr, Value
 
 
 MEMORY: Final = "run.step.memory"  # the account of the device, which exists where operations have `_counted`
 
 
 class ListWriter(Names):
-    """Writes operations on tensor lists, such as pushes and pops."""
+    """Writes operations on tensor lists, such as pushes and pops.
+
+    Attributes:
+      stacked: Lists of the representation "list" that are arrays of their elements.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stacked: set[Value] = set()
 
     def list_operation(self, instr: Compute, found: ListOperation) -> None:
         """Writes an operation on a list of Python or on rows."""
@@ -140,7 +149,7 @@ class ListWriter(Names):
     def _stack(self, instr: Compute, found: ListOperation) -> None:
         this = self.text(instr.inputs[0])
         n = instr.op.attrs["num_elements"]
-        if found.kind == ROWS and n == -1:
+        if (found.kind == ROWS or instr.inputs[0] in self.stacked) and n == -1:
             self.assign(instr, this)
             return
         rows = this if found.kind == LIST else f"list({this})"
@@ -179,6 +188,14 @@ class ListWriter(Names):
         else:
             call = f"{self._by_kernel(instr)}({this}, {shape}, {dims})"
         self.out.line(f"{', '.join(names)} = {call}", op, (this, shape, dims))
+
+
+def is_whole_stack(instr: Instr) -> bool:
+    """Whether an instruction stacks all elements of a list that states their shape."""
+    if not isinstance(instr, Compute) or not isinstance(instr.work, ListOperation) or instr.work.role.kind != "stack":
+        return False
+    handle = instr.op.inputs[0].handle
+    return instr.op.attrs["num_elements"] == -1 and handle is not None and shapes.is_full(handle[1])
 
 
 _WRITERS: Final[Mapping[ListKind, Callable[[Any, Any, Any], None]]] = {

@@ -66,7 +66,7 @@ class Names:
     def _constant(self, value: Value) -> str:
         """Binds a constant array."""
         array: Any = value.constant
-        if array.ndim or array.dtype.kind not in "biufc":
+        if value.representation == "object" or array.ndim or array.dtype.kind not in "biufc":
             return self.out.bind(array, "c")
         zero_rank = np.array(array)  # kernels give scalars
         zero_rank.flags.writeable = False

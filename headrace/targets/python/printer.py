@@ -24,6 +24,7 @@ from headrace.ir.opdef import op_registry
 from headrace.schedule.program import Branches, Call, Compute, Group, Loop, Section
 from headrace.targets.python import runtime
 from headrace.targets.python.instructions import InstructionWriter
+from headrace.targets.python.lists import is_whole_stack
 from headrace.targets.python.source import SourceLoop
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class Printer(InstructionWriter):
 
     def _block(self, block: Block) -> None:
         """Writes the instructions of a block."""
+        self.stacked |= _between_sections(block)
         for i, instr in enumerate(block.instrs):
             if isinstance(instr, Compute):
                 self.compute(instr, block.instrs[i + 1] if i + 1 < len(block.instrs) else None)
@@ -84,7 +86,7 @@ class Printer(InstructionWriter):
         names = [self.name_for(v) for v in instr.made]
         self.out.line(f"{', '.join(names)} = {call}" if names else call, instr.op, inputs)
         for v, name in zip(instr.made, names, strict=True):
-            if v in instr.lists:
+            if v in instr.lists and v not in self.stacked:
                 self.out.line(f"{name} = list({name})", instr.op)
         if flags.VERIFY.value >= 2:
             self.check(instr.made, instr.op)
@@ -92,7 +94,7 @@ class Printer(InstructionWriter):
 
     def _section_input(self, instr: Section, v: Value) -> str:
         """An argument of a section."""
-        if v not in instr.lists:
+        if v not in instr.lists or v in self.stacked:
             return self.text(v)
         dtype, shape = instr.lists[v]
         stacked = self.out.bind(runtime.stacked, "f")
@@ -341,6 +343,13 @@ class Printer(InstructionWriter):
         kernel = op_registry.get("ToBool").kernel
         assert kernel is not None
         return f"{self.out.bind(kernel(np, {}), 'f')}({text})"
+
+
+def _between_sections(block: Block) -> set[Value]:
+    """The lists that sections of a block make for sections and stacks alone."""
+    made = {v for i in block.instrs if isinstance(i, Section) for v in i.made if v in i.lists}
+    read = {v for i in block.instrs if not isinstance(i, Section) and not is_whole_stack(i) for v in i.reads}
+    return made - read - set(block.results)
 
 
 def _sliced(group: Group, value: Value, bounds: str) -> str:

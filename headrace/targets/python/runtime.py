@@ -85,15 +85,22 @@ class RunState:
 
     Attributes:
       kernels: The stateful kernels, made for this run.
+      bound: The kernels that are made for resources, without their handles as inputs.
       list_bytes: The bytes in a list of lists, by the list's id.
       step: The context of the step, which is checked for cancellation and the deadline; None if there is none.
     """
 
-    __slots__ = ("_at_once", "_left", "_looked", "kernels", "list_bytes", "step")
+    __slots__ = ("_at_once", "_left", "_looked", "bound", "kernels", "list_bytes", "step")
 
-    def __init__(self, step: StepContext | None, kernels: Sequence[Callable[..., Any]]) -> None:
+    def __init__(
+        self,
+        step: StepContext | None,
+        kernels: Sequence[Callable[..., Any]],
+        bound: Sequence[Callable[..., Any]] = (),
+    ) -> None:
         self.step: Any = step
         self.kernels = kernels
+        self.bound = bound
         self.list_bytes: dict[int, int] = {}
         self._left = 0  # iterations of short loops until the next check
         self._at_once = thresholds.FIRST_LOOK  # their number after a check

@@ -21,7 +21,7 @@ from headrace.errors import HeadraceInternalError
 pytest.importorskip("llvmlite")
 
 from headrace.targets.native import engine, state
-from headrace.targets.native.entry import Entry, Slot, symbols
+from headrace.targets.native.entry import Entry, Slot, _qualified, symbols
 from headrace.targets.native.llvm_text import Function, Module
 
 pytestmark = pytest.mark.one_engine
@@ -454,3 +454,15 @@ def test_calls_of_several_threads_are_independent(is_long: bool) -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_only_unfit_arguments_are_copied() -> None:
+    slots = [Slot(np.float32, (2, 3))] * 4
+    fit = np.arange(6, dtype=np.float32).reshape(2, 3)
+    shifted = np.frombuffer(b"\0" + fit.tobytes(), np.float32, 6, 1).reshape(2, 3)
+    frozen = fit.copy()
+    frozen.flags.writeable = False
+    given = [fit, np.asfortranarray(fit), shifted, frozen]
+    found = _qualified(slots, given)
+    assert [a is x for a, x in zip(given, found, strict=True)] == [True, False, False, True]
+    assert all(np.array_equal(x, fit) and x.flags.c_contiguous and x.flags.aligned for x in found)

@@ -1,4 +1,4 @@
-"""Lists are made at their first readers, behind calls of kernels."""
+"""Lists are made late, and pure kernels are called late."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ pytest.importorskip("llvmlite")
 import headrace as hr
 from headrace import flags
 from headrace.schedule.program import Loop, Program
+from headrace.schedule.verify import verify
 from headrace.targets.native import engine
-from headrace.targets.native.ordering import make_lists_late
+from headrace.targets.native.ordering import call_kernels_late, make_lists_late
 from headrace.targets.native.regions import native_regions
 from tests.compile.running import program
 
@@ -68,3 +69,88 @@ def test_the_results_stay() -> None:
                 parts = hr.explain(run).native
     assert not parts[0].startswith("0 ")
     np.testing.assert_allclose(results[1], results[0], rtol=2e-5, atol=1e-6)
+
+
+def around(loop_reads_kernel: bool) -> tuple[list[Any], list[Any]]:
+    """Elementwise work, a kernel, a loop over the rows of that work, and a stack."""
+    x = hr.placeholder(hr.float32, [50, 3, 3])
+    work = hr.tanh(x) * 2.0
+    turned = hr.linalg.inv(x)
+    scale = turned[0] if loop_reads_kernel else hr.ones([3, 3])
+    rows = hr.TensorArray(hr.float32, 50).unstack(work)
+    ys = hr.TensorArray(hr.float32, 50, element_shape=[3, 3])
+    made = hr.while_loop(
+        lambda t, ys: t < 50, lambda t, ys: (t + 1, ys.write(t, hr.exp(rows.read(t)) * scale)), [0, ys]
+    )[1]
+    return [made.stack() + turned], [x]
+
+
+@pytest.mark.parametrize("loop_reads_kernel", [False, True])
+def test_a_kernel_does_not_separate_a_loop_from_its_preparation(loop_reads_kernel: bool) -> None:
+    with hr.Graph():
+        found = program(*around(loop_reads_kernel))
+        make_lists_late(found)
+        before = kinds(found)
+        call_kernels_late(found)
+    order = kinds(found)
+    assert sorted(order) == sorted(before)
+    loop = next(k for k, i in enumerate(found.block.instrs) if isinstance(i, Loop))
+    assert (order.index("MatrixInverse") > loop) is not loop_reads_kernel
+    regions = [r for r in native_regions(found) if any(isinstance(i, Loop) for i in r.instrs)]
+    (region,) = regions
+    assert ("Tanh" in [i.op.type for i in region.instrs]) is not loop_reads_kernel
+    verify(found)
+    call_kernels_late(found)
+    assert kinds(found) == order
+
+
+@pytest.mark.parametrize("loop_reads_kernel", [False, True])
+def test_results_with_a_late_kernel(loop_reads_kernel: bool) -> None:
+    with hr.Graph():
+        fetches, (x,) = around(loop_reads_kernel)
+        value = np.random.default_rng(0).normal(size=(50, 3, 3)).astype(np.float32)
+        results = []
+        for native, engine_name in (("off", "interpret"), ("off", "compiled"), ("on", "compiled")):
+            with flags.override(NATIVE=native, CACHE="off"), hr.Session(engine=engine_name) as session:
+                results.append(session.run(fetches, {x: value})[0])
+    for other in results[1:]:
+        np.testing.assert_allclose(other, results[0], rtol=2e-4, atol=1e-5)
+
+
+def test_lists_pass_between_sections_as_arrays() -> None:
+    """A kernel runs between the loop that fills the lists and the loop that empties them."""
+    with hr.Graph():
+        n, x = hr.placeholder(hr.int32, []), hr.placeholder(hr.float32, [4, 4])
+        y = hr.while_loop(lambda i, v: i < n, lambda i, v: (i + 1, (hr.tanh(v @ x) + 1.5) * v), [0, x])[1]
+        (dx,) = hr.gradients([hr.linalg.det(y)], [x])
+        value = np.random.default_rng(0).normal(size=(4, 4)).astype(np.float32)
+        results = []
+        for native, engine_name in (("off", "interpret"), ("off", "compiled"), ("on", "compiled")):
+            with flags.override(NATIVE=native, CACHE="off"), hr.Session(engine=engine_name) as session:
+                run = session.make_callable([y, dx], [n, x])
+                results.append([run(length, value) for length in (0, 1, 2, 5)])
+                source = hr.explain(run).source
+    assert source.count("(run.look") == 2  # the sections of both loops
+    assert " list(" not in source
+    for other in results[1:]:
+        for got, want in zip(other, results[0], strict=True):
+            for a, b in zip(got, want, strict=True):
+                np.testing.assert_allclose(a, b, rtol=2e-3, atol=1e-5)
+
+
+def test_a_list_that_a_kernel_reads_too_is_a_list() -> None:
+    with hr.Graph():
+        n, x = hr.placeholder(hr.int32, []), hr.placeholder(hr.float32, [4, 4])
+        ys = hr.TensorArray(hr.float32, 0, dynamic_size=True, element_shape=[4, 4])
+        made = hr.while_loop(
+            lambda i, v, ys: i < n, lambda i, v, ys: (i + 1, hr.tanh(v @ x), ys.write(i, v)), [0, x, ys]
+        )[2]
+        fetches = [made.concat(), made.size()]
+        value = np.random.default_rng(0).normal(size=(4, 4)).astype(np.float32)
+        results = []
+        for native in ("off", "on"):
+            with flags.override(NATIVE=native, CACHE="off"), hr.Session(engine="compiled") as session:
+                results.append([session.run(fetches, {n: length, x: value}) for length in (1, 7)])
+    for got, want in zip(*results, strict=True):
+        np.testing.assert_allclose(got[0], want[0], rtol=1e-4, atol=1e-5)
+        assert got[1] == want[1]

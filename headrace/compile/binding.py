@@ -1,0 +1,67 @@
+"""Kernels that are made for resources, once until resources are dropped."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from headrace.errors import HeadraceError
+from headrace.ir.kernel import KernelContext
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from headrace.ir.graph import Operation
+    from headrace.ir.kernel import Kernel, StepContext
+
+_Made: TypeAlias = "tuple[Callable[..., Any], ...]"
+
+
+class Resources:
+    """Resources of a compiled step, and its kernels on them. Thread-safe.
+
+    The session's manager has the kernels (`ResourceManager.bound`), so that they end with its resources.
+
+    Args:
+      named: The operations whose resources each run has, with the kernels that make them if there are none.
+      users: The operations on these resources, with kernels of the form `ir.kernel.OnResources` and their handles.
+    """
+
+    __slots__ = ("__weakref__", "_named", "_users")
+
+    def __init__(
+        self,
+        named: Sequence[tuple[Operation, Kernel]],
+        users: Sequence[tuple[Operation, Kernel, tuple[Any, ...]]],
+    ) -> None:
+        self._named, self._users = named, users
+
+    def __bool__(self) -> bool:
+        return bool(self._named)
+
+    def bound(self, step: StepContext) -> _Made:
+        """The kernels for the resources of a step, in the order of `users`."""
+        manager = step.session
+        generation = manager.generation  # before the look-ups, in case that resources are dropped meanwhile
+        known: tuple[object, _Made] | None = manager.bound.get(self)
+        if known is not None and known[0] == generation:
+            return known[1]
+        for op, kernel in self._named:
+            kernel.factory(KernelContext(step, op), op.attrs)()
+        is_whole = True
+        found = []
+        for op, kernel, handles in self._users:
+            factory: Any = kernel.factory
+            try:
+                found.append(factory.make(op.attrs, *factory.find(step, op.attrs, *handles)))
+            except HeadraceError:  # the step fails with this error only if the operation runs
+                is_whole = False
+                found.append(_late(factory(KernelContext(step, op), op.attrs), handles))
+        made = tuple(found)
+        if is_whole:
+            manager.bound[self] = generation, made
+        return made
+
+
+def _late(kernel: Callable[..., Any], handles: tuple[Any, ...]) -> Callable[..., Any]:
+    """A kernel that looks for its resources when it is called."""
+    return lambda *inputs: kernel(*handles, *inputs)
