@@ -1,4 +1,4 @@
-"""Steps that are one call of machine code, which takes the values as the user feeds them.
+"""Steps that are one call of machine code, which takes values as they are fed.
 
 The first run of a step compiles it and takes the way of other steps; later runs are made at once.
 """

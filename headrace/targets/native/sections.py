@@ -110,7 +110,7 @@ def _section(program: Program, region: NativeRegion, printed: Printed, library: 
 
 
 def _is_whole(program: Program, region: NativeRegion, printed: Printed) -> bool:
-    """Whether a region is the whole step, with the same feeds and fetches, and runs on one thread."""
+    """Whether a region is the whole step, with its feeds and fetches, on one thread."""
     is_all = region.block is program.block and (region.start, region.stop) == (0, len(program.block.instrs))
     is_same = printed.inputs == program.params and printed.outputs == tuple(program.block.results)
     has_lists = any(v.representation == "list" for v in (*printed.inputs, *printed.outputs))
