@@ -23,7 +23,7 @@ def step_of(session: hr.Session, fetches: Any, feeds: Iterable[Any] = ()) -> Pro
 
 
 def is_at_once(session: hr.Session, fetches: Any, feeds: Iterable[Any] = ()) -> bool:
-    """Whether further runs are one call of machine code with the values as they are fed."""
+    """Whether further runs are single calls of machine code with fed values."""
     return session._call(fetches, dict.fromkeys(feeds)).at_once is not None
 
 
