@@ -437,6 +437,8 @@ class PreparedCall:
       fetch_names: names of the fetched tensors.
       counts: number of tensors of each feed key.
       lends: whether `feed` may return arrays of the user instead of copies.
+      at_once: the function of a step that is one call of machine code (`schedule.program.Program.at_once`), once a run
+        has found it; else None.
     """
 
     programs: Programs
@@ -445,6 +447,7 @@ class PreparedCall:
     fetch_names: list[str]
     counts: list[int]
     lends: bool = False
+    at_once: Callable[..., Any] | None = None
 
     def feed(self, values: Sequence[Any]) -> list[Any]:
         """Checks and converts the values of the feeds."""

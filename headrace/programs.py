@@ -89,6 +89,11 @@ class Programs:
         return self.general
 
     @property
+    def is_only(self) -> bool:
+        """Whether one program serves all shapes of the feeds, and has been run."""
+        return self._fixed is not None
+
+    @property
     def engine(self) -> str:
         """Engine of the runs so far: "compiled", "interpret", or "" before the first run.
 

@@ -375,11 +375,18 @@ class Session:
         Returns:
           The values in the structure of the fetches.
         """
+        if call.at_once is not None and options is _NO_OPTIONS and not timeout_ms:
+            results = self._at_once(call, values, is_checked)
+            if results is not NotImplemented:
+                return call.pack(results)
         fed = values if is_checked else call.feed(values)
         is_observed = options is not _NO_OPTIONS and not (options.listener is None and options.ready is None)
         try:
             found = call.programs.observed if is_observed else call.programs.for_values(fed)
             code = found.compiled
+            if code is not None and code.at_once is not None and not self._timeout_ms:
+                # machine code for any shapes must not replace a variant for some
+                call.at_once = code.at_once if found.request.shapes or call.programs.is_only else None
             if code is not None and code.is_direct:  # no kernel can wait and the run needs no state
                 return call.pack(as_own(list(code.run(None, fed))))
             if code is not None and code.is_plain:
@@ -416,6 +423,28 @@ class Session:
             if options.listener is not None:
                 options.listener(step_events.StepEnd(time.perf_counter_ns(), step.id, error))
         return call.pack(out)
+
+    def _at_once(self, call: PreparedCall, values: Sequence[Any], is_checked: bool) -> Any:
+        """Returns the fetches of a step that is one call of machine code.
+
+        The result is NotImplemented if the step must run as other steps do. A run at once has no `Step`: it has no
+        time limit, and closing the session ends it at its next poll. The call checks the values itself.
+        """
+        assert call.at_once is not None
+        try:
+            results = call.at_once(self._look, *values)
+            if results is NotImplemented and not is_checked:
+                results = call.at_once(self._look, *call.feed(values))
+        except (CancelledError, FeedError):
+            raise
+        except Exception:
+            return NotImplemented  # the run that follows fails again, and its error names the operation
+        return results
+
+    def _look(self) -> None:
+        """Raises if the session was closed."""
+        if self._closed:
+            raise CancelledError("the session was closed while this step ran")
 
     def _called(self, code: Compiled, step: Step | None, fed: Sequence[Any]) -> list[Any]:
         """Returns the fetches of compiled code in which no kernel may block its thread."""

@@ -425,6 +425,10 @@ CACHED_OBJECT_BYTES: Final = 1 << 25
 # Unit: seconds. Bound (tests/targets/native/test_object_cache.py).
 ABANDONED_WRITE: Final = 3600.0
 
+# Size m * k * n of a matrix product up to which its code is part of the calling loop.
+# Unit: multiplications. Measured (docs/reference/native.md "Products").
+INLINED_PRODUCT: Final = 2048
+
 # Size m * k * n of a matrix product from which the BLAS library computes it.
 # Unit: multiplications. Measured (docs/reference/native.md "Products").
 NATIVE_LIBRARY_PRODUCT: Final = 1 << 27

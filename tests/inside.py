@@ -22,6 +22,11 @@ def step_of(session: hr.Session, fetches: Any, feeds: Iterable[Any] = ()) -> Pro
     return session._call(fetches, dict.fromkeys(feeds)).programs
 
 
+def is_at_once(session: hr.Session, fetches: Any, feeds: Iterable[Any] = ()) -> bool:
+    """Whether further runs are single calls of machine code with fed values."""
+    return session._call(fetches, dict.fromkeys(feeds)).at_once is not None
+
+
 def steps_of(session: hr.Session) -> list[Programs]:
     """All cached steps, the oldest first."""
     return [call.programs for call in session._calls.values()]

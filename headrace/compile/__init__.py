@@ -47,6 +47,7 @@ class Compiled:
       source: The text of the code.
       uses_threads: Whether an operation may use several threads: by the BLAS library, or in machine code.
       blocks: Whether a kernel may block its thread (`execute.blocking`).
+      at_once: The function of a step that is one call of machine code (`schedule.program.Program.at_once`), or None.
       coverage: The part of the instructions that is machine code.
       flushes: Whether the caller of the function flushes denormal numbers to 0.
       native_source: The text of its machine code, in LLVM's assembly language; "" if there is none.
@@ -64,6 +65,7 @@ class Compiled:
         "_marks",
         "_resources",
         "_stateful",
+        "at_once",
         "blocks",
         "coverage",
         "flushes",
@@ -78,7 +80,7 @@ class Compiled:
     def __init__(self, make: Callable[[], Program]) -> None:
         self._make = make
         program = make()
-        self.coverage, self.native_source = program.coverage, program.text
+        self.coverage, self.native_source, self.at_once = program.coverage, program.text, program.at_once
         printer = Printer(program)
         code = printer.out.finish("step")
         self.source, self._marks = code.text, code.marks

@@ -30,8 +30,8 @@ class SessionStatistics:
     """State of a session at one moment: `session.statistics()`.
 
     Attributes:
-      active: interruptible runs in progress, open partial runs included. A compiled step in which nothing waits is not
-        interruptible and not counted.
+      active: runs in progress, open partial runs included. A compiled step in which nothing waits is not counted, nor
+        is one that is a single call of machine code.
       partial_runs: partial runs that are open.
       steps: compiled (fetches, feeds) signatures in the cache.
       made: number of signatures compiled since the session began, including those that are no longer in the cache.

@@ -405,6 +405,9 @@ class Program:
       resources: The operations of the root whose handles are constants, with the kernels that make their resources.
       coverage: The part that sections compute; None if no target was asked for sections.
       text: The source of the sections, such as LLVM's assembly language; "" if there is none.
+      at_once: For a program that is one section, its function of values that the user feeds, in the order of the
+        parameters. It is called with a function that polls call, copies the values if necessary, and returns a tuple of
+        the fetches, or NotImplemented if it does not take the values as they are. None for other programs.
     """
 
     params: tuple[Value, ...]
@@ -414,6 +417,7 @@ class Program:
     resources: tuple[tuple[Operation, Kernel], ...] = ()
     coverage: Coverage | None = None
     text: str = ""
+    at_once: Callable[..., Any] | None = None
 
     def walk(self) -> Iterator[Block]:
         """All blocks, each before those that it contains."""

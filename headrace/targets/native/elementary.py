@@ -97,6 +97,8 @@ def _polynomial(x: Value, coefficients: Sequence[float]) -> Value:
     power = x
     while len(terms) > 1:
         power = power * power
+        if len(terms) == 3:  # in the same time without another power
+            return terms[2].fma(power, terms[1]).fma(power, terms[0])
         paired = [terms[i + 1].fma(power, terms[i]) for i in range(0, len(terms) - 1, 2)]
         terms = paired + terms[len(paired) * 2 :]
     return terms[0]
@@ -173,30 +175,22 @@ def _expm1_with_error(x: Value) -> tuple[Value, Value]:
     return half * 2.0, ((first - half) + second) * 2.0
 
 
-# exp(2r) for |r| <= log(2) / 4 (2^-29.0)
-_EXP_TWICE: Final = (
-    *(1.000000000554608, 2.0000000726894838, 1.9999996830030908, 1.3333136057623411, 0.6666916190707842),
-    *(0.2679943698119742, 0.08855574782279019),
-)
-# (tanh(x) - x) / x³ as a polynomial of x² for |x| <= 0.625 (2^-27.8)
-_TANH: Final = (
-    *(-0.3333328194202184, 0.13331442198487609, -0.05373971511587502, 0.020639087354243225),
-    -0.00570498712626106,
-)
+# (exp(r) - 1 - r) / r² for |r| <= log(2) / 2, for results of tanh (2^-25.8)
+_TANH: Final = (0.499999981, 0.166665434, 0.0416672007, 0.00836654738, 0.00138825166)
 
 
 def _tanh_single(x: Value) -> Value:
-    """tanh(x), by the exponential or, near 0, a polynomial."""
+    """tanh(x) as h / (h + 1) with h = (exp(2x) - 1) / 2."""
     size = abs(x)
-    small = size.compare("olt", 0.625)
-    t = x * x
-    near = (x * t).fma(_polynomial(t, _TANH), x)
     limit = 9.1  # where the result is 1
     s = size.compare("ogt", limit).choose(x.constant(limit), size)
     n, k = _rounded(s, 2 / math.log(2))
-    r = n.fma(-math.log(2) / 2, s)  # the error of a single step is small compared with 1
-    far = 1.0 - 2.0 / _polynomial(r, _EXP_TWICE).fma(_power_of_two(k, x.format), 1.0)
-    return small.choose(near, far).signed_as(x)
+    r = n.fma(-math.log(2), s + s)  # the error of a single step is small compared with the result
+    half = _power_of_two(k - 1, x.format)
+    h = half.fma((r * r).fma(_polynomial(r, _TANH), r), half - 0.5)
+    q = h / (h + 1.0)
+    # of a small q the error of h + 1 would be a large part, while h is nearly exact
+    return h.compare("olt", 0.5).choose((-h).fma(q, h), q).signed_as(x)
 
 
 def _tanh_double(x: Value) -> Value:
@@ -296,8 +290,8 @@ _COS: Final = {
         *(2.087570292043845e-09, -1.1358561091630107e-11),
     ),
 }
-# π/2 in parts of 30 bits (the last one is a whole double) and of 33 bits
-_HALF_PI_30: Final = tuple(map(float.fromhex, ("0x1.921fb54p+0", "0x1.10b46118p-30", "0x1.313198a2e037p-61")))
+# π/2 as 30 bits and a double (2^-84), and in parts of 33 bits
+_HALF_PI_30: Final = tuple(map(float.fromhex, ("0x1.921fb54p+0", "0x1.10b4611a62633p-30")))
 _HALF_PI_33: Final = tuple(
     map(float.fromhex, ("0x1.921fb544p+0", "0x1.0b4611a6p-34", "0x1.3198a2ep-69", "0x1.b839a252049c1p-104"))
 )
@@ -354,17 +348,16 @@ def _reduced_double(x: Value) -> tuple[Value, Value, Value]:
 def _sin_in(quadrant: Value, r: Value, low: Value | None = None) -> Value:
     """The sine of an angle r + `low` in a quadrant."""
     z = r * r
-    sine = (r * z) * _polynomial(z, _SIN[r.element])
+    sine, cosine = _polynomial(z, _SIN[r.element]), _polynomial(z, _COS[r.element])
     half = z * 0.5
-    cosine = (z * z) * _polynomial(z, _COS[r.element])
-    if low is not None:
-        sine = sine + low
-        cosine = cosine - r * low
+    if low is None:
+        sine, cosine = (r * z).fma(sine, r), (z * z).fma(cosine, 1.0 - half)
+    else:
+        sine = r + ((r * z) * sine + low)
+        cosine = (z * z) * cosine - r * low
         one = 1.0 - half
         cosine = one + (((1.0 - one) - half) + cosine)
-    else:
-        cosine = cosine - half + 1.0
-    found = (quadrant & 1).compare("ne", 0).choose(cosine, r + sine)
+    found = (quadrant & 1).compare("ne", 0).choose(cosine, sine)
     return (quadrant & 2).compare("ne", 0).choose(-found, found)
 
 

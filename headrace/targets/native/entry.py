@@ -22,6 +22,10 @@ them in either arena or returns an input. Elements are aligned naturally.
 
 **Results.** One result is returned as it is, several as a tuple, none as None. Results of rank 0 are numpy scalars.
 
+**Fed values.** A step that is one native function is called with the values that the user feeds. They are copied
+while the call holds the interpreter's lock, large arrays of floats excepted. The rules are those of `fetches.feeder`,
+which checks and converts other values.
+
 **Failures.** The handler `on_failure(place, counters)` raises the exception. An exception of `look` is passed on.
 """
 
@@ -123,27 +127,32 @@ class Entry:
                 if isinstance(dim, str) and dim not in self._symbols:
                     raise ValueError(f"no input has the symbolic dimension {dim!r} of the result {slot}")
 
-    def bind(self, library: Library, core: str, on_failure: OnFailure) -> Callable[..., Any]:
+    def bind(
+        self, library: Library, core: str, on_failure: OnFailure, lent: Sequence[int] | None = None
+    ) -> Callable[..., Any]:
         """Makes the Python function. With the flag VERIFY=3 its calls are guarded (`state`).
 
         Args:
           library: The compiled module. It lives as long as the function.
           core: The native function, one of the names that were given to `compile_module`.
           on_failure: The handler of failures.
+          lent: For a function of values that users feed, for each input the size in bytes from which it is read in
+            place. Smaller ones are copied.
 
         Returns:
-          The function. Its arguments are the function that polls call, or None, and the inputs.
+          The function. Its arguments are the function that polls call, or None, and the inputs. A function of fed
+          values returns a tuple, or NotImplemented if an argument does not qualify.
         """
         found: list[Callable[..., Any]] = []
 
         def copy(look: Any = None, *args: Any) -> Any:
-            return found[0](look, *_qualified(self.inputs, args))
+            return NotImplemented if lent is not None else found[0](look, *_qualified(self.inputs, args))
 
         def fail(address: int, status: int) -> Any:
             return _fail(address, status, on_failure)
 
         names = [ctypes.c_char_p(f"result {i}".encode()) for i in range(len(self.outputs))]
-        about = self._description(library.address(core), id(fail), id(copy), names)
+        about = self._description(library.address(core), id(fail), id(copy), names, lent)
         head = _MethodDef(core.encode(), engine.entry_address(), _FASTCALL, None)
         dtypes = [slot.dtype for slot in (*self.inputs, *self.outputs)]
         kept = (about, fail, copy, dtypes, names, library, head)  # the description has their addresses
@@ -151,7 +160,9 @@ class Entry:
         found.append(made)
         return made
 
-    def _description(self, core: int, fail: int, copy: int, names: Sequence[ctypes.c_char_p]) -> bytes:
+    def _description(
+        self, core: int, fail: int, copy: int, names: Sequence[ctypes.c_char_p], lent: Sequence[int] | None
+    ) -> bytes:
         """The words that `support` reads: head, records of inputs and of results, dimensions."""
         count, words = len(self.inputs), len(HEAD)
         input_at = 8 * words
@@ -171,7 +182,13 @@ class Entry:
         for i, slot in enumerate(self.inputs):
             scalar = id(slot.dtype.type) if slot.shape == () else 0
             records += _words(
-                INPUT, dtype=id(slot.dtype), scalar=scalar, rank=len(slot.shape), dims_at=place_of(slot, i)
+                INPUT,
+                dtype=id(slot.dtype),
+                scalar=scalar,
+                rank=len(slot.shape),
+                dims_at=place_of(slot, i),
+                bytes=slot.dtype.itemsize,
+                lent=lent[i] if lent is not None else 0,
             )
         for i, slot in enumerate(self.outputs):
             records += _words(
@@ -195,6 +212,7 @@ class Entry:
             is_long=self.is_long,
             flushes=self.flushes,
             is_guarded=flags.VERIFY.value >= 3,
+            is_fed=lent is not None,
             inputs=count,
             symbols=len(self._symbols),
             outputs=len(self.outputs),

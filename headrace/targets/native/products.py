@@ -113,8 +113,12 @@ def product(
         return f"@{name}"
     params = [("ptr noalias", "c"), ("ptr", "a"), ("ptr", "b")]
     params += [("i64", letter) for letter, size in (("m", m), ("k", k)) if size is None]
-    f = module.function(name, "void", params, "nounwind", "internal")
-    left, right, result = (_Matrix(f"%{letter}", stride, 1) for letter, stride in zip("abc", strides, strict=True))
+    is_small = m is not None and k is not None and m * k * n <= thresholds.INLINED_PRODUCT
+    f = module.function(name, "void", params, f"nounwind{' alwaysinline' if is_small else ''}", "internal")
+    a = "%a"
+    if is_small:  # of a matrix that was just written, LLVM would take elements out of vectors in place of loads
+        a = f.op('call ptr asm "", "=r,0"(ptr %a)', "hidden")
+    left, right, result = (_Matrix(p, stride, 1) for p, stride in zip((a, "%b", "%c"), strides, strict=True))
     left, right = left.transposed if turned[0] else left, right.transposed if turned[1] else right
     rows: Size = "%m" if m is None else m
     if n == 1 and m is not None and strides[2] == 1:  # vectors along the only column of C

@@ -380,9 +380,11 @@ def make_region(
     reads: dict[Value, None] = {}
     for instr in mine:
         reads.update(_used(instr, set()))
-    inputs = tuple([v for v in reads if v not in made and (v.storage != "constant" or is_large(v))])
+    outside = [v for v in reads if v not in made and (v.storage != "constant" or is_large(v))]
+    inputs = tuple(sorted(outside, key=lambda v: v.number))  # feeds in the order of the step
     behind = set(block.results).union(*(deep_reads(i) for i in [*instrs[stop:], *leaving]))
-    outputs = tuple([v for instr in mine for v in instr.made if v in behind and v.representation != "rows"])
+    results = dict.fromkeys(v for v in (*block.results, *(v for instr in mine for v in instr.made)) if v in made)
+    outputs = tuple([v for v in results if v in behind and v.representation != "rows"])  # fetches in their order
     return NativeRegion(block, start, stop, inputs, outputs, elements or ElementTypes(mine), mine, leaving)
 
 

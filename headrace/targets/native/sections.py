@@ -8,10 +8,11 @@ to the last bit.
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from headrace import flags
+from headrace import dtypes, flags, thresholds
 from headrace.opkit.forms import Product
 from headrace.opkit.kernel_library import provide
 from headrace.schedule.program import Block, Compute, Coverage, Loop, Section
@@ -78,11 +79,11 @@ def cut(program: Program) -> None:
     uses_blas = any(f"@{name}(" in text for name in blas.NAMES.values())
     library = engine.compile_module(text, [printed.core for _, printed in chosen], blas.symbols() if uses_blas else {})
     for region, printed in sorted(chosen, key=lambda pair: pair[0].start, reverse=True):
-        section = _section(region, printed, library, uses_blas)
+        section = _section(program, region, printed, library, uses_blas)
         region.block.instrs[region.start : region.stop] = [section, *region.leaving]
 
 
-def _section(region: NativeRegion, printed: Printed, library: Library, uses_blas: bool) -> Section:
+def _section(program: Program, region: NativeRegion, printed: Printed, library: Library, uses_blas: bool) -> Section:
     """The section of a compiled region."""
     loops = [i for i in region.instrs if _has_loops(i)]
     polls = bool(loops)
@@ -90,18 +91,31 @@ def _section(region: NativeRegion, printed: Printed, library: Library, uses_blas
     slots = {v: _slot(v, region) for v in (*printed.inputs, *printed.outputs)}
     inputs, outputs = [slots[v] for v in printed.inputs], [slots[v] for v in printed.outputs]
     entry = Entry(inputs, outputs, is_long=polls or printed.has_parts, flushes=flushes)
+    fail = _on_failure(printed)
+    if not uses_blas and _is_whole(program, region, printed):
+        is_lent = [v.dtype in dtypes.FLOATING for v in printed.inputs]
+        lent = [thresholds.LENT_FEED_BYTES if floating else sys.maxsize for floating in is_lent]
+        program.at_once = entry.bind(library, printed.core, fail, lent)
     return Section(
         (loops or region.instrs)[0].op,  # one that may exceed the time limit
         printed.inputs,
         printed.outputs,
         block=Block(region.instrs, region.outputs, region.block.region),
-        function=entry.bind(library, printed.core, _on_failure(printed)),
+        function=entry.bind(library, printed.core, fail),
         polls=polls,
         uses_blas=uses_blas,
         uses_threads=printed.has_parts,
         flushes=flushes,
         lists={v: _element(v, region) for v in slots if v.representation == "list"},
     )
+
+
+def _is_whole(program: Program, region: NativeRegion, printed: Printed) -> bool:
+    """Whether a region is the whole step, with its feeds and fetches, on one thread."""
+    is_all = region.block is program.block and (region.start, region.stop) == (0, len(program.block.instrs))
+    is_same = printed.inputs == program.params and printed.outputs == tuple(program.block.results)
+    has_lists = any(v.representation == "list" for v in (*printed.inputs, *printed.outputs))
+    return is_all and is_same and not (has_lists or region.leaving or printed.has_parts)
 
 
 def _coverage(program: Program, chosen: Iterable[NativeRegion], left: Iterable[NativeRegion]) -> Coverage:

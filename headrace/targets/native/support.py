@@ -34,12 +34,12 @@ NAMES: Final = (
 
 #: Words at the start of a description.
 HEAD: Final = (
-    *("core", "fail", "copy", "is_long", "flushes", "is_guarded", "inputs", "symbols", "outputs", "scratch"),
+    *("core", "fail", "copy", "is_long", "flushes", "is_guarded", "is_fed", "inputs", "symbols", "outputs", "scratch"),
     *("input_at", "output_at"),  # byte offsets of the records
 )
 #: Words of the record of an input: its dtype, the type of its scalars (0 unless the rank is 0), the byte offset of its
-#: dimensions.
-INPUT: Final = ("dtype", "scalar", "rank", "dims_at")
+#: dimensions, the size of an element, the size from which an array is read in place if `is_fed`.
+INPUT: Final = ("dtype", "scalar", "rank", "dims_at", "bytes", "lent")
 #: Words of the record of a result. `place` is an offset in the scratch memory, `name` the address of a C string.
 OUTPUT: Final = ("dtype", "scalar", "rank", "dims_at", "kind", "bytes", "place", "name")
 
@@ -449,6 +449,11 @@ class _Call:
             state.store(f, state.load(f, "end", arena, "ptr"), "next", arena, "ptr")
         f.jump("ready")
         f.begin("ready")
+        f.branch(f.op(f"icmp ne i64 {_word(f, '%about', HEAD, 'is_fed')}, 0"), "own", "owned")
+        f.begin("own")
+        self._copy_inputs(f)
+        f.jump("owned")
+        f.begin("owned")
         with f.loop("0", outputs) as i:
             record = _element(f, records, f.op(f"mul i64 {i}, {len(OUTPUT)}"))
             place = self._place(f, record, _element(f, objects, i), scratch, sizes, is_guarded)
@@ -463,8 +468,35 @@ class _Call:
         f.branch(state.unlikely(f, f.op(f"icmp ne i32 {ending}, {state.DONE}")), "refused", "ended")
         f.begin("ended")
         self._give_back(f)
-        self._return(f, objects, outputs)
+        self._return(f, objects, outputs, _word(f, "%about", HEAD, "is_fed"))
         self._print_failures(f, objects, outputs, status)
+
+    def _copy_inputs(self, f: Function) -> None:
+        """Prints copies of small inputs, into which another thread may write during the call."""
+        records = _plus(f, "%about", _word(f, "%about", HEAD, "input_at"))
+        total = f.alloca("i64", 8)
+        with f.loop("0", _word(f, "%about", HEAD, "inputs")) as i:
+            record = _element(f, records, f.op(f"mul i64 {i}, {len(INPUT)}"))
+            wanted = _plus(f, "%about", _word(f, record, INPUT, "dims_at"))
+            f.line(f"store i64 {_word(f, record, INPUT, 'bytes')}, ptr {total}, align 8")
+            with f.loop("0", _word(f, record, INPUT, "rank")) as axis:
+                want = f.op(f"load i64, ptr {_element(f, wanted, axis)}, align 8", "want")
+                due = f.op(f"call i64 @headrace_dimension(i64 {want}, ptr %dims)")
+                product = f.op(f"mul i64 {due}, {f.op(f'load i64, ptr {total}, align 8')}")
+                f.line(f"store i64 {product}, ptr {total}, align 8")
+            size = f.op(f"load i64, ptr {total}, align 8")
+            is_small = f.op(f"icmp ult i64 {size}, {_word(f, record, INPUT, 'lent')}")
+            small, copied, on = f.new("small"), f.new("copied"), f.new("on")
+            f.branch(is_small, small, on)
+            f.begin(small)
+            buffer = f.op(f"call ptr @headrace_allocate(ptr %state, i64 {size}, ptr null)", "buffer")
+            f.branch(state.unlikely(f, f.op(f"icmp eq ptr {buffer}, null")), "full", copied)
+            f.begin(copied)
+            place = _element(f, "%inputs", i)
+            _copy(f, buffer, f.op(f"load ptr, ptr {place}, align 8"), size)
+            f.line(f"store ptr {buffer}, ptr {place}, align 8")
+            f.jump(on)
+            f.begin(on)
 
     def _place(self, f: Function, record: str, kept: str, scratch: str, sizes: str, is_guarded: str) -> str:
         """Prints the making of a result; returns the address that the core gets."""
@@ -579,11 +611,12 @@ class _Call:
         state.store(f, first, "following", kind="ptr")
         f.line(f"store ptr %state, ptr {self._pool}, align 8")
 
-    def _return(self, f: Function, objects: str, outputs: str) -> None:
-        """Prints the return of one object, a tuple or None."""
+    def _return(self, f: Function, objects: str, outputs: str, is_fed: str) -> None:
+        """Prints the return of one object, a tuple or None; if `is_fed`, of a tuple."""
         new = self._module.declare("PyTuple_New", "ptr", ["i64"])
         put = self._module.declare("PyTuple_SetItem", "i32", ["ptr", "i64", "ptr"])
-        f.line(f"switch i64 {outputs}, label %many [i64 0, label %nothing i64 1, label %single]")
+        kind = f.op(f"select i1 {f.op(f'icmp ne i64 {is_fed}, 0')}, i64 2, i64 {outputs}")
+        f.line(f"switch i64 {kind}, label %many [i64 0, label %nothing i64 1, label %single]")
         f.begin("nothing")
         _take(f, self._none)
         f.line(f"ret ptr {self._none}")

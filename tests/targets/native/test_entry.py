@@ -49,6 +49,7 @@ def bound(
     outputs: Sequence[Slot],
     is_long: bool = False,
     flushes: bool = False,
+    lent: Sequence[int] | None = None,
 ) -> Callable[..., Any]:
     """The Python function of a core with this body and a successful return."""
     module = Module()
@@ -60,7 +61,7 @@ def bound(
     f.begin("full")
     f.line(f"ret i32 {state.NO_MEMORY}")
     library = engine.compile_module(module.text(), ["core"])
-    return Entry(inputs, outputs, is_long, flushes).bind(library, "core", fail)
+    return Entry(inputs, outputs, is_long, flushes).bind(library, "core", fail, lent)
 
 
 def entry_of(f: Function, table: str, position: int) -> str:
@@ -119,6 +120,30 @@ def test_a_core_that_asks_for_it_flushes_denormal_numbers() -> None:
 def row() -> Callable[..., Any]:
     """Copies float32[2, 3]."""
     return bound(copies(24), [Slot(np.float32, (2, 3))], [Slot(np.float32, (2, 3))])
+
+
+@pytest.mark.parametrize("size", [1, 1000])
+def test_fed_arrays_below_a_size_are_copied(size: int) -> None:
+    """The result is the address of the elements that the core reads."""
+
+    def address(f: Function) -> None:
+        f.line(f"store ptr {entry_of(f, '%inputs', 1)}, ptr {entry_of(f, '%outputs', 0)}, align 8")
+
+    slots, array = [Slot(np.float64, ()), Slot(np.float32, (size,))], np.ones(size, np.float32)
+    for limit in (0, 100, sys.maxsize):
+        f = bound(address, slots, [Slot(np.int64, ())], lent=[0, limit])
+        (found,) = f(None, np.float64(1), array)
+        assert (found == array.ctypes.data) == (array.nbytes >= limit)
+
+
+def test_fed_values_that_do_not_qualify_are_refused() -> None:
+    f = bound(copies(24), [Slot(np.float32, (2, 3))], [Slot(np.float32, (2, 3))], lent=[0])
+    array = np.ones((2, 3), np.float32)
+    assert np.array_equal(f(None, array), [array])
+    for given in (array.T.copy(), array[::-1], array.astype(float), [[1.0] * 3] * 2, 1.0, None):
+        assert f(None, given) is NotImplemented
+    assert f(None) is NotImplemented
+    assert f(None, array, array) is NotImplemented
 
 
 class Subclass(np.ndarray):
