@@ -17,6 +17,7 @@ Outside a graph, ops run at once: `hr.square(3.0)` is a concrete tensor.
 import typing as _typing
 
 import headrace.ops
+import headrace.targets.native.provision
 from headrace import dtypes, errors, flags, interchange, public_names as _public_names, step_events, target
 from headrace.api import linalg, math, methods, nn, operators, random, raw_ops, scopes, sparse, special, tree
 from headrace.api.storage.accumulators import (

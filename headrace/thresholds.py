@@ -468,6 +468,21 @@ FILTER_GRADIENT_PARTS: Final = 4
 NATIVE_CONVOLUTION: Final = 1 << 18
 NATIVE_POOLING: Final = 1 << 14
 
+# Numbers of an array from which native code computes single elementwise operations and operations on rows.
+# Unit: elements. Measured (docs/reference/native.md "Kernels").
+NATIVE_MAP: Final = 1 << 15
+
+# Numbers of a row of a map whose inputs do not broadcast, and the dtypes and shapes whose maps a kernel keeps.
+# Unit: elements; maps. Bound (tests/targets/native/test_maps.py).
+NATIVE_MAP_ROW: Final = 4096
+NATIVE_MAPS: Final = 64
+
+# Numbers of an array from which native code reduces it, and numbers of the last axis from which numpy is as fast for
+# maxima, minima and sums of columns.
+# Unit: elements. Measured (docs/reference/native.md "Kernels").
+NATIVE_REDUCTION: Final = 1 << 14
+WIDE_REDUCTION: Final = 512
+
 # Numbers of an array from which native code computes sums over its channels and maps with numbers of the channels.
 # Unit: elements. Estimate (docs/reference/native.md "Kernels").
 NATIVE_CHANNELS: Final = 1 << 14

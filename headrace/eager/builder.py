@@ -31,11 +31,12 @@ from headrace.ir.attr_values import attr_key
 from headrace.ir.binding import OpCalls, complete_attrs
 from headrace.ir.conversion import as_array, usual_number
 from headrace.ir.graph import Operation, Tensor
-from headrace.ir.kernel import Kernel, KernelContext, find_kernel, made_for
+from headrace.ir.kernel import Kernel, KernelContext, find_kernel
 from headrace.ir.kernel_errors import brief, translated
 from headrace.ir.notes import NO_NOTES, Notes
 from headrace.ir.opdef import NotDifferentiable, OpDef, op_registry
 from headrace.memo import Memo, cached
+from headrace.opkit.kernel_library import kernel_with_library
 from headrace.opkit.scalar_operators import in_place_of, takes_numbers
 from headrace.resources.manager import Handle, ResourceManager
 
@@ -716,7 +717,7 @@ def _prepared(
         raise UnimplementedError(f"{record.type} has no kernel for the CPU")
     is_kept = kernel.form == "pure"
     if is_kept:
-        run = made_for(op, kernel)
+        run = kernel_with_library(op, kernel)
     elif kernel.form == "stateful" and _has_state_of_input(record, complete):
         is_kept = True
         step: Any = EagerStepState(session)  # it has what kernels ask for

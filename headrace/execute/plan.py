@@ -30,6 +30,7 @@ from headrace.ir.analysis import frames as ir_frames
 from headrace.ir.device import DeviceSpec
 from headrace.ir.kernel import CPU, find_kernel, made_for, why_none
 from headrace.ir.notes import FusedKernel
+from headrace.opkit.kernel_library import kernel_with_library
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation
@@ -522,7 +523,8 @@ def _add_kernel(plan: Plan, node: PlanNode) -> None:
             factory = output_check.later(op, factory, node.kind == ASYNC, device == CPU)
         plan.binders.append((op, factory))
         return
-    f = made_for(op, kernel)
+    f = kernel_with_library(op, kernel, [t.shape for t in op.inputs])
+    plan.uses_threads |= getattr(f, "uses_threads", False)
     if flags.VERIFY.value >= 2:
         f = output_check.checked(op, f, device == CPU)
     if node.reads:

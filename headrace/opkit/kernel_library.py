@@ -6,17 +6,27 @@
 
 A library overrides functions of `KernelLibrary` and registers itself by `provide`. The kernel remains the reference. It
 checks its arguments first, and computes what the library leaves to it.
+
+Kernels of elementwise ops do not ask. Engines call them by `kernel_with_library`, which asks for each large array.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
 
+from headrace import shapes, thresholds
+from headrace.dtypes import OBJECT, DType
+from headrace.ir.kernel import Kernel, made_for
+from headrace.opkit.elementwise import HALF
+
 if TYPE_CHECKING:
+    from headrace.ir.graph import Operation
+    from headrace.ir.opdef import KernelFactory, OpDef
     from headrace.opkit.windows import Axis
+    from headrace.shapes import Shape
 
 Array: TypeAlias = np.ndarray
 PoolingKind: TypeAlias = Literal["maximum", "maximum_gradient", "mean", "mean_gradient"]
@@ -28,6 +38,38 @@ class KernelLibrary:
     A function returns None if the library does not support its arguments, or if numpy is likely to be faster. Those of
     this class always do.
     """
+
+    # *** Elementwise operations ***
+
+    def elementwise(
+        self, factory: KernelFactory, attrs: Mapping[str, Any], dtypes: Sequence[np.dtype]
+    ) -> Callable[..., Any] | None:
+        """A function for an elementwise operation, or one with reductions of rows.
+
+        Args:
+          factory: The factory of the kernel.
+          attrs: The attributes of the operation.
+          dtypes: The dtypes of the results.
+
+        Returns:
+          A function of the inputs, which returns None if it leaves arrays of such dtypes and shapes to the kernel.
+        """
+        return None
+
+    # *** Reductions ***
+
+    def reduced(self, ufunc: np.ufunc, x: Array, axes: Sequence[int]) -> Array | None:
+        """The reduction of floats over axes.
+
+        Args:
+          ufunc: The ufunc: `np.add`, `np.maximum` or `np.minimum`.
+          x: The array.
+          axes: The axes, in ascending order and at least 0.
+
+        Returns:
+          The result without these axes, in float32 for half precision.
+        """
+        return None
 
     # *** Windows over arrays, channels last ***
 
@@ -103,3 +145,92 @@ def provide(library: Callable[[], KernelLibrary]) -> None:
 def kernel_library(xp: Any = np) -> KernelLibrary:
     """Returns the library for arrays of a namespace."""
     return _libraries[0]() if xp is np and _libraries else _NONE
+
+
+# *** Elementwise operations ***
+
+#: Ufuncs of one array that take numpy longer than native code, by the names of the dtypes.
+SLOW_UFUNCS: Final[dict[str, tuple[str, ...]]] = {
+    "cos": ("float64",),
+    "erf": ("float32",),
+    "exp": ("float32",),
+    "expm1": ("float64",),
+    "logaddexp": ("float32", "float64"),
+    "sign": ("float32", "float64"),
+    "sin": ("float64",),
+    "sqrt": ("float32", "float64"),
+    "tanh": ("float64",),
+}
+
+
+def kernel_with_library(op: Operation, kernel: Kernel, inputs: Iterable[Shape] = ()) -> Callable[..., Any]:
+    """Returns a pure kernel that leaves elementwise work on large arrays to the library.
+
+    Args:
+      op: The operation.
+      kernel: Its kernel.
+      inputs: The static shapes of its inputs, if they are known.
+
+    Returns:
+      The kernel. Its attribute `uses_threads` is true if an operation of these shapes may have several threads.
+    """
+    made = made_for(op, kernel)
+    record, least = op.opdef, thresholds.NATIVE_MAP
+    sizes = [shapes.size(s) for s in inputs]
+    if kernel.factory is not record.kernel or not _may_be_elementwise(record):
+        return made
+    if sizes and all(n is not None and n < least for n in sizes):
+        return made
+    given = record.input_dtypes(op.attrs)
+    if any(d in OBJECT for d in given) or (isinstance(made, np.ufunc) and not _is_slow(made, given)):
+        return made
+    asking = with_library(made, kernel.factory, op.attrs, [d.numpy for d in record.output_dtypes(op.attrs)])
+    asking.uses_threads = any(n is not None and n >= least for n in sizes)  # type: ignore[attr-defined]
+    return asking
+
+
+def with_library(
+    made: Callable[..., Any], factory: KernelFactory, attrs: Mapping[str, Any], dtypes: Sequence[np.dtype]
+) -> Callable[..., Any]:
+    """Returns a function that leaves elementwise work on large arrays to the library.
+
+    Args:
+      made: The function.
+      factory: The factory of the function.
+      attrs: The attributes that it receives.
+      dtypes: The dtypes of the results.
+    """
+    least = thresholds.NATIVE_MAP
+    computes: Callable[..., Any] | None = None
+
+    def call(x: Any, *others: Any) -> Any:
+        nonlocal computes
+        if x.size < least:
+            for y in others:
+                if y.size >= least:
+                    break
+            else:
+                return made(x, *others)
+        if computes is None:
+            computes = kernel_library().elementwise(factory, attrs, dtypes) or _leaves
+        found = computes(x, *others)
+        return made(x, *others) if found is None else found
+
+    return call
+
+
+def _may_be_elementwise(record: OpDef) -> bool:
+    """Whether an op may be elementwise, or of rows: products and reductions are not."""
+    facts = record.facts
+    if facts.cost is None or facts.blas or facts.dynamic_shape:
+        return False
+    return bool(record.ins) and not any(a.is_list for a in record.outs)
+
+
+def _is_slow(ufunc: np.ufunc, dtypes: Iterable[DType]) -> bool:
+    """Whether native code may compute a ufunc of arrays of these dtypes faster than numpy."""
+    return any(d in HALF or d.name in SLOW_UFUNCS.get(ufunc.__name__, ()) for d in dtypes)
+
+
+def _leaves(*arrays: Any) -> None:
+    """Leaves all arrays to the kernel."""

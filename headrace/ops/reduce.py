@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace import dtypes, shapes
+from headrace import dtypes, shapes, thresholds
 from headrace.dtypes import COMPLEX, FLOATING, INDEX, INTEGER, NUMERIC, REAL, UNSIGNED, DType, int32, int64
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference, constant_value
@@ -23,6 +23,7 @@ from headrace.opkit.batch_rules import shifting_axes
 from headrace.opkit.batch_shapes import l2_loss
 from headrace.opkit.elementwise import HALF, composed, conj
 from headrace.opkit.jvp_rules import linear
+from headrace.opkit.kernel_library import kernel_library
 from headrace.opkit.shape_rules import scalars
 from headrace.opkit.testing.samples import draw, unary
 from headrace.shapes import Shape, show
@@ -67,15 +68,36 @@ def _wide(t: DType) -> Any:
     return np.float32 if t in HALF else t.numpy
 
 
+def _with_library(
+    xp: Any, ufunc: np.ufunc, attrs: Mapping[str, Any], reduce: Callable[[Any, tuple[int, ...]], Any]
+) -> Callable[[Any, tuple[int, ...]], Any]:
+    """Returns `reduce(x, axes)`, by the library of kernels for large arrays of floats.
+
+    The library computes half precision in float32, and so do its results.
+    """
+    keep, least = attrs["keep_dims"], thresholds.NATIVE_REDUCTION
+    if xp is not np or attrs["T"] not in FLOATING:
+        return reduce
+
+    def reduced(x: Any, axes: tuple[int, ...]) -> Any:
+        found = kernel_library().reduced(ufunc, x, sorted(axes)) if x.size >= least else None
+        if found is None:
+            return reduce(x, axes)
+        return found.reshape([1 if k in axes else d for k, d in enumerate(x.shape)]) if keep else found
+
+    return reduced
+
+
 def _accumulated(name: str) -> Any:
     """The factory of a sum or product in the dtype of the input."""
 
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
         f, t, keep = getattr(xp, name).reduce, attrs["T"], attrs["keep_dims"]
         wide, to = _wide(t), t.numpy
-        if t in HALF:
-            return _over_axes(lambda x, axes: f(x, axis=axes, dtype=wide, keepdims=keep).astype(to))
-        return _over_axes(lambda x, axes: f(x, axes, to, None, keep))
+        reduce: Any = lambda x, axes: f(x, axes, wide, None, keep)
+        if name == "add":
+            reduce = _with_library(xp, np.add, attrs, reduce)
+        return _over_axes((lambda x, axes: reduce(x, axes).astype(to)) if t in HALF else reduce)
 
     return factory
 
@@ -92,8 +114,12 @@ def greatest(t: DType) -> Any:
 
 def _extreme(name: str, start: Callable[[DType], Any]) -> Any:
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
-        f, first, keep = getattr(xp, name).reduce, start(attrs["T"]), attrs["keep_dims"]
-        return _over_axes(lambda x, axes: f(x, axis=axes, initial=first, keepdims=keep))
+        f, t, keep = getattr(xp, name).reduce, attrs["T"], attrs["keep_dims"]
+        first = start(t)
+        reduce = _with_library(
+            xp, getattr(np, name), attrs, lambda x, axes: f(x, axis=axes, initial=first, keepdims=keep)
+        )
+        return _over_axes((lambda x, axes: reduce(x, axes).astype(t.numpy, copy=False)) if t in HALF else reduce)
 
     return factory
 
@@ -110,13 +136,15 @@ def _mean(xp: Any, attrs: Mapping[str, Any]) -> Any:
     add, t, keep = xp.add.reduce, attrs["T"], attrs["keep_dims"]
     wide = np.dtype(np.uint64 if t in UNSIGNED else np.int64) if t in INTEGER else np.dtype(_wide(t))
 
+    total = _with_library(xp, np.add, attrs, lambda x, axes: add(x, axis=axes, dtype=wide, keepdims=keep))
+
     def mean(x: Any, axes: tuple[int, ...]) -> Any:
-        return add(x, axis=axes, dtype=wide, keepdims=keep) / math.prod(x.shape[a] for a in axes)
+        return total(x, axes) / math.prod(x.shape[a] for a in axes)
 
     def whole(x: Any, axes: tuple[int, ...]) -> Any:
         n = wide.type(max(math.prod(x.shape[a] for a in axes), 1))
-        total = add(x, axis=axes, dtype=wide, keepdims=keep)
-        return ((total - xp.fmod(total, n)) // n).astype(t.numpy)  # towards zero
+        sums = add(x, axis=axes, dtype=wide, keepdims=keep)
+        return ((sums - xp.fmod(sums, n)) // n).astype(t.numpy)  # towards zero
 
     if t in INTEGER:
         return _over_axes(whole)
@@ -128,10 +156,11 @@ def _mean(xp: Any, attrs: Mapping[str, Any]) -> Any:
 def _norm(xp: Any, attrs: Mapping[str, Any]) -> Any:
     add, t, keep = xp.add.reduce, attrs["T"], attrs["keep_dims"]
     wide, to = _wide(t), t.numpy
+    total = _with_library(xp, np.add, attrs, lambda x, axes: add(x, axis=axes, dtype=x.dtype, keepdims=keep))
 
     def norm(x: Any, axes: tuple[int, ...]) -> Any:
         squares = xp.square(xp.abs(x)) if t in COMPLEX else xp.square(x.astype(wide))
-        return xp.sqrt(add(squares, axis=axes, dtype=squares.dtype, keepdims=keep)).astype(to)
+        return xp.sqrt(total(squares, axes)).astype(to)
 
     return _over_axes(norm)
 
@@ -369,13 +398,19 @@ for _type, _ufunc, _oracle, _doc in (
     )
 
 
+def _half_of_squares(xp: Any, t: Any) -> Any:
+    squares = xp.square(t)
+    total = kernel_library(xp).reduced(np.add, squares, range(t.ndim))
+    return (xp.add.reduce(squares, axis=None) if total is None else total[()]) * t.dtype.type(0.5)
+
+
 op(
     "L2Loss",
     "t: T",
     "output: T",
     {"T": FLOATING},
     shape=scalars,
-    kernel=composed(lambda xp, t: xp.add.reduce(xp.square(t), axis=None) * t.dtype.type(0.5)),
+    kernel=composed(_half_of_squares),
     grad=lambda b, n, dy: [b.Mul(n.t, dy)],
     batch=l2_loss,
     facts=Facts(cost=flops_per_input(2), total=()),

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -284,7 +284,7 @@ class _FormulaSymbol(_Symbol):
             raise NotScalarExpression
         return _apply(ufunc, *args)
 
-    def astype(self, dtype: Any) -> _Symbol:
+    def astype(self, dtype: Any, copy: bool = True) -> _Symbol:
         """The conversion to `dtype`."""
         wanted = np.dtype(dtype)
         return self if wanted == self.dtype else _applied(np.astype, [self], wanted)
@@ -320,23 +320,153 @@ def formula(op: Operation, factory: Callable[[Any, Mapping[str, Any]], Any]) -> 
     """
     if op.opdef.facts.cost is None:  # the kernel moves or inspects elements
         return None
-    dtypes = [t.dtype.base.numpy for t in op.inputs]
-    if any(d.kind == "O" for d in dtypes):
+    inputs = [(t.dtype.base.numpy, _static(t.shape)) for t in op.inputs]
+    return formula_of(factory, op.attrs, inputs, op.outputs[0].dtype.numpy, _static(op.outputs[0].shape))
+
+
+def formula_of(
+    factory: Callable[[Any, Mapping[str, Any]], Any],
+    attrs: Mapping[str, Any],
+    inputs: Sequence[tuple[np.dtype, tuple[int, ...] | None]],
+    dtype: np.dtype,
+    shape: tuple[int, ...] | None,
+) -> Formula | None:
+    """The formula of a pure kernel with one result.
+
+    Args:
+      factory: The factory of the kernel.
+      attrs: The attributes of the operation.
+      inputs: The dtype and the shape of each input; None for a shape that is not static.
+      dtype: The dtype of the result.
+      shape: The shape of the result; None if it is not static.
+
+    Returns:
+      The formula; None if the kernel has none.
+    """
+    if any(d.kind == "O" for d, _ in inputs):
         return None
-    ins = [
-        _FormulaSymbol(Input(i), d, _static(t.shape)) for i, (d, t) in enumerate(zip(dtypes, op.inputs, strict=True))
-    ]
+    ins = [_FormulaSymbol(Input(i), *each) for i, each in enumerate(inputs)]
     namespace = _FormulaNamespace()
     try:
-        out = factory(namespace, op.attrs)(*ins)
+        out = factory(namespace, attrs)(*ins)
     except Exception:  # a failure on symbols does not imply a failure on arrays
         return None
-    if not isinstance(out, _Symbol) or not isinstance(out.node, Apply) or out.dtype != op.outputs[0].dtype.numpy:
+    if not isinstance(out, _Symbol) or not isinstance(out.node, Apply) or out.dtype != dtype:
         return None
-    shape = _static(op.outputs[0].shape)
     if None not in (shape, out.static) and shape != out.static:
         return None
     return Formula(out.node, tuple(namespace.checks))
+
+
+# *** Formulas of rows ***
+
+
+class Reduction(NamedTuple):
+    """Reduction of each row of an expression.
+
+    Attributes:
+      ufunc: The ufunc, `np.add` or `np.maximum`.
+      expression: The expression.
+    """
+
+    ufunc: np.ufunc
+    expression: Apply | Input
+
+
+class RowResult(NamedTuple):
+    """Result of an operation on rows.
+
+    Attributes:
+      expression: The expression.
+      dtype: The dtype.
+      shape: The shape: that of the inputs, or one with a number for each row.
+    """
+
+    expression: Apply | Input
+    dtype: np.dtype
+    shape: tuple[int, ...]
+
+
+class RowFormula(NamedTuple):
+    """Elementwise operation with reductions of rows, along the last dimension.
+
+    Attributes:
+      reductions: The reductions. The result of the first one is the input behind those of the operation, and so on.
+      results: The results.
+    """
+
+    reductions: tuple[Reduction, ...]
+    results: tuple[RowResult, ...]
+
+    @property
+    def expressions(self) -> list[Apply | Input]:
+        """The expressions of the reductions and of the results."""
+        return [*(r.expression for r in self.reductions), *(r.expression for r in self.results)]
+
+
+class _RowNamespace(_FormulaNamespace):
+    """Array namespace that records reductions of rows as well.
+
+    Args:
+      shape: The shape of the inputs.
+      inputs: The number of inputs.
+    """
+
+    def __init__(self, shape: tuple[int, ...], inputs: int) -> None:
+        super().__init__()
+        self.reductions: list[Reduction] = []
+        self._shape, self._inputs = shape, inputs
+
+    def max(self, x: Any, axis: int, keepdims: bool = False, initial: float = -np.inf) -> _Symbol:
+        """The greatest number of each row."""
+        if initial != -np.inf:
+            raise NotScalarExpression
+        return self._reduced(np.maximum, x, axis, keepdims)
+
+    def sum(self, x: Any, axis: int, keepdims: bool = False) -> _Symbol:
+        """The sum of each row."""
+        return self._reduced(np.add, x, axis, keepdims)
+
+    def _reduced(self, ufunc: np.ufunc, x: Any, axis: int, keepdims: bool) -> _Symbol:
+        if not isinstance(x, _Symbol) or x.static != self._shape or axis != -1 or x.dtype.kind != "f":
+            raise NotScalarExpression
+        self.reductions.append(Reduction(ufunc, x.node))
+        shape = (*self._shape[:-1], 1) if keepdims else self._shape[:-1]
+        return _FormulaSymbol(Input(self._inputs + len(self.reductions) - 1), x.dtype, shape)
+
+
+def row_formula_of(
+    factory: Callable[[Any, Mapping[str, Any]], Any],
+    attrs: Mapping[str, Any],
+    inputs: Sequence[np.dtype],
+    shape: tuple[int, ...],
+    dtypes: Sequence[np.dtype],
+) -> RowFormula | None:
+    """The formula of rows of a pure kernel.
+
+    Args:
+      factory: The factory of the kernel.
+      attrs: The attributes of the operation.
+      inputs: The dtypes of the inputs.
+      shape: The shape of each input, with at least two numbers in a row.
+      dtypes: The dtypes of the results.
+
+    Returns:
+      The formula; None if the kernel has none.
+    """
+    if not shape or shape[-1] < 2 or any(d.kind == "O" for d in inputs):
+        return None
+    namespace = _RowNamespace(shape, len(inputs))
+    try:
+        made = factory(namespace, attrs)(*[_FormulaSymbol(Input(i), d, shape) for i, d in enumerate(inputs)])
+    except Exception:  # a failure on symbols does not imply a failure on arrays
+        return None
+    results = made if isinstance(made, tuple) else (made,)
+    if namespace.checks or not namespace.reductions or not all(isinstance(r, _Symbol) for r in results):
+        return None
+    if [r.dtype for r in results] != list(dtypes):
+        return None
+    return RowFormula(tuple(namespace.reductions), tuple([RowResult(r.node, r.dtype, r.shape) for r in results]))
 
 
 def is_plain(dtype: np.dtype) -> bool:

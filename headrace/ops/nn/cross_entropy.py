@@ -21,19 +21,10 @@ from headrace.opkit.batch_rules import folding
 from headrace.opkit.batch_shapes import cross_entropy
 from headrace.opkit.elementwise import HALF
 from headrace.opkit.jvp_rules import stretched
+from headrace.opkit.kernel_library import with_library
 from headrace.opkit.shape_rules import unbroadcast
 from headrace.opkit.testing.samples import draw
 from headrace.shapes import Shape, broadcast, merge_dim, show, with_rank
-
-
-def _parts(xp: Any, logits: Any) -> tuple[Any, Any, Any]:
-    """Shifted logits of each row, their exponentials and the sums of these.
-
-    The greatest logit is subtracted so that exp does not overflow.
-    """
-    shifted = logits - xp.max(logits, axis=-1, keepdims=True, initial=-np.inf)
-    powers = xp.exp(shifted)
-    return shifted, powers, xp.sum(powers, axis=-1, keepdims=True)
 
 
 def _centred(b: Any, p: Any, g: Any) -> Any:
@@ -51,7 +42,9 @@ def _dense(xp: Any, attrs: Mapping[str, Any]) -> Any:
     t = attrs["T"]
 
     def both(x: Any, z: Any) -> Any:
-        shifted, powers, sums = _parts(xp, x)
+        shifted = x - xp.max(x, axis=-1, keepdims=True, initial=-np.inf)  # so that exp does not overflow
+        powers = xp.exp(shifted)
+        sums = xp.sum(powers, axis=-1, keepdims=True)
         loss = xp.sum(z * (xp.log(sums) - shifted), axis=-1)
         return loss, powers / sums - z
 
@@ -154,8 +147,30 @@ op(
 # *** Labels as indices ***
 
 
+def _softmax(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    """The kernel factory of the softmax of rows, and of two numbers of each.
+
+    These are the logarithm of the sum of the exponentials and the greatest number.
+
+    They are float32 for half precision.
+    """
+
+    def parts(x: Any) -> tuple[Any, Any, Any]:
+        wide = x.astype(np.float32) if attrs["T"] in HALF else x
+        greatest = xp.max(wide, axis=-1, keepdims=True, initial=-np.inf)  # subtracted so that exp does not overflow
+        powers = xp.exp(wide - greatest)
+        sums = xp.sum(powers, axis=-1, keepdims=True)
+        return powers / sums, xp.log(sums), greatest
+
+    return parts
+
+
 def _sparse(xp: Any, attrs: Mapping[str, Any]) -> Any:
     t = attrs["T"]
+    wide = np.dtype(np.float32) if t in HALF else t.numpy
+    softmax = _softmax(xp, attrs)
+    if xp is np:
+        softmax = with_library(softmax, _softmax, attrs, [wide] * 3)
 
     def kernel(x: Any, at: Any) -> Any:
         if x.ndim != 2:
@@ -173,12 +188,11 @@ def _sparse(xp: Any, attrs: Mapping[str, Any]) -> Any:
             raise InvalidArgumentError(
                 f"Received a label value of {at[row]} which is outside the valid range of [0, {classes}): label {row}"
             )
-        shifted, powers, sums = _parts(xp, x.astype(np.float32) if t in HALF else x)
+        backprop, log_sums, greatest = softmax(x)
         chosen = (np.arange(len(x)), at)
-        loss = xp.log(sums[:, 0]) - shifted[chosen]
-        powers /= sums
-        powers[chosen] -= 1
-        return loss.astype(t.numpy, copy=False), powers.astype(t.numpy, copy=False)
+        loss = log_sums[:, 0] - (x[chosen].astype(wide, copy=False) - greatest[:, 0])
+        backprop[chosen] -= 1
+        return loss.astype(t.numpy, copy=False), backprop.astype(t.numpy, copy=False)
 
     return kernel
 

@@ -15,7 +15,8 @@ conversion of the op `Cast`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -659,6 +660,11 @@ def _reason(node: Apply, input_dtypes: Sequence[np.dtype]) -> str:
     return ""
 
 
+def is_elementary(node: Apply) -> bool:
+    """Whether a node applies an elementary function."""
+    return node.ufunc.__name__ in elementary.LIBRARY_NAMES or node.ufunc is np.logaddexp
+
+
 def _is_function(node: Apply) -> bool:
     """Whether a node applies one of the two functions of numpy that are no ufuncs."""
     function: Any = node.ufunc
@@ -697,7 +703,13 @@ def _writer(ufunc: np.ufunc, dtype: np.dtype) -> Writer | None:
     return found
 
 
-def expression(f: Function, node: Apply, inputs: Sequence[str], input_dtypes: Sequence[np.dtype]) -> str:
+def expression(
+    f: Function,
+    node: Apply,
+    inputs: Sequence[str],
+    input_dtypes: Sequence[np.dtype],
+    known: Mapping[Apply, str] = MappingProxyType({}),
+) -> str:
     """Prints an expression that `is_known`.
 
     Args:
@@ -705,11 +717,12 @@ def expression(f: Function, node: Apply, inputs: Sequence[str], input_dtypes: Se
       node: The expression.
       inputs: The inputs in their register form, by position.
       input_dtypes: Their dtypes.
+      known: Parts of the expression that have been computed, in their register form.
 
     Returns:
       The result, in the register form of `node.dtype`.
     """
-    done: dict[int, str] = {}
+    done = {id(part): value for part, value in known.items()}
 
     def printed(node: Apply) -> str:
         found = done.get(id(node))

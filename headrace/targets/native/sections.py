@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from headrace import dtypes, flags, thresholds
 from headrace.opkit.forms import Product
-from headrace.opkit.kernel_library import provide
 from headrace.schedule.program import Block, Compute, Coverage, Loop, Section
 from headrace.schedule.select import Move
 from headrace.targets.native import blas, engine
@@ -31,22 +30,11 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from headrace.opkit.kernel_library import KernelLibrary
     from headrace.schedule.program import Instr, Program, Value
     from headrace.targets.native.engine import Library
     from headrace.targets.native.entry import OnFailure
     from headrace.targets.native.printer import Printed
     from headrace.targets.native.regions import NativeRegion
-
-
-def _library() -> KernelLibrary:
-    """The library of kernels, which has no state, imported at its first use."""
-    from headrace.targets.native.library import NativeLibrary
-
-    return NativeLibrary()
-
-
-provide(_library)
 
 
 def cut(program: Program) -> None:

@@ -18,8 +18,9 @@ import numpy as np
 
 from headrace import thresholds
 from headrace.ir import output_check
-from headrace.ir.kernel import Kernel, made_for
+from headrace.ir.kernel import Kernel
 from headrace.opkit.forms import Form, Product
+from headrace.opkit.kernel_library import kernel_with_library
 from headrace.opkit.scalar_operators import SCALAR_OPERATORS
 from headrace.schedule.program import Compute, Convert, Read
 from headrace.schedule.scalar_expressions import Apply, Input
@@ -111,7 +112,9 @@ class InstructionWriter(ListWriter):
             self.uses_blas = True
         is_blocking = op.opdef.facts.blocking
         if kernel.form == "pure" and not is_blocking:
-            f = self.out.bind(made_for(op, kernel), "k")
+            called = kernel_with_library(op, kernel, [t.shape for t in op.inputs])
+            self.uses_threads |= getattr(called, "uses_threads", False)
+            f = self.out.bind(called, "k")
         elif bound:
             f = f"run.bound[{len(self.bound)}]"
             self.bound.append((op, kernel, tuple([v.constant for v in instr.inputs[:bound]])))
