@@ -182,7 +182,7 @@ def kernel_with_library(op: Operation, kernel: Kernel, inputs: Iterable[Shape] =
     if sizes and all(n is not None and n < least for n in sizes):
         return made
     given = record.input_dtypes(op.attrs)
-    if any(d in OBJECT for d in given) or (isinstance(made, np.ufunc) and not _is_slow(made, given)):
+    if not given or any(d in OBJECT for d in given) or (isinstance(made, np.ufunc) and not _is_slow(made, given)):
         return made
     asking = with_library(made, kernel.factory, op.attrs, [d.numpy for d in record.output_dtypes(op.attrs)])
     asking.uses_threads = any(n is not None and n >= least for n in sizes)  # type: ignore[attr-defined]
@@ -224,7 +224,7 @@ def _may_be_elementwise(record: OpDef) -> bool:
     facts = record.facts
     if facts.cost is None or facts.blas or facts.dynamic_shape:
         return False
-    return bool(record.ins) and not any(a.is_list for a in record.outs)
+    return not any(a.is_list for a in record.outs)
 
 
 def _is_slow(ufunc: np.ufunc, dtypes: Iterable[DType]) -> bool:
