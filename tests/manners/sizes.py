@@ -37,7 +37,7 @@ BUDGETS: Final = {
     "metadata": 550,
     "opkit": 2480,
     "ops": 36000,
-    "optimize": 4800,
+    "optimize": 5100,
     "partition": 1000,
     "pb": 150,
     "place": 1500,
