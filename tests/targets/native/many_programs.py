@@ -25,21 +25,10 @@ os.environ.setdefault("HEADRACE_CACHE", "off")
 import headrace as hr
 from headrace import flags
 from headrace.targets.native import engine
-from tests.targets.native.random_checks import CHECKS
+from tests.targets.native.random_checks import CHECKS, SHARES
 
 COUNT = 20_000
 EVERY = 500  # programs between two lines of progress
-# Of 20 programs so many are of each kind; steps of several sections take longest.
-SHARES = {
-    "region": 4,
-    "region-guarded": 4,
-    "region-failing": 3,
-    "strips": 2,
-    "strips-guarded": 2,
-    "step": 2,
-    "step-guarded": 1,
-    "step-failing": 2,
-}
 _ORDER = [kind for kind, share in SHARES.items() for _ in range(share)]
 
 

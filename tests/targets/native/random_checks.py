@@ -1,4 +1,4 @@
-"""Comparisons of native code, the Python target and the interpreter on the random program of a seed."""
+"""Comparisons of native code, the Python target and the interpreter on random programs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,11 @@ STRIPS: Final = {"STRIPPED_BYTES": 1, "STRIP_BYTES": 16, "STRIP_ROWS": 1}
 
 
 def region(seed: int, verify: int = 0, fails: bool = False) -> bool:
-    """Compares the step as one native function with the other engines; returns whether all of it is native."""
+    """Compares the step as one native function with the other engines.
+
+    Returns:
+      Whether all of it is native.
+    """
     with hr.Graph(), flags.override(VERIFY=verify):
         fetches, feeds = Maker(random.Random(seed), fails).program()
         with running.compared(running.close) as seen, hr.Session(engine="compiled") as session:
@@ -33,7 +37,11 @@ def region(seed: int, verify: int = 0, fails: bool = False) -> bool:
 
 
 def step(seed: int, verify: int = 0, fails: bool = False) -> bool:
-    """Compares a step of native sections and Python with the other engines; returns whether it has native code."""
+    """Compares a step of native sections and Python with the other engines.
+
+    Returns:
+      Whether it has native code.
+    """
     with hr.Graph(), flags.override(VERIFY=verify), mock.patch.multiple(thresholds, **EVERYWHERE):
         fetches, feeds = Maker(random.Random(seed), fails).program()
         with flags.override(NATIVE="on"), hr.Session(engine="compiled") as session:
@@ -83,3 +91,16 @@ CHECKS: Final[Mapping[str, Callable[[int], bool]]] = {
     "step-guarded": lambda seed: step(seed, 3),
     "step-failing": lambda seed: step(seed, 3 * (seed % 2), True),
 }
+
+#: Of `PROGRAMS` programs so many are of each kind; steps of several sections take longest.
+SHARES: Final = {
+    "region": 4,
+    "region-guarded": 4,
+    "region-failing": 3,
+    "strips": 2,
+    "strips-guarded": 2,
+    "step": 2,
+    "step-guarded": 1,
+    "step-failing": 2,
+}
+PROGRAMS: Final = sum(SHARES.values())
