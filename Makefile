@@ -89,6 +89,13 @@ WORKERS ?= -n auto --maxprocesses 4
 test: venv ## the unit tier of the tests, two minutes; ARGS='-k loop' is handed to pytest
 	$(BIN)/python -m pytest $(WORKERS) --tier unit $(ARGS)
 
+# Folders whose tests compile many steps, and those about the texts of errors.
+COMPILED = api compile execute grad jit multi recover schedule session/test_told.py stories train v1 test_diagnosis.py
+
+.PHONY: native
+native: venv ## the unit tier of the folders that compile steps, with native code
+	HEADRACE_NATIVE=on $(BIN)/python -m pytest $(WORKERS) --tier unit $(COMPILED:%=tests/%) $(ARGS)
+
 .PHONY: check
 check: venv ## the unit tier, then the other tests of what the changes since main affect; ARGS='--since REVISION'
 	$(BIN)/python -m pytest $(WORKERS) --tier unit
@@ -107,6 +114,7 @@ nightly: venv ## the tests of all tiers, hours
 	$(BIN)/python -m pytest $(WORKERS) --tier all $(ARGS)
 	$(BIN)/python -m tests.multi.many_programs
 	$(BIN)/python -m tests.dist.many_programs
+	$(BIN)/python -m tests.targets.native.many_programs
 
 .PHONY: mutate
 mutate: venv ## flip the conditions of the passes one by one: the tests must notice; ARGS='fold --jobs 2'

@@ -53,6 +53,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 SELECTED = pytest.StashKey[frozenset[str]]()
 _watch = tiers.ProcessWatch()
 _collections = tiers.CollectionClock()
+_compilations = tiers.CompilationClock()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -89,9 +90,9 @@ def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     """Fails a test of the unit tier that starts a process or takes too long. CPU time: other processes do not count."""
-    start, modules = time.process_time() - _collections.seconds, len(sys.modules)
+    start, modules = _seconds(), len(sys.modules)
     result = yield
-    seconds = time.process_time() - _collections.seconds - start
+    seconds = _seconds() - start
     if tiers.tier_of(item) == "unit":
         if len(sys.modules) > modules:
             seconds = 0.0  # the first test that needs a package pays for its import
@@ -102,6 +103,11 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
                 f"this unit test {complaint}. Mend it, or mark it: {marks} (docs/internals/testing.md)", pytrace=False
             )
     return result
+
+
+def _seconds() -> float:
+    """CPU time of this process that counts as that of tests."""
+    return time.process_time() - _collections.seconds - _compilations.seconds
 
 
 # *** Engines ***
@@ -121,6 +127,17 @@ def engine_of_steps(request: pytest.FixtureRequest) -> Iterator[None]:
         return
     with pytest.MonkeyPatch.context() as patch, flags.override(ENGINE=request.param):
         patch.setenv("HEADRACE_ENGINE", request.param)
+        yield
+
+
+@pytest.fixture
+def python_target() -> Iterator[None]:
+    """Turns native code off, for a test whose subject is the Python target.
+
+    It differs from the default in runs with HEADRACE_NATIVE=on.
+    """
+    with pytest.MonkeyPatch.context() as patch, flags.override(NATIVE="off"):
+        patch.setenv("HEADRACE_NATIVE", "off")
         yield
 
 

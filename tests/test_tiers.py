@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from headrace import flags
+from headrace.targets.native import engine
 from tests import tiers
 
 ROOT = Path(__file__).parent.parent
@@ -109,6 +112,20 @@ def test_an_unknown_tier_is_refused() -> None:
     assert tiers.parse_tiers("all") == set(tiers.TIERS)
     with pytest.raises(pytest.UsageError, match="no tier slow; expected unit, system, matrix, nightly or all"):
         tiers.parse_tiers("unit,slow")
+
+
+def test_the_time_of_llvm_does_not_count_where_native_code_is_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def compile_module(*_: object) -> None:
+        end = time.process_time() + 0.02
+        while time.process_time() < end:
+            pass
+
+    for value, least, most in ("off", 0.0, 0.0), ("on", 0.02, 1.0):
+        monkeypatch.setattr(engine, "compile_module", compile_module)
+        with flags.override(NATIVE=value):
+            clock = tiers.CompilationClock()
+        engine.compile_module("", [])
+        assert least <= clock.seconds <= most
 
 
 def test_a_slower_machine_has_a_larger_budget(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,8 +14,12 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from headrace import flags
+from headrace.targets.native import engine
 
 TIERS = ("unit", "system", "matrix", "nightly")
 
@@ -120,6 +124,26 @@ class CollectionClock:
                 self._start = time.process_time()
             else:
                 self.seconds += time.process_time() - self._start
+
+
+class CompilationClock:
+    """CPU-seconds in which LLVM compiled, if native code is on for all tests.
+
+    The budget is for the same tests without it, so LLVM's time does not count.
+    """
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._compile = engine.compile_module
+        if flags.NATIVE.value == "on":
+            engine.compile_module = self._compile_module
+
+    def _compile_module(self, *args: Any) -> engine.Library:
+        start = time.process_time()
+        try:
+            return self._compile(*args)
+        finally:
+            self.seconds += time.process_time() - start
 
 
 class ProcessWatch:

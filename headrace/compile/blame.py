@@ -52,8 +52,14 @@ def locate(error: Exception, file: str, marks: Sequence[Mark]) -> Located | None
     if isinstance(error, NativeFailure):
         place = error.place
         inside = [f"iteration {i} of loop '{loop_name(loop.op)}'" for loop, i in place.iterations(error.counters)]
-        where = ", in ".join([*inside, *([outside] if (outside := _where(at)) else [])])
-        return Located(place.error(error.counters), place.instr.op, where, [], "")
+        parts = [*inside, *([outside] if (outside := _where(at)) else [])]
+        if place.kind != "stopped":
+            return Located(
+                place.error(error.counters), place.instr.op, ", in ".join(parts), place.inputs(error.counters)
+            )
+        deadline = error.__context__
+        assert isinstance(deadline, DeadlineExceededError)
+        return Located(deadline, place.instr.op, ", in ".join(parts[1:]), [], ", in ".join(parts))
     inputs = _inputs(mark, frame)
     if isinstance(error, IndexError) and op.opdef.list_kind is not None and isinstance(inputs[0], (list, np.ndarray)):
         error = _of_list(op.opdef.list_kind, inputs, error)

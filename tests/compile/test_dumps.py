@@ -107,6 +107,7 @@ def test_a_step_that_waits(folder: Path) -> None:
     assert check_texts(folder) == 5
 
 
+@pytest.mark.usefixtures("python_target")
 def test_a_step_that_waits_with_a_loop_in_a_fused_region(folder: Path) -> None:
     with hr.Graph() as g:
         q = hr.FIFOQueue(3, [hr.float32], shapes=[[]])

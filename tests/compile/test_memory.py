@@ -17,6 +17,9 @@ from headrace.ir.graph import Tensor
 SIDE = 256
 ONE = SIDE * SIDE * 8  # bytes of an array
 
+# the subject is the Python target: its source and its memory
+pytestmark = pytest.mark.usefixtures("python_target")
+
 
 @pytest.fixture(autouse=True)
 def _graph() -> Iterator[None]:

@@ -180,6 +180,7 @@ def test_variables_of_loops_that_nobody_needs_take_nothing() -> None:
             assert session.run(left) == 1
 
 
+@pytest.mark.usefixtures("python_target")
 def test_what_a_loop_begins_with_is_in_its_fused_region() -> None:
     """Lists that gradients keep values in are empty at first, and know of no queue."""
     with hr.Graph() as g:

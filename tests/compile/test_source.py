@@ -20,6 +20,9 @@ from tests.compile.running import both, source
 
 Program = tuple[list[Tensor], list[Tensor]]  # fetches and feeds
 
+# the subject is the Python target: its source and its memory
+pytestmark = pytest.mark.usefixtures("python_target")
+
 
 def given(dtype: Any, **shapes: Any) -> list[Tensor]:
     return [hr.placeholder(dtype, shape, name=name) for name, shape in shapes.items()]

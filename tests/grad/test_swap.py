@@ -254,6 +254,7 @@ def test_both_strategies_together() -> None:
         assert memory_of(session).bytes_out > 0
 
 
+@pytest.mark.usefixtures("python_target")
 def test_without_a_limit_nothing_is_counted() -> None:
     with hr.Graph() as g:
         fetches, feeds = plain(swap_memory=True)

@@ -21,6 +21,9 @@ from headrace.targets.python.instructions import _row
 from tests.compile.running import b, run, same, scheduled, source
 from tests.compile.running import program as step
 
+# the subject is the Python target: its source and its memory
+pytestmark = pytest.mark.usefixtures("python_target")
+
 
 @pytest.fixture(autouse=True)
 def _unchecked() -> Iterator[None]:

@@ -64,6 +64,7 @@ class ArrayPrinter:
     addresses: dict[Storage, str]
     address: Callable[[Storage | Home], str]
     fail_if: Callable[..., None]
+    index: Callable[[Value], str]
     own_block: Callable[[str, str], None]
 
     @property
@@ -316,7 +317,9 @@ class ArrayPrinter:
         kind = scalars.register_type(divisor.dtype.numpy)
         held = self.held(divisor)
         if not isinstance(held, Array):
-            self.fail_if(f.op(f"icmp eq {kind} {self.number(divisor)}, 0"), instr, "division")
+            is_zero = f.op(f"icmp eq {kind} {self.number(divisor)}, 0")
+            has_numbers = not any(map(is_array, instr.inputs))  # which the error shows
+            self.fail_if(is_zero, instr, "division", *(map(self.index, instr.inputs) if has_numbers else ()))
             return
         found = f.alloca("i1")
         f.line(f"store i1 false, ptr {found}")

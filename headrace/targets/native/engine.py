@@ -203,7 +203,12 @@ class _Engine:
         llvm.initialize_native_asmprinter()
         self.version = f"llvmlite {llvmlite.__version__}, LLVM {'.'.join(map(str, llvm.llvm_version_info))}"
         self.cpu = llvm.get_host_cpu_name()
-        self.features = llvm.get_host_cpu_features().flatten()
+        features = llvm.get_host_cpu_features()
+        if llvm.llvm_version_info[0] == 22:
+            # Its pass CompressEVEX replaces vpmovd2m and kmov by vmovmskps, although a following kshift reads the mask
+            # and overwrites it: some elements of `x < 0` are wrong. The instructions belong to this feature.
+            features["avx512dq"] = False
+        self.features = features.flatten()
         self.is_broken = False
         self._llvm = llvm
         self._machine = self._new_machine()

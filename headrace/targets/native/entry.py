@@ -26,7 +26,8 @@ them in either arena or returns an input. Elements are aligned naturally.
 while the call holds the interpreter's lock, large arrays of floats excepted. The rules are those of `fetches.feeder`,
 which checks and converts other values.
 
-**Failures.** The handler `on_failure(place, counters)` raises the exception. An exception of `look` is passed on.
+**Failures.** The handler `on_failure(place, counters)` raises the exception. An exception of `look` is passed on; if it
+is a deadline and the core returned the place of the poll, the handler is called while it is handled.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from headrace import flags
-from headrace.errors import HeadraceInternalError
+from headrace.errors import DeadlineExceededError, HeadraceInternalError
 from headrace.targets.native import engine, state
 from headrace.targets.native.support import HEAD, INPUT, MOST_DIMS, OUTPUT, Kind
 
@@ -256,7 +257,12 @@ def _fail(address: int, status: int, on_failure: OnFailure) -> Any:
     if error is not None:
         raise error
     if used.layout.exception[0]:
-        return None  # the caller restores this exception
+        if status < 0:
+            return None  # the caller restores this exception
+        try:
+            used.raise_exception()
+        except DeadlineExceededError:
+            on_failure(status, used.counters())
     if status == state.NO_MEMORY:
         raise MemoryError("no memory for a value of native code")
     on_failure(status, used.counters())

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
 
 from headrace.errors import HeadraceInternalError, InvalidArgumentError, ResourceExhaustedError
 from headrace.ir.notes import ResidualPush
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     from headrace.schedule.program import Instr
 
 FailureKind: TypeAlias = Literal[
-    "access", "modify", "gather", "pop", "reserve", "length", "residuals", "division", "shapes"
+    "access", "modify", "gather", "pop", "reserve", "length", "residuals", "division", "shapes", "stopped"
 ]
 
 
@@ -27,7 +29,7 @@ class Place:
     The function of the region returns its number, counted from 1.
 
     Attributes:
-      instr: The instruction.
+      instr: The instruction; if it is "stopped", the innermost of `loops`.
       loops: The loops around it, from the outermost.
       kind: The kind of the failure.
       details: The number of numbers that describe it, which follow the iterations of the loops among the counters.
@@ -75,6 +77,14 @@ class Place:
                 )
         raise HeadraceInternalError(f"unknown failure {self.kind}")
 
+    def inputs(self, counters: Sequence[int]) -> list[Any]:
+        """The inputs of the operation; empty if they are not known."""
+        at = min(len(self.loops), COUNTERS - self.details)
+        if self.kind != "division" or not self.details:
+            return []
+        numbers = np.array(counters[at : at + self.details], np.int64)
+        return [n.astype(v.dtype.numpy) for n, v in zip(numbers, self.instr.inputs, strict=True)]
+
     def iterations(self, counters: Sequence[int]) -> list[tuple[Instr, int]]:
         """The loops around the instruction with their iterations, innermost first.
 
@@ -85,6 +95,8 @@ class Place:
 
 class NativeFailure(Exception):
     """Failure of native code; `compile.blame` raises the error of the operation in its place.
+
+    That of a place with the kind "stopped" is the deadline that a poll met, the `__context__` of this exception.
 
     Args:
       place: The place that failed.

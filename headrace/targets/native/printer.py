@@ -256,9 +256,24 @@ class Printer(ArrayPrinter, ListPrinter):
           numbers: i64 numbers that describe it.
         """
         f = self.f
-        self.failures.append(Failure(instr, tuple(loop for loop, _, _ in self._loops), kind, len(numbers)))
         label, on = f.new("failure"), f.new("on")
         f.branch(state.unlikely(f, condition), label, on)
+        self._fail(label, instr, kind, *numbers)
+        f.begin(on)
+
+    def _poll(self, cost: int | str) -> None:
+        """Prints a poll in the innermost open loop, after work of `cost` nanoseconds."""
+        f = self.f
+        label, on = f.new("stop"), f.new("on")
+        state.poll(f, cost, label)
+        f.jump(on)
+        self._fail(label, self._loops[-1][0], "stopped")
+        f.begin(on)
+
+    def _fail(self, label: str, instr: Instr, kind: Any, *numbers: str) -> None:
+        """Prints the block of a failure."""
+        f = self.f
+        self.failures.append(Failure(instr, tuple(loop for loop, _, _ in self._loops), kind, len(numbers)))
         f.begin(label)
         for depth, (_, number, first) in enumerate(self._loops):
             now = f.op(f"load i64, ptr {number}, align 8")
@@ -267,7 +282,6 @@ class Printer(ArrayPrinter, ListPrinter):
         for i, text in enumerate(numbers):
             state.set_counter(f, at + i, text)
         f.line(f"ret i32 {len(self.failures)}")
-        f.begin(on)
 
     # *** Units ***
 
@@ -489,7 +503,7 @@ class Printer(ArrayPrinter, ListPrinter):
         f.line(f"store i64 {rest}, ptr {left}, align 8")
         f.branch(state.unlikely(f, f.op(f"icmp eq i64 {rest}, 0")), due, head)
         f.begin(due)
-        state.poll(f, cost * most, "stopped")
+        self._poll(cost * most)
         f.line(f"store i64 {most}, ptr {left}, align 8")
         f.jump(head)
         self._close()
@@ -531,7 +545,7 @@ class Printer(ArrayPrinter, ListPrinter):
             f.jump(end)
         else:
             done = f.op(f"sub i64 {f.op(f'load i64, ptr {number}, align 8')}, {start}")
-            state.poll(f, f.op(f"mul i64 {done}, {cost}"), "stopped")
+            self._poll(f.op(f"mul i64 {done}, {cost}"))
             f.jump(head)
         self._close()
         f.begin(end)

@@ -7,8 +7,8 @@ print the instructions that use it. Each of them takes the open `llvm_text.Funct
 
 **Polls.** `poll` subtracts the cost of some work from a budget. The first poll below zero calls a Python function,
 which raises if the step was cancelled, and refills the budget. So other polls cost two memory accesses and a branch.
-The state keeps the exception, the native function returns `STOPPED`, and its caller in Python gets the original
-exception. A poll is an obstacle to vectorization, so it stands outside of innermost loops.
+The state keeps the exception, the native function returns `STOPPED` or the place of the poll, and its caller in Python
+gets the original exception. A poll is an obstacle to vectorization, so it stands outside of innermost loops.
 
 **Memory.** There are two arenas. Memory of `allocate` belongs to a scope: `release` frees all that was allocated since
 `mark`. Memory of `allocate_block` lives until `free_block` or the end of the call, independent of scopes, so that
@@ -66,6 +66,9 @@ _MORE: Final = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint64
 _RELEASE: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 _SETTLE: Final = ctypes.CFUNCTYPE(ctypes.c_int32)
 _MAKE: Final = ctypes.CFUNCTYPE(ctypes.c_void_p)
+_RESTORE: Final = ctypes.PYFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(
+    ("PyErr_Restore", ctypes.pythonapi)
+)
 
 
 class Layout(ctypes.Structure):
@@ -142,7 +145,7 @@ def poll(f: Function, cost: int | str, stopped: str) -> None:
     Args:
       f: The open function.
       cost: An estimate of the work since the poll before, in nanoseconds: a number or the name of an i64.
-      stopped: The label to branch to if the call must stop; the block there returns `STOPPED`.
+      stopped: The label to branch to if the call must stop; the block there returns `STOPPED` or a place.
     """
     left = f.op(f"sub i64 {load(f, 'budget')}, {cost}", "left")
     store(f, left, "budget")
@@ -333,6 +336,13 @@ class State:
     def counters(self) -> list[int]:
         """Iterations of the open loops of the call that failed."""
         return list(self.layout.counters)
+
+    def raise_exception(self) -> None:
+        """Raises the exception of `look`."""
+        kept = list(self.layout.exception)
+        for i in range(len(kept)):
+            self.layout.exception[i] = None
+        _RESTORE(*kept)  # ctypes raises the exception that a function of Python's interface has set
 
     def _reset(self) -> None:
         for arena, chunks in enumerate(self._chunks):

@@ -19,10 +19,12 @@ class Maker:
 
     Args:
       rng: The source of decisions.
+      fails: Whether the programs have operations that may fail.
     """
 
-    def __init__(self, rng: random.Random) -> None:
+    def __init__(self, rng: random.Random, fails: bool = False) -> None:
         self.rng = rng
+        self.fails = fails
         self.feeds: dict[Any, Any] = {}
         self._depth = 0
 
@@ -32,6 +34,8 @@ class Maker:
         values = [self._fed(rng.choice(SHAPES)) for _ in range(rng.randint(2, 4))]
         values.append(hr.constant(self._numbers(rng.choice(SHAPES))))
         self._grow(values, rng.randint(4, 14))
+        if self.fails:
+            values.append(self._fallible(values))
         fetches = rng.sample(values, min(len(values), rng.randint(1, 4)))
         fetches += values[-3:]
         if rng.random() < 0.3:
@@ -55,8 +59,10 @@ class Maker:
         """Adds the results of random operations to `values`."""
         for _ in range(steps):
             kinds: list[Callable[[list[Any]], Any]] = (
-                [self._map] * 5 + [self._view] * 3 + [self._join, self._product, self._sum]
+                [self._map] * 5 + [self._view] * 3 + [self._join, self._product, self._sum, self._replaced]
             )
+            if self.fails and self._depth > 0:
+                kinds += [self._fallible] * 2
             if self._depth < 3:
                 kinds += [self._cond, self._loop, self._listed]
             made = self.rng.choice(kinds)(values)
@@ -66,7 +72,8 @@ class Maker:
         found = [x for x in values if want(tuple(x.shape))]
         return self.rng.choice(found[-6:] if self.rng.random() < 0.7 else found) if found else None
 
-    def _map(self, values: list[Any]) -> Any:
+    def _pair(self, values: list[Any]) -> tuple[Any, Any]:
+        """Two values of compatible shapes."""
         a = self._pick(values)
 
         def fits(shape: tuple[int, ...]) -> bool:
@@ -76,7 +83,10 @@ class Maker:
                 return False
             return True
 
-        b = self._pick(values, fits)
+        return a, self._pick(values, fits)
+
+    def _map(self, values: list[Any]) -> Any:
+        a, b = self._pair(values)
         return self.rng.choice(
             [
                 lambda: a + b,
@@ -161,11 +171,15 @@ class Maker:
             out.append(found)
         return out
 
-    def _predicate(self, values: list[Any]) -> Any:
+    def _element(self, values: list[Any]) -> Any:
+        """A number of an array."""
         a = self._pick(values)
-        while a.shape.rank if hasattr(a.shape, "rank") else len(a.shape):
+        while len(a.shape):
             a = a[self.rng.randrange(a.shape[0])]
-        return a > self.rng.choice([-0.5, 0.0, 0.5])
+        return a
+
+    def _predicate(self, values: list[Any]) -> Any:
+        return self._element(values) > self.rng.choice([-0.5, 0.0, 0.5])
 
     def _cond(self, values: list[Any]) -> Any:
         shapes = [tuple(self._pick(values).shape) for _ in range(self.rng.randint(1, 2))]
@@ -237,3 +251,71 @@ class Maker:
 
         _, x, o = hr.while_loop(lambda i, x, o: i < n, body, [hr.constant(0), state, out])
         return [x, o.stack()]
+
+    # *** Lists whose elements are replaced ***
+
+    def _replaced(self, values: list[Any]) -> Any:
+        """An array, and the same with some rows replaced in a list of its rows."""
+        rng, a = self.rng, self._pick(values, lambda s: len(s) > 1)
+        if a is None:
+            return None
+        n, shape = a.shape[0], tuple(a.shape[1:])
+        rows = scopes.builder().TensorListFromTensor(a, np.array(shape, np.int32))
+        shift, step = rng.randrange(n), rng.randrange(n)
+
+        def replace(i: Any, rows: Any, x: Any) -> tuple[Any, Any]:
+            b = scopes.builder()
+            old = b.TensorListGetItem(rows, (i + shift) % n, np.array(shape, np.int32), element_dtype=hr.float32)
+            new = hr.tanh(old + x) if is_bounded else x
+            return b.TensorListSetItem(rows, (i * 2 + step) % n, new), old
+
+        x = self._pick(values, lambda s: s == shape)
+        x = a[rng.randrange(n)] if x is None else x
+        is_bounded = rng.random() < 0.7
+        if rng.random() < 0.4:
+            more, x = replace(hr.constant(rng.randrange(n)), rows, x)
+        else:
+            trips = rng.choice([0, 1, 2, 3, 5])
+            _, more, x = hr.while_loop(
+                lambda i, rows, x: i < trips,
+                lambda i, rows, x: [i + 1, *replace(i, rows, x)],
+                [hr.constant(0), rows, x],
+            )
+        # the list before and after the replacements, which may share memory
+        return [x, *(self._stacked(each, n, shape) for each in rng.sample([rows, more], rng.randint(1, 2)))]
+
+    def _stacked(self, rows: Any, n: int, shape: tuple[int, ...]) -> Any:
+        return scopes.builder().TensorListStack(
+            rows, np.array(shape, np.int32), element_dtype=hr.float32, num_elements=n
+        )
+
+    # *** Operations that may fail ***
+
+    def _fallible(self, values: list[Any]) -> Any:
+        """The result of an operation that fails for some inputs."""
+        rng = self.rng
+        kind = rng.randrange(4)
+        if kind == 0:  # a divisor may be zero
+            x, y = (self._whole(v, size) for v, size in zip(self._pair(values), (3.0, 2.0)))
+            return hr.cast(x // y if rng.random() < 0.5 else x % y, hr.float32)
+        a = self._pick(values, lambda s: len(s) > 1)
+        if a is None:
+            a = hr.reshape(self._pick(values), [1, -1])
+        n, shape = a.shape[0], tuple(a.shape[1:])
+        b, size = scopes.builder(), np.array(shape, np.int32)
+        rows = b.TensorListFromTensor(a, size)
+        index = self._whole(self._element(values), 2.0) + n - 1
+        if kind == 1:  # an index may be too large
+            return b.TensorListGetItem(rows, index, size, element_dtype=hr.float32)
+        if kind == 2:
+            return self._stacked(b.TensorListSetItem(rows, index, hr.tanh(a[rng.randrange(n)])), n, shape)
+
+        def pop(i: Any, rows: Any, x: Any) -> Any:  # a list may be empty
+            rows, x = scopes.builder().TensorListPopBack(rows, size, element_dtype=hr.float32)
+            return i + 1, rows, x
+
+        return hr.while_loop(lambda i, rows, x: i <= index, pop, [hr.constant(0), rows, a[0]])[2]
+
+    def _whole(self, x: Any, size: float) -> Any:
+        """Integers of which some are zero."""
+        return hr.cast(hr.clip_by_value(x * size, -9.0, 9.0) + self.rng.choice([0.0, 0.5]), hr.int32)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import os
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from headrace import flags, thresholds
@@ -197,6 +199,30 @@ def test_denormal_numbers_are_flushed_in_native_code_as_around_it() -> None:
     assert half(smallest) > 0
     with flushed():
         assert (half(smallest) == 0) == _is_known
+
+
+def test_each_element_of_a_vector_has_its_own_sign() -> None:
+    """LLVM 22 with AVX512DQ reads an undefined mask register for the second one."""
+    module = Module()
+    f = module.function("wrap", "void", [("ptr", "x"), ("ptr", "y")])
+    x = f.op("load <2 x i32>, ptr %x, align 4")
+    signs = f.op(f"icmp slt <2 x i32> {x}, zeroinitializer")
+    for i in range(2):
+        number = f.op(f"extractelement <2 x i32> {x}, i64 {i}")
+        more = f.op(f"zext i1 {f.op(f'extractelement <2 x i1> {signs}, i64 {i}')} to i32")
+        result = f.op(f"sitofp i32 {f.op(f'add i32 {number}, {more}')} to float")
+        at = f.op(f"getelementptr float, ptr %y, i64 {i}")
+        f.line(f"store float {f.op(f'fadd float {result}, 1.0')}, ptr {at}, align 4")
+    f.line("ret void")
+    compiler = engine._engine()
+    with compiler._parsed(module.text()) as parsed:  # passes on the text would change the pattern
+        code = compiler._machine.emit_object(parsed)
+    tracker = compiler.link(code, ["wrap"], {})
+    wrap = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(tracker["wrap"])
+    for numbers in itertools.product([-2, 3], repeat=2):
+        given, got = np.array(numbers, np.int32), np.zeros(2, np.float32)
+        wrap(given.ctypes.data, got.ctypes.data)
+        np.testing.assert_array_equal(got, [n + (n < 0) + 1 for n in numbers])
 
 
 def test_states_are_as_large_as_their_layout_says() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -122,7 +123,45 @@ def test_a_loop_in_a_fused_region_ends_at_the_deadline(graph: Any) -> None:
         session.run(fill)
         with pytest.raises(DeadlineExceededError) as e:
             session.run(y, timeout_ms=100)
-    assert any("it was in loop 'for_ever', made at" in note for note in e.value.__notes__)
+    assert re.search(r"it was in iteration [1-9]\d* of loop 'for_ever', made at", "\n".join(e.value.__notes__))
+
+
+def test_an_error_of_a_division_of_numbers_shows_them(graph: Any) -> None:
+    n = hr.placeholder(hr.int32, [])
+    y = hr.while_loop(lambda i, v: i < n, lambda i, v: (i + 1, v + (7 - n) // (2 - i)), [0, 0])[1]
+    notes = []
+    for native in "on", "off":
+        with flags.override(NATIVE=native), hr.Session(graph=graph, engine="compiled") as session:
+            assert bool(session.explain(y, [n]).native_source) == (native == "on")
+            with pytest.raises(InvalidArgumentError, match="division by zero") as e:
+                session.run(y, {n: 9})
+        notes.append(e.value.__notes__)
+    assert notes[0] == notes[1]
+    assert re.search(r"int32\[\] = -2, .*int32\[\] = 0$", notes[0][1])
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("is_counted", [False, True])
+def test_a_deadline_names_the_iterations_of_nested_loops(is_counted: bool, graph: Any) -> None:
+    n = hr.placeholder(hr.int32, [])
+    m = hr.placeholder(hr.int32, [])
+
+    def inner(i: Any, v: Any) -> Any:
+        def go_on(j: Any, w: Any) -> Any:
+            return j < hr.where(i < 2, 3, m) if is_counted else hr.logical_or(j < 3, hr.logical_and(i >= 2, w > 0.0))
+
+        return i + 1, hr.while_loop(go_on, lambda j, w: (j + 1, w * 0.5 + 1.0), [0, v], name="inner")[1]
+
+    y = hr.while_loop(lambda i, v: i < n, inner, [0, 1.0], name="outer")[1]
+    with hr.Session(graph=graph, engine="compiled") as session:
+        with pytest.raises(DeadlineExceededError) as e:
+            session.run(y, {n: 9, m: 2**31 - 1}, timeout_ms=50)
+        assert session.explain(y, [n, m]).native_source
+    (at, running) = e.value.__notes__
+    assert re.match(r"operation 'outer/inner' \(\w+\), made at .*, in iteration 2 of loop 'outer'$", at)
+    assert re.match(
+        r"it was in iteration [1-9]\d* of loop 'outer/inner', in iteration 2 of loop 'outer', made at ", running
+    )
 
 
 def test_denormal_numbers_are_zeros_in_a_loop_in_a_fused_region(graph: Any) -> None:
