@@ -10,7 +10,7 @@ checks its arguments first, and computes what the library leaves to it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -84,6 +84,29 @@ class KernelLibrary:
           out: The array to change, [n, width].
           rows: The numbers of the rows of `out`, all in [0, n).
           updates: The updates, [len(rows), width].
+        """
+        return None
+
+    # *** Variables ***
+
+    def updated(
+        self,
+        formula: Callable[..., Sequence[Any]],
+        attrs: Mapping[str, Any],
+        values: Sequence[Array],
+        gradient: Array,
+        numbers: Sequence[Any],
+        position: int,
+    ) -> list[Array] | None:
+        """The new values of a variable and its slots.
+
+        Args:
+          formula: `f(xp, attrs, *values, *arguments) -> new values`, elementwise and of arithmetic alone.
+          attrs: The attributes of the operation.
+          values: The old values, all of one shape.
+          gradient: The gradient, of the same shape.
+          numbers: The other arguments, scalars.
+          position: The position of the gradient among the arguments.
         """
         return None
 

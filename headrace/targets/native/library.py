@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from headrace.targets.native.channels import NativeChannels
 from headrace.targets.native.rows import NativeRows
+from headrace.targets.native.updates import NativeUpdates
 from headrace.targets.native.windows.library import NativeWindows
 
 
-class NativeLibrary(NativeWindows, NativeChannels, NativeRows):
+class NativeLibrary(NativeWindows, NativeChannels, NativeRows, NativeUpdates):
     """All native functions for kernels (`opkit.kernel_library`)."""
