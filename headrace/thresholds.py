@@ -491,6 +491,10 @@ NATIVE_CHANNELS: Final = 1 << 14
 # Unit: elements. Estimate (docs/reference/native.md "Kernels").
 NATIVE_ROWS: Final = 1 << 12
 
+# Numbers of a variable from which native code computes the new values of an optimizer.
+# Unit: elements. Measured (docs/reference/native.md "Kernels").
+NATIVE_UPDATE: Final = 1 << 14
+
 # Numbers that native sums and maps of channels take as one row if rows of channels are shorter, rows whose sums have
 # the dtype of the numbers, and rows that are added before their sum is added to one in memory.
 # Unit: elements; rows; rows. Estimate (docs/reference/native.md "Kernels").

@@ -129,6 +129,29 @@ class KernelLibrary:
         """
         return None
 
+    # *** Variables ***
+
+    def updated(
+        self,
+        formula: Callable[..., Sequence[Any]],
+        attrs: Mapping[str, Any],
+        values: Sequence[Array],
+        gradient: Array,
+        numbers: Sequence[Any],
+        position: int,
+    ) -> list[Array] | None:
+        """The new values of a variable and its slots.
+
+        Args:
+          formula: `f(xp, attrs, *values, *arguments) -> new values`, elementwise and of arithmetic alone.
+          attrs: The attributes of the operation.
+          values: The old values, all of one shape.
+          gradient: The gradient, of the same shape.
+          numbers: The other arguments, scalars.
+          position: The position of the gradient among the arguments.
+        """
+        return None
+
 
 _libraries: list[Callable[[], KernelLibrary]] = []  # at most one: the registry of the library for numpy's arrays
 _NONE = KernelLibrary()

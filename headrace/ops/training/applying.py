@@ -19,6 +19,7 @@ from headrace.errors import InternalError, InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.kernel import OnResources
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, bool_attr, type_attr
+from headrace.opkit.kernel_library import kernel_library
 from headrace.resources.manager import Owners
 from headrace.resources.values import shape_of
 from headrace.resources.variable import Ref, Variable, update_together, variable_of
@@ -127,7 +128,13 @@ def _differ(first: str, shape: tuple[int, ...], name: str, value: Any) -> Invali
 
 
 def _kernel(
-    formula: Formula, slots: Sequence[str], args: Sequence[str], gradient: int, on_rows: bool, ref: bool
+    formula: Formula,
+    slots: Sequence[str],
+    args: Sequence[str],
+    gradient: int,
+    on_rows: bool,
+    ref: bool,
+    is_arithmetic: bool,
 ) -> Any:
     scalars, n = _scalars(args, gradient), len(slots)
 
@@ -143,6 +150,11 @@ def _kernel(
             return _by_rows(formula, gradient, attrs, values, list(given))
         if given[gradient].shape != var:
             raise _differ(slots[0], var, args[gradient], given[gradient])
+        if is_arithmetic:
+            numbers = [given[i] for i in scalars]
+            new = kernel_library().updated(formula, attrs, values, given[gradient], numbers, gradient)
+            if new is not None:
+                return new
         if values[0].size >= thresholds.UPDATE_BLOCKED_ELEMENTS:
             return _by_blocks(formula, gradient, attrs, values, list(given))
         return formula(np, attrs, *values, *given)
@@ -219,6 +231,7 @@ def records(
     doc: str,
     forms: Sequence[str] = (*DENSE, *SPARSE),
     flag: tuple[str, bool] | None = None,
+    is_arithmetic: bool = False,
 ) -> Iterator[dict[str, Any]]:
     """The fields of the records of the ops of a formula.
 
@@ -232,6 +245,7 @@ def records(
       doc: for the ops.
       forms: the prefixes of the op types.
       flag: a further attribute, and its default.
+      is_arithmetic: whether the formula consists of sums, products, quotients, squares and roots, and checks nothing.
     """
     for form in forms:
         ref, on_rows = "Resource" not in form, "Sparse" in form
@@ -250,7 +264,7 @@ def records(
             "outs": "out: Ref(T)" if ref else "",
             "attrs": attrs,
             "shape": _shape(keys, given, gradient, on_rows, ref),
-            "stateful": _kernel(formula, keys, given, gradient, on_rows, ref),
+            "stateful": _kernel(formula, keys, given, gradient, on_rows, ref, is_arithmetic),
             "grad": NOT_DIFFERENTIABLE,
             "facts": Facts(effect="resource", writes=True),
             "doc": doc + (" Only the rows at `indices`, one after the other." if on_rows else ""),

@@ -234,6 +234,7 @@ def _divided_step(xp: Any, var: Any, direction: Any, rate: Any, squares: Any, ep
     _ANY,
     "Steps divided by the root of the sum of the squares of all gradients (Duchi, Hazan and Singer 2011).",
     flag=("update_slots", True),
+    is_arithmetic=True,
 )
 def _adagrad(xp: Any, attrs: Attrs, var: Any, accum: Any, lr: Any, grad: Any) -> tuple[Any, ...]:
     if attrs["update_slots"]:
@@ -251,6 +252,7 @@ def _adagrad(xp: Any, attrs: Attrs, var: Any, accum: Any, lr: Any, grad: Any) ->
     _ANY,
     "Adagrad, with `epsilon` added to the root.",
     flag=("update_slots", True),
+    is_arithmetic=True,
 )
 def _adagrad_v2(xp: Any, attrs: Attrs, var: Any, accum: Any, lr: Any, epsilon: Any, grad: Any) -> tuple[Any, ...]:
     if attrs["update_slots"]:
@@ -298,6 +300,7 @@ def _proximal_adagrad(
     "lr rho epsilon grad",
     _ANY,
     "Steps of the size of past ones, by running averages of squares of gradients and of steps (Zeiler 2012).",
+    is_arithmetic=True,
 )
 def _adadelta(
     xp: Any, attrs: Attrs, var: Any, accum: Any, accum_update: Any, lr: Any, rho: Any, epsilon: Any, grad: Any
@@ -329,6 +332,7 @@ def _adam_rate(xp: Any, lr: Any, beta1_power: Any, beta2_power: Any) -> Any:
     "Steps by running averages of gradients and of their squares (Kingma and Ba 2014).",
     DENSE,
     flag=("use_nesterov", False),
+    is_arithmetic=True,
 )
 def _adam(
     xp: Any,
@@ -423,6 +427,7 @@ def _pushed(xp: Any, mom: Any, momentum: Any, grad: Any, lr: Any, squares: Any) 
     "lr rho momentum epsilon grad",
     _ANY,
     "Momentum of gradients divided by the root of a running average of their squares (Tieleman and Hinton 2012).",
+    is_arithmetic=True,
 )
 def _rms_prop(
     xp: Any, attrs: Attrs, var: Any, ms: Any, mom: Any, lr: Any, rho: Any, momentum: Any, epsilon: Any, grad: Any
@@ -438,6 +443,7 @@ def _rms_prop(
     "lr rho momentum epsilon grad",
     _ANY,
     "RMSProp by the variance of the gradients: `mg`, their running average, squared is subtracted.",
+    is_arithmetic=True,
 )
 def _centered_rms_prop(
     xp: Any,

@@ -118,7 +118,7 @@ def test_results_with_a_late_kernel(loop_reads_kernel: bool) -> None:
 
 
 def test_lists_pass_between_sections_as_arrays() -> None:
-    """A kernel runs between the loop that fills the lists and the loop that empties them."""
+    """A kernel runs between the loops that fill and empty the lists."""
     with hr.Graph():
         n, x = hr.placeholder(hr.int32, []), hr.placeholder(hr.float32, [4, 4])
         y = hr.while_loop(lambda i, v: i < n, lambda i, v: (i + 1, (hr.tanh(v @ x) + 1.5) * v), [0, x])[1]
