@@ -113,7 +113,9 @@ def product(
         return f"@{name}"
     params = [("ptr noalias", "c"), ("ptr", "a"), ("ptr", "b")]
     params += [("i64", letter) for letter, size in (("m", m), ("k", k)) if size is None]
-    f = module.function(name, "void", params, "nounwind", "internal")
+    # the packing of a small B takes a large part of the time, and all passes make it faster
+    is_small = m is not None and k is not None and m * k * n < thresholds.SMALL_PACKED_PRODUCT
+    f = module.function(name, "void", params, "nounwind", "internal", is_final=not (turned[1] and is_small))
     left, right, result = (_Matrix(f"%{letter}", stride, 1) for letter, stride in zip("abc", strides, strict=True))
     left, right = left.transposed if turned[0] else left, right.transposed if turned[1] else right
     rows: Size = "%m" if m is None else m
@@ -287,7 +289,7 @@ class _Product:
             counts = [min(self.lanes, columns - done) for done in range(0, columns, self.lanes)]
             read = counts
             if buffer:
-                pack = _packing(self.f.module, self.dtype, self.lanes)
+                pack = _packing(self.f.module, self.dtype, self.lanes, self.f.is_final)
                 self.f.line(
                     f"call void {pack}(ptr {buffer}, ptr {panel.address}, "
                     f"i64 {panel.column}, i64 {columns}, i64 {steps})"
@@ -461,7 +463,7 @@ class _Product:
         f.line(f"call void @{name}({', '.join(operands)})")
 
 
-def _packing(module: Module, dtype: np.dtype, lanes: int) -> str:
+def _packing(module: Module, dtype: np.dtype, lanes: int, is_final: bool) -> str:
     """Adds the function `void @name(ptr noalias %to, ptr %from, i64 %distance, i64 %rows, i64 %columns)`.
 
     It writes the columns of a matrix as rows that have no gaps. The rows of the matrix are `distance` elements apart.
@@ -470,11 +472,11 @@ def _packing(module: Module, dtype: np.dtype, lanes: int) -> str:
     Returns:
       The name of the function, with `@`.
     """
-    name = f"packing_{dtype.name}_{lanes}"
+    name = f"packing_{dtype.name}_{lanes}{'' if is_final else '_small'}"
     if module.has(name):
         return f"@{name}"
     params = [("ptr noalias", "to"), ("ptr", "from"), ("i64", "distance"), ("i64", "rows"), ("i64", "columns")]
-    f = module.function(name, "void", params, "nounwind noinline", "internal")
+    f = module.function(name, "void", params, "nounwind noinline", "internal", is_final=is_final)
     v = Vectors(f, dtype, lanes)
     width = f.op(f"and i64 {f.op(f'add nsw i64 %rows, {lanes - 1}')}, {-lanes}")
     last, whole = f.op("sub nsw i64 %rows, 1"), f.op(f"and i64 %columns, {-lanes}")
