@@ -20,8 +20,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 from headrace import flags, notices, thresholds
 from headrace.compile import Compiled, compile_graph
 from headrace.compile.blockers import blockers, too_large
-from headrace.compile.fused_regions import FusedRegion, apart, fuse_regions, show, waits
-from headrace.compile.outlining import select_outlined
 from headrace.errors import GraphError, OpError
 from headrace.execute.plan import Plan, is_heavy, make_plan, may_be_heavy
 from headrace.gc_pause import paused
@@ -42,19 +40,21 @@ from headrace.lower.collectives import expand_collectives, expand_named_collecti
 from headrace.optimize.base import Options, PassContext
 from headrace.optimize.pipeline import optimize, options_from
 from headrace.optimize.specialize import specialize
-from headrace.partition import Part, partition
-from headrace.partition.shares import Indivisible, Share, devices_of, divide
 from headrace.place import Placement, place
 from headrace.place.requests import WholeStructures, check_devices, inherit_devices, owns_state, request_of
 from headrace.prune import StepGraph, prune
 from headrace.recover import recover
 from headrace.stages import Stages, verified
 
+# partition and the modules for fused regions are imported at use: a step that becomes one function needs neither
 if TYPE_CHECKING:
+    from headrace.compile.fused_regions import FusedRegion
     from headrace.environment import Environment
     from headrace.execute.run import Program, Run
     from headrace.execute.step import Step
     from headrace.ir.graph import Graph, Operation, Tensor
+    from headrace.partition import Part
+    from headrace.partition.shares import Share
     from headrace.shapes import Shape
 
 T = TypeVar("T")
@@ -182,6 +182,8 @@ class CompiledStep:
         """Operations outside of fused regions, by reason; none if the step was not fused."""
         if "fused_regions" not in self.stages:
             return {}
+        from headrace.compile.fused_regions import apart
+
         return apart(dict.fromkeys(n.op for plan in self.plans.values() for n in plan.nodes), self.is_apart)
 
     @property
@@ -263,6 +265,8 @@ def compile_step(request: Request, environment: Environment, stages: Stages | No
         return CompiledStep(request, stages.made, reasons=reasons, is_apart=is_apart)
     fused: Sequence[FusedRegion] = ()
     if request.engine != "interpret" and not fed_constants:
+        from headrace.compile.fused_regions import show
+
         parts, fused = stages.run("fused_regions", with_fused_regions, request, environment, parts, is_apart)
         stages.dumps.text("fused_regions.py", "\n".join(f"# {show([c])}\n{c.source}" for c in fused))
     plans = stages.run("plan", lambda: {d: make_plan(ops, called, d) for d, (ops, called) in parts.items()})
@@ -370,6 +374,8 @@ def lowered_form(request: Request, environment: Environment, step: StepGraph, is
     Loops and conditionals that fused regions can contain stay whole if the step is optimized. For several devices,
     collectives are expanded, and operations that are colocated with pruned ones get their device requests.
     """
+    from headrace.compile.outlining import select_outlined
+
     has_one_device = environment.is_single
     done: Lowered | None = None
     if is_optimized and is_structured(step.graph.operations):
@@ -417,6 +423,8 @@ def placed(environment: Environment, lowered: Lowered) -> Placement:
 
 def partitioned(environment: Environment, lowered: Lowered, placement: Placement) -> Mapping[str, Part]:
     """Cuts a placed step into one part for each device."""
+    from headrace.partition import partition
+
     ops, of = lowered.ops, placement.of
     seconds: Mapping[Operation, float] | None = None
     if environment.options.recv_scheduling:
@@ -434,6 +442,8 @@ def divided(
 
     An operation in a conditional, loop or function is on the device of its copy in the lowered form.
     """
+    from headrace.partition.shares import Indivisible, devices_of, divide
+
     step = step.copy()
     whole = {op: placement.of[copy] for copy, op in lowered.left.items()}
     try:
@@ -448,6 +458,8 @@ def with_fused_regions(
     request: Request, environment: Environment, parts: Parts, is_apart: Callable[[Operation], bool]
 ) -> tuple[Parts, Sequence[FusedRegion]]:
     """Replaces regions of each part on a CPU by single operations."""
+    from headrace.compile.fused_regions import fuse_regions
+
     found: list[FusedRegion] = []
 
     def fused(ops: Sequence[Operation]) -> Sequence[Operation]:
@@ -471,6 +483,8 @@ def with_fused_regions(
 
 def _is_late(request: Request) -> Callable[[Operation], bool]:
     """Predicate for operations that wait after they fire; the feeds of a partial run do."""
+    from headrace.compile.fused_regions import waits
+
     return (lambda op: op.type == "_Arg" or waits(op)) if request.is_partial else waits
 
 

@@ -395,15 +395,18 @@ NATIVE_ARENA_START: Final = 1 << 16
 NATIVE_KEPT_BYTES: Final = 1 << 27
 
 # Longest compilation of a module of native code; time for a loop that LLVM vectorizes, and for an elementary function
-# in one; text that LLVM compiles in a second: of functions with such loops, and of short functions without. Seconds of
-# processor time with the estimate in parentheses: 69 loops of three LSTM layers with their gradients 1.2 (1.8), 163 of
-# transposes 3.3 (3.6), 90 of concatenations 2.1 (1.8), 43 with tanh 0.5 (1.0), scalars in loops of 378 kB 1.3 (1.4).
-# Unit: seconds; seconds; seconds; bytes a second; bytes a second. Estimate (tests/targets/native/test_engine.py).
+# in one; text that LLVM compiles in a second: of functions with such loops, of short functions without, and of others
+# in final form (26 products and reductions: 1.0 to 3.3 MB, all but two above 1.4). Seconds of processor time with the
+# estimate in parentheses, from before there was the final form: 69 loops of three LSTM layers with their gradients 1.2
+# (1.8), 163 of transposes 3.3 (3.6), 90 of concatenations 2.1 (1.8), 43 with tanh 0.5 (1.0), scalars in loops of 378 kB
+# 1.3 (1.4).
+# Unit: seconds; seconds; seconds; bytes a second, for the last three. Estimate (tests/targets/native/test_engine.py).
 NATIVE_COMPILE_SECONDS: Final = 2.0
 NATIVE_LOOP_SECONDS: Final = 0.018
 NATIVE_ELEMENTARY_SECONDS: Final = 0.005
 NATIVE_VECTORIZED_BYTES: Final = 800_000
 NATIVE_COMPILED_BYTES: Final = 400_000
+NATIVE_FINAL_BYTES: Final = 1_500_000
 
 # Threads that help an operation, in addition to the thread of its caller.
 # Unit: threads. Bound.
@@ -440,6 +443,11 @@ PRODUCT_DEPTH: Final = 256
 # Size of the buffer on the stack for a transposed panel of a matrix product.
 # Unit: bytes. Bound (tests/targets/native/test_products.py).
 PRODUCT_BUFFER: Final = 32 << 10
+
+# Size m * k * n of a product with a transposed B from which few passes of LLVM suffice. With few passes 4 x 16 x 16
+# took 2.0 of the time, 16 x 32 x 16 took 1.2, 64 x 16 x 64 took 1.08 and 32 x 64 x 32 took 1.02.
+# Unit: multiplications. Measured (docs/reference/native.md "Products").
+SMALL_PACKED_PRODUCT: Final = 1 << 16
 
 # Ratio of the inner dimension to the number of rows from which a product with a transposed B consists of dot products.
 # Unit: ratio. Estimate (tests/targets/native/test_products.py).

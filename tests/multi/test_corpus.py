@@ -27,7 +27,7 @@ DEVICES = 3
 
 @pytest.fixture(autouse=True)
 def _parts_go_through_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.pipeline.partition", partition_through_bytes)
+    monkeypatch.setattr("headrace.partition.partition", partition_through_bytes)
 
 
 def programs() -> tuple[list[str], list[str]]:

@@ -40,7 +40,7 @@ GRADIENTS = 4  # programs with gradients in each of them, which take longer
 
 @pytest.fixture(autouse=True)
 def _parts_go_through_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.pipeline.partition", partition_through_bytes)
+    monkeypatch.setattr("headrace.partition.partition", partition_through_bytes)
 
 
 def _compare(got: Any, want: Any, what: str) -> None:

@@ -211,7 +211,7 @@ def test_whole_loops_of_parts_give_the_same_after_bytes(monkeypatch: pytest.Monk
     feeds = {n: 5, w: np.linspace(-1, 1, 64, dtype=np.float32).reshape(8, 8)}
     with hr.Session(graph=g, engine="auto") as session:
         want = session.run(fetches, feeds)
-    monkeypatch.setattr("headrace.pipeline.partition", cut)
+    monkeypatch.setattr("headrace.partition.partition", cut)
     with hr.Session(graph=g, devices={"CPU": 2}, engine="auto") as session:
         for got, x in zip(session.run(fetches, feeds), want, strict=True):
             np.testing.assert_allclose(got, x, rtol=1e-6)

@@ -7,10 +7,10 @@
 this module, because the import takes 0.1 to 0.2 seconds.
 
 **From text to code.** The text is parsed, optimized (`O2`) and written as an object file for the processor of this
-machine, in memory or in the object cache. The support functions are not optimized: that would take 110 ms of the first
-result of a process, and no call of an entry becomes measurably faster. The linker of LLVM (JITLink) loads the object
-file. Code and constants of a library are one block of memory, and calls of other functions go through a table, so the
-small code model of normal programs suffices.
+machine, in memory or in the object cache. Functions in final form (`llvm_text`) have few passes. The support functions
+have none: `O2` would take 110 ms of the first result of a process, and no call of an entry becomes measurably faster.
+The linker of LLVM (JITLink) loads the object file. Code and constants of a library are one block of memory, and calls
+of other functions go through a table, so the small code model of normal programs suffices.
 
 **External functions.** The text has names in place of addresses, since object files outlive the process. Names are
 resolved when the object file is loaded: in the table that the caller gives, among those of Python and numpy that
@@ -37,6 +37,7 @@ from typing import Any, Final
 from headrace import flags, forking, intra_op, memo, thresholds
 from headrace.errors import HeadraceInternalError
 from headrace.targets.native import object_cache, object_layout, state, support, threads
+from headrace.targets.native.llvm_text import FINAL
 
 #: Versions of llvmlite whose LLVM reads the text that is printed here: at least the first, below the second.
 VERSIONS: Final = ((0, 46), (0, 51))
@@ -90,9 +91,12 @@ def compile_seconds(text: str) -> float:
     """Estimated duration of the compilation of a module, which depends on its text alone.
 
     Most of it is for the loops that LLVM vectorizes, which state that their accesses are parallel, and for the
-    elementary functions in them. The time for a function without such loops grows with the square of its length.
+    elementary functions in them. The time for a function without such loops grows with the square of its length, and
+    that for functions in final form with their length.
     """
-    total = thresholds.NATIVE_LOOP_SECONDS * text.count('"llvm.loop.parallel_accesses"')
+    text, _, final = text.partition(FINAL)
+    total = len(final) / thresholds.NATIVE_FINAL_BYTES
+    total += thresholds.NATIVE_LOOP_SECONDS * text.count('"llvm.loop.parallel_accesses"')
     for part in text.split("\ndefine "):
         if "!llvm.access.group" in part:
             total += thresholds.NATIVE_ELEMENTARY_SECONDS * part.count("@headrace.")
@@ -253,10 +257,14 @@ class _Engine:
 
     def compile(self, text: str, *, is_optimized: bool = True) -> bytes:
         """The object file of a module."""
-        machine = self._machine if is_optimized else self._new_machine(is_optimizing=False)
-        with self._optimized(text) if is_optimized else self._parsed(text) as module:
-            code: bytes = machine.emit_object(module)
-            return code
+        code: bytes
+        if is_optimized:
+            with self._optimized(text) as module:
+                code = self._machine.emit_object(module)
+        else:
+            with self._context() as context, self._parsed(text, context) as module:
+                code = self._new_machine(is_optimizing=False).emit_object(module)
+        return code
 
     def optimized(self, text: str) -> str:
         """The text of a module after optimization."""
@@ -293,28 +301,42 @@ class _Engine:
     def _optimized(self, text: str) -> Iterator[Any]:
         """Parses and optimizes a module, which exists in the `with` block."""
         llvm = self._llvm
-        with self._parsed(text) as module, contextlib.closing(llvm.create_pipeline_tuning_options(2)) as options:
+        usual, _, final = text.partition(FINAL)
+        with (
+            self._context() as context,
+            self._parsed(usual, context) as module,
+            self._parsed(final, context) as other,
+            contextlib.closing(llvm.create_pipeline_tuning_options(2)) as options,
+        ):
             options.loop_vectorization = options.slp_vectorization = True
             with (
                 contextlib.closing(llvm.create_pass_builder(self._machine, options)) as builder,
                 contextlib.closing(builder.getModulePassManager()) as passes,
+                contextlib.closing(llvm.create_new_module_pass_manager()) as few_passes,
             ):
                 passes.run(module, builder)
+                if final:
+                    few_passes.add_sroa_pass()
+                    few_passes.add_instruction_combine_pass()
+                    few_passes.add_simplify_cfg_pass()
+                    few_passes.run(other, builder)
+                    module.link_in(other)
             yield module
 
     @contextlib.contextmanager
-    def _parsed(self, text: str) -> Iterator[Any]:
+    def _context(self) -> Iterator[Any]:
+        """Enters LLVM with a new context, which exists in the `with` block."""
+        with self._in_llvm(), contextlib.closing(self._llvm.create_context()) as context:
+            yield context
+
+    @contextlib.contextmanager
+    def _parsed(self, text: str, context: Any) -> Iterator[Any]:
         """Parses a module, which exists in the `with` block.
 
         LLVM's objects are freed in order: the garbage collector, to which an exception's frames may leave them, could
         free the context before the module.
         """
-        llvm = self._llvm
-        with (
-            self._in_llvm(),
-            contextlib.closing(llvm.create_context()) as context,
-            contextlib.closing(llvm.parse_assembly(text, context)) as module,
-        ):
+        with contextlib.closing(self._llvm.parse_assembly(text, context)) as module:
             module.triple, module.data_layout = self._machine.triple, self._layout
             if flags.VERIFY.value:
                 module.verify()

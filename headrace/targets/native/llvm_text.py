@@ -7,12 +7,20 @@ writes them: `float`, `i64`, `ptr`, `<8 x float>`.
     f = module.function("double", "float", [("float", "x")])
     f.line(f"ret float {f.op('fadd float %x, %x')}")
     module.text()
+
+A function in *final form* has its vectors and unrolled loops already. LLVM would spend most of its time on passes that
+find nothing to do there, so these functions are a part of the text of their own, behind the line `FINAL`, and `engine`
+runs few passes on it.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from typing import Final
+
+#: Line of a module's text before the functions in final form.
+FINAL: Final = "; *** final form ***"
 
 
 class Module:
@@ -25,7 +33,14 @@ class Module:
         self._metadata: list[str] = []
 
     def function(
-        self, name: str, result: str, params: Sequence[tuple[str, str]], attributes: str = "", linkage: str = ""
+        self,
+        name: str,
+        result: str,
+        params: Sequence[tuple[str, str]],
+        attributes: str = "",
+        linkage: str = "",
+        *,
+        is_final: bool = False,
     ) -> Function:
         """A new function.
 
@@ -35,13 +50,18 @@ class Module:
           params: Types (with attributes, such as `ptr noalias`) and names (without `%`) of its parameters.
           attributes: Attributes of the function, such as `nounwind`.
           linkage: The linkage, such as `internal`.
+          is_final: Whether the function is in final form. It uses no globals, and of the module's functions only
+            others in final form.
 
         Returns:
           The function, whose entry block is open.
         """
         if name in self._functions:
             raise ValueError(f"the module has a function @{name}")
+        if is_final:
+            linkage = "hidden"  # the functions of the other part call it
         made = self._functions[name] = Function(self, name, result, params, attributes, linkage)
+        made.is_final = is_final
         return made
 
     def has(self, name: str) -> bool:
@@ -76,11 +96,16 @@ class Module:
         return name
 
     def text(self) -> str:
-        """The module as LLVM reads it."""
-        parts = [*self._globals.values()]
-        parts += [text for name, text in self._declared.items() if name not in self._functions]
-        parts += [f.text() for f in self._functions.values()]
-        parts += self._metadata
+        """The module as LLVM reads it, or two modules with the line `FINAL` between them."""
+        external = {name: text for name, text in self._declared.items() if name not in self._functions}
+        final = [f for f in self._functions.values() if f.is_final]
+        usual = [f.text() for f in self._functions.values() if not f.is_final]
+        shared = [*self._globals.values(), *(f.declaration() for f in final)]
+        if not final:
+            return "\n".join([*shared, *external.values(), *usual, *self._metadata]) + "\n"
+        first, second = "\n".join(usual), "\n".join(f.text() for f in final)
+        called, other = ([text for name, text in external.items() if f"@{name}(" in code] for code in (first, second))
+        parts = [*shared, *called, first, *self._metadata, FINAL, *other, second, *self._metadata]
         return "\n".join(parts) + "\n"
 
 
@@ -99,6 +124,7 @@ class Function:
       module: Its module.
       name: Its name, without `@`.
       current: The label of the open basic block, for phi instructions.
+      is_final: Whether the function is in final form.
     """
 
     def __init__(
@@ -113,7 +139,9 @@ class Function:
         self.module = module
         self.name = name
         self.current = "entry"
+        self.is_final = False
         head = ", ".join(f"{kind} %{param}" for kind, param in params)
+        self._declaration = f"declare {linkage} {result} @{name}({', '.join(kind for kind, _ in params)}) {attributes}"
         self._header = f"define {linkage + ' ' if linkage else ''}{result} @{name}({head}) {attributes}".rstrip()
         self._allocas: list[str] = []
         self._lines: list[str] = []
@@ -177,6 +205,10 @@ class Function:
         self._lines[phi] = f"  {number} = phi i64 [ {first}, %{before} ], [ {following}, %{self.current} ]"
         self.line(f"br label %{head}{metadata}")
         self.begin(end)
+
+    def declaration(self) -> str:
+        """The declaration for another module."""
+        return self._declaration.rstrip()
 
     def text(self) -> str:
         """The definition as LLVM reads it."""

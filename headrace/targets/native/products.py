@@ -113,10 +113,14 @@ def product(
         return f"@{name}"
     params = [("ptr noalias", "c"), ("ptr", "a"), ("ptr", "b")]
     params += [("i64", letter) for letter, size in (("m", m), ("k", k)) if size is None]
-    is_small = m is not None and k is not None and m * k * n <= thresholds.INLINED_PRODUCT
-    f = module.function(name, "void", params, f"nounwind{' alwaysinline' if is_small else ''}", "internal")
+    work = None if m is None or k is None else m * k * n
+    is_inlined = work is not None and work <= thresholds.INLINED_PRODUCT
+    # the packing of a small B takes a large part of the time, and all passes make it faster
+    is_packed = turned[1] and work is not None and work < thresholds.SMALL_PACKED_PRODUCT
+    attributes = f"nounwind{' alwaysinline' if is_inlined else ''}"
+    f = module.function(name, "void", params, attributes, "internal", is_final=not (is_inlined or is_packed))
     a = "%a"
-    if is_small:  # of a matrix that was just written, LLVM would take elements out of vectors in place of loads
+    if is_inlined:  # of a matrix that was just written, LLVM would take elements out of vectors in place of loads
         a = f.op('call ptr asm "", "=r,0"(ptr %a)', "hidden")
     left, right, result = (_Matrix(p, stride, 1) for p, stride in zip((a, "%b", "%c"), strides, strict=True))
     left, right = left.transposed if turned[0] else left, right.transposed if turned[1] else right
@@ -291,7 +295,7 @@ class _Product:
             counts = [min(self.lanes, columns - done) for done in range(0, columns, self.lanes)]
             read = counts
             if buffer:
-                pack = _packing(self.f.module, self.dtype, self.lanes)
+                pack = _packing(self.f.module, self.dtype, self.lanes, self.f.is_final)
                 self.f.line(
                     f"call void {pack}(ptr {buffer}, ptr {panel.address}, "
                     f"i64 {panel.column}, i64 {columns}, i64 {steps})"
@@ -465,7 +469,7 @@ class _Product:
         f.line(f"call void @{name}({', '.join(operands)})")
 
 
-def _packing(module: Module, dtype: np.dtype, lanes: int) -> str:
+def _packing(module: Module, dtype: np.dtype, lanes: int, is_final: bool) -> str:
     """Adds the function `void @name(ptr noalias %to, ptr %from, i64 %distance, i64 %rows, i64 %columns)`.
 
     It writes the columns of a matrix as rows that have no gaps. The rows of the matrix are `distance` elements apart.
@@ -474,11 +478,11 @@ def _packing(module: Module, dtype: np.dtype, lanes: int) -> str:
     Returns:
       The name of the function, with `@`.
     """
-    name = f"packing_{dtype.name}_{lanes}"
+    name = f"packing_{dtype.name}_{lanes}{'' if is_final else '_small'}"
     if module.has(name):
         return f"@{name}"
     params = [("ptr noalias", "to"), ("ptr", "from"), ("i64", "distance"), ("i64", "rows"), ("i64", "columns")]
-    f = module.function(name, "void", params, "nounwind noinline", "internal")
+    f = module.function(name, "void", params, "nounwind noinline", "internal", is_final=is_final)
     v = Vectors(f, dtype, lanes)
     width = f.op(f"and i64 {f.op(f'add nsw i64 %rows, {lanes - 1}')}, {-lanes}")
     last, whole = f.op("sub nsw i64 %rows, 1"), f.op(f"and i64 %columns, {-lanes}")

@@ -73,7 +73,7 @@ def reduce(
         return f"@{name}"
     params = [("ptr noalias", "out"), ("ptr", "x"), *([("i64", "n")] if shape and shape[0] is None else [])]
     combination(ufunc, dtype)  # raises an error before there is a function
-    f = module.function(name, "void", params, "nounwind", "internal")
+    f = module.function(name, "void", params, "nounwind", is_final=True)
     v = Vectors(f, dtype, vector_bytes // dtype.itemsize)
     merged: list[tuple[Size, bool]] = []
     for axis, d in enumerate(shape):

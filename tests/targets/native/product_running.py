@@ -12,7 +12,7 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from headrace.targets.native import blas
-from headrace.targets.native.llvm_text import Module
+from headrace.targets.native.llvm_text import FINAL, Module
 
 
 @functools.cache
@@ -38,7 +38,9 @@ def machine(vector_bytes: int = 64) -> Any:
 def optimized(module: Module, vector_bytes: int = 64) -> Any:
     """The module as LLVM has it, after the passes that products and reductions need."""
     target = machine(vector_bytes)
-    parsed = llvm.parse_assembly(module.text())
+    usual, _, final = module.text().partition(FINAL)
+    parsed = llvm.parse_assembly(usual)
+    parsed.link_in(llvm.parse_assembly(final))
     parsed.triple, parsed.data_layout = target.triple, str(target.target_data)
     parsed.verify()
     builder = llvm.create_pass_builder(target, llvm.create_pipeline_tuning_options(speed_level=2))

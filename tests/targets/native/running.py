@@ -11,7 +11,7 @@ import numpy as np
 
 from headrace.schedule.scalar_expressions import Apply, Input
 from headrace.targets.native import scalars
-from headrace.targets.native.llvm_text import Function, Module
+from headrace.targets.native.llvm_text import FINAL, Function, Module
 
 Writer = Callable[[Function, Sequence[str]], str]
 
@@ -31,7 +31,9 @@ class Compiled:
     """
 
     def __init__(self, text: str, level: int = 2) -> None:
-        module = llvm.parse_assembly(text)
+        usual, _, final = text.partition(FINAL)
+        module = llvm.parse_assembly(usual)
+        module.link_in(llvm.parse_assembly(final))
         module.verify()
         features = llvm.get_host_cpu_features().flatten()
         machine = llvm.Target.from_default_triple().create_target_machine(

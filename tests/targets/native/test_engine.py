@@ -21,7 +21,7 @@ from headrace.errors import HeadraceInternalError
 pytest.importorskip("llvmlite")
 
 from headrace.targets.native import engine, state
-from headrace.targets.native.llvm_text import Module
+from headrace.targets.native.llvm_text import FINAL, Module
 
 pytestmark = pytest.mark.one_engine
 
@@ -111,6 +111,24 @@ def test_a_large_module_is_refused() -> None:
     assert not engine.too_large(many)
     assert engine.too_large(many + 10 * function)
     assert engine.too_large(many.replace("\n", " "))  # as one function
+
+
+def test_functions_in_final_form_are_compiled_and_called() -> None:
+    module = Module()
+    half = module.function("half", "i64", [("i64", "x")], is_final=True)
+    half.line(f"ret i64 {half.op('sdiv i64 %x, 2')}")
+    caller = module.function("caller", "i64", [])
+    caller.line(f"ret i64 {caller.op('call i64 @half(i64 42)')}")
+    library = engine.compile_module(module.text(), ["caller"])
+    assert called(library, "caller") == 21
+    assert "define hidden" in library.optimized()  # it remains a function
+
+
+def test_functions_in_final_form_take_less_of_the_limit() -> None:
+    store = "\ndefine void @f() {\n" + "store i64 0, ptr %a, !llvm.access.group !0\n}\n"
+    limit = int(thresholds.NATIVE_FINAL_BYTES * thresholds.NATIVE_COMPILE_SECONDS)
+    assert not engine.too_large(store + FINAL + (limit - 1000) * " ")
+    assert engine.too_large(store + FINAL + (limit + 1000) * " ")
 
 
 def test_a_module_with_many_vectorized_loops_is_refused() -> None:

@@ -14,7 +14,7 @@ pytest.importorskip("llvmlite")
 from headrace import thresholds
 from headrace.execute import blas as blas_threads
 from headrace.targets.native import blas
-from headrace.targets.native.llvm_text import Module
+from headrace.targets.native.llvm_text import FINAL, Module
 from headrace.targets.native.products import product
 from tests.targets.native.product_running import Compiled, Guarded
 
@@ -192,7 +192,7 @@ def test_large_products_are_those_of_the_library(
     module = Module()
     names = [case.add_to(module, 64) for case in cases]
     functions = dict(names)
-    assert module.text().count(f"@{blas.NAMES[dtype]}(") == len(functions) + 1  # one call of each, and the declaration
+    assert module.text().count(f"call void @{blas.NAMES[dtype]}(") == len(functions)
     compiled = Compiled(module, functions)
     for case, (name, _) in zip(cases, names, strict=True):
         case.check(compiled, name, np.random.default_rng(0))
@@ -239,6 +239,16 @@ def test_a_product_is_one_function() -> None:
     other = product(module, 4, 16, 16, np.dtype(np.float32), (False, True), row_strides=(None, None, 16))
     assert names == {other}
     assert module.text().count("define internal void @product") == 1
+
+
+def test_large_products_and_those_that_pack_nothing_are_in_final_form() -> None:
+    module = Module()
+    for size, is_turned in ((16, True), (16, False), (64, True)):
+        product(module, size, size, size, np.dtype(np.float32), (False, is_turned))
+    usual, final = module.text().split(FINAL)
+    assert (usual.count("define internal"), final.count("define hidden")) == (2, 3)  # packing is a function of each
+    assert "@packing_float32_16_small(" in usual
+    assert "_small" not in final
 
 
 def test_a_product_is_repeatable() -> None:

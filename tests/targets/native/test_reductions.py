@@ -154,7 +154,7 @@ def test_a_reduction_is_one_function() -> None:
     module = Module()
     names = {reduce(module, np.add, (4, 16), axes, np.dtype(np.float32)) for axes in ((0, 1), (1, 0))}
     assert len(names) == 1
-    assert module.text().count("define internal") == 1
+    assert module.text().count("define hidden") == 1
 
 
 @pytest.mark.parametrize(
