@@ -13,10 +13,11 @@ from typing import Any
 
 import headrace as hr
 from benchmarks.measure import Result, rounds
+from headrace.compiled_step import Request
 from headrace.environment import Environment
 from headrace.ir.function import bodies
 from headrace.ir.graph import Graph
-from headrace.pipeline import Request, compile_step
+from headrace.pipeline import compile_step
 
 Body = Callable[[Any, Any], Any]
 

@@ -20,10 +20,11 @@ import numpy as np
 from benchmarks import graphs
 from benchmarks.measure import Result, alternating, resident_bytes, rounds
 from headrace import step_events
+from headrace.compiled_step import Request
 from headrace.environment import Environment
 from headrace.ir.graph import Graph, Tensor
 from headrace.metadata import RunOptions
-from headrace.pipeline import Request, compile_step
+from headrace.pipeline import compile_step
 from headrace.session import Session
 
 FEED = np.float32(1.0)

@@ -29,8 +29,8 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from benchmarks.measure import Result, table
 from benchmarks.threads import ROOT
+from headrace.compiled_step import CompiledStep
 from headrace.ir.function import nested_operations
-from headrace.pipeline import CompiledStep
 from headrace.schedule.program import Coverage
 from headrace.target import LocalTarget
 

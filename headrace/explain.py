@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from headrace.compile import Compiled
+    from headrace.compiled_step import CompiledStep
     from headrace.optimize.base import Note
-    from headrace.pipeline import CompiledStep
     from headrace.programs import Programs
 
 

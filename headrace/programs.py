@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any
 from headrace import flags, forking
 from headrace.compile.fallback import Failure
 from headrace.compile.variants import Variants
+from headrace.compiled_step import CompiledStep, Request
 from headrace.errors import InvalidArgumentError
-from headrace.pipeline import CompiledStep, Request, pruned
+from headrace.pipeline import pruned
 from headrace.stages import Stages
 
 if TYPE_CHECKING:

@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from headrace.compile import Compiled
+    from headrace.compiled_step import CompiledStep
     from headrace.ir.graph import Graph, Operation
-    from headrace.pipeline import CompiledStep
     from headrace.target import Connectable, Target
 
 CLOSED = "Attempted to use a closed Session."
@@ -254,8 +254,8 @@ class Session:
           targets: the operations to run without a value.
           feeds: the tensors of the arguments; distinct.
         """
-        from headrace.pipeline import Request  # here: it imports all stages, which building a graph does not need
-        from headrace.programs import Programs
+        from headrace.compiled_step import Request
+        from headrace.programs import Programs  # here: it imports all stages, which building a graph does not need
 
         with self._explained():
             programs = Programs(Request(list(feeds), list(fetches), list(targets), self._engine), self._target)
@@ -344,8 +344,8 @@ class Session:
         tensors = [t for ts in keys for t in ts]
         if len(set(tensors)) < len(tensors):
             raise FeedError(f"a tensor is fed twice: {[t.name for t in tensors]}")
-        from headrace.pipeline import Request  # here: it imports all stages, which building a graph does not need
-        from headrace.programs import Programs
+        from headrace.compiled_step import Request
+        from headrace.programs import Programs  # here: it imports all stages, which building a graph does not need
 
         with self._explained():
             programs = Programs(Request(tensors, resolved.tensors, resolved.targets, self._engine), self._target)

@@ -49,8 +49,9 @@ def simulate(
       True
     """
     # a slow import: the stages of a step, which building a graph does not need
+    from headrace.compiled_step import Request
     from headrace.environment import Environment
-    from headrace.pipeline import Request, lowered_form, pruned
+    from headrace.pipeline import lowered_form, pruned
 
     graph = _graph(fetches)
     resolved = Fetches(graph, fetches)

@@ -30,6 +30,7 @@ from headrace.resources.step_memory import StepMemory
 
 if TYPE_CHECKING:
     from headrace import step_events
+    from headrace.compiled_step import CompiledStep, Request
     from headrace.execute.clock import Clock
     from headrace.execute.compiled_run import Code
     from headrace.execute.devices import LocalDevice
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from headrace.execute.run import Program
     from headrace.ir.device import DeviceSpec
     from headrace.metadata import MemoryStatistics
-    from headrace.pipeline import CompiledStep, Request
     from headrace.stages import Stages
 
 

@@ -38,7 +38,7 @@ FRONT = {"api", "recover", "grad", "eager", "autograph", "jit", "vmap"}
 PASSES = {"prune", "optimize", "place", "lower", "partition", "schedule", "targets", "compile"}
 ENGINE = OPS | FRONT | PASSES | {"execute"}
 TOP = ENGINE | {"explain", "extend", "fetches", "interchange", "partial", "pipeline", "report", "session", "simulate"}
-TOP |= {"environment", "graph_growth", "programs", "session_config", "stages", "target"}
+TOP |= {"compiled_step", "environment", "graph_growth", "programs", "session_config", "stages", "target"}
 COMMAND = {"cli", "inspect", "progress"}
 ALL = TOP | COMMAND | {"dist", "train", "v1", "__main__", "pb", ""}
 
@@ -64,13 +64,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "targets": GRAPH | {"schedule"},
     "compile": GRAPH | {"schedule", "targets"},
     "execute": GRAPH,
+    "compiled_step": ENGINE,
     "stages": ENGINE,
-    "pipeline": ENGINE | {"environment", "stages"},
+    "pipeline": ENGINE | {"compiled_step", "environment", "stages"},
     "environment": ENGINE,
     "fetches": ENGINE,
-    "programs": ENGINE | {"environment", "pipeline", "stages", "target"},
-    "explain": ENGINE | {"pipeline", "programs"},
-    "simulate": ENGINE | {"environment", "explain", "fetches", "pipeline"},
+    "programs": ENGINE | {"compiled_step", "environment", "pipeline", "stages", "target"},
+    "explain": ENGINE | {"compiled_step", "pipeline", "programs"},
+    "simulate": ENGINE | {"compiled_step", "environment", "explain", "fetches", "pipeline"},
     "extend": ENGINE,
     "report": ENGINE,
     "interchange": ENGINE | {"pb"},
@@ -78,8 +79,19 @@ MAY_IMPORT: dict[str, set[str]] = {
     "graph_growth": ENGINE,
     "session_config": ENGINE | {"environment"},
     "session": ENGINE
-    | {"explain", "fetches", "graph_growth", "partial", "pipeline", "programs", "session_config", "simulate", "target"},
-    "target": ENGINE | {"environment", "pipeline", "stages"},
+    | {
+        "compiled_step",
+        "explain",
+        "fetches",
+        "graph_growth",
+        "partial",
+        "pipeline",
+        "programs",
+        "session_config",
+        "simulate",
+        "target",
+    },
+    "target": ENGINE | {"compiled_step", "environment", "pipeline", "stages"},
     "dist": TOP,
     "train": TOP,
     **dict.fromkeys(COMMAND, TOP | COMMAND | {"dist", "train"}),
@@ -119,6 +131,7 @@ LAYER = (
             "environment",
             "graph_growth",
             "session_config",
+            "compiled_step",
             "stages",
         ),
         "4",

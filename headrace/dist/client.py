@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from headrace import thresholds
+from headrace.compiled_step import CompiledStep, Request
 from headrace.dist import messages, step_codec, tracing
 from headrace.environment import Environment, PlacementOptions
 from headrace.errors import (
@@ -33,7 +34,7 @@ from headrace.execute.devices import DeviceAttributes
 from headrace.execute.run import RunStatistics
 from headrace.execute.step import Step
 from headrace.explain import Explanation, explanation_from_data
-from headrace.pipeline import CompiledStep, Request, pruned
+from headrace.pipeline import pruned
 from headrace.resources.manager import ResourceManager
 from headrace.stages import Stages
 from headrace.target import TargetStatistics

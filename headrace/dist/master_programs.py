@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from headrace.compiled_step import CompiledStep, Request
 from headrace.dist import step_codec
 from headrace.dist.master_state import CompiledParts, task_of
 from headrace.environment import Environment
@@ -16,7 +17,7 @@ from headrace.execute.plan import may_be_heavy
 from headrace.explain import explanation, explanation_to_data
 from headrace.ir.analysis.graph_size import check_expansion
 from headrace.partition import codec as part_codec
-from headrace.pipeline import CompiledStep, Request, compile_step
+from headrace.pipeline import compile_step
 from headrace.place.requests import owns_state
 from headrace.programs import Programs
 from headrace.prune import StepGraph

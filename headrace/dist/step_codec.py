@@ -17,11 +17,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace import flags
+from headrace.compiled_step import Request
 from headrace.errors import GraphError
 from headrace.ir.serial.envelope import pack, unpack
 from headrace.ir.serial.snapshot import SnapshotWriter
 from headrace.ir.verify import verify
-from headrace.pipeline import Request
 from headrace.prune import StepGraph
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.compile import compile_graph
+from headrace.compiled_step import Request
 from headrace.dist import step_codec
 from headrace.dist.master_state import task_of
 from headrace.dist.share_run import CompiledShare, SharesRun
@@ -22,7 +23,7 @@ from headrace.gc_pause import paused
 from headrace.grad.differentiate import differentiate
 from headrace.ir.function import nested_operations
 from headrace.partition import codec as part_codec
-from headrace.pipeline import Request, with_fused_regions
+from headrace.pipeline import with_fused_regions
 
 if TYPE_CHECKING:
     from headrace.dist import messages

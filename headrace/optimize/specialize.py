@@ -3,8 +3,8 @@
 Programs leave dimensions unknown, above all the batch size, so that one graph serves any size. But with an unknown
 batch size even `x * y` might broadcast. Its gradient must find the dimensions to sum over at run time, its result
 cannot be written over one of its inputs, and the rows of all time steps cannot be put into one array before the loop.
-So a step with loops is compiled for the shapes that are fed (`pipeline.CompiledStep`). `specialize` propagates these
-shapes through the whole graph, as if they had been stated where it was built.
+So a step with loops is compiled for the shapes that are fed (`compiled_step.CompiledStep`). `specialize` propagates
+these shapes through the whole graph, as if they had been stated where it was built.
 
 Most of this is a second inference, from the feeds on. Two cases need care:
 

@@ -13,6 +13,7 @@ import pytest
 import headrace as hr
 import headrace.pipeline
 from headrace import thresholds
+from headrace.compiled_step import CompiledStep, Request
 from headrace.environment import Environment
 from headrace.errors import GraphError, InvalidArgumentError, ShapeError, SignatureError
 from headrace.execute.plan import make_plan
@@ -21,7 +22,7 @@ from headrace.ir.graph import Graph, Operation
 from headrace.ir.verify import verify
 from headrace.lower import lower
 from headrace.lower.collectives import expand_collectives
-from headrace.pipeline import CompiledStep, Request, pruned
+from headrace.pipeline import pruned
 from headrace.stages import Stages
 from tests.api.running import run
 from tests.grad.numeric import check, count, operations

@@ -19,7 +19,7 @@ from benchmarks.measure import table
 from benchmarks.native_coverage import Share, Walk, share_of, total
 from benchmarks.programs import Program, by_hand, in_c, kernels, scalars, spellings, training
 from benchmarks.report import Row, Run
-from headrace.pipeline import CompiledStep, Request
+from headrace.compiled_step import CompiledStep, Request
 from headrace.schedule.program import Coverage
 
 SCALARS = {p.function: p for p in scalars.all_of(7, 3)}

@@ -11,11 +11,11 @@ import pytest
 
 import headrace as hr
 from headrace import flags
+from headrace.compiled_step import Request
 from headrace.errors import GraphError, InvalidArgumentError
 from headrace.ir.graph import Graph, Tensor
 from headrace.ir.text import from_text, to_text
 from headrace.ir.text.dumps import Dumps
-from headrace.pipeline import Request
 from headrace.programs import Programs
 from headrace.target import LocalTarget
 

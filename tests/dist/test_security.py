@@ -24,6 +24,7 @@ import pytest
 import headrace as hr
 from headrace import cli, flags, thresholds
 from headrace.api import scopes
+from headrace.compiled_step import Request
 from headrace.dist import messages, step_codec
 from headrace.dist.address import default_options
 from headrace.dist.codec import Control, encode_control
@@ -41,7 +42,7 @@ from headrace.errors import (
 )
 from headrace.files import checkpoints
 from headrace.ir.opdef import op_registry
-from headrace.pipeline import Request, pruned
+from headrace.pipeline import pruned
 from tests.dist.faults import free_ports
 from tests.dist.waits import until
 

@@ -12,6 +12,7 @@ from unittest import mock
 
 import headrace as hr
 from headrace import pipeline
+from headrace.compiled_step import CompiledStep, Request
 from headrace.environment import Environment
 from headrace.execute.plan import make_plan
 from headrace.grad.differentiate import differentiate
@@ -22,7 +23,7 @@ from headrace.lower import lower
 from headrace.optimize.base import Options, Pass, PassContext, Repeat, run
 from headrace.optimize.effects import Effects
 from headrace.optimize.pipeline import optimize
-from headrace.pipeline import CompiledStep, Request, pruned, recovered
+from headrace.pipeline import pruned, recovered
 from headrace.stages import Stages
 
 Steps = Sequence[Pass | Repeat]

@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 
 import headrace as hr
+from headrace.compiled_step import Request
 from headrace.dist import step_codec, worker_programs
 from headrace.dist.master_programs import ClusterTarget, compile_parts
 from headrace.dist.messages import PartData, PrepareProgram
 from headrace.environment import Environment
 from headrace.ir.device import DeviceSpec
-from headrace.pipeline import Request, pruned
+from headrace.pipeline import pruned
 from headrace.programs import Programs
 from headrace.report import _IN_PIPELINE
 from headrace.target import LocalTarget
