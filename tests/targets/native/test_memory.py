@@ -1,4 +1,7 @@
-"""Native code keeps nothing from run to run: resident memory is flat, also that which Python does not allocate."""
+"""Resident memory over many runs of native steps.
+
+It includes memory that Python does not allocate, such as arenas of machine code.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +58,7 @@ def parts() -> tuple[Any, dict[Any, Any]]:
 
 
 def failing() -> tuple[Any, dict[Any, Any]]:
-    """The same with a division by zero in the last iteration, while the lists have elements."""
+    """The gradient of a loop that divides by zero while its lists have elements."""
     n = hr.placeholder(hr.int32, [])
     x = hr.placeholder(hr.float32, [SIZE, SIZE])
 
@@ -70,7 +73,10 @@ STEPS = {"training": training, "lists": lists, "parts": parts, "failing": failin
 
 
 def growth(work: Callable[[], Any], runs: int) -> int:
-    """Bytes in RAM after `runs` further calls of `work`: the least of three times, since a leak recurs each time."""
+    """Growth of resident memory over `runs` calls, in bytes.
+
+    It is the least of three measurements: a leak recurs in each, while caches grow once.
+    """
     for _ in range(max(200, runs // 10)):
         work()
     grown = []
