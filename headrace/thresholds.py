@@ -480,6 +480,11 @@ NATIVE_POOLING: Final = 1 << 14
 # Unit: elements. Measured (docs/reference/native.md "Kernels").
 NATIVE_MAP: Final = 1 << 15
 
+# Elements of a matrix from which it is transposed by tiles and not by element. On smaller ones numpy takes about as
+# long as a native call.
+# Unit: elements. Measured (docs/reference/native.md "Kernels").
+NATIVE_TRANSPOSE: Final = 1 << 14
+
 # Numbers of a row of a map whose inputs do not broadcast, and the dtypes and shapes whose maps a kernel keeps.
 # Unit: elements; maps. Bound (tests/targets/native/test_maps.py).
 NATIVE_MAP_ROW: Final = 4096

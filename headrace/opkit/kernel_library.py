@@ -71,6 +71,12 @@ class KernelLibrary:
         """
         return None
 
+    # *** Copies ***
+
+    def contiguous(self, x: Array) -> Array | None:
+        """A copy of a transposed array in row-major order."""
+        return None
+
     # *** Windows over arrays, channels last ***
 
     def convolved(self, x: Array, w: Array, axes: tuple[Axis, ...], groups: int) -> Array | None:
@@ -168,6 +174,12 @@ def provide(library: Callable[[], KernelLibrary]) -> None:
 def kernel_library(xp: Any = np) -> KernelLibrary:
     """Returns the library for arrays of a namespace."""
     return _libraries[0]() if xp is np and _libraries else _NONE
+
+
+def contiguous(x: Any, xp: Any = np) -> Any:
+    """Returns an array in row-major order; it is a copy if `x` has another one."""
+    found = kernel_library(xp).contiguous(x)
+    return xp.ascontiguousarray(x) if found is None else found
 
 
 # *** Elementwise operations ***

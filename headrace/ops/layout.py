@@ -31,6 +31,7 @@ from headrace.opkit.arrays import add_dims, axis_in, boxed, check_size, dims, en
 from headrace.opkit.batch_rules import prefixing
 from headrace.opkit.batch_shapes import transpose
 from headrace.opkit.jvp_rules import linear
+from headrace.opkit.kernel_library import contiguous
 from headrace.opkit.testing.samples import draw
 from headrace.shapes import Dim, Shape
 
@@ -62,7 +63,7 @@ def _transpose_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
 @override("Transpose", CPU, notes=[ContiguousResult])
 def _contiguous_transpose(xp: Any, attrs: Mapping[str, Any], notes: Notes) -> Any:
     transpose = _transpose_kernel(xp, attrs)
-    return lambda x, perm: xp.ascontiguousarray(transpose(x, perm))
+    return lambda x, perm: contiguous(transpose(x, perm), xp)
 
 
 def _conjugate_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:

@@ -202,6 +202,20 @@ def test_means_leave_padding_out() -> None:
 # *** Cross entropies ***
 
 
+@pytest.mark.parametrize("dtype", [F32, np.float64])
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+def test_cross_entropies_do_not_depend_on_the_layout(dtype, index):
+    x = np.random.default_rng(0).normal(size=(5, 7)).astype(dtype)
+    labels = array([6, 0, 3, 3, 1]).astype(index)
+    expected = run("SparseSoftmaxCrossEntropyWithLogits", x, labels)
+    chosen = np.exp(x)[np.arange(5), labels] / np.exp(x).sum(1)
+    np.testing.assert_allclose(expected[0], -np.log(chosen), 1e-5)
+    for y in (np.asfortranarray(x), np.repeat(x, 2, 0)[::2], np.repeat(x, 3, 1)[:, ::3]):
+        for k in (labels, np.repeat(labels, 2)[::2]):
+            for mine, theirs in zip(run("SparseSoftmaxCrossEntropyWithLogits", y, k), expected, strict=True):
+                np.testing.assert_array_equal(mine, theirs)
+
+
 def test_cross_entropy_of_infinities() -> None:
     loss, backprop = run("SoftmaxCrossEntropyWithLogits", array([[1, -INF, 3]], F32), array([[0.0, 0.0, 1.0]]))
     assert np.isnan(loss).all()

@@ -154,12 +154,14 @@ def _softmax(xp: Any, attrs: Mapping[str, Any]) -> Any:
 
     They are float32 for half precision.
     """
+    # np.max and np.sum add a microsecond to the calls of these
+    maximum, total = (np.maximum.reduce, np.add.reduce) if xp is np else (xp.max, xp.sum)
 
     def parts(x: Any) -> tuple[Any, Any, Any]:
         wide = x.astype(np.float32) if attrs["T"] in HALF else x
-        greatest = xp.max(wide, axis=-1, keepdims=True, initial=-np.inf)  # subtracted so that exp does not overflow
+        greatest = maximum(wide, axis=-1, keepdims=True, initial=-np.inf)  # subtracted so that exp does not overflow
         powers = xp.exp(wide - greatest)
-        sums = xp.sum(powers, axis=-1, keepdims=True)
+        sums = total(powers, axis=-1, keepdims=True)
         return powers / sums, xp.log(sums), greatest
 
     return parts
@@ -168,6 +170,7 @@ def _softmax(xp: Any, attrs: Mapping[str, Any]) -> Any:
 def _sparse(xp: Any, attrs: Mapping[str, Any]) -> Any:
     t = attrs["T"]
     wide = np.dtype(np.float32) if t in HALF else t.numpy
+    unsigned = np.dtype(f"u{attrs['Tlabels'].numpy.itemsize}")
     softmax = _softmax(xp, attrs)
     if xp is np:
         softmax = with_library(softmax, _softmax, attrs, [wide] * 3)
@@ -183,15 +186,17 @@ def _sparse(xp: Any, attrs: Mapping[str, Any]) -> Any:
         classes = x.shape[1]
         if not classes:
             raise InvalidArgumentError(f"Must have at least one class, but got logits shape {show(x.shape)}")
-        if len(at) and not (at.min() >= 0 and at.max() < classes):
+        # a negative label is greater than all others as an unsigned number
+        if len(at) and not np.maximum.reduce(at.view(unsigned)) < classes:
             row = int(np.argmax((at < 0) | (at >= classes)))
             raise InvalidArgumentError(
                 f"Received a label value of {at[row]} which is outside the valid range of [0, {classes}): label {row}"
             )
+        x = np.ascontiguousarray(x)
         backprop, log_sums, greatest = softmax(x)
-        chosen = (np.arange(len(x)), at)
-        loss = log_sums[:, 0] - (x[chosen].astype(wide, copy=False) - greatest[:, 0])
-        backprop[chosen] -= 1
+        chosen = np.arange(0, x.size, classes) + at
+        loss = log_sums[:, 0] - (x.take(chosen).astype(wide, copy=False) - greatest[:, 0])
+        backprop.reshape(-1)[chosen] -= 1
         return loss.astype(t.numpy, copy=False), backprop.astype(t.numpy, copy=False)
 
     return kernel

@@ -41,6 +41,7 @@ from headrace.targets.native.reductions import combination, reduce
 from headrace.targets.native.registers import of_host
 from headrace.targets.native.rewriting import Division
 from headrace.targets.native.strips import cut_reads, is_total, is_view, reduction
+from headrace.targets.native.transposes import transpose, turned_matrix
 
 if TYPE_CHECKING:
     from headrace.opkit.forms import Index
@@ -426,10 +427,32 @@ class ArrayPrinter:
             self.copy_bytes(target.pointer, source.pointer, size)
             return
 
+        if self._transpose(target, source):
+            return
+
         def element(at: Sequence[str]) -> None:
             self.store(target, self.load(source, at[0]), at[1])
 
         self.each(source.shape, (source.strides, target.strides), element)
+
+    def _transpose(self, target: Array, source: Array) -> bool:
+        """Prints a copy that transposes large matrices; returns False if it is none."""
+        sizes, layouts = collapsed(source.shape, (source.strides, target.strides))
+        shape, (a, b) = [n for n, _ in sizes], layouts
+        found = turned_matrix(shape, a, b, source.dtype.itemsize)
+        if found is None or any(symbol for _, symbol in sizes):
+            return False
+        matrix = shape[found.target], shape[found.source], b[found.source], a[found.target]
+        numbers = ", ".join(f"i64 {n}" for n in matrix)
+        name = transpose(self.module, source.dtype.itemsize)
+
+        def one(at: Sequence[str]) -> None:
+            x, out = self._at(source, at[0]), self._at(target, at[1])
+            self.f.line(f"call void {name}(ptr {out}, ptr {x}, {numbers})")
+
+        outer = [k for k in range(len(shape)) if k not in found]
+        self.each([shape[k] for k in outer], [[layout[k] for k in outer] for layout in layouts], one, False)
+        return True
 
     def copy_bytes(self, target: str, source: str, size: str) -> None:
         """Prints a copy of memory that does not overlap."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.targets.native.channels import NativeChannels
+from headrace.targets.native.contiguous import NativeCopies
 from headrace.targets.native.maps import NativeMaps
 from headrace.targets.native.rows import NativeRows
 from headrace.targets.native.updates import NativeUpdates
@@ -10,5 +11,7 @@ from headrace.targets.native.whole_reductions import NativeReductions
 from headrace.targets.native.windows.library import NativeWindows
 
 
-class NativeLibrary(NativeMaps, NativeReductions, NativeWindows, NativeChannels, NativeRows, NativeUpdates):
+class NativeLibrary(
+    NativeMaps, NativeReductions, NativeCopies, NativeWindows, NativeChannels, NativeRows, NativeUpdates
+):
     """All native functions for kernels (`opkit.kernel_library`)."""

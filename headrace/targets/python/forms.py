@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, assert_never
 import numpy as np
 
 from headrace.opkit.forms import Broadcast, Concat, Embed, Form, Permute, Pieces, Product, Reduce, Reshape, index_text
+from headrace.opkit.kernel_library import contiguous
 from headrace.targets.python.runtime import embedded
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def expressions(form: Form, inputs: Sequence[str], out: Source) -> list[str]:
             return [f"{inputs[source]}{index_text(index)}" for index in indices]
         case Permute(source, axes, is_contiguous):
             turned = f"{inputs[source]}.transpose({', '.join(map(str, axes))})"
-            return [f"{out.bind(np.ascontiguousarray, 'k')}({turned})" if is_contiguous else turned]
+            return [f"{out.bind(contiguous, 'k')}({turned})" if is_contiguous else turned]
         case Concat(sources, axis):
             return [f"{out.bind(np.concatenate, 'k')}(({', '.join(inputs[i] for i in sources)},), {axis})"]
         case Embed(source, shape, index):
