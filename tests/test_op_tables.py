@@ -34,6 +34,7 @@ TABLES: dict[str, str] = {
     "metadata/step_stats.py": "the leaves know records of runs, which have names of types, and no registry",
     "opkit/tensor_lists.py": "the marks of TensorFlow 1's arrays",
     "optimize/algebraic_simplification.py": "a rewriting rule for each op; follows with the schedule",
+    "optimize/batch_norm_folding.py": "the filter of each convolution has another layout, which the rule scales",
     "optimize/batching_rules.py": "a batching rule for each op; follows with the schedule",
     "optimize/list_flow.py": "ops that make a new version of a list without an element; AddN and ZerosLike compute it",
     "optimize/loop_branch_sums.py": SUMS,
