@@ -485,6 +485,10 @@ NATIVE_MAP: Final = 1 << 15
 # Unit: elements. Measured (docs/reference/native.md "Kernels").
 NATIVE_TRANSPOSE: Final = 1 << 14
 
+# Lanes of the vectors that are transposed together. With 32 a function compiles four times as long, and is no faster.
+# Unit: lanes. Measured (docs/reference/native.md "Transposes").
+TRANSPOSED_LANES: Final = 16
+
 # Numbers of a row of a map whose inputs do not broadcast, and the dtypes and shapes whose maps a kernel keeps.
 # Unit: elements; maps. Bound (tests/targets/native/test_maps.py).
 NATIVE_MAP_ROW: Final = 4096

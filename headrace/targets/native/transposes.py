@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from headrace.targets.native.llvm_text import Module
 
 _SIZES: Final = (1, 2, 4, 8)  # of elements, in bytes
-_LANES: Final = 16  # with 32 a function compiles four times as long, and is no faster
 
 
 class Turned(NamedTuple):
@@ -49,7 +48,7 @@ def turned_matrix(
         return None
     found = Turned(source.index(1), target.index(1))
     rows, columns = shape[found.target], shape[found.source]
-    is_large = min(rows, columns) >= _LANES and rows * columns >= thresholds.NATIVE_TRANSPOSE
+    is_large = min(rows, columns) >= thresholds.TRANSPOSED_LANES and rows * columns >= thresholds.NATIVE_TRANSPOSE
     return found if found.source != found.target and is_large else None
 
 
@@ -70,7 +69,7 @@ def transpose(module: Module, itemsize: int) -> str:
     if not module.has(name):
         sizes = [("i64", n) for n in ("rows", "columns", "out_row", "x_row")]
         f = module.function(name, "void", [("ptr noalias", "out"), ("ptr", "x"), *sizes], "nounwind", "internal")
-        v = Vectors(f, np.dtype(f"i{itemsize}"), min(of_host().bytes // itemsize, _LANES))
+        v = Vectors(f, np.dtype(f"i{itemsize}"), min(of_host().bytes // itemsize, thresholds.TRANSPOSED_LANES))
         for j, columns in blocks(v, "%columns", v.lanes):
             for i, rows in blocks(v, "%rows", v.lanes):
                 if rows == columns == 1:

@@ -233,7 +233,8 @@ def test_each_element_of_a_vector_has_its_own_sign() -> None:
         f.line(f"store float {f.op(f'fadd float {result}, 1.0')}, ptr {at}, align 4")
     f.line("ret void")
     compiler = engine._engine()
-    with compiler._parsed(module.text()) as parsed:  # passes on the text would change the pattern
+    # passes on the text would change the pattern
+    with compiler._context() as context, compiler._parsed(module.text(), context) as parsed:
         code = compiler._machine.emit_object(parsed)
     tracker = compiler.link(code, ["wrap"], {})
     wrap = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(tracker["wrap"])
