@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from headrace import flags, notices, thresholds
 from headrace.compile import compile_graph
@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from headrace.partition.shares import Share
     from headrace.shapes import Shape
 
-T = TypeVar("T")
 # device → the operations of its part, and those of the functions that it calls
 Parts: TypeAlias = "Mapping[str, tuple[Sequence[Operation], Mapping[str, Sequence[Operation]]]]"
 

@@ -176,10 +176,18 @@ def kernel_library(xp: Any = np) -> KernelLibrary:
     return _libraries[0]() if xp is np and _libraries else _NONE
 
 
+# *** Functions that ask the library for large arrays alone: for others its import would take longer than they do ***
+
+
 def contiguous(x: Any, xp: Any = np) -> Any:
     """Returns an array in row-major order; it is a copy if `x` has another one."""
-    found = kernel_library(xp).contiguous(x)
+    found = kernel_library(xp).contiguous(x) if x.size >= thresholds.NATIVE_TRANSPOSE else None
     return xp.ascontiguousarray(x) if found is None else found
+
+
+def reduced(ufunc: np.ufunc, x: Any, axes: Sequence[int], xp: Any = np) -> Any:
+    """Returns `KernelLibrary.reduced` of a large array; None leaves an array to the kernel."""
+    return kernel_library(xp).reduced(ufunc, x, axes) if x.size >= thresholds.NATIVE_REDUCTION else None
 
 
 # *** Elementwise operations ***

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace import dtypes, shapes, thresholds
+from headrace import dtypes, shapes
 from headrace.dtypes import COMPLEX, FLOATING, INDEX, INTEGER, NUMERIC, REAL, UNSIGNED, DType, int32, int64
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference, constant_value
@@ -23,7 +23,7 @@ from headrace.opkit.batch_rules import shifting_axes
 from headrace.opkit.batch_shapes import l2_loss
 from headrace.opkit.elementwise import HALF, composed, conj
 from headrace.opkit.jvp_rules import linear
-from headrace.opkit.kernel_library import kernel_library
+from headrace.opkit.kernel_library import reduced
 from headrace.opkit.shape_rules import scalars
 from headrace.opkit.testing.samples import draw, unary
 from headrace.shapes import Shape, show
@@ -75,17 +75,17 @@ def _with_library(
 
     The library computes half precision in float32, and so do its results.
     """
-    keep, least = attrs["keep_dims"], thresholds.NATIVE_REDUCTION
+    keep = attrs["keep_dims"]
     if xp is not np or attrs["T"] not in FLOATING:
         return reduce
 
-    def reduced(x: Any, axes: tuple[int, ...]) -> Any:
-        found = kernel_library().reduced(ufunc, x, sorted(axes)) if x.size >= least else None
+    def total(x: Any, axes: tuple[int, ...]) -> Any:
+        found = reduced(ufunc, x, sorted(axes))
         if found is None:
             return reduce(x, axes)
         return found.reshape([1 if k in axes else d for k, d in enumerate(x.shape)]) if keep else found
 
-    return reduced
+    return total
 
 
 def _accumulated(name: str) -> Any:
@@ -400,7 +400,7 @@ for _type, _ufunc, _oracle, _doc in (
 
 def _half_of_squares(xp: Any, t: Any) -> Any:
     squares = xp.square(t)
-    total = kernel_library(xp).reduced(np.add, squares, range(t.ndim))
+    total = reduced(np.add, squares, range(t.ndim), xp)
     return (xp.add.reduce(squares, axis=None) if total is None else total[()]) * t.dtype.type(0.5)
 
 

@@ -29,7 +29,7 @@ from headrace.opkit.batch_rules import in_step
 from headrace.opkit.batch_shapes import accumulate, bias_add, bias_add_grad
 from headrace.opkit.elementwise import HALF, alike
 from headrace.opkit.jvp_rules import linear
-from headrace.opkit.kernel_library import kernel_library
+from headrace.opkit.kernel_library import reduced
 from headrace.opkit.testing.samples import SHAPES, draw
 from headrace.shapes import Shape, show
 
@@ -247,7 +247,7 @@ def _bias_add_grad(xp: Any, attrs: Mapping[str, Any]) -> Any:
     def kernel(dy: Any) -> Any:
         _require_matrix(dy)
         others = tuple(i for i in range(dy.ndim) if i != axis % dy.ndim)
-        out = kernel_library(xp).reduced(np.add, dy, others)
+        out = reduced(np.add, dy, others, xp)
         if out is None:
             out = xp.add.reduce(dy, axis=others, dtype=wide)
         return out.astype(t.numpy) if t in HALF else out

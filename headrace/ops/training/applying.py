@@ -150,7 +150,7 @@ def _kernel(
             return _by_rows(formula, gradient, attrs, values, list(given))
         if given[gradient].shape != var:
             raise _differ(slots[0], var, args[gradient], given[gradient])
-        if is_arithmetic:
+        if is_arithmetic and values[0].size >= thresholds.NATIVE_UPDATE:  # else the library need not be imported
             numbers = [given[i] for i in scalars]
             new = kernel_library().updated(formula, attrs, values, given[gradient], numbers, gradient)
             if new is not None:

@@ -3,7 +3,7 @@
 A native region has no calls of kernels, and a list that crosses its border is copied, or keeps a loop in Python.
 A graph may make a list long before the loop that fills it, and read variables in between. So each new list is made
 immediately before its first reader. A kernel between a native loop and the instructions that prepare it, such as
-elementwise work on the values of all iterations, is called behind the loop, unless one of them reads its result. The
+elementwise work on the values of all iterations, is called after the loop, unless one of them reads its result. The
 instructions that are moved are pure, so their order has no effect.
 """
 
