@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import headrace as hr
-from benchmarks.measure import Result, alternating
+from benchmarks.measure import Result, in_turns
 
 TRIPS, SIZE = 200, 64
 
@@ -110,7 +110,7 @@ def routes(repeats: int = 7, trips: int = TRIPS, size: int = SIZE) -> list[Resul
         want, *others = [np.asarray(call()) for call in calls]
         for got in others:
             np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
-        times = alternating(calls, repeats)
+        times = in_turns(calls, repeats)
         for session, _ in made:
             session.close()
         name = f"a loop of {trips} iterations, {spelling}"

@@ -242,7 +242,7 @@ def _contract(
         "Tin": tuple(t.dtype for t in inputs),
         "Tout": tuple(t.dtype for t in outputs),
     }
-    notes = [FusedKernel(compute), StandsFor(tuple(t.name for t in outputs))]
+    notes = [FusedKernel(compute, _flops(members)), StandsFor(tuple(t.name for t in outputs))]
     name = graph.unique_name(f"{members[-1].name}/fused_region")
     controls = [c for c in dict.fromkeys(c for op in members for c in op.control_inputs) if c in before]
     type = "_FusedRegionOfStep" if compute.is_of_step else "_FusedRegion"
@@ -257,6 +257,12 @@ def _contract(
             if after not in inside:
                 edit.set_controls(after, [op if c is m else c for c in after.control_inputs])
     return op, compute.source, report
+
+
+def _flops(members: Iterable[Operation]) -> float | None:
+    """Cost of one firing of each member; None if the static shapes do not give it."""
+    costs = [None if op.opdef.structured else op.flops for op in members]
+    return None if None in costs else sum(c or 0.0 for c in costs)
 
 
 def show(fused: Iterable[FusedRegion]) -> str:

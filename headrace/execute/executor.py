@@ -354,6 +354,10 @@ class Executor:
             p.done_many(node, it, ())
         elif kind == plans.HEAVY:
             return self._heavy(node, it, x)
+        elif kind == plans.LONG:
+            assert node.kernel is not None
+            self.ports.busy()
+            return self._finish(node, it, _call(node, node.kernel, x))
         elif kind == plans.BLOCKING:
             self._block(node, it, x)
         elif kind == plans.ASYNC:

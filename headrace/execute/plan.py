@@ -64,11 +64,12 @@ RESULT: Final = 22  # a result, in the frame of the function: it is an output of
 SEND: Final = 23  # sends a token, dead or alive, to another device
 RECV: Final = 24  # waits for such a token once its control inputs have arrived, dead or alive
 BLOCKING: Final = 25  # its kernel, made at each step, may block the calling thread
+LONG: Final = 26  # a fused region of pure kernels that may take as long as a heavy kernel
 
 KIND_NAMES: Final = (
     *("pass", "unary", "nary", "nullary", "switch", "loop merge", "next", "dead", "merge", "enter", "exit", "other"),
     *("stateful", "async", "heavy", "retval", "arg", "trigger", "reading", "switch n", "call", "param", "result"),
-    *("send", "recv", "blocking"),
+    *("send", "recv", "blocking", "long"),
 )
 
 # A pending count has the number of missing tokens in its low bits; a dead token adds DEAD_TOKEN. The count of a Merge
@@ -302,13 +303,15 @@ class Plan:
       uses_blas: whether some node may call the BLAS library.
       uses_threads: whether an operation may use several threads: by the BLAS library, or in machine code.
       is_fused_flushing: whether some fused region of the step flushes denormal numbers to 0.
+      flops: the cost of all pure kernels that run in the thread of the executor and do not tell it (`HEAVY`, `LONG`);
+        None if the static shapes do not give it.
       device: the device of one part of a step over several devices; "" for a whole step.
       static_schedule: schedule of the step (`execute.static_schedule`); None before it is computed; False if the step
         has none.
     """
 
     __slots__ = (
-        *("args", "binders", "device", "frames", "is_acyclic", "is_fused_flushing"),
+        *("args", "binders", "device", "flops", "frames", "is_acyclic", "is_fused_flushing"),
         *("nodes", "retvals", "static_schedule", "uses_blas", "uses_threads"),
     )
 
@@ -320,6 +323,7 @@ class Plan:
         self.binders: list[tuple[Operation, Callable[..., Any]]] = []
         self.is_acyclic = True
         self.uses_blas = self.uses_threads = self.is_fused_flushing = False
+        self.flops: float | None = 0.0
         self.device = ""
         self.static_schedule: Any = None
 
@@ -332,6 +336,11 @@ class Plan:
     def blocks(self) -> bool:
         """Whether the step has kernels that may block their thread (see `blocking`)."""
         return any(op.opdef.facts.blocking for op, _ in self.binders)
+
+    @property
+    def is_short(self) -> bool:
+        """Whether the executor takes at most about a millisecond between two calls of `Ports.busy`."""
+        return len(self.frames) == 1 and self.flops is not None and self.flops < thresholds.POOL_FLOPS
 
     @property
     def root(self) -> FramePlan:
@@ -536,7 +545,13 @@ def _add_kernel(plan: Plan, node: PlanNode) -> None:
     if may_be_heavy(op):
         node.kind = HEAVY
         # where static shapes do not give the cost, the executor computes it from the inputs of the firing
-        node.cost = op.opdef.facts.cost if _flops(op) is None else None
+        node.cost = op.opdef.facts.cost if op.flops is None else None
+        return
+    flops = op.flops if fused is None else fused.flops
+    if fused is not None and (flops is None or flops >= thresholds.POOL_FLOPS):
+        node.kind = LONG
+    else:
+        plan.flops = None if plan.flops is None or flops is None else plan.flops + flops
 
 
 def may_be_heavy(op: Operation) -> bool:
@@ -544,19 +559,13 @@ def may_be_heavy(op: Operation) -> bool:
     facts = op.opdef.facts
     if facts.cost is None or len(op.outputs) != 1:
         return False
-    flops = _flops(op)
+    flops = op.flops
     return facts.blas if flops is None else flops >= thresholds.POOL_FLOPS
 
 
 def is_heavy(op: Operation) -> bool:
     """Whether a firing of `op` justifies its own thread by its static shapes."""
-    return may_be_heavy(op) and _flops(op) is not None
-
-
-def _flops(op: Operation) -> float | None:
-    """Cost of one firing in flops; None if it is not known."""
-    cost = op.opdef.facts.cost
-    return None if cost is None else cost([t.shape for t in op.inputs], [t.shape for t in op.outputs])
+    return may_be_heavy(op) and op.flops is not None
 
 
 def _reading(f: Callable[..., Any], reads: Sequence[int]) -> Callable[..., Any]:

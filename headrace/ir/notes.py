@@ -367,8 +367,10 @@ class FusedKernel(Note):
 
     Attributes:
       compute: the kernel, or a function that makes the kernel for a step.
+      flops: the cost of one firing; None: the static shapes do not give it.
     """
 
     is_local: ClassVar[bool] = True
 
     compute: Any
+    flops: float | None = None
