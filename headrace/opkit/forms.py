@@ -91,10 +91,12 @@ class Concat:
     Attributes:
       sources: the positions of the inputs.
       axis: the axis, at least 0.
+      is_new: whether the output has the axis in addition to those of the inputs, which may be of rank 0.
     """
 
     sources: tuple[int, ...]
     axis: int
+    is_new: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -218,6 +220,24 @@ def concat(op: Operation) -> Form | None:
         if mine is None or len(mine) != len(shape) or mine[:k] != shape[:k] or mine[k + 1 :] != shape[k + 1 :]:
             return None
     return Concat(tuple(range(len(parts))), k)
+
+
+def pack(op: Operation) -> Form | None:
+    """Form of `Pack`."""
+    first, rank = op.inputs[0].shape, len(op.outputs[0].shape or ())
+    at = op.attrs["axis"]
+    if not shapes.is_full(first) or any(t.shape != first or not _is_numbers(t) for t in op.inputs):
+        return None
+    return Concat(tuple(range(len(op.inputs))), at % rank, True) if -rank <= at < rank else None
+
+
+def unpack(op: Operation) -> Form | None:
+    """Form of `Unpack`."""
+    x, at, n = op.inputs[0].shape, op.attrs["axis"], op.attrs["num"]
+    if not _is_static(op) or x is None or not -len(x) <= at < len(x) or x[at] != n:
+        return None
+    before = (slice(None),) * (at % len(x))
+    return Pieces(0, tuple((*before, i) for i in range(n)))
 
 
 def split(op: Operation) -> Form | None:

@@ -1,6 +1,6 @@
 """Reads rows of a tensor from a list.
 
-    While(i = 0, ...)   condition: i < n      body: x = xs[i] ...         or xs[:, i], or gather(xs, i)
+    While(i = 0, ...)   condition: i < n      body: x = xs[i] ...         or xs[:, i], gather(xs, i), or slice(xs, ...)
 
 becomes
 
@@ -19,7 +19,7 @@ must be known to be in range. At least half of the rows must be read, because th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -34,6 +34,10 @@ from headrace.optimize.selections import row_of
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
+    from headrace.shapes import Shape
+
+
+_SELECTIONS: Final = ("StridedSlice", "Slice", "GatherV2")
 
 
 class ReadRows(Pass):
@@ -44,7 +48,7 @@ class ReadRows(Pass):
 
     def call(self, graph: Graph, context: PassContext) -> bool:
         changed = False
-        for op in loops_of(graph, context, having=lambda op: op.type in ("StridedSlice", "GatherV2")):  # mutate: no
+        for op in loops_of(graph, context, having=lambda op: op.type in _SELECTIONS):  # mutate: no
             loop = LoopEditor(op, context)
             changed |= _count(loop, context)
             changed |= _read(loop, context)
@@ -86,7 +90,7 @@ def _read(loop: LoopEditor, context: PassContext) -> bool:
     lists: dict[tuple[Tensor, int, str], Tensor] = {}
     read: list[Operation] = []
     for op in walk.in_order(loop.body.operations):
-        if op.type not in ("StridedSlice", "GatherV2") or not loop.is_movable(op):
+        if op.type not in _SELECTIONS or not loop.is_movable(op):
             continue
         x, y = op.inputs[0], op.outputs[0]
         if not loop.is_invariant(x) or x.dtype.base in dtypes.OBJECT or y.shape is None:
@@ -101,14 +105,19 @@ def _read(loop: LoopEditor, context: PassContext) -> bool:
             context.refused("loop_rows", op, why)
             continue
         key = x, row.axis, op.device
+        shape = (*y.shape[: row.axis], *y.shape[row.axis + 1 :]) if row.keeps else y.shape
         if key not in lists:
-            lists[key] = _list(loop, op, row.axis)
+            lists[key] = _list(loop, op, row.axis, shape)
         b = loop.within(op)
         index = row.index
         if index.dtype.base is not dtypes.int32:
             index = b.Cast(index, DstT=dtypes.int32, name=f"{op.name}/index")
-        item = b.TensorListGetItem(lists[key], index, as_vector(y.shape), element_dtype=y.dtype.base, name=op.name)
-        item.copy_static(y)
+        item = b.TensorListGetItem(lists[key], index, as_vector(shape), element_dtype=y.dtype.base, name=op.name)
+        if row.keeps:
+            item.set_shape(shape)
+            item = b.ExpandDims(item, np.int32(row.axis), name=f"{op.name}/expanded")  # its shape may say more than y's
+        else:
+            item.copy_static(y)
         loop.inner.replace(y, item)
         read.append(op)
     if not read:
@@ -136,7 +145,7 @@ def out_of_range(at: Index, size: int | None) -> str:
     return "" if 2 * count >= size else "the loop reads less than half of the rows"
 
 
-def _list(loop: LoopEditor, op: Operation, axis: int) -> Tensor:
+def _list(loop: LoopEditor, op: Operation, axis: int, shape: Shape) -> Tensor:
     """Returns the parameter of the body for the list of the rows."""
     x = op.inputs[0]
     b, name = loop.before(op), f"{base_name(x)}_rows"
@@ -145,5 +154,5 @@ def _list(loop: LoopEditor, op: Operation, axis: int) -> Tensor:
     if axis:
         order = [axis, *(a for a in range(len(x.shape)) if a != axis)]
         outer = b.Transpose(outer, order, name=f"{loop.op.name}/{name}_first")
-    items = b.TensorListFromTensor(outer, as_vector(op.outputs[0].shape), name=f"{loop.op.name}/{name}")
+    items = b.TensorListFromTensor(outer, as_vector(shape), name=f"{loop.op.name}/{name}")
     return loop.constant(items, name)

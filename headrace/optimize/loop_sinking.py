@@ -158,7 +158,7 @@ def _row(loop: LoopEditor, k: int) -> _List | None:
     if put.type != "StridedSliceGrad" or not is_free or not shapes.is_full(shape) or shape != p.shape:
         return None
     row = row_of(put)
-    at = None if row is None else index_of(loop, row.index)
+    at = None if row is None or row.keeps else index_of(loop, row.index)
     if row is None or at is None or loop.trip_count is None or loop.trip_count.count != at.bound.count:
         return None
     assert shape is not None

@@ -1,6 +1,6 @@
 """Selections along one dimension: a row or a range of a tensor, and their gradients.
 
-    x[:, t]                 row t of dimension 1            `row_of`
+    x[:, t], Slice          row t of dimension 1            `row_of`
     x[:, 3:5], Slice, Pad   elements 3 to 4 of dimension 1  `piece_of`
 
 The same selection can be written as a `StridedSlice`, a `Slice` or a `GatherV2`. These functions read all of them. The
@@ -23,15 +23,17 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Row:
-    """Selection of one index of a dimension, which the result does not have.
+    """Selection of one index of a dimension.
 
     Attributes:
       axis: the dimension.
       index: the index, a scalar.
+      keeps: whether the result has the dimension, with size 1.
     """
 
     axis: int
     index: Tensor
+    keeps: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -53,19 +55,26 @@ def row_of(op: Operation) -> Row | None:
     """Returns the row that `op` selects, or puts into zeros, or None."""
     if op.type == "GatherV2":
         return _gathered(op)
+    if op.type == "Slice":
+        return _row_of_slice(op)
     found = _strided(op)
     if found is None:
         return None
     shape, positions = found
+    if op.inputs[1].op.type != "Pack":
+        return None
     shrinks = op.attrs["shrink_axis_mask"]
-    rows = [(a, p) for a, p in enumerate(positions) if p is not None and shrinks >> p & 1]
-    if len(rows) != 1 or op.inputs[1].op.type != "Pack":
+    keeps = not shrinks
+    rows = [
+        (a, p) for a, p in enumerate(positions) if p is not None and (_is_one(op, p) if keeps else shrinks >> p & 1)
+    ]
+    if len(rows) != 1:
         return None
     if not all(a == rows[0][0] or _range(op, p, shape[a]) == (0, shape[a]) for a, p in enumerate(positions)):
         return None
     axis, position = rows[0]
     assert position is not None
-    return Row(axis, op.inputs[1].op.inputs[position])
+    return Row(axis, op.inputs[1].op.inputs[position], keeps)
 
 
 def piece_of(op: Operation) -> Piece | None:
@@ -93,6 +102,23 @@ def _gathered(op: Operation) -> Row | None:
     if x.shape is None or index.shape != () or axis is None or op.attrs["batch_dims"]:
         return None
     return Row(int(axis) % len(x.shape), index)
+
+
+def _is_one(op: Operation, position: int) -> bool:
+    """Whether the range of a strided slice that begins with a `Pack` is from `t` to `t + 1`."""
+    a, end = op.attrs, op.inputs[2].op
+    if (a["begin_mask"] | a["end_mask"]) >> position & 1 or end.type != "Pack":
+        return False
+    first, last = op.inputs[1].op.inputs[position], end.inputs[position].op
+    return last.type in ("Add", "AddV2") and last.inputs[0] is first and constant_value(last.inputs[1]) == 1
+
+
+def _row_of_slice(op: Operation) -> Row | None:
+    x, begin, size = op.inputs[0].shape, op.inputs[1], constant_value(op.inputs[2])
+    if x is None or size is None or len(x) != len(size) or begin.op.type != "Pack" or begin.shape != (len(x),):
+        return None
+    rows = [a for a, d in enumerate(x) if int(size[a]) not in (-1, d) or _element(begin, a) != 0]
+    return Row(rows[0], begin.op.inputs[rows[0]], True) if len(rows) == 1 and size[rows[0]] == 1 else None
 
 
 def _strided(op: Operation) -> tuple[tuple[int | None, ...], list[int | None]] | None:

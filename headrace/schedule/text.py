@@ -165,8 +165,8 @@ def _form(form: Form) -> str:
             return f"pieces {', '.join(map(index_text, indices))}"
         case Permute(_, axes, is_contiguous):
             return f"permute {shapes.show(axes)}{' contiguous' if is_contiguous else ''}"
-        case Concat(_, axis):
-            return f"concat along {axis}"
+        case Concat(_, axis, is_new):
+            return f"{'pack' if is_new else 'concat'} along {axis}"
         case Embed(_, shape, index):
             return f"embed {index_text(index)} of {shapes.show(shape)}"
         case Broadcast(_, shape):

@@ -106,6 +106,30 @@ def test_concat(seed: int, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("dtype", ["float32", "int32", "bool"])
+def test_pack_and_unpack(seed: int, dtype: str) -> None:
+    rng = random.Random(seed)
+    x, value = given(rng, dtype=dtype)
+    axis = rng.randrange(-value.ndim - 1, value.ndim + 1)
+    parts = {x: value}
+    for _ in range(rng.randint(0, 2)):
+        parts[hr.placeholder(dtype, value.shape)] = np.array(rng.choices((0, 1), k=value.size), dtype).reshape(
+            value.shape
+        )
+    check(b().Pack(list(parts), axis=axis), parts)
+    for axis in range(-value.ndim, value.ndim):
+        parts_of_x = b().Unpack(x, num=value.shape[axis], axis=axis) if value.shape[axis] else []
+        for part in [parts_of_x] if isinstance(parts_of_x, Tensor) else parts_of_x[-1:]:
+            check(part, {x: value})
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32", "bool", "bfloat16"])
+def test_pack_of_scalars(dtype: str) -> None:
+    scalars = {hr.placeholder(dtype, ()): np.array(v, hr.as_dtype(dtype).numpy) for v in (1, 0, 1)}
+    check(b().Pack(list(scalars)), scalars)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_split(seed: int) -> None:
     rng = random.Random(seed)
     x, value = given(rng)

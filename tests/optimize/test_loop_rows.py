@@ -44,20 +44,29 @@ def step(
         lambda xs, t: xs[t + 1 - 1],
         lambda xs, t: xs[3 - t],
         lambda xs, t: hr.gather(xs, 4 - (t + 1)),
+        lambda xs, t: hr.slice(xs, hr.stack([t, 0, 0]), [1, 2, 3]),
+        lambda xs, t: hr.slice(xs, hr.stack([t, 0, 0]), [1, -1, -1]),
+        lambda xs, t: hr.slice(xs, hr.stack([3 - t, 0, 0]), [1, 2, 3]),
+        lambda xs, t: hr.reshape(xs[t : t + 1], (1, 2, 3)),
+        lambda xs, t: (lambda last: hr.reshape(xs[last : last + 1, :], (1, 2, 3)))(3 - t),
     ],
 )
 def test_a_row_is_read_from_a_list_of_the_tensor(read: Any) -> None:
     made = step(read)
     assert len(made.fired(_RULE)) == 1
     assert (made.count("while", "TensorListGetItem"), made.count("while", "StridedSlice")) == (1, 0)
-    assert made.count("while", "GatherV2") == 0
+    assert made.count("while", "GatherV2") == made.count("while", "Slice") == 0
     close(made.run([XS, 4]), step(read, passes=[]).run([XS, 4]), 0)
 
 
 @pytest.mark.parametrize(("axis", "limit"), [(1, 2), (2, 3)])
 def test_rows_along_another_dimension_are_read_from_a_list_of_the_transposed_tensor(axis: int, limit: int) -> None:
     reads = [lambda xs, t: xs[:, t], lambda xs, t: xs[..., t]]
-    for read in (reads[axis - 1], lambda xs, t: hr.gather(xs, t, axis=axis)):
+    slices = [
+        lambda xs, t: hr.slice(xs, hr.stack([0, t, 0]), [4, 1, 3]),
+        lambda xs, t: hr.slice(xs, hr.stack([0, 0, t]), [-1, -1, 1]),
+    ]
+    for read in (reads[axis - 1], slices[axis - 1], lambda xs, t: hr.gather(xs, t, axis=axis)):
         made = step(read, limit)
         assert sum(op.type == "Transpose" for op in made.graph.operations) == 1
         assert made.count("while", "TensorListGetItem") == 1
@@ -92,6 +101,9 @@ def test_a_row_that_may_be_out_of_range_stays(limit: Any, first: int, dims: Any)
         lambda xs, t: xs[t + t - t],
         lambda xs, t: xs[t, 1:],
         lambda xs, t: (xs * hr.cast(t, hr.float32))[t],
+        lambda xs, t: hr.reshape(xs[t : t + 2][:1], (1, 2, 3)),
+        lambda xs, t: hr.slice(xs, hr.stack([t, 1, 0]), [1, 1, 3]),
+        lambda xs, t: hr.slice(xs, hr.stack([t, t, 0]), [1, 1, 3]),
     ],
 )
 def test_other_selections_stay(read: Any) -> None:

@@ -498,8 +498,8 @@ class ArrayPrinter:
                 (out,) = instr.made
                 strides = spread(held.shape, held.strides, len(shape))
                 self.values[out] = Array(held.pointer, held.dtype, shape, strides)
-            case Concat(sources, axis):
-                self._concat(instr, sources, axis)
+            case Concat() as form:
+                self._concat(instr, form)
             case Embed(source, _, index):
                 self._embed(instr, self.array_or_number(instr.inputs[source]), index)
             case Reduce() as form:
@@ -549,19 +549,32 @@ class ArrayPrinter:
         self.copy(back, source)
         self.values[out] = target
 
-    def _concat(self, instr: Compute, sources: Sequence[int], axis: int) -> None:
-        (out,) = instr.made
+    def _concat(self, instr: Compute, form: Concat) -> None:
+        (out,), axis = instr.made, form.axis
+        if form.is_new:
+            self._pack(self.place_of(out), [self.array_or_number(instr.inputs[k]) for k in form.sources], axis)
+            self.values[out] = self.place_of(out)
+            return
         is_extended = out not in self.plan.places  # the first rows are there
-        first = self.array(instr.inputs[sources[0]])
+        first = self.array(instr.inputs[form.sources[0]])
         target = Array(first.pointer, first.dtype, dims(out), contiguous(out)) if is_extended else self.place_of(out)
         at = 0
-        for k in sources:
+        for k in form.sources:
             part = self.array(instr.inputs[k])
             pointer = self.shifted(target, at * target.strides[axis])
             if at or not is_extended:
                 self.copy(Array(pointer, target.dtype, part.shape, target.strides), part)
             at += part.dims[axis]
         self.values[out] = target
+
+    def _pack(self, target: Array, parts: Sequence[Array | Number], axis: int) -> None:
+        strides = (*target.strides[:axis], *target.strides[axis + 1 :])
+        for i, part in enumerate(parts):
+            pointer = self.shifted(target, i * target.strides[axis])
+            if isinstance(part, Number):
+                scalars.store(self.f, part.dtype, part.text, pointer)
+            else:
+                self.copy(Array(pointer, target.dtype, part.shape, strides), part)
 
     def _embed(self, instr: Compute, part: Array | Number, index: Index) -> None:
         (out,) = instr.made

@@ -253,7 +253,7 @@ class Plan:
         Gradients of loops need the values of all iterations and the one behind the last.
         """
         first = instr.inputs[form.sources[0]]
-        if form.axis != 0 or v in wanted or not v.is_static or first not in self._listed:
+        if form.axis != 0 or form.is_new or v in wanted or not v.is_static or first not in self._listed:
             return False
         stack = next((i for i in instrs if first in i.made), None)
         if not isinstance(stack, Compute) or not isinstance(stack.work, ListOperation) or stack in self.room:

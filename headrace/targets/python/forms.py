@@ -32,6 +32,12 @@ def expressions(form: Form, inputs: Sequence[str], out: Source) -> list[str]:
         case Permute(source, axes, is_contiguous):
             turned = f"{inputs[source]}.transpose({', '.join(map(str, axes))})"
             return [f"{out.bind(contiguous, 'k')}({turned})" if is_contiguous else turned]
+        case Concat(sources, 0, is_new) if (
+            is_new
+        ):  # np.array takes a quarter of the time of np.stack: 0.6 µs for two of 4x16
+            return [f"{out.bind(np.array, 'k')}(({', '.join(inputs[i] for i in sources)},))"]
+        case Concat(sources, axis, is_new) if is_new:
+            return [f"{out.bind(np.stack, 'k')}(({', '.join(inputs[i] for i in sources)},), {axis})"]
         case Concat(sources, axis):
             return [f"{out.bind(np.concatenate, 'k')}(({', '.join(inputs[i] for i in sources)},), {axis})"]
         case Embed(source, shape, index):

@@ -144,6 +144,9 @@ class Maker:
         axis = self.rng.randrange(len(shape))
         if self.rng.random() < 0.3 and int(np.prod(shape)) <= 12:
             return hr.pad(a, [[self.rng.randint(0, 2), self.rng.randint(0, 1)] for _ in shape])
+        if self.rng.random() < 0.2 and len(shape) < 3 and int(np.prod(shape)) <= 20:
+            b = self._pick(values, lambda s: s == shape)
+            return hr.stack([a, b, a][: self.rng.randint(2, 3)], axis=self.rng.randint(-1, len(shape)))
         rest = shape[:axis] + shape[axis + 1 :]
         b = self._pick(values, lambda s: len(s) == len(shape) and s[:axis] + s[axis + 1 :] == rest)
         return None if int(np.prod(shape)) > 60 else hr.concat([a, b, a][: self.rng.randint(2, 3)], axis)
