@@ -436,6 +436,10 @@ INLINED_PRODUCT: Final = 2048
 # Unit: multiplications. Measured (docs/reference/native.md "Products").
 NATIVE_LIBRARY_PRODUCT: Final = 1 << 27
 
+# Elements of an array up to which an operation on its rows within a loop, such as softmax, is maps and reductions.
+# Unit: elements. Measured (docs/reference/native.md "Operations on rows").
+NATIVE_EXPANDED_ROWS: Final = 1 << 14
+
 # Inner dimension of a block of a matrix product: rows of B that a panel reads stay in the caches up to the last tile.
 # Unit: elements. Measured (docs/reference/native.md "Products").
 PRODUCT_DEPTH: Final = 256

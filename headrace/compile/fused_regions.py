@@ -38,6 +38,7 @@ from headrace.ir.edit.copying import copy_graph
 from headrace.ir.edit.editor import Editor
 from headrace.ir.kernel import find_kernel, may_wait
 from headrace.ir.notes import FusedKernel, StandsFor
+from headrace.ir.opdef import flops_of
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation
@@ -260,8 +261,8 @@ def _contract(
 
 
 def _flops(members: Iterable[Operation]) -> float | None:
-    """Cost of one firing of each member; None if the static shapes do not give it."""
-    costs = [None if op.opdef.structured else op.flops for op in members]
+    """Cost of one firing of all members; None if it is not static."""
+    costs = [None if op.opdef.structured else flops_of(op) for op in members]
     return None if None in costs else sum(c or 0.0 for c in costs)
 
 

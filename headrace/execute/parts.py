@@ -233,13 +233,13 @@ class Parts(PartsDriver):
             mine.append(part)
 
     def busy(self) -> None:
-        """Lets other threads drive the runnable parts of the calling thread, which is about to be busy."""
+        """Lets other threads drive the runnable parts of the calling thread."""
         mine = self._mine.get(threading.get_ident())
         while mine:
             self._offer(mine.pop(0))
 
     def _offer(self, part: Part) -> None:
-        """Lets the next free thread drive a part; a device gives a further thread if none is free."""
+        """Lets the next free thread, or a further one of a device, drive a part."""
         with self._lock:
             self._runnable.put(part)
             self._free -= 1

@@ -30,6 +30,7 @@ from headrace.ir.analysis import frames as ir_frames
 from headrace.ir.device import DeviceSpec
 from headrace.ir.kernel import CPU, find_kernel, made_for, why_none
 from headrace.ir.notes import FusedKernel
+from headrace.ir.opdef import flops_of
 from headrace.opkit.kernel_library import kernel_with_library
 
 if TYPE_CHECKING:
@@ -545,9 +546,9 @@ def _add_kernel(plan: Plan, node: PlanNode) -> None:
     if may_be_heavy(op):
         node.kind = HEAVY
         # where static shapes do not give the cost, the executor computes it from the inputs of the firing
-        node.cost = op.opdef.facts.cost if op.flops is None else None
+        node.cost = op.opdef.facts.cost if flops_of(op) is None else None
         return
-    flops = op.flops if fused is None else fused.flops
+    flops = flops_of(op) if fused is None else fused.flops
     if fused is not None and (flops is None or flops >= thresholds.POOL_FLOPS):
         node.kind = LONG
     else:
@@ -559,13 +560,13 @@ def may_be_heavy(op: Operation) -> bool:
     facts = op.opdef.facts
     if facts.cost is None or len(op.outputs) != 1:
         return False
-    flops = op.flops
+    flops = flops_of(op)
     return facts.blas if flops is None else flops >= thresholds.POOL_FLOPS
 
 
 def is_heavy(op: Operation) -> bool:
     """Whether a firing of `op` justifies its own thread by its static shapes."""
-    return may_be_heavy(op) and op.flops is not None
+    return may_be_heavy(op) and flops_of(op) is not None
 
 
 def _reading(f: Callable[..., Any], reads: Sequence[int]) -> Callable[..., Any]:

@@ -167,19 +167,6 @@ class Operation(Uncopyable):
         kind = graph.tensor_type
         self.outputs: tuple[Tensor, ...] = tuple([kind(self, i, d) for i, d in enumerate(made)])
 
-    @property
-    def flops(self) -> float | None:
-        """Cost of one firing; None if the static shapes do not give it.
-
-        An op without a cost function moves elements; each element of an output counts as one flop.
-        """
-        outputs = [t.shape for t in self.outputs]
-        cost = self.opdef.facts.cost
-        if cost is not None:
-            return cost([t.shape for t in self.inputs], outputs)
-        sizes = [shapes.size(s) for s in outputs]
-        return None if None in sizes else float(sum(n or 0 for n in sizes))
-
     def get_attr(self, name: str) -> Any:
         """Returns the value of an attribute (TensorFlow's method).
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from headrace.ir.graph import Operation, Tensor
     from headrace.shapes import Shape
 
-Index: TypeAlias = "tuple[int | slice, ...]"
+Index: TypeAlias = "tuple[int | slice | None, ...]"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Pieces:
 
     Attributes:
       source: the position of the input.
-      indices: for each output its index: an int, or a slice with a step, for each of the first axes.
+      indices: for each output its index: an int, or a slice with a step, for each of the first axes; None: a new axis.
     """
 
     source: int
@@ -139,9 +139,11 @@ class Product:
 
     Attributes:
       turned: whether each of them is transposed first.
+      is_batch: whether the matrices are the last two axes of the inputs, whose other axes broadcast.
     """
 
     turned: tuple[bool, bool]
+    is_batch: bool = False
 
 
 Form: TypeAlias = Reshape | Pieces | Permute | Broadcast | Concat | Embed | Reduce | Product
@@ -165,7 +167,7 @@ def index_text(index: Index) -> str:
     """Returns an index as Python writes it, such as `[0, :, 2:8]`."""
     parts = []
     for part in index:
-        if isinstance(part, int):
+        if not isinstance(part, slice):
             parts.append(str(part))
             continue
         ends = [part.start, part.stop] if part.step is None else [part.start, part.stop, part.step]
@@ -293,13 +295,13 @@ def slices(op: Operation) -> Form | None:
 
 
 def strided_slice(op: Operation) -> Form | None:
-    """Form of `StridedSlice` without new axes and ellipses."""
+    """Form of `StridedSlice`."""
     index = _strided_index(op, op.inputs[0].shape) if _is_static(op) else None
     return Pieces(0, (index,)) if index else None
 
 
 def strided_slice_grad(op: Operation) -> Form | None:
-    """Form of `StridedSliceGrad` without new axes and ellipses."""
+    """Form of `StridedSliceGrad`."""
     shape, dy = op.outputs[0].static_shape, op.inputs[4]
     if not _is_whole(op.outputs[0]) or not _is_whole(dy) or shape is None:
         return None
@@ -315,13 +317,26 @@ def _strided_index(op: Operation, x: Shape) -> Index | None:
     begin, end, strides = (constant_value(t) for t in op.inputs[1:4])
     if x is None or begin is None or end is None or strides is None:
         return None
-    if begin.ndim != 1 or len(begin) > len(x) or len(end) != len(begin) or len(strides) != len(begin):
+    if begin.ndim != 1 or len(end) != len(begin) or len(strides) != len(begin):
         return None
-    if a["ellipsis_mask"] or a["new_axis_mask"]:
+    news, dots, n = a["new_axis_mask"], a["ellipsis_mask"], len(begin)
+    if dots & (news | a["shrink_axis_mask"] | dots - 1) or news & a["shrink_axis_mask"] or max(news, dots) >> n:
         return None
-    parts: list[int | slice] = []
+    between = len(x) - (n - bool(dots) - news.bit_count())  # dimensions that the slice does not name
+    if between < 0:
+        return None
+    parts: list[int | slice | None] = []
+    axis = 0
     for i, (first, stop, step) in enumerate(zip(begin.tolist(), end.tolist(), strides.tolist(), strict=True)):
-        d = x[i]
+        if dots >> i & 1:
+            parts += [slice(None)] * between
+            axis += between
+            continue
+        if news >> i & 1:
+            parts.append(None)
+            continue
+        d = x[axis]
+        axis += 1
         assert d is not None
         if a["shrink_axis_mask"] >> i & 1:
             if not -d <= first < d:
@@ -345,9 +360,12 @@ def _is_whole(t: Tensor) -> bool:
 def _part_shape(shape: Shape, index: Index) -> Shape:
     """Shape of the piece of an array of a static shape."""
     assert shape is not None
-    parts = zip(shape, index, strict=False)
-    kept = [len(range(d or 0)[part]) for d, part in parts if isinstance(part, slice)]
-    return (*kept, *shape[len(index) :])
+    left, out = iter(shape), []
+    for part in index:
+        d = 1 if part is None else next(left)
+        if not isinstance(part, int):
+            out.append(1 if part is None else len(range(d or 0)[part]))
+    return (*out, *left)
 
 
 def pad(op: Operation) -> Form | None:
@@ -451,3 +469,14 @@ def matrix_product(op: Operation) -> Form | None:
     if inner is None or inner != (b[1] if turned[1] else b[0]):
         return None
     return Product(turned)
+
+
+def batch_product(op: Operation) -> Form | None:
+    """Form of `BatchMatMul` and `BatchMatMulV2`. Products of columns and rows are elementwise, by the kernel."""
+    (a, _), out, dtype = [t.shape for t in op.inputs], op.outputs[0].shape, op.attrs["T"]
+    if not all(shapes.is_full(t.shape) for t in (*op.inputs, *op.outputs)) or dtype in HALF or dtype.is_complex:
+        return None
+    turned = op.attrs["adj_x"], op.attrs["adj_y"]
+    if a is None or out is None or len(out) < 3 or a[-2 if turned[0] else -1] == 1:
+        return None
+    return Product(turned, True)

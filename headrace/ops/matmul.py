@@ -314,6 +314,7 @@ for _type, _ins, _outs, _attrs, _broadcasts, _sample, _doc in (
         grad=_batch_grad(_broadcasts),
         jvp=multilinear("x", "y"),
         batch=batch_matmul,
+        form=None if "Tout" in _attrs else forms.batch_product,
         facts=_FACTS,
         oracle=_batch_oracle,
         sample=_sample,

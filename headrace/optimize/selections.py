@@ -105,7 +105,7 @@ def _gathered(op: Operation) -> Row | None:
 
 
 def _is_one(op: Operation, position: int) -> bool:
-    """Whether the range of a strided slice that begins with a `Pack` is from `t` to `t + 1`."""
+    """Whether a range that begins with an element of a `Pack` has size 1."""
     a, end = op.attrs, op.inputs[2].op
     if (a["begin_mask"] | a["end_mask"]) >> position & 1 or end.type != "Pack":
         return False

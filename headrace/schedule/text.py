@@ -174,5 +174,5 @@ def _form(form: Form) -> str:
         case Reduce(_, ufunc, axes, keep_dims, divisor):
             name = "mean" if divisor != 1 else ufunc.__name__
             return f"reduce {name} over {shapes.show(axes)}{' keeping dims' if keep_dims else ''}"
-        case Product(turned):
-            return f"product {' '.join('transposed' if t else 'plain' for t in turned)}"
+        case Product(turned, is_batch):
+            return f"{'batch ' * is_batch}product {' '.join('transposed' if t else 'plain' for t in turned)}"

@@ -202,7 +202,9 @@ def test_what_strided_slices_are_expressions() -> None:
     x, value = hr.placeholder(hr.float32, [4, 5]), np.arange(20, dtype=np.float32).reshape(4, 5)
     for t in (x[1:3], x[:, 2], x[1], x[-1, -2], x[::2, 1:4:2], x[1:, :-1], x[9:], x[3:1]):
         check(t, {x: value})
-    for t in (x[::-1], x[..., 1], x[:, None], x[3:0:-1, 0]):
+    for t in (x[..., 1], x[:, None], x[None], x[1, None], x[..., None], x[None, ..., 1:3, None], x[1, ..., None, 2]):
+        check(t, {x: value})
+    for t in (x[::-1], x[3:0:-1, 0]):
         check(t, {x: value}, False)
 
 

@@ -35,7 +35,7 @@ BUDGETS: Final = {
     "jit": 1400,
     "lower": 1200,
     "metadata": 550,
-    "opkit": 2480,
+    "opkit": 2560,
     "ops": 36000,
     "optimize": 5100,
     "partition": 1000,

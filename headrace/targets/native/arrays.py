@@ -593,16 +593,16 @@ class ArrayPrinter:
 
     def _product(self, instr: Compute, form: Product) -> None:
         (out,) = instr.made
-        pointers, strides, turns = [], [], []
+        operands, strides, turns = [], [], []
         for k, turned in enumerate(form.turned):
             a = self._copied(instr, k)
-            found = matrix_rows(a.shape, a.strides)
+            found = matrix_rows(a.shape[-2:], a.strides[-2:])
             assert found is not None
             flips, stride = found
-            pointers.append(a.pointer)
+            operands.append(a)
             strides.append(stride)
             turns.append(turned != flips)
-        a_shape, b_shape = self.array(instr.inputs[0]).shape, self.array(instr.inputs[1]).shape
+        a_shape, b_shape = (a.shape[-2:] for a in operands)
         m, k_size = reversed(a_shape) if form.turned[0] else a_shape
         n = b_shape[0] if form.turned[1] else b_shape[1]
         assert isinstance(n, int)
@@ -619,7 +619,14 @@ class ArrayPrinter:
             vector_bytes=of_host().bytes,
         )
         more = "" if isinstance(m, int) else f", i64 {m}"
-        self.f.line(f"call void {name}(ptr {target.pointer}, ptr {pointers[0]}, ptr {pointers[1]}{more})")
+
+        def one(at: Sequence[str]) -> None:
+            c, a, b = (self._at(x, offset) for x, offset in zip((target, *operands), at, strict=True))
+            self.f.line(f"call void {name}(ptr {c}, ptr {a}, ptr {b}{more})")
+
+        batch = target.shape[:-2]
+        layouts = [spread(a.shape[:-2], a.strides[:-2], len(batch)) for a in operands]
+        self.each(batch, (target.strides[:-2], *layouts), one, False)
         self.values[out] = target
 
     def _reduce(self, instr: Compute, form: Reduce) -> None:

@@ -65,8 +65,8 @@ def _compute(instr: Compute) -> float:
         case Map(expression):
             return ufuncs(expression) * (thresholds.NATIVE_ELEMENT * size if size > 1 else thresholds.NATIVE_NUMBER)
         case Move(form) if isinstance(form, Product):
-            a, b = (v.shape or (1, 1) for v in instr.inputs[:2])
-            return thresholds.NATIVE_PRODUCT * math.prod(d or 1 for d in a) * (b[0 if form.turned[1] else 1] or 1)
+            inner = (instr.inputs[0].shape or (1, 1))[-2 if form.turned[0] else -1]
+            return thresholds.NATIVE_PRODUCT * size * (inner or 1)
         case Move(form) if isinstance(form, Reduce):
             return thresholds.NATIVE_ELEMENT * _size(instr.inputs[form.source])
         case Move() | ListOperation():

@@ -302,7 +302,7 @@ class Plan:
     def _operands(self, instr: Compute) -> None:
         """Plans copies of the matrices of a product that are regular along neither axis."""
         for k, v in enumerate(instr.inputs[:2]):
-            if matrix_rows(v.shape or (), self.strides[v]) is None:
+            if matrix_rows((v.shape or ())[-2:], self.strides[v][-2:]) is None:
                 self._copy_first(instr, k)
 
     def _copy_first(self, instr: Compute, k: int) -> None:
@@ -637,15 +637,25 @@ def is_grown(v: Value) -> bool:
 def piece(shape: Sequence[int], strides: Strides, index: Index) -> tuple[int, Strides]:
     """The offset and the layout of a piece of an array, in elements."""
     offset = 0
-    out: list[int] = []
-    for d, stride, part in zip(shape, strides, index, strict=False):
+    axes = iter(zip(shape, strides, strict=True))
+    kept: list[tuple[int, int] | None] = []  # size and stride; None: a new axis
+    for part in index:
+        if part is None:
+            kept.append(None)
+            continue
+        d, stride = next(axes)
         if isinstance(part, int):
             offset += (part % d) * stride
             continue
         first, _, step = part.indices(d)
         offset += first * stride
-        out.append(step * stride)
-    return offset, (*out, *strides[len(index) :])
+        kept.append((len(range(d)[part]), step * stride))
+    out: list[int] = []
+    after = 1  # the stride of a new axis is that of a contiguous array
+    for axis in reversed([*kept, *axes]):
+        out.append(after if axis is None else axis[1])
+        after = after if axis is None else axis[0] * axis[1]
+    return offset, tuple(reversed(out))
 
 
 def reshaped(shape: Sequence[int], strides: Strides, target: Sequence[int]) -> Strides | None:

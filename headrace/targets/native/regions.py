@@ -228,7 +228,9 @@ def _takes_grown(instr: Instr) -> bool:
         case Map():
             return not isinstance(instr.work, Division) and _is_as_long(instr)
         case Move(form):
-            return isinstance(form, Product) and not form.turned[0] and instr.inputs[1].is_static
+            if not isinstance(form, Product) or form.is_batch:
+                return False
+            return not form.turned[0] and instr.inputs[1].is_static
         case ListOperation(role):
             return role.kind in ("stack", "from_tensor", "length", "get")
     return False

@@ -6,20 +6,24 @@ instructions of a block with a map for each kernel call that is one, also in inn
 instructions, for the Python target; values are common to both.
 
 In an inner block, a choice of rows is two instructions: a view of the vector of conditions as a column, and a map. So
-numpy, which takes all rows of one array at no cost, keeps its kernel.
+numpy, which takes all rows of one array at no cost, keeps its kernel. An operation on rows with sums or maxima of each
+row, such as softmax, is maps and reductions there. Elsewhere the kernel reads each row once, by `row_maps`.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
+from headrace import thresholds
+from headrace.dtypes import as_dtype
 from headrace.ir.kernel import made_for
-from headrace.opkit.forms import Reshape
+from headrace.opkit.forms import Reduce, Reshape
 from headrace.schedule.program import Block, Branches, Compute, Instr, Loop, Value
-from headrace.schedule.scalar_expressions import Apply, Check, Input, formula, is_plain
+from headrace.schedule.scalar_expressions import Apply, Check, Input, formula, is_plain, row_formula_of
 from headrace.schedule.select import Constant, KernelCall, Map, Move
 
 
@@ -58,10 +62,12 @@ def _block(block: Block) -> Block:
 
 def _expanded(instr: Instr) -> list[Instr]:
     """The instructions in place of one of an inner block."""
-    if not isinstance(instr, Compute) or not isinstance(instr.work, KernelCall) or instr.op.type != "Select":
+    if not isinstance(instr, Compute) or not isinstance(instr.work, KernelCall):
         return [_rewritten(instr)]
-    if instr.work.kernel.factory is not instr.op.opdef.kernel or not instr.made or not _is_of_rows(instr):
+    if instr.work.kernel.factory is not instr.op.opdef.kernel or not instr.made:
         return [_rewritten(instr)]
+    if instr.op.type != "Select" or not _is_of_rows(instr):
+        return _on_rows(instr, instr.work) or [_rewritten(instr)]
     condition, x, y = instr.inputs
     shape = (*(condition.shape or ()), *[1] * (len(x.shape or ()) - 1))
     column = Value(condition.number, condition.tensor, condition.dtype, shape, "array", "shared")
@@ -70,6 +76,45 @@ def _expanded(instr: Instr) -> list[Instr]:
         Compute(instr.op, (condition,), (column,), Move(Reshape(0, shape))),  # type: ignore[arg-type]
         dataclasses.replace(instr, inputs=(column, x, y), work=Map(choice, False)),
     ]
+
+
+def _on_rows(instr: Compute, work: KernelCall) -> list[Instr]:
+    """The instructions of an operation with reductions of each row; none for other operations."""
+    op, dtypes = instr.op, [v.dtype.numpy for v in instr.inputs]
+    first = instr.inputs[0].shape if instr.inputs else None
+    shape = tuple(d for d in first or () if d is not None)
+    if not shape or work.kernel.form != "pure" or any(v.shape != shape for v in instr.inputs):
+        return []
+    if math.prod(shape) > thresholds.NATIVE_EXPANDED_ROWS:
+        return []
+    if not all(is_plain(d) for d in dtypes) or not all(v.is_static for v in instr.made):
+        return []
+    formula = row_formula_of(work.kernel.factory, op.attrs, dtypes, shape, [t.dtype.numpy for t in op.outputs])
+    if formula is None:
+        return []
+    known = list(instr.inputs)
+    out: list[Instr] = []
+
+    def value(dtype: np.dtype, shape: tuple[int | None, ...]) -> Value:
+        return Value(instr.made[0].number, instr.made[0].tensor, as_dtype(dtype), shape, "array", "fresh")
+
+    for ufunc, expression in formula.reductions:
+        reduced = known[expression.index] if isinstance(expression, Input) else value(expression.dtype, shape)
+        if isinstance(expression, Apply):
+            out.append(Compute(op, tuple(known), (reduced,), Map(expression, False)))
+        known.append(value(reduced.dtype.numpy, (*shape[:-1], 1)))
+        form = Reduce(0, ufunc, (len(shape) - 1,), True)
+        out.append(Compute(op, (reduced,), (known[-1],), Move(form)))
+    for v, (expression, dtype, result) in zip(instr.outputs, formula.results, strict=True):
+        if v is None:
+            continue
+        made = known[expression.index] if isinstance(expression, Input) else v
+        if isinstance(expression, Apply):
+            made = v if result == shape else value(dtype, (*shape[:-1], 1))
+            out.append(Compute(op, tuple(known), (made,), Map(expression, False)))
+        if made is not v:
+            out.append(Compute(op, (made,), (v,), Move(Reshape(0, result))))
+    return out
 
 
 def _is_of_rows(instr: Compute) -> bool:

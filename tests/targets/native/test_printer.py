@@ -142,6 +142,16 @@ def test_maps_broadcast_their_inputs() -> None:
     running.run([y, y - b * 2.0, b + c, b * 2.0], feeds)
 
 
+@pytest.mark.parametrize("adjoint", [(False, False), (True, False), (False, True), (True, True)])
+@pytest.mark.parametrize("batches", [((3,), (3,)), ((2, 3), (3,)), ((2, 1), (1, 3)), ((), (2,))])
+def test_products_of_a_batch(batches: Any, adjoint: tuple[bool, bool]) -> None:
+    sides = [s[::-1] if turned else s for s, turned in zip([(4, 5), (5, 7)], adjoint, strict=True)]
+    (a, b), feeds = placeholders(*[floats(*batch, *side) for batch, side in zip(batches, sides, strict=True)])
+    made = hr.matmul(a * 2.0, b, adjoint_a=adjoint[0], adjoint_b=adjoint[1])
+    moved = hr.transpose(b, [*range(len(batches[1])), -1 % len(b.shape), -2 % len(b.shape)])
+    running.run([made, hr.matmul(a, moved, adjoint_a=adjoint[0], adjoint_b=not adjoint[1]) + 1.0], feeds)
+
+
 def test_views_and_copies() -> None:
     (a,), feeds = placeholders(floats(4, 6))
     z = a * 2.0
@@ -152,6 +162,9 @@ def test_views_and_copies() -> None:
             hr.concat([a, z], 1),
             hr.transpose(z, [1, 0]),
             z[1:3, ::2],
+            z[:, None] * 2.0,
+            hr.reshape(z[1:, None, ::2, None] + 0.0, [9]),
+            z[None, ..., 1:] + a[..., None, 1:][:, 0],
             hr.reshape(z, [2, 12]),
             z[2, 3],
             hr.reverse(z, [1]),

@@ -104,6 +104,37 @@ def _part(xs: Any, t: Any) -> Any:
     return hr.reshape(hr.slice(xs, hr.stack([t, 0, 0]), [1, *xs.shape[1:]]), xs.shape[1:])
 
 
+def _attending(scores: Callable[[Any, Any], Any], context: Callable[[Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:
+    def loop(xs: Any, h: Any, w: Any) -> Any:
+        def body(t: Any, h: Any) -> Any:
+            weights = hr.nn.softmax(scores(xs, h), axis=0)
+            return t + 1, _cell(context(weights, xs), h, w)
+
+        return hr.while_loop(lambda t, h: t < 5, body, (0, h))[1]
+
+    return loop
+
+
+def _with_losses(xs: Any, h: Any, w: Any) -> Any:
+    labels = hr.constant(np.array([[0.1, 0.2, 0.3, 0.4, 0.0], [0.5, 0.1, 0.1, 0.1, 0.2]], np.float32))
+
+    def body(t: Any, h: Any, total: Any) -> Any:
+        h = _cell(xs[t], h, w)
+        losses = hr.nn.softmax_cross_entropy_with_logits(labels, h)
+        return t + 1, h, total + hr.reduce_mean(losses) + hr.reduce_max(hr.nn.log_softmax(h))
+
+    return hr.while_loop(lambda t, h, total: t < STEPS, body, (0, h, hr.constant(0.0)))[2]
+
+
+def _by_batches(xs: Any, h: Any, w: Any) -> Any:
+    both = hr.stack([w[:5], w[3:]]) * 0.3
+
+    def body(t: Any, h: Any) -> Any:
+        return t + 1, hr.tanh(hr.matmul(h, both) + hr.reduce_sum(xs[t], -1)[:, None])
+
+    return hr.while_loop(lambda t, h: t < STEPS, body, (0, hr.stack([h, h * 0.5])))[1]
+
+
 STEPS = 60
 OTHERS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "rows": lambda xs, h, w: _loop(lambda xs, t: xs[t], xs, h, w),
@@ -112,6 +143,13 @@ OTHERS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "slices": lambda xs, h, w: _loop(_part, xs, h, w),
     "rows that keep their dimension": lambda xs, h, w: _loop(lambda xs, t: xs[t : t + 1][0], xs, h, w),
     "states in one array": _packed,
+    "attention": _attending(
+        lambda xs, h: hr.reduce_sum(xs * h[None, :, :3], 2), lambda a, xs: hr.reduce_sum(a[:, :, None] * xs, 0)
+    ),
+    "attention by einsum": _attending(
+        lambda xs, h: hr.einsum("tbi,bi->tb", xs, h[:, 1:4]), lambda a, xs: hr.einsum("tb,tbi->bi", a, xs)
+    ),
+    "products for each element of a batch": _by_batches,
     "einsum": lambda xs, h, w: hr.scan(lambda h, x: hr.tanh(hr.einsum("bi,ij->bj", hr.concat([x, h], 1), w)), xs, h)[
         -1
     ],
@@ -122,7 +160,7 @@ OTHERS: dict[str, Callable[[Any, Any, Any], Any]] = {
 
 
 def _differentiated(name: str, ins: list[Any]) -> list[Any]:
-    """The inputs of the gradient: that of a slice with respect to its input pads at a dynamic position, in a kernel."""
+    """Inputs of the gradient, without those whose gradient calls a kernel."""
     return ins[1:] if name in ("slices", "rows that keep their dimension") else ins
 
 
@@ -147,3 +185,11 @@ def test_the_results_of_another_loop(name: str) -> None:
         loss = hr.reduce_sum(OTHERS[name](*ins) ** 2)
         feeds = {x: rng.normal(size=x.shape).astype(np.float32) for x in ins}
         running.run([loss, *hr.gradients(loss, _differentiated(name, ins))], feeds)
+
+
+def test_operations_on_rows_within_a_loop_are_native() -> None:
+    rng = np.random.default_rng(0)
+    with hr.Graph():
+        ins: list[Any] = [hr.placeholder(hr.float32, d) for d in ((STEPS, 2, 3), (2, 5), (8, 5))]
+        feeds = {x: (rng.normal(size=x.shape) * 0.3).astype(np.float32) for x in ins}
+        running.run([_with_losses(*ins)], feeds)
