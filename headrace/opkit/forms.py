@@ -115,6 +115,32 @@ class Embed:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Tile:
+    """An input repeated along its axes.
+
+    Attributes:
+      source: the position of the input.
+      times: the number of repetitions along each axis.
+    """
+
+    source: int
+    times: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class OneHot:
+    """Input 2 where an index along a new axis is that of input 0; elsewhere input 3.
+
+    Attributes:
+      axis: the new axis, at least 0.
+      depth: its size.
+    """
+
+    axis: int
+    depth: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Reduce:
     """Reduction of an input over axes by a ufunc of two arguments.
 
@@ -146,14 +172,14 @@ class Product:
     is_batch: bool = False
 
 
-Form: TypeAlias = Reshape | Pieces | Permute | Broadcast | Concat | Embed | Reduce | Product
+Form: TypeAlias = Reshape | Pieces | Permute | Broadcast | Concat | Embed | Tile | OneHot | Reduce | Product
 FormRule: TypeAlias = "Callable[[Operation], Form | None]"
 
 #: Elements of the largest array made of a smaller one that is certain to be possible.
 LARGEST_ARRAY: Final = 1 << 28
 
 #: Forms whose outputs are new arrays and never share memory with an input.
-COPIES: Final = (Concat, Embed, Reduce, Product)
+COPIES: Final = (Concat, Embed, Tile, OneHot, Reduce, Product)
 
 
 def form_of(op: Operation) -> Form | None:
@@ -416,6 +442,25 @@ def broadcast(op: Operation) -> Form | None:
         return None
     full = tuple(d for d in shape if d is not None)
     return Reshape(0, full) if x == full else Broadcast(0, full)
+
+
+def tile(op: Operation) -> Form | None:
+    """Form of `Tile`."""
+    x, times = op.inputs[0].shape, constant_value(op.inputs[1])
+    if not _is_static(op) or not _is_whole(op.outputs[0]) or x is None or times is None or times.shape != (len(x),):
+        return None
+    return Tile(0, tuple(times.tolist())) if (times > 0).all() else None
+
+
+def one_hot(op: Operation) -> Form | None:
+    """Form of `OneHot`."""
+    indices, depth, out = op.inputs[0].shape, constant_value(op.inputs[1]), op.outputs[0]
+    if not shapes.is_full(indices) or not _is_whole(out) or depth is None or depth.ndim or indices is None:
+        return None
+    at, rank = op.attrs["axis"], len(indices) + 1
+    if any(t.shape != () for t in op.inputs[2:]) or not -rank <= at < rank or not shapes.size(out.shape):
+        return None
+    return OneHot(at % rank, int(depth))
 
 
 def reduction(ufunc: np.ufunc, is_mean: bool = False) -> FormRule:

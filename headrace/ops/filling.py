@@ -16,6 +16,7 @@ from headrace.dtypes import FLOATING, INDEX, INTEGER, NUMERIC, VALUE, DType
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, op, type_attr
+from headrace.opkit import forms
 from headrace.opkit.arrays import (
     axis_in,
     boxed,
@@ -347,6 +348,7 @@ op(
     kernel=_one_hot_kernel,
     grad=NOT_DIFFERENTIABLE,
     batch=one_hot,
+    form=forms.one_hot,
     facts=Facts(dynamic_shape=True, cost=flops_per_element(2)),
     oracle=_one_hot_model,
     sample=_one_hots,

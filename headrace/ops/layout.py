@@ -222,6 +222,7 @@ op(
     grad=_tile_grad,
     jvp=linear("input"),
     batch=prefixing(1, 1),
+    form=forms.tile,
     facts=Facts(total=("multiples",), dynamic_shape=True, cost=flops_per_element(1)),
     oracle=_tile_model,
     sample=_tiles,

@@ -335,9 +335,10 @@ def _samples(low: float = -3, high: float = 3) -> Any:
 _LINEAR = linear("input")
 
 _greatest, _least = _extreme("maximum", least), _extreme("minimum", greatest)
-_sum = _accumulated("add")
+_sum, _prod = _accumulated("add"), _accumulated("multiply")
 _FORMS: dict[Any, Any] = {
     _sum: forms.reduction(np.add),
+    _prod: forms.reduction(np.multiply),
     _greatest: forms.reduction(np.maximum),
     _least: forms.reduction(np.minimum),
     _mean: forms.reduction(np.add, is_mean=True),
@@ -352,7 +353,7 @@ _oracle: Any
 for _type, _types, _kernel, _grad, _jvp, _oracle, _sample, _flops, _doc in (
     ("Sum", NUMERIC, _sum, _sum_grad, _LINEAR, lambda v, t: _wrapped(sum(v), t), _samples(), 1,
      "The sum"),
-    ("Prod", NUMERIC, _accumulated("multiply"), _prod_grad, None, lambda v, t: _wrapped(math.prod(v), t),
+    ("Prod", NUMERIC, _prod, _prod_grad, None, lambda v, t: _wrapped(math.prod(v), t),
      _samples(1, 3), 1, "The product"),
     ("Max", REAL, _greatest, _extreme_grad, None, lambda v, t: max(v, default=least(t)), _samples(), 1,
      "The greatest element"),

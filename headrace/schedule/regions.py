@@ -14,6 +14,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from headrace import dtypes
 from headrace.errors import HeadraceInternalError
 from headrace.ir import walk
 from headrace.ir.analysis.signature_check import check_fit
@@ -106,7 +107,7 @@ class Regions:
             return known
         wanted: set[Tensor] = set(results)
         needed: set[Operation] = set(must)
-        order = walk.in_order(walk.reachable([*needed, *(t.op for t in results)]))
+        order = _looks_first(walk.in_order(walk.reachable([*needed, *(t.op for t in results)])))
         items: list[Item] = []
         for op in reversed(order):
             live = tuple([i for i, t in enumerate(op.outputs) if t in wanted])
@@ -207,6 +208,29 @@ class Regions:
             self.functions[f.name] = Region(graph, (), (), ())  # ends the recursion: a placeholder until it is built
             self.functions[f.name] = self._region(graph, tuple(graph.results), graph.control_results)
         return Item(op, live, "Recursive", offset=offset, reads=tuple(op.inputs[offset:]))
+
+
+def _looks_first(order: list[Operation]) -> list[Operation]:
+    """Operations in an order in which looks at a list precede its changes, where possible.
+
+    A list that is looked at after a change cannot be changed in place (`schedule.lists`).
+
+    Args:
+      order: The operations in topological order.
+    """
+    looks = [op for op in order if (role := op.opdef.facts.list_role) and not role.makes and not role.changes]
+    if not looks:
+        return order
+    at = {op: float(i) for i, op in enumerate(order)}
+    changed: dict[Tensor, float] = {}
+    for op in reversed(order):
+        if op.opdef.structured or (op.opdef.facts.list_role and op.opdef.facts.list_role.changes):
+            changed.update((t, at[op]) for t in op.inputs if t.dtype.base is dtypes.variant)
+    for op in looks:
+        first = changed.get(op.inputs[0], at[op])
+        if first < at[op] and all(at[p] < first for p in (*(t.op for t in op.inputs), *op.control_inputs)):
+            at[op] = first - 0.5
+    return sorted(order, key=at.__getitem__)
 
 
 def _is_quiet(region: Region) -> bool:

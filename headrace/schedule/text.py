@@ -17,7 +17,20 @@ from typing import Any
 import numpy as np
 
 from headrace import shapes
-from headrace.opkit.forms import Broadcast, Concat, Embed, Form, Permute, Pieces, Product, Reduce, Reshape, index_text
+from headrace.opkit.forms import (
+    Broadcast,
+    Concat,
+    Embed,
+    Form,
+    OneHot,
+    Permute,
+    Pieces,
+    Product,
+    Reduce,
+    Reshape,
+    Tile,
+    index_text,
+)
 from headrace.schedule.program import (
     Block,
     Branches,
@@ -169,6 +182,10 @@ def _form(form: Form) -> str:
             return f"{'pack' if is_new else 'concat'} along {axis}"
         case Embed(_, shape, index):
             return f"embed {index_text(index)} of {shapes.show(shape)}"
+        case Tile(_, times):
+            return f"tile {shapes.show(times)}"
+        case OneHot(axis, depth):
+            return f"one-hot of {depth} along {axis}"
         case Broadcast(_, shape):
             return f"broadcast {shapes.show(shape)}"
         case Reduce(_, ufunc, axes, keep_dims, divisor):

@@ -209,6 +209,26 @@ def test_what_strided_slices_are_expressions() -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+def test_tile(seed: int) -> None:
+    rng = random.Random(seed)
+    x, value = given(rng, least=1)
+    for least in (0, 1):
+        times = [rng.randint(least, 3) for _ in value.shape]
+        check(b().Tile(x, b().const(times)), {x: value}, 0 not in times)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_one_hot(seed: int) -> None:
+    rng = random.Random(seed)
+    shape = [rng.randint(1, 3) for _ in range(rng.randint(0, 2))]
+    x = hr.placeholder(rng.choice(["uint8", "int32", "int64"]), shape)
+    value = np.array(rng.choices(range(5), k=int(np.prod(shape))), x.dtype.as_numpy_dtype).reshape(shape)[()]
+    on, off = (b().const(np.float32(v)) for v in (2.0, -1.0))
+    axis = rng.randint(-1, len(shape))
+    check(b().OneHot(x, b().const(rng.randint(1, 4)), on, off, axis=axis), {x: value})
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_transpose(seed: int) -> None:
     rng = random.Random(seed)
     x, value = given(rng)

@@ -12,7 +12,7 @@ import numpy as np
 
 from headrace import thresholds
 from headrace.errors import HeadraceInternalError
-from headrace.opkit.forms import Broadcast, Concat, Embed, Permute, Pieces, Product, Reduce, Reshape
+from headrace.opkit.forms import Broadcast, Concat, Embed, OneHot, Permute, Pieces, Product, Reduce, Reshape, Tile
 from headrace.schedule.program import Compute, Value
 from headrace.schedule.select import Map, Move
 from headrace.targets.native import scalars, state, threads
@@ -502,6 +502,10 @@ class ArrayPrinter:
                 self._concat(instr, form)
             case Embed(source, _, index):
                 self._embed(instr, self.array_or_number(instr.inputs[source]), index)
+            case Tile(source, times):
+                self._tile(instr, self.array(instr.inputs[source]), times)
+            case OneHot(axis, _):
+                self._one_hot(instr, axis)
             case Reduce() as form:
                 self._reduce(instr, form)
             case Product() as form:
@@ -587,6 +591,35 @@ class ArrayPrinter:
             scalars.store(self.f, part.dtype, part.text, pointer)
         else:
             self.copy(Array(pointer, target.dtype, part.shape, strides), part)
+        self.values[out] = target
+
+    def _tile(self, instr: Compute, source: Array, times: Sequence[int]) -> None:
+        (out,) = instr.made
+        target = self.place_of(out)
+        shape = [n for pair in zip(times, source.dims, strict=True) for n in pair]
+        strides = [n for stride in source.strides for n in (0, stride)]
+        whole = Array(target.pointer, target.dtype, tuple(shape), row_major(shape))
+        self.copy(whole, Array(source.pointer, source.dtype, tuple(shape), tuple(strides)))
+        self.values[out] = target
+
+    def _one_hot(self, instr: Compute, axis: int) -> None:
+        (out,) = instr.made
+        target, indices = self.place_of(out), self.array_or_number(instr.inputs[0])
+        on, off = (self.array_or_number(instr.inputs[k]) for k in (2, 3))
+        assert isinstance(on, Number)
+        assert isinstance(off, Number)
+        kind, index = scalars.register_type(target.dtype), scalars.register_type(indices.dtype)
+        at = () if isinstance(indices, Number) else indices.strides
+        places = [int(k == axis) for k in range(len(target.shape))]  # the offset is the position along the axis
+
+        def element(offsets: Sequence[str]) -> None:
+            found = indices.text if isinstance(indices, Number) else self.load(indices, offsets[0])
+            if index != "i64":
+                found = self.f.op(f"{'zext' if indices.dtype.kind == 'u' else 'sext'} {index} {found} to i64")
+            is_here = self.f.op(f"icmp eq i64 {found}, {offsets[2]}")
+            self.store(target, self.f.op(f"select i1 {is_here}, {kind} {on.text}, {kind} {off.text}"), offsets[1])
+
+        self.each(target.shape, ((*at[:axis], 0, *at[axis:]) if at else (0,), target.strides, places), element)
         self.values[out] = target
 
     # *** Products and reductions ***

@@ -31,7 +31,16 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from headrace import thresholds
-from headrace.opkit.forms import Broadcast, Concat, Embed, Permute, Pieces, Product, Reduce, Reshape
+from headrace.opkit.forms import (
+    COPIES,
+    Broadcast,
+    Concat,
+    Permute,
+    Pieces,
+    Product,
+    Reduce,
+    Reshape,
+)
 from headrace.schedule.program import Block, Branches, Compute, Instr, Loop, Value, Variable
 from headrace.schedule.select import Constant, ListOperation, Move
 from headrace.targets.native import threads
@@ -708,9 +717,7 @@ def is_made_by(found: Sequence[Unit], v: Value) -> bool:
                 return True
             if isinstance(unit, Compute) and isinstance(unit.work, Move):
                 form = unit.work.form
-                return isinstance(form, (Concat, Embed, Reduce, Product)) or (
-                    isinstance(form, Permute) and form.is_contiguous
-                )
+                return isinstance(form, COPIES) or (isinstance(form, Permute) and form.is_contiguous)
             is_joined = isinstance(unit, Compute) and isinstance(unit.work, ListOperation) and unit.work.role.joins
             return is_joined and unit.inputs[0].representation == "list" and v.is_static
     return False

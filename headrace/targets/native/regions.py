@@ -19,7 +19,7 @@ import numpy as np
 
 from headrace import thresholds
 from headrace.ir.notes import CountedResidual
-from headrace.opkit.forms import Broadcast, Concat, Embed, Permute, Pieces, Product, Reduce, Reshape
+from headrace.opkit.forms import Broadcast, Concat, Embed, OneHot, Permute, Pieces, Product, Reduce, Reshape, Tile
 from headrace.schedule.program import Block, Branches, Call, Compute, Convert, Instr, Loop, Value
 from headrace.schedule.select import Constant, KernelCall, ListOperation, Map, Move
 from headrace.targets.native import scalars
@@ -117,7 +117,7 @@ def _compute(instr: Compute, elements: ElementTypes) -> str:
                 return "" if is_known else f"{instr.op.type} of {dtype.name}"
             return (
                 ""
-                if isinstance(form, (Reshape, Pieces, Permute, Broadcast, Concat, Embed))
+                if isinstance(form, (Reshape, Pieces, Permute, Broadcast, Concat, Embed, Tile, OneHot))
                 else f"the form {type(form).__name__}"
             )
         case ListOperation(role):
@@ -260,7 +260,16 @@ def _is_parameter(instr: Instr, v: Value) -> bool:
         return at <= _ignored_inputs(role.kind)
     if isinstance(instr.work, Move):
         form = instr.work.form
-        used = (0, 1) if isinstance(form, Product) else form.sources if isinstance(form, Concat) else (form.source,)
+        used: Sequence[int]
+        match form:
+            case Product():
+                used = 0, 1
+            case OneHot():
+                used = 0, 2, 3
+            case Concat(sources):
+                used = sources
+            case _:
+                used = (form.source,)
         return all(instr.inputs[k] is not v for k in used)
     return False
 

@@ -7,9 +7,22 @@ from typing import TYPE_CHECKING, assert_never
 
 import numpy as np
 
-from headrace.opkit.forms import Broadcast, Concat, Embed, Form, Permute, Pieces, Product, Reduce, Reshape, index_text
+from headrace.opkit.forms import (
+    Broadcast,
+    Concat,
+    Embed,
+    Form,
+    OneHot,
+    Permute,
+    Pieces,
+    Product,
+    Reduce,
+    Reshape,
+    Tile,
+    index_text,
+)
 from headrace.opkit.kernel_library import contiguous
-from headrace.targets.python.runtime import embedded
+from headrace.targets.python.runtime import embedded, one_hot
 
 if TYPE_CHECKING:
     from headrace.targets.python.source import Source
@@ -42,6 +55,10 @@ def expressions(form: Form, inputs: Sequence[str], out: Source) -> list[str]:
             return [f"{out.bind(np.concatenate, 'k')}(({', '.join(inputs[i] for i in sources)},), {axis})"]
         case Embed(source, shape, index):
             return [f"{out.bind(embedded, 'k')}({inputs[source]}, {shape}, {index})"]
+        case Tile(source, times):
+            return [f"{out.bind(np.tile, 'k')}({inputs[source]}, {times})"]
+        case OneHot(axis, depth):
+            return [f"{out.bind(one_hot, 'k')}({inputs[0]}, {inputs[2]}, {inputs[3]}, {axis}, {depth})"]
         case Broadcast(source, shape):
             return [f"{out.bind(np.broadcast_to, 'k')}({inputs[source]}, {shape})"]
         case Reduce(source, ufunc, axes, keep_dims, divisor):

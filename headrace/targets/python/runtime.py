@@ -80,6 +80,13 @@ def embedded(x: Any, shape: tuple[int, ...], index: Index) -> np.ndarray:
     return out
 
 
+def one_hot(indices: Any, on: Any, off: Any, axis: int, depth: int) -> np.ndarray:
+    """Returns `on` at the position of each index along a new axis, `off` elsewhere."""
+    places = np.arange(depth).reshape([depth if i == axis else 1 for i in range(indices.ndim + 1)])
+    made: np.ndarray = np.where(np.expand_dims(indices, axis) == places, on, off)
+    return made
+
+
 class RunState:
     """State of one run of compiled code.
 

@@ -152,6 +152,23 @@ def test_products_of_a_batch(batches: Any, adjoint: tuple[bool, bool]) -> None:
     running.run([made, hr.matmul(a, moved, adjoint_a=adjoint[0], adjoint_b=not adjoint[1]) + 1.0], feeds)
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "int32", "int64"])
+@pytest.mark.parametrize("values", ["float32", "float64", "bool", "int8", "int64"])
+def test_one_hot(dtype: str, values: str) -> None:
+    numbers = np.array([[0, 2, 5], [1, 9, 3]], dtype)
+    (i,), feeds = placeholders(numbers if dtype == "uint8" else numbers - 1)
+    on, off = (hr.placeholder(values, ()) for _ in range(2))
+    feeds |= {on: np.array(1, values), off: np.array(0, values)}
+    made = [hr.one_hot(i, 4, on, off, axis, values) for axis in (-1, 0, 1)]
+    running.run([*made, hr.one_hot(i[0, 1], 4, on, off, dtype=values), hr.transpose(made[1])], feeds)
+
+
+def test_tiles() -> None:
+    (a,), feeds = placeholders(floats(3, 4))
+    turned = hr.transpose(a * 2.0, [1, 0])
+    running.run([hr.tile(a, [2, 3]), hr.tile(turned[1:, ::2], [1, 2]) + 1.0, hr.tile(turned[2], [5]), turned], feeds)
+
+
 def test_views_and_copies() -> None:
     (a,), feeds = placeholders(floats(4, 6))
     z = a * 2.0

@@ -143,6 +143,9 @@ OTHERS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "slices": lambda xs, h, w: _loop(_part, xs, h, w),
     "rows that keep their dimension": lambda xs, h, w: _loop(lambda xs, t: xs[t : t + 1][0], xs, h, w),
     "states in one array": _packed,
+    "states that the gradient reads twice": lambda xs, h, w: hr.while_loop(
+        lambda t, h: t < STEPS, lambda t, h: (t + 1, hr.nn.elu(hr.matmul(hr.concat([xs[t], h], 1), w * 0.3))), (0, h)
+    )[1],
     "attention": _attending(
         lambda xs, h: hr.reduce_sum(xs * h[None, :, :3], 2), lambda a, xs: hr.reduce_sum(a[:, :, None] * xs, 0)
     ),
