@@ -141,7 +141,7 @@ def test_values_end_with_their_last_reader() -> None:
 def test_a_view_keeps_the_array_and_a_map_does_not() -> None:
     x, y = floats("x", 4, 4), floats("y", 4, 4)
     t = hr.concat([hr.reshape(x, (16,)), hr.reshape((x + y) @ y, (16,))], 0)
-    made = program([hr.math.cumprod(hr.reshape(t, (4, 8)), 0)], [x, y])
+    made = program([hr.cumprod(hr.reshape(t, (4, 8)), 0)], [x, y])
     keeps = {i.op.type: bool(retained([i])) for i in made.block.instrs}
     assert keeps == {"Reshape": True, "AddV2": False, "MatMul": False, "ConcatV2": False, "Cumprod": True}
 
