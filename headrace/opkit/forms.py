@@ -129,7 +129,7 @@ class Tile:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OneHot:
-    """Input 2 where the index along a new axis is in input 0, else input 3.
+    """Choice of input 2 at the indices of input 0 along a new axis, else input 3.
 
     Attributes:
       axis: the new axis, at least 0.
