@@ -129,7 +129,7 @@ class Tile:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OneHot:
-    """Choice of input 2 at the indices of input 0 along a new axis, else input 3.
+    """Input 2 at the indices of input 0, and input 3 elsewhere.
 
     Attributes:
       axis: the new axis, at least 0.
