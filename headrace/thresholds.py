@@ -428,6 +428,10 @@ CACHED_OBJECT_BYTES: Final = 1 << 25
 # Unit: seconds. Bound (tests/targets/native/test_object_cache.py).
 ABANDONED_WRITE: Final = 3600.0
 
+# Blocks of random numbers from which native code computes them; for fewer its import would take longer than they do.
+# Unit: blocks. Measured (docs/reference/native.md "Kernels").
+NATIVE_RANDOM_BLOCKS: Final = 256
+
 # Size m * k * n of a matrix product up to which its code is part of the calling loop.
 # Unit: multiplications. Measured (docs/reference/native.md "Products").
 INLINED_PRODUCT: Final = 2048

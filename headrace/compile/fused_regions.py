@@ -33,12 +33,12 @@ from headrace.compile.fused_kernels import FusedReport, Prepare, compute_of, con
 from headrace.compile.outlining import is_outlined
 from headrace.ir import walk
 from headrace.ir.analysis import frames
+from headrace.ir.analysis.flops import flops_of
 from headrace.ir.analysis.graph_size import deepens_recursion
 from headrace.ir.edit.copying import copy_graph
 from headrace.ir.edit.editor import Editor
 from headrace.ir.kernel import find_kernel, may_wait
 from headrace.ir.notes import FusedKernel, StandsFor
-from headrace.ir.opdef import flops_of
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation

@@ -27,10 +27,10 @@ from headrace import flags, thresholds
 from headrace.errors import InvalidArgumentError, NotFoundError, UnimplementedError
 from headrace.ir import output_check
 from headrace.ir.analysis import frames as ir_frames
+from headrace.ir.analysis.flops import flops_of
 from headrace.ir.device import DeviceSpec
 from headrace.ir.kernel import CPU, find_kernel, made_for, why_none
 from headrace.ir.notes import FusedKernel
-from headrace.ir.opdef import flops_of
 from headrace.opkit.kernel_library import kernel_with_library
 
 if TYPE_CHECKING:

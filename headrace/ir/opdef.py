@@ -28,7 +28,6 @@ from headrace.ir.op_roles import LIST_SIGNATURES, MIRRORED, ListKind, ListRole, 
 from headrace.registry import Registry
 
 if TYPE_CHECKING:
-    from headrace.ir.graph import Operation
     from headrace.shapes import Shape
 
 _absent: Final = object()
@@ -189,19 +188,6 @@ def flops_per_input(k: float) -> Cost:
         return None if n is None else k * n
 
     return cost
-
-
-def flops_of(op: Operation) -> float | None:
-    """Returns the cost of one firing; None if the static shapes do not give it.
-
-    An op without a cost function moves elements; each element of an output counts as one flop.
-    """
-    outputs = [t.shape for t in op.outputs]
-    cost = op.opdef.facts.cost
-    if cost is not None:
-        return cost([t.shape for t in op.inputs], outputs)
-    sizes = [_elements(s) for s in outputs]
-    return None if None in sizes else float(sum(n or 0 for n in sizes))
 
 
 def _elements(shape: Shape) -> int | None:

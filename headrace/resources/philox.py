@@ -22,6 +22,7 @@ import ml_dtypes
 import numpy as np
 
 from headrace import dtypes, forking, thresholds
+from headrace.philox_rounds import MULTIPLIER0, MULTIPLIER2, ROUNDS, filled, round_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,11 +34,6 @@ RESERVED_PER_NUMBER: Final = 256
 _COUNTER_MASK: Final = (1 << 128) - 1
 _LOW: Final = np.uint64(0xFFFFFFFF)
 _32: Final = np.uint64(32)
-_MULTIPLIER0: Final = 0xD2511F53
-_MULTIPLIER2: Final = 0xCD9E8D57
-_WEYL0: Final = 0x9E3779B9  # added to the key after each round
-_WEYL1: Final = 0xBB67AE85
-_ROUNDS: Final = 10
 _SCRAMBLER: Final = 0x02461E293EC8F720  # the key that mixes seeds
 _LEAST_U: Final = 1e-7  # the smallest argument of the logarithm in Box-Muller
 _TRUNCATE_AT: Final = 2.0
@@ -222,6 +218,8 @@ class Stream:
 
     def _fill(self, offsets: np.ndarray, out: np.ndarray) -> None:
         """Computes the block at `offsets[i]` into `out[i]`."""
+        if len(offsets) >= thresholds.NATIVE_RANDOM_BLOCKS and filled(self.key, self.counter, offsets, out):
+            return
         if len(offsets) <= thresholds.PHILOX_SCALAR_BLOCKS:
             for i, offset in enumerate(offsets.tolist()):
                 out[i] = _block(self.key, self.counter + offset)
@@ -230,19 +228,18 @@ class Stream:
         high = np.uint64(self.counter >> 64) + (low < offsets)  # a carry
         c0, c1, c2, c3 = low & _LOW, low >> _32, high & _LOW, high >> _32
         product0, product2 = np.empty_like(low), np.empty_like(low)
-        key0, key1 = self.key & 0xFFFFFFFF, self.key >> 32
-        for _ in range(_ROUNDS):  # in place, because allocation of such arrays costs more than the computation
-            np.multiply(c0, np.uint64(_MULTIPLIER0), out=product0)
-            np.multiply(c2, np.uint64(_MULTIPLIER2), out=product2)
+        keys = round_keys(self.key)
+        for k in range(ROUNDS):  # in place, because allocation of such arrays costs more than the computation
+            np.multiply(c0, np.uint64(MULTIPLIER0), out=product0)
+            np.multiply(c2, np.uint64(MULTIPLIER2), out=product2)
             np.right_shift(product2, _32, out=c0)
             c0 ^= c1
-            c0 ^= np.uint64(key0)
+            c0 ^= np.uint64(keys[2 * k])
             np.bitwise_and(product2, _LOW, out=c1)
             np.right_shift(product0, _32, out=c2)
             c2 ^= c3
-            c2 ^= np.uint64(key1)
+            c2 ^= np.uint64(keys[2 * k + 1])
             np.bitwise_and(product0, _LOW, out=c3)
-            key0, key1 = (key0 + _WEYL0) & 0xFFFFFFFF, (key1 + _WEYL1) & 0xFFFFFFFF
         for i, c in enumerate((c0, c1, c2, c3)):
             out[:, i] = c
 
@@ -251,12 +248,11 @@ def _block(key: int, counter: int) -> tuple[int, int, int, int]:
     """One block computed on Python ints, which is faster for a few blocks."""
     c0, c1 = counter & 0xFFFFFFFF, counter >> 32 & 0xFFFFFFFF
     c2, c3 = counter >> 64 & 0xFFFFFFFF, counter >> 96 & 0xFFFFFFFF
-    key0, key1 = key & 0xFFFFFFFF, key >> 32
-    for _ in range(_ROUNDS):
-        product0, product2 = c0 * _MULTIPLIER0, c2 * _MULTIPLIER2
+    keys = iter(round_keys(key))
+    for key0, key1 in zip(keys, keys, strict=True):
+        product0, product2 = c0 * MULTIPLIER0, c2 * MULTIPLIER2
         c0, c1 = (product2 >> 32) ^ c1 ^ key0, product2 & 0xFFFFFFFF
         c2, c3 = (product0 >> 32) ^ c3 ^ key1, product0 & 0xFFFFFFFF
-        key0, key1 = (key0 + _WEYL0) & 0xFFFFFFFF, (key1 + _WEYL1) & 0xFFFFFFFF
     return c0, c1, c2, c3
 
 
