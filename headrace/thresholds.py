@@ -516,6 +516,12 @@ NATIVE_CHANNELS: Final = 1 << 14
 # Unit: elements. Estimate (docs/reference/native.md "Kernels").
 NATIVE_ROWS: Final = 1 << 12
 
+# Numbers of resampled images, or of their gradients, from which native code computes them, and weighted elements of a
+# line that are added to an element of the result together.
+# Unit: elements; taps. Measured (docs/reference/native.md "Images"); estimate.
+NATIVE_RESAMPLED: Final = 1 << 12
+RESAMPLED_TAPS: Final = 4
+
 # Numbers of a variable from which native code computes the new values of an optimizer.
 # Unit: elements. Measured (docs/reference/native.md "Kernels").
 NATIVE_UPDATE: Final = 1 << 14

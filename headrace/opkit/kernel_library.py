@@ -13,7 +13,7 @@ Kernels of elementwise ops do not ask. Engines call them by `kernel_with_library
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -30,6 +30,19 @@ if TYPE_CHECKING:
 
 Array: TypeAlias = np.ndarray
 PoolingKind: TypeAlias = Literal["maximum", "maximum_gradient", "mean", "mean_gradient"]
+
+
+class Table(NamedTuple):
+    """Weighted input elements of each element along an axis of resampled images.
+
+    Attributes:
+      source: their numbers, [tables, elements, taps]; -1: there is none. There is one table for all images, or one for
+        each image of the result.
+      weight: their weights, of the same shape, in float32.
+    """
+
+    source: Array
+    weight: Array
 
 
 class KernelLibrary:
@@ -122,6 +135,10 @@ class KernelLibrary:
         """`((x - mean) * slope + g - shift) * factor`, with vectors of channels, written to `out`."""
         return None
 
+    def neighbors(self, x: Array, radius: int) -> Array | None:
+        """Sums over the channels within `radius` of each; they are the last axis."""
+        return None
+
     # *** Rows ***
 
     def accumulated(self, how: Literal["add", "subtract"], out: Array, rows: Array, updates: Array) -> Array | None:
@@ -132,6 +149,52 @@ class KernelLibrary:
           out: The array to change, [n, width].
           rows: The numbers of the rows of `out`, all in [0, n).
           updates: The updates, [len(rows), width].
+        """
+        return None
+
+    # *** Images [n, height, width, channels] ***
+
+    def resampled(self, images: Array, which: Array, rows: Table, columns: Table, dtype: Any) -> Array | None:
+        """Weighted sums of the elements of images along both axes.
+
+        Args:
+          images: The images.
+          which: The number of an image for each image of the result.
+          rows: The taps of the rows.
+          columns: The taps of the columns.
+          dtype: The dtype of the result and of the sums: float32 or float64.
+        """
+        return None
+
+    def spread(self, grads: Array, which: Array, rows: Table, columns: Table, out: Array) -> bool:
+        """Adds the gradient of `resampled` by the images to `out`, an array of images.
+
+        Args:
+          grads: The gradient by the result.
+          which: The number of an image for each image of the result.
+          rows: The taps of the rows, a table for each image of the result.
+          columns: The taps of the columns, likewise.
+          out: The array to change.
+
+        Returns:
+          False if the library leaves it to the kernel.
+        """
+        return False
+
+    def slopes(
+        self, grads: Array, images: Array, which: Array, rows: Table, columns: Table
+    ) -> tuple[Array, Array] | None:
+        """Gradients of bilinear crops by the positions of their rows and columns.
+
+        Args:
+          grads: The gradient by the crops.
+          images: The images.
+          which: The number of an image for each crop.
+          rows: The taps of the rows: two for each row, one on each side of its position.
+          columns: The taps of the columns, likewise.
+
+        Returns:
+          The gradients, [crops, rows] and [crops, columns].
         """
         return None
 

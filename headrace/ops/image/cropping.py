@@ -6,11 +6,13 @@ the image have no taps.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from headrace import thresholds
 from headrace.dtypes import DType, float16, float32, float64, int8, int16, int32, int64, uint8, uint16
 from headrace.errors import InvalidArgumentError, OutOfRangeError
 from headrace.ir.infer import Inference
@@ -28,8 +30,9 @@ from headrace.ir.opdef import (
 from headrace.opkit.arrays import check_size, shape_from
 from headrace.opkit.batch_rules import folding
 from headrace.opkit.elementwise import HALF
+from headrace.opkit.kernel_library import Table, kernel_library
 from headrace.opkit.testing.samples import draw
-from headrace.ops.image.taps import Tap, Taps, back, resampled, rounded
+from headrace.ops.image.taps import Tap, Taps, back, merged, resampled, rounded
 from headrace.shapes import Shape, merge_dim, show, with_rank
 
 Array = np.ndarray
@@ -38,27 +41,51 @@ F32 = np.float32
 # *** Where the pixels of a crop lie ***
 
 
-def _places(low: Any, high: Any, length: int, count: int) -> tuple[Array, Array]:
-    """Pixels of a crop inside the image along one axis, and their positions."""
+def _places(low: Array, high: Array, length: int, count: int) -> tuple[Array, Array]:
+    """Positions of the pixels of crops along one axis, and whether each is inside.
+
+    Both are arrays [boxes, count]. Positions outside of the image are 0.
+    """
     if count > 1:
         step = (high - low) * F32(length - 1) / F32(count - 1)
-        at = low * F32(length - 1) + np.arange(count, dtype=F32) * step
+        at = (low * F32(length - 1))[:, None] + np.arange(count, dtype=F32) * step[:, None]
     else:
-        at = np.array([0.5 * float(low + high) * (length - 1)], F32)
-    inside = np.flatnonzero((at >= 0) & (at <= length - 1))
-    return inside, at[inside]
+        at = (0.5 * (low + high).astype(np.float64) * (length - 1)).astype(F32)[:, None]
+    inside = (at >= 0) & (at <= length - 1)
+    return np.where(inside, at, F32(0)), inside
 
 
-def _axis(low: Any, high: Any, length: int, count: int, method: str) -> Taps:
-    inside, at = _places(low, high, length, count)
+def _axis(low: Array, high: Array, length: int, count: int, method: str) -> Table:
+    """The taps of crops along one axis.
+
+    Bilinear ones are two, which may be the same element.
+    """
+    at, inside = _places(low, high, length, count)
     if method == "nearest":
-        return (Tap(inside, rounded(at), None),)
-    below = np.floor(at)
-    return Tap(inside, below.astype(np.int64), 1 - (at - below)), Tap(inside, np.ceil(at).astype(np.int64), at - below)
+        source, weight = rounded(at)[..., None], np.ones((*at.shape, 1), F32)
+    else:
+        below = np.floor(at)
+        source = np.stack([below, np.ceil(at)], -1).astype(np.int64)
+        weight = np.stack([1 - (at - below), at - below], -1)
+    source[~inside], weight[~inside] = -1, 0
+    return Table(source, weight)
 
 
-def _crops(boxes: Array, which: Array, batch: int) -> Iterator[tuple[int, int, Array]]:
-    """Number, image and coordinates of each box."""
+def _tables(boxes: Array, lengths: Sequence[int], counts: Sequence[int], method: str) -> list[Table]:
+    """The taps of all rows and of all columns."""
+    return [_axis(boxes[:, k], boxes[:, k + 2], lengths[k], counts[k], method) for k in (0, 1)]
+
+
+def _taps(table: Table, box: int, length: int) -> Taps:
+    """The taps of one box."""
+    taps = []
+    for source, weight in zip(table.source[box].T, table.weight[box].T, strict=True):
+        into = np.flatnonzero(source >= 0)
+        taps.append(Tap(into, source[into], weight[into] if table.source.shape[2] > 1 else None))
+    return Taps(tuple(taps), length, table.source.shape[1])
+
+
+def _require_boxes(boxes: Array, which: Array, batch: int) -> None:
     if boxes.ndim != 2:
         raise InvalidArgumentError(f"boxes must be 2-D, got {show(boxes.shape)}")
     if boxes.shape[1] != 4:
@@ -72,7 +99,6 @@ def _crops(boxes: Array, which: Array, batch: int) -> Iterator[tuple[int, int, A
     if which.size and not (which.min() >= 0 and which.max() < batch):
         bad = which[(which < 0) | (which >= batch)][0]
         raise OutOfRangeError(f"box_index has values outside [0, batch_size): {bad}, and there are {batch} images")
-    return ((i, image, box) for i, (image, box) in enumerate(zip(which.tolist(), boxes, strict=True)))
 
 
 def _require_images(x: Array, what: str) -> None:
@@ -97,16 +123,21 @@ def _crop_and_resize(xp: Any, attrs: Mapping[str, Any]) -> Any:
             raise InvalidArgumentError(f"crop dimensions must be positive, got {size.tolist()}")
         shape = (*boxes.shape[:1], height, width, images.shape[3])
         check_size(shape, float32)
-        crops = _crops(boxes, which, len(images))
-        out = np.full(shape, outside, np.float32)
-        images = images.astype(np.float32, copy=False)
-        for i, image, (y1, x1, y2, x2) in crops:
-            rows = _axis(y1, y2, images.shape[1], height, method)
-            columns = _axis(x1, x2, images.shape[2], width, method)
-            crop = resampled(images[image : image + 1], rows, columns, height, width, np.float32)[0]
-            inside = np.ix_(rows[0].into, columns[0].into)
-            out[i][inside] = crop[inside]
-        return out
+        _require_boxes(boxes, which, len(images))
+        lengths = images.shape[1:3]
+        rows, columns = map(merged, _tables(boxes, lengths, (height, width), method))
+        found: Array | None = None
+        if math.prod(shape) >= thresholds.NATIVE_RESAMPLED:
+            found = kernel_library(xp).resampled(images, which, rows, columns, np.float32)
+        if found is None:
+            found = np.empty(shape, np.float32)
+            wide = images.astype(np.float32, copy=False)
+            for i, image in enumerate(which.tolist()):
+                vertical, horizontal = _taps(rows, i, lengths[0]), _taps(columns, i, lengths[1])
+                found[i] = resampled(wide[image : image + 1], vertical, horizontal, np.float32)[0]
+        is_row, is_column = (np.any(table.source >= 0, -1) for table in (rows, columns))
+        found[~(is_row[:, :, None] & is_column[:, None, :])] = outside
+        return found
 
     return kernel
 
@@ -124,14 +155,16 @@ def _by_image(xp: Any, attrs: Mapping[str, Any]) -> Any:
         if shape[3] != grads.shape[3]:
             raise InvalidArgumentError(f"image_size and grads are incompatible: {list(shape)} and {show(grads.shape)}")
         check_size(shape, t)
-        crops = _crops(boxes, which, shape[0])
+        _require_boxes(boxes, which, shape[0])
         _require_grads(grads, boxes)
         wide = np.float32 if t in HALF else t.numpy
+        lengths = shape[1:3]
+        rows, columns = map(merged, _tables(boxes, lengths, grads.shape[1:3], method))
         out = np.zeros(shape, wide)
-        for i, image, (y1, x1, y2, x2) in crops:
-            rows = _axis(y1, y2, shape[1], grads.shape[1], method)
-            columns = _axis(x1, x2, shape[2], grads.shape[2], method)
-            out[image] += back(grads[i : i + 1], rows, columns, shape[1], shape[2], wide)[0]
+        if grads.size < thresholds.NATIVE_RESAMPLED or not kernel_library(xp).spread(grads, which, rows, columns, out):
+            for i, image in enumerate(which.tolist()):
+                vertical, horizontal = _taps(rows, i, lengths[0]), _taps(columns, i, lengths[1])
+                out[image] += back(grads[i : i + 1], vertical, horizontal, wide)[0]
         return out.astype(t.numpy, copy=False)
 
     return kernel
@@ -148,34 +181,36 @@ def _by_boxes(xp: Any, attrs: Mapping[str, Any]) -> Any:
         _require_images(images, "input image")
         if images.shape[3] != grads.shape[3]:
             raise InvalidArgumentError(f"image, grads depth differ: {show(images.shape)} and {show(grads.shape)}")
-        crops = _crops(boxes, which, len(images))
+        _require_boxes(boxes, which, len(images))
         _require_grads(grads, boxes)
-        out = np.zeros(boxes.shape, np.float32)
         lengths, counts = images.shape[1:3], grads.shape[1:3]
-        for i, image, box in crops:
-            axes = [_places(box[k], box[k + 2], lengths[k], counts[k]) for k in (0, 1)]
-            moved = _moved(images[image], grads[i], axes)
-            for k, ((inside, _), slope) in enumerate(zip(axes, moved, strict=True)):
-                length, count = lengths[k], counts[k]
-                share = inside / (count - 1) if count > 1 else np.full(len(inside), 0.5)
-                out[i, k] = np.sum(slope * (1 - share)) * (length - 1)
-                out[i, k + 2] = np.sum(slope * share) * (length - 1)
+        rows, columns = _tables(boxes, lengths, counts, "bilinear")
+        moved: Sequence[Array] | None = None
+        if grads.size >= thresholds.NATIVE_RESAMPLED:
+            moved = kernel_library(xp).slopes(grads, images, which, rows, columns)
+        if moved is None:
+            moved = [np.zeros((len(boxes), count), np.float32) for count in counts]
+            for i, image in enumerate(which.tolist()):
+                _moved(images[image], grads[i], [Table(t.source[i], t.weight[i]) for t in (rows, columns)], moved, i)
+        out = np.empty(boxes.shape, np.float32)
+        for k, (slope, length, count) in enumerate(zip(moved, lengths, counts, strict=True)):
+            share = np.arange(count) / (count - 1) if count > 1 else np.array([0.5])
+            out[:, k] = np.sum(slope * (1 - share), 1) * (length - 1)
+            out[:, k + 2] = np.sum(slope * share, 1) * (length - 1)
         return out
 
     return kernel
 
 
-def _moved(image: Array, grads: Array, axes: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
-    """Gradients by the position of each row and of each column."""
-    (rows, y), (columns, x) = axes
-    top, left = np.floor(y).astype(np.int64), np.floor(x).astype(np.int64)
-    bottom, right = np.ceil(y).astype(np.int64), np.ceil(x).astype(np.int64)
-    down, along = (y - top).astype(F32)[:, None, None], (x - left).astype(F32)[None, :, None]
+def _moved(image: Array, grads: Array, axes: Sequence[Table], into: Sequence[Array], box: int) -> None:
+    """Writes the gradients by the position of each row and of each column."""
+    rows, columns = (np.flatnonzero(table.source[:, 0] >= 0) for table in axes)
+    (top, bottom), (left, right) = (t.source[found].T for t, found in zip(axes, (rows, columns), strict=True))
+    down, along = axes[0].weight[rows, 1][:, None, None], axes[1].weight[columns, 1][None, :, None]
     (a, b), (c, d) = ([image[np.ix_(v, h)].astype(F32) for h in (left, right)] for v in (top, bottom))
     g = grads[np.ix_(rows, columns)]
-    by_row = np.sum(g * ((1 - along) * (c - a) + along * (d - b)), (1, 2))
-    by_column = np.sum(g * ((1 - down) * (b - a) + down * (d - c)), (0, 2))
-    return by_row, by_column
+    into[0][box, rows] = np.sum(g * ((1 - along) * (c - a) + along * (d - b)), (1, 2))
+    into[1][box, columns] = np.sum(g * ((1 - down) * (b - a) + down * (d - c)), (0, 2))
 
 
 # *** Shapes and gradients ***

@@ -88,7 +88,7 @@ def _resize(axis: Callable[..., taps.Taps], same_type: bool = False) -> Any:
             n, h, w, channels = images.shape
             check_size((n, height, width, channels), t)
             rows, columns = axis(h, height, *flags), axis(w, width, *flags)
-            return taps.resampled(images, rows, columns, height, width, t.numpy)
+            return taps.resampled(images, rows, columns, t.numpy, xp)
 
         return kernel
 
@@ -120,7 +120,7 @@ def _resize_grad(axis: Callable[..., taps.Taps]) -> Any:
                 raise InvalidArgumentError(f"resized dimensions must be positive, got {show(grads.shape)}")
             check_size((n, h, w, channels), t)
             rows, columns = axis(h, height, *flags), axis(w, width, *flags)
-            return taps.back(grads, rows, columns, h, w, _sum_type(t)).astype(t.numpy, copy=False)
+            return taps.back(grads, rows, columns, _sum_type(t), xp).astype(t.numpy, copy=False)
 
         return kernel
 
@@ -136,15 +136,10 @@ def _nearest_grad(xp: Any, attrs: Mapping[str, Any]) -> Any:
         h, w = _size_of(size, "shape_t's elements")
         n, height, width, channels = grads.shape
         check_size((n, h, w, channels), t)
-        rows, columns = (
-            ((),) * 2
-            if not grads.size
-            else (
-                taps.nearest(h, height, *flags),
-                taps.nearest(w, width, *flags),
-            )
-        )
-        return taps.back(grads, rows, columns, h, w, _sum_type(t)).astype(t.numpy, copy=False)
+        if not grads.size:
+            return np.zeros((n, h, w, channels), t.numpy)
+        rows, columns = taps.nearest(h, height, *flags), taps.nearest(w, width, *flags)
+        return taps.back(grads, rows, columns, _sum_type(t), xp).astype(t.numpy, copy=False)
 
     return kernel
 
@@ -180,7 +175,7 @@ def _scale_and_translate(xp: Any, attrs: Mapping[str, Any]) -> Any:
         _require_pixels(images)
         check_size((len(images), height, width, images.shape[3]), float32)
         rows, columns = _moved(attrs, images.shape[1:3], (height, width), scale, translation)
-        return taps.resampled(images, rows, columns, height, width, np.float32)
+        return taps.resampled(images, rows, columns, np.float32, xp)
 
     return kernel
 
@@ -192,7 +187,7 @@ def _scale_and_translate_grad(xp: Any, attrs: Mapping[str, Any]) -> Any:
         h, w = original.shape[1:3]
         check_size((len(grads), h, w, grads.shape[3]), float32)
         rows, columns = _moved(attrs, (h, w), grads.shape[1:3], scale, translation)
-        return taps.back(grads, rows, columns, h, w, np.float32)
+        return taps.back(grads, rows, columns, np.float32, xp)
 
     return kernel
 

@@ -11,12 +11,16 @@ Processing", 1981, with the coefficients taken from a table of 1024 steps.
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from headrace import thresholds
 from headrace.memo import cached
+from headrace.opkit.kernel_library import Table, kernel_library
 
 Array: TypeAlias = np.ndarray
 F32 = np.float32
@@ -36,22 +40,83 @@ class Tap(NamedTuple):
     weight: Array | None
 
 
-Taps: TypeAlias = tuple[Tap, ...]
 ALL = slice(None)
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class Taps:
+    """Taps of an axis, in ascending order of their input elements.
+
+    Attributes:
+      taps: the taps.
+      length: the number of input elements.
+      out: the number of elements of the result.
+    """
+
+    taps: tuple[Tap, ...]
+    length: int
+    out: int
+
+    @property
+    def is_single(self) -> bool:
+        """Whether the result has copies of input elements."""
+        return len(self.taps) == 1 and self.taps[0].weight is None
+
+    def matrix(self, dtype: Any) -> Any:
+        """The weights as a sparse matrix [out, length]."""
+        from scipy.sparse import csr_matrix
+
+        into = [np.arange(self.out)[tap.into] for tap in self.taps]
+        weights = [np.ones(len(tap.source)) if tap.weight is None else tap.weight for tap in self.taps]
+        none: list[Array] = [np.zeros(0, np.int64)]
+        rows, columns, values = (np.concatenate(x + none) for x in (into, [tap.source for tap in self.taps], weights))
+        return csr_matrix((values.astype(dtype), (rows, columns)), (self.out, self.length))
+
+    @functools.cached_property
+    def table(self) -> Table:
+        """The taps of each element of the result."""
+        source = np.full((1, self.out, len(self.taps)), -1, np.int64)
+        weight = np.zeros(source.shape, F32)
+        for k, tap in enumerate(self.taps):
+            source[0, tap.into, k] = tap.source
+            weight[0, tap.into, k] = 1 if tap.weight is None else tap.weight
+        return merged(Table(source, weight))
+
+    @functools.cached_property
+    def transposed(self) -> Table:
+        """The elements of the result that each input element goes into."""
+        source, weight = (a[0] for a in self.table)
+        into, k = np.nonzero(source >= 0)
+        elements = source[into, k]
+        order = np.argsort(elements, kind="stable")
+        into, elements, weights = into[order], elements[order], weight[into, k][order]
+        counts = np.bincount(elements, minlength=self.length)
+        place = np.arange(len(into)) - (np.cumsum(counts) - counts)[elements]
+        back = Table(
+            np.full((1, self.length, counts.max(initial=0)), -1, np.int64),
+            np.zeros((1, self.length, counts.max(initial=0)), F32),
+        )
+        back.source[0, elements, place], back.weight[0, elements, place] = into, weights
+        return back
+
+
+def merged(table: Table) -> Table:
+    """Makes one tap of neighboring taps with the same input element.
+
+    Args:
+      table: The table, whose taps are in ascending order. It is changed.
+
+    Returns:
+      The table.
+    """
+    for k in range(1, table.source.shape[2]):
+        is_same = (table.source[..., k] == table.source[..., k - 1]) & (table.source[..., k] >= 0)
+        table.weight[..., k] += np.where(is_same, table.weight[..., k - 1], F32(0))
+        table.source[..., k - 1][is_same], table.weight[..., k - 1][is_same] = -1, 0
+    return table
+
+
 # *** Applying them ***
-
-
-def _matrix(taps: Taps, out: int, length: int, dtype: Any) -> Any:
-    """The weights as a sparse matrix [out, length]."""
-    from scipy.sparse import csr_matrix
-
-    into = [np.arange(out)[tap.into] for tap in taps]
-    weights = [np.ones(len(tap.source)) if tap.weight is None else tap.weight for tap in taps]
-    none: list[Array] = [np.zeros(0, np.int64)]
-    rows, columns, values = (np.concatenate(x + none) for x in (into, [tap.source for tap in taps], weights))
-    return csr_matrix((values.astype(dtype), (rows, columns)), (out, length))
 
 
 def _product(rows: Any, x: Array, columns: Any) -> Array:
@@ -63,47 +128,63 @@ def _product(rows: Any, x: Array, columns: Any) -> Array:
     return found
 
 
-def resampled(images: Array, rows: Taps, columns: Taps, height: int, width: int, dtype: Any) -> Array:
-    """Images [n, h, w, channels] as [n, height, width, channels], computed in `dtype`."""
-    n, h, w, channels = images.shape
-    out = np.zeros((n, height, width, channels), dtype)
-    if len(rows) == len(columns) == 1 and rows[0].weight is None and columns[0].weight is None:
-        (row,), (column,) = rows, columns
-        at = np.ix_(np.arange(n), np.arange(height)[row.into], np.arange(width)[column.into])
-        whole = row.into is ALL and column.into is ALL
-        out[... if whole else at] = images.take(row.source, 1).take(column.source, 2)
+def resampled(images: Array, rows: Taps, columns: Taps, dtype: Any, xp: Any = np) -> Array:
+    """Images [n, h, w, channels] as [n, rows.out, columns.out, channels], computed in `dtype`.
+
+    `xp` is the namespace of the kernel.
+    """
+    n, *_, channels = images.shape
+    if rows.is_single and columns.is_single:
+        (row,), (column,) = rows.taps, columns.taps
+        some = images.take(row.source, 1).take(column.source, 2)
+        if row.into is ALL and column.into is ALL:
+            return some.astype(dtype, copy=False)
+        out = np.zeros((n, rows.out, columns.out, channels), dtype)
+        out[np.ix_(np.arange(n), np.arange(rows.out)[row.into], np.arange(columns.out)[column.into])] = some
         return out
-    by_row, by_column = _matrix(rows, height, h, dtype), _matrix(columns, width, w, dtype)
+    if n * rows.out * columns.out * channels >= thresholds.NATIVE_RESAMPLED:
+        found = kernel_library(xp).resampled(images, np.arange(n), rows.table, columns.table, dtype)
+        if found is not None:
+            return found
+    out = np.zeros((n, rows.out, columns.out, channels), dtype)
+    by_row, by_column = rows.matrix(dtype), columns.matrix(dtype)
     for image, into in zip(images, out, strict=True):
         into[:] = _product(by_row, image.astype(dtype, copy=False), by_column)
     return out
 
 
-def back(grads: Array, rows: Taps, columns: Taps, height: int, width: int, dtype: Any) -> Array:
-    """Gradient of `resampled` by images of this height and width, summed in `dtype`.
+def back(grads: Array, rows: Taps, columns: Taps, dtype: Any, xp: Any = np) -> Array:
+    """Gradient of `resampled` by images, summed in `dtype`.
 
     Double precision sums the products that float32 makes of an element and the weights of its row and column, as
     TensorFlow does.
     """
     n, h, w, channels = grads.shape
-    out = np.zeros((n, height, width, channels), dtype)
+    parts: list[tuple[Taps, Taps]] = [(rows, columns)]
+    is_exact = dtype == np.float64 and grads.dtype == np.float32
+    if is_exact:
+        parts = [(_only(row, rows), _only(column, columns)) for row in rows.taps for column in columns.taps]
+    elif grads.size >= thresholds.NATIVE_RESAMPLED:
+        found = kernel_library(xp).resampled(grads, np.arange(n), rows.transposed, columns.transposed, dtype)
+        if found is not None:
+            return found
+    out = np.zeros((n, rows.length, columns.length, channels), dtype)
     if not grads.size:
         return out
-    parts: list[tuple[Taps, Taps]] = [(rows, columns)]
-    is_exact = out.dtype == np.float64 and grads.dtype == np.float32
-    if is_exact:
-        parts = [((row,), (column,)) for row in rows for column in columns]
     for some_rows, some_columns in parts:
         factor: Any = None
         if is_exact:
-            factor = [_dense(some_rows[0], h), _dense(some_columns[0], w)]
-            some_rows, some_columns = ((taps[0]._replace(weight=None),) for taps in (some_rows, some_columns))
-        by_row = _matrix(some_rows, h, height, dtype).T.tocsr()
-        by_column = _matrix(some_columns, w, width, dtype).T.tocsr()
+            factor = [_dense(some_rows.taps[0], h), _dense(some_columns.taps[0], w)]
+            some_rows, some_columns = (_only(t.taps[0]._replace(weight=None), t) for t in (some_rows, some_columns))
+        by_row, by_column = some_rows.matrix(dtype).T.tocsr(), some_columns.matrix(dtype).T.tocsr()
         for dy, dx in zip(grads, out, strict=True):
             weighted = dy if factor is None else dy * factor[0][:, None, None] * factor[1][None, :, None]
             dx += _product(by_row, weighted.astype(dtype, copy=False), by_column)
     return out
+
+
+def _only(tap: Tap, of: Taps) -> Taps:
+    return Taps((tap,), of.length, of.out)
 
 
 def _dense(tap: Tap, out: int) -> Array:
@@ -139,7 +220,7 @@ def nearest(length: int, out: int, align_corners: bool, half_pixel_centers: bool
     scale, i = _scale(length, out, align_corners), np.arange(out, dtype=F32)
     at = (i + F32(0.5)) * scale if half_pixel_centers else i * scale
     index = rounded(at) if align_corners else np.floor(at).astype(np.int64)
-    return (Tap(ALL, np.clip(index, 0, length - 1), None),)
+    return Taps((Tap(ALL, np.clip(index, 0, length - 1), None),), length, out)
 
 
 @cached(256, "image taps")
@@ -150,7 +231,7 @@ def bilinear(length: int, out: int, align_corners: bool, half_pixel_centers: boo
     share = at - below
     low = np.clip(below.astype(np.int64), 0, length - 1)
     high = np.clip(np.ceil(at).astype(np.int64), 0, length - 1)
-    return Tap(ALL, low, 1 - share), Tap(ALL, high, share)
+    return Taps((Tap(ALL, low, 1 - share), Tap(ALL, high, share)), length, out)
 
 
 _STEPS = 1024  # of the table between two elements
@@ -182,10 +263,10 @@ def bicubic(length: int, out: int, align_corners: bool, half_pixel_centers: bool
         total = np.sum(weights, 0, dtype=F32)
         factor = F32(1) / np.where(np.abs(total) >= 1000 * np.finfo(F32).tiny, total, F32(1))
         weights = [w * factor for w in weights]
-    return tuple(Tap(ALL, i, w) for i, w in zip(indices, weights, strict=True))
+    return Taps(tuple(Tap(ALL, i, w) for i, w in zip(indices, weights, strict=True)), length, out)
 
 
-def _ragged(starts: Array, counts: Array, weight: Callable[[Any, Array], Array], length: int) -> Taps:
+def _ragged(starts: Array, counts: Array, weight: Callable[[Any, Array], Array], length: int) -> tuple[Tap, ...]:
     """Taps at `counts` elements from `starts` on; `weight(outputs, elements)` are their weights."""
     taps = []
     for k in range(int(counts.max(initial=0))):
@@ -206,7 +287,7 @@ def area(length: int, out: int, align_corners: bool) -> Taps:
         covered: Array = np.minimum(F32(1) + at.astype(F32), high[into]) - np.maximum(at.astype(F32), low[into])
         return (covered / scale).astype(F32)
 
-    return _ragged(starts, np.ceil(high).astype(np.int64) - starts, weight, length)
+    return Taps(_ragged(starts, np.ceil(high).astype(np.int64) - starts, weight, length), length, out)
 
 
 # *** ScaleAndTranslate ***
@@ -275,4 +356,5 @@ def kernel_taps(kind: str, length: int, out: int, scale: float, translation: flo
     for tap in taps:
         total[tap.into] += tap.weight
     factor = F32(1) / np.where(np.abs(total) >= 1000 * np.finfo(F32).tiny, total, F32(np.inf))
-    return tuple(tap._replace(weight=tap.weight * factor[tap.into]) for tap in taps if tap.weight is not None)
+    scaled = tuple(tap._replace(weight=tap.weight * factor[tap.into]) for tap in taps if tap.weight is not None)
+    return Taps(scaled, length, out)

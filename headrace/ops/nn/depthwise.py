@@ -22,6 +22,7 @@ from headrace.opkit.arrays import check_size, dims, shape_from
 from headrace.opkit.batch_windows import depthwise
 from headrace.opkit.elementwise import HALF
 from headrace.opkit.jvp_rules import multilinear
+from headrace.opkit.kernel_library import KernelLibrary, kernel_library
 from headrace.opkit.windows import Axis, Sliding, sliding, taps
 from headrace.ops.nn.conv_samples import attributes, channels_first, drawn, oracle
 from headrace.ops.nn.convolving import blocks, channels_last, laid_out, refuse_others, rounded, shape_of
@@ -49,7 +50,15 @@ def _products(w: Array, axes: Axes) -> Any:
             yield windows, elements, m, weights[:, m]
 
 
-def _convolved(x: Array, w: Array, axes: Axes, t: DType) -> Array:
+def _grouped(a: Array) -> Array:
+    """A filter of a convolution with groups, [rows, columns, 1, channels * filters]."""
+    return a.reshape(*a.shape[:2], 1, -1)
+
+
+def _convolved(x: Array, w: Array, axes: Axes, library: KernelLibrary, t: DType) -> Array:
+    found = None if t in HALF else library.convolved(x, _grouped(w), axes, w.shape[2])
+    if found is not None:
+        return found.reshape(*found.shape[:3], *w.shape[2:])
     y = np.zeros((len(x), *(a.count for a in axes), *w.shape[2:]), x.dtype)
     for images, rows, parts in _parts(y, axes):
         into, image = y[images, rows], x[images]
@@ -61,7 +70,10 @@ def _convolved(x: Array, w: Array, axes: Axes, t: DType) -> Array:
     return y
 
 
-def _by_input(w: Array, dy: Array, axes: Axes) -> Array:
+def _by_input(w: Array, dy: Array, axes: Axes, library: KernelLibrary) -> Array:
+    found = library.by_input(_grouped(w), dy.reshape(*dy.shape[:3], -1), axes, w.shape[2])
+    if found is not None:
+        return found
     dx = np.zeros((len(dy), *(a.length for a in axes), w.shape[2]), dy.dtype)
     for images, rows, parts in _parts(dy, axes):
         into, block = dx[images], dy[images, rows]
@@ -70,8 +82,11 @@ def _by_input(w: Array, dy: Array, axes: Axes) -> Array:
     return dx
 
 
-def _by_filter(x: Array, dy: Array, axes: Axes) -> Array:
+def _by_filter(x: Array, dy: Array, axes: Axes, library: KernelLibrary) -> Array:
     channels, multiplier = dy.shape[3:]
+    found = library.by_filter(x, dy.reshape(*dy.shape[:3], -1), axes, channels)
+    if found is not None:
+        return found.reshape(*found.shape[:2], channels, multiplier)
     dw = np.zeros((*(a.size for a in axes), channels, multiplier), x.dtype)
     for images, rows, parts in _parts(dy, axes):
         image, block = x[images], dy[images, rows]
@@ -114,11 +129,11 @@ def _sizes(type: str, what: str, sizes: Array, t: DType) -> tuple[int, ...]:
     return given
 
 
-def _computed(f: Callable[[Array, Array, Axes], Array], a: Array, b: Array, axes: Axes) -> Array:
-    """`f(a, b, axes)`, in float32 where the arrays have half precision."""
+def _computed(f: Callable[..., Array], a: Array, b: Array, axes: Axes, library: KernelLibrary) -> Array:
+    """`f(a, b, axes, library)`, in float32 where the arrays have half precision."""
     if from_numpy(a.dtype) in HALF:
-        return f(a.astype(np.float32), b.astype(np.float32), axes).astype(a.dtype)
-    return f(a, b, axes)
+        return f(a.astype(np.float32), b.astype(np.float32), axes, library).astype(a.dtype)
+    return f(a, b, axes, library)
 
 
 # *** Kernels ***
@@ -129,35 +144,37 @@ _BY_FILTER = "DepthwiseConv2dNativeBackpropFilter"
 
 
 def _kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    s, t = sliding(_FORWARD, attrs), attrs["T"]
+    s, t, library = sliding(_FORWARD, attrs), attrs["T"], kernel_library(xp)
 
     def kernel(x: Array, w: Array) -> Array:
         axes = _geometry(s, x.shape, w.shape, _FORWARD)
         check_size(shape_of(s, len(x), axes, w.shape[2] * w.shape[3]), t)
-        y = _computed(functools.partial(_convolved, t=t), channels_last(x, s), w, axes)
+        y = _computed(functools.partial(_convolved, t=t), channels_last(x, s), w, axes, library)
         return laid_out(y.reshape(*y.shape[:3], w.shape[2] * w.shape[3]), s)
 
     return kernel
 
 
 def _by_input_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    s, t = sliding(_BY_INPUT, attrs), attrs["T"]
+    s, t, library = sliding(_BY_INPUT, attrs), attrs["T"], kernel_library(xp)
 
     def kernel(sizes: Array, w: Array, dy: Array) -> Array:
         x = _sizes(_BY_INPUT, "input", sizes, t)
         axes = _geometry(s, x, w.shape, _BY_INPUT)
-        return laid_out(_computed(_by_input, w, _parted(dy, s, x, w.shape, axes, _BY_INPUT), axes), s)
+        parted = _parted(dy, s, x, w.shape, axes, _BY_INPUT)
+        return laid_out(_computed(_by_input, w, parted, axes, library), s)
 
     return kernel
 
 
 def _by_filter_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    s, t = sliding(_BY_FILTER, attrs), attrs["T"]
+    s, t, library = sliding(_BY_FILTER, attrs), attrs["T"], kernel_library(xp)
 
     def kernel(x: Array, sizes: Array, dy: Array) -> Array:
         w = _sizes(_BY_FILTER, "filter", sizes, t)
         axes = _geometry(s, x.shape, w, _BY_FILTER)
-        return _computed(_by_filter, channels_last(x, s), _parted(dy, s, x.shape, w, axes, _BY_FILTER), axes)
+        parted = _parted(dy, s, x.shape, w, axes, _BY_FILTER)
+        return _computed(_by_filter, channels_last(x, s), parted, axes, library)
 
     return kernel
 

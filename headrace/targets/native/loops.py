@@ -69,6 +69,11 @@ class Numbers:
         """The numbers from `first` on."""
         return Numbers(self._f, self._address(first), self.dtype)
 
+    def where(self, condition: Value, other: Numbers) -> Numbers:
+        """These numbers if a condition holds, else other ones of the same dtype."""
+        addresses = [Value(self._f, "ptr", each.pointer) for each in (self, other)]
+        return Numbers(self._f, condition.choose(*addresses).name, self.dtype)
+
     def _address(self, at: Index) -> str:
         kind, number = scalars.memory_type(self.dtype), at.name if isinstance(at, Value) else at
         return self._f.op(f"getelementptr inbounds {kind}, ptr {self.pointer}, i64 {number}", "p")

@@ -18,6 +18,7 @@ from headrace.opkit.windows import Axis
 from headrace.targets.native.functions import loaded
 from headrace.targets.native.llvm_text import Module
 from headrace.targets.native.windows import convolution, pooling
+from headrace.targets.native.windows.depthwise import Depthwise, depthwise
 
 Array: TypeAlias = np.ndarray
 
@@ -38,6 +39,9 @@ def convolved(x: Array, w: Array, axes: tuple[Axis, ...], groups: int = 1) -> Ar
       The result, [batch, *windows, outputs].
     """
     shape = (len(x), *(a.count for a in axes), w.shape[-1])
+    if is_depthwise(groups, w.shape[-2]):
+        function = _function(Depthwise(convolution.Kind.FORWARD, axes, w.shape[-1], x.dtype))
+        return _called(function, shape, [_repeated(x, w.shape[-1]), w], len(x))
     spec = convolution.Convolution(convolution.Kind.FORWARD, axes, x.shape[-1], w.shape[-1], groups, x.dtype)
     return _convolution(spec, shape, x, w, len(x))
 
@@ -56,6 +60,10 @@ def by_input(w: Array, dy: Array, axes: tuple[Axis, ...], groups: int = 1) -> Ar
     """
     channels = w.shape[-2] * groups
     shape = (len(dy), *(a.length for a in axes), channels)
+    if is_depthwise(groups, w.shape[-2]):
+        function = _function(Depthwise(convolution.Kind.BY_INPUT, axes, w.shape[-1], dy.dtype))
+        dx = _called(function, (*shape[:-1], w.shape[-1]), [dy, w], len(dy))
+        return dx if w.shape[-1] == channels else dx.reshape(*shape, -1).sum(-1)
     spec = convolution.Convolution(convolution.Kind.BY_INPUT, axes, channels, w.shape[-1], groups, dy.dtype)
     return _convolution(spec, shape, dy, w, len(dy))
 
@@ -73,6 +81,9 @@ def by_filter(x: Array, dy: Array, axes: tuple[Axis, ...], groups: int = 1) -> A
       The gradient.
     """
     shape = (*(a.size for a in axes), x.shape[-1] // groups, dy.shape[-1])
+    if is_depthwise(groups, shape[-2]):
+        function = _function(Depthwise(convolution.Kind.BY_FILTER, axes, dy.shape[-1], x.dtype))
+        return _called(function, shape, [_repeated(x, dy.shape[-1]), dy], len(x))
     spec = convolution.Convolution(convolution.Kind.BY_FILTER, axes, x.shape[-1], dy.shape[-1], groups, x.dtype)
     return _convolution(spec, shape, x, dy, len(x))
 
@@ -95,12 +106,22 @@ def pooled(kind: pooling.Kind, x: Array, g: Array | None, axes: tuple[Axis, ...]
     return _called(function, shape, [x, x if g is None else g], len(x))
 
 
+def is_depthwise(groups: int, channels: int) -> bool:
+    """Whether a convolution of groups of so many channels has filters for each channel."""
+    return groups > 1 and channels == 1
+
+
+def _repeated(x: Array, outputs: int) -> Array:
+    """An array with a channel for each output."""
+    return x if x.shape[-1] == outputs else x.repeat(outputs // x.shape[-1], -1)
+
+
 def _convolution(spec: convolution.Convolution, shape: Sequence[int], a: Array, b: Array, batch: int) -> Array:
     scratch = np.empty(convolution.scratch_bytes(spec), np.uint8)
     return _called(_function(spec), shape, [a, b, scratch], batch)
 
 
-def _function(spec: convolution.Convolution | pooling.Pooling) -> Callable[..., None]:
+def _function(spec: convolution.Convolution | Depthwise | pooling.Pooling) -> Callable[..., None]:
     """The function of a geometry."""
     found = _MEMO.get(spec)
     if found is None:
@@ -108,6 +129,9 @@ def _function(spec: convolution.Convolution | pooling.Pooling) -> Callable[..., 
         if isinstance(spec, convolution.Convolution):
             convolution.convolution(module, spec, _NAME)
             n = 4
+        elif isinstance(spec, Depthwise):
+            depthwise(module, spec, _NAME)
+            n = 3
         else:
             pooling.pooling(module, spec, _NAME)
             n = 3

@@ -73,6 +73,8 @@ def _pays(a: Array, b: Array, work: int, channels: int, outputs: int, groups: in
       outputs: The number of all outputs.
       groups: The number of groups.
     """
+    if kernels.is_depthwise(groups, channels):
+        return work >= thresholds.NATIVE_POOLING and is_native(a, b)
     if groups > 1 and min(channels, outputs // groups) < thresholds.NATIVE_GROUP_CHANNELS:
         return False
     return work >= thresholds.NATIVE_CONVOLUTION and is_native(a, b)

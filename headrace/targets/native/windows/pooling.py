@@ -11,7 +11,7 @@ import dataclasses
 import enum
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -20,17 +20,11 @@ from headrace import thresholds
 from headrace.opkit.windows import Axis
 from headrace.targets.native.llvm_text import Module
 from headrace.targets.native.registers import Registers, of_host
+from headrace.targets.native.windows.channelwise import POSITIONS, WRITTEN_TAPS, Channelwise
 from headrace.targets.native.windows.lines import Line, backward, forward
 from headrace.targets.native.windows.nest import Index, Nest, begin
 from headrace.targets.native.windows.shares import each_image
-from headrace.targets.native.windows.sweep import Block, Row, Sweep, Taps, Tile, blocks
-
-# Vectors and positions of a tile, at most.
-_VECTORS: Final = 4
-_POSITIONS: Final = 4
-
-# Taps of the last axis up to which they have no loop.
-_WRITTEN_TAPS: Final = 8
+from headrace.targets.native.windows.sweep import Block, Row, Taps, Tile
 
 _FLOAT: Final = np.dtype(np.float32)
 
@@ -63,21 +57,15 @@ class Pooling:
     batch: int | None = None
 
 
-class _Pool(Sweep):
+class _Pool(Channelwise):
     """Writer of the results of windows, with a variable for each position and vector."""
 
     def __init__(self, nest: Nest, spec: Pooling, registers: Registers) -> None:
         sides = [[getattr(a, name) for a in spec.axes] for name in ("length", "count")]
         if spec.kind is Kind.MEAN_GRADIENT:
             sides.reverse()
-        super().__init__(nest, (spec.channels, spec.channels), *sides)
-        self.spec, self.lanes = spec, registers.bytes // nest.size
-
-    def blocks(self, row: Row) -> Iterator[tuple[Block, Row]]:
-        """Writes loops over blocks of channels; gives each with its row."""
-        for block in blocks(self.nest, self.spec.channels, self.lanes, _VECTORS):
-            offset = self.nest.mul(block.first, self.nest.size)
-            yield block, row.moved(self.nest, offset, offset)
+        super().__init__(nest, spec.channels, registers, *sides)
+        self.spec = spec
 
     def maxima(self, batch: Index) -> None:
         """Writes the maximum of each window."""
@@ -85,57 +73,23 @@ class _Pool(Sweep):
         lowest = nest.literal(float(np.finfo(self.spec.dtype).min))
         with self.images(batch, "%x", "%out") as image, self.rows(lines, *image) as every:
             for block, row in self.blocks(every):
-                for tile in self.tiles(lines[-1], _POSITIONS, row):
+                for tile in self.tiles(lines[-1], POSITIONS, row):
                     best = self.begun(tile, block, lowest)
-                    for taps in self.taps(lines, row, tile, _WRITTEN_TAPS):
+                    for taps in self.taps(lines, row, tile, WRITTEN_TAPS):
                         for variable, x, lanes in self.elements(taps, tile, block, lines[-1], best):
                             kind, before = nest.vector(lanes), nest.get(variable, lanes)
                             is_more = nest.f.op(f"fcmp ogt {kind} {x}, {before}")
                             nest.put(variable, nest.select(is_more, kind, x, before, lanes), lanes)
                     self.ended(tile, block, lines[-1], best)
 
-    def begun(self, tile: Tile, block: Block, start: str) -> list[list[str]]:
-        """Variables with a value in all lanes."""
-        nest, found = self.nest, []
-        for _ in range(tile.run.width):
-            found.append([nest.variable(lanes) for lanes in block.lanes])
-            for variable, lanes in zip(found[-1], block.lanes, strict=True):
-                nest.put(variable, nest.all_lanes(start, lanes), lanes)
-        return found
-
-    def elements(
-        self, taps: Taps, tile: Tile, block: Block, line: Line, variables: list[list[str]]
-    ) -> Iterator[tuple[str, str, int]]:
-        """Loads the elements of a tap; gives the variable, the vector and its lanes."""
-        nest = self.nest
-        source = nest.hidden(taps.source)
-        for p in taps.positions:
-            for variable, (v, lanes) in zip(variables[p], block.vectors, strict=True):
-                offset = p * line.stride * self.pixel_in + v * nest.size
-                yield variable, nest.load(nest.at(source, offset), lanes), lanes
-
-    def ended(
-        self, tile: Tile, block: Block, line: Line, variables: list[list[str]], divisors: Sequence[str | None] = ()
-    ) -> None:
-        """Stores the variables, divided by the divisor of each position."""
-        nest = self.nest
-        for p, mine in enumerate(variables):
-            divisor = divisors[p] if divisors else None
-            for variable, (v, lanes) in zip(mine, block.vectors, strict=True):
-                value, kind = nest.get(variable, lanes), nest.vector(lanes)
-                if divisor is not None:
-                    value = nest.f.op(f"fdiv {kind} {value}, {nest.all_lanes(divisor, lanes)}")
-                place = nest.at(tile.result, p * line.step * self.pixel_out + v * nest.size)
-                nest.store(value, place, lanes)
-
     def means(self, batch: Index) -> None:
         """Writes the mean of each window."""
         nest, lines = self.nest, [forward(a) for a in self.spec.axes]
         with self.images(batch, "%x", "%out") as image, self.rows(lines, *image) as every:
             for block, row in self.blocks(every):
-                for tile in self.tiles(lines[-1], _POSITIONS, row):
+                for tile in self.tiles(lines[-1], POSITIONS, row):
                     sums = self.begun(tile, block, nest.literal(0.0))
-                    for taps in self.taps(lines, row, tile, _WRITTEN_TAPS):
+                    for taps in self.taps(lines, row, tile, WRITTEN_TAPS):
                         for variable, x, lanes in self.elements(taps, tile, block, lines[-1], sums):
                             total = nest.f.op(f"fadd {nest.vector(lanes)} {nest.get(variable, lanes)}, {x}")
                             nest.put(variable, total, lanes)
@@ -162,9 +116,9 @@ class _Pool(Sweep):
             for lines in itertools.product(*(backward(a) for a in axes)):
                 with self.rows(lines, *image) as every:
                     for block, row in self.blocks(every):
-                        for tile in self.tiles(lines[-1], _POSITIONS, row):
+                        for tile in self.tiles(lines[-1], POSITIONS, row):
                             sums = self.begun(tile, block, nest.literal(0.0))
-                            for taps in self.taps(lines, row, tile, _WRITTEN_TAPS):
+                            for taps in self.taps(lines, row, tile, WRITTEN_TAPS):
                                 self.shared(lines, row, tile, taps, block, tables, sums)
                             self.ended(tile, block, lines[-1], sums)
 
@@ -240,7 +194,7 @@ class _Pool(Sweep):
         for variable, counter, (v, lanes) in zip(best, which, block.vectors, strict=True):
             nest.put(variable, nest.load(nest.at(start, v * nest.size), lanes), lanes)
             nest.count(counter, nest.same(first, lanes), lanes)
-        for taps in self.taps(lines, row, tile, _WRITTEN_TAPS):
+        for taps in self.taps(lines, row, tile, WRITTEN_TAPS):
             number = self.numbered(taps, sizes)
             for counter, (variable, x, lanes) in zip(
                 which, self.elements(taps, tile, block, lines[-1], [best]), strict=True
@@ -254,7 +208,7 @@ class _Pool(Sweep):
                 nest.count(counter, chosen, lanes)
         found = [nest.counted(counter, lanes) for counter, lanes in zip(which, block.lanes, strict=True)]
         gradients = [nest.load(nest.at(tile.result, v * nest.size), lanes) for v, lanes in block.vectors]
-        for taps in self.taps(lines, row, tile, _WRITTEN_TAPS):
+        for taps in self.taps(lines, row, tile, WRITTEN_TAPS):
             number = self.numbered(taps, sizes)
             into = nest.hidden(nest.shifted(taps.source, "%x", "%out"))
             for at, g, (v, lanes) in zip(found, gradients, block.vectors, strict=True):
