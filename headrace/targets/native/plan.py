@@ -25,13 +25,13 @@ whose lifetimes do not overlap may have the same place in memory.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from headrace import thresholds
 from headrace.opkit.forms import Broadcast, Concat, Embed, Permute, Pieces, Product, Reduce, Reshape
+from headrace.records import record
 from headrace.schedule.program import Block, Branches, Compute, Instr, Loop, Value, Variable
 from headrace.schedule.select import Constant, ListOperation, Move
 from headrace.targets.native import threads
@@ -48,7 +48,7 @@ Strides: TypeAlias = tuple[int, ...]
 ALIGNMENT: Final = 64
 
 
-@dataclasses.dataclass(eq=False, slots=True)
+@record(eq=False, slots=True)
 class Storage:
     """Memory of arrays.
 
@@ -67,7 +67,7 @@ class Storage:
     offset: int = -1
 
 
-@dataclasses.dataclass(eq=False, slots=True)
+@record(eq=False, slots=True)
 class Home:
     """Homes of a loop variable.
 
@@ -89,7 +89,7 @@ class Home:
 Place: TypeAlias = Storage | Home
 
 
-@dataclasses.dataclass(frozen=True, eq=False, slots=True)
+@record(frozen=True, eq=False, slots=True)
 class Divided:
     """Strips that run in parts.
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from headrace.memo import cached
+from headrace.records import record
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Registers:
     """Vector registers.
 

@@ -18,12 +18,13 @@ import numpy as np
 
 from headrace.ir.kernel import made_for
 from headrace.opkit.forms import Reshape
+from headrace.records import record
 from headrace.schedule.program import Block, Branches, Compute, Instr, Loop, Value
 from headrace.schedule.scalar_expressions import Apply, Check, Input, formula, is_plain
 from headrace.schedule.select import Constant, KernelCall, Map, Move
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Division(Map):
     """Map that divides integers by input 1.
 
