@@ -27,7 +27,15 @@ __all__ = ["record"]
 
 _Method = Callable[..., Any]
 
-_UNSET: Final = object()  # the default of a parameter whose value a function makes
+
+class _Unset:
+    """Default of a parameter whose value a function makes."""
+
+    def __repr__(self) -> str:
+        return "<factory>"
+
+
+_UNSET: Final = _Unset()
 
 if TYPE_CHECKING:
     from dataclasses import dataclass as record
@@ -173,6 +181,7 @@ def _init(cls: type, frozen: bool) -> types.FunctionType:
     )
     made = types.FunctionType(code, values, "__init__", tuple(defaults))
     made.__kwdefaults__ = keyword_defaults
+    made.__annotations__ = {f.name: f.type for f in dataclasses.fields(cls) if f.init} | {"return": None}
     made.__qualname__ = f"{cls.__qualname__}.__init__"
     return made
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import copy
 import dataclasses
+import inspect
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -93,6 +94,7 @@ def _described(kinds: list[Any]) -> list[Any]:
         lambda: repr(copy.copy(point(8))),
         lambda: point(1).c is not point(1).c,
         lambda: point.__match_args__,
+        lambda: str(inspect.signature(derived)),
         lambda: [f.name for f in dataclasses.fields(derived)],
         lambda: point.__dict__.get("__slots__"),
         lambda: point.__hash__ is None,
