@@ -2,11 +2,11 @@
 
     code = compiler().compile(text)
 
-llvmlite is imported by the first call of `compiler`, because the import takes 0.1 to 0.2 seconds.
+llvmlite is imported by the first call of `compiler`, because the import and the start of LLVM take 25 to 200 ms.
 
 The text is parsed, optimized (`O2`) and written as an object file for the processor of this machine. Functions in final
-form (`llvm_text`) have few passes. The support functions have none: `O2` would take 110 ms of the first result of
-a process, and no call of an entry becomes measurably faster.
+form (`llvm_text`) have few passes, and loops of long modules are not unrolled. The support functions have no passes:
+`O2` would take 110 ms of the first result of a process, and no call of an entry becomes measurably faster.
 
 LLVM runs without the interpreter's lock. llvmlite has one lock for all of LLVM, so two threads compile one after the
 other. A process that was forked while another thread compiled has that lock in the locked state for ever
@@ -21,7 +21,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from headrace import flags, forking
+from headrace import flags, forking, thresholds
 from headrace.errors import HeadraceInternalError
 from headrace.targets.native.llvm_text import FINAL
 
@@ -184,6 +184,7 @@ class Compiler:
             contextlib.closing(llvm.create_pipeline_tuning_options(2)) as options,
         ):
             options.loop_vectorization = options.slp_vectorization = True
+            options.loop_unrolling = len(usual) <= thresholds.NATIVE_UNROLLED_BYTES
             with (
                 contextlib.closing(llvm.create_pass_builder(self._machine, options)) as builder,
                 contextlib.closing(builder.getModulePassManager()) as passes,

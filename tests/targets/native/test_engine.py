@@ -125,6 +125,18 @@ def test_functions_in_final_form_are_compiled_and_called() -> None:
     assert "define hidden" in library.optimized()  # it remains a function
 
 
+def test_loops_of_long_modules_are_not_unrolled(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = Module()
+    f = module.function("each", "void", [("ptr", "at")])
+    with f.loop("0", "4") as i:
+        f.line(f"store volatile i64 {i}, ptr %at")
+    f.line("ret void")
+    library = engine.compile_module(module.text(), ["each"])
+    assert " phi " not in library.optimized()
+    monkeypatch.setattr(thresholds, "NATIVE_UNROLLED_BYTES", 10)
+    assert " phi " in library.optimized()
+
+
 def test_functions_in_final_form_take_less_of_the_limit() -> None:
     store = "\ndefine void @f() {\n" + "store i64 0, ptr %a, !llvm.access.group !0\n}\n"
     limit = int(thresholds.NATIVE_FINAL_BYTES * thresholds.NATIVE_COMPILE_SECONDS)
