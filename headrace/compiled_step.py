@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from headrace.execute.plan import may_be_heavy
 from headrace.ir.infer import constant_value
 from headrace.place.requests import inherit_devices
+from headrace.records import record
 
 if TYPE_CHECKING:
     from headrace.compile import Compiled
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from headrace.shapes import Shape
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Request:
     """A step to compile.
 
@@ -69,7 +70,7 @@ class Request:
         return [f"'{t.name}' is fed, and shapes in the graph were inferred from the value it has there" for t in fed]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+@record(frozen=True, slots=True, eq=False)
 class CompiledStep:
     """A step after all stages, as data, which a target registers as a program.
 

@@ -6,8 +6,9 @@ another process (`plain_data`). The notes of an exception are its text.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Final
+
+from headrace.records import record
 
 FIRED: Final = "fired"
 FAILED: Final = "failed"
@@ -15,7 +16,7 @@ WAITED: Final = "waited for"
 READY: Final = "was ready"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class OpRef:
     """Operation that an error names.
 
@@ -42,7 +43,7 @@ class OpRef:
         return f"'{self.name}' ({self.type}){made}"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Input:
     """Input of an operation that failed.
 
@@ -58,7 +59,7 @@ class Input:
         return f"{self.name}: {self.value}" if self.name else self.value
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Event:
     """Event of a step near its failure.
 
@@ -76,7 +77,7 @@ class Event:
         return f"{self.kind}: {self.op}" + (f", in {self.where}" if self.where else "")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Diagnosis:
     """Place and circumstances of a failure.
 

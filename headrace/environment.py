@@ -6,7 +6,6 @@ Several threads may compile and run steps at the same time: a lock guards the co
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from headrace import forking, thresholds
 from headrace.ir.device import DeviceSpec
 from headrace.place import Cluster, Costs, Link
+from headrace.records import record
 
 if TYPE_CHECKING:
     from headrace.place import Placement
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 DEFAULT_DEVICES: Final = ("/job:localhost/replica:0/task:0/device:CPU:0",)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class PlacementOptions:
     """Options of a session's config for steps over several devices.
 

@@ -17,11 +17,11 @@ same in both systems.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, ClassVar
 
 from headrace import plain_data, public_names
 from headrace.diagnosis import Diagnosis
+from headrace.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -278,7 +278,7 @@ def exception_type_from_error_code(code: int) -> type[OpError]:
     raise KeyError(f"no error class has code {code}")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class _ErrorRecord:
     """An error as data.
 

@@ -6,9 +6,9 @@ print(hr.explain(run))
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
+from headrace.records import record
 from headrace.shapes import show
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Explained(Protocol):
 SHOWN: Final = 8  # names of a list of operations that the text shows
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Explanation:
     """Explanation of a step; `str()` of it is a text for the user.
 

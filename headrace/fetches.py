@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -12,6 +11,7 @@ import numpy as np
 from headrace import dtypes, nest, shapes, thresholds
 from headrace.errors import FeedError, ResourceExhaustedError
 from headrace.ir.graph import Graph, Operation, Tensor
+from headrace.records import record
 from headrace.resources.manager import DEFAULT_CONTAINER, Handle
 from headrace.resources.variable import FedVariable, Variable
 
@@ -163,7 +163,7 @@ def spread(values: Sequence[Any], counts: Sequence[int]) -> list[Any]:
     return out
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class FedTensor:
     """The tensor or variable to which a value is fed.
 
@@ -426,7 +426,7 @@ def as_own(values: list[Any]) -> list[Any]:
     return values
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class PreparedCall:
     """The programs for one set of fetches and feed keys.
 

@@ -14,6 +14,7 @@ import os
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from headrace import public_names
+from headrace.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 V = TypeVar("V")
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class Flag(Generic[V]):
     """One flag; read it as `flags.NAME.value`.
 

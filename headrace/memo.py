@@ -12,7 +12,6 @@ Additions and removals take the memo's lock. A forked process gets new locks (`f
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import heapq
 import threading
@@ -21,6 +20,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, Generic, TypeVar
 
 from headrace.forking import run_after_fork
+from headrace.records import record
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -171,7 +171,7 @@ def cached(limit: int, name: str) -> Callable[[F], F]:
     return decorate
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class MemoStatistics:
     """Use of all memos of one name.
 

@@ -22,6 +22,7 @@ import functools
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
+from headrace.records import record
 from headrace.registry import DuplicateError, line_of_caller
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ class Composite:
 # *** one level of a structure ***
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Node:
     """Functions that flatten one level of the instances of a class, and rebuild them.
 

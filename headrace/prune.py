@@ -14,7 +14,6 @@ did before the recovery.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import operator
 from collections.abc import Sequence
@@ -27,6 +26,7 @@ from headrace.errors import InvalidArgumentError
 from headrace.ir import tensor_type, walk
 from headrace.ir.edit.copying import copy_graph
 from headrace.ir.graph import Graph, Operation, Tensor
+from headrace.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _HANDLES = (dtypes.resource, dtypes.string)  # a string: TensorFlow's first stacks
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class StepGraph:
     """Graph of one step with explicit ends, the input and output of stages before lowering.
 

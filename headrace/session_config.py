@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace import notices
 from headrace.environment import PlacementOptions
+from headrace.records import record
 
 if TYPE_CHECKING:
     from headrace.place import Placement
@@ -17,7 +17,7 @@ _FIELDS: Final = ("device_count", "operation_timeout_in_ms", "allow_soft_placeme
                   "inter_op_parallelism_threads", "intra_op_parallelism_threads", "device_filters")  # fmt: skip
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class SessionConfig:
     """Fields of a session's config.
 

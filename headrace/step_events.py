@@ -10,16 +10,16 @@ executor creates no events. Times are `time.perf_counter_ns()` nanoseconds.
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 from headrace import public_names
 from headrace.denormals import unflushed
+from headrace.records import record
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class StepStart:
     """The start of a step."""
 
@@ -27,7 +27,7 @@ class StepStart:
     step: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class StepEnd:
     """The end of a step; `error` is the text of its error, or ""."""
 
@@ -36,7 +36,7 @@ class StepEnd:
     error: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class NodeStart:
     """The start of a node's firing.
 
@@ -63,7 +63,7 @@ class NodeStart:
     device: str = ""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class NodeEnd:
     """The end of a node's firing; for a call, the end of its frame.
 
@@ -99,7 +99,7 @@ class NodeEnd:
     waited: bool = False
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class IterationOpen:
     """The opening of an iteration of a frame.
 
@@ -122,7 +122,7 @@ class IterationOpen:
     limit: int = 0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class IterationFree:
     """The end of an iteration of a frame, whose record is dropped."""
 
@@ -134,7 +134,7 @@ class IterationFree:
     device: str = ""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Crossing:
     """A token on its way between devices: `TokenSent` or `TokenReceived`.
 
@@ -171,7 +171,7 @@ class TokenReceived(Crossing):
     __slots__ = ()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class StreamSpan:
     """A piece of work on a stream of a device, from `time` to `end`.
 

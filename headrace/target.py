@@ -7,7 +7,6 @@ process. Methods of a target may be called by several threads at once.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import os
 import threading
@@ -24,6 +23,7 @@ from headrace.execute.run import RunEnvironment
 from headrace.execute.static_schedule import StaticProgram, static_schedule
 from headrace.execute.step import Step
 from headrace.execute.threads import Pool
+from headrace.records import record
 from headrace.resources.manager import ResourceManager
 from headrace.resources.memory import Memory
 from headrace.resources.step_memory import StepMemory
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from headrace.stages import Stages
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class TargetStatistics:
     """State of a target at one moment.
 

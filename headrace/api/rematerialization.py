@@ -24,7 +24,6 @@ Memory Cost" (2016); the growing stretches for loops of unknown length are headr
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -42,6 +41,7 @@ from headrace.ir.graph import FuncGraph
 from headrace.ir.infer import constant_value
 from headrace.ir.notes import RematerializedCall
 from headrace.ir.order import counts, follow_order
+from headrace.records import record
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from headrace.ir.source import Source
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Recompute:
     """Strategy of `recompute`: checkpoints of the loop variables, and rematerialization between them.
 

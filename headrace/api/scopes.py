@@ -29,6 +29,7 @@ from headrace.ir.edit.editor import Editor
 from headrace.ir.graph import Operation, Tensor
 from headrace.ir.order import Order
 from headrace.ir.tensor_type import TensorOperations
+from headrace.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -109,7 +110,7 @@ class GraphExporter(Protocol):
     def __call__(self, graph: Graph, form: str, *, add_shapes: bool, portable: bool) -> GraphDef: ...
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Runtime:
     """Functions of higher layers that graph construction calls but cannot import.
 

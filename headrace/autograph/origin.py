@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import copy
-import dataclasses
 import linecache
 import types
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from typing import Any, Final, TypeAlias
 from headrace import thresholds
 from headrace.errors import AutographError
 from headrace.memo import Memo
+from headrace.records import record
 
 
 class SourceError(AutographError):
@@ -31,7 +31,7 @@ _files: Final[Memo[tuple[str, int, int], _File]] = Memo(
 )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class _File:
     """A parsed file.
 
@@ -44,7 +44,7 @@ class _File:
     functions: dict[int, list[tuple[Function, str]]]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Origin:
     """Source of one function.
 

@@ -7,7 +7,6 @@ as a whole. If a shape of an input is not known before, each set of shapes that 
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -25,6 +24,7 @@ from headrace.ir.edit.copying import copy_into
 from headrace.ir.graph import Graph
 from headrace.ir.kernel import KernelContext
 from headrace.ir.kernel_errors import Located, known_as
+from headrace.records import record
 from headrace.schedule import schedule
 from headrace.schedule.regions import Regions
 from headrace.targets.native.sections import cut
@@ -128,7 +128,7 @@ def compute_of(
     return _as_compute(general, variants), general.report
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class _Members:
     """Members in a graph of their own.
 
@@ -151,7 +151,7 @@ class _Members:
         return _Members(graph, args, ends, targets)
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+@record(frozen=True, slots=True, eq=False)
 class _Compiled:
     """Compiled members.
 

@@ -23,7 +23,6 @@ whole. If it has loops, its function is made for each step, so that the loops ca
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -39,12 +38,13 @@ from headrace.ir.edit.copying import copy_graph
 from headrace.ir.edit.editor import Editor
 from headrace.ir.kernel import find_kernel, may_wait
 from headrace.ir.notes import FusedKernel, StandsFor
+from headrace.records import record
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class FusedRegion:
     """Fused region and the node that replaces it.
 

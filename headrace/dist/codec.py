@@ -37,7 +37,6 @@ The bytes are hostile input: nothing is allocated for a frame above the limit, a
 
 from __future__ import annotations
 
-import dataclasses
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, TypeAlias
@@ -52,6 +51,7 @@ from headrace.dist.values import ALIGNMENT, Buffer, Reader, Writer, read, read_l
 from headrace.errors import DataLossError, InvalidArgumentError, ResourceExhaustedError
 from headrace.execute.records import DeadCause, Path
 from headrace.execute.rendezvous import show_tag
+from headrace.records import record
 
 VERSION: Final = 1  # of the layout
 SHARED: Final = thresholds.RECEIVED_TOGETHER  # bytes of the buffer for small frames
@@ -115,7 +115,7 @@ class Token:
         return f"Token(step {self.step}, edge {self.edge}, {show_tag(self.path, self.index)!r}{dead})"
 
 
-@dataclasses.dataclass(slots=True)  # `frozen` would take longer to make it
+@record(slots=True)  # `frozen` would take longer to make it
 class Control:
     """A message with the values that follow it.
 
@@ -128,7 +128,7 @@ class Control:
     values: tuple[Any, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Ping:
     """A request for a `Pong`.
 
@@ -139,7 +139,7 @@ class Ping:
     sent: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Pong:
     """The answer to a `Ping`.
 
@@ -152,7 +152,7 @@ class Pong:
     time: int
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class Place:
     """A message about shared memory, see `dist.shared_memory`.
 

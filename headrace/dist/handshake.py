@@ -22,16 +22,16 @@ from __future__ import annotations
 import dataclasses
 import hmac
 import os
-from dataclasses import dataclass
 from typing import Final
 
 from headrace.dist.messages import VERSION, Challenge, Hello, Refused, Welcome
 from headrace.errors import DataLossError, UnauthenticatedError, UnavailableError
+from headrace.records import record
 
 NONCE_BYTES: Final = 32
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Identity:
     """Name and secret of a process.
 
@@ -48,7 +48,7 @@ class Identity:
     secret: bytes = dataclasses.field(default=b"", repr=False)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Peer:
     """The process at the other end of a connection.
 

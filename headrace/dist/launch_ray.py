@@ -41,6 +41,7 @@ from headrace.dist.network import NetworkOptions
 from headrace.dist.server import Server
 from headrace.dist.transport import format_address, listen
 from headrace.errors import OpError, UnavailableError
+from headrace.records import record
 
 if TYPE_CHECKING:
     from headrace.dist.link import Link
@@ -96,7 +97,7 @@ class WorkerActor:
             self._server.close()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class RayWorker:
     """State of a worker, as far as Ray has reported it.
 

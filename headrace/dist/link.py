@@ -32,7 +32,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -58,6 +57,7 @@ from headrace.dist.reactor import READ, WRITE, Reactor, Timer
 from headrace.dist.shared_memory import IS_AVAILABLE, Incoming, Outgoing
 from headrace.dist.values import Buffer
 from headrace.errors import DataLossError, OpError, ResourceExhaustedError, UnavailableError
+from headrace.records import record
 
 if TYPE_CHECKING:
     import ssl
@@ -77,7 +77,7 @@ SAMPLES: Final = thresholds.CLOCK_SAMPLES  # pings from which the difference of 
 WARNING: Final = 30  # the number of `logging`
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class LinkSettings:
     """Numbers of a link.
 
@@ -96,7 +96,7 @@ class LinkSettings:
     shared_memory: int = thresholds.SHARED_MEMORY
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class LinkStatistics:
     """Counters of a link.
 

@@ -44,11 +44,12 @@ from headrace.errors import (
 from headrace.execute import step_state
 from headrace.execute.step_state import StepState
 from headrace.ir.device import DeviceSpec
+from headrace.records import record
 
 # *** events *** (nothing changes one; `frozen` would take four times as long to make it, several times in each step)
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class FromClient:
     """A message of a client, with the values that follow it."""
 
@@ -57,7 +58,7 @@ class FromClient:
     values: Sequence[Any] = ()
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class FromWorker:
     """A message of a worker, with the values that follow it."""
 
@@ -66,7 +67,7 @@ class FromWorker:
     values: Sequence[Any] = ()
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class WorkerUp:
     """A worker is connected.
 
@@ -81,7 +82,7 @@ class WorkerUp:
     devices: Mapping[str, tuple[str, int]]
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class WorkerLost:
     """The connection of a worker has ended, for a reason."""
 
@@ -89,7 +90,7 @@ class WorkerLost:
     reason: str
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class ClientUp:
     """A client is connected; a local one is in the process of the master."""
 
@@ -97,14 +98,14 @@ class ClientUp:
     is_local: bool
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class ClientLost:
     """The connection of a client has ended."""
 
     client: int
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class CompiledParts:
     """Result of a compilation.
 
@@ -133,7 +134,7 @@ class CompiledParts:
     data: Any = None
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class Compiled:
     """A program has been compiled, or the attempt has failed with `error`."""
 
@@ -142,7 +143,7 @@ class Compiled:
     error: BaseException | None = None
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class Tick:
     """Time has passed."""
 
@@ -152,7 +153,7 @@ Event: TypeAlias = "FromClient | FromWorker | WorkerUp | WorkerLost | ClientUp |
 # *** instructions ***
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class ToClient:
     """Send a message to a client, with values."""
 
@@ -161,7 +162,7 @@ class ToClient:
     values: Sequence[Any] = ()
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class ToWorker:
     """Send a message to a worker, with values."""
 
@@ -170,7 +171,7 @@ class ToWorker:
     values: Sequence[Any] = ()
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class Compile:
     """Compile an encoded step, and report `Compiled`.
 
@@ -185,7 +186,7 @@ class Compile:
     step: bytes
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class MakeSession:
     """Make the environment of a session, for its later compilations.
 
@@ -204,7 +205,7 @@ class MakeSession:
     is_local: bool = False
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class Claim:
     """Fix the homes of stateful operations in the environment of a session.
 
@@ -219,14 +220,14 @@ class Claim:
     homes: Mapping[str, str]
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class Alarm:
     """Report `Tick` after some seconds."""
 
     seconds: float
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class ForgetSession:
     """Forget the environment of a session."""
 
@@ -240,7 +241,7 @@ LONGEST_TIMEOUT: Final = 1e9  # seconds; a longer one is none
 # *** parts of the state ***
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class Worker:
     """A worker.
 
@@ -263,7 +264,7 @@ class Worker:
     reason: str = "it has not been reached yet"
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class Session:
     """A session of a client.
 
@@ -288,7 +289,7 @@ class Session:
     used: dict[str, int] = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class Program:
     """A compiled step, or one that is being compiled.
 
@@ -317,7 +318,7 @@ class Program:
     users: set[int] = dataclasses.field(default_factory=set)
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class Run:
     """A step under way.
 

@@ -18,6 +18,7 @@ from headrace.dist.handshake import Identity
 from headrace.dist.link import Link, LinkSettings
 from headrace.dist.transport import OnLink, connect, connect_blocking
 from headrace.errors import InvalidArgumentError, OpError, UnavailableError
+from headrace.records import record
 
 if TYPE_CHECKING:
     import ssl
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from headrace.dist.values import Buffer
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class NetworkOptions:
     """Options of all connections of a process.
 

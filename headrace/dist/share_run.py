@@ -14,7 +14,6 @@ atomic, so no value is overlooked.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import itertools
 import threading
@@ -31,6 +30,7 @@ from headrace.execute import blas
 from headrace.execute.compiled_run import run_code
 from headrace.execute.step_state import Event, Failed, Finished
 from headrace.file_access import current, limited
+from headrace.records import record
 
 if TYPE_CHECKING:
     from headrace.compile import Compiled
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from headrace.execute.step import Step
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+@record(frozen=True, slots=True, eq=False)
 class CompiledShare:
     """A share as one function.
 

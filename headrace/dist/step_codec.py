@@ -12,7 +12,6 @@ The bytes are an envelope (`ir.serial.envelope`). They are hostile input, and `i
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,6 +22,7 @@ from headrace.ir.serial.envelope import pack, unpack
 from headrace.ir.serial.snapshot import SnapshotWriter
 from headrace.ir.verify import verify
 from headrace.prune import StepGraph
+from headrace.records import record
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation
@@ -31,7 +31,7 @@ VERSION: Final = 1
 MAGIC: Final = b"hr-step\n"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class ReceivedRequest(Request):
     """Request of a step whose user's graph is in another process.
 

@@ -24,6 +24,7 @@ from headrace.grad.differentiate import differentiate
 from headrace.ir.function import nested_operations
 from headrace.partition import codec as part_codec
 from headrace.pipeline import with_fused_regions
+from headrace.records import record
 
 if TYPE_CHECKING:
     from headrace.dist import messages
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from headrace.target import LocalTarget
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+@record(frozen=True, slots=True, eq=False)
 class WorkerProgram:
     """A compiled program of a worker.
 

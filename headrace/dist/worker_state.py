@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from headrace import thresholds
 from headrace.dist import messages
 from headrace.errors import AbortedError, UnavailableError, to_data
+from headrace.records import record
 
 if TYPE_CHECKING:
     from headrace.dist.codec import Token
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 # *** events *** (nothing changes one; `frozen` would take four times as long to make it, several times in each step)
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class FromMaster:
     """A message of a master, with the values that follow it.
 
@@ -57,7 +58,7 @@ class FromMaster:
     values: Sequence[Any] = ()
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class Prepared:
     """A program has been compiled, or the attempt has failed with `error`."""
 
@@ -66,7 +67,7 @@ class Prepared:
     error: BaseException | None = None
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class MasterLost:
     """The connection of a master has ended, for a reason."""
 
@@ -74,14 +75,14 @@ class MasterLost:
     reason: str
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class TokenArrived:
     """A token for a step that does not run; the server delivers other tokens directly."""
 
     token: Token
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class Begun:
     """The instruction `Begin` of a step was carried out; `run` has its parts."""
 
@@ -89,7 +90,7 @@ class Begun:
     run: WorkerRun
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class Tick:
     """Time has passed.
 
@@ -105,7 +106,7 @@ Event: TypeAlias = "FromMaster | Prepared | MasterLost | TokenArrived | Begun | 
 # *** instructions ***
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class Prepare:
     """Compile a program, and report `Prepared`."""
 
@@ -113,7 +114,7 @@ class Prepare:
     message: messages.PrepareProgram
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class Drop:
     """Forget a program."""
 
@@ -121,7 +122,7 @@ class Drop:
     program: int
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class Begin:
     """Create the parts of a step, report `Begun`, and start them."""
 
@@ -130,7 +131,7 @@ class Begin:
     values: Sequence[Any]
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class Feed:
     """Supply feeds to a run."""
 
@@ -139,7 +140,7 @@ class Feed:
     values: Sequence[Any]
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class CarryOut:
     """Pass the master's instructions to a run."""
 
@@ -147,7 +148,7 @@ class CarryOut:
     orders: Sequence[messages.Order]
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class Deliver:
     """Hand a token to a run."""
 
@@ -155,7 +156,7 @@ class Deliver:
     token: Token
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class Abort:
     """Abort a run with an error, as data."""
 
@@ -163,14 +164,14 @@ class Abort:
     error: Any
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class Close:
     """Close a run."""
 
     run: WorkerRun
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class CloseSession:
     """Drop the states of a session; None: of all sessions of the master."""
 
@@ -178,7 +179,7 @@ class CloseSession:
     session: int | None
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class Send:
     """Send a message to a master."""
 
@@ -186,7 +187,7 @@ class Send:
     message: messages.AnyMessage
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class Log:
     """Note an event that is no error of a step."""
 
@@ -202,7 +203,7 @@ HELD_TOKENS: Final = thresholds.HELD_TOKENS  # tokens of unknown steps
 HELD_BYTES: Final = thresholds.HELD_TOKEN_BYTES  # bytes of their values; one value may be larger
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class Program:
     """A program of a master.
 
@@ -219,7 +220,7 @@ class Program:
     waiting: list[tuple[messages.StartStep, Sequence[Any]]] = dataclasses.field(default_factory=list)
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class StepEntry:
     """A step that is unknown, waits or runs.
 

@@ -38,6 +38,7 @@ from headrace.ir.opdef import NotDifferentiable, OpDef, op_registry
 from headrace.memo import Memo, cached
 from headrace.opkit.kernel_library import kernel_with_library
 from headrace.opkit.scalar_operators import in_place_of, takes_numbers
+from headrace.records import record
 from headrace.resources.manager import Handle, ResourceManager
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ class _Number(NamedTuple):
         return EagerTensor(value if is_ready else self.dtype.numpy.type(value), self.dtype)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class _Prepared:
     """An op that is ready to run.
 

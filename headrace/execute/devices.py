@@ -17,7 +17,6 @@ fetched, `get` makes an array of it again (`execute.ports`).
 from __future__ import annotations
 
 import abc
-import dataclasses
 import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -26,6 +25,7 @@ from headrace import forking, plugins, thresholds
 from headrace.errors import GraphError, InvalidArgumentError
 from headrace.execute.threads import Pool
 from headrace.ir.device import DeviceSpec
+from headrace.records import record
 from headrace.registry import Registry
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ class LocalDevice(Device):
             s.close()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class DeviceAttributes:
     """Description of a device, as `Session.list_devices` returns it.
 

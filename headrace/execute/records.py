@@ -5,11 +5,11 @@ The module has state only. `execute.frames` has the rules that change it.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from headrace import thresholds
 from headrace.diagnosis import OpRef
+from headrace.records import record
 
 if TYPE_CHECKING:
     from headrace.execute.plan import FramePlan, PlanNode
@@ -23,7 +23,7 @@ class Ready(Protocol):
     def __len__(self) -> int: ...
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class DeadCause:
     """Cause of a dead token as data, which may leave the executor that made it.
 

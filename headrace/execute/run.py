@@ -24,6 +24,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from headrace.records import record
+
 if TYPE_CHECKING:
     from headrace.execute.devices import LocalDevice
     from headrace.execute.step import Step
@@ -41,7 +43,7 @@ class _NoWorkers:
         return None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class RunEnvironment:
     """Resources of a session that its runs share.
 
@@ -62,7 +64,7 @@ class RunEnvironment:
     account: Callable[[Step, str], Any] | None = None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class RunStatistics:
     """State of a run at one moment.
 

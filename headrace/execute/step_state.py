@@ -24,16 +24,16 @@ partial run pauses instead until it gets further feeds.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from headrace.errors import AbortedError, InternalError
+from headrace.records import record
 
 # *** events *** (nothing changes one; `frozen` would take four times as long to make it, several times in each step)
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class Begin:
     """The step is to run, or to go on after a pause.
 
@@ -46,7 +46,7 @@ class Begin:
     is_fed: bool = True
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class Idle:
     """A part has no ready node.
 
@@ -73,7 +73,7 @@ class Idle:
     waits: tuple[str, ...] = ()
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class Finished:
     """All nodes of a part have fired. The attributes are those of `Idle`."""
 
@@ -84,7 +84,7 @@ class Finished:
     arrived: int = 0
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class Failed:
     """A part has ended with an error, possibly because the step was aborted."""
 
@@ -92,7 +92,7 @@ class Failed:
     error: BaseException
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class Satisfied:
     """All fetches of a partial run are computed, so that it need not wait.
 
@@ -103,7 +103,7 @@ class Satisfied:
     number: int = 1
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class Cancelled:
     """The step is ended from outside: by its owner, a deadline or an interrupt."""
 
@@ -115,7 +115,7 @@ Event: TypeAlias = "Begin | Idle | Finished | Failed | Satisfied | Cancelled"
 # *** instructions ***
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class Start:
     """Order to a part to run.
 
@@ -126,7 +126,7 @@ class Start:
     order: int
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class Release:
     """Order to an idle part to end its innermost half-fed iteration, and to go on."""
 
@@ -134,7 +134,7 @@ class Release:
     order: int
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class Probe:
     """Request to a part to report again, once it is idle or finished."""
 
@@ -142,7 +142,7 @@ class Probe:
     wave: int
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class Abort:
     """Request to a part to end with `error`.
 
@@ -153,12 +153,12 @@ class Abort:
     error: BaseException
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class Pause:
     """The run returns; the parts keep their state until the next `Begin`."""
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class End:
     """The step is over, with `error` or with success (None). No instruction follows."""
 

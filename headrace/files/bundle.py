@@ -17,7 +17,6 @@ contains the number, then replaces the old index in one step (`commit`), and onl
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import os
 import re
@@ -39,6 +38,7 @@ from headrace.files.checksum import as_bytes, crc32c, little_endian, mask
 from headrace.files.manifest import ManifestEntry, TensorEntry, distinct, entry_of
 from headrace.files.regular import RegularFile, check_apart, delete, named
 from headrace.files.slices import TensorSlice, assemble, is_shape
+from headrace.records import record
 
 _Message = TypeVar("_Message", pb.BundleHeaderProto, pb.BundleEntryProto)
 
@@ -304,7 +304,7 @@ def _lengths(data: np.ndarray, n: int, what: str) -> tuple[np.ndarray, int]:
 # *** writing ***
 
 
-@dataclasses.dataclass
+@record
 class _Data:
     """Data file in construction; adds tensors and makes their entries.
 

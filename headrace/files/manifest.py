@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
 import itertools
 from collections.abc import Iterable, Mapping
@@ -13,11 +12,12 @@ from headrace import dtypes
 from headrace.dtypes import DType
 from headrace.errors import InvalidArgumentError, NotFoundError
 from headrace.files.slices import TensorSlice, parse_spec
+from headrace.records import record
 
 _MOST_COMPARED = 1000  # names that are searched for one similar to a missing one
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class TensorEntry:
     """Description of a tensor in a checkpoint.
 
@@ -32,7 +32,7 @@ class TensorEntry:
     parts: tuple[TensorSlice, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class ManifestEntry:
     """Tensor to save, or a part of one.
 

@@ -24,7 +24,6 @@ index exists, and a checkpoint that replaces another one is complete or not ther
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import os
@@ -43,6 +42,7 @@ from headrace.files.checksum import as_bytes, crc32c, little_endian
 from headrace.files.manifest import ManifestEntry, TensorEntry, distinct, missing
 from headrace.files.regular import RegularFile, delete, named
 from headrace.files.slices import TensorSlice, assemble, is_shape
+from headrace.records import record
 
 VERSION: Final = 1
 _MOST_INDEX: Final = 2**30  # bytes of an index
@@ -136,8 +136,8 @@ class Native:
         self.records: dict[str, dict[str, Any]] = {}
         self.entries: dict[str, TensorEntry] = {}
         keys: set[tuple[int, str]] = set()
-        for name, record in tensors.items():
-            self._add(name, record, keys)
+        for name, about in tensors.items():
+            self._add(name, about, keys)
 
     def _damage(self, why: str) -> DataLossError:
         return DataLossError(f"{self._path}: {why}; the file is damaged, or no index of a checkpoint")
@@ -358,7 +358,7 @@ def _strings(lengths: np.ndarray, text: np.ndarray) -> np.ndarray:
 # *** writing ***
 
 
-@dataclasses.dataclass
+@record
 class _Stored:
     """Array to write to a safetensors file.
 
@@ -516,16 +516,16 @@ def merge(sources: Sequence[Native], destination: str) -> None:
     old: list[str] = []
     records: dict[str, Any] = {}
     for source in sources:
-        for name, record in source.records.items():
-            moved = _moved(record, len(old))
+        for name, about in source.records.items():
+            moved = _moved(about, len(old))
             there = records.setdefault(name, moved)
             if there is moved:
                 continue
-            if "parts" not in there or "parts" not in record:
+            if "parts" not in there or "parts" not in about:
                 raise InvalidArgumentError(
                     f"Duplicate tensor keyed by {name!r} encountered, when merging prefix: {source.prefix}"
                 )
-            if (there["dtype"], there["shape"]) != (record["dtype"], record["shape"]):
+            if (there["dtype"], there["shape"]) != (about["dtype"], about["shape"]):
                 raise InvalidArgumentError(
                     f"tensor {name!r} has parts of wholes that differ in dtype or shape, when merging prefix: "
                     f"{source.prefix}"

@@ -7,7 +7,6 @@ saved ones: `assemble` combines the saved parts.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
 import re
@@ -18,6 +17,7 @@ import numpy as np
 
 from headrace import pb
 from headrace.errors import DataLossError, InvalidArgumentError
+from headrace.records import record
 
 WHOLE: Final = -1  # the length of a whole dimension
 MOST_RANK: Final = 64  # numpy's limit
@@ -33,7 +33,7 @@ def is_shape(dims: Sequence[int], itemsize: int) -> bool:
     )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class TensorSlice:
     """Slice of a tensor.
 

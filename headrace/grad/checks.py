@@ -8,7 +8,6 @@ and so on. So each order checks derivatives of functions that the order before h
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -19,13 +18,14 @@ from headrace.api import scopes, tracing
 from headrace.grad.transforms import jvp, vjp
 from headrace.grad.zeros import carries
 from headrace.ir.graph import Tensor
+from headrace.records import record
 
 _MODES = ("rev", "fwd")
 _ROUNDING = 1e-10  # well above the rounding error of a float64, and well below `rtol`
 _WIDE = dict.fromkeys(dtypes.FLOATING, dtypes.float64) | dict.fromkeys(dtypes.COMPLEX, dtypes.complex128)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Check:
     """Result of one comparison.
 

@@ -30,7 +30,6 @@ of headrace.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +43,7 @@ from headrace.ir.graph import FuncGraph, Graph, Tensor
 from headrace.ir.opdef import PerElement, op_registry
 from headrace.ir.order import follow_order
 from headrace.opkit.tensor_lists import MARKS
+from headrace.records import record
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation
@@ -336,7 +336,7 @@ def _is_no_larger(a: Tensor, b: Tensor) -> bool:
     return n * a.dtype.base.numpy.itemsize <= m * b.dtype.base.numpy.itemsize
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class GradBuilder(Builder):
     """Builder of a `GradGraph`, which reads shapes in the graph of the tensors."""
 

@@ -61,6 +61,7 @@ from headrace.ir.indexed_slices import IndexedSlices
 from headrace.ir.infer import scalar_value
 from headrace.ir.notes import NoBackProp, ResidualPop, ResidualPush, SwapMemory
 from headrace.ir.order import counts, effects, is_constant
+from headrace.records import record
 
 if TYPE_CHECKING:
     from headrace.dtypes import DType
@@ -72,7 +73,7 @@ if TYPE_CHECKING:
 _COUNTERS = (dtypes.int32, dtypes.int64)
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class _Variable:
     """A variable of a backward loop.
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from headrace.grad import calls, conditionals, forward_loops, loops
 from headrace.grad.function import gradient_graph
 from headrace.ir.edit.for_as_while import counting
+from headrace.records import record
 
 if TYPE_CHECKING:
     from headrace.grad.sums import Gradient
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from headrace.ir.graph import FuncGraph, Operation, Tensor
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class StructuredRules:
     """Derivatives of a kind of structured operation.
 

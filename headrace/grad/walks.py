@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from headrace.records import record
 
 if TYPE_CHECKING:
     from headrace.grad.sums import Gradient
@@ -29,7 +30,7 @@ class Flow(Protocol):
         """Variables of a loop with the body `graph` that need a gradient."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Walks:
     """Reverse walk and analysis that a rule uses.
 
@@ -42,7 +43,7 @@ class Walks:
     backward: Backward
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class ForwardWalks(Walks):
     """Walks of a rule for forward mode.
 

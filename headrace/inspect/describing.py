@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -15,6 +14,7 @@ from headrace.ir import walk
 from headrace.ir.function import nested_operations
 from headrace.lower import lower, lower_whole
 from headrace.prune import prune
+from headrace.records import record
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _HANDLES: Final = frozenset({dtypes.resource, dtypes.variant})
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Resource:
     """An operation that makes a handle of a variable, queue, tensor array, ...
 
@@ -39,7 +39,7 @@ class Resource:
     bytes: int | None = None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Description:
     """Description of a graph.
 
@@ -69,7 +69,7 @@ class Description:
     devices: Mapping[str, int]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class StepDescription:
     """Description of a step.
 

@@ -6,7 +6,6 @@ nothing else about it changed and no other operation fits.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,6 +22,7 @@ from headrace.ir.graph import FuncGraph
 from headrace.ir.notes import stated_attrs
 from headrace.ir.serial.nodedefs import show_tensor
 from headrace.ir.text import show_value
+from headrace.records import record
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation
@@ -33,7 +33,7 @@ _ANNOTATIONS: Final = frozenset({"_output_shapes"})
 _SIGNS: Final = {"added": "+", "removed": "-", "changed": "~", "renamed": "="}
 
 
-@dataclasses.dataclass(frozen=True, slots=True, order=True)
+@record(frozen=True, slots=True, order=True)
 class Change:
     """An operation, function or end of a graph that differs.
 
@@ -52,7 +52,7 @@ class Change:
     details: tuple[str, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Difference:
     """Result of `diff`; False if there is no difference.
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from headrace import shapes
+from headrace.records import record
 
 if TYPE_CHECKING:
     from headrace.shapes import Shape
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 _SHOWN: Final = 200  # characters of a name or text from a graph
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Value:
     """A tensor for display.
 
@@ -47,7 +48,7 @@ class Value:
 Reference: TypeAlias = "tuple[str, int]"  # name of a tensor or operation, and the id of its node, 0 if it is not drawn
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Node:
     """An operation.
 
@@ -78,7 +79,7 @@ class Node:
     is_argument: bool = False
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Passed:
     """A value that is passed to a loop, conditional or call.
 
@@ -97,7 +98,7 @@ class Passed:
     out: str = ""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Structure:
     """A loop, conditional or call, with the boxes that it runs.
 
@@ -128,7 +129,7 @@ class Structure:
 Part: TypeAlias = "Node | Structure"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Box:
     """A group of operations: a graph, a branch or a body.
 

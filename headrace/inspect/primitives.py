@@ -6,13 +6,13 @@ not well-structured may still run. So the problem is reported, and the rest of t
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from headrace.errors import GraphError, InvalidArgumentError, OpError
 from headrace.ir import walk
 from headrace.ir.analysis import frames
+from headrace.records import record
 from headrace.recover.reading import NEVER, Node, StructureAnalysis
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ Step: TypeAlias = "tuple[Frame | Tensor, int]"
 Place: TypeAlias = "tuple[Step, ...]"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Conditional:
     """A conditional: all primitives with one predicate in one place.
 
@@ -42,7 +42,7 @@ class Conditional:
     sides: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Places:
     """Positions of operations in loops and conditionals.
 
@@ -154,7 +154,7 @@ def _steps(outside: Place, frame: Frame, path: Sequence[tuple[Tensor, int]]) -> 
     return (*outside, (frame, BODY if in_body else CONDITION), *rest)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class LoopVariable:
     """A loop variable of primitives, with the names of the operations around its Merge.
 

@@ -12,7 +12,6 @@ Source: TensorFlow's `export_meta_graph` and `import_meta_graph`.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,6 +24,7 @@ from headrace.interchange import files
 from headrace.ir import tensor_type
 from headrace.ir.graph import Operation, Tensor
 from headrace.ir.serial.attrs import decode_dtype, encode_shape
+from headrace.records import record
 
 if TYPE_CHECKING:
     from headrace.interchange.collection import Decode, Encode
@@ -37,7 +37,7 @@ TRAINABLE_SINCE: Final = (1, 9)  # files of earlier versions of TensorFlow do no
 _VERSION = re.compile(r"(\d{1,4})\.(\d{1,4})")
 
 
-@dataclasses.dataclass(frozen=True)
+@record(frozen=True)
 class Signature:
     """A call of a graph: its inputs and outputs by name.
 
@@ -54,7 +54,7 @@ class Signature:
     method_name: str = ""
 
 
-@dataclasses.dataclass(frozen=True)
+@record(frozen=True)
 class MetaGraph:
     """Result of `import_meta_graph`.
 
@@ -273,7 +273,7 @@ def read(meta_graph_or_file: Any) -> MetaGraphDef:
         raise GraphError(f"{path!r} is no MetaGraph: {e}") from e
 
 
-@dataclasses.dataclass(frozen=True)
+@record(frozen=True)
 class Found:
     """Objects in a graph that an imported `MetaGraphDef` names.
 

@@ -6,7 +6,6 @@ is the subject of `ir.serial.attrs`.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Hashable, Mapping
 from typing import Any, Final, TypeAlias
 
@@ -15,6 +14,7 @@ import numpy as np
 from headrace import dtypes, shapes
 from headrace.dtypes import DType
 from headrace.errors import GraphError
+from headrace.records import record
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
@@ -23,7 +23,7 @@ REQUIRED: Final = object()  # the default of an attribute without default
 ATTR_KINDS: Final = ("type", "int", "float", "bool", "string", "shape", "tensor", "func")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class AttrSpec:
     """Declaration of an attribute: its kind, default and allowed values.
 
@@ -42,7 +42,7 @@ class AttrSpec:
     minimum: int | None = None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Func:
     """Value of a `func` attribute that names a function of the graph's library.
 

@@ -13,7 +13,6 @@ Python values and arrays become constants of the dtype that the other inputs det
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -25,6 +24,7 @@ from headrace.ir.conversion import as_array
 from headrace.ir.graph import Operation, Tensor
 from headrace.ir.infer import infer_shapes
 from headrace.ir.opdef import op_registry
+from headrace.records import record
 
 if TYPE_CHECKING:
     from headrace.dtypes import DType
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from headrace.ir.source import Source
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Builder(OpCalls[Tensor]):
     """Immutable builder of operations for one graph.
 

@@ -9,11 +9,11 @@ Source: TensorFlow's `tf.DeviceSpec`, with its syntax.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 
 from headrace.errors import GraphError
 from headrace.memo import cached
+from headrace.records import record
 
 _NUMBER = re.compile(r"[0-9]{1,9}\Z")
 _JOB = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
@@ -22,7 +22,7 @@ _SHORT_TYPES = frozenset({"CPU", "GPU", "TPU"})  # types that may appear without
 _FORM = "a device name is '/job:<name>/replica:<n>/task:<n>/device:<TYPE>:<n>', where any part may be left out or '*'"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class DeviceSpec:
     """Parts of a device name; None for an open part.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -12,6 +11,7 @@ from headrace.ir import tensor_type
 from headrace.ir.graph import Tensor
 from headrace.ir.infer import shape_value
 from headrace.ir.symbolic import seen
+from headrace.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,7 +47,7 @@ class IndexedSlicesValue(NamedTuple):
     dense_shape: Any = None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class IndexedSlices(nest.Composite):
     """Rows of a tensor of shape `dense_shape`: `values[i]` belongs to row `indices[i]`.
 

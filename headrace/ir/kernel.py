@@ -17,7 +17,6 @@ immutable once it is returned.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -27,6 +26,7 @@ from headrace.errors import HeadraceError, InvalidArgumentError
 from headrace.ir.notes import NO_NOTES
 from headrace.ir.opdef import op_registry
 from headrace.ir.source import is_ours
+from headrace.records import record
 from headrace.registry import DuplicateError, line_of_caller
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class Kernel(NamedTuple):
     factory: KernelFactory
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class NamesResource:
     """Factory of a stateful kernel that makes a handle and its resource.
 
@@ -108,7 +108,7 @@ class NamesResource:
         return self.factory(ctx, attrs)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class OnResources:
     """Factory of a stateful kernel whose first inputs are handles.
 
@@ -130,7 +130,7 @@ class OnResources:
         return lambda *inputs: self.make(attrs, *self.find(step, attrs, *inputs[:n]))(*inputs[n:])
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class _Override:
     constraints: Mapping[str, frozenset[Any]]
     kernel: Kernel

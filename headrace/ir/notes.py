@@ -23,12 +23,12 @@ from typing import Any, ClassVar, Final, TypeVar
 
 from headrace.dtypes import DType, as_dtype
 from headrace.errors import GraphError
+from headrace.records import record
 from headrace.registry import Registry
 
 N = TypeVar("N", bound="Note")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
 class Note:
     """Base class of notes. Subclasses are frozen dataclasses, registered by `note`.
 
@@ -41,6 +41,9 @@ class Note:
       changes_value: whether the outputs of the operation depend on the note, so that operations with different notes
         compute different functions.
     """
+
+    __slots__ = ()
+    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]  # no dataclass, so that subclasses may be any
 
     attr: ClassVar[str] = ""
     attr_value: ClassVar[bool] = True
@@ -217,7 +220,7 @@ def _typed(name: str, key: str, kind: str, value: Any) -> Any:
 
 
 @note
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class ResidualPush(Note):
     """A push of a residual, which the gradient of a loop reads.
 
@@ -243,7 +246,7 @@ class ResidualPush(Note):
 
 
 @note
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class ResidualPop(Note):
     """A pop of a residual, once in each iteration of a loop's gradient."""
 
@@ -251,13 +254,13 @@ class ResidualPop(Note):
 
 
 @note
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class CountedResidual(Note):
     """A push of a residual (`ResidualPush`) whose bytes the memory account of the device counts."""
 
 
 @note
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class SwapMemory(Note):
     """A loop whose residuals may be moved out of device memory (`while_loop(swap_memory=True)`)."""
 
@@ -265,7 +268,7 @@ class SwapMemory(Note):
 
 
 @note
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class NoBackProp(Note):
     """A loop through which no gradient flows (`while_loop(back_prop=False)`)."""
 
@@ -274,7 +277,7 @@ class NoBackProp(Note):
 
 
 @note
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class FrameName(Note):
     """The name of the frame from which a loop was recovered.
 
@@ -290,7 +293,7 @@ class FrameName(Note):
 
 
 @note
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class RematerializedCall(Note):
     """A call whose gradient computes the function again; it is not inlined."""
 
@@ -301,13 +304,13 @@ class RematerializedCall(Note):
 
 
 @note
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class ContiguousResult(Note):
     """A Transpose whose result is stored contiguously, because it is read often."""
 
 
 @note
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class JoinedElementShapes(Note):
     """A concatenation of tensor lists that accepts different element shapes and joins them."""
 
@@ -316,7 +319,7 @@ class JoinedElementShapes(Note):
 
 
 @note
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class RemovedElements(Note):
     """The dtype and shape of elements removed from a list.
 
@@ -347,7 +350,7 @@ class RemovedElements(Note):
 
 
 @note
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class StandsFor(Note):
     """The tensors of the whole graph that the outputs of an operation represent.
 
@@ -361,7 +364,7 @@ class StandsFor(Note):
 
 
 @note
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class FusedKernel(Note):
     """The compiled function of a fused region (`compile.fused_kernels`).
 

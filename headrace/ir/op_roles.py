@@ -6,8 +6,9 @@ op type of an extension package takes part in the passes if its record has the r
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Final, Literal, TypeAlias
+
+from headrace.records import record
 
 ListKind: TypeAlias = Literal[
     "empty",
@@ -52,7 +53,7 @@ _JOIN: Final = frozenset({"stack", "gather", "concat"})
 _UNSET: Final = frozenset({"unset", "resize"})
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class ListRole:
     """Role of an op that creates, changes or reads one tensor list.
 
@@ -99,7 +100,7 @@ class ListRole:
         return self.kind in _UNSET
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class SplitRole:
     """Role of an op whose outputs are consecutive pieces of one input along one axis.
 

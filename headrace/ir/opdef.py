@@ -25,6 +25,7 @@ from headrace.dtypes import DType
 from headrace.errors import GraphError, SignatureError
 from headrace.ir.attr_values import REQUIRED, AttrSpec, check_attr, describe_attr
 from headrace.ir.op_roles import LIST_SIGNATURES, MIRRORED, ListKind, ListRole, Relation, SplitRole
+from headrace.records import record
 from headrace.registry import Registry
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def _attr_spec(value: Any) -> AttrSpec:
 MOST_TENSORS: Final = 2**16  # in one argument: an imported graph may declare any number
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class ArgSpec:
     """Named argument of an op type.
 
@@ -160,7 +161,7 @@ def _parse_args(text: str, attrs: Mapping[str, AttrSpec]) -> tuple[ArgSpec, ...]
 Cost: TypeAlias = "Callable[[Sequence[Shape], Sequence[Shape]], float | None]"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class PerElement:
     """Cost of an elementwise op: `flops` for each element of output 0.
 
@@ -201,7 +202,7 @@ def _elements(shape: Shape) -> int | None:
     return n
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Facts:
     """Properties of an op type that passes and the executor rely on.
 
@@ -277,7 +278,7 @@ class NotDifferentiable:
 NOT_DIFFERENTIABLE: Final = NotDifferentiable()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Missing:
     """Gradient rule that could exist and does not.
 
@@ -293,7 +294,7 @@ def missing(why: str) -> Missing:
     return Missing(why)
 
 
-@dataclasses.dataclass(frozen=True)
+@record(frozen=True)
 class Case:
     """Inputs and attributes with which tests run an op.
 
@@ -338,7 +339,7 @@ JvpRule: TypeAlias = "Callable[..., Sequence[Any]] | Symmetric | Missing | None"
 ShapeRule: TypeAlias = "Callable[[Any], Sequence[Shape]]"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class OpDef:
     """Record of one op type; see `op` for the fields."""
 
@@ -507,6 +508,8 @@ def _flat_dtypes(args: Iterable[ArgSpec], attrs: Mapping[str, Any]) -> list[DTyp
 
 op_registry: Final[Registry[OpDef]] = Registry("op type")
 
+_NO_FACTS: Final = Facts()
+
 
 def op(
     type: str,
@@ -523,7 +526,7 @@ def op(
     grad: GradRule,
     jvp: JvpRule = None,
     batch: BatchRule = None,
-    facts: Facts = Facts(),
+    facts: Facts = _NO_FACTS,
     shape_value: Callable[[Any], Shape] | None = None,
     form: Callable[[Any], Any] | None = None,
     oracle: Callable[..., Any] | None = None,

@@ -7,16 +7,16 @@ the shape of a scalar. `api.annotations` checks values.
 
 from __future__ import annotations
 
-import dataclasses
 import typing
 from collections.abc import Sequence
 from typing import Any
 
 from headrace import dtypes
 from headrace.dtypes import DType
+from headrace.records import record
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class TensorAnnotation:
     """A tensor with a shape and one of several dtypes.
 

@@ -9,12 +9,12 @@ computed only from weak ones and from constants is weak, too. This is found when
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from headrace.ir.notes import Note, note
 from headrace.ir.opdef import PerElement
+from headrace.records import record
 
 if TYPE_CHECKING:
     from headrace.dtypes import DType
@@ -24,7 +24,7 @@ _MOST_OPERATIONS: Final = 256  # in a walk from a tensor to the notes; a tensor 
 
 
 @note
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class WeakNumbers(Note):
     """The outputs of an operation that stand for numbers of Python.
 

@@ -7,7 +7,6 @@ exact shapes the next one leaves the dimensions open in which the shapes differ.
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -24,6 +23,7 @@ from headrace.jit.recorded import recorded
 from headrace.jit.signature import NUMBERS, Parameters, Static, fitted, python_key
 from headrace.jit.surroundings import Surroundings
 from headrace.memo import Memo
+from headrace.records import record
 from headrace.shapes import Shape
 
 
@@ -125,7 +125,7 @@ def _read(parts: Iterable[Any], tensor: type[Any], has_weak_floats: bool, key: l
     return True
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class _Kind:
     """Calls that differ in shapes only.
 

@@ -24,6 +24,7 @@ from headrace.lower.calls import lower_call, lower_remote_call, lower_symbolic_g
 from headrace.lower.conditionals import lower_case, lower_if
 from headrace.lower.loops import lower_for, lower_while
 from headrace.lower.lowering import Lowering, Rule, Shared
+from headrace.records import record
 
 if TYPE_CHECKING:
     from headrace.ir.graph import FuncGraph, Graph, Operation
@@ -41,7 +42,7 @@ _RULES: Final[Mapping[str, Rule]] = {
 _TOO_DEEP: Final = "conditionals, loops and gradients are nested too deeply to be lowered"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Lowered:
     """Primitive graph, and the functions that it calls.
 

@@ -15,6 +15,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from headrace import step_events
+from headrace.records import record
 
 if TYPE_CHECKING:
     from headrace.metadata.step_stats import Firing, StepStats
@@ -23,7 +24,7 @@ UNFINISHED: Final = 100
 SHOWN: Final = 20  # operations in the text
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class RunOptions:
     """Options of one run: its deadline, its listener and its trace level.
 
@@ -61,7 +62,7 @@ class RunOptions:
 # *** headrace's own records ***
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class Op:
     """Statistics of one operation on one device, over all firings.
 
@@ -94,7 +95,7 @@ class Op:
         return self.seconds / self.calls if self.calls else 0.0
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class LoopInstance:
     """One entry of a loop.
 
@@ -109,7 +110,7 @@ class LoopInstance:
     most_in_flight: int = 0
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class LoopStats:
     """Statistics of one loop over all of its instances.
 
@@ -140,7 +141,7 @@ class LoopStats:
     devices: list[str] = field(default_factory=list)
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class Device:
     """Statistics of one device.
 
@@ -163,7 +164,7 @@ class Device:
     bytes: int = 0
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class Traffic:
     """Tokens that one device sent to another.
 
@@ -182,7 +183,7 @@ class Traffic:
     bytes: int = 0
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class RunMetadata:
     """Metadata of a run. `session.run(..., run_metadata=m)` fills it, and clears it before.
 

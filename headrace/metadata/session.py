@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 
+from headrace.records import record
 
-@dataclasses.dataclass(frozen=True, slots=True)
+
+@record(frozen=True, slots=True)
 class MemoryStatistics:
     """Bytes of one device with a memory limit.
 
@@ -25,7 +26,7 @@ class MemoryStatistics:
     bytes_in: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class SessionStatistics:
     """State of a session at one moment: `session.statistics()`.
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Final, TypeAlias
+
+from headrace.records import record
 
 # operation, type, start (nanoseconds since 1970), duration (nanoseconds), the bytes of its outputs
 Firing: TypeAlias = tuple[str, str, int, int, tuple[int, ...]]
@@ -13,7 +14,7 @@ Firing: TypeAlias = tuple[str, str, int, int, tuple[int, ...]]
 _SWITCHES: Final = ("Switch", "RefSwitch", "_SwitchN")
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class AllocationDescription:
     """Memory of an output. Source: TensorFlow's message of this name.
 
@@ -34,7 +35,7 @@ class AllocationDescription:
     ptr: int = 0
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class TensorDescription:
     """An output, without its dtype and shape. Source: TensorFlow's message of this name.
 
@@ -45,7 +46,7 @@ class TensorDescription:
     allocation_description: AllocationDescription = field(default_factory=AllocationDescription)
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class NodeOutput:
     """Output number `slot` of an operation. Source: TensorFlow's message of this name.
 
@@ -58,7 +59,7 @@ class NodeOutput:
     tensor_description: TensorDescription = field(default_factory=TensorDescription)
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class AllocatorMemoryUsed:
     """Memory of a firing's outputs. Source: TensorFlow's message of this name.
 
@@ -75,7 +76,7 @@ class AllocatorMemoryUsed:
     live_bytes: int = 0
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class NodeExecStats:
     """A live firing of an operation. Source: TensorFlow's message of this name.
 
@@ -114,7 +115,7 @@ class NodeExecStats:
     scheduled_nanos: int = 0
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class DeviceStepStats:
     """Firings on one device, by their ends. Source: TensorFlow's message of this name.
 
@@ -129,7 +130,7 @@ class DeviceStepStats:
     thread_names: dict[int, str] = field(default_factory=dict)
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class StepStats:
     """Firings of a step by device. Source: TensorFlow's message of this name.
 

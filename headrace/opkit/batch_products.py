@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headrace.opkit.batch_node import BatchNode, NoBatchRule, with_ones
+from headrace.records import record
 
 if TYPE_CHECKING:
     from headrace.ir.builder import Builder
@@ -100,7 +100,7 @@ def einsum(b: Builder, n: BatchNode) -> Sequence[Tensor]:
     return n.make(*n.inputs, equation=f"{','.join(parts)}->{letter}{result}")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class _Factors:
     """Product of two tensors as one of matrices.
 

@@ -11,7 +11,6 @@ Elementwise operations have no rule: their scalar expression is found by running
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -22,6 +21,7 @@ from headrace import dtypes, shapes
 from headrace.ir.infer import constant_value
 from headrace.ir.notes import ContiguousResult
 from headrace.opkit.elementwise import HALF
+from headrace.records import record
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation, Tensor
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 Index: TypeAlias = "tuple[int | slice | None, ...]"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Reshape:
     """Elements of an input, in order, in another shape.
 
@@ -43,7 +43,7 @@ class Reshape:
     shape: tuple[int, ...]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Pieces:
     """Regular pieces of an input.
 
@@ -56,7 +56,7 @@ class Pieces:
     indices: tuple[Index, ...]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Permute:
     """An input with its axes in another order.
 
@@ -71,7 +71,7 @@ class Permute:
     is_contiguous: bool
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Broadcast:
     """An input that is broadcast to a shape.
 
@@ -84,7 +84,7 @@ class Broadcast:
     shape: tuple[int, ...]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Concat:
     """Concatenation of inputs along an axis.
 
@@ -99,7 +99,7 @@ class Concat:
     is_new: bool = False
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Embed:
     """Zeros, with an input in a regular piece of them.
 
@@ -114,7 +114,7 @@ class Embed:
     index: Index
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Tile:
     """An input repeated along its axes.
 
@@ -127,7 +127,7 @@ class Tile:
     times: tuple[int, ...]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class OneHot:
     """Input 2 at the indices of input 0, and input 3 elsewhere.
 
@@ -140,7 +140,7 @@ class OneHot:
     depth: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Reduce:
     """Reduction of an input over axes by a ufunc of two arguments.
 
@@ -159,7 +159,7 @@ class Reduce:
     divisor: int = 1
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Product:
     """Product of two matrices, inputs 0 and 1.
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from headrace.errors import InvalidArgumentError, UnimplementedError
 from headrace.memo import cached
+from headrace.records import record
 
 if TYPE_CHECKING:
     from headrace.shapes import Dim
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 Slices: TypeAlias = tuple[slice, ...]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Axis:
     """Axis of known length with the windows over it.
 

@@ -34,6 +34,7 @@ from headrace.ir.order import is_constant
 from headrace.opkit.tensor_lists import MARKS
 from headrace.optimize.base import Pass, PassContext
 from headrace.optimize.queries import owns_graphs, primitives
+from headrace.records import record
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
@@ -80,7 +81,7 @@ class DropMarks(Pass):
         return changed
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class _History:
     """Versions of the list of one array, and the marks on them.
 
@@ -96,7 +97,7 @@ class _History:
     next: dict[Tensor, list[Tensor]] = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class _Places:
     """The elements that one mark touches, each of them once.
 
@@ -278,7 +279,7 @@ def _conflict(history: _History, flow: _Flow) -> str:
     )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class _Access:
     """A mark, the path to it (`_Flow.way`), and the elements that it touches."""
 
@@ -382,7 +383,7 @@ def _changing(t: Tensor, loop: Operation, flow: _Flow) -> _Places | None:
     return _Places(None, loop, k, found.scale, found.offset, first, found.scale * by.offset)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class _Linear:
     """A number in a loop: `scale * counter + offset`.
 

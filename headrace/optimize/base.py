@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, ClassVar
 from headrace.ir.function import inside_out, owned
 from headrace.ir.graph import FuncGraph
 from headrace.optimize.queries import acts, primitives
+from headrace.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Note:
     """One line of the report.
 
@@ -58,7 +59,7 @@ class Note:
     fired: bool
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Options:
     """Limits and switches of the passes.
 
@@ -78,7 +79,7 @@ class Options:
     is_partial: bool = False
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class PassContext:
     """State that the passes of one step share.
 
@@ -153,7 +154,7 @@ class Pass(abc.ABC):
         """Raises if `graph` breaks the promise of the pass; called where graphs are verified."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Repeat:
     """Passes that are repeated until none of them changes anything, at most `limit` times."""
 

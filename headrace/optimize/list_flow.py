@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace import dtypes, shapes
 from headrace.ir.function import nested, nested_operations, owned, param_offset
+from headrace.records import record
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 FOLLOWED: Final = ("If", "Case", "Call", "While")  # kinds of operations that lists are followed through
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class Uses:
     """Uses of a list.
 

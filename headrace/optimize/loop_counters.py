@@ -17,7 +17,6 @@ counter must be numbers of its dtype, so that no number wraps around.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,6 +32,7 @@ from headrace.ir.op_roles import MIRRORED
 from headrace.optimize.base import Pass, PassContext
 from headrace.optimize.loop_counts import look_again
 from headrace.optimize.loop_editor import LoopEditor, loops_of
+from headrace.records import record
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
@@ -55,7 +55,7 @@ class UnifyCounters(Pass):
         return changed
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class _Counter:
     """An integer loop variable that changes by 1 or -1 in each iteration.
 

@@ -40,6 +40,7 @@ from headrace.optimize.loop_editor import LoopEditor, loops_of, names
 from headrace.optimize.loop_residuals import Residuals
 from headrace.optimize.loop_row_reads import element_bytes
 from headrace.optimize.queries import is_zeros
+from headrace.records import record
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
@@ -61,7 +62,7 @@ class SinkReductions(Pass):
         return changed
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class _Sum:
     """A variable to which the loop only adds, with terms that can be sunk.
 

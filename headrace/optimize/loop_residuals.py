@@ -16,7 +16,6 @@ iteration to the next. Such values are pushed, and concatenated along that dimen
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
@@ -26,13 +25,14 @@ from headrace.ir.function import base_name
 from headrace.ir.infer import constant_value
 from headrace.optimize.batching_rules import batch, can_batch
 from headrace.optimize.loop_row_reads import as_vector, index_of, popped_from, stacked
+from headrace.records import record
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation, Tensor
     from headrace.optimize.loop_editor import LoopEditor
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Values:
     """Values of a tensor of the body in all iterations.
 

@@ -23,7 +23,6 @@ events, because they are joined.)
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -36,6 +35,7 @@ from headrace.ir.infer import constant_value, scalar_value
 from headrace.ir.notes import ResidualPop
 from headrace.ir.opdef import PerElement
 from headrace.optimize.batching_rules import batch, can_batch
+from headrace.records import record
 
 if TYPE_CHECKING:
     from headrace.ir.analysis.trip_count import Bound
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 JOINS: Final = frozenset({"ConcatV2", "Pack"})  # these move elements and compute nothing
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Index:
     """Index of the row that an iteration reads.
 
@@ -62,7 +62,7 @@ class Index:
     bound: Bound
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Popped:
     """Marks a popped row: an iteration reads the last element not read so far."""
 

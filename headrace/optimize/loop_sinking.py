@@ -20,7 +20,6 @@ one tensor replaces this sum.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Final
 
 from headrace import dtypes, shapes, thresholds
@@ -34,6 +33,7 @@ from headrace.optimize.loop_row_reads import JOINS, Index, as_vector, element_by
 from headrace.optimize.loop_rows import out_of_range
 from headrace.optimize.queries import is_zeros
 from headrace.optimize.selections import Row, row_of
+from headrace.records import record
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
@@ -57,7 +57,7 @@ class SinkCollections(Pass):
         return changed
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class _List:
     """A list variable into which the loop only puts values.
 

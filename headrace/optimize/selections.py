@@ -9,10 +9,10 @@ gradient of a selection puts its argument into zeros at the same place (`Strided
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING
 
 from headrace.ir.infer import constant_value
+from headrace.records import record
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from headrace.shapes import Shape
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Row:
     """Selection of one index of a dimension.
 
@@ -36,7 +36,7 @@ class Row:
     keeps: bool = False
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Piece:
     """Selection of consecutive elements of a dimension.
 

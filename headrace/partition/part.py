@@ -6,8 +6,9 @@ to other parts. `partition.codec` encodes it to bytes.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING
+
+from headrace.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from headrace.shapes import Shape
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Edge:
     """An edge between two parts, seen from one of them.
 
@@ -36,7 +37,7 @@ class Edge:
     shape: Shape
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Part:
     """The part of a step that one device runs.
 

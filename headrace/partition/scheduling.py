@@ -45,6 +45,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from headrace.ir import walk
 from headrace.ir.analysis import frames
 from headrace.ir.graph import Operation
+from headrace.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
 Item: TypeAlias = "Operation | str"
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class Times:
     """Items of one frame, with their earliest and latest starts in seconds of the iteration.
 

@@ -31,7 +31,6 @@ any length in between (`is_last`); then both are one message.
 from __future__ import annotations
 
 import bisect
-import dataclasses
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
@@ -46,6 +45,7 @@ from headrace.ir.edit.remove_values import remove_all_but
 from headrace.ir.function import called_names, nested_operations, owned, owns_all, param_offset, recursive_functions
 from headrace.ir.graph import FuncGraph
 from headrace.ir.order import counts, is_constant
+from headrace.records import record
 
 if TYPE_CHECKING:
     from headrace.dtypes import DType
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 EVERYWHERE: Final = ""  # the home of what each device has by itself
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Share:
     """The share of a step that one device runs.
 

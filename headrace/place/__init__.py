@@ -10,7 +10,6 @@ of `costs`. `simulate` predicts the duration of a placed step. `docs/how-to/plac
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -22,6 +21,7 @@ from headrace.place.constraints import Constraints
 from headrace.place.cost_graph import CostGraph
 from headrace.place.costs import Costs
 from headrace.place.greedy import assign
+from headrace.records import record
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Cluster", "Costs", "DeviceModel", "Link", "Placement", "place"]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Placement:
     """The devices of a step's operations.
 

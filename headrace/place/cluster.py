@@ -12,9 +12,10 @@ from collections.abc import Iterable, Mapping
 from headrace import thresholds
 from headrace.errors import InvalidArgumentError
 from headrace.ir.device import DeviceSpec
+from headrace.records import record
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class DeviceModel:
     """Speed of a device in the cost model.
 
@@ -36,7 +37,7 @@ class DeviceModel:
         return DeviceSpec.from_string(self.name).type or ""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Link:
     """Speed of the connection of two devices.
 
@@ -53,7 +54,7 @@ class Link:
         return self.latency + size / self.bandwidth
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Cluster:
     """Devices and the links between them.
 

@@ -20,6 +20,7 @@ from headrace.ir.device import DeviceSpec
 from headrace.ir.function import owned
 from headrace.ir.kernel import CPU
 from headrace.place.trip_count import PrimitiveTripCounts
+from headrace.records import record
 
 if TYPE_CHECKING:
     from headrace.ir.analysis.frames import Frame, FrameTree
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from headrace.shapes import Shape
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Costs:
     """Measured costs of a step, and estimates for the rest.
 

@@ -19,13 +19,13 @@ so it is scheduled after all the *work* of the predecessor.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from headrace import thresholds
 from headrace.place.affinity import large_groups
 from headrace.place.costs import is_free
+from headrace.records import record
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from headrace.place.groups import Group, Groups
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class _Slot:
     """Times of one operation, in seconds.
 

@@ -7,15 +7,16 @@ device to each of the remaining groups (`greedy`).
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
+
+from headrace.records import record
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation
 
 
-@dataclasses.dataclass(slots=True, eq=False)
+@record(slots=True, eq=False)
 class Group:
     """Operations that get one device. Equal only to itself.
 

@@ -19,7 +19,6 @@ Measured costs are more exact: an operation that was dead in some of its firings
 
 from __future__ import annotations
 
-import dataclasses
 import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
@@ -27,6 +26,7 @@ from typing import TYPE_CHECKING, Final
 from headrace import thresholds
 from headrace.ir.analysis import frames
 from headrace.place.costs import Costs, is_free, size
+from headrace.records import record
 
 if TYPE_CHECKING:
     from headrace.ir.analysis.frames import Frame
@@ -37,7 +37,7 @@ _COLUMNS: Final = 72  # of a timeline
 _LETTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Span:
     """An interval of work of an operation.
 
@@ -54,7 +54,7 @@ class Span:
     end: float
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Simulation:
     """A predicted step. Printed, it is a timeline with a row for each device.
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from headrace import shapes, thresholds
 from headrace.errors import AlreadyExistsError, CancelledError, InvalidArgumentError, NotFoundError
 from headrace.memo import cached
+from headrace.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, MutableMapping
@@ -184,7 +185,7 @@ class ResourceManager:
             raise CancelledError("the session or step that owns these resources has been closed")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Handle:
     """Value of a tensor of dtype resource: the name of a resource as data.
 

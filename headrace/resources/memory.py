@@ -29,7 +29,6 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import dataclasses
 import threading
 import time
 from typing import TYPE_CHECKING, Any, Protocol
@@ -39,6 +38,7 @@ import numpy as np
 from headrace import flags, forking, step_events, thresholds
 from headrace.errors import DataLossError, ResourceExhaustedError
 from headrace.metadata import MemoryStatistics
+from headrace.records import record
 from headrace.resources.spill import Layout, Slot, SpillFile
 from headrace.resources.values import nbytes_of
 
@@ -68,7 +68,7 @@ class MemoryUser(Protocol):
         """Raises if the step was cancelled or is past its deadline."""
 
 
-@dataclasses.dataclass(eq=False, slots=True)
+@record(eq=False, slots=True)
 class Allocation:
     """Memory of one holder: all values of one tensor in one loop, or a variable.
 
@@ -85,7 +85,7 @@ class Allocation:
     bytes: int = 0
 
 
-@dataclasses.dataclass(eq=False, slots=True)
+@record(eq=False, slots=True)
 class _Record:
     """State of one value in a memory.
 

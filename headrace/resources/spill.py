@@ -12,7 +12,6 @@ The libraries that add and multiply use other algorithms for other layouts, so t
 from __future__ import annotations
 
 import ctypes
-import dataclasses
 import errno
 import math
 import os
@@ -24,11 +23,12 @@ import numpy as np
 
 from headrace import forking, thresholds
 from headrace.memo import cached
+from headrace.records import record
 
 PAGE: Final = 4096  # the size of a slot is a multiple of this
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Layout:
     """Layout of an array in memory.
 
@@ -84,7 +84,7 @@ def layout(shape: tuple[int, ...], dtype: np.dtype, strides: tuple[int, ...]) ->
     return Layout(shape, dtype, strides, first, span)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Slot:
     """Place in the file.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import os
 import re
@@ -20,6 +19,7 @@ from headrace.errors import (
     PermissionDeniedError,
 )
 from headrace.files import system
+from headrace.records import record
 from headrace.resources import values
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _INTEGER = re.compile(rb"\s*[+-]?[0-9]+\s*")
 _REAL = re.compile(rb"\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+|inf|infinity|nan)(e[+-]?[0-9]+)?\s*", re.IGNORECASE)
 
 
-@dataclasses.dataclass(frozen=True)
+@record(frozen=True)
 class Vocabulary:
     """Vocabulary file and the columns of keys and values.
 

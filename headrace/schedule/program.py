@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from headrace import dtypes, shapes
+from headrace.records import record
 
 if TYPE_CHECKING:
     from headrace.dtypes import DType
@@ -46,7 +47,7 @@ Representation: TypeAlias = Literal["scalar", "array", "counter", "list", "rows"
 Storage: TypeAlias = Literal["argument", "constant", "fresh", "shared"]
 
 
-@dataclasses.dataclass(eq=False, slots=True)
+@record(eq=False, slots=True)
 class Value:
     """Result of an instruction, argument, constant, or parameter of a block.
 
@@ -94,7 +95,7 @@ class Value:
         return f"%{self.number}"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Step:
     """Application of one ufunc in a map.
 
@@ -114,12 +115,12 @@ class Step:
     shape: tuple[int, ...] | None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Convert:
     """Conversion of a counter to a numpy scalar of its dtype."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Read:
     """Value of a reference at this time."""
 
@@ -127,7 +128,7 @@ class Read:
 Work: TypeAlias = "Map | Move | ListOperation | KernelCall | Convert | Read"
 
 
-@dataclasses.dataclass(eq=False, slots=True)
+@record(eq=False, slots=True)
 class Instr:
     """Instruction of a block.
 
@@ -161,7 +162,7 @@ class Instr:
         return ()
 
 
-@dataclasses.dataclass(eq=False, slots=True)
+@record(eq=False, slots=True)
 class Compute(Instr):
     """Instruction without blocks.
 
@@ -179,7 +180,7 @@ class Compute(Instr):
     most_bytes: int | None = dataclasses.field(default=None, kw_only=True)
 
 
-@dataclasses.dataclass(eq=False, slots=True)
+@record(eq=False, slots=True)
 class Block:
     """Sequence of instructions.
 
@@ -194,7 +195,7 @@ class Block:
     region: Region
 
 
-@dataclasses.dataclass(eq=False, slots=True)
+@record(eq=False, slots=True)
 class Branches(Instr):
     """Conditional: runs one of its blocks.
 
@@ -215,7 +216,7 @@ class Branches(Instr):
         return self.branches
 
 
-@dataclasses.dataclass(eq=False, slots=True)
+@record(eq=False, slots=True)
 class Variable:
     """Loop variable.
 
@@ -232,7 +233,7 @@ class Variable:
     final: Value | None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Limit:
     """Upper bound of the counter of a loop.
 
@@ -249,7 +250,7 @@ class Limit:
     is_own: bool
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Trip:
     """Trip count of a loop that only counts.
 
@@ -268,7 +269,7 @@ class Trip:
     most: int | None
 
 
-@dataclasses.dataclass(eq=False, slots=True)
+@record(eq=False, slots=True)
 class Loop(Instr):
     """Loop: runs its body while its condition holds, or a number of times.
 
@@ -293,7 +294,7 @@ class Loop(Instr):
         return (self.body,) if self.test is None else (self.test, self.body)
 
 
-@dataclasses.dataclass(eq=False, slots=True)
+@record(eq=False, slots=True)
 class Call(Instr):
     """Call of a function that calls itself.
 
@@ -304,7 +305,7 @@ class Call(Instr):
     function: str
 
 
-@dataclasses.dataclass(eq=False, slots=True)
+@record(eq=False, slots=True)
 class Group(Instr):
     """Maps over large arrays that run one slice at a time (`tiling`).
 
@@ -338,7 +339,7 @@ class Group(Instr):
         self.given = tuple([given.get(v) for v in wanted])
 
 
-@dataclasses.dataclass(eq=False, slots=True)
+@record(eq=False, slots=True)
 class Section(Instr):
     """Instructions that are one call of other code, such as machine code.
 
@@ -363,7 +364,7 @@ class Section(Instr):
     lists: Mapping[Value, tuple[np.dtype, tuple[int, ...]]]
 
 
-@dataclasses.dataclass(eq=False, slots=True)
+@record(eq=False, slots=True)
 class Function:
     """Function that calls itself.
 
@@ -378,7 +379,7 @@ class Function:
     block: Block
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Coverage:
     """Part of a program that sections compute.
 
@@ -393,7 +394,7 @@ class Coverage:
     reasons: Mapping[str, int]
 
 
-@dataclasses.dataclass(eq=False, slots=True)
+@record(eq=False, slots=True)
 class Program:
     """Instructions of a step.
 

@@ -10,7 +10,6 @@ This module is independent of the code that is generated.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -25,12 +24,13 @@ from headrace.ir.function import bodies, body, recursive_functions
 from headrace.ir.graph import FuncGraph
 from headrace.ir.infer import constant_value
 from headrace.ir.order import is_constant
+from headrace.records import record
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
 
 
-@dataclasses.dataclass(eq=False, slots=True)
+@record(eq=False, slots=True)
 class Item:
     """Operation that runs.
 
@@ -59,7 +59,7 @@ class Item:
     reads: tuple[Tensor, ...] = ()
 
 
-@dataclasses.dataclass(eq=False, slots=True)
+@record(eq=False, slots=True)
 class Region:
     """Needed part of one graph.
 

@@ -16,13 +16,13 @@ computes formulas. Python code would make a new array for each of these steps.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
 from headrace import shapes
+from headrace.records import record
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation
@@ -40,7 +40,7 @@ class NotScalarExpression(AttributeError):
     """Raised on symbols if a kernel does more than to apply ufuncs to its arguments."""
 
 
-@dataclasses.dataclass(eq=False, frozen=True, slots=True)
+@record(eq=False, frozen=True, slots=True)
 class Apply:
     """Application of a ufunc to arguments: other applications, inputs (`Input`) or numbers.
 
@@ -57,7 +57,7 @@ class Apply:
     shape: tuple[int, ...] | None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Input:
     """Input of the operation.
 
@@ -245,7 +245,7 @@ def scalar_expression(op: Operation, factory: Callable[[Any, Mapping[str, Any]],
 # *** Formulas ***
 
 
-@dataclasses.dataclass(eq=False, frozen=True, slots=True)
+@record(eq=False, frozen=True, slots=True)
 class Check:
     """Condition that holds for all elements, or the operation fails.
 
@@ -260,7 +260,7 @@ class Check:
     message: str
 
 
-@dataclasses.dataclass(eq=False, frozen=True, slots=True)
+@record(eq=False, frozen=True, slots=True)
 class Formula:
     """Elementwise operation in full.
 

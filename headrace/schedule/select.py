@@ -7,7 +7,6 @@ no other instruction applies calls its kernel.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy as np
 from headrace.ir.kernel import Kernel, NamesResource, find_kernel, made_for
 from headrace.ir.notes import ContiguousResult
 from headrace.opkit.forms import Form, form_of
+from headrace.records import record
 from headrace.schedule.lists import Lists
 from headrace.schedule.scalar_expressions import Apply, scalar_expression
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from headrace.schedule.regions import Item, Regions
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Nothing:
     """No work: the order of the items replaces the operation."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Constant:
     """Array that is known before the step runs.
 
@@ -40,7 +40,7 @@ class Constant:
     value: Any
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Forward:
     """Output 0 is an input, unchanged.
 
@@ -51,7 +51,7 @@ class Forward:
     source: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class ListOperation:
     """Operation on a tensor list that is changed in place, or on rows.
 
@@ -68,7 +68,7 @@ class ListOperation:
     is_counted: bool
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Map:
     """Scalar expression, applied to the elements of the broadcast inputs.
 
@@ -81,7 +81,7 @@ class Map:
     is_scalar: bool
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Move:
     """Data movement, reduction or product with static parameters.
 
@@ -92,7 +92,7 @@ class Move:
     form: Form
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class KernelCall:
     """Call of the kernel.
 
@@ -105,7 +105,7 @@ class KernelCall:
     bound: int = 0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Resource:
     """Handle that is known before the step runs.
 

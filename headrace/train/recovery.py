@@ -7,17 +7,17 @@ between them grow.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
 from headrace.errors import AbortedError, CancelledError, UnavailableError
+from headrace.records import record
 from headrace.train.hooks.base import log
 
 PREEMPTION = (AbortedError, UnavailableError)  # errors after which a new attempt may succeed
 
 
-@dataclasses.dataclass(frozen=True)
+@record(frozen=True)
 class Recovery:
     """Policy by which a `MonitoredSession` recovers from a failed step.
 

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace import metadata, public_names
 from headrace.metadata import RunMetadata as RunMetadata
+from headrace.records import record
 
 
-@dataclasses.dataclass
+@record
 class _Record:
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in type(self).__dataclass_fields__:
@@ -33,7 +34,7 @@ class _Record:
             setattr(self, f.name, getattr(other, f.name))
 
 
-@dataclasses.dataclass
+@record
 class GPUOptions(_Record):
     """Settings of GPUs. No field has an effect.
 
@@ -51,7 +52,7 @@ class GPUOptions(_Record):
     experimental: Any = None
 
 
-@dataclasses.dataclass
+@record
 class OptimizerOptions(_Record):
     """Settings of graph optimization. No field has an effect.
 
@@ -74,7 +75,7 @@ class OptimizerOptions(_Record):
     ON_2: ClassVar[int] = 2
 
 
-@dataclasses.dataclass
+@record
 class GraphOptions(_Record):
     """Settings of graphs. `enable_recv_scheduling` and `enable_bfloat16_sendrecv` have TensorFlow's meaning.
 
@@ -92,7 +93,7 @@ class GraphOptions(_Record):
     rewrite_options: Any = None
 
 
-@dataclasses.dataclass
+@record
 class ConfigProto(_Record):
     """Settings of a session.
 
@@ -127,7 +128,7 @@ class ConfigProto(_Record):
     experimental: Any = None
 
 
-@dataclasses.dataclass
+@record
 class RunOptions(metadata.RunOptions):
     """Options of a run.
 

@@ -6,12 +6,12 @@ one axis can have several parts. If its length cannot be divided evenly, the fir
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from headrace.api import partitioned
 from headrace.dtypes import DType
+from headrace.records import record
 from headrace.v1.tensor_shape import TensorShape
 
 
@@ -26,7 +26,7 @@ class PartitionedVariable(partitioned.PartitionedVariable):
         return TensorShape(self.shape)
 
 
-@dataclasses.dataclass(frozen=True)
+@record(frozen=True)
 class PartitionInfo:
     """Description of a part of a variable, for initializers with a parameter `partition_info`.
 

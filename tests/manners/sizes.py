@@ -20,12 +20,12 @@ PACKAGE: Final = Path(__file__).parent.parent.parent / "headrace"
 
 #: Lines of code by package; "" is the modules of headrace/ itself.
 BUDGETS: Final = {
-    "": 5600,
+    "": 5750,
     "api": 15000,
     "autograph": 4500,
     "compile": 2600,
     "dist": 6800,
-    "eager": 1400,
+    "eager": 1410,
     "execute": 3400,
     "files": 2700,
     "grad": 2800,

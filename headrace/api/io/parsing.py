@@ -20,6 +20,7 @@ from headrace import dtypes, nest, shapes
 from headrace.api import arrays, scopes, sparse
 from headrace.api.sparse_tensor import SparseTensor
 from headrace.errors import ShapeError
+from headrace.records import record
 from headrace.shapes import Shape
 
 
@@ -93,7 +94,7 @@ class SparseFeature(NamedTuple):
 _Features = Mapping[Any, Any]
 
 
-@dataclasses.dataclass
+@record
 class _Wanted:
     """Requested keys: sparse ones with dtypes, dense ones with dtypes, shapes and defaults."""
 

@@ -8,12 +8,12 @@ all later converters see blocks that end at their last statement.
 from __future__ import annotations
 
 import ast
-import dataclasses
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from headrace.autograph.convert.context import Context
 from headrace.autograph.templates import place, statements
+from headrace.records import record
 
 
 class _Lowered(NamedTuple):
@@ -30,7 +30,7 @@ class _Lowered(NamedTuple):
     jumps: bool
 
 
-@dataclasses.dataclass
+@record
 class _Loop:
     """Flags of a loop, named when they are needed."""
 

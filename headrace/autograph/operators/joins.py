@@ -6,7 +6,6 @@ must be equal. A variable that has a value in one branch only becomes undefined.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,11 +15,12 @@ from headrace.autograph.operators.lists import ListSpec, Spec, StructuredList, T
 from headrace.autograph.operators.undefined import Maybe, Undefined
 from headrace.dtypes import DType
 from headrace.errors import AutographError
+from headrace.records import record
 
 Rebuild = Callable[[Sequence[Any]], Any]
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class Output:
     """A result of a conditional.
 
@@ -228,7 +228,7 @@ class _Flows:
         return self._made[k].flow
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class _Flow:
     """One of the tensor lists of a list.
 

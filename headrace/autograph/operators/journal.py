@@ -10,12 +10,12 @@ from __future__ import annotations
 import collections
 import contextlib
 import contextvars
-import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from headrace import nest
 from headrace.autograph.operators.undefined import Undefined
+from headrace.records import record
 
 _journals: Final[contextvars.ContextVar[Journal | None]] = contextvars.ContextVar("headrace_journal", default=None)
 CONTAINERS: Final = (list, dict, set, collections.deque, collections.defaultdict, collections.OrderedDict)
@@ -23,7 +23,7 @@ _MISSING: Final = Undefined("the attribute '{name}' has a value in one branch on
 _DEPTH: Final = 6  # levels of objects within objects in which a changed object is looked for
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+@record(frozen=True, slots=True, eq=False)
 class Place:
     """A container, or an attribute of an object, whose contents change.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
@@ -13,10 +12,11 @@ from headrace.api import scopes
 from headrace.autograph.operators import journal, values
 from headrace.dtypes import DType
 from headrace.errors import AutographError
+from headrace.records import record
 from headrace.shapes import Shape
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class ListSpec:
     """Description of the elements of a tensor list.
 
@@ -31,7 +31,7 @@ class ListSpec:
     weak: bool = False
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class StructSpec:
     """Description of the elements of a list of structures, such as pairs.
 

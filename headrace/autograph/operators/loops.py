@@ -27,6 +27,7 @@ from headrace.errors import AutographError
 from headrace.ir.edit.editor import Editor
 from headrace.ir.graph import Tensor
 from headrace.ir.weak_numbers import WeakNumbers, is_weak
+from headrace.records import record
 from headrace.shapes import Shape
 
 
@@ -182,7 +183,7 @@ class _Again(Exception):
     """The assumptions about a loop do not hold; its body is traced again."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class _Slot:
     """A loop variable.
 
@@ -193,14 +194,14 @@ class _Slot:
     index: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class _Static:
     """An object that the loop does not change."""
 
     value: Any
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class _Node:
     """A structure with loop variables.
 
@@ -213,7 +214,7 @@ class _Node:
     parts: tuple[Any, ...]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class _Possible:
     """A variable that may have no value before the loop.
 
@@ -234,7 +235,7 @@ _UNSET: Final = (
 )
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class _Plan:
     """Assumptions about the variables of a loop, by their labels.
 
@@ -259,7 +260,7 @@ class _Plan:
     weak: set[str] = dataclasses.field(default_factory=set)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class _Proto:
     """Dtype and shape of a variable that the body defines."""
 

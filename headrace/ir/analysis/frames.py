@@ -36,11 +36,11 @@ is compiled. Source: TensorFlow's `BuildControlFlowInfo`, with its rule, texts a
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING
 
 from headrace.errors import InternalError, InvalidArgumentError
 from headrace.ir import walk
+from headrace.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from headrace.ir.graph import Operation
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class BackEdge:
     """Edge from one iteration to the next.
 
@@ -63,7 +63,7 @@ class BackEdge:
     index: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+@record(frozen=True, slots=True, eq=False)
 class Frame:
     """Frame of one loop, or the root frame. A frame equals only itself.
 

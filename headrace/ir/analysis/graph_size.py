@@ -18,6 +18,7 @@ from headrace.errors import HeadraceError, ResourceExhaustedError
 from headrace.ir import walk
 from headrace.ir.function import bodies, functions_of, known_function
 from headrace.ir.graph import FuncGraph, Graph
+from headrace.records import record
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation
@@ -29,7 +30,7 @@ G = TypeVar("G", bound="Graph | Iterable[Operation]")
 _CALLS: Final = ("Call", "RemoteCall", "SymbolicGradient")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class GraphSize:
     """Size and depth of a graph, including the graphs that its operations own or call.
 

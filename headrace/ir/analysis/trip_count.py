@@ -13,7 +13,6 @@ iterations in one array, write the loop as a loop over a range, or merge two suc
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,12 +22,13 @@ from headrace.ir.graph import FuncGraph
 from headrace.ir.infer import constant_value, scalar_value
 from headrace.ir.op_roles import MIRRORED
 from headrace.ir.order import counts, is_constant
+from headrace.records import record
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation, Tensor
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Bound:
     """Comparison in the condition of a loop: the loop continues only while `counter < limit`.
 
@@ -55,7 +55,7 @@ class Bound:
         return None if first is None or limit is None else max(0, limit - first + self.is_inclusive)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class TripCount:
     """Trip count of a loop: the least number of iterations that its bounds allow.
 

@@ -14,7 +14,6 @@ are references are refused.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -36,6 +35,7 @@ from headrace.ir.serial.nodedefs import (
     argument_type,
     write_node,
 )
+from headrace.records import record
 
 if TYPE_CHECKING:
     from headrace.dtypes import DType
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 _OTHER = re.compile(r"[^a-z0-9_]+")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class EncodedFunction:
     """Function of a graph's library in serialized form, decoded on its first call.
 

@@ -45,6 +45,7 @@ from headrace.ir.serial.nodedefs import (
     write_node,
 )
 from headrace.ir.source import Source
+from headrace.records import record
 
 if TYPE_CHECKING:
     from headrace.ir.opdef import OpDef
@@ -59,7 +60,7 @@ _OWNED: Final = "#graph "  # prefix of the names of owned graphs in the nodes
 # *** out ***
 
 
-@dataclasses.dataclass(slots=True)
+@record(slots=True)
 class SnapshotWriter:
     """Encoder of graphs that share a table of source lines.
 

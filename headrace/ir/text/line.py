@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import dataclasses
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -21,6 +20,7 @@ from headrace.ir import attr_values
 from headrace.ir.attr_values import Func
 from headrace.ir.notes import Note, note_from_data
 from headrace.ir.serial import attrs as wire
+from headrace.records import record
 from headrace.shapes import Shape
 
 WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")  # names of attributes
@@ -55,7 +55,7 @@ def from_words(dtype: DType, words: Sequence[str]) -> wire.Values:
         return wide.astype(dtype.numpy)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class OwnedName:
     """Value of an attribute that a block below the operation's line describes: `@"name"`.
 

@@ -11,7 +11,6 @@ Processing", 1981, with the coefficients taken from a table of 1024 steps.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
@@ -21,6 +20,7 @@ import numpy as np
 from headrace import thresholds
 from headrace.memo import cached
 from headrace.opkit.kernel_library import Table, kernel_library
+from headrace.records import record
 
 Array: TypeAlias = np.ndarray
 F32 = np.float32
@@ -43,7 +43,7 @@ class Tap(NamedTuple):
 ALL = slice(None)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@record(frozen=True, eq=False)
 class Taps:
     """Taps of an axis, in ascending order of their input elements.
 

@@ -6,7 +6,6 @@ channels first, gradients of dilated and of grouped convolutions, and dilated an
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
@@ -37,12 +36,13 @@ from headrace.ops.nn.convolving import (
     laid_out,
     refuse_others,
 )
+from headrace.records import record
 from headrace.shapes import Dim, Shape, merge_dim, show, with_rank
 
 Array: TypeAlias = np.ndarray
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class _Family:
     """The ops of convolutions with windows over so many axes.
 

@@ -8,7 +8,6 @@ axis, which must exist; in the ops with given axes, shorter axes are padded with
 from __future__ import annotations
 
 import cmath
-import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -23,13 +22,14 @@ from headrace.opkit.arrays import axis_in, check_size
 from headrace.opkit.batch_rules import first_in_step, in_step, shifting_axes
 from headrace.opkit.jvp_rules import linear
 from headrace.opkit.testing.samples import draw
+from headrace.records import record
 from headrace.shapes import Shape, merge_dim, show, with_rank, with_rank_at_least
 
 _FACTS = Facts(cost=flops_per_input(30))
 _COMPLEX_OF = {float32: complex64, float64: complex128}
 
 
-@dataclasses.dataclass(frozen=True)
+@record(frozen=True)
 class _Kind:
     """A transform: whether it is the inverse one, and whether the other side is real."""
 

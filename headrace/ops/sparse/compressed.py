@@ -6,7 +6,6 @@ element belongs to the matrix even if it is zero, so that gradients have the sam
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,11 +15,12 @@ from headrace import dtypes, shapes
 from headrace.dtypes import DType, complex64, complex128, float32, float64
 from headrace.errors import InvalidArgumentError
 from headrace.opkit.arrays import check_size
+from headrace.records import record
 
 TYPES = frozenset({float32, float64, complex64, complex128})
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+@record(frozen=True, slots=True, eq=False)
 class CSRMatrix:
     """A sparse matrix or a batch of them. Immutable.
 

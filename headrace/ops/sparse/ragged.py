@@ -7,7 +7,6 @@ values and, for each ragged dimension from the outermost on, *row splits*: row i
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -30,12 +29,13 @@ from headrace.ir.opdef import (
 )
 from headrace.opkit.arrays import check_size, dims
 from headrace.opkit.jvp_rules import linear
+from headrace.records import record
 from headrace.shapes import Dim, Shape
 
 _SPLITS = type_attr(INDEX, dtypes.int64)
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+@record(frozen=True, slots=True, eq=False)
 class RaggedVariant:
     """A ragged tensor as the value of a variant. Immutable.
 

@@ -7,7 +7,6 @@ split a sparse tensor into its rows along the first dimension, or combine rows.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -22,6 +21,7 @@ from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_input, 
 from headrace.ir.serial.attrs import read_tensor, write_tensor
 from headrace.opkit.arrays import check_size
 from headrace.ops.sparse.coordinates import check_parts, check_sorted, checked, drawn, parts, sparse_out
+from headrace.records import record
 from headrace.resources.sparse_map import SparseTensorsMap
 from headrace.shapes import Shape
 
@@ -34,7 +34,7 @@ _ARGS = "sparse_indices: int64, sparse_values: T, sparse_shape: int64"
 _OUTS = "sparse_indices: int64, sparse_values: dtype, sparse_shape: int64"
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+@record(frozen=True, slots=True, eq=False)
 class TensorVariant:
     """An array as the value of a variant. Immutable."""
 

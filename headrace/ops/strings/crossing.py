@@ -7,7 +7,6 @@ elements of the last column change fastest.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -31,6 +30,7 @@ from headrace.ir.opdef import (
 )
 from headrace.opkit.arrays import check_size
 from headrace.ops.strings.fingerprints import each, farm, sip
+from headrace.records import record
 from headrace.shapes import Shape
 
 _FACTS = Facts(dynamic_shape=True, cost=lambda ins, outs: 1e6)  # it depends on how many elements the rows have
@@ -39,7 +39,7 @@ _MUL = 0xC6A4A7935BD1E995
 _FEATURES = list_attr("type", allowed={int64, string})
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class _Column:
     """One feature.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from headrace.errors import HeadraceInternalError, InvalidArgumentError, ResourceExhaustedError
 from headrace.ir.notes import ResidualPush
+from headrace.records import record
 from headrace.schedule.program import Compute
 from headrace.targets.native.rewriting import Division
 from headrace.targets.native.state import COUNTERS
@@ -22,7 +22,7 @@ FailureKind: TypeAlias = Literal[
 ]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Place:
     """Place of native code that can fail.
 

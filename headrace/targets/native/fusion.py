@@ -11,16 +11,16 @@ earlier if it does not read what the nest makes. No nest stays open across an in
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection, Sequence
 from typing import TypeAlias
 
+from headrace.records import record
 from headrace.schedule.program import Compute, Group, Instr, Loop, Value
 from headrace.schedule.select import Map
 from headrace.targets.native.rewriting import Division
 
 
-@dataclasses.dataclass(eq=False, slots=True)
+@record(eq=False, slots=True)
 class Nest:
     """Maps that run in one loop nest.
 

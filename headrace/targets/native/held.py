@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TypeAlias
 
 import numpy as np
 
+from headrace.records import record
 from headrace.targets.native.plan import Strides, row_major
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Number:
     """Number in a register.
 
@@ -23,7 +23,7 @@ class Number:
     dtype: np.dtype
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Array:
     """Array in memory.
 
@@ -52,7 +52,7 @@ class Array:
         )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Element:
     """Type of the elements of a list.
 
@@ -88,7 +88,7 @@ class Element:
         return size
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Items:
     """List that is changed in place: addresses of its variables.
 

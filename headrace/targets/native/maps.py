@@ -7,7 +7,6 @@ or a single one; so biases and means of rows broadcast. Other shapes are left to
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
@@ -18,6 +17,7 @@ from headrace import thresholds
 from headrace.dtypes import bfloat16, float16
 from headrace.memo import Memo
 from headrace.opkit.kernel_library import SLOW_UFUNCS, KernelLibrary
+from headrace.records import record
 from headrace.schedule.scalar_expressions import Apply, Input, RowFormula, formula_of, row_formula_of
 from headrace.targets.native import costs, elementary, engine, scalars
 from headrace.targets.native.loops import Loops, compiled, rows_of_part
@@ -70,7 +70,7 @@ class NativeMaps(KernelLibrary):
         return compute
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class _Map:
     """A map of inputs of certain dtypes and shapes.
 

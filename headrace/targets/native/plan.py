@@ -25,7 +25,6 @@ whose lifetimes do not overlap may have the same place in memory.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -41,6 +40,7 @@ from headrace.opkit.forms import (
     Reduce,
     Reshape,
 )
+from headrace.records import record
 from headrace.schedule.program import Block, Branches, Compute, Instr, Loop, Value, Variable
 from headrace.schedule.select import Constant, ListOperation, Move
 from headrace.targets.native import threads
@@ -57,7 +57,7 @@ Strides: TypeAlias = tuple[int, ...]
 ALIGNMENT: Final = 64
 
 
-@dataclasses.dataclass(eq=False, slots=True)
+@record(eq=False, slots=True)
 class Storage:
     """Memory of arrays.
 
@@ -76,7 +76,7 @@ class Storage:
     offset: int = -1
 
 
-@dataclasses.dataclass(eq=False, slots=True)
+@record(eq=False, slots=True)
 class Home:
     """Homes of a loop variable.
 
@@ -98,7 +98,7 @@ class Home:
 Place: TypeAlias = Storage | Home
 
 
-@dataclasses.dataclass(frozen=True, eq=False, slots=True)
+@record(frozen=True, eq=False, slots=True)
 class Divided:
     """Strips that run in parts.
 

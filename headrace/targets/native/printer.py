@@ -19,6 +19,7 @@ import numpy as np
 
 from headrace import flags, thresholds
 from headrace.errors import HeadraceInternalError
+from headrace.records import record
 from headrace.schedule.program import Branches, Compute, Convert, Instr, Loop, Value
 from headrace.schedule.select import Constant, ListOperation, Map, Move
 from headrace.targets.native import scalars, state
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 _INT64: Final = np.dtype(np.int64)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Printed:
     """Native code of a region.
 

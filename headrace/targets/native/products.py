@@ -16,7 +16,6 @@ dimensions of blocks of these; a product and its addition are fused where the pr
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
@@ -24,6 +23,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from headrace import thresholds
+from headrace.records import record
 from headrace.targets.native import blas
 from headrace.targets.native.llvm_text import Function, Module
 from headrace.targets.native.vectors import ZERO, Size, Vectors, blocks, rolled, scalar_type
@@ -133,7 +133,7 @@ def product(
     return f"@{name}"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class _Matrix:
     """Matrix in memory.
 

@@ -11,7 +11,6 @@ changed and read in one region. The rows of an array are a view, so each side of
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -20,6 +19,7 @@ import numpy as np
 from headrace import thresholds
 from headrace.ir.notes import CountedResidual
 from headrace.opkit.forms import Broadcast, Concat, Embed, OneHot, Permute, Pieces, Product, Reduce, Reshape, Tile
+from headrace.records import record
 from headrace.schedule.program import Block, Branches, Call, Compute, Convert, Instr, Loop, Value
 from headrace.schedule.select import Constant, KernelCall, ListOperation, Map, Move
 from headrace.targets.native import scalars
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _DEEPEST: Final = 40
 
 
-@dataclasses.dataclass(eq=False, slots=True)
+@record(eq=False, slots=True)
 class NativeRegion:
     """Part of a block that runs as machine code.
 

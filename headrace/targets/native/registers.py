@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from headrace.memo import cached
+from headrace.records import record
+from headrace.targets.native import processor
+from headrace.targets.native.compiler import compiler
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Registers:
     """Vector registers.
 
@@ -23,11 +24,9 @@ class Registers:
 @cached(1, "vector registers")
 def of_host() -> Registers:
     """The vector registers of the processor that runs this process."""
-    from llvmlite import binding
-
-    features = binding.get_host_cpu_features()
-    if features.get("avx512f"):
+    features = processor.features() or {f[1:] for f in compiler().features.split(",") if f.startswith("+")}
+    if "avx512f" in features:
         return Registers(64, 32)
-    if features.get("avx"):
+    if "avx" in features:
         return Registers(32, 16)
-    return Registers(16, 16 if features.get("sse2") else 32)
+    return Registers(16, 16 if "sse2" in features else 32)

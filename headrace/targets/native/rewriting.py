@@ -22,12 +22,13 @@ from headrace import thresholds
 from headrace.dtypes import as_dtype
 from headrace.ir.kernel import made_for
 from headrace.opkit.forms import Reduce, Reshape
+from headrace.records import record
 from headrace.schedule.program import Block, Branches, Compute, Instr, Loop, Value
 from headrace.schedule.scalar_expressions import Apply, Check, Input, formula, is_plain, row_formula_of
 from headrace.schedule.select import Constant, KernelCall, Map, Move
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Division(Map):
     """Map that divides integers by input 1.
 

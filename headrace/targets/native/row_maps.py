@@ -8,7 +8,6 @@ Sums of up to `NATIVE_SUM_TERMS` numbers are those of the dtype, and sums of the
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 from collections.abc import Mapping, Sequence
@@ -17,6 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from headrace import thresholds
+from headrace.records import record
 from headrace.schedule.scalar_expressions import Apply, Input, RowFormula
 from headrace.targets.native import costs, scalars
 from headrace.targets.native.loops import Loops, Numbers, compiled, rows_of_part
@@ -25,7 +25,7 @@ from headrace.targets.native.values import Value
 Array: TypeAlias = np.ndarray
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class RowMap:
     """Operation on rows of inputs of certain dtypes and shapes.
 

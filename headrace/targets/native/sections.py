@@ -17,6 +17,7 @@ from headrace.opkit.forms import Product
 from headrace.schedule.program import Block, Compute, Coverage, Loop, Section
 from headrace.schedule.select import Move
 from headrace.targets.native import blas, engine
+from headrace.targets.native.compiler import UnavailableError
 from headrace.targets.native.entry import Entry, Slot
 from headrace.targets.native.failures import NativeFailure
 from headrace.targets.native.llvm_text import Module
@@ -48,9 +49,17 @@ def cut(program: Program) -> None:
         call_kernels_late(program)
     regions = native_regions(program) if flags.NATIVE.value == "on" else []
     reason = engine.available() if regions or flags.NATIVE.value == "off" else ""
+    try:
+        if not reason:
+            _compile(program, regions)
+    except UnavailableError as e:  # LLVM is loaded for the first module that is not in the cache
+        reason = str(e)
     if reason:
         program.coverage = Coverage(0, _size(program.block.instrs), {reason: _size(program.block.instrs)})
-        return
+
+
+def _compile(program: Program, regions: list[NativeRegion]) -> None:
+    """Replaces regions by sections."""
     module = Module()
     chosen: list[tuple[NativeRegion, Printed]] = []
     for region in regions:

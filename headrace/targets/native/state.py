@@ -29,13 +29,13 @@ The functions that do the work are in `support`, compiled once for all modules.
 from __future__ import annotations
 
 import ctypes
-import dataclasses
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from headrace import memo, thresholds
 from headrace.errors import HeadraceInternalError
+from headrace.records import record
 
 if TYPE_CHECKING:
     from headrace.targets.native.llvm_text import Function, Module
@@ -180,7 +180,7 @@ def unlikely(f: Function, condition: str) -> str:
 # *** Memory ***
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Mark:
     """Names of the values that describe the free part of the scoped arena."""
 

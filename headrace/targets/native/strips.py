@@ -10,12 +10,12 @@ The rows of a strip are a function of shapes alone, so the order of additions is
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection, Iterator, Sequence
 from typing import TypeAlias
 
 from headrace import thresholds
 from headrace.opkit.forms import Form, Reduce, Reshape
+from headrace.records import record
 from headrace.schedule.program import Compute, Instr, Value
 from headrace.schedule.select import Move
 from headrace.targets.native import fusion
@@ -26,7 +26,7 @@ from headrace.targets.native.rewriting import Division
 Part: TypeAlias = Nest | Compute
 
 
-@dataclasses.dataclass(eq=False, slots=True)
+@record(eq=False, slots=True)
 class Strips:
     """Nests, reductions and views that run on one strip of rows after the other.
 

@@ -68,7 +68,7 @@ def transpose(module: Module, itemsize: int) -> str:
     name = f"transpose_{itemsize}"
     if not module.has(name):
         sizes = [("i64", n) for n in ("rows", "columns", "out_row", "x_row")]
-        f = module.function(name, "void", [("ptr noalias", "out"), ("ptr", "x"), *sizes], "nounwind", "internal")
+        f = module.function(name, "void", [("ptr noalias", "out"), ("ptr", "x"), *sizes], "nounwind", is_final=True)
         v = Vectors(f, np.dtype(f"i{itemsize}"), min(of_host().bytes // itemsize, thresholds.TRANSPOSED_LANES))
         for j, columns in blocks(v, "%columns", v.lanes):
             for i, rows in blocks(v, "%rows", v.lanes):

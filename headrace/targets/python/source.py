@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from headrace.ir.notes import FrameName
+from headrace.records import record
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 FILE: Final = "<compiled step>"  # the file name in tracebacks
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class SourceLoop:
     """Loop around a line.
 
@@ -56,7 +56,7 @@ class Mark(NamedTuple):
     inputs: tuple[str, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Code:
     """Compiled source.
 

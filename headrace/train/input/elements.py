@@ -8,7 +8,6 @@ along a new first dimension.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,10 +17,11 @@ from headrace.api.math import cast
 from headrace.api.sparse_tensor import SparseTensor, as_sparse, is_sparse
 from headrace.api.tensors import convert_to_tensor, identity
 from headrace.errors import ShapeError
+from headrace.records import record
 from headrace.shapes import Shape
 
 
-@dataclasses.dataclass(frozen=True)
+@record(frozen=True)
 class SparseComponent:
     """Sparse tensor as a component of examples.
 

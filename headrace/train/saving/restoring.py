@@ -7,7 +7,6 @@ others.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -19,6 +18,7 @@ from headrace.api.variable import Variable
 from headrace.errors import GraphError, InvalidArgumentError, NotFoundError
 from headrace.files import checkpoints
 from headrace.files.slices import parse_spec
+from headrace.records import record
 from headrace.train.saving import latest
 from headrace.train.saving.saveables import key_of, slice_spec
 
@@ -161,7 +161,7 @@ def load_variable(ckpt_dir_or_file: str | os.PathLike[str], name: str) -> Any:
 # *** partial restore ***
 
 
-@dataclasses.dataclass(frozen=True)
+@record(frozen=True)
 class Restored:
     """Report of `restore`.
 

@@ -26,12 +26,13 @@ from headrace.api.variable import Variable
 from headrace.errors import GraphError
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Graph
+from headrace.records import record
 
 RANDOM_NAMES: Final = "_random_states/names"
 RANDOM_STATES: Final = "_random_states/states"
 
 
-@dataclasses.dataclass(frozen=True)
+@record(frozen=True)
 class SaveSpec:
     """Description of a tensor to save.
 

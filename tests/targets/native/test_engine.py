@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+import headrace as hr
 from headrace import flags, thresholds
 from headrace.errors import HeadraceInternalError
 
 pytest.importorskip("llvmlite")
 
-from headrace.targets.native import engine, state
+from headrace.targets.native import compiler, engine, state
 from headrace.targets.native.llvm_text import FINAL, Module
 
 pytestmark = pytest.mark.one_engine
@@ -74,7 +75,7 @@ def test_an_unknown_external_name_is_an_error() -> None:
     absent = module.declare("no_such_function", "i64", [])
     g = module.function("other", "i64", [])
     g.line(f"ret i64 {g.op(f'call i64 {absent}()')}")
-    with pytest.raises(HeadraceInternalError, match="LLVM does not accept"):
+    with pytest.raises(HeadraceInternalError, match="no_such_function"):
         engine.compile_module(module.text(), ["other"])
 
 
@@ -124,6 +125,18 @@ def test_functions_in_final_form_are_compiled_and_called() -> None:
     assert "define hidden" in library.optimized()  # it remains a function
 
 
+def test_loops_of_long_modules_are_not_unrolled(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = Module()
+    f = module.function("each", "void", [("ptr", "at")])
+    with f.loop("0", "4") as i:
+        f.line(f"store volatile i64 {i}, ptr %at")
+    f.line("ret void")
+    library = engine.compile_module(module.text(), ["each"])
+    assert " phi " not in library.optimized()
+    monkeypatch.setattr(thresholds, "NATIVE_UNROLLED_BYTES", 10)
+    assert " phi " in library.optimized()
+
+
 def test_functions_in_final_form_take_less_of_the_limit() -> None:
     store = "\ndefine void @f() {\n" + "store i64 0, ptr %a, !llvm.access.group !0\n}\n"
     limit = int(thresholds.NATIVE_FINAL_BYTES * thresholds.NATIVE_COMPILE_SECONDS)
@@ -157,15 +170,15 @@ def test_threads_compile_at_the_same_time() -> None:
 
 
 def test_a_process_forked_during_a_compilation_has_no_native_code() -> None:
-    native = engine._engine()
-    with native._lock:
-        native._forked()
+    llvm = compiler.compiler()
+    with llvm._lock:
+        llvm._forked()
     try:
         assert "forked" in engine.available()
         with pytest.raises(HeadraceInternalError, match="forked"):
             engine.compile_module(number(5), ["number"])
     finally:
-        native.is_broken = False
+        llvm.is_broken = False
     assert called(engine.compile_module(number(5), ["number"]), "number") == 5
 
 
@@ -205,6 +218,22 @@ def test_without_llvmlite_native_code_is_not_available() -> None:
     assert subprocess.run([sys.executable, "-c", code], env=environment, check=False).returncode == 0
 
 
+def test_a_step_runs_in_python_if_llvm_does_not_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> None:
+        raise compiler.UnavailableError("llvmlite does not work here: no library")
+
+    assert engine.available() == ""
+    monkeypatch.setattr(compiler, "_compiler", None)
+    monkeypatch.setattr(compiler, "Compiler", broken)
+    graph = hr.Graph()
+    with graph.as_default(), flags.override(NATIVE="on"):
+        n = hr.placeholder(hr.int32, [])
+        total = hr.while_loop(lambda i, s: i < n, lambda i, s: (i + 1, s + i * i), [0, 0])[1]
+        run = hr.Session(graph=graph).make_callable(total, [n])
+        assert run(4) == 14
+        assert hr.explain(run).native[1].endswith("llvmlite does not work here: no library")
+
+
 def test_denormal_numbers_are_flushed_in_native_code_as_around_it() -> None:
     from headrace.denormals import _is_known, flushed
 
@@ -232,12 +261,12 @@ def test_each_element_of_a_vector_has_its_own_sign() -> None:
         at = f.op(f"getelementptr float, ptr %y, i64 {i}")
         f.line(f"store float {f.op(f'fadd float {result}, 1.0')}, ptr {at}, align 4")
     f.line("ret void")
-    compiler = engine._engine()
+    llvm = compiler.compiler()
     # passes on the text would change the pattern
-    with compiler._context() as context, compiler._parsed(module.text(), context) as parsed:
-        code = compiler._machine.emit_object(parsed)
-    tracker = compiler.link(code, ["wrap"], {})
-    wrap = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(tracker["wrap"])
+    with llvm._context() as context, llvm._parsed(module.text(), context) as parsed:
+        content = llvm._machine.emit_object(parsed)
+    code = engine._engine().link(content, ["wrap"], {})
+    wrap = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(code["wrap"])
     for numbers in itertools.product([-2, 3], repeat=2):
         given, got = np.array(numbers, np.int32), np.zeros(2, np.float32)
         wrap(given.ctypes.data, got.ctypes.data)

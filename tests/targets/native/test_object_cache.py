@@ -210,7 +210,7 @@ def test_a_file_with_a_valid_head_that_is_no_object_is_compiled_again(folder: Pa
 
     text = "define i64 @f() {\n  ret i64 78\n}\n"
     native = engine._engine()
-    object_cache.save(object_cache.key(text, native.version, native.cpu, native.features), b"no object")
+    object_cache.save(native.key(text), b"no object")
     library = engine.compile_module(text, ["f"])
     assert ctypes.CFUNCTYPE(ctypes.c_int64)(library.address("f"))() == 78
     assert not library.is_cached

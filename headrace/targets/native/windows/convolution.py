@@ -16,7 +16,6 @@ positions of one line.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import enum
 import itertools
 import math
@@ -27,6 +26,7 @@ import numpy as np
 
 from headrace import thresholds
 from headrace.opkit.windows import Axis
+from headrace.records import record
 from headrace.targets.native import threads
 from headrace.targets.native.llvm_text import Function, Module
 from headrace.targets.native.registers import Registers, of_host
@@ -57,7 +57,7 @@ class Kind(enum.Enum):
     BY_FILTER = "by_filter"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Convolution:
     """Geometry of a convolution.
 

@@ -8,7 +8,6 @@ positions of a line in registers, and adds these sums in memory.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import itertools
 import math
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ import numpy as np
 
 from headrace import thresholds
 from headrace.opkit.windows import Axis
+from headrace.records import record
 from headrace.targets.native.llvm_text import Module
 from headrace.targets.native.registers import Registers, of_host
 from headrace.targets.native.windows.channelwise import POSITIONS, WRITTEN_TAPS, Channelwise
@@ -27,7 +27,7 @@ from headrace.targets.native.windows.shares import each_image
 from headrace.targets.native.windows.sweep import Block, Row, met
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Depthwise:
     """Geometry of a convolution with a filter for each channel.
 

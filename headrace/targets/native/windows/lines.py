@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from headrace.opkit.windows import Axis
+from headrace.records import record
 
 # Taps of a line, positions at each border, and different tiles up to which the tiles at borders are written out.
 # More of them are single positions whose taps are counted at run time.
@@ -24,7 +25,7 @@ _WRITTEN_TAPS: Final = 16
 _WRITTEN_TILES: Final = 6
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Line:
     """Positions of an axis of the result with the same taps.
 
@@ -89,7 +90,7 @@ def backward(axis: Axis) -> list[Line]:
     return lines
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Run:
     """Consecutive tiles of a line with the same valid taps.
 

@@ -7,7 +7,6 @@ the first maximum, or to a NaN that is the first element of its window, and a me
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import itertools
 import math
@@ -18,6 +17,7 @@ import numpy as np
 
 from headrace import thresholds
 from headrace.opkit.windows import Axis
+from headrace.records import record
 from headrace.targets.native.llvm_text import Module
 from headrace.targets.native.registers import Registers, of_host
 from headrace.targets.native.windows.channelwise import POSITIONS, WRITTEN_TAPS, Channelwise
@@ -38,7 +38,7 @@ class Kind(enum.Enum):
     MEAN_GRADIENT = "mean_gradient"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Pooling:
     """Geometry of a pooling.
 

@@ -13,13 +13,14 @@ from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 from headrace.opkit.windows import Axis
+from headrace.records import record
 from headrace.targets.native.windows.lines import Line, Run, parts, plan
 from headrace.targets.native.windows.nest import Index, Nest
 
 Range: TypeAlias = "tuple[Index, Index]"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Block:
     """Vectors of channels that a tile holds.
 
@@ -53,7 +54,7 @@ def blocks(nest: Nest, channels: int, lanes: int, most: int) -> Iterator[Block]:
         sizes = sizes[n:]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Row:
     """Positions that differ only along the last axis.
 
@@ -74,7 +75,7 @@ class Row:
         return dataclasses.replace(self, source=nest.at(self.source, source), result=nest.at(self.result, result))
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Tile:
     """Consecutive positions of a row.
 
@@ -95,7 +96,7 @@ class Tile:
     found: Range | None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Taps:
     """One tap of every axis, for some positions of a tile.
 
