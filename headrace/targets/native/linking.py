@@ -31,8 +31,8 @@ _RELOCATION: Final = struct.Struct("<QQq")
 
 _RELOCATABLE, _X86_64 = 1, 62
 _CONTENT, _SYMBOLS, _RELOCATIONS, _UNWINDING = 1, 2, 4, 0x70000001  # kinds of sections
-_LOADED: Final = 0x2  # flag of a section that takes part
-_READ_ONLY: Final = 0x2 | 0x4 | 0x10 | 0x20  # with flags for code, and for constants that a linker may merge
+_LOADED, _CODE = 0x2, 0x4  # flags of sections that take part, and of those with code
+_READ_ONLY: Final = _LOADED | _CODE | 0x10 | 0x20  # with flags for code, and for constants that a linker may merge
 _RELATIVE, _CALL, _ADDRESS = 2, 4, {9, 41, 42}  # kinds of relocations
 
 _ENTRY: Final = struct.Struct("<Q8s")
