@@ -7,7 +7,22 @@ from typing import TYPE_CHECKING, assert_never
 
 import numpy as np
 
-from headrace.opkit.forms import Broadcast, Concat, Embed, Form, Permute, Pieces, Product, Reduce, Reshape, index_text
+from headrace.errors import HeadraceInternalError
+from headrace.opkit.forms import (
+    Broadcast,
+    Concat,
+    Embed,
+    Extreme,
+    Form,
+    Permute,
+    Pieces,
+    Product,
+    Put,
+    Reduce,
+    Reshape,
+    Take,
+    index_text,
+)
 from headrace.opkit.kernel_library import contiguous
 from headrace.targets.python.runtime import embedded
 
@@ -53,4 +68,6 @@ def expressions(form: Form, inputs: Sequence[str], out: Source) -> list[str]:
             a, b = (x + ".T" * is_turned for x, is_turned in zip(inputs, turned, strict=True))
             # the method takes 0.2 µs less than np.dot, which checks for overrides: 0.6 µs for 4x16 by 16x16
             return [f"{a}.dot({b})"]
+        case Take() | Put() | Extreme():
+            raise HeadraceInternalError(f"{type(form).__name__} is a form of native code alone")
     assert_never(form)
