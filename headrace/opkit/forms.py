@@ -187,7 +187,9 @@ class Take:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Put:
-    """An array, or zeros, with pieces of an input put to positions that are not static, one after the other.
+    """An array, or zeros, with pieces put to positions that are not static.
+
+    They are put one after the other.
 
     Attributes:
       source: the position of the input with the pieces; its first axes are those of the positions.
@@ -208,7 +210,9 @@ class Put:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Extreme:
-    """The first position of the greatest or least elements along an axis. NaN counts as the last one in order.
+    """The first position of the greatest or least elements along an axis.
+
+    NaN is the last one in order.
 
     Attributes:
       source: the position of the input.

@@ -1,4 +1,4 @@
-"""Rules for forms (`opkit.forms`) of ops that read or write at positions known only when a step runs.
+"""Rules for forms (`opkit.forms`) of reads and writes at positions that are not static.
 
 The shapes are static, and so are the axes and the ranges along the other axes. Native code checks the positions.
 """
@@ -23,7 +23,7 @@ _ALL = slice(None)
 
 
 def _dims(t: Tensor) -> tuple[int, ...] | None:
-    """The shape of an array of numbers; None if it is not static or has no elements."""
+    """The shape of an array of numbers; None if not static or without elements."""
     shape = t.shape
     if shape is None or not shapes.is_full(shape) or 0 in shape or not is_numbers(t):
         return None
@@ -105,7 +105,7 @@ def scatter_nd(op: Operation) -> Form | None:
 
 
 def tensor_scatter(ufunc: np.ufunc | None) -> FormRule:
-    """Returns the rule of `TensorScatterUpdate` and of the ops that combine elements with updates by `ufunc`."""
+    """Returns the rule of ops that combine elements with updates by `ufunc`, or replace them."""
 
     def rule(op: Operation) -> Form | None:
         found = _static(*op.inputs)
@@ -169,7 +169,7 @@ def _without_ones(shape: tuple[int, ...]) -> list[int]:
 
 
 def _sliced(op: Operation, x: tuple[int, ...]) -> tuple[Positions, Index] | None:
-    """The position of a strided slice and the index of the piece, which may have positions of axes instead of them."""
+    """The position of a strided slice, and the index of the piece."""
     begins, ends, steps = _entries(op.inputs[1]), _entries(op.inputs[2]), constant_value(op.inputs[3])
     if begins is None or ends is None or steps is None or not len(begins) == len(ends) == steps.size:
         return None
@@ -202,7 +202,7 @@ def _sliced(op: Operation, x: tuple[int, ...]) -> tuple[Positions, Index] | None
 
 
 def _entries(t: Tensor) -> list[int | None] | None:
-    """The static entries of a vector, None for others; None if their number is not static."""
+    """The static entries of a vector; None if their number is not static."""
     value = constant_value(t)
     if value is not None:
         return value.tolist() if value.ndim == 1 else None

@@ -1,8 +1,9 @@
-"""Printing of reads and writes at positions that are not static, and of positions of extremes.
+"""Printing of reads and writes at positions that are not static.
 
 One position is a view: its address is computed and nothing is copied. For an array of positions a loop copies, or
 combines, one piece after the other. Each coordinate is compared with the size of its axis first. Where one is out of
-range, the kernel of the operation makes the error (`index_error`), so both have one text.
+range, the kernel of the operation makes the error (`index_error`), so both have one text. The
+position of an extreme is found by a loop along its axis.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _INT64: Final = np.dtype(np.int64)
 
 
 def index_error(instr: Compute, numbers: Sequence[int]) -> Exception:
-    """The error of an operation for a position out of range, as its kernel raises it.
+    """The error of the kernel of an operation for a position out of range.
 
     Args:
       instr: The instruction.
@@ -87,7 +88,7 @@ class IndexPrinter(ArrayPrinter):
     # *** Positions ***
 
     def _indices(self, instr: Compute, at: Positions) -> Array | str:
-        """The array of coordinates in row-major order, or the i64 of a single one; "" if there are none."""
+        """The array of coordinates, or the i64 of a single one; "" without any."""
         if not at.axes:
             return ""
         if is_array(instr.inputs[at.source]):

@@ -322,7 +322,7 @@ class Plan:
                 self._copy_first(instr, k)
 
     def _positions(self, instr: Compute, form: Take | Put) -> None:
-        """Plans copies of positions, and of pieces that are put to several, if they are not in order."""
+        """Plans copies of positions and pieces that are not in row-major order."""
         for k in (form.at.source, *((form.source,) if isinstance(form, Put) and form.at.shape else ())):
             v = instr.inputs[k]
             if is_array(v) and k in reads(form) and not is_same_order(dims(v), self.strides[v]):
@@ -733,7 +733,7 @@ def is_made_by(found: Sequence[Unit], v: Value) -> bool:
 
 
 def _overwrites(unit: Unit, variable: Variable) -> bool:
-    """Whether a unit computes the next value element by element, or puts pieces to the current one."""
+    """Whether a unit computes the next value in a nest, or changes pieces of it."""
     if isinstance(unit, Nest):
         return variable.next in unit.stored
     if not isinstance(unit, Compute) or not isinstance(unit.work, Move) or variable.next not in unit.made:

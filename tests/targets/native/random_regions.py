@@ -59,7 +59,9 @@ class Maker:
         """Adds the results of random operations to `values`."""
         for _ in range(steps):
             kinds: list[Callable[[list[Any]], Any]] = (
-                [self._map] * 5 + [self._view] * 3 + [self._join, self._product, self._sum, self._replaced, self._taken, self._put, self._row]
+                [self._map] * 5
+                + [self._view] * 3
+                + [self._join, self._product, self._sum, self._replaced, self._taken, self._put, self._row]
             )
             if self.fails and self._depth > 0:
                 kinds += [self._fallible] * 2
