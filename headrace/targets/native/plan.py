@@ -733,7 +733,7 @@ def is_made_by(found: Sequence[Unit], v: Value) -> bool:
 
 
 def _overwrites(unit: Unit, variable: Variable) -> bool:
-    """Whether a unit computes the next value in a nest, or changes pieces of it."""
+    """Whether a unit may compute the next value in the memory of the current one."""
     if isinstance(unit, Nest):
         return variable.next in unit.stored
     if not isinstance(unit, Compute) or not isinstance(unit.work, Move) or variable.next not in unit.made:
