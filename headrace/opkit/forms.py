@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
 
@@ -172,7 +172,90 @@ class Product:
     is_batch: bool = False
 
 
-Form: TypeAlias = Reshape | Pieces | Permute | Broadcast | Concat | Embed | Tile | OneHot | Reduce | Product
+@record(frozen=True, slots=True)
+class Positions:
+    """Positions in an array, which an input contains.
+
+    The input has a group of numbers for each position, some of which are its coordinates.
+
+    Attributes:
+      source: the position of the input.
+      axes: the axes of the array that the coordinates are of.
+      shape: the shape of the array of positions.
+      offsets: the offset of each coordinate in a group.
+      group: the numbers of a group.
+      negative: the meaning of a negative coordinate: an error, one that counts from the last element, or a position
+        that is skipped.
+    """
+
+    source: int
+    axes: tuple[int, ...]
+    shape: tuple[int, ...]
+    offsets: tuple[int, ...]
+    group: int
+    negative: Literal["error", "from last", "skipped"] = "error"
+
+
+@record(frozen=True, slots=True)
+class Take:
+    """Pieces of an input at positions that are not static.
+
+    Attributes:
+      source: the position of the input.
+      at: the positions of the pieces.
+      index: the index of the piece whose coordinates are 0.
+      first: the axis of the output that is the first one of the positions.
+    """
+
+    source: int
+    at: Positions
+    index: Index
+    first: int = 0
+
+
+@record(frozen=True, slots=True)
+class Put:
+    """An array, or zeros, with pieces put to positions that are not static.
+
+    They are put one after the other.
+
+    Attributes:
+      source: the position of the input with the pieces; its first axes are those of the positions.
+      at: the positions of the pieces in the output.
+      index: the index of the piece whose coordinates are 0.
+      shape: the shape of output 0.
+      base: the position of the array; None for zeros.
+      ufunc: the ufunc that combines an element with that of a piece; None if the latter replaces it.
+    """
+
+    source: int
+    at: Positions
+    index: Index
+    shape: tuple[int, ...]
+    base: int | None = None
+    ufunc: np.ufunc | None = None
+
+
+@record(frozen=True, slots=True)
+class Extreme:
+    """The first position of the greatest or least elements along an axis.
+
+    NaN is the last one in order.
+
+    Attributes:
+      source: the position of the input.
+      axis: the axis, at least 0.
+      is_greatest: whether it is the greatest element.
+    """
+
+    source: int
+    axis: int
+    is_greatest: bool
+
+
+Form: TypeAlias = (
+    Reshape | Pieces | Permute | Broadcast | Concat | Embed | Tile | OneHot | Reduce | Product | Take | Put | Extreme
+)
 FormRule: TypeAlias = "Callable[[Operation], Form | None]"
 
 #: Elements of the largest array made of a smaller one that is certain to be possible.
@@ -181,12 +264,31 @@ LARGEST_ARRAY: Final = 1 << 28
 #: Forms whose outputs are new arrays and never share memory with an input.
 COPIES: Final = (Concat, Embed, Tile, OneHot, Reduce, Product)
 
+#: Forms of native code alone. The kernels of numpy have the checks of the positions, and the result in one call.
+NATIVE: Final = (Take, Put, Extreme)
+
 
 def form_of(op: Operation) -> Form | None:
     """Returns the form of an operation; None if its record gives none."""
     rule = op.opdef.form
     found: Form | None = None if rule is None else rule(op)
     return found
+
+
+def reads(form: Form) -> tuple[int, ...]:
+    """Returns the positions of the inputs whose elements a form reads."""
+    match form:
+        case Product():
+            return (0, 1)
+        case OneHot():
+            return (0, 2, 3)
+        case Concat(sources):
+            return sources
+        case Take(source, at) | Put(source, at, base=None):
+            return (source, at.source) if at.axes else (source,)
+        case Put(source, at, base=int() as base):
+            return (source, at.source, base) if at.axes else (source, base)
+    return (form.source,)
 
 
 def index_text(index: Index) -> str:
@@ -209,7 +311,7 @@ def _is_static(op: Operation) -> bool:
     )
 
 
-def _is_numbers(t: Tensor) -> bool:
+def is_numbers(t: Tensor) -> bool:
     """Whether `t` is a value of numbers, and no reference."""
     return t.dtype.base not in dtypes.OBJECT and not t.dtype.is_ref
 
@@ -228,7 +330,7 @@ def _axis(t: Tensor, rank: int) -> int | None:
 def reshape(op: Operation) -> Form | None:
     """Form of `Reshape`, `ExpandDims` and `Squeeze`."""
     x, shape = op.inputs[0], op.outputs[0].static_shape
-    if shape is None or not all(shapes.is_full(t.shape) for t in (*op.inputs, *op.outputs)) or not _is_numbers(x):
+    if shape is None or not all(shapes.is_full(t.shape) for t in (*op.inputs, *op.outputs)) or not is_numbers(x):
         return None
     return Reshape(0, tuple(d for d in shape if d is not None)) if shapes.size(shape) == shapes.size(x.shape) else None
 
@@ -254,7 +356,7 @@ def pack(op: Operation) -> Form | None:
     """Form of `Pack`."""
     first, rank = op.inputs[0].shape, len(op.outputs[0].shape or ())
     at = op.attrs["axis"]
-    if not shapes.is_full(first) or any(t.shape != first or not _is_numbers(t) for t in op.inputs):
+    if not shapes.is_full(first) or any(t.shape != first or not is_numbers(t) for t in op.inputs):
         return None
     return Concat(tuple(range(len(op.inputs))), at % rank, True) if -rank <= at < rank else None
 
@@ -329,10 +431,10 @@ def strided_slice(op: Operation) -> Form | None:
 def strided_slice_grad(op: Operation) -> Form | None:
     """Form of `StridedSliceGrad`."""
     shape, dy = op.outputs[0].static_shape, op.inputs[4]
-    if not _is_whole(op.outputs[0]) or not _is_whole(dy) or shape is None:
+    if not is_whole(op.outputs[0]) or not is_whole(dy) or shape is None:
         return None
     index = _strided_index(op, shape)
-    if not index or dy.shape != _part_shape(shape, index):
+    if not index or dy.shape != part_shape(shape, index):
         return None
     return Embed(4, tuple(d for d in shape if d is not None), index)
 
@@ -377,21 +479,22 @@ def _strided_index(op: Operation, x: Shape) -> Index | None:
     return tuple(parts)
 
 
-def _is_whole(t: Tensor) -> bool:
+def is_whole(t: Tensor) -> bool:
     """Whether `t` is numbers of static shape, not too many to be made."""
     n = shapes.size(t.shape)
-    return n is not None and n <= LARGEST_ARRAY and _is_numbers(t)
+    return n is not None and n <= LARGEST_ARRAY and is_numbers(t)
 
 
-def _part_shape(shape: Shape, index: Index) -> Shape:
+def part_shape(shape: Shape, index: Index) -> tuple[int, ...]:
     """Shape of the piece of an array of a static shape."""
     assert shape is not None
-    left, out = iter(shape), []
+    left = iter(shape)
+    out: list[int] = []
     for part in index:
         d = 1 if part is None else next(left)
         if not isinstance(part, int):
             out.append(1 if part is None else len(range(d or 0)[part]))
-    return (*out, *left)
+    return (*out, *(d or 0 for d in left))
 
 
 def pad(op: Operation) -> Form | None:
@@ -400,7 +503,7 @@ def pad(op: Operation) -> Form | None:
     if (
         not shape
         or not _is_static(op)
-        or not _is_whole(op.outputs[0])
+        or not is_whole(op.outputs[0])
         or x is None
         or pads is None
         or pads.shape != (len(x), 2)
@@ -409,7 +512,7 @@ def pad(op: Operation) -> Form | None:
     full = tuple(d for d in shape if d is not None)
     ends = zip(pads.tolist(), full, strict=True)
     parts = tuple(slice(before or None, size - after if after else None) for (before, after), size in ends)
-    return Embed(0, full, parts) if (pads >= 0).all() and _part_shape(full, parts) == x else None
+    return Embed(0, full, parts) if (pads >= 0).all() and part_shape(full, parts) == x else None
 
 
 def reverse(op: Operation) -> Form | None:
@@ -447,7 +550,7 @@ def broadcast(op: Operation) -> Form | None:
 def tile(op: Operation) -> Form | None:
     """Form of `Tile`."""
     x, times = op.inputs[0].shape, constant_value(op.inputs[1])
-    if not _is_static(op) or not _is_whole(op.outputs[0]) or x is None or times is None or times.shape != (len(x),):
+    if not _is_static(op) or not is_whole(op.outputs[0]) or x is None or times is None or times.shape != (len(x),):
         return None
     return Tile(0, tuple(times.tolist())) if (times > 0).all() else None
 
@@ -455,7 +558,7 @@ def tile(op: Operation) -> Form | None:
 def one_hot(op: Operation) -> Form | None:
     """Form of `OneHot`."""
     indices, depth, out = op.inputs[0].shape, constant_value(op.inputs[1]), op.outputs[0]
-    if not shapes.is_full(indices) or not _is_whole(out) or depth is None or depth.ndim or indices is None:
+    if not shapes.is_full(indices) or not is_whole(out) or depth is None or depth.ndim or indices is None:
         return None
     at, rank = op.attrs["axis"], len(indices) + 1
     if any(t.shape != () for t in op.inputs[2:]) or not -rank <= at < rank or not shapes.size(out.shape):

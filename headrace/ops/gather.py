@@ -28,6 +28,10 @@ from headrace.opkit.arrays import (
     zeros,
 )
 from headrace.opkit.batch_indexing import gather, gather_nd, gather_v2, scatter_nd, tensor_scatter
+from headrace.opkit.index_forms import gather as gather_form
+from headrace.opkit.index_forms import gather_nd as gather_nd_form
+from headrace.opkit.index_forms import scatter_nd as scatter_nd_form
+from headrace.opkit.index_forms import tensor_scatter as tensor_scatter_form
 from headrace.opkit.jvp_rules import linear
 from headrace.opkit.scatter import (
     POLICY,
@@ -255,6 +259,7 @@ op(
     grad=_gather_grad,
     jvp=linear("params"),
     batch=gather,
+    form=gather_form,
     facts=Facts(cost=flops_per_element(1)),
     shape_value=_gather_value,
     oracle=lambda params, indices: _gather_model(params, indices, 0),
@@ -273,6 +278,7 @@ op(
     grad=_gather_v2_grad,
     jvp=linear("params"),
     batch=gather_v2,
+    form=gather_form,
     facts=Facts(dynamic_shape=True, cost=flops_per_element(1)),
     shape_value=_gather_value,
     oracle=_gather_model,
@@ -353,6 +359,7 @@ op(
     grad=_gather_nd_grad,
     jvp=linear("params"),
     batch=gather_nd,
+    form=gather_nd_form,
     facts=Facts(cost=flops_per_element(2)),
     oracle=_gather_nd_model,
     sample=_nd_gathers,
@@ -421,6 +428,7 @@ op(
     grad=lambda b, n, dy: [None, b.GatherNd(dy, n.indices, bad_indices_policy=n.attrs["bad_indices_policy"]), None],
     jvp=linear("updates"),
     batch=scatter_nd,
+    form=scatter_nd_form,
     facts=Facts(dynamic_shape=True, cost=lambda ins, outs: shapes.size(ins[1])),
     oracle=lambda i, u, shape: _scatter_model(lambda x, y: x + y)(_zeros_for(u, shape), i, u),
     sample=_nd_scatters,
@@ -490,6 +498,11 @@ _TENSOR_SCATTERS: tuple[tuple[str, Any, Any, Any, Any, frozenset[DType], str], .
     ("Min", extreme_at(np.minimum), np.minimum, _extreme_grad, None, REAL, "lowered to `updates` where less"),
     ("Max", extreme_at(np.maximum), np.maximum, _extreme_grad, None, REAL, "raised to `updates` where larger"),
 )
+_FORMS = {
+    "Update": tensor_scatter_form(None),
+    "Add": tensor_scatter_form(np.add),
+    "Sub": tensor_scatter_form(np.subtract),
+}
 for _name, _put, _combine, _grad, _jvp, _dtypes, _doc in _TENSOR_SCATTERS:
     op(
         f"TensorScatter{_name}",
@@ -505,6 +518,7 @@ for _name, _put, _combine, _grad, _jvp, _dtypes, _doc in _TENSOR_SCATTERS:
         grad=_grad,
         jvp=_jvp,
         batch=tensor_scatter,
+        form=_FORMS.get(_name),
         facts=Facts(cost=flops_per_input(1)),
         oracle=_scatter_model(_combine),
         sample=_tensor_scatters(_dtypes),
@@ -521,6 +535,7 @@ op(
     grad=_add_grad,
     jvp=linear("input", "updates"),
     batch=tensor_scatter,
+    form=tensor_scatter_form(np.add),
     facts=Facts(cost=flops_per_input(1)),
     oracle=_scatter_model(np.add),
     sample=_tensor_scatters(NUMERIC | {dtypes.bool_}),

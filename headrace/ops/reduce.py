@@ -22,6 +22,7 @@ from headrace.opkit import forms
 from headrace.opkit.batch_rules import shifting_axes
 from headrace.opkit.batch_shapes import l2_loss
 from headrace.opkit.elementwise import HALF, composed, conj
+from headrace.opkit.index_forms import extreme
 from headrace.opkit.jvp_rules import linear
 from headrace.opkit.kernel_library import reduced
 from headrace.opkit.shape_rules import scalars
@@ -508,6 +509,7 @@ for _type, _name, _worst, _choose, _types, _doc in (
         {"T": REAL | {dtypes.bool_}, "Tidx": _AXES, "output_type": type_attr(_types, int64)},
         shape=_arg_shape,
         kernel=_arg(_name, _worst),
+        form=extreme(_name == "argmax"),
         grad=NOT_DIFFERENTIABLE,
         batch=shifting_axes(1, 0),
         facts=Facts(dynamic_shape=True, cost=flops_per_input(1)),

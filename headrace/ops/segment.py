@@ -22,6 +22,7 @@ from headrace.opkit.arrays import check_size
 from headrace.opkit.batch_indexing import unsorted_segments
 from headrace.opkit.batch_rules import rows_in_step
 from headrace.opkit.elementwise import HALF
+from headrace.opkit.index_forms import segment_sum
 from headrace.opkit.jvp_rules import linear
 from headrace.opkit.scatter import accumulated
 from headrace.opkit.testing.samples import draw
@@ -401,6 +402,7 @@ for _type, _types, _kernel, _grad, _jvp, _oracle, _doc in (
             kernel=_with_sorted_ids(_kernel) if _sorted else _kernel,
             grad=_grad,
             jvp=_jvp, batch=rows_in_step(0) if _sorted else unsorted_segments,
+            form=segment_sum if _name == "UnsortedSegmentSum" else None,
             facts=Facts(dynamic_shape=True, cost=flops_per_input(4)),
             oracle=_oracle,
             sample=_sized_samples if _sorted else _unsorted_samples,

@@ -17,7 +17,7 @@ from headrace.dtypes import INDEX, DType
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, op, type_attr
-from headrace.opkit import forms
+from headrace.opkit import forms, index_forms
 from headrace.opkit.arrays import boxed, dims, entries, ranked, shape_from, values_only, vector_of_unknowns, zeros
 from headrace.opkit.batch_indexing import slices, strided_slice, strided_slice_grad, strided_slice_update
 from headrace.opkit.jvp_rules import linear
@@ -496,7 +496,7 @@ op(
     grad=_strided_slice_gradient,
     jvp=linear("input"),
     batch=strided_slice,
-    form=forms.strided_slice,
+    form=index_forms.strided_slice,
     facts=Facts(total=("begin", "end", "strides"), dynamic_shape=True),
     shape_value=_strided_slice_value,
     oracle=_slice_model,
@@ -513,7 +513,7 @@ op(
     grad=lambda b, n, dy: [None] * 4 + [b.StridedSlice(dy, *_slice_args(b, n), **_masks(n))],
     jvp=linear("dy"),
     batch=strided_slice_grad,
-    form=forms.strided_slice_grad,
+    form=index_forms.strided_slice_grad,
     facts=Facts(dynamic_shape=True, cost=flops_per_element(1)),
     oracle=_zeros_with,
     sample=_slice_grads,

@@ -13,7 +13,7 @@ import numpy as np
 
 from headrace.ir.kernel import Kernel, NamesResource, find_kernel, made_for
 from headrace.ir.notes import ContiguousResult
-from headrace.opkit.forms import Form, form_of
+from headrace.opkit.forms import NATIVE, Form, form_of
 from headrace.records import record
 from headrace.schedule.lists import Lists
 from headrace.schedule.scalar_expressions import Apply, scalar_expression
@@ -164,7 +164,7 @@ class Selection:
             if expression is not None:
                 return Map(expression, all(t.shape == () for t in (*op.inputs, op.outputs[0])))
             form = self._form(op)
-            if form is not None:
+            if form is not None and not isinstance(form, NATIVE):
                 return Move(form)
         kernel = self._kernel(op)
         if isinstance(kernel.factory, NamesResource) and (handle := kernel.factory.known(op)) is not None:

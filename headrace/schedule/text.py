@@ -21,13 +21,18 @@ from headrace.opkit.forms import (
     Broadcast,
     Concat,
     Embed,
+    Extreme,
     Form,
+    Index,
     OneHot,
     Permute,
     Pieces,
+    Positions,
     Product,
+    Put,
     Reduce,
     Reshape,
+    Take,
     Tile,
     index_text,
 )
@@ -191,5 +196,16 @@ def _form(form: Form) -> str:
         case Reduce(_, ufunc, axes, keep_dims, divisor):
             name = "mean" if divisor != 1 else ufunc.__name__
             return f"reduce {name} over {shapes.show(axes)}{' keeping dims' if keep_dims else ''}"
+        case Take(_, at, index):
+            return f"take {_pieces(index, at)}"
+        case Put(_, at, index, shape, base, ufunc):
+            into = shapes.show(shape) if base is None else f"input {base}"
+            return f"{'put' if ufunc is None else ufunc.__name__} {_pieces(index, at)} of {into}"
+        case Extreme(_, axis, is_greatest):
+            return f"position of the {'greatest' if is_greatest else 'least'} along {axis}"
         case Product(turned, is_batch):
             return f"{'batch ' * is_batch}product {' '.join('transposed' if t else 'plain' for t in turned)}"
+
+
+def _pieces(index: Index, at: Positions) -> str:
+    return f"{index_text(index)} at {shapes.show(at.shape)} positions along {shapes.show(at.axes)}"

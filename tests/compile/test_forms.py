@@ -13,7 +13,7 @@ import headrace as hr
 from headrace.ir.graph import Tensor
 from headrace.ir.infer import constant_value
 from headrace.ir.kernel import find_kernel
-from headrace.opkit.forms import form_of
+from headrace.opkit.forms import NATIVE, form_of
 from headrace.targets.python.forms import expressions
 from headrace.targets.python.source import Source
 from tests.compile.running import b, both, same, source
@@ -38,7 +38,11 @@ def check(t: Tensor, data: dict[Tensor, np.ndarray], becomes: bool | None = True
     out = Source()
     values = [data[x] if x in data else constant_value(x) for x in op.inputs]
     form = form_of(op)
-    texts = None if form is None else expressions(form, [f"x{i}" for i in range(len(values))], out)
+    texts = (
+        None
+        if form is None or isinstance(form, NATIVE)
+        else expressions(form, [f"x{i}" for i in range(len(values))], out)
+    )
     if becomes is not None:
         assert (texts is not None) is becomes
     if texts is None:

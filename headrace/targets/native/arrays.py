@@ -422,7 +422,7 @@ class ArrayPrinter:
         """Prints a copy of an array to another one of its shape."""
         if target.is_contiguous and source.is_contiguous:
             size = str(math.prod(source.dims) * source.dtype.itemsize)
-            if isinstance(source.shape[0], str):
+            if source.shape and isinstance(source.shape[0], str):
                 size = self.f.op(f"mul nuw nsw i64 {source.shape[0]}, {size}")
             self.copy_bytes(target.pointer, source.pointer, size)
             return
@@ -582,9 +582,7 @@ class ArrayPrinter:
 
     def _embed(self, instr: Compute, part: Array | Number, index: Index) -> None:
         (out,) = instr.made
-        target = self.place_of(out)
-        zero = self.module.declare("llvm.memset.p0.i64", "void", ["ptr", "i8", "i64", "i1"])
-        self.f.line(f"call void {zero}(ptr {target.pointer}, i8 0, i64 {size_of(out)}, i1 false)")
+        target = self.zeros(out)
         offset, strides = piece(target.dims, target.strides, index)
         pointer = self.shifted(target, offset)
         if isinstance(part, Number):
@@ -621,6 +619,13 @@ class ArrayPrinter:
 
         self.each(target.shape, ((*at[:axis], 0, *at[axis:]) if at else (0,), target.strides, places), element)
         self.values[out] = target
+
+    def zeros(self, out: Value) -> Array:
+        """The memory of an array, filled with zeros."""
+        target = self.place_of(out)
+        zero = self.module.declare("llvm.memset.p0.i64", "void", ["ptr", "i8", "i64", "i1"])
+        self.f.line(f"call void {zero}(ptr {target.pointer}, i8 0, i64 {size_of(out)}, i1 false)")
+        return target
 
     # *** Products and reductions ***
 

@@ -11,6 +11,7 @@ from headrace.errors import HeadraceInternalError, InvalidArgumentError, Resourc
 from headrace.ir.notes import ResidualPush
 from headrace.records import record
 from headrace.schedule.program import Compute
+from headrace.targets.native.indexing import index_error
 from headrace.targets.native.rewriting import Division
 from headrace.targets.native.state import COUNTERS
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from headrace.schedule.program import Instr
 
 FailureKind: TypeAlias = Literal[
-    "access", "modify", "gather", "pop", "reserve", "length", "residuals", "division", "shapes", "stopped"
+    "access", "modify", "gather", "pop", "reserve", "length", "residuals", "division", "shapes", "index", "stopped"
 ]
 
 
@@ -63,6 +64,9 @@ class Place:
                 )
             case "shapes":
                 return InvalidArgumentError(f"Incompatible shapes: the first dimensions are {first} and {second}")
+            case "index":
+                assert isinstance(self.instr, Compute)
+                return index_error(self.instr, counters[at : at + self.details])
             case "division":
                 assert isinstance(self.instr, Compute)
                 assert isinstance(self.instr.work, Division)

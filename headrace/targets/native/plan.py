@@ -11,7 +11,7 @@ The plan walks the blocks of the region in the order in which they run, and give
 
 **Loop variables.** The next value is computed into the home that does not hold the current value, and the homes change
 places at the end of the iteration. If the next value is made by a nest that is the last reader of the current one, and
-reads it element by element, one home is enough.
+reads it element by element, one home is enough; so is it if pieces of the current value are replaced (`Put`).
 
 **Lists.** An array that is read from a list is in the list's memory, unless a later instruction writes to the list. A
 list that is made from an array has the array's memory if nothing writes to it. Rows behind the stack of a list that is
@@ -34,11 +34,16 @@ from headrace.opkit.forms import (
     COPIES,
     Broadcast,
     Concat,
+    Extreme,
     Permute,
     Pieces,
     Product,
+    Put,
     Reduce,
     Reshape,
+    Take,
+    part_shape,
+    reads,
 )
 from headrace.records import record
 from headrace.schedule.program import Block, Branches, Compute, Instr, Loop, Value, Variable
@@ -215,6 +220,8 @@ class Plan:
                 source = instr.inputs[k]
                 if not is_same_order(dims(source), self.strides[source]):
                     self._copy_first(instr, k)
+            if isinstance(work.form, Take | Put):
+                self._positions(instr, work.form)
             for i, v in enumerate(instr.outputs):
                 if v is None or not is_array(v):
                     continue
@@ -314,6 +321,13 @@ class Plan:
             if matrix_rows((v.shape or ())[-2:], self.strides[v][-2:]) is None:
                 self._copy_first(instr, k)
 
+    def _positions(self, instr: Compute, form: Take | Put) -> None:
+        """Plans copies of positions and pieces that are not in row-major order."""
+        for k in (form.at.source, *((form.source,) if isinstance(form, Put) and form.at.shape else ())):
+            v = instr.inputs[k]
+            if is_array(v) and k in reads(form) and not is_same_order(dims(v), self.strides[v]):
+                self._copy_first(instr, k)
+
     def _copy_first(self, instr: Compute, k: int) -> None:
         """Plans a copy of input `k`."""
         self.copies[instr, k] = self._storage(size_of(instr.inputs[k]), self._now)
@@ -348,6 +362,10 @@ class Plan:
             source = instr.inputs[form.source]
             strides = self.strides[source] if is_array(source) else ()
             return spread(dims(source), strides, len(form.shape))
+        if isinstance(form, Take) and not form.at.shape:
+            whole, (out,) = instr.inputs[form.source], instr.made
+            strides = piece(dims(whole), self.strides[whole], form.index)[1]
+            return reshaped(part_shape(dims(whole), form.index), strides, dims(out))
         if not isinstance(form, (Reshape, Pieces, Permute)) or (isinstance(form, Permute) and form.is_contiguous):
             return None
         source = instr.inputs[form.source]
@@ -421,10 +439,9 @@ class Plan:
                 self._defined[final] = self._now
 
     def _is_in_place(self, home: Home, found: Sequence[Unit], start: int) -> bool:
-        """Whether the nest that makes the next value may overwrite the current one."""
+        """Whether the unit that makes the next value may overwrite the current one."""
         following, param = home.variable.next, home.variable.param
-        nest = next((u for u in found if isinstance(u, Nest) and following in u.stored), None)
-        if nest is None:
+        if not any(_overwrites(unit, home.variable) for unit in found):
             return False
         at = self._defined[following]
         shape = dims(following)
@@ -717,10 +734,22 @@ def is_made_by(found: Sequence[Unit], v: Value) -> bool:
                 return True
             if isinstance(unit, Compute) and isinstance(unit.work, Move):
                 form = unit.work.form
-                return isinstance(form, COPIES) or (isinstance(form, Permute) and form.is_contiguous)
+                return isinstance(form, (*COPIES, Put, Extreme)) or (
+                    form.is_contiguous if isinstance(form, Permute) else isinstance(form, Take) and bool(form.at.shape)
+                )
             is_joined = isinstance(unit, Compute) and isinstance(unit.work, ListOperation) and unit.work.role.joins
             return is_joined and unit.inputs[0].representation == "list" and v.is_static
     return False
+
+
+def _overwrites(unit: Unit, variable: Variable) -> bool:
+    """Whether a unit may compute the next value in the memory of the current one."""
+    if isinstance(unit, Nest):
+        return variable.next in unit.stored
+    if not isinstance(unit, Compute) or not isinstance(unit.work, Move) or variable.next not in unit.made:
+        return False
+    form = unit.work.form
+    return isinstance(form, Put) and form.base is not None and unit.inputs[form.base] is variable.param
 
 
 def fixed_reads(loop: Loop) -> list[Value]:

@@ -23,11 +23,11 @@ from headrace.records import record
 from headrace.schedule.program import Branches, Compute, Convert, Instr, Loop, Value
 from headrace.schedule.select import Constant, ListOperation, Map, Move
 from headrace.targets.native import scalars, state
-from headrace.targets.native.arrays import ArrayPrinter
 from headrace.targets.native.costs import Costs
 from headrace.targets.native.failures import Place as Failure
 from headrace.targets.native.fusion import Nest
 from headrace.targets.native.held import Array, Held, Items, Number
+from headrace.targets.native.indexing import IndexPrinter
 from headrace.targets.native.lists import ListPrinter
 from headrace.targets.native.llvm_text import Module
 from headrace.targets.native.plan import Home, Plan, Storage, contiguous, dims, is_array, is_grown, row_major
@@ -79,8 +79,8 @@ def print_region(region: NativeRegion, module: Module | None = None, name: str =
     return Printed(printer.module, name, printer.inputs, region.outputs, places, top, printer.has_parts)
 
 
-class Printer(ArrayPrinter, ListPrinter):
-    """Printer of one region; `ArrayPrinter` and `ListPrinter` print single instructions.
+class Printer(IndexPrinter, ListPrinter):
+    """Printer of one region; `IndexPrinter` and `ListPrinter` print single instructions.
 
     Args:
       region: The region.

@@ -18,7 +18,7 @@ import numpy as np
 
 from headrace import thresholds
 from headrace.ir.notes import CountedResidual
-from headrace.opkit.forms import Broadcast, Concat, Embed, OneHot, Permute, Pieces, Product, Reduce, Reshape, Tile
+from headrace.opkit.forms import Product, Reduce, reads
 from headrace.records import record
 from headrace.schedule.program import Block, Branches, Call, Compute, Convert, Instr, Loop, Value
 from headrace.schedule.select import Constant, KernelCall, ListOperation, Map, Move
@@ -115,11 +115,7 @@ def _compute(instr: Compute, elements: ElementTypes) -> str:
                 is_wide = dtype.kind in "fiu" and dtype.itemsize >= 4
                 is_known = is_wide if isinstance(form, Product) else _reduces(form, dtype)
                 return "" if is_known else f"{instr.op.type} of {dtype.name}"
-            return (
-                ""
-                if isinstance(form, (Reshape, Pieces, Permute, Broadcast, Concat, Embed, Tile, OneHot))
-                else f"the form {type(form).__name__}"
-            )
+            return ""
         case ListOperation(role):
             return _list(instr, role.kind)
         case Convert():
@@ -259,18 +255,7 @@ def _is_parameter(instr: Instr, v: Value) -> bool:
         at = {i for i, x in enumerate(instr.inputs) if x is v}
         return at <= _ignored_inputs(role.kind)
     if isinstance(instr.work, Move):
-        form = instr.work.form
-        used: Sequence[int]
-        match form:
-            case Product():
-                used = 0, 1
-            case OneHot():
-                used = 0, 2, 3
-            case Concat(sources):
-                used = sources
-            case _:
-                used = (form.source,)
-        return all(instr.inputs[k] is not v for k in used)
+        return all(instr.inputs[k] is not v for k in reads(instr.work.form))
     return False
 
 

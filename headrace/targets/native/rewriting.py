@@ -21,7 +21,7 @@ import numpy as np
 from headrace import thresholds
 from headrace.dtypes import as_dtype
 from headrace.ir.kernel import made_for
-from headrace.opkit.forms import Reduce, Reshape
+from headrace.opkit.forms import NATIVE, Reduce, Reshape, form_of
 from headrace.records import record
 from headrace.schedule.program import Block, Branches, Compute, Instr, Loop, Value
 from headrace.schedule.scalar_expressions import Apply, Check, Input, formula, is_plain, row_formula_of
@@ -47,7 +47,7 @@ def rewritten(instrs: Sequence[Instr]) -> list[Instr]:
 def _rewritten(instr: Instr) -> Instr:
     if isinstance(instr, Compute):
         if isinstance(instr.work, KernelCall):
-            found = _map_of(instr, instr.work) or _constant_of(instr, instr.work)
+            found = _map_of(instr, instr.work) or _constant_of(instr, instr.work) or _form_of(instr, instr.work)
             return instr if found is None else dataclasses.replace(instr, work=found)  # type: ignore[arg-type]
     elif isinstance(instr, Loop):
         test = None if instr.test is None else _block(instr.test)
@@ -147,6 +147,14 @@ def _map_of(instr: Compute, work: KernelCall) -> Map | None:
         case (Check(Apply(np.not_equal, (Input(1), 0))) as check,):
             return Division(found.expression, is_scalar, check)
     return None
+
+
+def _form_of(instr: Compute, work: KernelCall) -> Move | None:
+    """The form of a kernel's operation that native code alone has."""
+    if work.kernel.factory is not instr.op.opdef.kernel or not instr.made:
+        return None
+    form = form_of(instr.op)
+    return Move(form) if isinstance(form, NATIVE) else None
 
 
 def _constant_of(instr: Compute, work: KernelCall) -> Constant | None:

@@ -7,17 +7,21 @@ from typing import TYPE_CHECKING, assert_never
 
 import numpy as np
 
+from headrace.errors import HeadraceInternalError
 from headrace.opkit.forms import (
     Broadcast,
     Concat,
     Embed,
+    Extreme,
     Form,
     OneHot,
     Permute,
     Pieces,
     Product,
+    Put,
     Reduce,
     Reshape,
+    Take,
     Tile,
     index_text,
 )
@@ -73,4 +77,6 @@ def expressions(form: Form, inputs: Sequence[str], out: Source) -> list[str]:
                 return [f"{out.bind(np.matmul, 'k')}({a}, {b})"]
             # the method takes 0.2 µs less than np.dot, which checks for overrides: 0.6 µs for 4x16 by 16x16
             return [f"{a}.dot({b})"]
+        case Take() | Put() | Extreme():
+            raise HeadraceInternalError(f"{type(form).__name__} is a form of native code alone")
     assert_never(form)

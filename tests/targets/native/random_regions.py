@@ -41,7 +41,7 @@ class Maker:
         if rng.random() < 0.3:
             wanted = [x for x in self.feeds if x.dtype == hr.float32]
             slopes = hr.gradients(values[-1], wanted)
-            fetches += [g for g in slopes if g is not None]
+            fetches += [hr.convert_to_tensor(g) for g in slopes if g is not None]
         return [scopes.builder().Identity(x) for x in fetches], self.feeds
 
     def _numbers(self, shape: tuple[int, ...]) -> np.ndarray:
@@ -59,7 +59,9 @@ class Maker:
         """Adds the results of random operations to `values`."""
         for _ in range(steps):
             kinds: list[Callable[[list[Any]], Any]] = (
-                [self._map] * 5 + [self._view] * 3 + [self._join, self._product, self._sum, self._replaced]
+                [self._map] * 5
+                + [self._view] * 3
+                + [self._join, self._product, self._sum, self._replaced, self._taken, self._put, self._row]
             )
             if self.fails and self._depth > 0:
                 kinds += [self._fallible] * 2
@@ -292,12 +294,71 @@ class Maker:
             rows, np.array(shape, np.int32), element_dtype=hr.float32, num_elements=n
         )
 
+    # *** Positions that are not static ***
+
+    def _positions(self, values: list[Any], n: int) -> Any:
+        """Integers in [0, n), of rank 0 or more."""
+        a = self._pick(values, lambda s: int(np.prod(s)) <= 6)
+        a = self._element(values) if a is None or self.rng.random() < 0.3 else a
+        return hr.cast(self._whole(a, 2.0) % n, self.rng.choice([hr.int32, hr.int64]))
+
+    def _row(self, values: list[Any]) -> Any:
+        """A slice with a position of one axis or two, and ranges of other axes."""
+        rng, a = self.rng, self._pick(values, lambda s: len(s) > 0)
+        if a is None:
+            return None
+        index: list[Any] = []
+        for d in tuple(a.shape)[: rng.randint(1, len(a.shape))]:
+            at = hr.cast(self._positions([self._element(values)], d), hr.int32) - rng.choice([0, d])
+            index.append(rng.choice([at, slice(None), slice(rng.randrange(d), None), rng.randrange(d)]))
+        if rng.random() < 0.3:
+            index.insert(rng.randrange(len(index) + 1), rng.choice([None, ...]))
+        return a[tuple(index)]
+
+    def _taken(self, values: list[Any]) -> Any:
+        rng, a = self.rng, self._pick(values, lambda s: 0 < len(s) < 3)
+        if a is None:
+            return None
+        if rng.random() < 0.7:
+            axis = rng.randrange(len(a.shape))
+            return hr.gather(a, self._positions(values, a.shape[axis]), axis=axis)
+        return hr.gather_nd(a, self._rows_of_positions(values, a))
+
+    def _rows_of_positions(self, values: list[Any], a: Any) -> Any:
+        depth = self.rng.randint(1, len(a.shape))
+        at = [hr.reshape(self._positions(values, d), [-1])[0] for d in a.shape[:depth] for _ in range(3)]
+        at = [hr.cast(x, hr.int32) for x in at]
+        return hr.stack([hr.stack(at[k::3]) for k in range(self.rng.randint(1, 3))])
+
+    def _put(self, values: list[Any]) -> Any:
+        rng, a = self.rng, self._pick(values, lambda s: len(s) > 0)
+        if a is None:
+            return None
+        if rng.random() < 0.3:
+            rows = self._whole(hr.reduce_mean(a, list(range(1, len(a.shape)))), 2.0) % 4 - 1
+            return hr.unsorted_segment_sum(a, rows, 3)
+        at = self._rows_of_positions(values, a)
+        shape = (int(at.shape[0]), *a.shape[int(at.shape[1]) :])
+        updates = self._pick(values, lambda s: s == shape)
+        updates = hr.sin(hr.gather_nd(a, at)) if updates is None else updates
+        if rng.random() < 0.3:
+            return hr.scatter_nd(at, updates, a.shape)
+        puts = [hr.tensor_scatter_nd_update, hr.tensor_scatter_nd_add, hr.tensor_scatter_nd_sub]
+        return rng.choice(puts)(a, at, updates)
+
     # *** Operations that may fail ***
 
     def _fallible(self, values: list[Any]) -> Any:
         """The result of an operation that fails for some inputs."""
         rng = self.rng
-        kind = rng.randrange(4)
+        kind = rng.randrange(6)
+        if kind > 3:  # a position may be out of range
+            a = self._pick(values, lambda s: len(s) > 0)
+            if a is None:
+                return None
+            at = hr.cast(self._positions(values, a.shape[0] + 1), hr.int32)
+            index = hr.reshape(at, [-1])[0] * 2 - a.shape[0]
+            return hr.gather(a, at) if kind == 4 and len(at.shape) < 2 and len(a.shape) < 3 else a[index]
         if kind == 0:  # a divisor may be zero
             x, y = (self._whole(v, size) for v, size in zip(self._pair(values), (3.0, 2.0)))
             return hr.cast(x // y if rng.random() < 0.5 else x % y, hr.float32)

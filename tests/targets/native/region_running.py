@@ -16,7 +16,7 @@ from headrace.schedule.program import Block, Program, Value
 from headrace.targets.native import blas, engine
 from headrace.targets.native.entry import Entry, Slot
 from headrace.targets.native.lists import ElementTypes
-from headrace.targets.native.plan import is_array
+from headrace.targets.native.plan import Plan, is_array
 from headrace.targets.native.printer import Printed, print_region
 from headrace.targets.native.regions import NativeRegion, make_region, native_regions, why_not
 from headrace.targets.native.rewriting import rewritten
@@ -186,3 +186,8 @@ def close(got: Any, want: Any) -> None:
         np.testing.assert_allclose(got, want, rtol=2e-5 if got.dtype.itemsize == 4 else 1e-11, atol=1e-6)
     else:
         np.testing.assert_array_equal(got, want)
+
+
+def plan_of(region: NativeRegion) -> Plan:
+    """The plan of the memory of a region."""
+    return Plan(region.instrs, region.inputs, region.outputs)

@@ -1,0 +1,234 @@
+"""Rules for forms (`opkit.forms`) of reads and writes at positions that are not static.
+
+The shapes are static, and so are the axes and the ranges along the other axes. Native code checks the positions.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from headrace import dtypes, shapes
+from headrace.ir.infer import constant_value
+from headrace.opkit import forms
+from headrace.opkit.elementwise import HALF
+from headrace.opkit.forms import Extreme, Positions, Put, Take, is_numbers, is_whole, part_shape
+
+if TYPE_CHECKING:
+    from headrace.ir.graph import Operation, Tensor
+    from headrace.opkit.forms import Form, FormRule, Index
+
+_ALL = slice(None)
+
+
+def _dims(t: Tensor) -> tuple[int, ...] | None:
+    """The shape of an array of numbers; None if not static or without elements."""
+    shape = t.shape
+    if shape is None or not shapes.is_full(shape) or 0 in shape or not is_numbers(t):
+        return None
+    return tuple([d for d in shape if d is not None])
+
+
+def _static(*tensors: Tensor) -> list[tuple[int, ...]] | None:
+    """The shapes of arrays of numbers, all static; None if one is not."""
+    found = [shape for t in tensors if (shape := _dims(t)) is not None]
+    return found if len(found) == len(tensors) else None
+
+
+# *** positions that are slices along an axis ***
+
+
+def gather(op: Operation) -> Form | None:
+    """Form of `Gather` and `GatherV2`."""
+    found = _static(op.inputs[0], op.inputs[1], op.outputs[0])
+    if found is None or op.attrs.get("batch_dims", 0):
+        return None
+    params, indices, out = found
+    axis = np.asarray(0) if len(op.inputs) == 2 else constant_value(op.inputs[2])
+    if axis is None or axis.ndim or not -len(params) <= axis < len(params):
+        return None
+    k = int(axis) % len(params)
+    if out != (*params[:k], *indices, *params[k + 1 :]):
+        return None
+    return Take(0, Positions(1, (k,), indices, (0,), 1), (_ALL,) * k + (0,), k)
+
+
+def segment_sum(op: Operation) -> Form | None:
+    """Form of `UnsortedSegmentSum`."""
+    found = _static(op.inputs[0], op.inputs[1], op.outputs[0])
+    n = constant_value(op.inputs[2])
+    if found is None or n is None or n.ndim or not _adds(op) or not is_whole(op.outputs[0]):
+        return None
+    data, ids, out = found
+    if data[: len(ids)] != ids or out != (int(n), *data[len(ids) :]):
+        return None
+    return Put(0, Positions(1, (0,), ids, (0,), 1, "skipped"), (0,), out, None, np.add)
+
+
+def _adds(op: Operation) -> bool:
+    """Whether native code adds elements as the kernel does."""
+    dtype = op.attrs["T"]
+    return dtype not in HALF and dtype.numpy.kind in "fiu"
+
+
+# *** positions of several coordinates ***
+
+
+def _positions(source: int, indices: tuple[int, ...], op: Operation) -> Positions | None:
+    """Positions whose coordinates are the rows of an input."""
+    if not indices or op.attrs.get("bad_indices_policy") == "IGNORE":
+        return None
+    *shape, depth = indices
+    return Positions(source, tuple(range(depth)), tuple(shape), tuple(range(depth)), depth)
+
+
+def gather_nd(op: Operation) -> Form | None:
+    """Form of `GatherNd`."""
+    found = _static(op.inputs[0], op.inputs[1], op.outputs[0])
+    if found is None:
+        return None
+    params, indices, out = found
+    at = _positions(1, indices, op)
+    if at is None or at.group > len(params) or out != (*at.shape, *params[at.group :]):
+        return None
+    return Take(0, at, (0,) * at.group)
+
+
+def scatter_nd(op: Operation) -> Form | None:
+    """Form of `ScatterNd`."""
+    found, wanted = _static(*op.inputs[:2], op.outputs[0]), constant_value(op.inputs[2])
+    if found is None or wanted is None or not is_whole(op.outputs[0]):
+        return None
+    indices, updates, out = found
+    return _put(op, 1, _positions(0, indices, op), updates, out, None, np.add) if tuple(wanted) == out else None
+
+
+def tensor_scatter(ufunc: np.ufunc | None) -> FormRule:
+    """Returns the rule of ops that combine elements with updates by `ufunc`, or replace them."""
+
+    def rule(op: Operation) -> Form | None:
+        found = _static(*op.inputs)
+        if found is None or op.outputs[0].shape != found[0]:
+            return None
+        out, indices, updates = found
+        return _put(op, 2, _positions(1, indices, op), updates, out, 0, ufunc)
+
+    return rule
+
+
+def _put(
+    op: Operation,
+    source: int,
+    at: Positions | None,
+    updates: tuple[int, ...],
+    shape: tuple[int, ...],
+    base: int | None,
+    ufunc: np.ufunc | None,
+) -> Form | None:
+    if at is None or not 0 < at.group <= len(shape) or updates != (*at.shape, *shape[at.group :]):
+        return None
+    if ufunc is not None and not _adds(op):
+        return None
+    return Put(source, at, (0,) * at.group, shape, base, ufunc)
+
+
+# *** strided slices ***
+
+
+def strided_slice(op: Operation) -> Form | None:
+    """Form of `StridedSlice`."""
+    static = forms.strided_slice(op)
+    found = None if static is not None else _static(op.inputs[0], op.inputs[1], op.outputs[0])
+    if found is None:
+        return static
+    x, _, out = found
+    sliced = _sliced(op, x)
+    if sliced is None or _without_ones(part_shape(x, sliced[1])) != _without_ones(out):
+        return None
+    return Take(0, *sliced)
+
+
+def strided_slice_grad(op: Operation) -> Form | None:
+    """Form of `StridedSliceGrad`."""
+    static = forms.strided_slice_grad(op)
+    found = None if static is not None else _static(op.outputs[0], op.inputs[1], op.inputs[4])
+    if found is None:
+        return static
+    shape, _, dy = found
+    sliced, wanted = _sliced(op, shape), constant_value(op.inputs[0])
+    if sliced is None or wanted is None or tuple(wanted) != shape or not is_whole(op.outputs[0]):
+        return None
+    if not shape or _without_ones(part_shape(shape, sliced[1])) != _without_ones(dy):
+        return None
+    return Put(4, *sliced, shape)
+
+
+def _without_ones(shape: tuple[int, ...]) -> list[int]:
+    return [d for d in shape if d != 1]
+
+
+def _sliced(op: Operation, x: tuple[int, ...]) -> tuple[Positions, Index] | None:
+    """The position of a strided slice, and the index of the piece."""
+    begins, ends, steps = _entries(op.inputs[1]), _entries(op.inputs[2]), constant_value(op.inputs[3])
+    if begins is None or ends is None or steps is None or not len(begins) == len(ends) == steps.size:
+        return None
+    a, axis = op.attrs, 0
+    index: list[int | slice] = []
+    axes, offsets = [], []
+    used = sum(not (a["new_axis_mask"] | a["ellipsis_mask"]) >> k & 1 for k in range(len(begins)))
+    for k, (begin, end, step) in enumerate(zip(begins, ends, steps.tolist(), strict=True)):
+        if a["ellipsis_mask"] >> k & 1:
+            index += [_ALL] * (len(x) - used)
+        elif a["new_axis_mask"] >> k & 1:
+            continue
+        elif len(index) == len(x):
+            return None
+        elif a["shrink_axis_mask"] >> k & 1:
+            axis = len(index)
+            if begin is None:
+                axes.append(axis)
+                offsets.append(k)
+            elif not -x[axis] <= begin < x[axis]:
+                return None
+            index.append(begin or 0)
+        else:
+            first, last = a["begin_mask"] >> k & 1, a["end_mask"] >> k & 1
+            if step == 0 or (begin is None and not first) or (end is None and not last):
+                return None
+            index.append(slice(None if first else begin, None if last else end, step))
+    at = Positions(1, tuple(axes), (), tuple(offsets), len(begins), "from last")
+    return at, tuple(index)
+
+
+def _entries(t: Tensor) -> list[int | None] | None:
+    """The static entries of a vector; None if their number is not static."""
+    value = constant_value(t)
+    if value is not None:
+        return value.tolist() if value.ndim == 1 else None
+    shape = t.shape
+    if shape is None or len(shape) != 1 or shape[0] is None:
+        return None
+    if t.op.type == "Pack":
+        values = [constant_value(x) for x in t.op.inputs]
+        return [None if v is None else int(v) for v in values] if len(values) == shape[0] else None
+    return [None] * shape[0]
+
+
+# *** extremes ***
+
+
+def extreme(is_greatest: bool) -> FormRule:
+    """Returns the rule of `ArgMax` or `ArgMin`."""
+
+    def rule(op: Operation) -> Form | None:
+        found, axis = _static(op.inputs[0], op.outputs[0]), constant_value(op.inputs[1])
+        if found is None or axis is None or axis.ndim or op.inputs[0].dtype.base is dtypes.bool_:
+            return None
+        x, out = found
+        if not -len(x) <= axis < len(x):
+            return None
+        k = int(axis) % len(x)
+        return Extreme(0, k, is_greatest) if out == (*x[:k], *x[k + 1 :]) else None
+
+    return rule

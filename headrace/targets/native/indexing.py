@@ -1,0 +1,251 @@
+"""Printing of reads and writes at positions that are not static.
+
+One position is a view: its address is computed and nothing is copied. For an array of positions a loop copies, or
+combines, one piece after the other. Each coordinate is compared with the size of its axis first. Where one is out of
+range, the kernel of the operation makes the error (`index_error`), so both have one text. The
+position of an extreme is found by a loop along its axis.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from headrace.errors import HeadraceInternalError
+from headrace.ir.infer import constant_value
+from headrace.ir.kernel import find_kernel, made_for
+from headrace.opkit.forms import Extreme, Put, Take, part_shape
+from headrace.schedule.program import Compute
+from headrace.schedule.scalar_expressions import Apply, Input
+from headrace.schedule.select import Move
+from headrace.targets.native import scalars
+from headrace.targets.native.arrays import ArrayPrinter
+from headrace.targets.native.held import Array, Number
+from headrace.targets.native.plan import Home, dims, is_array, piece, reshaped
+
+if TYPE_CHECKING:
+    from headrace.ir.graph import Tensor
+    from headrace.opkit.forms import Index, Positions
+
+_INT64: Final = np.dtype(np.int64)
+
+
+def index_error(instr: Compute, numbers: Sequence[int]) -> Exception:
+    """The error of the kernel of an operation for a position out of range.
+
+    Args:
+      instr: The instruction.
+      numbers: The number of the position, and its coordinates.
+    """
+    assert isinstance(instr.work, Move)
+    form, op = instr.work.form, instr.op
+    assert isinstance(form, Take | Put)
+    at, (number, *coordinates) = form.at, numbers
+    inputs = [_stand_in(t) for t in op.inputs]
+    indices = np.zeros(inputs[at.source].shape, inputs[at.source].dtype)
+    for offset, coordinate in zip(at.offsets, coordinates, strict=True):
+        indices.reshape(-1)[number * at.group + offset] = coordinate
+    inputs[at.source] = indices[()] if not indices.ndim else indices
+    kernel = find_kernel(op)
+    assert kernel is not None
+    try:
+        made_for(op, kernel)(*inputs)
+    except Exception as e:
+        return e
+    raise HeadraceInternalError(f"the kernel of {op.type} accepts the position {coordinates}, and native code does not")
+
+
+def _stand_in(t: Tensor) -> Any:
+    """The value of an input if it is static, else zeros of its shape."""
+    value = constant_value(t)
+    if value is None:
+        shape = t.static_shape
+        assert shape is not None
+        value = np.broadcast_to(np.zeros((), t.dtype.base.numpy), [d or 0 for d in shape])
+    return value if value.ndim else value[()]
+
+
+class IndexPrinter(ArrayPrinter):
+    """Prints reads and writes at positions; part of `printer.Printer`."""
+
+    def move(self, instr: Compute) -> None:
+        """Prints a movement, a reduction or a product."""
+        assert isinstance(instr.work, Move)
+        match instr.work.form:
+            case Take() as form:
+                self._take(instr, form)
+            case Put() as form:
+                self._put(instr, form)
+            case Extreme() as form:
+                self._extreme_position(instr, form)
+            case _:
+                super().move(instr)
+
+    # *** Positions ***
+
+    def _indices(self, instr: Compute, at: Positions) -> Array | str:
+        """The array of coordinates, or the i64 of a single one; "" without any."""
+        if not at.axes:
+            return ""
+        if is_array(instr.inputs[at.source]):
+            return self._copied(instr, at.source)
+        return self.index(instr.inputs[at.source])
+
+    def _coordinates(self, at: Positions, indices: Array | str, number: str) -> list[str]:
+        """The i64 coordinates of a position."""
+        if isinstance(indices, str):
+            return [indices] if indices else []
+        start = self._advanced("0", number, at.group)
+        found = []
+        for offset in at.offsets:
+            to = str(offset) if start == "0" else self.f.op(f"add nsw i64 {start}, {offset}") if offset else start
+            found.append(scalars.convert(self.f, self.load(indices, to), indices.dtype, _INT64))
+        return found
+
+    def _offset(self, instr: Compute, at: Positions, coordinates: Sequence[str], whole: Array, number: str) -> str:
+        """Prints the test of the coordinates of a position; returns the offset of its piece."""
+        f, offset, bad = self.f, "0", ""
+        for axis, given in zip(at.axes, coordinates, strict=True):
+            size, coordinate = whole.dims[axis], given
+            if at.negative == "from last":
+                is_negative = f.op(f"icmp slt i64 {given}, 0")
+                coordinate = f.op(f"select i1 {is_negative}, i64 {f.op(f'add i64 {given}, {size}')}, i64 {given}")
+            above = f.op(f"icmp uge i64 {coordinate}, {size}")
+            bad = f.op(f"or i1 {bad}, {above}") if bad else above
+            offset = self._advanced(offset, coordinate, whole.strides[axis])
+        if bad:
+            self.fail_if(bad, instr, "index", number, *coordinates)
+        return offset
+
+    def _piece(self, whole: Array, index: Index) -> Array:
+        """The piece of an array whose coordinates are 0."""
+        offset, strides = piece(whole.dims, whole.strides, index)
+        return Array(self.shifted(whole, offset), whole.dtype, part_shape(whole.dims, index), strides)
+
+    # *** Reads and writes ***
+
+    def _take(self, instr: Compute, form: Take) -> None:
+        (out,) = instr.made
+        at = form.at
+        whole = self.array(instr.inputs[form.source])
+        first = self._piece(whole, form.index)
+        indices = self._indices(instr, at)
+        if not at.shape:
+            offset = self._offset(instr, at, self._coordinates(at, indices, "0"), whole, "0")
+            strides = reshaped(first.dims, first.strides, dims(out))
+            assert strides is not None
+            self.define(out, Array(self._at(first, offset), whole.dtype, dims(out), strides))
+            return
+        target, behind = self.place_of(out), form.first + len(at.shape)
+        strides = (*target.strides[: form.first], *target.strides[behind:])
+        with self.f.loop("0", str(math.prod(at.shape))) as number:
+            coordinates = self._coordinates(at, indices, number)
+            offset = self._offset(instr, at, coordinates, whole, number)
+            source = dataclasses.replace(first, pointer=self._at(first, offset))
+            pointer = self._at(target, self._advanced("0", number, target.strides[behind - 1]))
+            self.copy(Array(pointer, target.dtype, first.shape, strides), source)
+        self.values[out] = target
+
+    def _put(self, instr: Compute, form: Put) -> None:
+        (out,), at, f = instr.made, form.at, self.f
+        indices = self._indices(instr, at)
+        target = self.zeros(out) if form.base is None else self._based(instr, form.base)
+        self.values[out] = target
+        first = self._piece(target, form.index)
+        updates = self.array_or_number(instr.inputs[form.source])
+        if not at.shape:
+            coordinates = self._coordinates(at, indices, "0")
+            pointer = self._at(first, self._offset(instr, at, coordinates, target, "0"))
+            if isinstance(updates, Array):
+                strides = reshaped(updates.dims, updates.strides, first.dims)
+                assert strides is not None
+                updates = dataclasses.replace(updates, shape=first.shape, strides=strides)
+            self._combine(dataclasses.replace(first, pointer=pointer), updates, form.ufunc)
+            return
+        given = self._copied(instr, form.source)
+        size = math.prod(first.dims)
+        part = Array("", given.dtype, first.shape, given.strides[len(at.shape) :])
+        with f.loop("0", str(math.prod(at.shape))) as number:
+            coordinates = self._coordinates(at, indices, number)
+            on = ""
+            if at.negative == "skipped":
+                put, on = f.new("put"), f.new("on")
+                f.branch(f.op(f"icmp slt i64 {coordinates[0]}, 0"), on, put)
+                f.begin(put)
+            pointer = self._at(first, self._offset(instr, at, coordinates, target, number))
+            source = dataclasses.replace(part, pointer=self._at(given, self._advanced("0", number, size)))
+            self._combine(dataclasses.replace(first, pointer=pointer), source, form.ufunc)
+            if on:
+                f.jump(on)
+                f.begin(on)
+
+    def _based(self, instr: Compute, base: int) -> Array:
+        """The memory of the result, with a copy of the array that is changed."""
+        (out,) = instr.made
+        f, target, source = self.f, self.place_of(out), self.array(instr.inputs[base])
+        place = self.plan.places[out]
+        if not isinstance(place, Home) or not place.is_in_place:
+            self.copy(target, source)
+            return target
+        copy, on = f.new("copy"), f.new("on")  # the first iteration has the initial value, in other memory
+        f.branch(f.op(f"icmp eq ptr {target.pointer}, {source.pointer}"), on, copy)
+        f.begin(copy)
+        self.copy(target, source)
+        f.jump(on)
+        f.begin(on)
+        return target
+
+    def _combine(self, target: Array, source: Array | Number, ufunc: np.ufunc | None) -> None:
+        """Prints the replacement of a piece, or its combination with another one."""
+        dtype = target.dtype
+        if ufunc is None:
+            if isinstance(source, Array):
+                self.copy(target, source)
+            else:
+                scalars.store(self.f, dtype, source.text, target.pointer)
+            return
+        assert isinstance(source, Array)
+        expression = Apply(ufunc, (Input(0), Input(1)), dtype, None)
+
+        def element(at: Sequence[str]) -> None:
+            numbers = self.load(target, at[0]), self.load(source, at[1])
+            self.store(target, scalars.expression(self.f, expression, numbers, [dtype, dtype]), at[0])
+
+        self.each(target.shape, (target.strides, source.strides), element)
+
+    # *** Extremes ***
+
+    def _extreme_position(self, instr: Compute, form: Extreme) -> None:
+        f, (out,) = self.f, instr.made
+        source, target = self.array(instr.inputs[form.source]), self._target(out)
+        dtype, k = source.dtype, form.axis
+        kind, is_float = scalars.register_type(dtype), dtype.kind not in "iu"
+        worst = -np.inf if form.is_greatest else np.inf
+        name = "gt" if form.is_greatest else "lt"
+        test = f"fcmp o{name}" if is_float else f"icmp {'s' if dtype.kind == 'i' else 'u'}{name}"
+        best, position = f.alloca(kind), f.alloca("i64")
+
+        def element(at: Sequence[str]) -> None:
+            first = self.load(source, at[0])
+            if is_float:  # NaN is the last one in order
+                is_nan = f.op(f"fcmp uno {kind} {first}, 0.0")
+                first = f.op(f"select i1 {is_nan}, {kind} {scalars.literal(worst, dtype)}, {kind} {first}")
+            f.line(f"store {kind} {first}, ptr {best}")
+            f.line(f"store i64 0, ptr {position}")
+            with f.loop("1", str(source.dims[k])) as i:
+                x = self.load(source, self._advanced(at[0], i, source.strides[k]))
+                so_far = f.op(f"load {kind}, ptr {best}")
+                is_better = f.op(f"{test} {kind} {x}, {so_far}")
+                f.line(f"store {kind} {f.op(f'select i1 {is_better}, {kind} {x}, {kind} {so_far}')}, ptr {best}")
+                before = f.op(f"load i64, ptr {position}")
+                f.line(f"store i64 {f.op(f'select i1 {is_better}, i64 {i}, i64 {before}')}, ptr {position}")
+            found = scalars.convert(f, f.op(f"load i64, ptr {position}"), _INT64, target.dtype)
+            self.store(target, found, at[1])
+
+        rest, strides = ((*x[:k], *x[k + 1 :]) for x in (source.dims, source.strides))
+        self.each(rest, (strides, target.strides), element, False)
+        self.define(out, target)
