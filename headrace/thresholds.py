@@ -378,6 +378,10 @@ NATIVE_STACK_ALL: Final = 1 << 15
 # Unit: bytes. Estimate (tests/targets/native/test_printer.py).
 NATIVE_LIST_START: Final = 256
 
+# Memory that a list of native code gets before a loop that counts and pushes to it; beyond, it doubles.
+# Unit: bytes. Estimate (tests/targets/native/test_printer.py).
+NATIVE_RESERVED_BYTES: Final = 1 << 26
+
 # Time for each byte of the result of a ufunc of arrays, most of which machine code saves: it keeps intermediate results
 # in registers.
 # Unit: nanoseconds a byte. Estimate (docs/internals/fusion.md).

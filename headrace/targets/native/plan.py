@@ -239,7 +239,7 @@ class Plan:
         the array may have other elements, and behind which its memory may be used again.
         """
         rows = instr.inputs[0]
-        if not rows.is_static or self.strides[rows] != contiguous(rows):
+        if self.strides[rows] != contiguous(rows):
             return
         if v not in self._changed.or_results(instrs, self._results):
             self.borrowed.add(v)

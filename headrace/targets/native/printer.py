@@ -515,6 +515,8 @@ class Printer(ArrayPrinter, ListPrinter):
         first = self.index(trip.first)
         stop = self._stop(trip, first)
         final = self._extreme("smax", first, stop) if trip.final is not None else ""
+        difference = self.module.declare("llvm.ssub.sat.i64", "i64", ["i64", "i64"])
+        self.make_room(loop, f.op(f"call i64 {difference}(i64 {stop}, i64 {first})"))
         number = f.alloca("i64")
         f.line(f"store i64 {first}, ptr {number}, align 8")
         cost = max(1, round(self._costs.block(loop.body)))
