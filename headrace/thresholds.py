@@ -378,6 +378,11 @@ NATIVE_STACK_ALL: Final = 1 << 15
 # Unit: bytes. Estimate (tests/targets/native/test_printer.py).
 NATIVE_LIST_START: Final = 256
 
+# Size of an array that may stay in memory longer, until the kernel that updates a variable by it is called behind
+# native code.
+# Unit: bytes. Estimate (tests/targets/native/test_ordering.py).
+LATE_UPDATE_BYTES: Final = 1 << 16
+
 # Memory that a list of native code gets before a loop that counts and pushes to it; beyond, it doubles.
 # Unit: bytes. Estimate (tests/targets/native/test_printer.py).
 NATIVE_RESERVED_BYTES: Final = 1 << 26

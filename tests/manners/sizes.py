@@ -44,7 +44,7 @@ BUDGETS: Final = {
     "recover": 1600,
     "resources": 4700,
     "schedule": 1900,
-    "targets": 9600,
+    "targets": 10000,
     "train": 6600,
     "v1": 8200,
     "vmap": 2000,

@@ -11,6 +11,7 @@ import numpy as np
 from headrace.errors import HeadraceInternalError, InvalidArgumentError, ResourceExhaustedError
 from headrace.ir.notes import ResidualPush
 from headrace.schedule.program import Compute
+from headrace.targets.native.grown import kernel_error
 from headrace.targets.native.rewriting import Division
 from headrace.targets.native.state import COUNTERS
 
@@ -18,7 +19,18 @@ if TYPE_CHECKING:
     from headrace.schedule.program import Instr
 
 FailureKind: TypeAlias = Literal[
-    "access", "modify", "gather", "pop", "reserve", "length", "residuals", "division", "shapes", "stopped"
+    "access",
+    "modify",
+    "gather",
+    "pop",
+    "reserve",
+    "length",
+    "residuals",
+    "division",
+    "shapes",
+    "kernel",
+    "label",
+    "stopped",
 ]
 
 
@@ -63,6 +75,14 @@ class Place:
                 )
             case "shapes":
                 return InvalidArgumentError(f"Incompatible shapes: the first dimensions are {first} and {second}")
+            case "label":
+                return InvalidArgumentError(
+                    f"Received a label value of {first} which is outside the valid range of [0, {second}): "
+                    f"label {third}"
+                )
+            case "kernel":
+                assert isinstance(self.instr, Compute)
+                return kernel_error(self.instr, counters[at : at + self.details])
             case "division":
                 assert isinstance(self.instr, Compute)
                 assert isinstance(self.instr.work, Division)

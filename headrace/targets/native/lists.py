@@ -24,8 +24,9 @@ from headrace import shapes, thresholds
 from headrace.schedule.program import Branches, Compute, Instr, Loop, Value
 from headrace.schedule.select import ListOperation
 from headrace.targets.native import scalars, state
+from headrace.targets.native.grown import is_grown
 from headrace.targets.native.held import Array, Element, Held, Items, Number
-from headrace.targets.native.plan import Plan, dims, is_array, is_grown, row_major
+from headrace.targets.native.plan import Plan, dims, is_array, row_major
 
 if TYPE_CHECKING:
     from headrace.ir.op_roles import ListKind
@@ -298,9 +299,9 @@ class ListPrinter:
         self._set(items.length, following)
 
     def make_room(self, loop: Loop, trips: str) -> None:
-        """Prints that lists get memory for the elements that a loop pushes, one or more in each iteration.
+        """Prints that lists get memory for the elements that a loop pushes.
 
-        So they are not copied while they grow.
+        These are one or more in each iteration. So lists are not copied while they grow.
         """
         f = self.f
         pushed = Counter(

@@ -24,12 +24,15 @@ from headrace.schedule.select import Constant, ListOperation, Map, Move
 from headrace.targets.native import scalars, state
 from headrace.targets.native.arrays import ArrayPrinter
 from headrace.targets.native.costs import Costs
+from headrace.targets.native.cross_entropy import print_cross_entropy
 from headrace.targets.native.failures import Place as Failure
 from headrace.targets.native.fusion import Nest
+from headrace.targets.native.grown import Dimensions, Front, Rows, is_grown
 from headrace.targets.native.held import Array, Held, Items, Number
 from headrace.targets.native.lists import ListPrinter
 from headrace.targets.native.llvm_text import Module
-from headrace.targets.native.plan import Home, Plan, Storage, contiguous, dims, is_array, is_grown, row_major
+from headrace.targets.native.plan import Home, Plan, Storage, contiguous, dims, is_array, row_major
+from headrace.targets.native.rewriting import CrossEntropy, Pack
 from headrace.targets.native.strips import Strips, Unit
 
 if TYPE_CHECKING:
@@ -175,9 +178,8 @@ class Printer(ArrayPrinter, ListPrinter):
                 scalars.store(f, v.dtype.numpy, self.number(v), f.op(f"load ptr, ptr {at}, align 8"))
             case Array(pointer, _, shape) if not v.is_static:
                 record = f.op(f"load ptr, ptr {at}, align 8")
-                if not held.is_contiguous:
-                    pointer, _, size = self.copied_rows(held)
-                    self.own_block(pointer, size)
+                if not held.is_contiguous or self.plan.is_on_stack(v):
+                    pointer = self.copied_block(held).pointer
                 f.line(f"store ptr {pointer}, ptr {record}, align 8")
                 self._store_dims(record, shape)
             case Array():
@@ -312,6 +314,12 @@ class Printer(ArrayPrinter, ListPrinter):
                 self.values[out] = Number(made, out.dtype.numpy)
             case Move():
                 self.move(instr)
+            case Dimensions() | Front() | Rows():
+                self.grown(instr)
+            case CrossEntropy():
+                print_cross_entropy(self, instr)
+            case Pack(axis):
+                self.pack(instr, axis)
             case ListOperation():
                 self.list_operation(instr)
             case Constant(value):
