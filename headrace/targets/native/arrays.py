@@ -731,6 +731,7 @@ class ArrayPrinter:
             (turns[0], turns[1]),
             row_strides=(strides[0], strides[1], None),
             vector_bytes=of_host().bytes,
+            may_call=isinstance(m, int) and isinstance(k_size, int),  # the import of the library takes 0.3 s
         )
         more = "".join(f", i64 {size}" for size in (m, k_size) if isinstance(size, str))
         self.f.line(f"call void {name}(ptr {target.pointer}, ptr {pointers[0]}, ptr {pointers[1]}{more})")
