@@ -378,6 +378,15 @@ NATIVE_STACK_ALL: Final = 1 << 15
 # Unit: bytes. Estimate (tests/targets/native/test_printer.py).
 NATIVE_LIST_START: Final = 256
 
+# Size of an array that may stay in memory longer, until the kernel that updates a variable by it is called behind
+# native code.
+# Unit: bytes. Estimate (tests/targets/native/test_ordering.py).
+LATE_UPDATE_BYTES: Final = 1 << 16
+
+# Memory that a list of native code gets before a loop that counts and pushes to it; beyond, it doubles.
+# Unit: bytes. Estimate (tests/targets/native/test_printer.py).
+NATIVE_RESERVED_BYTES: Final = 1 << 26
+
 # Time for each byte of the result of a ufunc of arrays, most of which machine code saves: it keeps intermediate results
 # in registers.
 # Unit: nanoseconds a byte. Estimate (docs/internals/fusion.md).
@@ -524,7 +533,7 @@ NATIVE_ROWS: Final = 1 << 12
 
 # Numbers of resampled images, or of their gradients, from which native code computes them, and weighted elements of a
 # line that are added to an element of the result together.
-# Unit: elements; taps. Measured (docs/reference/native.md "Images"); estimate.
+# Unit: elements; taps. Measured (docs/reference/native.md "Images").
 NATIVE_RESAMPLED: Final = 1 << 12
 RESAMPLED_TAPS: Final = 4
 

@@ -118,9 +118,9 @@ ELSEWHERE: Final[dict[str, set[str]]] = {
         "targets/native/windows/convolution.py _WRITTEN_TAPS",
         "targets/native/windows/lines.py _WRITTEN_TAPS",
         "targets/native/windows/lines.py _WRITTEN_TILES",
-        "targets/native/windows/pooling.py _POSITIONS",
-        "targets/native/windows/pooling.py _VECTORS",
-        "targets/native/windows/pooling.py _WRITTEN_TAPS",
+        "targets/native/windows/channelwise.py POSITIONS",
+        "targets/native/windows/channelwise.py VECTORS",
+        "targets/native/windows/channelwise.py WRITTEN_TAPS",
     },
     "deadlines": {
         "dist/launched.py END_SECONDS",

@@ -567,15 +567,19 @@ def one_hot(op: Operation) -> Form | None:
 
 
 def reduction(ufunc: np.ufunc, is_mean: bool = False) -> FormRule:
-    """Returns the rule for reductions of floats over the axes of input 1.
+    """Returns the rule for reductions over the axes of input 1.
 
-    The kernels for float16 and bfloat16 compute in float32, and those for integers in a wider dtype.
+    They are those of floats, and extremes of integers. The kernels for float16 and bfloat16 compute in float32, and
+    sums of integers in a wider dtype.
     """
+    takes_integers = ufunc in (np.maximum, np.minimum)
 
     def rule(op: Operation) -> Form | None:
         axes, x = constant_value(op.inputs[1]), op.inputs[0].shape
         dtype = op.attrs["T"]
-        if not _is_static(op) or axes is None or x is None or dtype in HALF or not dtype.is_floating:
+        if not _is_static(op) or axes is None or x is None or dtype in HALF:
+            return None
+        if not (dtype.is_floating or (takes_integers and dtype.numpy.kind in "iu")):
             return None
         found = [a % len(x) for a in np.ravel(axes).tolist() if -len(x) <= a < len(x)]
         if len(found) != axes.size or len(set(found)) != len(found) or not found:

@@ -139,6 +139,7 @@ def _work(instr: Compute) -> str:
             return "convert"
         case Read():
             return "read"
+    return str(instr.work)
 
 
 def _buffer(number: int) -> str:

@@ -18,6 +18,7 @@ from headrace.schedule.select import Map, Move
 from headrace.targets.native import scalars, state, threads
 from headrace.targets.native.costs import Costs
 from headrace.targets.native.fusion import Nest
+from headrace.targets.native.grown import Dimensions, Front, Rows, is_grown, row_size
 from headrace.targets.native.held import Array, Held, Items, Number
 from headrace.targets.native.interleaving import vectors_in_turns
 from headrace.targets.native.plan import (
@@ -28,7 +29,7 @@ from headrace.targets.native.plan import (
     contiguous,
     dims,
     is_array,
-    is_grown,
+    is_turned,
     matrix_rows,
     piece,
     reshaped,
@@ -67,6 +68,7 @@ class ArrayPrinter:
     fail_if: Callable[..., None]
     index: Callable[[Value], str]
     own_block: Callable[[str, str], None]
+    copied_rows: Callable[[Array], tuple[str, str, str]]
 
     @property
     def empty(self) -> str:
@@ -416,6 +418,10 @@ class ArrayPrinter:
         kind = scalars.memory_type(array.dtype)
         return self.f.op(f"getelementptr inbounds {kind}, ptr {array.pointer}, i64 {offset}", "at")
 
+    def offset(self, vector: Array, i: str) -> str:
+        """The offset of element `i` of a vector."""
+        return self._advanced("0", i, vector.strides[0])
+
     # *** Copies and views ***
 
     def copy(self, target: Array, source: Array) -> None:
@@ -480,7 +486,9 @@ class ArrayPrinter:
             case Pieces(source, indices):
                 whole = self.array(instr.inputs[source])
                 for v, index in zip(instr.outputs, indices, strict=True):
-                    if v is not None:
+                    if v is not None and not v.is_static:
+                        self.values[v] = self._grown_piece(v, whole, index)
+                    elif v is not None:
                         offset, strides = piece(whole.dims, whole.strides, index)
                         made = Array(self.shifted(whole, offset), whole.dtype, dims(v), strides)
                         self.define(v, made)
@@ -559,6 +567,9 @@ class ArrayPrinter:
             self._pack(self.place_of(out), [self.array_or_number(instr.inputs[k]) for k in form.sources], axis)
             self.values[out] = self.place_of(out)
             return
+        if not out.is_static:
+            self._concat_grown(instr, form.sources, axis)
+            return
         is_extended = out not in self.plan.places  # the first rows are there
         first = self.array(instr.inputs[form.sources[0]])
         target = Array(first.pointer, first.dtype, dims(out), contiguous(out)) if is_extended else self.place_of(out)
@@ -579,6 +590,106 @@ class ArrayPrinter:
                 scalars.store(self.f, part.dtype, part.text, pointer)
             else:
                 self.copy(Array(pointer, target.dtype, part.shape, strides), part)
+
+    # *** Arrays of unknown length ***
+
+    def grown(self, instr: Compute) -> None:
+        """Prints an instruction of the module `grown` that is no `Move`."""
+        source, (out,) = self.array(instr.inputs[0]), instr.made
+        match instr.work:
+            case Dimensions():
+                self._dimensions(instr, source, out)
+            case Front(end):
+                count = self._front(str(source.shape[0]), instr.inputs[end])
+                self.values[out] = dataclasses.replace(source, shape=(count, *dims(out)))
+            case Rows():
+                if self.plan.strides[instr.inputs[0]] != contiguous(instr.inputs[0]):
+                    source = self.copied_block(source)
+                count = self._rows(instr, str(source.shape[0]), out)
+                self.values[out] = Array(source.pointer, source.dtype, (count, *dims(out)), contiguous(out))
+
+    def _dimensions(self, instr: Compute, source: Array, out: Value) -> None:
+        f, target, dtype = self.f, self.place_of(out), out.dtype.numpy
+        most = np.iinfo(dtype).max
+        length = str(source.shape[0])
+        if most < np.iinfo(np.int64).max:
+            self.fail_if(f.op(f"icmp sgt i64 {length}, {most}"), instr, "kernel", length)
+        for i, d in enumerate(source.shape):
+            number = scalars.convert(f, str(d), np.dtype(np.int64), dtype)
+            self.store(target, number, str(i))
+        self.values[out] = target
+
+    def _front(self, length: str, end: Value) -> str:
+        """The number of rows below an end; a negative one counts from the last row."""
+        f = self.f
+        low, high = (self.module.declare(f"llvm.{name}.i64", "i64", ["i64", "i64"]) for name in ("smax", "smin"))
+        stop = self._element(end, 0)
+        from_last = f.op(f"add i64 {stop}, {length}")
+        stop = f.op(f"select i1 {f.op(f'icmp slt i64 {stop}, 0')}, i64 {from_last}, i64 {stop}")
+        return f.op(f"call i64 {high}(i64 {f.op(f'call i64 {low}(i64 {stop}, i64 0)')}, i64 {length})")
+
+    def _rows(self, instr: Compute, length: str, out: Value) -> str:
+        """The number of rows of a reshaped array, after the test that the elements fit."""
+        f, wanted = self.f, instr.inputs[1]
+        before, after = row_size(instr.inputs[0]), row_size(out)
+        common = math.gcd(before, after)
+        count = length if before == common else f.op(f"mul nuw nsw i64 {length}, {before // common}")
+        bad = []
+        if after != common:
+            bad.append(f.op(f"icmp ne i64 {f.op(f'urem i64 {count}, {after // common}')}, 0"))
+            count = f.op(f"udiv i64 {count}, {after // common}")
+        given = []
+        if wanted.storage != "constant":
+            given = [self._element(wanted, k) for k in range(len(out.shape or ()))]
+            differs = f.op(f"icmp ne i64 {given[0]}, {count}")
+            bad.append(f.op(f"and i1 {differs}, {f.op(f'icmp ne i64 {given[0]}, -1')}"))
+            bad += [f.op(f"icmp ne i64 {g}, {d}") for g, d in zip(given[1:], dims(out), strict=True)]
+        if bad:
+            found = bad[0]
+            for other in bad[1:]:
+                found = f.op(f"or i1 {found}, {other}")
+            self.fail_if(found, instr, "kernel", length, *given)
+        return count
+
+    def _element(self, vector: Value, k: int) -> str:
+        """The i64 of an element of a vector of integers."""
+        held = self.array(vector)
+        text = self.load(held, str(k * held.strides[0]))
+        return scalars.convert(self.f, text, held.dtype, np.dtype(np.int64))
+
+    def copied_block(self, source: Array) -> Array:
+        """A contiguous copy of an array, which ends with the block."""
+        pointer, _, size = self.copied_rows(source)
+        self.own_block(pointer, size)
+        return Array(pointer, source.dtype, source.shape, row_major(source.shape))
+
+    def _grown_piece(self, v: Value, whole: Array, index: Index) -> Array:
+        """A piece with all rows of an array of unknown length."""
+        offset, strides = piece(whole.dims, whole.strides[1:], index[1:])
+        pointer, first = self.shifted(whole, offset), whole.strides[0]
+        if is_turned(index):
+            last = self.f.op(f"mul nsw i64 {self.f.op(f'sub i64 {whole.shape[0]}, 1')}, {first}")
+            pointer, first = self._at(dataclasses.replace(whole, pointer=pointer), last), -first
+        return Array(pointer, whole.dtype, (whole.shape[0], *dims(v)), (first, *strides))
+
+    def _concat_grown(self, instr: Compute, sources: Sequence[int], axis: int) -> None:
+        (out,) = instr.made
+        parts = [self.array(instr.inputs[k]) for k in sources]
+        lengths = [str(part.shape[0]) for part in parts]
+        self._equal(instr, lengths)
+        target = self._grown(out, lengths[0])
+        at = 0
+        for part in parts:
+            pointer = self.shifted(target, at * target.strides[axis])
+            self.copy(Array(pointer, target.dtype, part.shape, target.strides), part)
+            at += part.dims[axis - 1]
+        self.values[out] = target
+
+    def _equal(self, instr: Compute, lengths: Sequence[str]) -> None:
+        """Prints a failure of the kernel if first dimensions differ."""
+        for other in dict.fromkeys(lengths[1:]):
+            if other != lengths[0]:
+                self.fail_if(self.f.op(f"icmp ne i64 {other}, {lengths[0]}"), instr, "kernel", *lengths)
 
     def _embed(self, instr: Compute, part: Array | Number, index: Index) -> None:
         (out,) = instr.made
@@ -634,6 +745,8 @@ class ArrayPrinter:
         operands, strides, turns = [], [], []
         for k, turned in enumerate(form.turned):
             a = self._copied(instr, k)
+            if matrix_rows(a.shape[-2:], a.strides[-2:]) is None:  # of unknown length, in reverse order
+                a = self.copied_block(a)
             found = matrix_rows(a.shape[-2:], a.strides[-2:])
             assert found is not None
             flips, stride = found
@@ -644,19 +757,21 @@ class ArrayPrinter:
         m, k_size = reversed(a_shape) if form.turned[0] else a_shape
         n = b_shape[0] if form.turned[1] else b_shape[1]
         assert isinstance(n, int)
-        assert isinstance(k_size, int)
+        if isinstance(k_size, str):
+            self._equal(instr, [k_size, str(b_shape[0])])
         target = self.place_of(out) if isinstance(m, int) else self._grown(out, m)
         name = product(
             self.module,
             m if isinstance(m, int) else None,
-            k_size,
+            k_size if isinstance(k_size, int) else None,
             n,
             out.dtype.numpy,
             (turns[0], turns[1]),
             row_strides=(strides[0], strides[1], None),
             vector_bytes=of_host().bytes,
+            may_call=isinstance(m, int) and isinstance(k_size, int),  # the import of the library takes 0.3 s
         )
-        more = "" if isinstance(m, int) else f", i64 {m}"
+        more = "".join(f", i64 {size}" for size in (m, k_size) if isinstance(size, str))
 
         def one(at: Sequence[str]) -> None:
             c, a, b = (self._at(x, offset) for x, offset in zip((target, *operands), at, strict=True))
@@ -670,8 +785,23 @@ class ArrayPrinter:
     def _reduce(self, instr: Compute, form: Reduce) -> None:
         (out,) = instr.made
         target = self._target(out)
-        self._reduced(target, self._copied(instr, form.source), form)
+        source = self._copied(instr, form.source)
+        if is_grown(instr.inputs[form.source]):
+            self._reduce_grown(target, source, form)
+        else:
+            self._reduced(target, source, form)
         self.define(out, target)
+
+    def _reduce_grown(self, target: Array, source: Array, form: Reduce) -> None:
+        """Prints a reduction over an unknown number of rows; neighboring axes are one."""
+        if not source.is_contiguous:
+            source = self.copied_block(source)
+        merged = next((k for k in range(len(source.shape)) if k not in form.axes), len(source.shape))
+        first, rest = math.prod(source.dims[: merged - 1]), source.dims[merged - 1 :]
+        n = str(source.shape[0]) if first == 1 else self.f.op(f"mul nuw nsw i64 {source.shape[0]}, {first}")
+        axes = [0, *(k - merged + 1 for k in form.axes if k >= merged)]
+        name = reduce(self.module, form.ufunc, (None, *rest), axes, target.dtype, vector_bytes=of_host().bytes)
+        self.f.line(f"call void {name}(ptr {target.pointer}, ptr {source.pointer}, i64 {n})")
 
     def _target(self, out: Value) -> Array:
         """The memory into which a reduction writes."""

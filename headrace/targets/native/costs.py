@@ -14,6 +14,7 @@ from headrace.opkit.forms import Product, Reduce
 from headrace.schedule.program import Compute, Instr, Loop
 from headrace.schedule.scalar_expressions import Apply
 from headrace.schedule.select import ListOperation, Map, Move
+from headrace.targets.native.rewriting import CrossEntropy
 
 if TYPE_CHECKING:
     from headrace.schedule.program import Block, Value
@@ -69,6 +70,8 @@ def _compute(instr: Compute) -> float:
             return thresholds.NATIVE_PRODUCT * size * (inner or 1)
         case Move(form) if isinstance(form, Reduce):
             return thresholds.NATIVE_ELEMENT * _size(instr.inputs[form.source])
+        case CrossEntropy():
+            return 4 * thresholds.NATIVE_ELEMENT * _size(instr.inputs[0])
         case Move() | ListOperation():
             return 1 + thresholds.NATIVE_MOVED * (size + sum(map(_size, instr.inputs[-1:])))
     return 0.0

@@ -11,6 +11,7 @@ from headrace.errors import HeadraceInternalError, InvalidArgumentError, Resourc
 from headrace.ir.notes import ResidualPush
 from headrace.records import record
 from headrace.schedule.program import Compute
+from headrace.targets.native.grown import kernel_error
 from headrace.targets.native.indexing import index_error
 from headrace.targets.native.rewriting import Division
 from headrace.targets.native.state import COUNTERS
@@ -19,7 +20,19 @@ if TYPE_CHECKING:
     from headrace.schedule.program import Instr
 
 FailureKind: TypeAlias = Literal[
-    "access", "modify", "gather", "pop", "reserve", "length", "residuals", "division", "shapes", "index", "stopped"
+    "access",
+    "modify",
+    "gather",
+    "pop",
+    "reserve",
+    "length",
+    "residuals",
+    "division",
+    "shapes",
+    "index",
+    "kernel",
+    "label",
+    "stopped",
 ]
 
 
@@ -67,6 +80,14 @@ class Place:
             case "index":
                 assert isinstance(self.instr, Compute)
                 return index_error(self.instr, counters[at : at + self.details])
+            case "label":
+                return InvalidArgumentError(
+                    f"Received a label value of {first} which is outside the valid range of [0, {second}): "
+                    f"label {third}"
+                )
+            case "kernel":
+                assert isinstance(self.instr, Compute)
+                return kernel_error(self.instr, counters[at : at + self.details])
             case "division":
                 assert isinstance(self.instr, Compute)
                 assert isinstance(self.instr.work, Division)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,8 +24,9 @@ from headrace import shapes, thresholds
 from headrace.schedule.program import Branches, Compute, Instr, Loop, Value
 from headrace.schedule.select import ListOperation
 from headrace.targets.native import scalars, state
+from headrace.targets.native.grown import is_grown
 from headrace.targets.native.held import Array, Element, Held, Items, Number
-from headrace.targets.native.plan import Plan, dims, is_array, is_grown, row_major
+from headrace.targets.native.plan import Plan, dims, is_array, row_major
 
 if TYPE_CHECKING:
     from headrace.ir.op_roles import ListKind
@@ -296,6 +298,40 @@ class ListPrinter:
         self._write(items, length, instr.inputs[1])
         self._set(items.length, following)
 
+    def make_room(self, loop: Loop, trips: str) -> None:
+        """Prints that lists get memory for the elements that a loop pushes.
+
+        These are one or more in each iteration. So lists are not copied while they grow.
+        """
+        f = self.f
+        pushed = Counter(
+            i.inputs[0]
+            for i in loop.body.instrs
+            if isinstance(i, Compute) and isinstance(i.work, ListOperation) and i.work.role.kind == "push"
+        )
+        extremes = [self.module.declare(f"llvm.{name}.i64", "i64", ["i64", "i64"]) for name in ("smin", "smax")]
+        for variable in loop.variables:
+            count = pushed[variable.param]
+            if not count:
+                continue
+            items = self.items(variable.param)
+            size = max(1, items.element.bytes)
+            known = trips
+            for extreme, bound in zip(extremes, (thresholds.NATIVE_RESERVED_BYTES // size, 0), strict=True):
+                known = f.op(f"call i64 {extreme}(i64 {known}, i64 {bound})")
+            total = f.op(f"add nuw nsw i64 {self._get(items.length)}, {f.op(f'mul nuw nsw i64 {known}, {count}')}")
+            self._enlarge(items, f.op(f"mul nuw nsw i64 {total}, {size}"))
+
+    def _enlarge(self, items: Items, needed: str) -> None:
+        """Prints that a list gets more memory if it has less than `needed` bytes."""
+        f, capacity = self.f, self._get(items.capacity)
+        grow, on = f.new("grow"), f.new("on")
+        f.branch(f.op(f"icmp ugt i64 {needed}, {capacity}"), grow, on)
+        f.begin(grow)
+        self._resize(items, capacity, needed)
+        f.jump(on)
+        f.begin(on)
+
     def _resize(self, items: Items, capacity: str, larger: str) -> None:
         """Prints that a list gets more memory."""
         data = state.resize_block(self.f, self._get(items.data, "ptr"), capacity, larger, "no_memory", "list")
@@ -413,13 +449,7 @@ class ListPrinter:
             return
         items = self.items(instr.inputs[0])
         if instr in self.plan.room:
-            needed, capacity = str(self.plan.room[instr]), self._get(items.capacity)
-            grow, on = f.new("grow"), f.new("on")
-            f.branch(f.op(f"icmp ugt i64 {needed}, {capacity}"), grow, on)
-            f.begin(grow)
-            self._resize(items, capacity, needed)
-            f.jump(on)
-            f.begin(on)
+            self._enlarge(items, str(self.plan.room[instr]))
         data = self._get(items.data, "ptr")
         assert items.element.dtype is not None
         if not out.is_static:

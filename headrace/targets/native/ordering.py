@@ -5,6 +5,10 @@ A graph may make a list long before the loop that fills it, and read variables i
 immediately before its first reader. A kernel between a native loop and the instructions that prepare it, such as
 elementwise work on the values of all iterations, is called after the loop, unless one of them reads its result. The
 instructions that are moved are pure, so their order has no effect.
+
+Updates of variables stand between the gradients that they use, and reads of variables between the operations that use
+them. They are moved past native instructions, which neither read nor change the state of a step, so that these are
+neighbors. Kernels keep their order.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from headrace import thresholds
 from headrace.schedule.program import Compute, Loop
 from headrace.schedule.select import KernelCall, ListOperation
 from headrace.targets.native.fusion import deep_reads
@@ -37,6 +42,52 @@ def call_kernels_late(program: Program) -> None:
             if not _why_not(loop):
                 moved = _behind(loop, moved)
         block.instrs[:] = moved
+
+
+def read_early(program: Program) -> None:
+    """Moves calls of kernels without computed inputs before the native instructions in front of them."""
+    block = program.block
+    order: list[Instr] = []
+    native: list[Instr] = []
+    for instr in block.instrs:
+        if not _why_not(instr):
+            native.append(instr)
+        elif _is_call(instr) and all(v.storage == "constant" for v in instr.inputs):
+            order.append(instr)
+        else:
+            order += [*native, instr]
+            native = []
+    block.instrs[:] = [*order, *native]
+
+
+def update_late(program: Program) -> None:
+    """Moves calls of kernels without results, such as updates of variables, behind native instructions.
+
+    Their inputs stay in memory until then, so they must be small.
+    """
+    block = program.block
+    order: list[Instr] = []
+    late: list[Instr] = []
+    for instr in block.instrs:
+        if not _why_not(instr):
+            order.append(instr)
+        elif _is_call(instr) and not instr.made and _is_small(instr):
+            late.append(instr)
+        else:
+            order += [*late, instr]
+            late = []
+    block.instrs[:] = [*order, *late]
+
+
+def _is_call(instr: Instr) -> bool:
+    return isinstance(instr, Compute) and isinstance(instr.work, KernelCall)
+
+
+def _is_small(instr: Instr) -> bool:
+    """Whether the computed inputs of an instruction are small arrays of known size."""
+    found = [v for v in instr.inputs if v.storage != "constant"]
+    kinds = all(v.representation in ("scalar", "array") for v in found)
+    return kinds and all(0 <= v.bytes <= thresholds.LATE_UPDATE_BYTES for v in found)
 
 
 def _behind(loop: Loop, instrs: list[Instr]) -> list[Instr]:

@@ -50,6 +50,8 @@ from headrace.schedule.program import Block, Branches, Compute, Instr, Loop, Val
 from headrace.schedule.select import Constant, ListOperation, Move
 from headrace.targets.native import threads
 from headrace.targets.native.fusion import Nest, deep_reads
+from headrace.targets.native.grown import Dimensions, Front, Rows, is_grown
+from headrace.targets.native.rewriting import CrossEntropy
 from headrace.targets.native.strips import Strips, Unit, cut_reads, is_total, is_view, reduction, units
 
 if TYPE_CHECKING:
@@ -57,6 +59,9 @@ if TYPE_CHECKING:
 
 #: Distances between the elements along each axis, in elements.
 Strides: TypeAlias = tuple[int, ...]
+
+#: Work that writes its results to memory that it is given.
+_FILLED: Final = (Dimensions, CrossEntropy)
 
 #: Alignment of storages, in bytes.
 ALIGNMENT: Final = 64
@@ -218,7 +223,7 @@ class Plan:
             if isinstance(work.form, Reduce):
                 k = work.form.source
                 source = instr.inputs[k]
-                if not is_same_order(dims(source), self.strides[source]):
+                if source.is_static and not is_same_order(dims(source), self.strides[source]):
                     self._copy_first(instr, k)
             if isinstance(work.form, Take | Put):
                 self._positions(instr, work.form)
@@ -235,6 +240,17 @@ class Plan:
                 else:
                     source = instr.inputs[work.form.source]  # type: ignore[union-attr]
                     self._define(v, layout, self._in.get(source, frozenset()), source in self._listed)
+        elif isinstance(work, _FILLED):
+            for v in instr.made:
+                self._put(v, wanted)
+        elif isinstance(work, (Front, Rows)):
+            source, (out,) = instr.inputs[0], instr.made
+            if isinstance(work, Front):
+                self._define(out, self.strides[source], self._in.get(source, frozenset()), source in self._listed)
+            elif self.strides[source] == contiguous(source):
+                self._define(out, contiguous(out), self._in.get(source, frozenset()), source in self._listed)
+            else:  # a copy
+                self._put(out, wanted)
         elif isinstance(work, Constant):
             for v in instr.made:
                 if is_array(v):
@@ -255,7 +271,7 @@ class Plan:
         the array may have other elements, and behind which its memory may be used again.
         """
         rows = instr.inputs[0]
-        if not rows.is_static or self.strides[rows] != contiguous(rows):
+        if self.strides[rows] != contiguous(rows):
             return
         if v not in self._changed.or_results(instrs, self._results):
             self.borrowed.add(v)
@@ -318,7 +334,7 @@ class Plan:
     def _operands(self, instr: Compute) -> None:
         """Plans copies of the matrices of a product that are regular along neither axis."""
         for k, v in enumerate(instr.inputs[:2]):
-            if matrix_rows((v.shape or ())[-2:], self.strides[v][-2:]) is None:
+            if v.is_static and matrix_rows((v.shape or ())[-2:], self.strides[v][-2:]) is None:
                 self._copy_first(instr, k)
 
     def _positions(self, instr: Compute, form: Take | Put) -> None:
@@ -350,6 +366,10 @@ class Plan:
         else:
             self._put(v, wanted)
 
+    def is_on_stack(self, v: Value) -> bool:
+        """Whether an array may be on the stack of the region's function."""
+        return any(s.offset < 0 and s.output < 0 for s in self._in[v])
+
     def stack_is_view(self, instr: Compute) -> bool:
         """Whether a stack of unknown length has the memory of its list."""
         return instr.made[0] in self._listed
@@ -375,7 +395,10 @@ class Plan:
         if isinstance(form, Permute):
             return tuple(strides[a] for a in form.axes)
         if isinstance(form, Pieces):
-            return piece(dims(source), strides, form.indices[i])[1]
+            index = form.indices[i]
+            if source.is_static:
+                return piece(dims(source), strides, index)[1]
+            return (-strides[0] if is_turned(index) else strides[0], *piece(dims(source), strides[1:], index[1:])[1])
         return reshaped(dims(source), strides, form.shape)
 
     def _loop(self, loop: Loop) -> None:
@@ -652,14 +675,6 @@ def is_same_order(shape: Sequence[int], strides: Strides) -> bool:
     return all(d == 1 or s == wanted for d, s, wanted in zip(shape, strides, row_major(shape), strict=True))
 
 
-def is_grown(v: Value) -> bool:
-    """Whether the shape of an array is known but for the first dimension."""
-    shape = v.shape
-    if v.representation != "array" or not shape:
-        return False
-    return shape[0] is None and None not in shape[1:]
-
-
 def piece(shape: Sequence[int], strides: Strides, index: Index) -> tuple[int, Strides]:
     """The offset and the layout of a piece of an array, in elements."""
     offset = 0
@@ -682,6 +697,11 @@ def piece(shape: Sequence[int], strides: Strides, index: Index) -> tuple[int, St
         out.append(after if axis is None else axis[1])
         after = after if axis is None else axis[0] * axis[1]
     return offset, tuple(reversed(out))
+
+
+def is_turned(index: Index) -> bool:
+    """Whether a piece with all rows of an array has them in reverse order."""
+    return isinstance(index[0], slice) and index[0].step == -1
 
 
 def reshaped(shape: Sequence[int], strides: Strides, target: Sequence[int]) -> Strides | None:
@@ -730,7 +750,7 @@ def is_made_by(found: Sequence[Unit], v: Value) -> bool:
             if is_made_by(unit.parts, v):
                 return True
         elif v in unit.made:
-            if isinstance(unit, Branches):
+            if isinstance(unit, Branches) or (isinstance(unit, Compute) and isinstance(unit.work, _FILLED)):
                 return True
             if isinstance(unit, Compute) and isinstance(unit.work, Move):
                 form = unit.work.form

@@ -24,13 +24,16 @@ from headrace.schedule.program import Branches, Compute, Convert, Instr, Loop, V
 from headrace.schedule.select import Constant, ListOperation, Map, Move
 from headrace.targets.native import scalars, state
 from headrace.targets.native.costs import Costs
+from headrace.targets.native.cross_entropy import print_cross_entropy
 from headrace.targets.native.failures import Place as Failure
 from headrace.targets.native.fusion import Nest
+from headrace.targets.native.grown import Dimensions, Front, Rows, is_grown
 from headrace.targets.native.held import Array, Held, Items, Number
 from headrace.targets.native.indexing import IndexPrinter
 from headrace.targets.native.lists import ListPrinter
 from headrace.targets.native.llvm_text import Module
-from headrace.targets.native.plan import Home, Plan, Storage, contiguous, dims, is_array, is_grown, row_major
+from headrace.targets.native.plan import Home, Plan, Storage, contiguous, dims, is_array, row_major
+from headrace.targets.native.rewriting import CrossEntropy
 from headrace.targets.native.strips import Strips, Unit
 
 if TYPE_CHECKING:
@@ -176,9 +179,8 @@ class Printer(IndexPrinter, ListPrinter):
                 scalars.store(f, v.dtype.numpy, self.number(v), f.op(f"load ptr, ptr {at}, align 8"))
             case Array(pointer, _, shape) if not v.is_static:
                 record = f.op(f"load ptr, ptr {at}, align 8")
-                if not held.is_contiguous:
-                    pointer, _, size = self.copied_rows(held)
-                    self.own_block(pointer, size)
+                if not held.is_contiguous or self.plan.is_on_stack(v):
+                    pointer = self.copied_block(held).pointer
                 f.line(f"store ptr {pointer}, ptr {record}, align 8")
                 self._store_dims(record, shape)
             case Array():
@@ -313,6 +315,10 @@ class Printer(IndexPrinter, ListPrinter):
                 self.values[out] = Number(made, out.dtype.numpy)
             case Move():
                 self.move(instr)
+            case Dimensions() | Front() | Rows():
+                self.grown(instr)
+            case CrossEntropy():
+                print_cross_entropy(self, instr)
             case ListOperation():
                 self.list_operation(instr)
             case Constant(value):
@@ -516,6 +522,8 @@ class Printer(IndexPrinter, ListPrinter):
         first = self.index(trip.first)
         stop = self._stop(trip, first)
         final = self._extreme("smax", first, stop) if trip.final is not None else ""
+        difference = self.module.declare("llvm.ssub.sat.i64", "i64", ["i64", "i64"])
+        self.make_room(loop, f.op(f"call i64 {difference}(i64 {stop}, i64 {first})"))
         number = f.alloca("i64")
         f.line(f"store i64 {first}, ptr {number}, align 8")
         cost = max(1, round(self._costs.block(loop.body)))

@@ -64,6 +64,7 @@ def product(
     accumulate: bool = False,
     row_strides: tuple[int | None, int | None, int | None] = (None, None, None),
     vector_bytes: int = 64,
+    may_call: bool = True,
 ) -> str:
     """Adds the function `void @name(ptr noalias %c, ptr %a, ptr %b)` that computes C (+)= op(A) op(B).
 
@@ -81,6 +82,7 @@ def product(
       row_strides: The distance between the rows of A, B and C as they are stored, in elements; None for the length of
         a row.
       vector_bytes: The size of the processor's vectors: 64, 32 or 16.
+      may_call: Whether a large product is a call of the BLAS library.
 
     Returns:
       The name of the function, with `@`.
@@ -108,7 +110,8 @@ def product(
     )
     extents = "x".join("s" if size is None else str(size) for size in (m, k, n))
     sides = "nt"[turned[0]] + "nt"[turned[1]]
-    name = f"product_{dtype.name}_{extents}_{sides}{'_add' if accumulate else ''}{apart}_{vector_bytes}"
+    kind = f"{'_add' if accumulate else ''}{'' if may_call else '_own'}"
+    name = f"product_{dtype.name}_{extents}_{sides}{kind}{apart}_{vector_bytes}"
     if module.has(name):
         return f"@{name}"
     params = [("ptr noalias", "c"), ("ptr", "a"), ("ptr", "b")]
@@ -128,7 +131,9 @@ def product(
     if n == 1 and m is not None and strides[2] == 1:  # vectors along the only column of C
         rows, n, left, right, result = 1, m, right.transposed, left.transposed, result.transposed
     sizes = rows, "%k" if k is None else k, n
-    _Product(f, dtype, sizes, (left, right, result), accumulate, vector_bytes).emit()
+    printer = _Product(f, dtype, sizes, (left, right, result), accumulate, vector_bytes)
+    printer.may_call = may_call
+    printer.emit()
     f.line("ret void")
     return f"@{name}"
 
@@ -186,6 +191,7 @@ class _Product:
         self.m, self.k, self.n = sizes
         self.a, self.b, self.c = matrices
         self.accumulate = accumulate
+        self.may_call = True  # the library
         self.registers = _REGISTERS[vector_bytes]
         self.multiple = 1  # divides the numbers of terms that are no constants
         lanes = vector_bytes // dtype.itemsize
@@ -213,7 +219,7 @@ class _Product:
             if not self.accumulate:
                 self._clear()
             return
-        is_large = self._is_large()
+        is_large = self._is_large() if self.may_call else "false"
         if is_large == "false":
             self._own()
         elif is_large == "true":

@@ -25,12 +25,16 @@ from headrace.schedule.select import Constant, KernelCall, ListOperation, Map, M
 from headrace.targets.native import scalars
 from headrace.targets.native.costs import ufuncs
 from headrace.targets.native.fusion import deep_reads
+from headrace.targets.native.grown import Dimensions, Front, Rows, is_grown
 from headrace.targets.native.lists import KINDS, ElementTypes
-from headrace.targets.native.plan import is_array, is_grown
-from headrace.targets.native.rewriting import Division, rewritten
+from headrace.targets.native.plan import is_array
+from headrace.targets.native.rewriting import CrossEntropy, Division, rewritten
 
 if TYPE_CHECKING:
     from headrace.schedule.program import Program
+
+# Work that takes Python a call of numpy.
+_MOVES: Final = (Move, ListOperation, Dimensions, Front, Rows)
 
 # Blocks within blocks that a region may have: the printer is recursive.
 _DEEPEST: Final = 40
@@ -118,7 +122,7 @@ def _compute(instr: Compute, elements: ElementTypes) -> str:
             return ""
         case ListOperation(role):
             return _list(instr, role.kind)
-        case Convert():
+        case Convert() | Dimensions() | Front() | Rows() | CrossEntropy():
             return ""
         case Constant(value):
             array = np.asarray(value)
@@ -223,10 +227,11 @@ def _takes_grown(instr: Instr) -> bool:
     match instr.work:
         case Map():
             return not isinstance(instr.work, Division) and _is_as_long(instr)
-        case Move(form):
-            if not isinstance(form, Product) or form.is_batch:
-                return False
-            return not form.turned[0] and instr.inputs[1].is_static
+        case Move(Product((is_turned, _), is_batch)):
+            fits = all(map(is_grown, instr.inputs)) if is_turned else instr.inputs[1].is_static
+            return fits and not is_batch
+        case Move() | Dimensions() | Front() | Rows():
+            return True  # the rule of `grown` has tested it
         case ListOperation(role):
             return role.kind in ("stack", "from_tensor", "length", "get")
     return False
@@ -435,5 +440,7 @@ def _saved(instr: Instr) -> float:
             return count * (thresholds.NUMPY_CALL + thresholds.NUMPY_BYTE * size)
         if isinstance(instr.work, Move) and isinstance(instr.work.form, Reduce):
             return thresholds.NUMPY_CALL + thresholds.NUMPY_BYTE * max(0, instr.inputs[instr.work.form.source].bytes)
-        return thresholds.NUMPY_CALL if isinstance(instr.work, (Move, ListOperation)) else 0.0
+        if isinstance(instr.work, CrossEntropy):
+            return 20 * thresholds.NUMPY_CALL
+        return thresholds.NUMPY_CALL if isinstance(instr.work, _MOVES) else 0.0
     return max((sum(map(_saved, b.instrs)) for b in instr.blocks), default=0.0)

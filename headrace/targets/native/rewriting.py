@@ -1,9 +1,9 @@
 """Instructions of native code in place of calls of kernels.
 
 The Python target applies numpy to whole arrays, so only ufuncs are worth an instruction. Machine code has more: choices
-between numbers, conversions, and the division of integers, which fails if a divisor is zero. `rewritten` returns the
-instructions of a block with a map for each kernel call that is one, also in inner blocks. The program keeps its own
-instructions, for the Python target; values are common to both.
+between numbers, conversions, the division of integers, which fails if a divisor is zero, vectors of numbers, and the
+cross entropy of few rows. `rewritten` returns the instructions of a block with these in place of kernel calls, also in
+inner blocks. The program keeps its own instructions, for the Python target; values are common to both.
 
 In an inner block, a choice of rows is two instructions: a view of the vector of conditions as a column, and a map. So
 numpy, which takes all rows of one array at no cost, keeps its kernel. An operation on rows with sums or maxima of each
@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from headrace import thresholds
+from headrace import shapes, thresholds
 from headrace.dtypes import as_dtype
 from headrace.ir.kernel import made_for
 from headrace.opkit.forms import NATIVE, Reduce, Reshape, form_of
@@ -26,6 +26,7 @@ from headrace.records import record
 from headrace.schedule.program import Block, Branches, Compute, Instr, Loop, Value
 from headrace.schedule.scalar_expressions import Apply, Check, Input, formula, is_plain, row_formula_of
 from headrace.schedule.select import Constant, KernelCall, Map, Move
+from headrace.targets.native import grown
 
 
 @record(frozen=True, slots=True)
@@ -39,6 +40,14 @@ class Division(Map):
     check: Check
 
 
+@record(frozen=True, slots=True)
+class CrossEntropy:
+    """Cross entropies of rows with the labels in input 1, and their gradient."""
+
+    def __str__(self) -> str:
+        return "cross entropy"
+
+
 def rewritten(instrs: Sequence[Instr]) -> list[Instr]:
     """The instructions of a block, with maps in place of kernel calls."""
     return [_rewritten(instr) for instr in instrs]
@@ -47,7 +56,13 @@ def rewritten(instrs: Sequence[Instr]) -> list[Instr]:
 def _rewritten(instr: Instr) -> Instr:
     if isinstance(instr, Compute):
         if isinstance(instr.work, KernelCall):
-            found = _map_of(instr, instr.work) or _constant_of(instr, instr.work) or _form_of(instr, instr.work)
+            found = (
+                _map_of(instr, instr.work)
+                or _constant_of(instr, instr.work)
+                or _form_of(instr, instr.work)
+                or _cross_entropy_of(instr, instr.work)
+                or grown.work_of(instr)
+            )
             return instr if found is None else dataclasses.replace(instr, work=found)  # type: ignore[arg-type]
     elif isinstance(instr, Loop):
         test = None if instr.test is None else _block(instr.test)
@@ -155,6 +170,23 @@ def _form_of(instr: Compute, work: KernelCall) -> Move | None:
         return None
     form = form_of(instr.op)
     return Move(form) if isinstance(form, NATIVE) else None
+
+
+def _cross_entropy_of(instr: Compute, work: KernelCall) -> CrossEntropy | None:
+    """The instruction for a small `SparseSoftmaxCrossEntropyWithLogits`; None for other kernels.
+
+    Kernels of larger ones use the library.
+    """
+    op = instr.op
+    if op.type != "SparseSoftmaxCrossEntropyWithLogits" or work.kernel.factory is not op.opdef.kernel:
+        return None
+    logits, labels = instr.inputs
+    shape = logits.shape or ()
+    is_known = logits.is_static and labels.is_static and len(shape) == 2 and labels.shape == shape[:1]
+    size = shapes.size(shape)
+    if not is_known or not size or size >= thresholds.NATIVE_MAP:
+        return None
+    return CrossEntropy() if logits.dtype.numpy in (np.dtype(np.float32), np.dtype(np.float64)) else None
 
 
 def _constant_of(instr: Compute, work: KernelCall) -> Constant | None:

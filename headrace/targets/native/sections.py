@@ -21,7 +21,7 @@ from headrace.targets.native.compiler import UnavailableError
 from headrace.targets.native.entry import Entry, Slot
 from headrace.targets.native.failures import NativeFailure
 from headrace.targets.native.llvm_text import Module
-from headrace.targets.native.ordering import call_kernels_late, make_lists_late
+from headrace.targets.native.ordering import call_kernels_late, make_lists_late, read_early, update_late
 from headrace.targets.native.printer import print_region
 from headrace.targets.native.regions import native_regions, why_not
 from headrace.targets.native.rewriting import rewritten
@@ -46,6 +46,8 @@ def cut(program: Program) -> None:
     """
     if flags.NATIVE.value == "on":
         make_lists_late(program)
+        read_early(program)
+        update_late(program)
         call_kernels_late(program)
     regions = native_regions(program) if flags.NATIVE.value == "on" else []
     reason = engine.available() if regions or flags.NATIVE.value == "off" else ""

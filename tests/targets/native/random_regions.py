@@ -15,7 +15,7 @@ SHAPES = ((), (3,), (4,), (3, 4), (4, 3), (4, 4), (1, 4), (2, 3, 4), (3, 1))
 
 
 class Maker:
-    """Draws operations; all values have static shapes.
+    """Draws operations. Values have static shapes, but for those of `_rows`, which only fetches read.
 
     Args:
       rng: The source of decisions.
@@ -27,6 +27,7 @@ class Maker:
         self.fails = fails
         self.feeds: dict[Any, Any] = {}
         self._depth = 0
+        self._unknown: list[Any] = []
 
     def program(self) -> tuple[list[Any], dict[Any, Any]]:
         """Fetches and feeds of a program in the graph that is entered."""
@@ -37,7 +38,7 @@ class Maker:
         if self.fails:
             values.append(self._fallible(values))
         fetches = rng.sample(values, min(len(values), rng.randint(1, 4)))
-        fetches += values[-3:]
+        fetches += [*values[-3:], *self._unknown[-2:]]
         if rng.random() < 0.3:
             wanted = [x for x in self.feeds if x.dtype == hr.float32]
             slopes = hr.gradients(values[-1], wanted)
@@ -62,11 +63,12 @@ class Maker:
                 [self._map] * 5
                 + [self._view] * 3
                 + [self._join, self._product, self._sum, self._replaced, self._taken, self._put, self._row]
+                + [self._packed, self._entropy]
             )
             if self.fails and self._depth > 0:
                 kinds += [self._fallible] * 2
             if self._depth < 3:
-                kinds += [self._cond, self._loop, self._listed]
+                kinds += [self._cond, self._loop, self._listed, self._rows]
             made = self.rng.choice(kinds)(values)
             values.extend(x for x in (made if isinstance(made, (list, tuple)) else [made]) if x is not None)
 
@@ -152,6 +154,27 @@ class Maker:
         rest = shape[:axis] + shape[axis + 1 :]
         b = self._pick(values, lambda s: len(s) == len(shape) and s[:axis] + s[axis + 1 :] == rest)
         return None if int(np.prod(shape)) > 60 else hr.concat([a, b, a][: self.rng.randint(2, 3)], axis)
+
+    def _packed(self, values: list[Any]) -> Any:
+        """Arrays along a new axis."""
+        a = self._pick(values, lambda s: int(np.prod(s)) <= 12)
+        if a is None:
+            return None
+        shape = tuple(a.shape)
+        b = self._pick(values, lambda s: s == shape)
+        return hr.stack([a, b, a][: self.rng.randint(1, 3)], self.rng.randint(0, len(shape)))
+
+    def _entropy(self, values: list[Any]) -> Any:
+        """Cross entropies of rows, and their gradient."""
+        a = self._pick(values, lambda s: len(s) == 2)
+        if a is None:
+            return None
+        rows, classes = a.shape
+        labels: Any = np.array([self.rng.randrange(classes) for _ in range(rows)], np.int32)
+        if self.fails and self.rng.random() < 0.5:
+            labels = labels + self._whole(self._element(values), 0.5)
+        found = scopes.builder().SparseSoftmaxCrossEntropyWithLogits(a, labels)
+        return [[found[0]], [found[1]], list(found)][self.rng.randrange(3)]
 
     def _product(self, values: list[Any]) -> Any:
         a = self._pick(values, lambda s: len(s) == 2)
@@ -256,6 +279,52 @@ class Maker:
 
         _, x, o = hr.while_loop(lambda i, x, o: i < n, body, [hr.constant(0), state, out])
         return [x, o.stack()]
+
+    # *** Arrays of unknown length ***
+
+    def _rows(self, values: list[Any]) -> Any:
+        """Results of the first rows of an array, of an unknown number."""
+        rng, a = self.rng, self._pick(values, lambda s: len(s) > 1)
+        if a is None:
+            return None
+        x = self._front(a, values)
+        if None not in x.shape:  # the end is a constant
+            return None
+        mine, out = [x], []
+        for _ in range(rng.randint(1, 5)):
+            made = self._of_rows(rng.choice(mine), mine)
+            (mine if None in made.shape else out).append(made)
+        if not out:
+            out.append(hr.reduce_sum(mine[-1], [0]))
+        if self._depth == 0:
+            self._unknown.append(mine[-1])
+        return [hr.tanh(x) for x in out]
+
+    def _front(self, a: Any, values: list[Any]) -> Any:
+        """Rows up to an end, which may be negative or too large."""
+        shift = self.rng.choice([-a.shape[0], 0, 0, a.shape[0], a.shape[0]])
+        return a[: hr.cast(self._predicate(values), hr.int32) + shift]
+
+    def _of_rows(self, x: Any, others: list[Any]) -> Any:
+        """The result of an operation on an array of unknown length."""
+        rng, shape = self.rng, tuple(x.shape)
+        kind = rng.randrange(7)
+        if kind == 0:
+            return hr.tanh(x * 0.5) + x
+        if kind == 1:
+            return hr.reverse(x, rng.sample(range(len(shape)), rng.randint(1, len(shape))))
+        if kind == 2 and len(shape) > 1:
+            return hr.concat([x, hr.sin(x), x][: rng.randint(2, 3)], rng.randrange(1, len(shape)))
+        if kind == 3:
+            return hr.reduce_sum(x, [0, *range(1, rng.randint(1, len(shape)))], keepdims=rng.random() < 0.3)
+        if kind == 4 and len(shape) == 2:
+            fits = [y for y in others if len(y.shape) == 2] if self.fails else [x]
+            return hr.matmul(x, rng.choice(fits), transpose_a=True)
+        size = int(np.prod(shape[1:]))
+        if kind == 5:
+            return hr.reshape(x, rng.choice([[-1, size], [-1], [-1, 1, size], [-1, *shape[1:]]]))
+        counted = hr.concat([hr.shape(x)[:1], [1, size] if rng.random() < 0.5 else [size]], 0)
+        return hr.reshape(x, counted)
 
     # *** Lists whose elements are replaced ***
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -62,7 +64,7 @@ def folded(rows: Any, v: Any, n: int) -> Any:
     return hr.while_loop(lambda i, v, rows: i < n, body, [0, v, rows])[1]
 
 
-def check(fetches: Any, x: Any, value: np.ndarray = X) -> str:
+def check(fetches: Any, x: Any, value: np.ndarray = X, numbers: Mapping[Any, int] = MappingProxyType({})) -> str:
     """Compares machine code with the Python target and the interpreter; returns its text."""
     found, source = [], ""
     for engine_name, native in (("compiled", "on"), ("compiled", "off"), ("interpret", "off")):
@@ -70,8 +72,8 @@ def check(fetches: Any, x: Any, value: np.ndarray = X) -> str:
             flags.override(OPTIMIZE="off", NATIVE=native),
             hr.Session(graph=scopes.current_graph(), engine=engine_name) as session,
         ):
-            found.append([session.run(fetches, {x: value}) for _ in range(2)])
-            source = source or session.explain(fetches, [x]).native_source
+            found.append([session.run(fetches, {x: value, **numbers}) for _ in range(2)])
+            source = source or session.explain(fetches, [x, *numbers]).native_source
     same(found[0], found[1])
     same(found[1], found[2])
     return source
@@ -165,3 +167,29 @@ def test_gradients_of_a_recurrence(gate: Any) -> None:
     for other in found[1:]:
         for a, b in zip(found[0], other, strict=True):
             np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("reserved", [0, 1 << 26])
+@pytest.mark.parametrize("trips", [0, 1, 3, 40])
+def test_lists_that_get_their_memory_before_a_loop(reserved: int, trips: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two pushes in an iteration, and two in an inner loop."""
+    monkeypatch.setattr(thresholds, "NATIVE_RESERVED_BYTES", reserved)
+    x, n = hr.placeholder(hr.float32, [3]), hr.placeholder(hr.int32, [])
+
+    def body(i: Any, v: Any, rows: Any, more: Any) -> tuple[Any, Any, Any, Any]:
+        b = scopes.builder()
+        rows = b.TensorListPushBack(b.TensorListPushBack(rows, v), v * 2.0)
+        more, v = pushed(more, v, 2, 0.5)
+        return i + 1, v, rows, more
+
+    _, _, rows, more = hr.while_loop(lambda i, v, rows, more: i < n, body, [0, x, new(), new()])
+    check([stack(rows, -1), stack(more, -1)], x, X, {n: trips})
+
+
+def test_a_list_of_the_rows_of_an_array_of_unknown_length() -> None:
+    x, n = hr.placeholder(hr.float32, [4, 3]), hr.placeholder(hr.int32, [])
+    rows = scopes.builder().TensorListFromTensor(hr.tanh(x[:n]), ROW)
+    value = np.arange(12, dtype=np.float32).reshape(4, 3)
+    check([folded(rows, x[0], 3)], x, value, {n: 3})
+    more, _ = pushed(rows, x[1], 2, 0.5)
+    check([stack(more, -1), hr.tanh(x[:n])], x, value, {n: 3})

@@ -1,4 +1,4 @@
-"""Lists are made late, and pure kernels are called late."""
+"""Lists, pure kernels and updates come late, and reads of variables early."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pytest
 pytest.importorskip("llvmlite")
 
 import headrace as hr
-from headrace import flags
+from headrace import flags, thresholds
 from headrace.schedule.program import Loop, Program
 from headrace.schedule.verify import verify
 from headrace.targets.native import engine
-from headrace.targets.native.ordering import call_kernels_late, make_lists_late
+from headrace.targets.native.ordering import call_kernels_late, make_lists_late, read_early, update_late
 from headrace.targets.native.regions import native_regions
 from tests.compile.running import program
 
@@ -154,3 +154,60 @@ def test_a_list_that_a_kernel_reads_too_is_a_list() -> None:
     for got, want in zip(*results, strict=True):
         np.testing.assert_allclose(got[0], want[0], rtol=1e-4, atol=1e-5)
         assert got[1] == want[1]
+
+
+# *** Variables ***
+
+
+def trained() -> tuple[list[Any], list[Any], dict[Any, Any]]:
+    """Two variables, each read and updated between native work."""
+    x = hr.placeholder(hr.float32, [4, 4])
+    first, second = (hr.Variable(np.full((4, 4), k, np.float32)) for k in (1, 2))
+    y = hr.tanh(x @ first.read_value())
+    one = first.assign_add(hr.sin(y), read_value=False)
+    with hr.control_dependencies([one]):
+        z = hr.tanh(y @ second.read_value())
+        two = second.assign_sub(z, read_value=False)
+    with hr.control_dependencies([two]):
+        return [y, hr.identity(z)], [first, second], {x: np.eye(4, dtype=np.float32)}
+
+
+def test_reads_and_updates_of_variables_do_not_separate_native_work() -> None:
+    with hr.Graph():
+        fetches, _, feeds = trained()
+        found = program(fetches, list(feeds))
+    before = kinds(found)
+    read_early(found)
+    update_late(found)
+    order = kinds(found)
+    assert sorted(order) == sorted(before)
+    calls = [k for k in order if "Variable" in k]
+    assert calls == [k for k in before if "Variable" in k]  # in their order
+    assert "ReadVariableOp" in order[0]
+    assert "Variable" in order[-1]
+    verify(found)
+
+
+def test_a_large_update_is_not_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(thresholds, "LATE_UPDATE_BYTES", 63)
+    with hr.Graph():
+        fetches, _, feeds = trained()
+        found = program(fetches, list(feeds))
+    before = kinds(found)
+    update_late(found)
+    assert kinds(found) == before
+
+
+def test_variables_have_the_same_values() -> None:
+    results = []
+    for native, engine_name in (("off", "interpret"), ("off", "compiled"), ("on", "compiled")):
+        with hr.Graph():
+            fetches, variables, feeds = trained()
+            with flags.override(NATIVE=native, CACHE="off"), hr.Session(engine=engine_name) as session:
+                session.run(hr.variables_initializer(variables))
+                for _ in range(2):
+                    session.run(fetches, feeds)
+                results.append(session.run([v.read_value() for v in variables], feeds))
+    for other in results[1:]:
+        for a, b in zip(other, results[0], strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-5)
