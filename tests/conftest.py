@@ -163,13 +163,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(autouse=True, scope="module")
 def empty_memos() -> Iterator[None]:
-    """Empties all memos after a module.
+    """Empties all memos after a module, and exempts the remaining objects from later collections of garbage.
 
-    Its compiled steps would slow down each later collection of garbage.
+    Every collection traverses all other objects. In the matrix tier there are millions without this, and a test that
+    collects garbage itself takes seconds.
     """
     yield
     for each in list(memo._memos):
         each.clear()
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
