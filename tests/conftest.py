@@ -163,7 +163,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(autouse=True, scope="module")
 def empty_memos() -> Iterator[None]:
-    """Empties all memos after a module, and exempts the remaining objects from later collections of garbage.
+    """Empties all memos after a module, and exempts its other objects from later collections.
 
     Every collection traverses all other objects. In the matrix tier there are millions without this, and a test that
     collects garbage itself takes seconds.

@@ -58,6 +58,7 @@ LAYERS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("shape", [(4,), None], ids=["known", "unknown"])
 @pytest.mark.parametrize("layer", LAYERS)
 @pytest.mark.parametrize("place", ["loop", "branch", "function"])

@@ -57,6 +57,7 @@ def test_a_call_of_a_kernel_does_not_separate_a_list_from_its_loop() -> None:
     assert kinds(found) == order
 
 
+@pytest.mark.system
 def test_the_results_stay() -> None:
     with hr.Graph():
         fetches, (x,) = step()
@@ -117,6 +118,7 @@ def test_results_with_a_late_kernel(loop_reads_kernel: bool) -> None:
         np.testing.assert_allclose(other, results[0], rtol=2e-4, atol=1e-5)
 
 
+@pytest.mark.system
 def test_lists_pass_between_sections_as_arrays() -> None:
     """A kernel runs between the loops that fill and empty the lists."""
     with hr.Graph():
