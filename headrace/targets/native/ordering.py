@@ -8,7 +8,8 @@ instructions that are moved are pure, so their order has no effect.
 
 Updates of variables stand between the gradients that they use, and reads of variables between the operations that use
 them. They are moved past native instructions, which neither read nor change the state of a step, so that these are
-neighbors. Kernels keep their order.
+neighbors. Kernels keep their order. An update stays before an operation that must wait for it by control edges: if that
+fails, the update has happened.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from headrace import thresholds
+from headrace.ir import walk
 from headrace.schedule.program import Compute, Loop
 from headrace.schedule.select import KernelCall, ListOperation
 from headrace.targets.native.fusion import deep_reads
@@ -24,6 +26,7 @@ from headrace.targets.native.regions import why_not
 from headrace.targets.native.rewriting import rewritten
 
 if TYPE_CHECKING:
+    from headrace.ir.graph import Operation
     from headrace.schedule.program import Block, Instr, Program
 
 
@@ -66,17 +69,44 @@ def update_late(program: Program) -> None:
     Their inputs stay in memory until then, so they must be small.
     """
     block = program.block
+    updates = {instr.op for instr in block.instrs if _is_update(instr)}
+    if not updates:
+        return
+    waits = _waits_for(updates)
     order: list[Instr] = []
     late: list[Instr] = []
     for instr in block.instrs:
         if not _why_not(instr):
+            if any(each.op in waits.get(instr.op, ()) for each in late):
+                order += late
+                late = []
             order.append(instr)
-        elif _is_call(instr) and not instr.made and _is_small(instr):
+        elif instr.op in updates:
             late.append(instr)
         else:
             order += [*late, instr]
             late = []
     block.instrs[:] = [*order, *late]
+
+
+def _is_update(instr: Instr) -> bool:
+    facts = instr.op.opdef.facts
+    is_change = facts.effect == "resource" and not facts.checks and not facts.blocking
+    return is_change and _is_call(instr) and not instr.made and _is_small(instr)
+
+
+def _waits_for(updates: set[Operation]) -> dict[Operation, frozenset[Operation]]:
+    """For operations that run after some of the updates, these updates."""
+    found: dict[Operation, frozenset[Operation]] = {}
+    for op in walk.toposort(next(iter(updates)).graph.operations):
+        mine: set[Operation] = set()
+        for before in (*(t.op for t in op.inputs), *op.control_inputs):
+            mine.update(found.get(before, ()))
+            if before in updates:
+                mine.add(before)
+        if mine:
+            found[op] = frozenset(mine)
+    return found
 
 
 def _is_call(instr: Instr) -> bool:

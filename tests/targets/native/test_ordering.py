@@ -213,3 +213,31 @@ def test_variables_have_the_same_values() -> None:
     for other in results[1:]:
         for a, b in zip(other, results[0], strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-5)
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_an_update_precedes_the_native_work_that_waits_for_it(waits: bool) -> None:
+    with hr.Graph() as g, flags.override(NATIVE="on"):
+        v: Any = hr.Variable(0.0)
+        x, d = hr.placeholder(hr.int32, (3,)), hr.placeholder(hr.int32, ())
+        update = v.assign_add(1.0, read_value=False)
+        with hr.control_dependencies([update] if waits else []):
+            y = hr.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, y // d + 1), (0, x))[1]
+        with hr.Session(graph=g, engine="compiled") as session:
+            session.run(v.initializer)
+            assert session.run([y, update], {x: [5, 6, 7], d: 2})[0].tolist() == [2, 2, 2]
+            with pytest.raises(hr.errors.InvalidArgumentError):
+                session.run([y, update], {x: [5, 6, 7], d: 0})
+            assert session.run(v) == 2.0 if waits else session.run(v) >= 1.0
+
+
+def test_an_assertion_precedes_the_native_work_that_waits_for_it() -> None:
+    with hr.Graph() as g, flags.override(NATIVE="on"):
+        x, d = hr.placeholder(hr.int32, (3,)), hr.placeholder(hr.int32, ())
+        check = hr.assert_greater(d, 0, message="divisors are positive")
+        with hr.control_dependencies([check]):
+            y = hr.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, y // d + 1), (0, x))[1]
+        with hr.Session(graph=g, engine="compiled") as session:
+            assert session.run(y, {x: [5, 6, 7], d: 2}).tolist() == [2, 2, 2]
+            with pytest.raises(hr.errors.InvalidArgumentError, match="divisors are positive"):
+                session.run(y, {x: [5, 6, 7], d: 0})
