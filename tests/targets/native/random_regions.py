@@ -100,7 +100,7 @@ class Maker:
                 lambda: hr.tanh(a),
                 lambda: hr.sigmoid(a) * b,
                 lambda: hr.sin(a + 1.0),
-                lambda: hr.where(a > b, a, b * 0.5),
+                lambda: hr.where(a > b + 0.0101, a, b * 0.5),  # a tie is decided by the last bit
                 lambda: hr.cast(hr.cast(hr.clip_by_value(a, -9.0, 9.0) * 3.0, hr.int32) % 5, hr.float32),
                 lambda: hr.square(hr.tanh(a)) - 1.0,
             ]
@@ -426,7 +426,10 @@ class Maker:
             if a is None:
                 return None
             at = hr.cast(self._positions(values, a.shape[0] + 1), hr.int32)
-            index = hr.reshape(at, [-1])[0] * 2 - a.shape[0]
+            varying = hr.cast(
+                hr.reduce_sum(values[0]) * 0.0, hr.int32
+            )  # a constant one would fail while the graph is made
+            index = hr.reshape(at, [-1])[0] * 2 - a.shape[0] + varying
             return hr.gather(a, at) if kind == 4 and len(at.shape) < 2 and len(a.shape) < 3 else a[index]
         if kind == 0:  # a divisor may be zero
             x, y = (self._whole(v, size) for v, size in zip(self._pair(values), (3.0, 2.0)))
