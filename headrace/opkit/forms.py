@@ -303,7 +303,7 @@ def index_text(index: Index) -> str:
     return f"[{', '.join(parts)}]"
 
 
-def _is_static(op: Operation) -> bool:
+def is_static(op: Operation) -> bool:
     """Whether all shapes are static, and the moved inputs are arrays of numbers."""
     data = [t for t in op.inputs if t.dtype.base not in dtypes.INDEX] or op.inputs[:1]
     return all(shapes.is_full(t.shape) for t in (*op.inputs, *op.outputs)) and not any(
@@ -337,7 +337,7 @@ def reshape(op: Operation) -> Form | None:
 
 def concat(op: Operation) -> Form | None:
     """Form of `ConcatV2`."""
-    if not _is_static(op):
+    if not is_static(op):
         return None
     *parts, at = op.inputs
     shape = parts[0].shape
@@ -364,7 +364,7 @@ def pack(op: Operation) -> Form | None:
 def unpack(op: Operation) -> Form | None:
     """Form of `Unpack`."""
     x, at, n = op.inputs[0].shape, op.attrs["axis"], op.attrs["num"]
-    if not _is_static(op) or x is None or not -len(x) <= at < len(x) or x[at] != n:
+    if not is_static(op) or x is None or not -len(x) <= at < len(x) or x[at] != n:
         return None
     before = (slice(None),) * (at % len(x))
     return Pieces(0, tuple((*before, i) for i in range(n)))
@@ -372,7 +372,7 @@ def unpack(op: Operation) -> Form | None:
 
 def split(op: Operation) -> Form | None:
     """Form of `Split`."""
-    if not _is_static(op):
+    if not is_static(op):
         return None
     at, x = op.inputs
     shape, n = x.shape, op.attrs["num_split"]
@@ -393,7 +393,7 @@ def split_v(op: Operation) -> Form | None:
     x, sizes, at = op.inputs
     shape, given = x.shape, constant_value(sizes)
     k = None if shape is None else _axis(at, len(shape))
-    if not _is_static(op) or shape is None or given is None or given.ndim != 1 or k is None:
+    if not is_static(op) or shape is None or given is None or given.ndim != 1 or k is None:
         return None
     size, known = shape[k], [n for n in given.tolist() if n != -1]
     assert size is not None
@@ -408,7 +408,7 @@ def split_v(op: Operation) -> Form | None:
 def slices(op: Operation) -> Form | None:
     """Form of `Slice`."""
     x, begin, size = op.inputs[0].shape, constant_value(op.inputs[1]), constant_value(op.inputs[2])
-    if not _is_static(op) or x is None or begin is None or size is None:
+    if not is_static(op) or x is None or begin is None or size is None:
         return None
     if begin.shape != (len(x),) or size.shape != (len(x),):
         return None
@@ -420,63 +420,6 @@ def slices(op: Operation) -> Form | None:
             return None
         parts.append(slice(first or None, None if stop == d else stop))
     return Pieces(0, (tuple(parts),))
-
-
-def strided_slice(op: Operation) -> Form | None:
-    """Form of `StridedSlice`."""
-    index = _strided_index(op, op.inputs[0].shape) if _is_static(op) else None
-    return Pieces(0, (index,)) if index else None
-
-
-def strided_slice_grad(op: Operation) -> Form | None:
-    """Form of `StridedSliceGrad`."""
-    shape, dy = op.outputs[0].static_shape, op.inputs[4]
-    if not is_whole(op.outputs[0]) or not is_whole(dy) or shape is None:
-        return None
-    index = _strided_index(op, shape)
-    if not index or dy.shape != part_shape(shape, index):
-        return None
-    return Embed(4, tuple(d for d in shape if d is not None), index)
-
-
-def _strided_index(op: Operation, x: Shape) -> Index | None:
-    """Returns the static index of a strided slice of shape `x`, or None."""
-    a = op.attrs
-    begin, end, strides = (constant_value(t) for t in op.inputs[1:4])
-    if x is None or begin is None or end is None or strides is None:
-        return None
-    if begin.ndim != 1 or len(end) != len(begin) or len(strides) != len(begin):
-        return None
-    news, dots, n = a["new_axis_mask"], a["ellipsis_mask"], len(begin)
-    if dots & (news | a["shrink_axis_mask"] | dots - 1) or news & a["shrink_axis_mask"] or max(news, dots) >> n:
-        return None
-    between = len(x) - (n - bool(dots) - news.bit_count())  # dimensions that the slice does not name
-    if between < 0:
-        return None
-    parts: list[int | slice | None] = []
-    axis = 0
-    for i, (first, stop, step) in enumerate(zip(begin.tolist(), end.tolist(), strides.tolist(), strict=True)):
-        if dots >> i & 1:
-            parts += [slice(None)] * between
-            axis += between
-            continue
-        if news >> i & 1:
-            parts.append(None)
-            continue
-        d = x[axis]
-        axis += 1
-        assert d is not None
-        if a["shrink_axis_mask"] >> i & 1:
-            if not -d <= first < d:
-                return None
-            parts.append(first)
-            continue
-        if step <= 0:
-            return None
-        begins = None if a["begin_mask"] >> i & 1 else first
-        ends = None if a["end_mask"] >> i & 1 else stop
-        parts.append(slice(begins, ends, None if step == 1 else step))
-    return tuple(parts)
 
 
 def is_whole(t: Tensor) -> bool:
@@ -502,7 +445,7 @@ def pad(op: Operation) -> Form | None:
     x, shape, pads = op.inputs[0].shape, op.outputs[0].static_shape, constant_value(op.inputs[1])
     if (
         not shape
-        or not _is_static(op)
+        or not is_static(op)
         or not is_whole(op.outputs[0])
         or x is None
         or pads is None
@@ -518,7 +461,7 @@ def pad(op: Operation) -> Form | None:
 def reverse(op: Operation) -> Form | None:
     """Form of `ReverseV2`."""
     axes, x = constant_value(op.inputs[1]), op.inputs[0].shape
-    if not _is_static(op) or axes is None or axes.ndim != 1 or not axes.size or x is None or 0 in x:
+    if not is_static(op) or axes is None or axes.ndim != 1 or not axes.size or x is None or 0 in x:
         return None
     turned = [a % len(x) for a in axes.tolist() if -len(x) <= a < len(x)]
     if len(turned) != axes.size or len(set(turned)) != len(turned):
@@ -529,7 +472,7 @@ def reverse(op: Operation) -> Form | None:
 def transpose(op: Operation) -> Form | None:
     """Form of `Transpose`."""
     perm, x = constant_value(op.inputs[1]), op.inputs[0].shape
-    if not _is_static(op) or perm is None or x is None or sorted(perm.tolist()) != list(range(len(x))):
+    if not is_static(op) or perm is None or x is None or sorted(perm.tolist()) != list(range(len(x))):
         return None
     return Permute(0, tuple(perm.tolist()), ContiguousResult in op.notes)
 
@@ -550,7 +493,7 @@ def broadcast(op: Operation) -> Form | None:
 def tile(op: Operation) -> Form | None:
     """Form of `Tile`."""
     x, times = op.inputs[0].shape, constant_value(op.inputs[1])
-    if not _is_static(op) or not is_whole(op.outputs[0]) or x is None or times is None or times.shape != (len(x),):
+    if not is_static(op) or not is_whole(op.outputs[0]) or x is None or times is None or times.shape != (len(x),):
         return None
     return Tile(0, tuple(times.tolist())) if (times > 0).all() else None
 
@@ -577,7 +520,7 @@ def reduction(ufunc: np.ufunc, is_mean: bool = False) -> FormRule:
     def rule(op: Operation) -> Form | None:
         axes, x = constant_value(op.inputs[1]), op.inputs[0].shape
         dtype = op.attrs["T"]
-        if not _is_static(op) or axes is None or x is None or dtype in HALF:
+        if not is_static(op) or axes is None or x is None or dtype in HALF:
             return None
         if not (dtype.is_floating or (takes_integers and dtype.numpy.kind in "iu")):
             return None
@@ -601,7 +544,7 @@ def channel_sum(axis_of: Callable[[Mapping[str, Any]], int]) -> FormRule:
 
     def rule(op: Operation) -> Form | None:
         x, dtype = op.inputs[0].shape, op.attrs["T"]
-        if not _is_static(op) or x is None or dtype in HALF or not dtype.is_floating:
+        if not is_static(op) or x is None or dtype in HALF or not dtype.is_floating:
             return None
         axis = axis_of(op.attrs) % len(x)
         return Reduce(0, np.add, tuple(i for i in range(len(x)) if i != axis), False)

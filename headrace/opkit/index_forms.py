@@ -5,19 +5,32 @@ The shapes are static, and so are the axes and the ranges along the other axes. 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from headrace import dtypes, shapes
 from headrace.ir.infer import constant_value
-from headrace.opkit import forms
 from headrace.opkit.elementwise import HALF
-from headrace.opkit.forms import Extreme, Positions, Put, Take, is_numbers, is_whole, part_shape
+from headrace.opkit.forms import (
+    Embed,
+    Extreme,
+    Pieces,
+    Positions,
+    Put,
+    Take,
+    is_numbers,
+    is_static,
+    is_whole,
+    part_shape,
+)
+from headrace.records import record
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation, Tensor
     from headrace.opkit.forms import Form, FormRule, Index
+    from headrace.shapes import Shape
 
 _ALL = slice(None)
 
@@ -138,54 +151,101 @@ def _put(
 
 def strided_slice(op: Operation) -> Form | None:
     """Form of `StridedSlice`."""
-    static = forms.strided_slice(op)
-    found = None if static is not None else _static(op.inputs[0], op.inputs[1], op.outputs[0])
-    if found is None:
-        return static
-    x, _, out = found
-    sliced = _sliced(op, x)
-    if sliced is None or _without_ones(part_shape(x, sliced[1])) != _without_ones(out):
+    sliced = _sliced(op, op.inputs[0].shape)
+    if sliced is None:
         return None
-    return Take(0, *sliced)
+    if sliced.is_static:
+        return Pieces(0, (sliced.index,)) if sliced.index and sliced.is_forward and is_static(op) else None
+    found = _static(op.inputs[0], op.inputs[1], op.outputs[0])
+    if found is None or _without_ones(part_shape(found[0], sliced.kept)) != _without_ones(found[2]):
+        return None
+    return Take(0, sliced.positions, sliced.kept)
 
 
 def strided_slice_grad(op: Operation) -> Form | None:
     """Form of `StridedSliceGrad`."""
-    static = forms.strided_slice_grad(op)
-    found = None if static is not None else _static(op.outputs[0], op.inputs[1], op.inputs[4])
-    if found is None:
-        return static
-    shape, _, dy = found
-    sliced, wanted = _sliced(op, shape), constant_value(op.inputs[0])
-    if sliced is None or wanted is None or tuple(wanted) != shape or not is_whole(op.outputs[0]):
+    out, dy, wanted = op.outputs[0], op.inputs[4], constant_value(op.inputs[0])
+    sliced = _sliced(op, out.static_shape) if is_whole(out) else None
+    if sliced is None:
         return None
-    if not shape or _without_ones(part_shape(shape, sliced[1])) != _without_ones(dy):
+    shape = tuple([d for d in out.static_shape or () if d is not None])
+    if sliced.is_static:
+        fits = sliced.index and sliced.is_forward and is_whole(dy) and dy.shape == part_shape(shape, sliced.index)
+        return Embed(4, shape, sliced.index) if fits else None
+    found = _static(out, op.inputs[1], dy)
+    if found is None or wanted is None or tuple(wanted) != shape:
         return None
-    return Put(4, *sliced, shape)
+    if _without_ones(part_shape(shape, sliced.kept)) != _without_ones(found[2]):
+        return None
+    return Put(4, sliced.positions, sliced.kept, shape)
 
 
 def _without_ones(shape: tuple[int, ...]) -> list[int]:
     return [d for d in shape if d != 1]
 
 
-def _sliced(op: Operation, x: tuple[int, ...]) -> tuple[Positions, Index] | None:
-    """The position of a strided slice, and the index of the piece."""
+@record(frozen=True, slots=True)
+class _Sliced:
+    """Index of a strided slice.
+
+    Attributes:
+      index: the index, with 0 for an entry that is not static.
+      axes: the axes with such entries.
+      offsets: the positions of these entries in the vector of first elements.
+      length: the number of entries of that vector.
+    """
+
+    index: Index
+    axes: tuple[int, ...]
+    offsets: tuple[int, ...]
+    length: int
+
+    @property
+    def is_static(self) -> bool:
+        """Whether all entries are static."""
+        return not self.axes
+
+    @property
+    def is_forward(self) -> bool:
+        """Whether all steps are positive."""
+        return all(part.step is None or part.step > 0 for part in self.index if isinstance(part, slice))
+
+    @property
+    def kept(self) -> Index:
+        """The index without new axes."""
+        return tuple([part for part in self.index if part is not None])
+
+    @property
+    def positions(self) -> Positions:
+        """The position of the piece."""
+        return Positions(1, self.axes, (), self.offsets, self.length, "from last")
+
+
+def _sliced(op: Operation, shape: Shape) -> _Sliced | None:
+    """The index of a strided slice; None if it is not static."""
+    if not shapes.is_full(shape):
+        return None
+    x = tuple([d for d in shape or () if d is not None])
     begins, ends, steps = _entries(op.inputs[1]), _entries(op.inputs[2]), constant_value(op.inputs[3])
     if begins is None or ends is None or steps is None or not len(begins) == len(ends) == steps.size:
         return None
-    a, axis = op.attrs, 0
-    index: list[int | slice] = []
+    a, n, axis = op.attrs, len(begins), 0
+    kinds = [_bits(a, k) for k in range(n)]
+    between = len(x) - sum(not (is_rest or is_new) for is_rest, is_new, _ in kinds)
+    if between < 0 or sum(is_rest for is_rest, _, _ in kinds) > 1:
+        return None
+    index: list[int | slice | None] = []
     axes, offsets = [], []
-    used = sum(not (a["new_axis_mask"] | a["ellipsis_mask"]) >> k & 1 for k in range(len(begins)))
-    for k, (begin, end, step) in enumerate(zip(begins, ends, steps.tolist(), strict=True)):
-        if a["ellipsis_mask"] >> k & 1:
-            index += [_ALL] * (len(x) - used)
-        elif a["new_axis_mask"] >> k & 1:
+    entries = zip(kinds, begins, ends, steps.tolist(), strict=True)
+    for k, ((is_rest, is_new, is_one), begin, end, step) in enumerate(entries):
+        if is_rest:
+            index += [slice(None)] * between
+            axis += between
             continue
-        elif len(index) == len(x):
-            return None
-        elif a["shrink_axis_mask"] >> k & 1:
-            axis = len(index)
+        if is_new:
+            index.append(None)
+            continue
+        if is_one:
             if begin is None:
                 axes.append(axis)
                 offsets.append(k)
@@ -196,9 +256,15 @@ def _sliced(op: Operation, x: tuple[int, ...]) -> tuple[Positions, Index] | None
             first, last = a["begin_mask"] >> k & 1, a["end_mask"] >> k & 1
             if step == 0 or (begin is None and not first) or (end is None and not last):
                 return None
-            index.append(slice(None if first else begin, None if last else end, step))
-    at = Positions(1, tuple(axes), (), tuple(offsets), len(begins), "from last")
-    return at, tuple(index)
+            index.append(slice(None if first else begin, None if last else end, None if step == 1 else step))
+        axis += 1
+    return _Sliced(tuple(index), tuple(axes), tuple(offsets), n)
+
+
+def _bits(attrs: Mapping[str, Any], k: int) -> tuple[bool, bool, bool]:
+    """Whether entry `k` is an ellipsis, a new axis, or a single element."""
+    is_rest, is_new, is_one = (bool(attrs[f"{m}_mask"] >> k & 1) for m in ("ellipsis", "new_axis", "shrink_axis"))
+    return is_rest, is_new and not is_rest, is_one and not (is_rest or is_new)
 
 
 def _entries(t: Tensor) -> list[int | None] | None:

@@ -11,8 +11,7 @@ from headrace.errors import HeadraceInternalError, InvalidArgumentError, Resourc
 from headrace.ir.notes import ResidualPush
 from headrace.records import record
 from headrace.schedule.program import Compute
-from headrace.targets.native.grown import kernel_error
-from headrace.targets.native.indexing import index_error
+from headrace.targets.native.kernel_errors import error_of_position, error_of_shapes
 from headrace.targets.native.rewriting import Division
 from headrace.targets.native.state import COUNTERS
 
@@ -79,7 +78,7 @@ class Place:
                 return InvalidArgumentError(f"Incompatible shapes: the first dimensions are {first} and {second}")
             case "index":
                 assert isinstance(self.instr, Compute)
-                return index_error(self.instr, counters[at : at + self.details])
+                return error_of_position(self.instr, counters[at : at + self.details])
             case "label":
                 return InvalidArgumentError(
                     f"Received a label value of {first} which is outside the valid range of [0, {second}): "
@@ -87,7 +86,7 @@ class Place:
                 )
             case "kernel":
                 assert isinstance(self.instr, Compute)
-                return kernel_error(self.instr, counters[at : at + self.details])
+                return error_of_shapes(self.instr, counters[at : at + self.details])
             case "division":
                 assert isinstance(self.instr, Compute)
                 assert isinstance(self.instr.work, Division)

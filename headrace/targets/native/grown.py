@@ -3,20 +3,17 @@
 The rows up to the longest of several lengths, and the values of all iterations of a loop, are such *grown* arrays. The
 forms of operations (`opkit.forms`) have static parameters. Here are the operations whose parameters are static but for
 that dimension, and those that read or change it. Machine code compares the dimensions that must be equal. If they
-differ, the kernel of the operation makes the error from inputs of the same shapes (`kernel_error`).
+differ, the kernel of the operation makes the error from inputs of the same shapes (`kernel_errors`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 import numpy as np
 
-from headrace import shapes
-from headrace.errors import HeadraceInternalError
-from headrace.ir.kernel import find_kernel, made_for
 from headrace.opkit.forms import Concat, Pieces, Product, Reduce
 from headrace.records import record
 from headrace.schedule.program import Compute, Value
@@ -81,32 +78,6 @@ def work_of(instr: Compute) -> Work | None:
     if instr.work.kernel.factory is not op.opdef.kernel or not any(map(is_grown, (*instr.inputs, *instr.made))):
         return None
     return rule(instr)
-
-
-def kernel_error(instr: Compute, numbers: Sequence[int]) -> Exception:
-    """The exception of the kernel for inputs of which only the shapes matter.
-
-    Args:
-      instr: The instruction.
-      numbers: The first dimensions of its grown inputs, and the elements of vectors that are no constants, in order.
-    """
-    left = iter(numbers)
-    inputs = []
-    for v in instr.inputs:
-        if v.storage == "constant":
-            inputs.append(v.constant)
-        elif is_grown(v):
-            shape = (next(left), *(d or 0 for d in (v.shape or ())[1:]))
-            inputs.append(np.broadcast_to(np.zeros((), v.dtype.numpy), shape))
-        else:
-            inputs.append(np.array([next(left) for _ in range(shapes.size(v.shape) or 0)], v.dtype.numpy))
-    kernel = find_kernel(instr.op)
-    assert kernel is not None
-    try:
-        made_for(instr.op, kernel)(*inputs)
-    except Exception as e:
-        return e
-    return HeadraceInternalError(f"native code rejects inputs of {instr.op.type} that its kernel takes: {numbers}")
 
 
 # *** Rules ***

@@ -2,7 +2,7 @@
 
 One position is a view: its address is computed and nothing is copied. For an array of positions a loop copies, or
 combines, one piece after the other. Each coordinate is compared with the size of its axis first. Where one is out of
-range, the kernel of the operation makes the error (`index_error`), so both have one text. The
+range, the kernel of the operation makes the error (`kernel_errors`), so both have one text. The
 position of an extreme is found by a loop along its axis.
 """
 
@@ -11,13 +11,10 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from headrace.errors import HeadraceInternalError
-from headrace.ir.infer import constant_value
-from headrace.ir.kernel import find_kernel, made_for
 from headrace.opkit.forms import Extreme, Put, Take, part_shape
 from headrace.schedule.program import Compute
 from headrace.schedule.scalar_expressions import Apply, Input
@@ -28,45 +25,9 @@ from headrace.targets.native.held import Array, Number
 from headrace.targets.native.plan import Home, dims, is_array, piece, reshaped
 
 if TYPE_CHECKING:
-    from headrace.ir.graph import Tensor
     from headrace.opkit.forms import Index, Positions
 
 _INT64: Final = np.dtype(np.int64)
-
-
-def index_error(instr: Compute, numbers: Sequence[int]) -> Exception:
-    """The error of the kernel of an operation for a position out of range.
-
-    Args:
-      instr: The instruction.
-      numbers: The number of the position, and its coordinates.
-    """
-    assert isinstance(instr.work, Move)
-    form, op = instr.work.form, instr.op
-    assert isinstance(form, Take | Put)
-    at, (number, *coordinates) = form.at, numbers
-    inputs = [_stand_in(t) for t in op.inputs]
-    indices = np.zeros(inputs[at.source].shape, inputs[at.source].dtype)
-    for offset, coordinate in zip(at.offsets, coordinates, strict=True):
-        indices.reshape(-1)[number * at.group + offset] = coordinate
-    inputs[at.source] = indices[()] if not indices.ndim else indices
-    kernel = find_kernel(op)
-    assert kernel is not None
-    try:
-        made_for(op, kernel)(*inputs)
-    except Exception as e:
-        return e
-    raise HeadraceInternalError(f"the kernel of {op.type} accepts the position {coordinates}, and native code does not")
-
-
-def _stand_in(t: Tensor) -> Any:
-    """The value of an input if it is static, else zeros of its shape."""
-    value = constant_value(t)
-    if value is None:
-        shape = t.static_shape
-        assert shape is not None
-        value = np.broadcast_to(np.zeros((), t.dtype.base.numpy), [d or 0 for d in shape])
-    return value if value.ndim else value[()]
 
 
 class IndexPrinter(ArrayPrinter):
