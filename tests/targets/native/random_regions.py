@@ -376,13 +376,14 @@ class Maker:
         rng, a = self.rng, self._pick(values, lambda s: len(s) > 0)
         if a is None:
             return None
+        shape, n = tuple(a.shape), rng.randint(1, len(a.shape))
+        first = rng.randint(0, n)  # the axes before an ellipsis; the other ones are the last axes
+        more: list[Any] = [] if rng.random() < 0.7 else [rng.choice([None, ...])]
         index: list[Any] = []
-        for d in tuple(a.shape)[: rng.randint(1, len(a.shape))]:
+        for d in shape[:first] + (shape[len(shape) - n + first :] if ... in more else shape[first:n]):
             at = hr.cast(self._positions([self._element(values)], d), hr.int32) - rng.choice([0, d])
             index.append(rng.choice([at, slice(None), slice(rng.randrange(d), None), rng.randrange(d)]))
-        if rng.random() < 0.3:
-            index.insert(rng.randrange(len(index) + 1), rng.choice([None, ...]))
-        return a[tuple(index)]
+        return a[(*index[:first], *more, *index[first:])]
 
     def _taken(self, values: list[Any]) -> Any:
         rng, a = self.rng, self._pick(values, lambda s: 0 < len(s) < 3)
