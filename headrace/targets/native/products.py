@@ -448,8 +448,7 @@ class _Product:
         f, v = self.f, self.v
 
         def number(size: Size) -> str:
-            text = size if isinstance(size, str) else str(size)
-            return variable("i32", f.op(f"trunc i64 {text} to i32"))
+            return variable("i64", size if isinstance(size, str) else str(size))
 
         def variable(kind: str, value: str) -> str:
             slot = f.alloca(kind)
