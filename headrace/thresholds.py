@@ -400,7 +400,7 @@ NATIVE_UNKNOWN_TRIPS: Final = 1000
 
 # Memory of an arena of a native call at first, and the most that one keeps after a call.
 # Unit: bytes; bytes. Estimate (tests/targets/native/test_state.py).
-NATIVE_ARENA_START: Final = 1 << 16
+NATIVE_ARENA_START: Final = 1 << 27
 NATIVE_KEPT_BYTES: Final = 1 << 27
 
 # Longest compilation of a module of native code; time for a loop that LLVM vectorizes, and for an elementary function

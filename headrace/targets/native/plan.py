@@ -7,7 +7,7 @@ The plan walks the blocks of the region in the order in which they run, and give
 * the *storages* that its elements may be in. A storage is a piece of memory of a fixed size. An instruction that
   computes an array has one of its own. A loop variable may be in the storage of its initial value or in one of its two
   homes, and the result of a conditional in that of any branch, so both are only addresses that are chosen when the code
-  runs, and no array is copied.
+  runs, and no array is copied. A nest writes its result over a large array of the same size that it reads last.
 
 **Loop variables.** The next value is computed into the home that does not hold the current value, and the homes change
 places at the end of the iteration. If the next value is made by a nest that is the last reader of the current one, and
@@ -167,6 +167,7 @@ class Plan:
         self._listed: set[Value] = set()  # possibly in the memory of a list
         self._results: set[Value] = set(outputs)  # of the region and of blocks inside
         self._now = 0
+        self._nests: list[tuple[int, Nest]] = []  # with the numbers of their units
         self._changed = _Changed()
         for v in inputs:
             self._define(v, contiguous(v), frozenset())
@@ -186,6 +187,7 @@ class Plan:
                 if not (isinstance(place, Storage) and place.output == k):
                     self.copied_outputs.append(k)
         self._settle()
+        self._overwrite()
         self.bytes = _arrange(self.storages)
 
     # *** Walk ***
@@ -201,6 +203,7 @@ class Plan:
         for unit in found:
             self._now += 1
             if isinstance(unit, Nest):
+                self._nests.append((self._now, unit))
                 for v in unit.reads:
                     self._use(v)
                 for v in unit.stored:
@@ -554,6 +557,52 @@ class Plan:
             for storage in storages:
                 storage.first = min(storage.first, self._defined[v])
                 storage.last = max(storage.last, self._last.get(v, self._defined[v]), self._defined[v])
+
+    def _overwrite(self) -> None:
+        """Joins the storages of results of nests with those that end there, if each element is read where it is written.
+
+        Small storages are left apart: LLVM keeps more of them in registers if they are not the same memory.
+        """
+        held: dict[Storage, list[Value]] = {}
+        for v, storages in self._in.items():
+            for storage in storages:
+                held.setdefault(storage, []).append(v)
+        joined: dict[Storage, Storage] = {}
+        for now, nest in self._nests:
+            for v in nest.stored:
+                made = self.places.get(v)
+                if not isinstance(made, Storage) or not self._is_made_at(made, now):
+                    continue
+                for read in nest.reads:
+                    for ending in self._in.get(read, ()):
+                        old = joined.get(ending, ending)
+                        if self._ends_at(old, now, nest, held[old], made):
+                            old.last, made.bytes = made.last, 0
+                            joined[made] = old
+                            held[old] = held[old] + held[made]
+                            break
+                    if made in joined:
+                        break
+        self.storages = [s for s in self.storages if s not in joined]
+        if joined:
+            for v, place in self.places.items():
+                if isinstance(place, Storage):
+                    self.places[v] = joined.get(place, place)
+            for v, storages in self._in.items():
+                self._in[v] = frozenset([joined.get(s, s) for s in storages])
+            for block, copies in self.copied.items():
+                self.copied[block] = [(k, joined.get(p, p) if isinstance(p, Storage) else p) for k, p in copies]
+
+    def _is_made_at(self, storage: Storage, now: int) -> bool:
+        """Whether a large storage is first written by unit `now` and is the region's own."""
+        return storage.first == now and storage.output < 0 and storage.bytes > thresholds.NATIVE_STACK_EACH
+
+    def _ends_at(self, old: Storage, now: int, nest: Nest, held: Iterable[Value], made: Storage) -> bool:
+        """Whether unit `now` reads a storage last, and each element of it when it writes that of `made`."""
+        if old.last != now or old.first == now or old.output >= 0 or old.bytes != made.bytes:
+            return False
+        ending = [v for v in held if self._last.get(v) == now]
+        return all(v.is_static and dims(v) == nest.shape and self.strides[v] == contiguous(v) for v in ending)
 
 
 class _Changed:

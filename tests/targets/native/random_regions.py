@@ -101,7 +101,7 @@ class Maker:
                 lambda: hr.sigmoid(a) * b,
                 lambda: hr.sin(a + 1.0),
                 lambda: hr.where(a > b + 0.0101, a, b * 0.5),  # a tie is decided by the last bit
-                lambda: hr.cast(hr.cast(hr.clip_by_value(a, -9.0, 9.0) * 3.0, hr.int32) % 5, hr.float32),
+                lambda: hr.cast(hr.cast(hr.clip_by_value(a, -9.0, 9.0) * 3.0 + 0.07, hr.int32) % 5, hr.float32),
                 lambda: hr.square(hr.tanh(a)) - 1.0,
             ]
         )()
@@ -454,5 +454,9 @@ class Maker:
         return hr.while_loop(lambda i, rows, x: i <= index, pop, [hr.constant(0), rows, a[0]])[2]
 
     def _whole(self, x: Any, size: float) -> Any:
-        """Integers of which some are zero."""
-        return hr.cast(hr.clip_by_value(x * size, -9.0, 9.0) + self.rng.choice([0.0, 0.5]), hr.int32)
+        """Integers of which some are zero.
+
+        Saturated values such as tanh(9) are not near a border between two integers, where a unit of the last place
+        makes a difference.
+        """
+        return hr.cast(hr.clip_by_value(x * size, -9.0, 9.0) + self.rng.choice([0.07, 0.57]), hr.int32)
