@@ -398,10 +398,10 @@ NUMPY_BYTE: Final = 0.03
 NATIVE_LEAST_SAVING: Final = 5_000
 NATIVE_UNKNOWN_TRIPS: Final = 1000
 
-# Memory of an arena of a native call at first, and the most that one keeps after a call.
+# Memory of an arena of a native call, which keeps the pages that were used; and its start that has no large pages.
 # Unit: bytes; bytes. Estimate (tests/targets/native/test_state.py).
-NATIVE_ARENA_START: Final = 1 << 27
 NATIVE_KEPT_BYTES: Final = 1 << 27
+NATIVE_SMALL_PAGES: Final = 1 << 22
 
 # Longest compilation of a module of native code; time for a loop that LLVM vectorizes, and for an elementary function
 # in one; text that LLVM compiles in a second: of functions with such loops, of short functions without, and of others

@@ -154,7 +154,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "files": ARRAYS | {"google", "google_crc32c", "safetensors"},
     "ops": ARRAYS | {"scipy", "re2", "PIL"},
     "execute": ARRAYS | {"threadpoolctl", "jax"},
-    "targets": ARRAYS | {"llvmlite", "scipy"},
+    "targets": ARRAYS | {"llvmlite", "scipy", "threadpoolctl"},
     "compile": ARRAYS | {"jax"},
     "session": ARRAYS | {"threadpoolctl"},
     "dist": ARRAYS | {"msgspec", "ray"},

@@ -559,7 +559,7 @@ class Plan:
                 storage.last = max(storage.last, self._last.get(v, self._defined[v]), self._defined[v])
 
     def _overwrite(self) -> None:
-        """Joins the storages of results of nests with those that end there, if each element is read where it is written.
+        """Joins storages of nests' results with those that are read there last, element by element.
 
         Small storages are left apart: LLVM keeps more of them in registers if they are not the same memory.
         """
@@ -598,7 +598,7 @@ class Plan:
         return storage.first == now and storage.output < 0 and storage.bytes > thresholds.NATIVE_STACK_EACH
 
     def _ends_at(self, old: Storage, now: int, nest: Nest, held: Iterable[Value], made: Storage) -> bool:
-        """Whether unit `now` reads a storage last, and each element of it when it writes that of `made`."""
+        """Whether unit `now` is the last reader of a storage, and reads elements where it writes."""
         if old.last != now or old.first == now or old.output >= 0 or old.bytes != made.bytes:
             return False
         ending = [v for v in held if self._last.get(v) == now]

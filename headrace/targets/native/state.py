@@ -12,9 +12,10 @@ gets the original exception. A poll is an obstacle to vectorization, so it stand
 
 **Memory.** There are two arenas. Memory of `allocate` belongs to a scope: `release` frees all that was allocated since
 `mark`. Memory of `allocate_block` lives until `free_block` or the end of the call, independent of scopes, so that
-a list may grow in an inner scope. Sizes of blocks are powers of two, and free blocks are kept in lists by size. Both
-arenas keep their memory between calls, because the first use of a page from the operating system takes longer than most
-work on it. If an arena is full, Python adds a chunk; at the end of the call one chunk of the total size replaces all.
+a list may grow in an inner scope. Sizes of blocks are powers of two, and free blocks are kept in lists by size. An
+arena is a range of addresses whose pages the operating system provides when they are first used. The arena keeps them
+between calls, because the first use takes longer than most work on a page. If an arena is full, Python adds a chunk,
+which is removed at the end of the call.
 
 **Concurrency.** One state serves one call at a time. `Pool` keeps idle states in a linked list that machine code reads
 and writes while it holds the interpreter's lock. So the pool needs no other lock, and is whole in a forked process.
@@ -28,7 +29,9 @@ The functions that do the work are in `support`, compiled once for all modules.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import mmap
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -284,7 +287,7 @@ class _Chunk:
 
     def __init__(self, size: int, is_guarded: bool = False, name: str = "") -> None:
         extra = 2 * _GUARD if is_guarded else 0
-        self._memory = np.empty(size + extra + ALIGNMENT, np.uint8)
+        self._memory = _pages(size + extra + ALIGNMENT)
         first: int = self._memory.ctypes.data
         self.start = (first + extra // 2 + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
         self.end = self.start + size
@@ -306,6 +309,26 @@ class _Chunk:
         return ""
 
 
+def _pages(size: int) -> np.ndarray:
+    """Memory of which only the pages that are used are resident.
+
+    Large pages, where the system has them, save time on large arrays. The start has small pages, so that a call needs
+    little memory if its arrays are small.
+
+    Raises:
+      MemoryError: The system does not provide it.
+    """
+    try:
+        memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except (OSError, OverflowError) as e:
+        raise MemoryError(f"native code asks for {size} bytes") from e
+    small = thresholds.NATIVE_SMALL_PAGES
+    if size > small and hasattr(mmap, "MADV_HUGEPAGE"):
+        with contextlib.suppress(OSError):  # a system without large pages
+            memory.madvise(mmap.MADV_HUGEPAGE, small)
+    return np.frombuffer(memory, np.uint8)
+
+
 class State:
     """State of native calls, one call at a time.
 
@@ -315,12 +338,11 @@ class State:
       error: The exception of a callback during the call, or None.
     """
 
-    __slots__ = ("__weakref__", "_chunks", "_wanted", "address", "error", "layout")
+    __slots__ = ("__weakref__", "_chunks", "address", "error", "layout")
 
     def __init__(self) -> None:
         self.error: BaseException | None = None
-        self._chunks = [[_Chunk(thresholds.NATIVE_ARENA_START)] for _ in (SCOPED, BLOCKS)]
-        self._wanted = [0, 0]  # the size of one chunk that would have been enough, for each arena
+        self._chunks = [[_Chunk(thresholds.NATIVE_KEPT_BYTES)] for _ in (SCOPED, BLOCKS)]
         self.layout = layout = Layout()
         self.address = ctypes.addressof(layout)
         layout.budget = layout.refill = thresholds.NATIVE_POLL_WORK
@@ -329,9 +351,9 @@ class State:
         layout.settle = _SETTLE(self._settle)
         self._reset()
 
-    def kept_bytes(self) -> int:
-        """Size of the memory that the state keeps between calls."""
-        return sum(chunk.size for chunks in self._chunks for chunk in chunks)
+    def arenas(self) -> list[tuple[int, int]]:
+        """Start and size of the memory that each arena has now."""
+        return [(chunk.start, chunk.size) for chunks in self._chunks for chunk in chunks]
 
     def counters(self) -> list[int]:
         """Iterations of the open loops of the call that failed."""
@@ -362,11 +384,8 @@ class State:
                 chunks.append(made)
                 self.layout.end[arena] = self.layout.next[arena] = made.end
             else:
-                last = chunks[-1]
-                used = sum(chunk.size for chunk in chunks[:-1]) + self.layout.next[arena] - last.start
-                made = _Chunk(max(size, min(2 * last.size, thresholds.NATIVE_KEPT_BYTES)))
+                made = _Chunk(max(size, thresholds.NATIVE_KEPT_BYTES))
                 chunks.append(made)
-                self._wanted[arena] = max(self._wanted[arena], used + made.size)
                 self.layout.next[arena], self.layout.end[arena] = made.start + size, made.end
             self.layout.is_grown = 1
             return made.start
@@ -391,16 +410,12 @@ class State:
                 self.error = HeadraceInternalError(f"native code wrote {damage}")
 
     def _settle(self) -> int:
-        """Checks guards, and replaces the chunks of each arena by a single one."""
+        """Checks guards, and removes the chunks that were added."""
         try:
-            for arena, chunks in enumerate(self._chunks):
+            for chunks in self._chunks:
                 for chunk in chunks:
                     self._check(chunk)
                 del chunks[1:]
-                wanted = self._wanted[arena]
-                self._wanted[arena] = 0
-                if chunks[0].size < wanted <= thresholds.NATIVE_KEPT_BYTES:
-                    chunks[0] = _Chunk(wanted)
         except BaseException as e:
             self.error = e
         self._reset()

@@ -16,8 +16,9 @@ from headrace.api import scopes
 from headrace.compile import Compiled
 from headrace.denormals import flushed, register_bits, user_mode
 from headrace.errors import DeadlineExceededError, InvalidArgumentError, ResourceExhaustedError
-from headrace.targets.native import engine, state
+from headrace.targets.native import engine
 from tests.compile.running import same
+from tests.targets.native.arena_memory import kept_bytes
 
 with flags.override(NATIVE="on"):
     if engine.available():
@@ -284,9 +285,9 @@ def test_the_memory_of_nested_lists_is_used_again() -> None:
         return i + 1, s + hr.cast(scopes.builder().TensorListLength(outer), hr.float32)
 
     s = hr.while_loop(lambda i, s: i < n, body, [0, 0.0])[1]
-    before = sum(each.kept_bytes() for each in state.pool().states.values())
+    before = kept_bytes()
     assert run(s, {n: 5000, x: np.ones(64, np.float32)}) == 5000
-    assert sum(each.kept_bytes() for each in state.pool().states.values()) - before < 1 << 20
+    assert kept_bytes() - before < 1 << 20
 
 
 # *** Errors ***

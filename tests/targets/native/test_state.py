@@ -20,6 +20,7 @@ pytest.importorskip("llvmlite")
 from headrace.targets.native import engine, state
 from headrace.targets.native.entry import Entry, Slot
 from headrace.targets.native.llvm_text import Function, Module
+from tests.targets.native.arena_memory import kept_bytes
 
 pytestmark = pytest.mark.one_engine
 
@@ -142,21 +143,33 @@ def test_memory_is_kept_for_the_next_call() -> None:
         del memory
 
     f = bound(body, 1, 1)
-    f(None, np.int64(3000))
-    grown = [s.kept_bytes() for s in state.pool().states.values()]
-    assert max(grown) >= 3_000_000
     first = f(None, np.int64(3000))
     assert f(None, np.int64(3000)) == first
-    assert [s.kept_bytes() for s in state.pool().states.values()] == grown
 
 
-def test_kept_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(thresholds, "NATIVE_KEPT_BYTES", 1 << 18)
-    before = {a: s.kept_bytes() for a, s in state.pool().states.items()}
-    f = bound(scoped, 2, 1)
-    f(None, np.int64(3), np.int64(50_000_000))
-    for address, s in state.pool().states.items():
-        assert s.kept_bytes() <= max(before.get(address, 0), 2 << 18)
+def touched(f: Function, values: list[str], results: list[str]) -> None:
+    """Body that allocates input 0 bytes and writes to each page."""
+    memory = state.allocate(f, values[0], "full")
+    with f.loop("0", values[0], 4096) as i:
+        store(f, i, f.op(f"getelementptr i8, ptr {memory}, i64 {i}"))
+
+
+def test_pages_are_resident_once_they_are_used() -> None:
+    before = kept_bytes()
+    f = bound(touched, 1, 0)
+    f(None, np.int64(1000))
+    assert kept_bytes() - before < 1 << 20
+    f(None, np.int64(30_000_000))
+    assert kept_bytes() >= 30_000_000
+    f(None, np.int64(1000))
+    assert kept_bytes() >= 30_000_000
+
+
+def test_kept_memory_is_bounded() -> None:
+    f = bound(touched, 1, 0)
+    f(None, np.int64(1.5 * thresholds.NATIVE_KEPT_BYTES))
+    for s in state.pool().states.values():
+        assert sum(size for _, size in s.arenas()) == 2 * thresholds.NATIVE_KEPT_BYTES
 
 
 @pytest.mark.parametrize("size", [-1, -65, 1 << 62, 1 << 47])
