@@ -598,7 +598,7 @@ class Plan:
         return storage.first == now and storage.output < 0 and storage.bytes > thresholds.NATIVE_STACK_EACH
 
     def _ends_at(self, old: Storage, now: int, nest: Nest, held: Iterable[Value], made: Storage) -> bool:
-        """Whether unit `now` is the last reader of a storage, and reads elements where it writes."""
+        """Whether `nest` is the last reader of a storage, element by element."""
         if old.last != now or old.first == now or old.output >= 0 or old.bytes != made.bytes:
             return False
         ending = [v for v in held if self._last.get(v) == now]
