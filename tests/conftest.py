@@ -44,7 +44,7 @@ gc.set_threshold(10_000)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Exempts the objects that collecting made, which stay to the end, from later collections of garbage."""
+    """Exempts the objects of the collected tests from later collections of garbage."""
     del session
     hypothesis.find(hypothesis.strategies.text(min_size=1), bool)  # makes its table of characters, half a second's work
     gc.collect()

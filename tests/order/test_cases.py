@@ -29,7 +29,10 @@ def built(name: str) -> dict[str, Any]:
 
 
 def run(names: dict[str, Any], route: Route, seed: int = 0) -> Any:
-    """What the reads of a case are on a route. One with several devices places the operations of the graph."""
+    """Returns the values of a case's reads on a route.
+
+    A route with several devices places the operations of the graph.
+    """
     g, initial = names["graph"], names["initial"]
     fetches, targets, feeds = names["fetches"], names["targets"], names["feeds"]
     if route.devices > 1:
