@@ -151,8 +151,9 @@ class ProcessWatch:
 
     def __init__(self) -> None:
         self.events: list[str] = []
+        self._kinds = PROCESS_EVENTS  # at exit, hooks are called after the globals of modules are gone
         sys.addaudithook(self._hear)
 
     def _hear(self, event: str, args: tuple[object, ...]) -> None:
-        if event in PROCESS_EVENTS:
+        if event in self._kinds:
             self.events.append(event)

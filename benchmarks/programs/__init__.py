@@ -9,12 +9,36 @@ and are differentiated by their arguments named in `by`. `in_v1` is how one is r
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
+
+
+class Late(Mapping[str, np.ndarray]):
+    """Large arguments of a program, made when the first of them is read.
+
+    Lists of workloads are imported more often than run.
+    """
+
+    def __init__(self, make: Callable[[], Mapping[str, np.ndarray]]) -> None:
+        self._make = make
+
+    @functools.cached_property
+    def _made(self) -> Mapping[str, np.ndarray]:
+        return self._make()
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._made)
+
+    def __len__(self) -> int:
+        return len(self._made)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,8 +136,12 @@ def wide(n: int) -> Program:
 
 def elementwise(n: int, rows: int) -> Program:
     """n elementwise operations, one after the other, on a square matrix; groups of six."""
-    new = numbers()
-    arguments = {"x": new(rows, rows, scale=0.5), "y": new(rows, rows)}
+
+    @Late
+    def arguments() -> dict[str, np.ndarray]:
+        new = numbers()
+        return {"x": new(rows, rows, scale=0.5), "y": new(rows, rows)}
+
     return Program(f"{n} elementwise operations on {rows}x{rows}", "elementwise", 1, {"n": n}, arguments, ())
 
 

@@ -6,10 +6,13 @@ A subclass of `LaunchedCluster` starts workers: processes of this machine (`laun
 
 from __future__ import annotations
 
+import atexit
 import dataclasses
+import functools
 import os
 import secrets
 import threading
+import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Self
 
@@ -67,6 +70,8 @@ class LaunchedCluster:
 
     def _serve(self, addresses: Sequence[str]) -> None:
         """Starts the master, given the addresses of the workers."""
+        # At exit, `__del__` would come after the end of the reactor, of files and of modules.
+        self._at_exit = atexit.register(functools.partial(_close, weakref.ref(self)))
         self._master = MasterNode(dict(zip(self.tasks, addresses, strict=True)), self._network)
 
     def _end_workers(self) -> None:
@@ -94,6 +99,7 @@ class LaunchedCluster:
                 return
             self._is_closed = True
         if self._master is not None:
+            atexit.unregister(self._at_exit)
             self._master.close()
         self._reactor.close()
         self._end_workers()
@@ -107,3 +113,9 @@ class LaunchedCluster:
     def __del__(self) -> None:
         if "_is_closed" in vars(self):  # else it was not fully constructed
             self.close()
+
+
+def _close(reference: weakref.ref[LaunchedCluster]) -> None:
+    cluster = reference()
+    if cluster is not None:
+        cluster.close()

@@ -9,6 +9,8 @@ import random
 import signal
 import socket
 import struct
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -209,6 +211,19 @@ def test_training_with_killed_workers_ends_with_the_same_parameters(seed: int, t
 @pytest.mark.parametrize("seed", range(2, 22))
 def test_training_with_killed_workers_ends_with_the_same_parameters_for_many_seeds(seed: int, tmp_path: Path) -> None:
     _training_survives(seed, tmp_path)
+
+
+OPEN_AT_EXIT = """
+import builtins
+import headrace as hr
+
+builtins.kept = hr.cluster.local(1)  # outlives the modules
+"""
+
+
+def test_a_cluster_that_is_open_at_exit_ends_without_errors() -> None:
+    done = subprocess.run([sys.executable, "-c", OPEN_AT_EXIT], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 # *** hostile bytes ***

@@ -615,7 +615,9 @@ def _cut_loop() -> hr.Graph:
     return g
 
 
-def test_a_cluster_with_mutual_tls_runs_a_loop_and_refuses_others(authority: Authority) -> None:
+def test_a_cluster_with_mutual_tls_runs_a_loop_and_refuses_others(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
     spec = {"worker": [f"127.0.0.1:{port}" for port in free_ports(2)]}
     options, g = authority.options(), _cut_loop()
 
@@ -646,8 +648,10 @@ def test_a_cluster_with_mutual_tls_runs_a_loop_and_refuses_others(authority: Aut
         ):
             with pytest.raises(UnauthenticatedError, match=text):
                 far(a, g, wrong)
+        monkeypatch.setattr(a._listener, "_handshake_timeout", 0.2)  # the server waits so long for a handshake
         with pytest.raises(UnavailableError, match="may demand TLS"):
-            far(a, g, NetworkOptions(SECRET))  # the server waits for its handshake, until a limit of 5 seconds
+            far(a, g, NetworkOptions(SECRET))
+        monkeypatch.undo()
         served()
 
 
