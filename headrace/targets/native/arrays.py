@@ -14,8 +14,10 @@ from headrace import thresholds
 from headrace.errors import HeadraceInternalError
 from headrace.opkit.forms import Broadcast, Concat, Embed, OneHot, Permute, Pieces, Product, Reduce, Reshape, Tile
 from headrace.schedule.program import Compute, Value
+from headrace.schedule.scalar_expressions import Apply, Input
 from headrace.schedule.select import Map, Move
 from headrace.targets.native import scalars, state, threads
+from headrace.targets.native.complex_sums import as_parts, sum_of_parts
 from headrace.targets.native.costs import Costs
 from headrace.targets.native.fusion import Nest
 from headrace.targets.native.grown import Dimensions, Front, Rows, is_grown, row_size
@@ -173,7 +175,7 @@ class ArrayPrinter:
                     (out,) = part.made
                     forms[out] = form
                     totals[out] = self._target(out)
-                    self._fill(totals[out], combination(form.ufunc, out.dtype.numpy)[1])
+                    self._fill(totals[out], form.ufunc)
         divided = self.plan.divided.get(strips)
         for first, stop, height in strips.strips():
             if divided is not None and first == 0:
@@ -219,7 +221,7 @@ class ArrayPrinter:
                 at = self._advanced("0", number, all_parts.dims[1])
                 start = self._at(dataclasses.replace(all_parts, pointer=next(inside)), at)
                 found[v] = dataclasses.replace(totals[v], pointer=start)
-                self._fill(found[v], combination(forms[v].ufunc, found[v].dtype)[1])
+                self._fill(found[v], forms[v].ufunc)
             for storage, size in divided.own.items():
                 offset = g.op(f"mul nuw nsw i64 {number}, {size}")
                 self.addresses[storage] = g.op(f"getelementptr inbounds i8, ptr {next(inside)}, i64 {offset}", "own")
@@ -517,7 +519,7 @@ class ArrayPrinter:
             case Reduce() as form:
                 self._reduce(instr, form)
             case Product() as form:
-                self._product(instr, form)
+                self.matrix_product(instr, form)
             case _:
                 raise HeadraceInternalError(f"native code has no {type(instr.work.form).__name__}")
 
@@ -717,7 +719,7 @@ class ArrayPrinter:
         on, off = (self.array_or_number(instr.inputs[k]) for k in (2, 3))
         assert isinstance(on, Number)
         assert isinstance(off, Number)
-        kind, index = scalars.register_type(target.dtype), scalars.register_type(indices.dtype)
+        index = scalars.register_type(indices.dtype)
         at = () if isinstance(indices, Number) else indices.strides
         places = [int(k == axis) for k in range(len(target.shape))]  # the offset is the position along the axis
 
@@ -726,7 +728,7 @@ class ArrayPrinter:
             if index != "i64":
                 found = self.f.op(f"{'zext' if indices.dtype.kind == 'u' else 'sext'} {index} {found} to i64")
             is_here = self.f.op(f"icmp eq i64 {found}, {offsets[2]}")
-            self.store(target, self.f.op(f"select i1 {is_here}, {kind} {on.text}, {kind} {off.text}"), offsets[1])
+            self.store(target, scalars.choose(self.f, is_here, target.dtype, on.text, off.text), offsets[1])
 
         self.each(target.shape, ((*at[:axis], 0, *at[axis:]) if at else (0,), target.strides, places), element)
         self.values[out] = target
@@ -740,7 +742,8 @@ class ArrayPrinter:
 
     # *** Products and reductions ***
 
-    def _product(self, instr: Compute, form: Product) -> None:
+    def matrix_product(self, instr: Compute, form: Product) -> None:
+        """Prints a product of real matrices."""
         (out,) = instr.made
         operands, strides, turns = [], [], []
         for k, turned in enumerate(form.turned):
@@ -796,6 +799,7 @@ class ArrayPrinter:
         """Prints a reduction over an unknown number of rows; neighboring axes are one."""
         if not source.is_contiguous:
             source = self.copied_block(source)
+        target, source = as_parts(target), as_parts(source)
         merged = next((k for k in range(len(source.shape)) if k not in form.axes), len(source.shape))
         first, rest = math.prod(source.dims[: merged - 1]), source.dims[merged - 1 :]
         n = str(source.shape[0]) if first == 1 else self.f.op(f"mul nuw nsw i64 {source.shape[0]}, {first}")
@@ -818,9 +822,10 @@ class ArrayPrinter:
         """
 
         def run(f: Function, out: str, x: str, dims: Sequence[int], axes: Sequence[int]) -> None:
-            name = reduce(self.module, form.ufunc, dims, axes, target.dtype, vector_bytes=of_host().bytes)
+            name = self._reduction(form, dims, axes, target.dtype, whole.dtype.kind == "c")
             f.line(f"call void {name}(ptr {out}, ptr {x})")
 
+        whole, target, source = target, as_parts(target), as_parts(source)
         dims, axes, cost = source.dims, form.axes, thresholds.NATIVE_ELEMENT * math.prod(source.dims)
         is_total = len(axes) == len(dims)
         if is_total:
@@ -828,7 +833,7 @@ class ArrayPrinter:
         each = threads.divided(dims[0], cost) if may_divide and dims and (is_total or 0 not in axes) else 0
         if not each or dims[0] % each or each == dims[0]:
             run(self.f, target.pointer, source.pointer, dims, axes)
-            self._divide(target, form)
+            self._divide(whole, form)
             return
         parts = dims[0] // each
         found = target
@@ -848,29 +853,46 @@ class ArrayPrinter:
         threads.each_part(self.f, parts, captured, round(cost / parts), part, "stopped")
         if is_total:
             run(self.f, target.pointer, found.pointer, (parts,), (0,))
-        self._divide(target, form)
+        self._divide(whole, form)
+
+    def _reduction(
+        self,
+        form: Reduce,
+        dims: Sequence[int],
+        axes: Sequence[int],
+        dtype: np.dtype,
+        is_of_parts: bool,
+        accumulate: bool = False,
+    ) -> str:
+        """The function of a reduction of numbers, or of the parts of complex ones."""
+        size = of_host().bytes
+        if is_of_parts:
+            return sum_of_parts(self.module, dims, axes, dtype, accumulate=accumulate, vector_bytes=size)
+        return reduce(self.module, form.ufunc, dims, axes, dtype, accumulate=accumulate, vector_bytes=size)
 
     def _accumulate(self, total: Array, source: Array, form: Reduce) -> None:
         """Prints a reduction whose result is combined with a total."""
-        name = reduce(
-            self.module, form.ufunc, source.dims, form.axes, total.dtype, accumulate=True, vector_bytes=of_host().bytes
-        )
+        is_complex = total.dtype.kind == "c"
+        total, source = as_parts(total), as_parts(source)
+        name = self._reduction(form, source.dims, form.axes, total.dtype, is_complex, True)
         self.f.line(f"call void {name}(ptr {total.pointer}, ptr {source.pointer})")
 
     def _divide(self, target: Array, form: Reduce) -> None:
         """Prints the division of sums by the number of terms, for means."""
         if form.divisor == 1:
             return
-        kind, count = scalars.register_type(target.dtype), scalars.literal(form.divisor, target.dtype)
+        mean = Apply(np.divide, (Input(0), form.divisor), target.dtype, None)
 
         def element(at: Sequence[str]) -> None:
-            mean = self.f.op(f"fdiv {kind} {self.load(target, at[0])}, {count}")
-            self.store(target, mean, at[0])
+            found = scalars.expression(self.f, mean, [self.load(target, at[0])], [target.dtype])
+            self.store(target, found, at[0])
 
         self.each(target.shape, (target.strides,), element)
 
-    def _fill(self, target: Array, number: str) -> None:
-        """Prints stores of a constant, as it is in memory, to all elements."""
+    def _fill(self, target: Array, ufunc: np.ufunc) -> None:
+        """Prints stores of the identity of a reduction to all elements."""
+        target = as_parts(target)
+        number = combination(ufunc, target.dtype)[1]
 
         def element(at: Sequence[str]) -> None:
             kind, to = scalars.memory_type(target.dtype), self._at(target, at[0])
