@@ -116,7 +116,7 @@ op(
     grad=_slice_grad,
     jvp=linear("input"),
     batch=slices,
-    form=forms.slices,
+    form=index_forms.slices,
     facts=Facts(total=("begin", "size"), dynamic_shape=True),
     shape_value=_slice_value,
     oracle=lambda x, begin, size: (

@@ -18,9 +18,10 @@ import numpy as np
 
 from headrace import thresholds
 from headrace.ir.notes import CountedResidual
-from headrace.opkit.forms import Product, Reduce, reads
+from headrace.opkit.forms import Accumulate, Product, Reduce, reads
 from headrace.records import record
 from headrace.schedule.program import Block, Branches, Call, Compute, Convert, Instr, Loop, Value
+from headrace.schedule.scalar_expressions import Apply, Input
 from headrace.schedule.select import Constant, KernelCall, ListOperation, Map, Move
 from headrace.targets.native import scalars
 from headrace.targets.native.costs import ufuncs
@@ -119,6 +120,9 @@ def _compute(instr: Compute, elements: ElementTypes) -> str:
                 is_wide = dtype.kind in "fiu" and dtype.itemsize >= 4
                 is_known = is_wide if isinstance(form, Product) else _reduces(form, dtype)
                 return "" if is_known else f"{instr.op.type} of {dtype.name}"
+            if isinstance(form, Accumulate):
+                dtype = instr.made[0].dtype.numpy
+                return scalars.why_not(Apply(form.ufunc, (Input(0), Input(1)), dtype, None), [dtype, dtype])
             return ""
         case ListOperation(role):
             return _list(instr, role.kind)

@@ -150,8 +150,6 @@ def _map_of(instr: Compute, work: KernelCall) -> Map | None:
         return None
     if any(t.dtype.is_ref for t in op.inputs):
         return None
-    if not all(is_plain(t.dtype.base.numpy) for t in (*op.inputs, *op.outputs)):
-        return None  # narrow floats stay with the kernels
     found = formula(op, kernel.factory)
     if found is None:
         return None
