@@ -21,6 +21,7 @@ from headrace import dtypes, shapes
 from headrace.ir.infer import constant_value
 from headrace.ir.notes import ContiguousResult
 from headrace.opkit.elementwise import HALF
+from headrace.opkit.windows import Axis
 from headrace.records import record
 
 if TYPE_CHECKING:
@@ -327,6 +328,36 @@ class Assemble:
     fill: int | None = None
 
 
+@record(frozen=True, slots=True)
+class Window:
+    """Convolution or pooling of images with the channels last, or a gradient of one.
+
+    Attributes:
+      kind: the result: "forward", "by_input" and "by_filter" are those of convolutions, and the others `PoolingKind`.
+      sources: the positions of the arrays: images, or their gradient, and the filter or the gradient by the result.
+      axes: the windows over the spatial axes.
+      images: the number of images.
+      channels: the channels of the input.
+      outputs: the channels of the result.
+      groups: the number of groups into which both are divided.
+    """
+
+    kind: str
+    sources: tuple[int, ...]
+    axes: tuple[Axis, ...]
+    images: int
+    channels: int
+    outputs: int
+    groups: int
+
+    @property
+    def work(self) -> int:
+        """The number of multiplications or comparisons."""
+        return (
+            self.images * math.prod(a.count * a.size for a in self.axes) * self.channels * self.outputs // self.groups
+        )
+
+
 Form: TypeAlias = (
     Reshape
     | Pieces
@@ -343,6 +374,7 @@ Form: TypeAlias = (
     | Extreme
     | Accumulate
     | Assemble
+    | Window
 )
 FormRule: TypeAlias = "Callable[[Operation], Form | None]"
 
@@ -350,10 +382,10 @@ FormRule: TypeAlias = "Callable[[Operation], Form | None]"
 LARGEST_ARRAY: Final = 1 << 28
 
 #: Forms whose outputs are new arrays and never share memory with an input.
-COPIES: Final = (Concat, Embed, Tile, OneHot, Reduce, Product, Accumulate, Assemble)
+COPIES: Final = (Concat, Embed, Tile, OneHot, Reduce, Product, Accumulate, Assemble, Window)
 
 #: Forms of native code alone. The kernels of numpy have the checks of the positions, and the result in one call.
-NATIVE: Final = (Take, Put, Extreme, Accumulate, Assemble)
+NATIVE: Final = (Take, Put, Extreme, Accumulate, Assemble, Window)
 
 
 def form_of(op: Operation) -> Form | None:
@@ -370,7 +402,7 @@ def reads(form: Form) -> tuple[int, ...]:
             return (0, 1)
         case OneHot():
             return (0, 2, 3)
-        case Concat(sources):
+        case Concat(sources) | Window(_, sources):
             return sources
         case Take(source, at) | Put(source, at, base=None):
             return (source, at.source) if at.axes else (source,)

@@ -185,7 +185,7 @@ def pad(op: Operation) -> Form | None:
 def _index_of(begins: Sequence[int | None], sizes: Sequence[int], whole: Sequence[int]) -> Index | None:
     """The index of a piece, with 0 for a first element that is not static; None if it is out of range."""
     parts = [slice(first or 0, (first or 0) + n) for first, n in zip(begins, sizes, strict=True)]
-    return tuple(parts) if all(0 <= p.start and p.stop <= d for p, d in zip(parts, whole, strict=True)) else None
+    return tuple(parts) if all(p.start >= 0 and p.stop <= d for p, d in zip(parts, whole, strict=True)) else None
 
 
 def _begins(source: int, begins: Sequence[int | None], step: int) -> Positions:

@@ -31,8 +31,8 @@ from headrace.opkit.arrays import add_dims, axis_in, boxed, check_size, dims, en
 from headrace.opkit.batch_rules import prefixing
 from headrace.opkit.batch_shapes import transpose
 from headrace.opkit.jvp_rules import linear
-from headrace.opkit.order_forms import filled_pad
 from headrace.opkit.kernel_library import contiguous
+from headrace.opkit.order_forms import filled_pad
 from headrace.opkit.testing.samples import draw
 from headrace.shapes import Dim, Shape
 

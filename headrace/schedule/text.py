@@ -36,6 +36,7 @@ from headrace.opkit.forms import (
     Reshape,
     Take,
     Tile,
+    Window,
     index_text,
 )
 from headrace.schedule.program import (
@@ -208,6 +209,8 @@ def _form(form: Form) -> str:
             return f"position of the {'greatest' if is_greatest else 'least'} along {axis}"
         case Accumulate(_, ufunc, axis, is_exclusive, is_reverse):
             return f"{'exclusive ' * is_exclusive}{ufunc.__name__} along {axis}{' in reverse' if is_reverse else ''}"
+        case Window(kind, _, axes):
+            return f"{kind.replace('_', ' ')} of windows {shapes.show([a.size for a in axes])}"
         case Assemble(shape, parts):
             return f"{len(parts)} parts of {shapes.show(shape)}"
         case Product(turned, is_batch):

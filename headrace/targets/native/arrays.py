@@ -25,6 +25,7 @@ from headrace.opkit.forms import (
     Reduce,
     Reshape,
     Tile,
+    Window,
 )
 from headrace.schedule.program import Compute, Value
 from headrace.schedule.scalar_expressions import Apply, Input
@@ -57,6 +58,7 @@ from headrace.targets.native.registers import of_host
 from headrace.targets.native.rewriting import Division
 from headrace.targets.native.strips import cut_reads, is_total, is_view, reduction
 from headrace.targets.native.transposes import transpose, turned_matrix
+from headrace.targets.native.windows.calls import print_window
 
 if TYPE_CHECKING:
     from headrace.opkit.forms import Index, Lattice
@@ -534,6 +536,8 @@ class ArrayPrinter:
                 self._accumulation(instr, form)
             case Assemble() as form:
                 self._assemble(instr, form)
+            case Window() as form:
+                print_window(self, instr, form)
             case Product() as form:
                 self._product(instr, form)
             case _:
@@ -830,7 +834,7 @@ class ArrayPrinter:
         (out,) = instr.made
         operands, strides, turns = [], [], []
         for k, turned in enumerate(form.turned):
-            a = self._copied(instr, k)
+            a = self.copied(instr, k)
             if matrix_rows(a.shape[-2:], a.strides[-2:]) is None:  # of unknown length, in reverse order
                 a = self.copied_block(a)
             found = matrix_rows(a.shape[-2:], a.strides[-2:])
@@ -871,7 +875,7 @@ class ArrayPrinter:
     def _reduce(self, instr: Compute, form: Reduce) -> None:
         (out,) = instr.made
         target = self._target(out)
-        source = self._copied(instr, form.source)
+        source = self.copied(instr, form.source)
         if is_grown(instr.inputs[form.source]):
             self._reduce_grown(target, source, form)
         else:
@@ -964,7 +968,7 @@ class ArrayPrinter:
 
         self.each(target.shape, (target.strides,), element)
 
-    def _copied(self, instr: Compute, k: int) -> Array:
+    def copied(self, instr: Compute, k: int) -> Array:
         """Input `k` of an instruction, or a copy of it if the plan says so."""
         a = self.array(instr.inputs[k])
         if (instr, k) not in self.plan.copies:

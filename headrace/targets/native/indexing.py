@@ -54,7 +54,7 @@ class IndexPrinter(ArrayPrinter):
         if not at.axes:
             return ""
         if is_array(instr.inputs[at.source]):
-            return self._copied(instr, at.source)
+            return self.copied(instr, at.source)
         return self.index(instr.inputs[at.source])
 
     def _coordinates(self, at: Positions, indices: Array | str, number: str) -> list[str]:
@@ -162,7 +162,7 @@ class IndexPrinter(ArrayPrinter):
                 updates = dataclasses.replace(updates, shape=first.shape, strides=strides)
             self._combine(dataclasses.replace(first, pointer=pointer), updates, form.ufunc)
             return
-        given = self._copied(instr, form.source)
+        given = self.copied(instr, form.source)
         size = math.prod(first.dims)
         part = Array("", given.dtype, first.shape, given.strides[len(at.shape) :])
         with f.loop("0", str(math.prod(at.shape))) as number:

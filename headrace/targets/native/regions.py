@@ -18,7 +18,7 @@ import numpy as np
 
 from headrace import thresholds
 from headrace.ir.notes import CountedResidual
-from headrace.opkit.forms import Accumulate, Product, Reduce, reads
+from headrace.opkit.forms import Accumulate, Product, Reduce, Window, reads
 from headrace.records import record
 from headrace.schedule.program import Block, Branches, Call, Compute, Convert, Instr, Loop, Value
 from headrace.schedule.scalar_expressions import Apply, Input
@@ -444,7 +444,8 @@ def _saved(instr: Instr) -> float:
             return count * (thresholds.NUMPY_CALL + thresholds.NUMPY_BYTE * size)
         if isinstance(instr.work, Move) and isinstance(instr.work.form, Reduce):
             return thresholds.NUMPY_CALL + thresholds.NUMPY_BYTE * max(0, instr.inputs[instr.work.form.source].bytes)
-        if isinstance(instr.work, CrossEntropy):
+        is_window = isinstance(instr.work, Move) and isinstance(instr.work.form, Window)
+        if isinstance(instr.work, CrossEntropy) or is_window:
             return 20 * thresholds.NUMPY_CALL
         return thresholds.NUMPY_CALL if isinstance(instr.work, _MOVES) else 0.0
     return max((sum(map(_saved, b.instrs)) for b in instr.blocks), default=0.0)
