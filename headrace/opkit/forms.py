@@ -329,6 +329,19 @@ class Assemble:
 
 
 @record(frozen=True, slots=True)
+class Top:
+    """The greatest elements of each row in descending order, and their indices.
+
+    Attributes:
+      source: the position of the input.
+      count: the number of elements.
+    """
+
+    source: int
+    count: int
+
+
+@record(frozen=True, slots=True)
 class Window:
     """Convolution or pooling of images with the channels last, or a gradient of one.
 
@@ -374,6 +387,7 @@ Form: TypeAlias = (
     | Extreme
     | Accumulate
     | Assemble
+    | Top
     | Window
 )
 FormRule: TypeAlias = "Callable[[Operation], Form | None]"
@@ -382,10 +396,10 @@ FormRule: TypeAlias = "Callable[[Operation], Form | None]"
 LARGEST_ARRAY: Final = 1 << 28
 
 #: Forms whose outputs are new arrays and never share memory with an input.
-COPIES: Final = (Concat, Embed, Tile, OneHot, Reduce, Product, Accumulate, Assemble, Window)
+COPIES: Final = (Concat, Embed, Tile, OneHot, Reduce, Product, Accumulate, Assemble, Top, Window)
 
 #: Forms of native code alone. The kernels of numpy have the checks of the positions, and the result in one call.
-NATIVE: Final = (Take, Put, Extreme, Accumulate, Assemble, Window)
+NATIVE: Final = (Take, Put, Extreme, Accumulate, Assemble, Top, Window)
 
 
 def form_of(op: Operation) -> Form | None:

@@ -1,4 +1,4 @@
-"""Rules for forms (`opkit.forms`) of running results, and of elements that move to static places."""
+"""Rules for forms (`opkit.forms`) of running results, of the greatest elements, and of moves to static places."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from headrace.ir.infer import constant_value
+from headrace.opkit.cpp_sorting import FEW
 from headrace.opkit.elementwise import HALF
-from headrace.opkit.forms import Accumulate, Assemble, Lattice, Part, is_whole, static_dims
+from headrace.opkit.forms import Accumulate, Assemble, Lattice, Part, Top, is_whole, static_dims
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation
@@ -73,3 +74,16 @@ def filled_pad(op: Operation) -> Form | None:
         return None
     before = pads[:, 0].tolist()
     return Assemble(shape, (box(0, x, [0] * len(x), before),), None, 2)
+
+
+def top(op: Operation) -> Form | None:
+    """Form of `TopK` and `TopKV2`.
+
+    Native code does not sort long rows, because the order of those with NaN is that of an introsort.
+    """
+    x = static_dims(op.inputs[0])
+    given = np.asarray(op.attrs["k"]) if len(op.inputs) == 1 else constant_value(op.inputs[1])
+    if x is None or given is None or given.ndim or not 0 < given <= x[-1]:
+        return None
+    count = int(given)
+    return Top(0, count) if count < x[-1] or count <= FEW else None

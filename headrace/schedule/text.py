@@ -36,6 +36,7 @@ from headrace.opkit.forms import (
     Reshape,
     Take,
     Tile,
+    Top,
     Window,
     index_text,
 )
@@ -209,6 +210,8 @@ def _form(form: Form) -> str:
             return f"position of the {'greatest' if is_greatest else 'least'} along {axis}"
         case Accumulate(_, ufunc, axis, is_exclusive, is_reverse):
             return f"{'exclusive ' * is_exclusive}{ufunc.__name__} along {axis}{' in reverse' if is_reverse else ''}"
+        case Top(_, count):
+            return f"{count} greatest of rows"
         case Window(kind, _, axes):
             return f"{kind.replace('_', ' ')} of windows {shapes.show([a.size for a in axes])}"
         case Assemble(shape, parts):

@@ -25,6 +25,7 @@ from headrace.opkit.forms import (
     Reduce,
     Reshape,
     Tile,
+    Top,
     Window,
 )
 from headrace.schedule.program import Compute, Value
@@ -53,6 +54,7 @@ from headrace.targets.native.plan import (
     spread,
 )
 from headrace.targets.native.products import product
+from headrace.targets.native.ranking import top
 from headrace.targets.native.reductions import combination, reduce
 from headrace.targets.native.registers import of_host
 from headrace.targets.native.rewriting import Division
@@ -536,6 +538,8 @@ class ArrayPrinter:
                 self._accumulation(instr, form)
             case Assemble() as form:
                 self._assemble(instr, form)
+            case Top() as form:
+                self._top(instr, form)
             case Window() as form:
                 print_window(self, instr, form)
             case Product() as form:
@@ -763,6 +767,25 @@ class ArrayPrinter:
             source = self._on(self.array(instr.inputs[part.source]), part.shape, part.taken)
             self.copy(self._on(target, part.shape, part.put), source)
         self.values[out] = target
+
+    def _top(self, instr: Compute, form: Top) -> None:
+        source, count = self.copied(instr, form.source), form.count
+        size = source.dims[-1]
+        dtypes = source.dtype, instr.op.outputs[1].dtype.numpy
+        name = top(self.module, size, count, *dtypes)
+        targets: list[Array | None] = [None if v is None else self.place_of(v) for v in instr.outputs]
+        with self.f.loop("0", str(math.prod(source.dims[:-1]))) as row:
+            addresses = []
+            for target, dtype in zip(targets, dtypes, strict=True):
+                if target is None:
+                    addresses.append(self.f.alloca(f"[{count * dtype.itemsize} x i8]", 16))
+                else:
+                    addresses.append(self._at(target, self._advanced("0", row, count)))
+            addresses.append(self._at(source, self._advanced("0", row, size)))
+            self.f.line(f"call void {name}({', '.join(f'ptr {a}' for a in addresses)})")
+        self.values.update(
+            {v: a for v, a in zip(instr.outputs, targets, strict=True) if v is not None and a is not None}
+        )
 
     def _on(self, array: Array, shape: tuple[int, ...], places: Lattice) -> Array:
         """The elements of an array at regular places."""

@@ -10,7 +10,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from headrace import thresholds
-from headrace.opkit.forms import Product, Reduce, Window
+from headrace.opkit.forms import Product, Reduce, Top, Window
 from headrace.schedule.program import Compute, Instr, Loop
 from headrace.schedule.scalar_expressions import Apply
 from headrace.schedule.select import ListOperation, Map, Move
@@ -68,6 +68,8 @@ def _compute(instr: Compute) -> float:
         case Move(form) if isinstance(form, Product):
             inner = (instr.inputs[0].shape or (1, 1))[-2 if form.turned[0] else -1]
             return thresholds.NATIVE_PRODUCT * size * (inner or 1)
+        case Move(Top(source, count)):
+            return 4 * thresholds.NATIVE_ELEMENT * _size(instr.inputs[source]) * count.bit_length()
         case Move(Window() as form):
             return thresholds.NATIVE_PRODUCT * form.work
         case Move(form) if isinstance(form, Reduce):

@@ -25,6 +25,7 @@ from headrace.opkit.forms import (
     Reshape,
     Take,
     Tile,
+    Top,
     Window,
     index_text,
 )
@@ -81,6 +82,6 @@ def expressions(form: Form, inputs: Sequence[str], out: Source) -> list[str]:
                 return [f"{out.bind(np.matmul, 'k')}({a}, {b})"]
             # the method takes 0.2 µs less than np.dot, which checks for overrides: 0.6 µs for 4x16 by 16x16
             return [f"{a}.dot({b})"]
-        case Take() | Put() | Extreme() | Accumulate() | Assemble() | Window():
+        case Take() | Put() | Extreme() | Accumulate() | Assemble() | Top() | Window():
             raise HeadraceInternalError(f"{type(form).__name__} is a form of native code alone")
     assert_never(form)

@@ -44,6 +44,7 @@ def drawn(dtype: str, shape: tuple[int, ...]) -> np.ndarray:
 # *** Running results ***
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("scan", [hr.cumsum, hr.cumprod])
@@ -90,6 +91,7 @@ def test_a_rotation(dtype: str, shape: tuple[int, ...]) -> None:
     )
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("shape", MATRICES)
 @pytest.mark.parametrize("align", ALIGNED)
 def test_diagonals(align: str, shape: tuple[int, ...]) -> None:
@@ -171,10 +173,12 @@ LOOPS: dict[str, Any] = {
     "trace": lambda z, t: z * hr.linalg.trace(hr.matmul(z, z, transpose_b=True)),
     "band": lambda z, t: hr.linalg.band_part(hr.matmul(z, z, transpose_a=True), 0, -1)[:3],
     "half": lambda z, t: hr.cast(hr.tanh(hr.cast(z, hr.float16)) + hr.cast(z, hr.float16), hr.float32),
+    "greatest": lambda z, t: z + hr.reduce_sum(hr.nn.top_k(z, 2)[0], 1, keepdims=True) * hr.sort(z, axis=1),
     "finished": lambda z, t: hr.where(hr.reduce_all(z < 0.1 * hr.cast(t, hr.float32)), z, z * 0.5),
 }
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("name", LOOPS)
 def test_a_loop_is_native_with_its_gradient(name: str) -> None:
     feeds: dict[Any, Any] = {}
@@ -190,3 +194,56 @@ def test_a_loop_is_native_with_its_gradient(name: str) -> None:
         np.testing.assert_allclose(got, want, rtol=2e-2 if name == "half" else 2e-4, atol=1e-3)
 
     running.run([loss, *slopes], feeds, near)
+
+
+# *** The greatest elements ***
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16", "int32", "uint8"])
+def test_the_greatest_elements_of_rows(dtype: str) -> None:
+    rng, feeds = random.Random(dtype), {}
+    made = []
+    for n in (1, 2, 3, 5, 8, 16, 40):
+        value = numbers(rng, dtype, (6, n))
+        if value.dtype.kind in "iu":
+            value[3:] %= 4  # equal ones
+        else:
+            value[1:] = np.rint(value[1:].astype(np.float32))
+            value[2, rng.randrange(n)] = np.nan
+            value[3:5][rng.choices([True, False], k=2)] = np.nan
+            value[5] = [rng.choice([np.nan, -0.0, 0.0, 1.0, np.inf, -np.inf]) for _ in range(n)]
+        x = fed(feeds, value)
+        made += [hr.nn.top_k(x, k) for k in {1, 2, 3, n // 2, n - 1, n} if 0 < k <= n and (k < n or n <= 16)]
+
+    def alike(got: Any, want: Any) -> None:  # numpy's comparison takes no NaN of bfloat16
+        assert got.dtype == want.dtype
+        same(np.asarray(got, np.float64), np.asarray(want, np.float64))
+
+    seen = running.run([[*pair] for pair in made], feeds, alike)
+    assert seen.compared
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("seed", range(12))
+def test_the_greatest_elements_of_rows_with_many_nans(seed: int) -> None:
+    rng, feeds = np.random.default_rng(seed), {}
+    n = int(rng.integers(2, 17)) if seed % 2 else int(rng.integers(17, 60))
+    value = rng.choice([np.nan, 1.0, 2.0, 3.0, -np.inf], (30, n), p=[0.2, 0.3, 0.2, 0.2, 0.1]).astype(np.float32)
+    x = fed(feeds, value)
+    counts = sorted({1, 2, n - 1, n // 2, *([n] if n <= 16 else [])} - {0})
+    check([y for k in counts for y in hr.nn.top_k(x, k)], feeds)
+
+
+def test_one_result_of_the_greatest_elements() -> None:
+    feeds: dict[Any, Any] = {}
+    x = fed(feeds, drawn("float32", (2, 3, 4)))
+    turned = hr.transpose(x, [0, 2, 1])
+    values, (_, indices) = hr.nn.top_k(turned, 2)[0], hr.nn.top_k(x, 3)
+    check([values, indices, hr.sort(x, axis=-1), hr.sort(x, axis=0, direction="DESCENDING"), hr.argsort(x)], feeds)
+
+
+def test_long_rows_are_sorted_by_the_kernel() -> None:
+    x = hr.placeholder(hr.float32, (2, 17))
+    assert form_of(hr.nn.top_k(x, 17)[0].op) is None
+    assert form_of(hr.nn.top_k(x, 16)[0].op) is not None
