@@ -262,7 +262,7 @@ class Extreme:
 
 @record(frozen=True, slots=True)
 class Accumulate:
-    """Results of a ufunc for the first elements along an axis, one more for each place.
+    """Running results of a ufunc along an axis.
 
     Attributes:
       source: the position of the input.
@@ -565,7 +565,7 @@ def is_whole(t: Tensor) -> bool:
 
 
 def static_dims(t: Tensor) -> tuple[int, ...] | None:
-    """The shape of an array of numbers; None if it is not static or there are no elements."""
+    """The shape of an array of numbers; None if not static or without elements."""
     shape = t.shape
     if shape is None or not shapes.is_full(shape) or 0 in shape or not is_numbers(t):
         return None

@@ -167,7 +167,10 @@ def slices(op: Operation) -> Form | None:
 
 
 def pad(op: Operation) -> Form | None:
-    """Form of `Pad`; that of the gradient of a slice has zeros around a position that is not static."""
+    """Form of `Pad`.
+
+    The gradient of a slice pads with zeros around a position that is not static.
+    """
     found, pads = _static(op.inputs[0], op.outputs[0]), op.inputs[1].op
     if found is None or constant_value(op.inputs[1]) is not None or pads.type != "Pack" or pads.attrs["axis"] != 1:
         return static_pad(op)
@@ -183,13 +186,19 @@ def pad(op: Operation) -> Form | None:
 
 
 def _index_of(begins: Sequence[int | None], sizes: Sequence[int], whole: Sequence[int]) -> Index | None:
-    """The index of a piece, with 0 for a first element that is not static; None if it is out of range."""
+    """The index of a piece; None if it is out of range.
+
+    A first element that is not static is 0.
+    """
     parts = [slice(first or 0, (first or 0) + n) for first, n in zip(begins, sizes, strict=True)]
     return tuple(parts) if all(p.start >= 0 and p.stop <= d for p, d in zip(parts, whole, strict=True)) else None
 
 
 def _begins(source: int, begins: Sequence[int | None], step: int) -> Positions:
-    """The position whose coordinates are those elements of an input, each `step` apart, that are not static."""
+    """The position whose coordinates are the elements of an input that are not static.
+
+    They are `step` numbers apart.
+    """
     axes = tuple([axis for axis, first in enumerate(begins) if first is None])
     return Positions(source, axes, (), tuple([axis * step for axis in axes]), len(begins) * step)
 

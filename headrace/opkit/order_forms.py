@@ -1,4 +1,7 @@
-"""Rules for forms (`opkit.forms`) of running results, of the greatest elements, and of moves to static places."""
+"""Rules for forms (`opkit.forms`) that depend on the order of elements.
+
+They are running results, the greatest elements, and moves to static places.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ def accumulation(ufunc: np.ufunc, start: float) -> FormRule:
 
 
 def box(source: int, shape: Sequence[int], taken: Sequence[int], put: Sequence[int]) -> Part:
-    """Returns the part of `shape` neighboring elements from `taken` on, which are put from `put` on."""
+    """Returns the part of neighboring elements from `taken` on, put from `put` on."""
     units = tuple([tuple(int(k == axis) for k in range(len(shape))) for axis in range(len(shape))])
     return Part(source, tuple(shape), Lattice(tuple(taken), units), Lattice(tuple(put), units))
 

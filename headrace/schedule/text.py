@@ -213,7 +213,7 @@ def _form(form: Form) -> str:
         case Top(_, count):
             return f"{count} greatest of rows"
         case Window(kind, _, axes):
-            return f"{kind.replace('_', ' ')} of windows {shapes.show([a.size for a in axes])}"
+            return f"{kind.replace('_', ' ')} of windows {shapes.show(tuple(a.size for a in axes))}"
         case Assemble(shape, parts):
             return f"{len(parts)} parts of {shapes.show(shape)}"
         case Product(turned, is_batch):

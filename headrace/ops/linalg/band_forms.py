@@ -1,6 +1,6 @@
-"""Rules for forms (`opkit.forms`) of the ops of `diagonal.py`: each diagonal, or row of a band, is a part.
+"""Rules for forms (`opkit.forms`) of the ops of `diagonal.py`.
 
-The module registers no ops.
+Each diagonal, or row of a band, is a part. The module registers no ops.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from headrace.ops.linalg.bands import Diagonal, band_of, diagonals
 
 
 def _band(op: Any, k: int | None) -> tuple[int, int] | None:
-    """The lowest and highest diagonal that input `k` names, or the main one; None if they are not static."""
+    """The lowest and highest diagonal that input `k` names; None if not static."""
     if k is None:
         return 0, 0
     value = constant_value(op.inputs[k])
@@ -26,7 +26,7 @@ def _band(op: Any, k: int | None) -> tuple[int, int] | None:
 
 
 def _lattice(batch: int, rank: int, first: tuple[int, ...], step: tuple[int, ...]) -> Lattice:
-    """Places that step through the last axes of an array of `rank` axes, for all elements of a batch."""
+    """Places that step through the last axes, for all elements of a batch."""
     units = [tuple(int(k == axis) for k in range(rank)) for axis in range(batch)]
     return Lattice((*[0] * batch, *first), (*units, (*[0] * batch, *step)))
 

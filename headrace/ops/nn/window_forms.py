@@ -1,4 +1,7 @@
-"""Rules for the form `Window` of convolutions, poolings and their gradients. The module registers no ops."""
+"""Rules for the form `Window` of convolutions, poolings and their gradients.
+
+The module registers no ops.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ _SOURCES: Final = {"forward": (0, 1), "by_input": (2, 1), "by_filter": (0, 2)}
 
 
 def convolution_form(type: str, kind: str) -> FormRule:
-    """Returns the rule of a convolution of images with the channels last, or of a gradient of one.
+    """Returns the rule of a convolution with the channels last, or of its gradient.
 
     Args:
       type: the type of the op.
@@ -48,7 +51,7 @@ def convolution_form(type: str, kind: str) -> FormRule:
 
 
 def depthwise_form(type: str, kind: str) -> FormRule:
-    """Returns the rule of a convolution with one filter for each channel, or of a gradient of one."""
+    """Returns the rule of a depthwise convolution, or of its gradient."""
 
     def rule(op: Any) -> Form | None:
         found = [static_dims(t) for t in (*op.inputs, op.outputs[0])]

@@ -26,7 +26,6 @@ from headrace.opkit.forms import (
     Reshape,
     Tile,
     Top,
-    Window,
 )
 from headrace.schedule.program import Compute, Value
 from headrace.schedule.scalar_expressions import Apply, Input
@@ -60,7 +59,6 @@ from headrace.targets.native.registers import of_host
 from headrace.targets.native.rewriting import Division
 from headrace.targets.native.strips import cut_reads, is_total, is_view, reduction
 from headrace.targets.native.transposes import transpose, turned_matrix
-from headrace.targets.native.windows.calls import print_window
 
 if TYPE_CHECKING:
     from headrace.opkit.forms import Index, Lattice
@@ -186,7 +184,7 @@ class ArrayPrinter:
                 form = reduction(part)
                 source = part.inputs[form.source]
                 if (part, form.source) in self.plan.copies:
-                    self.values[source] = self._copied(part, form.source)
+                    self.values[source] = self.copied(part, form.source)
                 if is_total(part):
                     (out,) = part.made
                     forms[out] = form
@@ -540,8 +538,6 @@ class ArrayPrinter:
                 self._assemble(instr, form)
             case Top() as form:
                 self._top(instr, form)
-            case Window() as form:
-                print_window(self, instr, form)
             case Product() as form:
                 self._product(instr, form)
             case _:

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from headrace.ir.kernel_errors import SHOWN
 from headrace.opkit.forms import Extreme, Put, Take, part_shape
-from headrace.schedule.program import Compute
+from headrace.schedule.program import Compute, Value
 from headrace.schedule.scalar_expressions import Apply, Input
 from headrace.schedule.select import Move
 from headrace.targets.native import scalars
@@ -88,8 +89,21 @@ class IndexPrinter(ArrayPrinter):
             bad = f.op(f"or i1 {bad}, {above}") if bad else above
             offset = self._advanced(offset, coordinate, whole.strides[axis])
         if bad and not at.skips_bad:
-            self.fail_if(bad, instr, "index", number, *coordinates)
+            self.fail_if(bad, instr, "index", number, *coordinates, *self._shown(instr.inputs[at.source]))
         return offset, bad if at.skips_bad else ""
+
+    def _shown(self, positions: Value) -> list[str]:
+        """The i64 of all positions, if an error shows so few."""
+        if not is_array(positions):
+            return [self.index(positions)]
+        if math.prod(dims(positions)) > SHOWN:
+            return []
+        found: list[str] = []
+        array = self.array(positions)
+        for at in np.ndindex(*array.dims):
+            offset = sum(i * stride for i, stride in zip(at, array.strides, strict=True))
+            found.append(scalars.convert(self.f, self.load(array, str(offset)), array.dtype, _INT64))
+        return found
 
     @contextlib.contextmanager
     def _unless(self, skipped: str) -> Iterator[None]:

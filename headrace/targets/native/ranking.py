@@ -112,7 +112,10 @@ class _Row:
     # *** The greatest element ***
 
     def greatest(self, n: int) -> None:
-        """Prints the search of the first greatest element; index 0 if the last of all comparisons is with NaN."""
+        """Prints the search of the first greatest element.
+
+        It is element 0 if the last of all comparisons is with NaN.
+        """
         f = self.f
         self.make_items(1)
         best, place = f.alloca(self.kind), f.alloca("i64")
@@ -137,7 +140,7 @@ class _Row:
     # *** Heap ***
 
     def heap(self, n: int, k: int) -> None:
-        """Prints the selection of the `k` first indices by a heap with the last one at the front."""
+        """Prints the selection of the first `k` indices by a heap."""
         f = self.f
         self.make_items(k + 1)
         with f.loop("0", str(k + 1)) as i:
@@ -170,7 +173,10 @@ class _Row:
         f.line(f"call void @{self._sinking()}(ptr %x, ptr {self.items}, i64 {hole}, i64 {size}, i64 {item})")
 
     def _before(self, has_ties: bool) -> str:
-        """The function that compares two items: whether the first one precedes; of equal ones the first index does."""
+        """The function whether an item precedes another one.
+
+        If it `has_ties`, the first one of equal elements does.
+        """
         name = f"top.before.{self.dtype.name}.{int(has_ties)}"
         if not self.f.module.has(name):
             f = self.f.module.function(name, "i1", _BEFORE, "nounwind alwaysinline", "internal")
@@ -184,7 +190,7 @@ class _Row:
         return name
 
     def _sinking(self) -> str:
-        """The function that moves an item down from a hole of a heap, and up to its place."""
+        """The function that moves an item from a hole of a heap to its place."""
         name = f"top.sink.{self.dtype.name}"
         if self.f.module.has(name):
             return name

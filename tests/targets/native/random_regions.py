@@ -431,7 +431,9 @@ class Maker:
             at = hr.cast(self._positions([self._element(values)], d), hr.int32) - rng.choice([0, d])
             index.append(rng.choice([at, slice(None), slice(rng.randrange(d), None), rng.randrange(d)]))
         if rng.random() < 0.3:
-            index.insert(rng.randrange(len(index) + 1), rng.choice([None, ...]))
+            more = rng.choice([None, ...])
+            is_any = more is None or len(index) == len(a.shape)  # else the entries behind are of other axes
+            index.insert(rng.randrange(len(index) + 1) if is_any else len(index), more)
         return a[tuple(index)]
 
     def _taken(self, values: list[Any]) -> Any:

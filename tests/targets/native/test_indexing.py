@@ -309,6 +309,9 @@ def test_a_position_out_of_range_has_the_error_of_the_kernel(name: str) -> None:
         notes.append(getattr(e.value, "__notes__", []))
     assert texts[0] == texts[1]
     assert "of loop 'L'" in texts[0] + "".join(notes[0])
+    assert "inputs: " in "".join(notes[0])
+    if "slice" not in name and name != "gradient":  # the ends of their ranges are not known
+        assert notes[0] == notes[1]
 
 
 def test_a_branch_that_does_not_run_checks_no_position() -> None:

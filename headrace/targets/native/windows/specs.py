@@ -1,4 +1,7 @@
-"""Functions of windows, by the result and the geometry. Kernels compile them alone, regions in their module."""
+"""Functions of windows, by the result and the geometry.
+
+Kernels compile each of them alone, and regions in their module.
+"""
 
 from __future__ import annotations
 
