@@ -67,6 +67,14 @@ def roll(op: Operation) -> Form | None:
     return Assemble(x, tuple(parts)) if len(parts) <= MOST_PARTS else None
 
 
+def fill(op: Operation) -> Form | None:
+    """Form of `Fill`, of a number that is not static."""
+    shape, dims, out = static_dims(op.outputs[0]), constant_value(op.inputs[0]), op.outputs[0]
+    if not shape or dims is None or tuple(dims.tolist()) != shape or op.inputs[1].shape != () or not is_whole(out):
+        return None
+    return Assemble(shape, (), None, 1)
+
+
 def filled_pad(op: Operation) -> Form | None:
     """Form of `PadV2`."""
     x, pads, out = static_dims(op.inputs[0]), constant_value(op.inputs[1]), op.outputs[0]

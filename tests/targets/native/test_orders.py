@@ -123,6 +123,12 @@ def test_padding_with_a_number() -> None:
     check([scopes.builder().PadV2(x, [[1, 0], [0, 2]], y) for y in (n, 0.0, 2.5)], feeds)
 
 
+def test_a_repeated_number() -> None:
+    feeds: dict[Any, Any] = {}
+    numbers = [fed(feeds, np.float32(-0.0)), fed(feeds, np.uint8(7)), fed(feeds, np.True_)]
+    check([hr.fill([2, 3], n) for n in numbers], feeds)
+
+
 def test_many_parts_are_left_to_the_kernel() -> None:
     x = hr.placeholder(hr.float32, (MOST_PARTS + 1, 3))
     assert form_of(scopes.builder().MatrixBandPart(x, 0, -1).op) is None
@@ -174,6 +180,7 @@ LOOPS: dict[str, Any] = {
     "band": lambda z, t: hr.linalg.band_part(hr.matmul(z, z, transpose_a=True), 0, -1)[:3],
     "half": lambda z, t: hr.cast(hr.tanh(hr.cast(z, hr.float16)) + hr.cast(z, hr.float16), hr.float32),
     "greatest": lambda z, t: z + hr.reduce_sum(hr.nn.top_k(z, 2)[0], 1, keepdims=True) * hr.sort(z, axis=1),
+    "checked shape": lambda z, t: hr.ensure_shape(z, [None, 4]) + hr.fill([3, 4], hr.cast(t, hr.float32)) * z[0, 0],
     "finished": lambda z, t: hr.where(hr.reduce_all(z < 0.1 * hr.cast(t, hr.float32)), z, z * 0.5),
 }
 
