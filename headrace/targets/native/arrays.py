@@ -754,7 +754,8 @@ class ArrayPrinter:
         self.values[out] = target
 
     def _assemble(self, instr: Compute, form: Assemble) -> None:
-        (out,), target = instr.made, self.place_of(instr.made[0])
+        (out,) = instr.made
+        target = self.place_of(out)
         if form.base is not None:
             self.copy(target, self.array(instr.inputs[form.base]))
         elif sum(math.prod(part.shape) for part in form.parts) < math.prod(form.shape):
@@ -797,7 +798,7 @@ class ArrayPrinter:
     def _accumulation(self, instr: Compute, form: Accumulate) -> None:
         """Prints running results; each is computed from that of the place before."""
         (out,), k = instr.made, form.axis
-        source, target = self.array(instr.inputs[form.source]), self.place_of(instr.made[0])
+        source, target = self.array(instr.inputs[form.source]), self.place_of(out)
         size, dtype = source.dims[k], source.dtype
         axes = [source.strides[k], target.strides[k]]
         if form.is_reverse:

@@ -71,7 +71,8 @@ def _compute(instr: Compute) -> float:
         case Move(Top(source, count)):
             return 4 * thresholds.NATIVE_ELEMENT * _size(instr.inputs[source]) * count.bit_length()
         case Move(Window() as form):
-            return thresholds.NATIVE_PRODUCT * form.work
+            is_product = form.kind in ("forward", "by_input", "by_filter") and form.groups < form.channels
+            return (thresholds.NATIVE_PRODUCT if is_product else thresholds.NATIVE_POOLED) * form.work
         case Move(form) if isinstance(form, Reduce):
             return thresholds.NATIVE_ELEMENT * _size(instr.inputs[form.source])
         case CrossEntropy():

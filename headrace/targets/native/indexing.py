@@ -137,10 +137,8 @@ class IndexPrinter(ArrayPrinter):
             self.define(out, Array(self._at(first, offset), whole.dtype, dims(out), strides))
             return
         batch, inner = at.shape[: form.batch], math.prod(at.shape[form.batch :])
-        target, behind = (
-            self.zeros(out) if at.skips_bad else self.place_of(out),
-            form.first + len(at.shape) - form.batch,
-        )
+        target = self.zeros(out) if at.skips_bad else self.place_of(out)
+        behind = form.first + len(at.shape) - form.batch
         strides = (*target.strides[form.batch : form.first], *target.strides[behind:])
         shape = first.shape[form.batch :]
 

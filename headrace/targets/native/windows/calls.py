@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from headrace import thresholds
 from headrace.opkit.forms import Window
 from headrace.targets.native import state
+from headrace.targets.native.costs import Costs
 from headrace.targets.native.windows import convolution, pooling
 from headrace.targets.native.windows.specs import Spec, convolution_spec, write
 
@@ -32,7 +34,7 @@ def print_window(p: ArrayPrinter, instr: Compute, form: Window) -> None:
         addresses += addresses[-1:] * (3 - len(addresses))
     elif isinstance(spec, convolution.Convolution):
         addresses.append(_scratch(p, spec))
-    p.has_parts = True
+    p.has_parts |= Costs().instr(instr) >= thresholds.NATIVE_THREAD_WORK
     p.f.line(f"call void @{name}({', '.join(f'ptr {a}' for a in addresses)}, i64 {form.images})")
     p.values[out] = target
 
