@@ -63,8 +63,10 @@ class Maker:
                 [self._map] * 5
                 + [self._view] * 3
                 + [self._join, self._product, self._sum, self._replaced, self._taken, self._put, self._row]
-                + [self._packed, self._entropy, self._ordered, self._ranged, self._window]
+                + [self._packed, self._entropy, self._ordered, self._ranged]
             )
+            if self._depth > 0:  # elsewhere kernels compute windows
+                kinds.append(self._window)
             if self.fails and self._depth > 0:
                 kinds += [self._fallible] * 2
             if self._depth < 3:
