@@ -201,7 +201,7 @@ class Maker:
 
     def _window(self, values: list[Any]) -> Any:
         """A convolution or pooling of an array as an image."""
-        rng, a = self.rng, self._pick(values, lambda s: len(s) > 1)
+        rng, a = self.rng, self._pick(values, lambda s: 1 < len(s) < 4)
         if a is None:
             return None
         image = hr.reshape(a, [1, *[1] * (3 - len(a.shape)), *a.shape])
