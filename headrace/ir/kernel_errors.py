@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -62,6 +62,9 @@ def quoted(t: Tensor) -> str:
     """Returns the result of `known_as`, in quotes if it is a name."""
     return known_as(t) if is_loop_variable(t) else f"'{known_as(t)}'"
 
+
+#: Elements of the largest array whose elements an error shows.
+SHOWN: Final = 4
 
 # beginnings of the titles of a loop's condition and body
 _OF_LOOPS = ("the condition of loop", "the body of loop")
@@ -172,12 +175,21 @@ def _whose(op: Any) -> str:
     return f"It was registered at {' or '.join(theirs)}." if theirs else "Please report this as a bug."
 
 
+class Unread(NamedTuple):
+    """An array whose elements are not available."""
+
+    dtype: np.dtype
+    shape: tuple[int, ...]
+
+
 def brief(value: Any) -> str:
     """Returns a value as a short text: dtype, shape, and elements if there are few."""
+    if isinstance(value, Unread):
+        return f"{value.dtype.name}{shapes.show(value.shape)}"
     if isinstance(value, (np.ndarray, np.generic)):
         dtype = "string" if value.dtype == object else value.dtype.name
         text = f"{dtype}{shapes.show(value.shape)}"
-        if value.size <= 4:
+        if value.size <= SHOWN:
             text += f" = {value.tolist()!r}"[:80]
         return text
     return (

@@ -15,7 +15,8 @@ from typing import Final, TypeAlias
 Items: TypeAlias = MutableSequence[int]
 Before: TypeAlias = Callable[[int, int], bool]  # whether the first argument precedes the second
 
-_FEW: Final = 16  # length of a part that is sorted by insertion
+#: Length of the longest part that is sorted by insertion.
+FEW: Final = 16
 
 
 def sort(items: Items, before: Before) -> None:
@@ -24,7 +25,7 @@ def sort(items: Items, before: Before) -> None:
     NaN can make that algorithm leave the range; here it stops at the end of the range.
     """
     _partition_all(items, 0, len(items), 2 * max(len(items).bit_length() - 1, 0), before)
-    few = min(len(items), _FEW)
+    few = min(len(items), FEW)
     for i in range(1, few):
         if before(items[i], items[0]):
             items.insert(0, items.pop(i))
@@ -44,11 +45,11 @@ def _insert(items: Items, i: int, before: Before) -> None:
 
 
 def _partition_all(items: Items, first: int, last: int, depth: int, before: Before) -> None:
-    """Partitions the items into parts of at most `_FEW`, as an introsort does.
+    """Partitions the items into parts of at most `FEW`, as an introsort does.
 
     A part that is still longer after `depth` partitions is sorted by a heap.
     """
-    while last - first > _FEW:
+    while last - first > FEW:
         if depth == 0:
             part = list(items[first:last])
             make_heap(part, before)

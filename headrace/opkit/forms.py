@@ -21,6 +21,7 @@ from headrace import dtypes, shapes
 from headrace.ir.infer import constant_value
 from headrace.ir.notes import ContiguousResult
 from headrace.opkit.elementwise import HALF
+from headrace.opkit.windows import Axis
 from headrace.records import record
 
 if TYPE_CHECKING:
@@ -150,6 +151,7 @@ class Reduce:
       axes: the axes in ascending order, each at least 0.
       keep_dims: whether the axes stay, with size 1.
       divisor: a number by which the result is divided, for means.
+      dtype: the dtype in which the elements are combined, if it is not the one that numpy chooses.
     """
 
     source: int
@@ -157,6 +159,7 @@ class Reduce:
     axes: tuple[int, ...]
     keep_dims: bool
     divisor: int = 1
+    dtype: np.dtype | None = None
 
 
 @record(frozen=True, slots=True)
@@ -186,6 +189,7 @@ class Positions:
       group: the numbers of a group.
       negative: the meaning of a negative coordinate: an error, one that counts from the last element, or a position
         that is skipped.
+      skips_bad: whether all positions out of range are skipped.
     """
 
     source: int
@@ -194,6 +198,7 @@ class Positions:
     offsets: tuple[int, ...]
     group: int
     negative: Literal["error", "from last", "skipped"] = "error"
+    skips_bad: bool = False
 
 
 @record(frozen=True, slots=True)
@@ -202,15 +207,17 @@ class Take:
 
     Attributes:
       source: the position of the input.
-      at: the positions of the pieces.
+      at: the positions of the pieces. Pieces at positions that are skipped are zeros.
       index: the index of the piece whose coordinates are 0.
       first: the axis of the output that is the first one of the positions.
+      batch: the number of first axes that input, positions and output have in common.
     """
 
     source: int
     at: Positions
     index: Index
     first: int = 0
+    batch: int = 0
 
 
 @record(frozen=True, slots=True)
@@ -253,8 +260,135 @@ class Extreme:
     is_greatest: bool
 
 
+@record(frozen=True, slots=True)
+class Accumulate:
+    """Running results of a ufunc along an axis.
+
+    Attributes:
+      source: the position of the input.
+      ufunc: the ufunc of two arguments.
+      axis: the axis, at least 0.
+      is_exclusive: whether the element of the place itself is not among them.
+      is_reverse: whether the last element is the first one.
+      start: the result for no elements.
+    """
+
+    source: int
+    ufunc: np.ufunc
+    axis: int
+    is_exclusive: bool
+    is_reverse: bool
+    start: float
+
+
+@record(frozen=True, slots=True)
+class Lattice:
+    """Places in an array at regular distances.
+
+    Attributes:
+      first: the coordinates of the first place.
+      steps: for each axis of the lattice, the distance of neighbors along each axis of the array.
+    """
+
+    first: tuple[int, ...]
+    steps: tuple[tuple[int, ...], ...]
+
+
+@record(frozen=True, slots=True)
+class Part:
+    """Elements of an input, and their places in the output.
+
+    Attributes:
+      source: the position of the input.
+      shape: the shape of both lattices.
+      taken: the elements.
+      put: the places.
+    """
+
+    source: int
+    shape: tuple[int, ...]
+    taken: Lattice
+    put: Lattice
+
+
+@record(frozen=True, slots=True)
+class Assemble:
+    """Elements of inputs that are moved to static places.
+
+    Attributes:
+      shape: the shape of output 0.
+      parts: the elements.
+      base: the position of the array that has all other elements; None for zeros.
+      fill: the position of the number that all other elements are; None for zeros.
+    """
+
+    shape: tuple[int, ...]
+    parts: tuple[Part, ...]
+    base: int | None = None
+    fill: int | None = None
+
+
+@record(frozen=True, slots=True)
+class Top:
+    """The greatest elements of each row in descending order, and their indices.
+
+    Attributes:
+      source: the position of the input.
+      count: the number of elements.
+    """
+
+    source: int
+    count: int
+
+
+@record(frozen=True, slots=True)
+class Window:
+    """Convolution or pooling of images with the channels last, or a gradient of one.
+
+    Attributes:
+      kind: the result: "forward", "by_input" and "by_filter" are those of convolutions, and the others `PoolingKind`.
+      sources: the positions of the arrays: images, or their gradient, and the filter or the gradient by the result.
+      axes: the windows over the spatial axes.
+      images: the number of images.
+      channels: the channels of the input.
+      outputs: the channels of the result.
+      groups: the number of groups into which both are divided.
+    """
+
+    kind: str
+    sources: tuple[int, ...]
+    axes: tuple[Axis, ...]
+    images: int
+    channels: int
+    outputs: int
+    groups: int
+
+    @property
+    def work(self) -> int:
+        """The number of multiplications or comparisons."""
+        return (
+            self.images * math.prod(a.count * a.size for a in self.axes) * self.channels * self.outputs // self.groups
+        )
+
+
 Form: TypeAlias = (
-    Reshape | Pieces | Permute | Broadcast | Concat | Embed | Tile | OneHot | Reduce | Product | Take | Put | Extreme
+    Reshape
+    | Pieces
+    | Permute
+    | Broadcast
+    | Concat
+    | Embed
+    | Tile
+    | OneHot
+    | Reduce
+    | Product
+    | Take
+    | Put
+    | Extreme
+    | Accumulate
+    | Assemble
+    | Top
+    | Window
 )
 FormRule: TypeAlias = "Callable[[Operation], Form | None]"
 
@@ -262,10 +396,10 @@ FormRule: TypeAlias = "Callable[[Operation], Form | None]"
 LARGEST_ARRAY: Final = 1 << 28
 
 #: Forms whose outputs are new arrays and never share memory with an input.
-COPIES: Final = (Concat, Embed, Tile, OneHot, Reduce, Product)
+COPIES: Final = (Concat, Embed, Tile, OneHot, Reduce, Product, Accumulate, Assemble, Top, Window)
 
 #: Forms of native code alone. The kernels of numpy have the checks of the positions, and the result in one call.
-NATIVE: Final = (Take, Put, Extreme)
+NATIVE: Final = (Take, Put, Extreme, Accumulate, Assemble, Top, Window)
 
 
 def form_of(op: Operation) -> Form | None:
@@ -282,12 +416,14 @@ def reads(form: Form) -> tuple[int, ...]:
             return (0, 1)
         case OneHot():
             return (0, 2, 3)
-        case Concat(sources):
+        case Concat(sources) | Window(_, sources):
             return sources
         case Take(source, at) | Put(source, at, base=None):
             return (source, at.source) if at.axes else (source,)
         case Put(source, at, base=int() as base):
             return (source, at.source, base) if at.axes else (source, base)
+        case Assemble(_, parts, base, fill):
+            return tuple(dict.fromkeys(k for k in (*(p.source for p in parts), base, fill) if k is not None))
     return (form.source,)
 
 
@@ -428,6 +564,14 @@ def is_whole(t: Tensor) -> bool:
     return n is not None and n <= LARGEST_ARRAY and is_numbers(t)
 
 
+def static_dims(t: Tensor) -> tuple[int, ...] | None:
+    """The shape of an array of numbers; None if not static or without elements."""
+    shape = t.shape
+    if shape is None or not shapes.is_full(shape) or 0 in shape or not is_numbers(t):
+        return None
+    return tuple([d for d in shape if d is not None])
+
+
 def part_shape(shape: Shape, index: Index) -> tuple[int, ...]:
     """Shape of the piece of an array of a static shape."""
     assert shape is not None
@@ -512,18 +656,15 @@ def one_hot(op: Operation) -> Form | None:
 def reduction(ufunc: np.ufunc, is_mean: bool = False) -> FormRule:
     """Returns the rule for reductions over the axes of input 1.
 
-    They are those of floats, sums of complex numbers, and extremes of integers. The kernels for float16 and bfloat16
-    compute in float32, and sums of integers in a wider dtype.
+    The kernels for float16 and bfloat16 compute in float32, and means of integers in a wider dtype.
     """
-    takes_integers = ufunc in (np.maximum, np.minimum)
+    kinds = "b" if ufunc in (np.logical_and, np.logical_or) else "f" if is_mean else "fiu"
+    kinds += "c" if ufunc is np.add else ""
 
     def rule(op: Operation) -> Form | None:
         axes, x = constant_value(op.inputs[1]), op.inputs[0].shape
-        dtype = op.attrs["T"]
-        if not is_static(op) or axes is None or x is None or dtype in HALF:
-            return None
-        is_sum = ufunc is np.add and dtype.is_complex
-        if not (dtype.is_floating or is_sum or (takes_integers and dtype.numpy.kind in "iu")):
+        dtype = op.inputs[0].dtype.base
+        if not is_static(op) or axes is None or x is None or dtype in HALF or dtype.numpy.kind not in kinds:
             return None
         found = [a % len(x) for a in np.ravel(axes).tolist() if -len(x) <= a < len(x)]
         if len(found) != axes.size or len(set(found)) != len(found) or not found:
@@ -531,7 +672,8 @@ def reduction(ufunc: np.ufunc, is_mean: bool = False) -> FormRule:
         count = math.prod(x[a] or 0 for a in found)
         if not count and (is_mean or ufunc is not np.add):  # other results than those of the ufunc
             return None
-        return Reduce(0, ufunc, tuple(sorted(found)), op.attrs["keep_dims"], count if is_mean else 1)
+        own = dtype.numpy if dtype.is_integer and ufunc in (np.add, np.multiply) else None
+        return Reduce(0, ufunc, tuple(sorted(found)), op.attrs["keep_dims"], count if is_mean else 1, own)
 
     return rule
 

@@ -5,7 +5,7 @@ The shapes are static, and so are the axes and the ranges along the other axes. 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,11 +20,13 @@ from headrace.opkit.forms import (
     Positions,
     Put,
     Take,
-    is_numbers,
     is_static,
     is_whole,
     part_shape,
+    static_dims,
 )
+from headrace.opkit.forms import pad as static_pad
+from headrace.opkit.forms import slices as static_slices
 from headrace.records import record
 
 if TYPE_CHECKING:
@@ -35,17 +37,9 @@ if TYPE_CHECKING:
 _ALL = slice(None)
 
 
-def _dims(t: Tensor) -> tuple[int, ...] | None:
-    """The shape of an array of numbers; None if not static or without elements."""
-    shape = t.shape
-    if shape is None or not shapes.is_full(shape) or 0 in shape or not is_numbers(t):
-        return None
-    return tuple([d for d in shape if d is not None])
-
-
 def _static(*tensors: Tensor) -> list[tuple[int, ...]] | None:
     """The shapes of arrays of numbers, all static; None if one is not."""
-    found = [shape for t in tensors if (shape := _dims(t)) is not None]
+    found = [shape for t in tensors if (shape := static_dims(t)) is not None]
     return found if len(found) == len(tensors) else None
 
 
@@ -55,16 +49,19 @@ def _static(*tensors: Tensor) -> list[tuple[int, ...]] | None:
 def gather(op: Operation) -> Form | None:
     """Form of `Gather` and `GatherV2`."""
     found = _static(op.inputs[0], op.inputs[1], op.outputs[0])
-    if found is None or op.attrs.get("batch_dims", 0):
+    if found is None:
         return None
     params, indices, out = found
     axis = np.asarray(0) if len(op.inputs) == 2 else constant_value(op.inputs[2])
     if axis is None or axis.ndim or not -len(params) <= axis < len(params):
         return None
-    k = int(axis) % len(params)
-    if out != (*params[:k], *indices, *params[k + 1 :]):
+    k, given = int(axis) % len(params), op.attrs.get("batch_dims", 0)
+    batch = given + len(indices) if given < 0 else given
+    if not 0 <= batch <= min(k, len(indices)) or params[:batch] != indices[:batch]:
         return None
-    return Take(0, Positions(1, (k,), indices, (0,), 1), (_ALL,) * k + (0,), k)
+    if out != (*params[:k], *indices[batch:], *params[k + 1 :]):
+        return None
+    return Take(0, Positions(1, (k,), indices, (0,), 1), (_ALL,) * k + (0,), k, batch)
 
 
 def segment_sum(op: Operation) -> Form | None:
@@ -90,10 +87,13 @@ def _adds(op: Operation) -> bool:
 
 def _positions(source: int, indices: tuple[int, ...], op: Operation) -> Positions | None:
     """Positions whose coordinates are the rows of an input."""
-    if not indices or op.attrs.get("bad_indices_policy") == "IGNORE":
+    if not indices:
         return None
     *shape, depth = indices
-    return Positions(source, tuple(range(depth)), tuple(shape), tuple(range(depth)), depth)
+    skips_bad = op.attrs.get("bad_indices_policy") == "IGNORE"
+    if skips_bad and not shape:
+        return None
+    return Positions(source, tuple(range(depth)), tuple(shape), tuple(range(depth)), depth, "error", skips_bad)
 
 
 def gather_nd(op: Operation) -> Form | None:
@@ -144,6 +144,63 @@ def _put(
     if ufunc is not None and not _adds(op):
         return None
     return Put(source, at, (0,) * at.group, shape, base, ufunc)
+
+
+# *** slices ***
+
+
+def slices(op: Operation) -> Form | None:
+    """Form of `Slice`."""
+    found, begins, sizes = _static(*op.inputs[:2], op.outputs[0]), _entries(op.inputs[1]), constant_value(op.inputs[2])
+    if found is None or begins is None or sizes is None or None not in begins:
+        return static_slices(op)
+    x, _, out = found
+    if len(begins) != len(x) or sizes.shape != (len(x),):
+        return None
+    wanted = [d if b is None else d - b for d, b in zip(x, begins, strict=True)]  # of a size -1
+    if any(n == -1 and b is None for n, b in zip(sizes.tolist(), begins, strict=True)):
+        return None
+    if out != tuple([rest if n == -1 else n for n, rest in zip(sizes.tolist(), wanted, strict=True)]):
+        return None
+    index = _index_of(begins, out, x)
+    return None if index is None else Take(0, _begins(1, begins, 1), index)
+
+
+def pad(op: Operation) -> Form | None:
+    """Form of `Pad`.
+
+    The gradient of a slice pads with zeros around a position that is not static.
+    """
+    found, pads = _static(op.inputs[0], op.outputs[0]), op.inputs[1].op
+    if found is None or constant_value(op.inputs[1]) is not None or pads.type != "Pack" or pads.attrs["axis"] != 1:
+        return static_pad(op)
+    begin, after = pads.inputs
+    begins, room = _entries(begin), constant_value(after.op.inputs[0]) if after.op.type == "Sub" else None
+    x, out = found
+    if begins is None or room is None or after.op.inputs[1] is not begin or not is_whole(op.outputs[0]):
+        return None
+    if len(begins) != len(x) or out != tuple([d + n for d, n in zip(x, room.tolist(), strict=True)]):
+        return None
+    index = _index_of(begins, x, out)
+    return None if index is None else Put(0, _begins(1, begins, 2), index, out)
+
+
+def _index_of(begins: Sequence[int | None], sizes: Sequence[int], whole: Sequence[int]) -> Index | None:
+    """The index of a piece; None if it is out of range.
+
+    A first element that is not static is 0.
+    """
+    parts = [slice(first or 0, (first or 0) + n) for first, n in zip(begins, sizes, strict=True)]
+    return tuple(parts) if all(p.start >= 0 and p.stop <= d for p, d in zip(parts, whole, strict=True)) else None
+
+
+def _begins(source: int, begins: Sequence[int | None], step: int) -> Positions:
+    """The position whose coordinates are the elements of an input that are not static.
+
+    They are `step` numbers apart.
+    """
+    axes = tuple([axis for axis, first in enumerate(begins) if first is None])
+    return Positions(source, axes, (), tuple([axis * step for axis in axes]), len(begins) * step)
 
 
 # *** strided slices ***

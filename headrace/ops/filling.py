@@ -16,7 +16,7 @@ from headrace.dtypes import FLOATING, INDEX, INTEGER, NUMERIC, VALUE, DType
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, op, type_attr
-from headrace.opkit import forms
+from headrace.opkit import forms, order_forms
 from headrace.opkit.arrays import (
     axis_in,
     boxed,
@@ -98,6 +98,7 @@ op(
     grad=lambda b, n, dy: [None, b.Sum(dy, _all_axes(b, dy), keep_dims=False)],
     jvp=linear("value"),
     batch=fill,
+    form=order_forms.fill,
     facts=Facts(total=("dims",), dynamic_shape=True),
     shape_value=_fill_value,
     oracle=lambda s, v: np.array([v[()]] * int(np.prod(s)), v.dtype).reshape(s),

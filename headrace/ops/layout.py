@@ -26,12 +26,13 @@ from headrace.ir.opdef import (
     string_attr,
     type_attr,
 )
-from headrace.opkit import forms
+from headrace.opkit import forms, index_forms
 from headrace.opkit.arrays import add_dims, axis_in, boxed, check_size, dims, entries, ranked, values_only, zeros
 from headrace.opkit.batch_rules import prefixing
 from headrace.opkit.batch_shapes import transpose
 from headrace.opkit.jvp_rules import linear
 from headrace.opkit.kernel_library import contiguous
+from headrace.opkit.order_forms import filled_pad
 from headrace.opkit.testing.samples import draw
 from headrace.shapes import Dim, Shape
 
@@ -383,7 +384,7 @@ op(
     grad=lambda b, n, dy: [_unpadded(b, n, dy), None],
     jvp=linear("input"),
     batch=prefixing(1, [0, 0]),
-    form=forms.pad,
+    form=index_forms.pad,
     facts=Facts(total=("paddings",), dynamic_shape=True, cost=flops_per_element(1)),
     oracle=_pad_model,
     sample=_pads,
@@ -399,6 +400,7 @@ op(
     grad=_pad_v2_grad,
     jvp=linear("input", "constant_values"),
     batch=prefixing(1, [0, 0]),
+    form=filled_pad,
     facts=Facts(dynamic_shape=True, cost=flops_per_element(1)),
     oracle=_pad_model,
     sample=values_only(lambda rng, dtype: [case(*k.inputs, draw(rng, dtype, ())) for k in _pads(rng, dtype)]),

@@ -20,6 +20,7 @@ from headrace.opkit.arrays import axis_in, values_only
 from headrace.opkit.batch_rules import first_in_step, folding, shifting_attr
 from headrace.opkit.cpp_sorting import largest
 from headrace.opkit.elementwise import widened
+from headrace.opkit.order_forms import top
 from headrace.opkit.testing.samples import draw
 from headrace.shapes import Dim, Shape
 
@@ -105,6 +106,7 @@ op(
     shape=lambda c: _top_shape(c, c.attrs["k"]),
     kernel=lambda xp, attrs: lambda x: _top(x, attrs["k"], np.dtype(np.int32)),
     grad=_top_grad,
+    form=top,
     batch=first_in_step(0),
     facts=Facts(cost=flops_per_input(30)),
     oracle=_top_model,
@@ -125,6 +127,7 @@ op(
     shape=lambda c: _top_shape(c, c.scalar(1)),
     kernel=_top_v2_kernel,
     grad=_top_grad,
+    form=top,
     batch=first_in_step(0),
     facts=Facts(dynamic_shape=True, cost=flops_per_input(30)),
     oracle=_top_model,

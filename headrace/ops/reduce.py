@@ -391,6 +391,7 @@ for _type, _ufunc, _oracle, _doc in (
         {"keep_dims": False, "Tidx": _AXES},
         shape=_reduced,
         kernel=_logical(_ufunc),
+        form=forms.reduction(getattr(np, _ufunc)),
         grad=NOT_DIFFERENTIABLE,
         batch=shifting_axes(1, 0),
         facts=Facts(total=("reduction_indices",), dynamic_shape=True, cost=flops_per_input(1)),

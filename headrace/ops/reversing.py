@@ -19,6 +19,7 @@ from headrace.opkit.arrays import axis_in, boxed, dims, values_only
 from headrace.opkit.batch_rules import prefixing, shifting_axes
 from headrace.opkit.forms import reverse
 from headrace.opkit.jvp_rules import linear
+from headrace.opkit.order_forms import roll
 from headrace.opkit.testing.samples import draw
 from headrace.shapes import Shape
 
@@ -271,6 +272,7 @@ op(
     grad=lambda b, n, dy: [b.Roll(dy, b.Neg(n.shift), n.axis), None, None],
     jvp=linear("input"),
     batch=shifting_axes(2, 0),
+    form=roll,
     facts=Facts(cost=flops_per_element(1)),
     oracle=_rolled,
     sample=_rolls,

@@ -19,6 +19,7 @@ from headrace.ir.opdef import Facts, case, flops_per_input, op, type_attr
 from headrace.opkit.batch_rules import shifting_axes
 from headrace.opkit.elementwise import HALF
 from headrace.opkit.jvp_rules import linear
+from headrace.opkit.order_forms import accumulation
 from headrace.opkit.testing.samples import draw
 from headrace.shapes import Shape, show, with_rank
 
@@ -171,6 +172,7 @@ for _type, _types, _ufunc, _first, _grad, _jvp, _step, _doc in (
         kernel=_scan(_ufunc, _first),
         grad=_grad,
         jvp=_jvp, batch=shifting_axes(1, 0),
+        form=accumulation(getattr(np, _ufunc), _first),
         facts=Facts(cost=flops_per_input(2)),
         oracle=_scanning(_step, _first),
         sample=_samples,

@@ -17,7 +17,7 @@ from headrace.dtypes import INDEX, DType
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, op, type_attr
-from headrace.opkit import forms, index_forms
+from headrace.opkit import index_forms
 from headrace.opkit.arrays import boxed, dims, entries, ranked, shape_from, values_only, vector_of_unknowns, zeros
 from headrace.opkit.batch_indexing import slices, strided_slice, strided_slice_grad, strided_slice_update
 from headrace.opkit.jvp_rules import linear
@@ -116,7 +116,7 @@ op(
     grad=_slice_grad,
     jvp=linear("input"),
     batch=slices,
-    form=forms.slices,
+    form=index_forms.slices,
     facts=Facts(total=("begin", "size"), dynamic_shape=True),
     shape_value=_slice_value,
     oracle=lambda x, begin, size: (

@@ -18,6 +18,8 @@ import numpy as np
 
 from headrace import shapes
 from headrace.opkit.forms import (
+    Accumulate,
+    Assemble,
     Broadcast,
     Concat,
     Embed,
@@ -34,6 +36,8 @@ from headrace.opkit.forms import (
     Reshape,
     Take,
     Tile,
+    Top,
+    Window,
     index_text,
 )
 from headrace.schedule.program import (
@@ -194,7 +198,7 @@ def _form(form: Form) -> str:
             return f"one-hot of {depth} along {axis}"
         case Broadcast(_, shape):
             return f"broadcast {shapes.show(shape)}"
-        case Reduce(_, ufunc, axes, keep_dims, divisor):
+        case Reduce(_, ufunc, axes, keep_dims, divisor, _):
             name = "mean" if divisor != 1 else ufunc.__name__
             return f"reduce {name} over {shapes.show(axes)}{' keeping dims' if keep_dims else ''}"
         case Take(_, at, index):
@@ -204,6 +208,14 @@ def _form(form: Form) -> str:
             return f"{'put' if ufunc is None else ufunc.__name__} {_pieces(index, at)} of {into}"
         case Extreme(_, axis, is_greatest):
             return f"position of the {'greatest' if is_greatest else 'least'} along {axis}"
+        case Accumulate(_, ufunc, axis, is_exclusive, is_reverse):
+            return f"{'exclusive ' * is_exclusive}{ufunc.__name__} along {axis}{' in reverse' if is_reverse else ''}"
+        case Top(_, count):
+            return f"{count} greatest of rows"
+        case Window(kind, _, axes):
+            return f"{kind.replace('_', ' ')} of windows {shapes.show(tuple(a.size for a in axes))}"
+        case Assemble(shape, parts):
+            return f"{len(parts)} parts of {shapes.show(shape)}"
         case Product(turned, is_batch):
             return f"{'batch ' * is_batch}product {' '.join('transposed' if t else 'plain' for t in turned)}"
 

@@ -35,7 +35,7 @@ BUDGETS: Final = {
     "jit": 1400,
     "lower": 1200,
     "metadata": 550,
-    "opkit": 2900,
+    "opkit": 2950,
     "ops": 36000,
     "optimize": 5100,
     "partition": 1000,

@@ -7,8 +7,8 @@ at which a shorter diagonal is padded. A single diagonal is packed as a vector.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -45,17 +45,40 @@ def band_of(k: Any) -> tuple[int, int]:
     return ds[0], ds[-1]
 
 
-def places(rows: int, cols: int, low: int, high: int, align: str) -> tuple[Any, ...]:
-    """Index vectors of the band: rows and columns in the matrix and in packed form."""
+class Diagonal(NamedTuple):
+    """Diagonal of a matrix.
+
+    Attributes:
+      row, column: the place of its first element.
+      length: the number of elements.
+      packed: its row in the packed band.
+      offset: the place of its first element there.
+    """
+
+    row: int
+    column: int
+    length: int
+    packed: int
+    offset: int
+
+
+def diagonals(rows: int, cols: int, low: int, high: int, align: str) -> Iterator[Diagonal]:
+    """Yields the diagonals of a band, the highest first."""
     above, _, below = align.partition("_")
     longest = _longest(rows, cols, low, high)
-    parts = []
     for d in range(high, low - 1, -1):
         r, c = max(0, -d), max(0, d)
-        along = np.arange(max(0, min(rows - r, cols - c)))
+        length = max(0, min(rows - r, cols - c))
         left = above == "LEFT" if d > 0 else below == "LEFT" if d < 0 else "LEFT" in align
-        offset = 0 if left else longest - len(along)
-        parts.append((along + r, along + c, np.full(len(along), high - d), along + offset))
+        yield Diagonal(r, c, length, high - d, 0 if left else longest - length)
+
+
+def places(rows: int, cols: int, low: int, high: int, align: str) -> tuple[Any, ...]:
+    """Index vectors of the band: rows and columns in the matrix and in packed form."""
+    parts = []
+    for d in diagonals(rows, cols, low, high, align):
+        along = np.arange(d.length)
+        parts.append((along + d.row, along + d.column, np.full(d.length, d.packed), along + d.offset))
     return tuple(np.concatenate(p) for p in zip(*parts))
 
 

@@ -22,6 +22,7 @@ from headrace.opkit.batch_shapes import diagonal_part, diagonal_tensor
 from headrace.opkit.jvp_rules import linear
 from headrace.opkit.shape_rules import same_as
 from headrace.opkit.testing.samples import draw
+from headrace.ops.linalg.band_forms import band_part, diagonal_form
 from headrace.ops.linalg.bands import (
     band_of,
     band_shape,
@@ -238,6 +239,16 @@ def _of_shapes(found: Any) -> Any:
 _ANY: dict[str, Any] = {"T": type_attr(VALUE)}
 _FULL = frozenset({dtypes.float64})  # for which V2 is tested with all cases
 _COPY = Facts(dynamic_shape=True, cost=flops_per_element(1))
+_BANDED_FORMS = {
+    "MatrixDiag": diagonal_form(-1, 0, 1, fill=4),
+    "MatrixDiagPart": diagonal_form(0, 0, 1, fill=2),
+    "MatrixSetDiag": diagonal_form(-1, 1, 2, base=0),
+}
+_MAIN_FORMS = {
+    "MatrixDiag": diagonal_form(-1, 0, None),
+    "MatrixDiagPart": diagonal_form(0, 0, None),
+    "MatrixSetDiag": diagonal_form(-1, 1, None, base=0),
+}
 
 # fmt: off
 for _version_name, _attrs in (("V3", {**_ANY, "align": _ALIGN}), ("V2", _ANY)):
@@ -261,6 +272,7 @@ for _version_name, _attrs in (("V3", {**_ANY, "align": _ALIGN}), ("V2", _ANY)):
             kernel=_kernel,
             grad=_grad,
             jvp=linear(*_moved), batch=first_in_step(*((0, 1) if _type == "MatrixSetDiag" else (0,))),
+            form=_BANDED_FORMS[_type],
             facts=_COPY,
             sample=_sample(True) if "align" in _attrs else small_for(_FULL, _sample(False)),
             doc=_doc,
@@ -299,6 +311,7 @@ for _prefix in ("", "Batch"):
             kernel=_kernel,
             grad=_grad,
             jvp=linear(*_along), batch=in_step,
+            form=_MAIN_FORMS[_type],
             facts=_COPY,
             oracle=_oracle,
             sample=small_for(frozenset(), _of_shapes(_shapes)) if _prefix else _of_shapes(_shapes),
@@ -349,6 +362,7 @@ for _type, _index, _attrs in (
         grad=lambda b, n, dy: [b.MatrixBandPart(dy, n.num_lower, n.num_upper), None, None],
         jvp=linear("input"),
         batch=first_in_step(0),
+        form=band_part,
         facts=Facts(cost=flops_per_element(3)),
         oracle=_band_part_model,
         sample=values_only(

@@ -36,6 +36,7 @@ from headrace.ops.nn.convolving import (
     laid_out,
     refuse_others,
 )
+from headrace.ops.nn.window_forms import convolution_form
 from headrace.records import record
 from headrace.shapes import Dim, Shape, merge_dim, show, with_rank
 
@@ -396,6 +397,7 @@ for _f, _attrs, _types, _what, _refused in (
         grad=_grad(_f),
         jvp=multilinear("input", "filter"),
         batch=batch_windows.convolution,
+        form=convolution_form(_f.conv, "forward"),
         # None of these is total: strides along the batch are an error when it runs.
         facts=Facts(cost=_cost(2, 1), blas=True, fresh=True),
         oracle=oracle("y", by_groups, lambda w: w[-1]),
@@ -430,6 +432,7 @@ for _type, _f, _floats, _attrs, _like, _refused in _BY_INPUT:
         grad=_by_input_grad(_f),
         jvp=multilinear("filter", "out_backprop"),
         batch=batch_windows.by_input,
+        form=convolution_form(_type, "by_input"),
         facts=Facts(cost=_cost(2, 1), blas=True, fresh=True),
         oracle=oracle("x", by_groups, lambda w: w[-1]),
         sample=samples("x", _f is _VOLUMES, _like),
@@ -448,6 +451,7 @@ for _type, _f, _floats, _attrs, _like, _refused in _BY_FILTER:
         grad=_by_filter_grad(_f),
         jvp=multilinear("input", "out_backprop"),
         batch=batch_windows.by_filter if _f is _IMAGES else None,
+        form=convolution_form(_type, "by_filter"),
         facts=Facts(cost=_cost(2, 3), blas=True, fresh=True),
         oracle=oracle("w", by_groups, lambda w: w[-1]),
         sample=samples("w", _f is _VOLUMES, _like),

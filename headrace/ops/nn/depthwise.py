@@ -26,6 +26,7 @@ from headrace.opkit.kernel_library import KernelLibrary, kernel_library
 from headrace.opkit.windows import Axis, Sliding, sliding, taps
 from headrace.ops.nn.conv_samples import attributes, channels_first, drawn, oracle
 from headrace.ops.nn.convolving import blocks, channels_last, laid_out, refuse_others, rounded, shape_of
+from headrace.ops.nn.window_forms import depthwise_form
 from headrace.shapes import Shape, merge_dim, show, with_rank
 
 Array: TypeAlias = np.ndarray
@@ -352,6 +353,7 @@ for _type, _inputs, _rule, _factory, _gradient, _linear, _places, _which, _doc i
         grad=_gradient,
         jvp=multilinear(*_linear),
         batch=_BATCHED[_which],
+        form=depthwise_form(_type, {"y": "forward", "x": "by_input", "w": "by_filter"}[_which]),
         facts=Facts(cost=_cost(*_places), fresh=True),
         oracle=oracle(_which, _step, lambda w: w[2] * w[3]),
         sample=_samples(_which),

@@ -42,6 +42,7 @@ from headrace.opkit.pooling import (
 from headrace.opkit.testing.window_samples import DEPTHWISE, MARGINS, pool_samples, pool_windows, pooled
 from headrace.opkit.windows import Axis, Sliding, taps
 from headrace.ops.nn.greatest import greatest, lowest, of_greatest, to_greatest
+from headrace.ops.nn.window_forms import pooling_form
 from headrace.shapes import with_rank
 
 Array: TypeAlias = np.ndarray
@@ -362,6 +363,7 @@ op(
     grad=_max_grad(_IMAGES),
     jvp=_max_jvp(_IMAGES),
     batch=folding(0),
+    form=pooling_form("MaxPool", "maximum"),
     facts=_FACTS,
     oracle=_max_oracle,
     sample=pool_samples(_images, DEPTHWISE, MARGINS),
@@ -392,6 +394,7 @@ op(
     grad=_max_grad_grad(_IMAGES),
     jvp=linear("grad"),
     batch=folding(0, 1, 2),
+    form=pooling_form("MaxPoolGrad", "maximum_gradient"),
     facts=_GRAD_FACTS,
     oracle=_max_grad_oracle,
     sample=pool_samples(_back, MARGINS),
@@ -513,6 +516,7 @@ for _pool, _value, _attrs, _volumes, _differs in (
         grad=_avg_grad(f"{_pool}Grad"),
         jvp=linear(_value),
         batch=folding(0),
+        form=pooling_form(_pool, "mean"),
         facts=_FACTS,
         oracle=_avg_oracle,
         sample=pool_samples(_images, volumes=_volumes),
@@ -529,6 +533,7 @@ for _pool, _value, _attrs, _volumes, _differs in (
         grad=_avg_grad_grad(_pool),
         jvp=linear("grad"),
         batch=of_sizes,
+        form=pooling_form(f"{_pool}Grad", "mean_gradient"),
         facts=_FACTS,
         oracle=_avg_grad_oracle,
         sample=pool_samples(_shape_and_grad, volumes=_volumes),

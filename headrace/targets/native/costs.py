@@ -10,7 +10,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from headrace import thresholds
-from headrace.opkit.forms import Product, Reduce
+from headrace.opkit.forms import Product, Reduce, Top, Window
 from headrace.schedule.program import Compute, Instr, Loop
 from headrace.schedule.scalar_expressions import Apply
 from headrace.schedule.select import ListOperation, Map, Move
@@ -69,6 +69,11 @@ def _compute(instr: Compute) -> float:
             inner = (instr.inputs[0].shape or (1, 1))[-2 if form.turned[0] else -1]
             of_parts = 4 if instr.made[0].dtype.is_complex else 1
             return of_parts * thresholds.NATIVE_PRODUCT * size * (inner or 1)
+        case Move(Top(source, count)):
+            return 4 * thresholds.NATIVE_ELEMENT * _size(instr.inputs[source]) * count.bit_length()
+        case Move(Window() as form):
+            is_product = form.kind in ("forward", "by_input", "by_filter") and form.groups < form.channels
+            return (thresholds.NATIVE_PRODUCT if is_product else thresholds.NATIVE_POOLED) * form.work
         case Move(form) if isinstance(form, Reduce):
             return thresholds.NATIVE_ELEMENT * _size(instr.inputs[form.source])
         case CrossEntropy():

@@ -11,7 +11,7 @@ from headrace.errors import HeadraceInternalError, InvalidArgumentError, Resourc
 from headrace.ir.notes import ResidualPush
 from headrace.records import record
 from headrace.schedule.program import Compute
-from headrace.targets.native.kernel_errors import error_of_position, error_of_shapes
+from headrace.targets.native.kernel_errors import error_of_position, error_of_shapes, inputs_of_position
 from headrace.targets.native.rewriting import Division
 from headrace.targets.native.state import COUNTERS
 
@@ -104,6 +104,9 @@ class Place:
     def inputs(self, counters: Sequence[int]) -> list[Any]:
         """The inputs of the operation; empty if they are not known."""
         at = min(len(self.loops), COUNTERS - self.details)
+        if self.kind == "index":
+            assert isinstance(self.instr, Compute)
+            return inputs_of_position(self.instr, counters[at : at + self.details])
         if self.kind != "division" or not self.details:
             return []
         numbers = np.array(counters[at : at + self.details], np.int64)

@@ -8,21 +8,23 @@ position of an extreme is found by a loop along its axis.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from headrace.ir.kernel_errors import SHOWN
 from headrace.opkit.forms import Extreme, Put, Take, part_shape
-from headrace.schedule.program import Compute
+from headrace.schedule.program import Compute, Value
 from headrace.schedule.scalar_expressions import Apply, Input
 from headrace.schedule.select import Move
 from headrace.targets.native import scalars
 from headrace.targets.native.arrays import ArrayPrinter
 from headrace.targets.native.held import Array, Number
-from headrace.targets.native.plan import Home, dims, is_array, piece, reshaped
+from headrace.targets.native.plan import Home, dims, is_array, piece, reshaped, row_major
 
 if TYPE_CHECKING:
     from headrace.opkit.forms import Index, Positions
@@ -53,7 +55,7 @@ class IndexPrinter(ArrayPrinter):
         if not at.axes:
             return ""
         if is_array(instr.inputs[at.source]):
-            return self._copied(instr, at.source)
+            return self.copied(instr, at.source)
         return self.index(instr.inputs[at.source])
 
     def _coordinates(self, at: Positions, indices: Array | str, number: str) -> list[str]:
@@ -67,20 +69,53 @@ class IndexPrinter(ArrayPrinter):
             found.append(scalars.convert(self.f, self.load(indices, to), indices.dtype, _INT64))
         return found
 
-    def _offset(self, instr: Compute, at: Positions, coordinates: Sequence[str], whole: Array, number: str) -> str:
-        """Prints the test of the coordinates of a position; returns the offset of its piece."""
+    def _offset(
+        self, instr: Compute, at: Positions, index: Index, coordinates: Sequence[str], whole: Array, number: str
+    ) -> tuple[str, str]:
+        """Prints the test of the coordinates of a position.
+
+        Returns:
+          The offset of its piece; and the i1 that is true if the position is skipped, "" if none is.
+        """
         f, offset, bad = self.f, "0", ""
         for axis, given in zip(at.axes, coordinates, strict=True):
-            size, coordinate = whole.dims[axis], given
+            size, coordinate, part = whole.dims[axis], given, index[axis]
+            if isinstance(part, slice):
+                size -= part.stop - 1
             if at.negative == "from last":
                 is_negative = f.op(f"icmp slt i64 {given}, 0")
                 coordinate = f.op(f"select i1 {is_negative}, i64 {f.op(f'add i64 {given}, {size}')}, i64 {given}")
             above = f.op(f"icmp uge i64 {coordinate}, {size}")
             bad = f.op(f"or i1 {bad}, {above}") if bad else above
             offset = self._advanced(offset, coordinate, whole.strides[axis])
-        if bad:
-            self.fail_if(bad, instr, "index", number, *coordinates)
-        return offset
+        if bad and not at.skips_bad:
+            self.fail_if(bad, instr, "index", number, *coordinates, *self._shown(instr.inputs[at.source]))
+        return offset, bad if at.skips_bad else ""
+
+    def _shown(self, positions: Value) -> list[str]:
+        """The i64 of all positions, if an error shows so few."""
+        if not is_array(positions):
+            return [self.index(positions)]
+        if math.prod(dims(positions)) > SHOWN:
+            return []
+        found: list[str] = []
+        array = self.array(positions)
+        for at in np.ndindex(*array.dims):
+            offset = sum(i * stride for i, stride in zip(at, array.strides, strict=True))
+            found.append(scalars.convert(self.f, self.load(array, str(offset)), array.dtype, _INT64))
+        return found
+
+    @contextlib.contextmanager
+    def _unless(self, skipped: str) -> Iterator[None]:
+        """Prints instructions that do not run if an i1 is true; "" is false."""
+        f, run, on = self.f, self.f.new("run"), self.f.new("on")
+        if skipped:
+            f.branch(skipped, on, run)
+            f.begin(run)
+        yield
+        if skipped:
+            f.jump(on)
+            f.begin(on)
 
     def _piece(self, whole: Array, index: Index) -> Array:
         """The piece of an array whose coordinates are 0."""
@@ -96,19 +131,31 @@ class IndexPrinter(ArrayPrinter):
         first = self._piece(whole, form.index)
         indices = self._indices(instr, at)
         if not at.shape:
-            offset = self._offset(instr, at, self._coordinates(at, indices, "0"), whole, "0")
+            offset, _ = self._offset(instr, at, form.index, self._coordinates(at, indices, "0"), whole, "0")
             strides = reshaped(first.dims, first.strides, dims(out))
             assert strides is not None
             self.define(out, Array(self._at(first, offset), whole.dtype, dims(out), strides))
             return
-        target, behind = self.place_of(out), form.first + len(at.shape)
-        strides = (*target.strides[: form.first], *target.strides[behind:])
-        with self.f.loop("0", str(math.prod(at.shape))) as number:
-            coordinates = self._coordinates(at, indices, number)
-            offset = self._offset(instr, at, coordinates, whole, number)
-            source = dataclasses.replace(first, pointer=self._at(first, offset))
-            pointer = self._at(target, self._advanced("0", number, target.strides[behind - 1]))
-            self.copy(Array(pointer, target.dtype, first.shape, strides), source)
+        batch, inner = at.shape[: form.batch], math.prod(at.shape[form.batch :])
+        target = self.zeros(out) if at.skips_bad else self.place_of(out)
+        behind = form.first + len(at.shape) - form.batch
+        strides = (*target.strides[form.batch : form.first], *target.strides[behind:])
+        shape = first.shape[form.batch :]
+
+        def each_batch(offsets: Sequence[str]) -> None:
+            with self.f.loop("0", str(inner)) as i:
+                number = self._sum(offsets[2], i)
+                coordinates = self._coordinates(at, indices, number)
+                offset, skipped = self._offset(instr, at, form.index, coordinates, whole, number)
+                with self._unless(skipped):
+                    source = Array(
+                        self._at(first, self._sum(offsets[0], offset)), whole.dtype, shape, first.strides[form.batch :]
+                    )
+                    place = self._sum(offsets[1], self._advanced("0", i, target.strides[behind - 1]))
+                    self.copy(Array(self._at(target, place), target.dtype, shape, strides), source)
+
+        numbers = tuple([n * inner for n in row_major(batch)])
+        self.each(batch, (first.strides[: form.batch], target.strides[: form.batch], numbers), each_batch, False)
         self.values[out] = target
 
     def _put(self, instr: Compute, form: Put) -> None:
@@ -120,29 +167,24 @@ class IndexPrinter(ArrayPrinter):
         updates = self.array_or_number(instr.inputs[form.source])
         if not at.shape:
             coordinates = self._coordinates(at, indices, "0")
-            pointer = self._at(first, self._offset(instr, at, coordinates, target, "0"))
+            pointer = self._at(first, self._offset(instr, at, form.index, coordinates, target, "0")[0])
             if isinstance(updates, Array):
                 strides = reshaped(updates.dims, updates.strides, first.dims)
                 assert strides is not None
                 updates = dataclasses.replace(updates, shape=first.shape, strides=strides)
             self._combine(dataclasses.replace(first, pointer=pointer), updates, form.ufunc)
             return
-        given = self._copied(instr, form.source)
+        given = self.copied(instr, form.source)
         size = math.prod(first.dims)
         part = Array("", given.dtype, first.shape, given.strides[len(at.shape) :])
         with f.loop("0", str(math.prod(at.shape))) as number:
             coordinates = self._coordinates(at, indices, number)
-            on = ""
-            if at.negative == "skipped":
-                put, on = f.new("put"), f.new("on")
-                f.branch(f.op(f"icmp slt i64 {coordinates[0]}, 0"), on, put)
-                f.begin(put)
-            pointer = self._at(first, self._offset(instr, at, coordinates, target, number))
-            source = dataclasses.replace(part, pointer=self._at(given, self._advanced("0", number, size)))
-            self._combine(dataclasses.replace(first, pointer=pointer), source, form.ufunc)
-            if on:
-                f.jump(on)
-                f.begin(on)
+            is_negative = f.op(f"icmp slt i64 {coordinates[0]}, 0") if at.negative == "skipped" else ""
+            with self._unless(is_negative):
+                offset, skipped = self._offset(instr, at, form.index, coordinates, target, number)
+                with self._unless(skipped):
+                    source = dataclasses.replace(part, pointer=self._at(given, self._advanced("0", number, size)))
+                    self._combine(dataclasses.replace(first, pointer=self._at(first, offset)), source, form.ufunc)
 
     def _based(self, instr: Compute, base: int) -> Array:
         """The memory of the result, with a copy of the array that is changed."""

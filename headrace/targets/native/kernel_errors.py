@@ -15,6 +15,7 @@ from headrace import shapes
 from headrace.errors import HeadraceInternalError
 from headrace.ir.infer import constant_value
 from headrace.ir.kernel import find_kernel, made_for
+from headrace.ir.kernel_errors import Unread
 from headrace.opkit.forms import Put, Take
 from headrace.schedule.select import Move
 from headrace.targets.native.grown import is_grown
@@ -54,13 +55,34 @@ def error_of_position(instr: Compute, numbers: Sequence[int]) -> Exception:
     assert isinstance(instr.work, Move)
     form, op = instr.work.form, instr.op
     assert isinstance(form, Take | Put)
-    at, (number, *coordinates) = form.at, numbers
+    at = form.at
+    number, *coordinates = numbers[: 1 + len(at.axes)]
     inputs = [_stand_in(t) for t in op.inputs]
     indices = np.zeros(inputs[at.source].shape, inputs[at.source].dtype)
     for offset, coordinate in zip(at.offsets, coordinates, strict=True):
         indices.reshape(-1)[number * at.group + offset] = coordinate
     inputs[at.source] = indices[()] if not indices.ndim else indices
     return _raised(op, inputs, coordinates)
+
+
+def inputs_of_position(instr: Compute, numbers: Sequence[int]) -> list[Any]:
+    """The inputs of an operation that failed for a position out of range.
+
+    Args:
+      instr: The instruction.
+      numbers: The numbers of `error_of_position`, and the elements of the positions if an error shows so few.
+    """
+    assert isinstance(instr.work, Move)
+    form, op = instr.work.form, instr.op
+    assert isinstance(form, Take | Put)
+    elements = numbers[1 + len(form.at.axes) :]
+    found: list[Any] = []
+    for k, t in enumerate(op.inputs):
+        value, dtype, shape = constant_value(t), t.dtype.base.numpy, t.static_shape
+        if k == form.at.source and elements:
+            value = np.array(elements, np.int64).astype(dtype).reshape([d or 0 for d in shape or ()])
+        found.append(Unread(dtype, tuple([d or 0 for d in shape or ()])) if value is None else value)
+    return found
 
 
 def _stand_in(t: Tensor) -> Any:

@@ -42,6 +42,8 @@ from headrace.opkit.forms import (
     Reduce,
     Reshape,
     Take,
+    Top,
+    Window,
     part_shape,
     reads,
 )
@@ -230,6 +232,10 @@ class Plan:
                     self._copy_first(instr, k)
             if isinstance(work.form, Take | Put):
                 self._positions(instr, work.form)
+            if isinstance(work.form, Window | Top):
+                for k in reads(work.form):
+                    if not is_same_order(dims(instr.inputs[k]), self.strides[instr.inputs[k]]):
+                        self._copy_first(instr, k)
             for i, v in enumerate(instr.outputs):
                 if v is None or not is_array(v):
                     continue

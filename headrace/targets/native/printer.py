@@ -19,6 +19,7 @@ import numpy as np
 
 from headrace import flags, thresholds
 from headrace.errors import HeadraceInternalError
+from headrace.opkit.forms import Window
 from headrace.records import record
 from headrace.schedule.program import Branches, Compute, Convert, Instr, Loop, Value
 from headrace.schedule.select import Constant, ListOperation, Map, Move
@@ -36,6 +37,7 @@ from headrace.targets.native.llvm_text import Module
 from headrace.targets.native.plan import Home, Plan, Storage, contiguous, dims, is_array, row_major
 from headrace.targets.native.rewriting import CrossEntropy
 from headrace.targets.native.strips import Strips, Unit
+from headrace.targets.native.windows.calls import print_window
 
 if TYPE_CHECKING:
     from headrace.opkit.forms import Product
@@ -315,6 +317,8 @@ class Printer(IndexPrinter, ListPrinter):
                 self.check_divisor(instr)
                 made = scalars.expression(self.f, expression, texts, dtypes)
                 self.values[out] = Number(made, out.dtype.numpy)
+            case Move(Window() as form):
+                print_window(self, instr, form)
             case Move():
                 self.move(instr)
             case Dimensions() | Front() | Rows():

@@ -18,9 +18,10 @@ import numpy as np
 
 from headrace import thresholds
 from headrace.ir.notes import CountedResidual
-from headrace.opkit.forms import Product, Reduce, reads
+from headrace.opkit.forms import Accumulate, Product, Reduce, Window, reads
 from headrace.records import record
 from headrace.schedule.program import Block, Branches, Call, Compute, Convert, Instr, Loop, Value
+from headrace.schedule.scalar_expressions import Apply, Input
 from headrace.schedule.select import Constant, KernelCall, ListOperation, Map, Move
 from headrace.targets.native import scalars
 from headrace.targets.native.costs import ufuncs
@@ -118,6 +119,9 @@ def _compute(instr: Compute, elements: ElementTypes) -> str:
                 dtype = instr.made[0].dtype.numpy
                 is_known = _multiplies(instr, form, dtype) if isinstance(form, Product) else _reduces(form, dtype)
                 return "" if is_known else f"{instr.op.type} of {dtype.name}"
+            if isinstance(form, Accumulate):
+                dtype = instr.made[0].dtype.numpy
+                return scalars.why_not(Apply(form.ufunc, (Input(0), Input(1)), dtype, None), [dtype, dtype])
             return ""
         case ListOperation(role):
             return _list(instr, role.kind)
@@ -448,7 +452,8 @@ def _saved(instr: Instr) -> float:
             return count * (thresholds.NUMPY_CALL + thresholds.NUMPY_BYTE * size)
         if isinstance(instr.work, Move) and isinstance(instr.work.form, Reduce):
             return thresholds.NUMPY_CALL + thresholds.NUMPY_BYTE * max(0, instr.inputs[instr.work.form.source].bytes)
-        if isinstance(instr.work, CrossEntropy):
+        is_window = isinstance(instr.work, Move) and isinstance(instr.work.form, Window)
+        if isinstance(instr.work, CrossEntropy) or is_window:
             return 20 * thresholds.NUMPY_CALL
         return thresholds.NUMPY_CALL if isinstance(instr.work, _MOVES) else 0.0
     return max((sum(map(_saved, b.instrs)) for b in instr.blocks), default=0.0)

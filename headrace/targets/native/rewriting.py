@@ -21,7 +21,7 @@ import numpy as np
 from headrace import shapes, thresholds
 from headrace.dtypes import as_dtype
 from headrace.ir.kernel import made_for
-from headrace.opkit.forms import NATIVE, Reduce, Reshape, form_of
+from headrace.opkit.forms import NATIVE, Reduce, Reshape, Window, form_of
 from headrace.records import record
 from headrace.schedule.program import Block, Branches, Compute, Instr, Loop, Value
 from headrace.schedule.scalar_expressions import Apply, Check, Input, formula, is_plain, row_formula_of
@@ -83,7 +83,10 @@ def _expanded(instr: Instr) -> list[Instr]:
     if instr.work.kernel.factory is not instr.op.opdef.kernel or not instr.made:
         return [_rewritten(instr)]
     if instr.op.type != "Select" or not _is_of_rows(instr):
-        return _on_rows(instr, instr.work) or [_rewritten(instr)]
+        form = _form_of(instr, instr.work, is_inner=True)
+        return _on_rows(instr, instr.work) or [
+            _rewritten(instr) if form is None else dataclasses.replace(instr, work=form)
+        ]
     condition, x, y = instr.inputs
     shape = (*(condition.shape or ()), *[1] * (len(x.shape or ()) - 1))
     column = Value(condition.number, condition.tensor, condition.dtype, shape, "array", "shared")
@@ -150,8 +153,6 @@ def _map_of(instr: Compute, work: KernelCall) -> Map | None:
         return None
     if any(t.dtype.is_ref for t in op.inputs):
         return None
-    if not all(is_plain(t.dtype.base.numpy) for t in (*op.inputs, *op.outputs)):
-        return None  # narrow floats stay with the kernels
     found = formula(op, kernel.factory)
     if found is None:
         return None
@@ -164,12 +165,15 @@ def _map_of(instr: Compute, work: KernelCall) -> Map | None:
     return None
 
 
-def _form_of(instr: Compute, work: KernelCall) -> Move | None:
-    """The form of a kernel's operation that native code alone has."""
+def _form_of(instr: Compute, work: KernelCall, is_inner: bool = False) -> Move | None:
+    """The form of a kernel's operation that native code alone has.
+
+    Only inner blocks call functions of windows. Elsewhere their kernels, which take any number of images, do.
+    """
     if work.kernel.factory is not instr.op.opdef.kernel or not instr.made:
         return None
     form = form_of(instr.op)
-    return Move(form) if isinstance(form, NATIVE) else None
+    return Move(form) if isinstance(form, NATIVE) and (is_inner or not isinstance(form, Window)) else None
 
 
 def _cross_entropy_of(instr: Compute, work: KernelCall) -> CrossEntropy | None:

@@ -63,8 +63,10 @@ class Maker:
                 [self._map] * 5
                 + [self._view] * 3
                 + [self._join, self._product, self._sum, self._replaced, self._taken, self._put, self._row]
-                + [self._packed, self._entropy]
+                + [self._packed, self._entropy, self._ordered, self._ranged]
             )
+            if self._depth > 0:  # elsewhere kernels compute windows
+                kinds.append(self._window)
             if self.fails and self._depth > 0:
                 kinds += [self._fallible] * 2
             if self._depth < 3:
@@ -163,6 +165,56 @@ class Maker:
         shape = tuple(a.shape)
         b = self._pick(values, lambda s: s == shape)
         return hr.stack([a, b, a][: self.rng.randint(1, 3)], self.rng.randint(0, len(shape)))
+
+    def _ordered(self, values: list[Any]) -> Any:
+        """Running results, rotations, diagonals, bands, or the greatest elements of rows."""
+        rng, a = self.rng, self._pick(values, lambda s: len(s) > 0)
+        if a is None:
+            return None
+        axis, b = rng.randrange(len(a.shape)), scopes.builder()
+        if len(a.shape) == 1:
+            return hr.linalg.diag(a) if rng.random() < 0.3 else hr.roll(a, rng.randint(-3, 3), 0)
+        kinds = [
+            lambda: hr.cumsum(a, axis, exclusive=rng.random() < 0.5, reverse=rng.random() < 0.5) * 0.5,
+            lambda: hr.cumprod(hr.sin(a) + 1.5, axis, exclusive=rng.random() < 0.5) * 0.5,
+            lambda: hr.roll(a, [rng.randint(-3, 3) for _ in a.shape], list(range(len(a.shape)))),
+            lambda: b.MatrixBandPart(a, rng.randint(-1, 1), rng.randint(-1, 1)),
+            lambda: hr.linalg.diag_part(a),
+            lambda: b.MatrixSetDiag(a, hr.linalg.diag_part(a) * 2.0),
+            # near ties may change places, and with them the gradient
+            lambda: hr.stop_gradient(hr.nn.top_k(a, rng.randint(1, a.shape[-1]))[0]),
+        ]
+        return rng.choice(kinds)()
+
+    def _ranged(self, values: list[Any]) -> Any:
+        """A range of an array from a position that is not static."""
+        rng, a = self.rng, self._pick(values, lambda s: len(s) > 0)
+        if a is None:
+            return None
+        begin, sizes = [], []
+        for d in a.shape:
+            sizes.append(rng.randint(1, d))
+            room = d - sizes[-1] + 1
+            at = hr.cast(self._positions([self._element(values)], room), hr.int32)
+            begin.append(at if rng.random() < 0.6 else hr.constant(rng.randrange(room)))
+        return hr.slice(a, hr.stack(begin), sizes)
+
+    def _window(self, values: list[Any]) -> Any:
+        """A convolution or pooling of an array as an image."""
+        rng, a = self.rng, self._pick(values, lambda s: 1 < len(s) < 4)
+        if a is None:
+            return None
+        image = hr.reshape(a, [1, *[1] * (3 - len(a.shape)), *a.shape])
+        size, stride = [rng.randint(1, 2), rng.randint(1, 3)], rng.randint(1, 2)
+        if rng.random() < 0.6:
+            filters = self._numbers((*size, image.shape[-1], rng.randint(1, 3))) * 0.3
+            made = hr.nn.conv2d(image, filters, strides=[1, 1, stride, 1], padding="SAME")
+        else:
+            pool = rng.choice(
+                [hr.nn.avg_pool2d, hr.nn.avg_pool2d, lambda *args: hr.stop_gradient(hr.nn.max_pool2d(*args))]
+            )
+            made = pool(image, size, [1, stride], "SAME")
+        return hr.reshape(made, made.shape[4 - len(a.shape) :])
 
     def _entropy(self, values: list[Any]) -> Any:
         """Cross entropies of rows, and their gradient."""
@@ -511,7 +563,7 @@ class Maker:
     def _fallible(self, values: list[Any]) -> Any:
         """The result of an operation that fails for some inputs."""
         rng = self.rng
-        kind = rng.randrange(6)
+        kind = rng.randrange(7)
         if kind > 3:  # a position may be out of range
             a = self._pick(values, lambda s: len(s) > 0)
             if a is None:
@@ -521,6 +573,9 @@ class Maker:
                 hr.reduce_sum(values[0]) * 0.0, hr.int32
             )  # a constant one would fail while the graph is made
             index = hr.reshape(at, [-1])[0] * 2 - a.shape[0] + varying
+            if kind == 6:
+                begin = hr.stack([index + rng.randint(0, 2), *[0] * (len(a.shape) - 1)])
+                return hr.slice(a, begin, [max(1, a.shape[0] - 1), *a.shape[1:]])
             return hr.gather(a, at) if kind == 4 and len(at.shape) < 2 and len(a.shape) < 3 else a[index]
         if kind == 0:  # a divisor may be zero
             x, y = (self._whole(v, size) for v, size in zip(self._pair(values), (3.0, 2.0)))

@@ -12,6 +12,7 @@ import numpy as np
 import headrace as hr
 from headrace import compile as compiling
 from headrace import flags
+from headrace.ir.kernel_errors import translated
 from headrace.schedule.program import Block, Program, Value
 from headrace.targets.native import blas, engine
 from headrace.targets.native.entry import Entry, Slot
@@ -49,7 +50,8 @@ def function_of(found: Printed, failures: list[Any] | None = None) -> Callable[.
         where = found.places[place - 1]
         if failures is not None:
             failures.append((where.instr, [n for _, n in where.iterations(counters)]))
-        raise where.error(counters)
+        op = where.instr.op  # as `compile.blame` does, without the place
+        raise translated(where.error(counters), op.name, op.name, op, ())
 
     call = Entry(inputs, outputs).bind(library, found.core, fail)
 

@@ -365,7 +365,7 @@ def test_a_list_is_read_between_two_loops() -> None:
     total = hr.while_loop(
         lambda i, s: i < 4,
         lambda i, s: (i + 1, s + made.read(i)),
-        [0, hr.cumsum(made.stack()[0])],
+        [0, hr.math.lgamma(made.stack()[0])],
     )[1]
     assert cores([total, *hr.gradients(total, [x])], {x: np.ones((2, 3), np.float32)}) >= 1
 
@@ -375,14 +375,14 @@ def test_rows_are_read_on_both_sides_of_a_kernel() -> None:
     rows = hr.TensorArray(hr.float32, 5).unstack(xs)
     body = lambda i, s: (i + 1, hr.tanh(s + rows.read(i)))
     first = hr.while_loop(lambda i, s: i < 5, body, [0, h])[1]
-    last = hr.while_loop(lambda i, s: i < 5, body, [0, hr.cumsum(first)])[1]
+    last = hr.while_loop(lambda i, s: i < 5, body, [0, hr.math.lgamma(first)])[1]
     fed = {xs: np.linspace(-1, 1, 15, dtype=np.float32).reshape(5, 3), h: np.zeros(3, np.float32)}
     assert cores([last, *hr.gradients(last, [xs, h])], fed) >= 2
 
 
 def test_a_loop_of_kernels_makes_a_list_for_a_native_loop() -> None:
     x = hr.placeholder(hr.float32, (3,))
-    y = hr.while_loop(lambda i, h: i < 6, lambda i, h: (i + 1, hr.sin(hr.cumsum(h)) + h), [0, x])[1]
+    y = hr.while_loop(lambda i, h: i < 6, lambda i, h: (i + 1, hr.sin(hr.math.lgamma(h)) + h), [0, x])[1]
     before = hr.while_loop(lambda i, h: i < 6, lambda i, h: (i + 1, hr.sin(h * 2.0) + h), [0, x])[1]
     assert cores([*hr.gradients(y, [x]), *hr.gradients(before, [x])], {x: np.array([0.1, np.nan, 2], np.float32)}) >= 1
 
@@ -399,11 +399,11 @@ def test_a_native_loop_lengthens_a_list_of_a_loop_of_kernels() -> None:
 
         return hr.while_loop(lambda i, h, made: i < 3, body, [0, x, made])[2]
 
-    made = pushed(hr.sin, pushed(lambda h: hr.cumsum(h) * 0.5, made))
+    made = pushed(hr.sin, pushed(lambda h: hr.math.lgamma(h) * 0.5, made))
     pops = []
     for _ in range(5):
         made, last = b.TensorListPopBack(made, np.array((3,), np.int32), element_dtype=hr.float32)
-        pops.append(hr.cumsum(last))
+        pops.append(hr.math.lgamma(last))
     assert cores(pops, {x: np.array([0.1, np.nan, 2], np.float32)}) >= 1
     assert cores(pops, {x: np.array([0.1, 0.5, 2], np.float32)}, "off") >= 1
 
@@ -415,7 +415,7 @@ def test_lists_stay_on_one_side_in_a_loop_of_kernels() -> None:
 
     def body(i: Any, h: Any, a: Any) -> Any:
         a = hr.while_loop(lambda k, a: k < 2, lambda k, a: (k + 1, a.write(2 * i + k, h * h)), [0, a])[1]
-        return i + 1, hr.cumsum(h) * 0.5, a
+        return i + 1, hr.math.lgamma(h) * 0.5, a
 
     stacked = hr.while_loop(lambda i, h, a: i < n, body, [0, x, made])[2].stack()
     fed = {x: np.array([0.1, 0.2, 0.3], np.float32), n: 4}

@@ -18,7 +18,8 @@ from headrace.opkit.windows import Axis
 from headrace.targets.native.functions import loaded
 from headrace.targets.native.llvm_text import Module
 from headrace.targets.native.windows import convolution, pooling
-from headrace.targets.native.windows.depthwise import Depthwise, depthwise
+from headrace.targets.native.windows.depthwise import Depthwise
+from headrace.targets.native.windows.specs import Spec, convolution_spec, write
 
 Array: TypeAlias = np.ndarray
 
@@ -39,10 +40,9 @@ def convolved(x: Array, w: Array, axes: tuple[Axis, ...], groups: int = 1) -> Ar
       The result, [batch, *windows, outputs].
     """
     shape = (len(x), *(a.count for a in axes), w.shape[-1])
-    if is_depthwise(groups, w.shape[-2]):
-        function = _function(Depthwise(convolution.Kind.FORWARD, axes, w.shape[-1], x.dtype))
-        return _called(function, shape, [_repeated(x, w.shape[-1]), w], len(x))
-    spec = convolution.Convolution(convolution.Kind.FORWARD, axes, x.shape[-1], w.shape[-1], groups, x.dtype)
+    spec = convolution_spec(convolution.Kind.FORWARD, axes, x.shape[-1], w.shape[-1], groups, x.dtype)
+    if isinstance(spec, Depthwise):
+        return _called(_function(spec), shape, [_repeated(x, w.shape[-1]), w], len(x))
     return _convolution(spec, shape, x, w, len(x))
 
 
@@ -60,11 +60,10 @@ def by_input(w: Array, dy: Array, axes: tuple[Axis, ...], groups: int = 1) -> Ar
     """
     channels = w.shape[-2] * groups
     shape = (len(dy), *(a.length for a in axes), channels)
-    if is_depthwise(groups, w.shape[-2]):
-        function = _function(Depthwise(convolution.Kind.BY_INPUT, axes, w.shape[-1], dy.dtype))
-        dx = _called(function, (*shape[:-1], w.shape[-1]), [dy, w], len(dy))
+    spec = convolution_spec(convolution.Kind.BY_INPUT, axes, channels, w.shape[-1], groups, dy.dtype)
+    if isinstance(spec, Depthwise):
+        dx = _called(_function(spec), (*shape[:-1], w.shape[-1]), [dy, w], len(dy))
         return dx if w.shape[-1] == channels else dx.reshape(*shape, -1).sum(-1)
-    spec = convolution.Convolution(convolution.Kind.BY_INPUT, axes, channels, w.shape[-1], groups, dy.dtype)
     return _convolution(spec, shape, dy, w, len(dy))
 
 
@@ -81,10 +80,9 @@ def by_filter(x: Array, dy: Array, axes: tuple[Axis, ...], groups: int = 1) -> A
       The gradient.
     """
     shape = (*(a.size for a in axes), x.shape[-1] // groups, dy.shape[-1])
-    if is_depthwise(groups, shape[-2]):
-        function = _function(Depthwise(convolution.Kind.BY_FILTER, axes, dy.shape[-1], x.dtype))
-        return _called(function, shape, [_repeated(x, dy.shape[-1]), dy], len(x))
-    spec = convolution.Convolution(convolution.Kind.BY_FILTER, axes, x.shape[-1], dy.shape[-1], groups, x.dtype)
+    spec = convolution_spec(convolution.Kind.BY_FILTER, axes, x.shape[-1], dy.shape[-1], groups, x.dtype)
+    if isinstance(spec, Depthwise):
+        return _called(_function(spec), shape, [_repeated(x, dy.shape[-1]), dy], len(x))
     return _convolution(spec, shape, x, dy, len(x))
 
 
@@ -106,11 +104,6 @@ def pooled(kind: pooling.Kind, x: Array, g: Array | None, axes: tuple[Axis, ...]
     return _called(function, shape, [x, x if g is None else g], len(x))
 
 
-def is_depthwise(groups: int, channels: int) -> bool:
-    """Whether a convolution of groups of so many channels has filters for each channel."""
-    return groups > 1 and channels == 1
-
-
 def _repeated(x: Array, outputs: int) -> Array:
     """An array with a channel for each output."""
     return x if x.shape[-1] == outputs else x.repeat(outputs // x.shape[-1], -1)
@@ -121,21 +114,13 @@ def _convolution(spec: convolution.Convolution, shape: Sequence[int], a: Array, 
     return _called(_function(spec), shape, [a, b, scratch], batch)
 
 
-def _function(spec: convolution.Convolution | Depthwise | pooling.Pooling) -> Callable[..., None]:
+def _function(spec: Spec) -> Callable[..., None]:
     """The function of a geometry."""
     found = _MEMO.get(spec)
     if found is None:
         module = Module()
-        if isinstance(spec, convolution.Convolution):
-            convolution.convolution(module, spec, _NAME)
-            n = 4
-        elif isinstance(spec, Depthwise):
-            depthwise(module, spec, _NAME)
-            n = 3
-        else:
-            pooling.pooling(module, spec, _NAME)
-            n = 3
-        found = loaded(module, _NAME, n, 1)
+        addresses = write(module, spec, _NAME)
+        found = loaded(module, _NAME, addresses, 1)
         _MEMO.put(spec, found)
     return found
 

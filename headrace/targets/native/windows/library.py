@@ -17,6 +17,7 @@ from headrace.opkit.windows import Axis
 from headrace.targets.native.functions import is_native
 from headrace.targets.native.windows import kernels
 from headrace.targets.native.windows.pooling import Kind
+from headrace.targets.native.windows.specs import is_depthwise
 
 Array: TypeAlias = np.ndarray
 Axes: TypeAlias = tuple[Axis, ...]
@@ -73,7 +74,7 @@ def _pays(a: Array, b: Array, work: int, channels: int, outputs: int, groups: in
       outputs: The number of all outputs.
       groups: The number of groups.
     """
-    if kernels.is_depthwise(groups, channels):
+    if is_depthwise(groups, channels):
         return work >= thresholds.NATIVE_POOLING and is_native(a, b)
     if groups > 1 and min(channels, outputs // groups) < thresholds.NATIVE_GROUP_CHANNELS:
         return False
