@@ -512,7 +512,7 @@ def one_hot(op: Operation) -> Form | None:
 def reduction(ufunc: np.ufunc, is_mean: bool = False) -> FormRule:
     """Returns the rule for reductions over the axes of input 1.
 
-    They are those of floats, and extremes of integers. The kernels for float16 and bfloat16 compute in float32, and
+    They are those of floats, sums of complex numbers, and extremes of integers. The kernels for float16 and bfloat16 compute in float32, and
     sums of integers in a wider dtype.
     """
     takes_integers = ufunc in (np.maximum, np.minimum)
@@ -522,7 +522,8 @@ def reduction(ufunc: np.ufunc, is_mean: bool = False) -> FormRule:
         dtype = op.attrs["T"]
         if not is_static(op) or axes is None or x is None or dtype in HALF:
             return None
-        if not (dtype.is_floating or (takes_integers and dtype.numpy.kind in "iu")):
+        is_sum = ufunc is np.add and dtype.is_complex
+        if not (dtype.is_floating or is_sum or (takes_integers and dtype.numpy.kind in "iu")):
             return None
         found = [a % len(x) for a in np.ravel(axes).tolist() if -len(x) <= a < len(x)]
         if len(found) != axes.size or len(set(found)) != len(found) or not found:

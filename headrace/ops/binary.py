@@ -441,8 +441,11 @@ op(
 
 def _complex_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     dtype = attrs["Tout"].numpy
+    join = getattr(xp, "complex_of", None)  # of the namespace that records formulas
 
     def kernel(real: Any, imag: Any) -> Any:
+        if join is not None:
+            return join(real, imag, dtype)
         out = np.empty(np.broadcast_shapes(real.shape, imag.shape), dtype)  # real + 1j * imag is wrong at infinities
         out.real, out.imag = real, imag
         return out

@@ -9,8 +9,9 @@ A kernel that uses more than ufuncs (a reduction, an element, a decision that de
 expression and is called as it is. A scalar expression of more than `DEEPEST` nested ufuncs, such as a sum of many
 tensors, is not used either.
 
-Such a kernel may have a `formula` nevertheless. There expressions may choose (`np.where`), convert (`np.astype`) and
-use ufuncs of other libraries and narrow floats, and a kernel may require conditions of the elements. Machine code
+Such a kernel may have a `formula` nevertheless. There expressions may choose (`np.where`), convert (`np.astype`), take
+complex numbers apart and make them (`np.real`, `np.imag`, `complex`), and use ufuncs of other libraries and narrow
+floats, and a kernel may require conditions of the elements. Machine code
 computes formulas. Python code would make a new array for each of these steps.
 """
 
@@ -45,7 +46,7 @@ class Apply:
     """Application of a ufunc to arguments: other applications, inputs (`Input`) or numbers.
 
     Attributes:
-      ufunc: The ufunc; in a `formula` also `np.where` or `np.astype`.
+      ufunc: The ufunc; in a `formula` also a function that is no ufunc.
       args: Its arguments.
       dtype: The dtype of the result.
       shape: The shape of the result; None if it is not static.
@@ -265,8 +266,8 @@ class Formula:
     """Elementwise operation in full.
 
     Attributes:
-      expression: The expression. Other than a scalar expression it may contain `np.where` and `np.astype` in the place
-        of ufuncs, ufuncs of other libraries than numpy, and float16 and bfloat16.
+      expression: The expression. Other than a scalar expression it may contain `np.where`, `np.astype`, `np.real`,
+        `np.imag` and `complex` in the place of ufuncs, ufuncs of other libraries than numpy, and float16 and bfloat16.
       checks: The checks of its inputs.
     """
 
@@ -289,6 +290,21 @@ class _FormulaSymbol(_Symbol):
         wanted = np.dtype(dtype)
         return self if wanted == self.dtype else _applied(np.astype, [self], wanted)
 
+    @property
+    def real(self) -> _Symbol:
+        """The real part."""
+        return self._part(np.real)
+
+    @property
+    def imag(self) -> _Symbol:
+        """The imaginary part."""
+        return self._part(np.imag)
+
+    def _part(self, function: Any) -> _Symbol:
+        if self.dtype.kind != "c":
+            raise NotScalarExpression
+        return _applied(function, [self], np.dtype(f"f{self.dtype.itemsize // 2}"))
+
 
 class _FormulaNamespace(_Namespace):
     """Array namespace that records choices and checks as well."""
@@ -302,6 +318,10 @@ class _FormulaNamespace(_Namespace):
             raise NotScalarExpression
         dtype = np.result_type(*(a.dtype if isinstance(a, (_Symbol, np.generic)) else a for a in (x, y)))
         return _applied(np.where, [condition, x, y], dtype)
+
+    def complex_of(self, real: Any, imag: Any, dtype: np.dtype) -> _Symbol:
+        """A complex number of its parts."""
+        return _applied(complex, [real, imag], dtype)
 
     def fail_unless(self, condition: Any, error: type[Exception], message: str) -> None:
         """Adds a check; kernels call this in place of a test of their arrays."""

@@ -14,8 +14,11 @@ from headrace import thresholds
 from headrace.errors import HeadraceInternalError
 from headrace.opkit.forms import Broadcast, Concat, Embed, OneHot, Permute, Pieces, Product, Reduce, Reshape, Tile
 from headrace.schedule.program import Compute, Value
+from headrace.schedule.scalar_expressions import Apply, Input
 from headrace.schedule.select import Map, Move
 from headrace.targets.native import scalars, state, threads
+from headrace.targets.native.complex_products import print_complex_product
+from headrace.targets.native.complex_scalars import PARTS
 from headrace.targets.native.costs import Costs
 from headrace.targets.native.fusion import Nest
 from headrace.targets.native.grown import Dimensions, Front, Rows, is_grown, row_size
@@ -173,7 +176,7 @@ class ArrayPrinter:
                     (out,) = part.made
                     forms[out] = form
                     totals[out] = self._target(out)
-                    self._fill(totals[out], combination(form.ufunc, out.dtype.numpy)[1])
+                    self._fill(totals[out], form.ufunc)
         divided = self.plan.divided.get(strips)
         for first, stop, height in strips.strips():
             if divided is not None and first == 0:
@@ -219,7 +222,7 @@ class ArrayPrinter:
                 at = self._advanced("0", number, all_parts.dims[1])
                 start = self._at(dataclasses.replace(all_parts, pointer=next(inside)), at)
                 found[v] = dataclasses.replace(totals[v], pointer=start)
-                self._fill(found[v], combination(forms[v].ufunc, found[v].dtype)[1])
+                self._fill(found[v], forms[v].ufunc)
             for storage, size in divided.own.items():
                 offset = g.op(f"mul nuw nsw i64 {number}, {size}")
                 self.addresses[storage] = g.op(f"getelementptr inbounds i8, ptr {next(inside)}, i64 {offset}", "own")
@@ -717,7 +720,7 @@ class ArrayPrinter:
         on, off = (self.array_or_number(instr.inputs[k]) for k in (2, 3))
         assert isinstance(on, Number)
         assert isinstance(off, Number)
-        kind, index = scalars.register_type(target.dtype), scalars.register_type(indices.dtype)
+        index = scalars.register_type(indices.dtype)
         at = () if isinstance(indices, Number) else indices.strides
         places = [int(k == axis) for k in range(len(target.shape))]  # the offset is the position along the axis
 
@@ -726,7 +729,7 @@ class ArrayPrinter:
             if index != "i64":
                 found = self.f.op(f"{'zext' if indices.dtype.kind == 'u' else 'sext'} {index} {found} to i64")
             is_here = self.f.op(f"icmp eq i64 {found}, {offsets[2]}")
-            self.store(target, self.f.op(f"select i1 {is_here}, {kind} {on.text}, {kind} {off.text}"), offsets[1])
+            self.store(target, scalars.choose(self.f, is_here, target.dtype, on.text, off.text), offsets[1])
 
         self.each(target.shape, ((*at[:axis], 0, *at[axis:]) if at else (0,), target.strides, places), element)
         self.values[out] = target
@@ -742,6 +745,9 @@ class ArrayPrinter:
 
     def _product(self, instr: Compute, form: Product) -> None:
         (out,) = instr.made
+        if out.dtype.is_complex:
+            self.values[out] = print_complex_product(self, instr, form)
+            return
         operands, strides, turns = [], [], []
         for k, turned in enumerate(form.turned):
             a = self._copied(instr, k)
@@ -796,6 +802,7 @@ class ArrayPrinter:
         """Prints a reduction over an unknown number of rows; neighboring axes are one."""
         if not source.is_contiguous:
             source = self.copied_block(source)
+        target, source = _parts(target), _parts(source)
         merged = next((k for k in range(len(source.shape)) if k not in form.axes), len(source.shape))
         first, rest = math.prod(source.dims[: merged - 1]), source.dims[merged - 1 :]
         n = str(source.shape[0]) if first == 1 else self.f.op(f"mul nuw nsw i64 {source.shape[0]}, {first}")
@@ -821,6 +828,7 @@ class ArrayPrinter:
             name = reduce(self.module, form.ufunc, dims, axes, target.dtype, vector_bytes=of_host().bytes)
             f.line(f"call void {name}(ptr {out}, ptr {x})")
 
+        whole, target, source = target, _parts(target), _parts(source)
         dims, axes, cost = source.dims, form.axes, thresholds.NATIVE_ELEMENT * math.prod(source.dims)
         is_total = len(axes) == len(dims)
         if is_total:
@@ -828,7 +836,7 @@ class ArrayPrinter:
         each = threads.divided(dims[0], cost) if may_divide and dims and (is_total or 0 not in axes) else 0
         if not each or dims[0] % each or each == dims[0]:
             run(self.f, target.pointer, source.pointer, dims, axes)
-            self._divide(target, form)
+            self._divide(whole, form)
             return
         parts = dims[0] // each
         found = target
@@ -848,10 +856,11 @@ class ArrayPrinter:
         threads.each_part(self.f, parts, captured, round(cost / parts), part, "stopped")
         if is_total:
             run(self.f, target.pointer, found.pointer, (parts,), (0,))
-        self._divide(target, form)
+        self._divide(whole, form)
 
     def _accumulate(self, total: Array, source: Array, form: Reduce) -> None:
         """Prints a reduction whose result is combined with a total."""
+        total, source = _parts(total), _parts(source)
         name = reduce(
             self.module, form.ufunc, source.dims, form.axes, total.dtype, accumulate=True, vector_bytes=of_host().bytes
         )
@@ -861,16 +870,18 @@ class ArrayPrinter:
         """Prints the division of sums by the number of terms, for means."""
         if form.divisor == 1:
             return
-        kind, count = scalars.register_type(target.dtype), scalars.literal(form.divisor, target.dtype)
+        mean = Apply(np.divide, (Input(0), form.divisor), target.dtype, None)
 
         def element(at: Sequence[str]) -> None:
-            mean = self.f.op(f"fdiv {kind} {self.load(target, at[0])}, {count}")
-            self.store(target, mean, at[0])
+            found = scalars.expression(self.f, mean, [self.load(target, at[0])], [target.dtype])
+            self.store(target, found, at[0])
 
         self.each(target.shape, (target.strides,), element)
 
-    def _fill(self, target: Array, number: str) -> None:
-        """Prints stores of a constant, as it is in memory, to all elements."""
+    def _fill(self, target: Array, ufunc: np.ufunc) -> None:
+        """Prints stores of the identity of a reduction to all elements."""
+        target = _parts(target)
+        number = combination(ufunc, target.dtype)[1]
 
         def element(at: Sequence[str]) -> None:
             kind, to = scalars.memory_type(target.dtype), self._at(target, at[0])
@@ -886,6 +897,17 @@ class ArrayPrinter:
         made = Array(self.address(self.plan.copies[instr, k]), a.dtype, a.shape, row_major(a.shape))
         self.copy(made, a)
         return made
+
+
+def _parts(array: Array) -> Array:
+    """The parts of complex numbers, along one more axis; other arrays as they are.
+
+    A sum of complex numbers is that of their parts.
+    """
+    if array.dtype not in PARTS:
+        return array
+    strides = (*(2 * s for s in array.strides), 1)
+    return Array(array.pointer, PARTS[array.dtype], (*array.shape, 2), strides)
 
 
 def _captured(held: Held) -> threads.Captured:

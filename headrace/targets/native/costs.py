@@ -67,7 +67,8 @@ def _compute(instr: Compute) -> float:
             return ufuncs(expression) * (thresholds.NATIVE_ELEMENT * size if size > 1 else thresholds.NATIVE_NUMBER)
         case Move(form) if isinstance(form, Product):
             inner = (instr.inputs[0].shape or (1, 1))[-2 if form.turned[0] else -1]
-            return thresholds.NATIVE_PRODUCT * size * (inner or 1)
+            of_parts = 4 if instr.made[0].dtype.is_complex else 1
+            return of_parts * thresholds.NATIVE_PRODUCT * size * (inner or 1)
         case Move(form) if isinstance(form, Reduce):
             return thresholds.NATIVE_ELEMENT * _size(instr.inputs[form.source])
         case CrossEntropy():

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 OnFailure = Callable[[int, list[int]], object]
 
 _FASTCALL: Final = 0x80  # METH_FASTCALL
-_PLAIN: Final = "bhilqBHILQefd"  # dtypes whose scalars are the head of an object and the value
+_PLAIN: Final = "bhilqBHILQefdF"  # dtypes whose scalars are the head of an object and the value
 
 
 class Slot:

@@ -333,6 +333,8 @@ class Plan:
 
     def _operands(self, instr: Compute) -> None:
         """Plans copies of the matrices of a product that are regular along neither axis."""
+        if instr.made[0].dtype.is_complex:  # `complex_products` copies them
+            return
         for k, v in enumerate(instr.inputs[:2]):
             if v.is_static and matrix_rows((v.shape or ())[-2:], self.strides[v][-2:]) is None:
                 self._copy_first(instr, k)

@@ -116,8 +116,7 @@ def _compute(instr: Compute, elements: ElementTypes) -> str:
         case Move(form):
             if isinstance(form, Product | Reduce):
                 dtype = instr.made[0].dtype.numpy
-                is_wide = dtype.kind in "fiu" and dtype.itemsize >= 4
-                is_known = is_wide if isinstance(form, Product) else _reduces(form, dtype)
+                is_known = _multiplies(instr, form, dtype) if isinstance(form, Product) else _reduces(form, dtype)
                 return "" if is_known else f"{instr.op.type} of {dtype.name}"
             return ""
         case ListOperation(role):
@@ -130,8 +129,17 @@ def _compute(instr: Compute, elements: ElementTypes) -> str:
     return f"{instr.op.type}: {type(instr.work).__name__}"
 
 
+def _multiplies(instr: Compute, form: Product, dtype: np.dtype) -> bool:
+    """Whether native code has a product of matrices."""
+    if dtype.kind == "c":
+        return not form.is_batch and all(v.is_static for v in instr.inputs)
+    return dtype.kind in "fiu" and dtype.itemsize >= 4
+
+
 def _reduces(form: Reduce, dtype: np.dtype) -> bool:
     """Whether native code has a reduction."""
+    if dtype.kind == "c":
+        return form.ufunc is np.add
     if dtype.kind == "b":
         return form.ufunc in (np.logical_and, np.logical_or)
     is_number = dtype.kind in "iu" or dtype in (np.dtype(np.float32), np.dtype(np.float64))

@@ -1,15 +1,15 @@
 """Scalar expressions as LLVM: numbers in memory and registers, conversions, and ufuncs.
 
-A number has two forms. In memory it is as numpy stores it. In a register a bool is an `i1`, and a float16 or bfloat16
-is a `float` whose value is one of the narrower type.
+A number has two forms. In memory it is as numpy stores it. In a register a bool is an `i1`, a float16 or bfloat16
+is a `float` whose value is one of the narrower type, and a complex number is a structure (`complex_scalars`).
 
 The results of arithmetic, comparisons, conversions and integers are those of numpy bit for bit, except the bits of NaN.
 Elementary functions have the errors of `elementary`. Each ufunc of a narrow float is computed in float32 and rounded,
 to nearest and ties to even, as numpy and `ml_dtypes` do. No instruction has fast-math flags.
 
 `expression` prints a tree of `schedule.scalar_expressions` with numpy's promotion of dtypes. `why_not` tells which
-trees it cannot print. Besides ufuncs a tree may contain two functions of numpy: `np.where`, and `np.astype` for the
-conversion of the op `Cast`.
+trees it cannot print. Besides ufuncs a tree may contain the functions `np.where`, `np.astype` for the conversion of the
+op `Cast`, `np.real`, `np.imag`, and `complex`, which makes a complex number of its parts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ import numpy as np
 
 from headrace import dtypes
 from headrace.schedule.scalar_expressions import Apply, Input
-from headrace.targets.native import elementary
+from headrace.targets.native import complex_scalars, elementary
+from headrace.targets.native.complex_scalars import PARTS
 from headrace.targets.native.values import float_literal, rounded_literal
 
 if TYPE_CHECKING:
@@ -43,9 +44,9 @@ _FLOATS: Final = (_HALF, _BFLOAT, _SINGLE, _DOUBLE)
 def is_number(dtype: np.dtype) -> bool:
     """Whether numbers of `dtype` have a form in LLVM.
 
-    Those of bools, integers and real floats in native byte order have one.
+    Those of bools, integers, floats and complex floats in native byte order have one.
     """
-    return dtype in _FLOATS or (dtype.kind in "biu" and dtype.isnative)
+    return dtype in _FLOATS or dtype in PARTS or (dtype.kind in "biu" and dtype.isnative)
 
 
 def memory_type(dtype: np.dtype) -> str:
@@ -71,6 +72,8 @@ def register_type(dtype: np.dtype) -> str:
         raise ValueError(f"numbers of {dtype} have no form in LLVM")
     if dtype == _BOOL:
         return "i1"
+    if dtype in PARTS:
+        return complex_scalars.register_type(dtype)
     if dtype in _FLOATS:
         return "double" if dtype == _DOUBLE else "float"
     return f"i{8 * dtype.itemsize}"
@@ -82,12 +85,16 @@ def load(f: Function, dtype: np.dtype, pointer: str, metadata: str = "") -> str:
     Args:
       f: The function in construction.
       dtype: The dtype.
-      pointer: The address, which is a multiple of the size of the dtype.
+      pointer: The address, which is a multiple of the size of the dtype, or of a part.
       metadata: Metadata of the instruction, such as `, !llvm.access.group !1`.
 
     Returns:
       The number in its register form.
     """
+    if dtype in PARTS:
+        part = PARTS[dtype]
+        found = [load(f, part, at, metadata) for at in _parts_at(f, dtype, pointer)]
+        return complex_scalars.joined(f, found, dtype)
     value = f.op(f"load {memory_type(dtype)}, ptr {pointer}, align {dtype.itemsize}{metadata}")
     if dtype == _BOOL:
         return f.op(f"icmp ne i8 {value}, 0")
@@ -106,9 +113,13 @@ def store(f: Function, dtype: np.dtype, value: str, pointer: str, metadata: str 
       f: The function in construction.
       dtype: The dtype.
       value: The number in its register form.
-      pointer: The address, which is a multiple of the size of the dtype.
+      pointer: The address, which is a multiple of the size of the dtype, or of a part.
       metadata: Metadata of the instruction.
     """
+    if dtype in PARTS:
+        for part, at in zip(complex_scalars.parts_of(f, value, dtype), _parts_at(f, dtype, pointer), strict=True):
+            store(f, PARTS[dtype], part.name, at, metadata)
+        return
     if dtype == _BOOL:
         value = f.op(f"zext i1 {value} to i8")
     elif dtype == _HALF:
@@ -117,6 +128,11 @@ def store(f: Function, dtype: np.dtype, value: str, pointer: str, metadata: str 
         bits = f.op(f"bitcast float {value} to i32")
         value = f.op(f"trunc i32 {f.op(f'lshr i32 {bits}, 16')} to i16")
     f.line(f"store {memory_type(dtype)} {value}, ptr {pointer}, align {dtype.itemsize}{metadata}")
+
+
+def _parts_at(f: Function, dtype: np.dtype, pointer: str) -> tuple[str, str]:
+    """The addresses of the parts of a complex number."""
+    return pointer, f.op(f"getelementptr inbounds i8, ptr {pointer}, i64 {PARTS[dtype].itemsize}", "imag")
 
 
 def literal(number: Any, dtype: np.dtype) -> str:
@@ -134,6 +150,10 @@ def literal(number: Any, dtype: np.dtype) -> str:
     if dtype in _FLOATS:
         with np.errstate(all="ignore"):
             return float_literal(float(dtype.type(number)))
+    if dtype in PARTS:
+        with np.errstate(all="ignore"):
+            whole = dtype.type(number)
+        return complex_scalars.literal([literal(part, PARTS[dtype]) for part in (whole.real, whole.imag)], dtype)
     whole, range_ = int(number), np.iinfo(dtype)
     if not range_.min <= whole <= range_.max:
         raise OverflowError(f"{number} is out of the range of {dtype}")
@@ -148,7 +168,8 @@ def convert(f: Function, value: str, source: np.dtype, target: np.dtype) -> str:
 
     Floats lose their fraction. Floats out of the range of an integer dtype, NaN among them, become the lowest int32 or
     int64, of which narrower integers are the low bits. For unsigned integers of 32 and 64 bits it is int64, but floats
-    in the range of uint64 are converted to uint64.
+    in the range of uint64 are converted to uint64. Complex numbers lose their imaginary part, but bools are true if
+    either part is not zero.
 
     Args:
       f: The function in construction.
@@ -161,6 +182,8 @@ def convert(f: Function, value: str, source: np.dtype, target: np.dtype) -> str:
     """
     if source == target:
         return value
+    if source in PARTS or target in PARTS:
+        return _convert_complex(f, value, source, target)
     before, after = register_type(source), register_type(target)
     if target == _BOOL:
         test = f"fcmp une {before} {value}, 0.0" if source in _FLOATS else f"icmp ne {before} {value}, 0"
@@ -177,6 +200,33 @@ def convert(f: Function, value: str, source: np.dtype, target: np.dtype) -> str:
     if source in _FLOATS:
         return _to_integer(f, value, before, target)
     return _resized(f, value, source.kind == "i", before, after)
+
+
+def _convert_complex(f: Function, value: str, source: np.dtype, target: np.dtype) -> str:
+    """The conversion of or to a complex number."""
+    if source not in PARTS:
+        part = PARTS[target]
+        return complex_scalars.joined(f, [convert(f, value, source, part), literal(0, part)], target)
+    parts = complex_scalars.parts_of(f, value, source)
+    if target == _BOOL:
+        return complex_scalars.is_true(parts).name
+    if target not in PARTS:
+        return convert(f, parts.real.name, PARTS[source], target)
+    return complex_scalars.joined(f, [convert(f, x.name, PARTS[source], PARTS[target]) for x in parts], target)
+
+
+def choose(f: Function, condition: str, dtype: np.dtype, x: str, y: str) -> str:
+    """Prints the choice of `x` where the i1 `condition` holds, else `y`."""
+    if dtype in PARTS:
+        return complex_scalars.choose(f, condition, dtype, x, y)
+    kind = register_type(dtype)
+    return f.op(f"select i1 {condition}, {kind} {x}, {kind} {y}")
+
+
+def plus_turned(f: Function, dtype: np.dtype, x: str, y: str) -> str:
+    """Prints x + i · y for complex numbers."""
+    (a, b), (c, d) = (complex_scalars.parts_of(f, number, dtype) for number in (x, y))
+    return complex_scalars.joined(f, [(a - d).name, (b + c).name], dtype)
 
 
 def _resized(f: Function, value: str, is_signed: bool, before: str, after: str) -> str:
@@ -666,9 +716,13 @@ def is_elementary(node: Apply) -> bool:
 
 
 def _is_function(node: Apply) -> bool:
-    """Whether a node applies one of the two functions of numpy that are no ufuncs."""
+    """Whether a node applies a function that is no ufunc."""
     function: Any = node.ufunc
-    return function is np.where or function is np.astype
+    return function in _FUNCTIONS
+
+
+#: Functions in expressions that are no ufuncs.
+_FUNCTIONS: Final[tuple[Any, ...]] = (np.where, np.astype, np.real, np.imag, complex)
 
 
 def _kind(node: Any, input_dtypes: Sequence[np.dtype]) -> Any:
@@ -687,6 +741,8 @@ def _loop(node: Apply, kinds: Sequence[Any]) -> tuple[tuple[np.dtype, ...], np.d
     if _is_function(node):
         if len(kinds) == 1:
             return (kinds[0],), node.dtype
+        if len(kinds) == 2:
+            return (PARTS[node.dtype],) * 2, node.dtype
         return (_BOOL, node.dtype, node.dtype), node.dtype
     found = node.ufunc.resolve_dtypes((*kinds, None))
     return found[:-1], found[-1]
@@ -695,6 +751,9 @@ def _loop(node: Apply, kinds: Sequence[Any]) -> tuple[tuple[np.dtype, ...], np.d
 def _writer(ufunc: np.ufunc, dtype: np.dtype) -> Writer | None:
     if ufunc is np.nextafter and dtype not in (_SINGLE, _DOUBLE):
         return None  # registers hold narrow floats as float32
+    if dtype in PARTS:
+        of_parts = complex_scalars.writer(ufunc, dtype)
+        return None if of_parts is None else lambda f, t, a: of_parts(f, a)
     kind = "b" if dtype == _BOOL else "f" if dtype in _FLOATS else "i"
     found = _UFUNCS.get(ufunc, {}).get(kind)
     if found is None and kind == "f":
@@ -743,12 +802,21 @@ def expression(
             assert writer is not None
             value = writer(f, _Operand(takes[0], register_type(takes[0])), args)
             found = rounded(f, value, gives) if gives in _FLOATS else value
-        elif len(args) == 1:
-            found = convert(f, args[0], takes[0], gives)
         else:
-            kind = register_type(gives)
-            found = f.op(f"select i1 {args[0]}, {kind} {args[1]}, {kind} {args[2]}")
+            found = _applied(f, node.ufunc, args, takes[0], gives)
         done[id(node)] = found
         return found
 
     return printed(node)
+
+
+def _applied(f: Function, function: Any, args: Sequence[str], takes: np.dtype, gives: np.dtype) -> str:
+    """Prints a function that is no ufunc."""
+    if function is np.where:
+        return choose(f, args[0], gives, args[1], args[2])
+    if function is complex:
+        return complex_scalars.joined(f, args, gives)
+    if function is np.astype:
+        return convert(f, args[0], takes, gives)
+    parts = complex_scalars.parts_of(f, args[0], takes)
+    return (parts.real if function is np.real else parts.imag).name

@@ -147,23 +147,23 @@ def each_part(
     Args:
       f: The open function.
       parts: The number of parts, or the name of an i64.
-      captured: The values that the parts read; each takes 8 bytes or less. Constants and globals are read as they are.
+      captured: The values that the parts read; each takes 16 bytes or less. Constants and globals are read as they are.
       cost: The estimated time of a part in nanoseconds, or the name of an i64.
       body: Prints a part; it receives a new function, the names of the captured values there, and that of the part.
       stopped: The label to branch to if the call must stop. The function has the parameter `%state` then; else the work
         does not poll.
     """
-    args = f.alloca(f"[{max(1, len(captured))} x i64]", 8)
+    args = f.alloca(f"[{max(1, len(captured))} x i128]", 16)
     for k, (kind, value) in enumerate(captured):
         if value.startswith("%"):
-            at = f.op(f"getelementptr inbounds i64, ptr {args}, i64 {k}", "at")
+            at = f.op(f"getelementptr inbounds i128, ptr {args}, i64 {k}", "at")
             f.line(f"store {kind} {value}, ptr {at}, align 8")
     name = f.module.unused(f"{f.name}.part")
     g = f.module.function(name, "void", [("ptr noalias readonly", "args"), ("i64", "part")], "nounwind", "internal")
     inside = []
     for k, (kind, value) in enumerate(captured):
         if value.startswith("%"):
-            at = g.op(f"getelementptr inbounds i64, ptr %args, i64 {k}", "at")
+            at = g.op(f"getelementptr inbounds i128, ptr %args, i64 {k}", "at")
             value = g.op(f"load {kind}, ptr {at}, align 8", "given")
         inside.append(value)
     body(g, inside, "%part")
