@@ -512,8 +512,8 @@ def one_hot(op: Operation) -> Form | None:
 def reduction(ufunc: np.ufunc, is_mean: bool = False) -> FormRule:
     """Returns the rule for reductions over the axes of input 1.
 
-    They are those of floats, sums of complex numbers, and extremes of integers. The kernels for float16 and bfloat16 compute in float32, and
-    sums of integers in a wider dtype.
+    They are those of floats, sums of complex numbers, and extremes of integers. The kernels for float16 and bfloat16
+    compute in float32, and sums of integers in a wider dtype.
     """
     takes_integers = ufunc in (np.maximum, np.minimum)
 

@@ -82,7 +82,7 @@ def segment_sum(op: Operation) -> Form | None:
 def _adds(op: Operation) -> bool:
     """Whether native code adds elements as the kernel does."""
     dtype = op.attrs["T"]
-    return dtype not in HALF and dtype.numpy.kind in "fiu"
+    return dtype not in HALF and dtype.numpy.kind in "fiuc"
 
 
 # *** positions of several coordinates ***

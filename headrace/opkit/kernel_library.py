@@ -255,17 +255,23 @@ def reduced(ufunc: np.ufunc, x: Any, axes: Sequence[int], xp: Any = np) -> Any:
 
 # *** Elementwise operations ***
 
-#: Ufuncs of one array that take numpy longer than native code, by the names of the dtypes.
+_COMPLEX: Final = ("complex64", "complex128")
+
+#: Ufuncs that take numpy longer than native code, by the names of the dtypes.
 SLOW_UFUNCS: Final[dict[str, tuple[str, ...]]] = {
-    "cos": ("float64",),
+    "cos": ("float64", *_COMPLEX),
+    "divide": _COMPLEX,
     "erf": ("float32",),
-    "exp": ("float32",),
+    "exp": ("float32", *_COMPLEX),
     "expm1": ("float64",),
+    "log": _COMPLEX,
     "logaddexp": ("float32", "float64"),
+    "negative": _COMPLEX,
+    "reciprocal": _COMPLEX,
     "sign": ("float32", "float64"),
-    "sin": ("float64",),
-    "sqrt": ("float32", "float64"),
-    "tanh": ("float64",),
+    "sin": ("float64", *_COMPLEX),
+    "sqrt": ("float32", "float64", *_COMPLEX),
+    "tanh": ("float64", *_COMPLEX),
 }
 
 

@@ -44,7 +44,14 @@ def print_complex_product(p: ArrayPrinter, instr: Compute, form: Product) -> Arr
     found = Array(p.shifted(apart, 2 * m * k), dtype, (2, m, n), row_major((2, m, n)))
     distance = None if k == 1 else 2 * b.strides[0]
     name = product(
-        p.module, 2 * m, k, 2 * n, part, (False, False), row_strides=(None, distance, None), vector_bytes=of_host().bytes
+        p.module,
+        2 * m,
+        k,
+        2 * n,
+        part,
+        (False, False),
+        row_strides=(None, distance, None),
+        vector_bytes=of_host().bytes,
     )
     p.f.line(f"call void {name}(ptr {found.pointer}, ptr {scratch}, ptr {b.pointer})")
     second = dataclasses.replace(found, pointer=p.shifted(found, m * n))

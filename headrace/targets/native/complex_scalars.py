@@ -27,10 +27,13 @@ if TYPE_CHECKING:
     from headrace.targets.native.llvm_text import Function
 
 #: LLVM's type of the parts of a complex number.
-_ELEMENTS: Final = {np.dtype(np.complex64): "float", np.dtype(np.complex128): "double"}
+_ELEMENTS: Final[dict[np.dtype, str]] = {np.dtype(np.complex64): "float", np.dtype(np.complex128): "double"}
 
 #: The dtypes of complex numbers and of their parts.
-PARTS: Final = {np.dtype(np.complex64): np.dtype(np.float32), np.dtype(np.complex128): np.dtype(np.float64)}
+PARTS: Final[dict[np.dtype, np.dtype]] = {
+    np.dtype(np.complex64): np.dtype(np.float32),
+    np.dtype(np.complex128): np.dtype(np.float64),
+}
 
 
 class Pair(NamedTuple):
@@ -246,8 +249,9 @@ def _tanh(a: Pair) -> Pair:
     sine, cosine = _call("sin", y), _call("cos", y)
     divisor = cosine * cosine + sinh * sinh
     real, imag = sinh * cosh / divisor, sine * cosine / divisor
-    real = x.compare("oeq", 0.0).choose(size, size.compare("oeq", math.inf).choose(x.constant(1.0), real))
-    imag = is_large.choose(x.constant(0.0).signed_as(imag), imag)
+    is_infinite = size.compare("oeq", math.inf)
+    real = x.compare("oeq", 0.0).choose(size, is_infinite.choose(x.constant(1.0), real))
+    imag = (is_large & (is_infinite | _is_finite(y))).choose(x.constant(0.0).signed_as(imag), imag)
     return Pair(real.signed_as(x), y.compare("oeq", 0.0).choose(y, imag))
 
 
@@ -259,7 +263,8 @@ _TINY: Final = {"float": 2.0**-13, "double": 2.0**-27}
 _ENOUGH: Final = {"float": 40.0, "double": 340.0}
 
 
-_FORMULAS: Final[dict[np.ufunc, Callable[..., Pair | Value]]] = {
+#: Ufuncs that have the bits of numpy.
+ARITHMETIC: Final[dict[np.ufunc, Callable[..., Pair | Value]]] = {
     np.add: _add,
     np.subtract: _subtract,
     np.multiply: _multiply,
@@ -275,6 +280,10 @@ _FORMULAS: Final[dict[np.ufunc, Callable[..., Pair | Value]]] = {
     np.isnan: lambda a: a.real.compare("uno", a.imag),
     np.isfinite: lambda a: _is_finite(a.real) & _is_finite(a.imag),
     np.isinf: lambda a: abs(a.real).compare("oeq", math.inf) | abs(a.imag).compare("oeq", math.inf),
+}
+
+#: Functions of one argument.
+FUNCTIONS: Final[dict[np.ufunc, Callable[[Pair], Pair]]] = {
     np.exp: _exp,
     np.log: _log,
     np.sqrt: _sqrt,
@@ -283,13 +292,10 @@ _FORMULAS: Final[dict[np.ufunc, Callable[..., Pair | Value]]] = {
     np.tanh: _tanh,
 }
 
-#: The ufuncs of complex numbers that have the bits of numpy.
-EXACT: Final = frozenset(_FORMULAS) - {np.exp, np.log, np.sqrt, np.sin, np.cos, np.tanh}
-
 
 def writer(ufunc: np.ufunc, dtype: np.dtype) -> Callable[[Function, Sequence[str]], str] | None:
     """A function that prints a ufunc of complex numbers; None if there is none."""
-    formula = _FORMULAS.get(ufunc)
+    formula = ARITHMETIC.get(ufunc) or FUNCTIONS.get(ufunc)
     if formula is None:
         return None
 

@@ -52,7 +52,10 @@ def _instructions(node: Any) -> int:
 
 
 def _most_live(nest: Nest) -> int:
-    """The greatest number of elements that the nest holds in registers between two maps."""
+    """The greatest number of elements that the nest holds in registers between two maps.
+
+    A complex number takes two.
+    """
     last: dict[Value, int] = {}
     first: dict[Value, int] = {}
     for k, m in enumerate(nest.maps):
@@ -60,4 +63,5 @@ def _most_live(nest: Nest) -> int:
             if v.shape != () and v.storage != "constant":
                 first.setdefault(v, k)
                 last[v] = k
-    return max(sum(first[v] <= k < last[v] for v in last) for k in range(len(nest.maps)))
+    sizes = {v: 1 + v.dtype.is_complex for v in last}
+    return max(sum(sizes[v] for v in last if first[v] <= k < last[v]) for k in range(len(nest.maps)))

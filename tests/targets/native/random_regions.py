@@ -27,7 +27,7 @@ class Maker:
         self.fails = fails
         self.feeds: dict[Any, Any] = {}
         self._depth = 0
-        self._unknown: list[Any] = []
+        self._fetched: list[Any] = []
 
     def program(self) -> tuple[list[Any], dict[Any, Any]]:
         """Fetches and feeds of a program in the graph that is entered."""
@@ -38,7 +38,7 @@ class Maker:
         if self.fails:
             values.append(self._fallible(values))
         fetches = rng.sample(values, min(len(values), rng.randint(1, 4)))
-        fetches += [*values[-3:], *self._unknown[-2:]]
+        fetches += [*values[-3:], *self._fetched[-2:]]
         if rng.random() < 0.3:
             wanted = [x for x in self.feeds if x.dtype == hr.float32]
             slopes = hr.gradients(values[-1], wanted)
@@ -68,7 +68,7 @@ class Maker:
             if self.fails and self._depth > 0:
                 kinds += [self._fallible] * 2
             if self._depth < 3:
-                kinds += [self._cond, self._loop, self._listed, self._rows]
+                kinds += [self._cond, self._loop, self._listed, self._rows, self._complex]
             made = self.rng.choice(kinds)(values)
             values.extend(x for x in (made if isinstance(made, (list, tuple)) else [made]) if x is not None)
 
@@ -297,7 +297,7 @@ class Maker:
         if not out:
             out.append(hr.reduce_sum(mine[-1], [0]))
         if self._depth == 0:
-            self._unknown.append(mine[-1])
+            self._fetched.append(mine[-1])
         return [hr.tanh(x) for x in out]
 
     def _front(self, a: Any, values: list[Any]) -> Any:
@@ -325,6 +325,96 @@ class Maker:
             return hr.reshape(x, rng.choice([[-1, size], [-1], [-1, 1, size], [-1, *shape[1:]]]))
         counted = hr.concat([hr.shape(x)[:1], [1, size] if rng.random() < 0.5 else [size]], 0)
         return hr.reshape(x, counted)
+
+    # *** Complex numbers ***
+
+    def _complex(self, values: list[Any]) -> Any:
+        """The parts of results of operations on complex numbers."""
+        rng = self.rng
+        real, imag = self._pair(values)
+        z = hr.complex(hr.tanh(real), hr.sin(imag))
+        mine = [z if rng.random() < 0.7 else hr.cast(hr.cast(z, hr.complex128), hr.complex64)]
+        for _ in range(rng.randint(1, 5)):
+            kind = rng.choice([self._complex_map] * 4 + [self._complex_loop, self._complex_list, self._complex_move])
+            made = kind(mine, values)
+            mine += [x for x in (made if isinstance(made, list | tuple) else [made]) if x is not None]
+        out = mine[-1]
+        out = out / hr.cast(hr.abs(out) + 1.0, hr.complex64)
+        if self._depth == 0:
+            self._fetched.append(out)
+        return [hr.real(out), hr.imag(out)][: rng.randint(1, 2)]
+
+    def _complex_map(self, mine: list[Any], values: list[Any]) -> Any:
+        a, b = self._pair(mine)
+        return self.rng.choice(
+            [
+                lambda: a * b * 0.5,
+                lambda: a + hr.conj(b),
+                lambda: b - a * 0.5j,
+                lambda: a / (b * hr.conj(b) + 1.0),
+                lambda: hr.exp(a * (0.2 - 0.3j)) - b,
+                lambda: hr.sqrt(a + 4.0) * 0.3,
+                lambda: hr.square(a) - hr.tanh(b * 0.3),
+                lambda: hr.log(hr.sin(a * 0.2) + 3.0),
+                lambda: hr.where(hr.real(a) > hr.imag(b) + 0.0101, a, b * 0.5),
+                lambda: hr.cast(hr.abs(a + 0.1) * 0.5, hr.complex64) - b,
+                lambda: hr.reciprocal(a * hr.conj(a) + 1.0) + b,
+            ]
+        )()
+
+    def _complex_move(self, mine: list[Any], values: list[Any]) -> Any:
+        """Moved, selected, packed, added and multiplied elements."""
+        kind = self.rng.randrange(8)
+        if kind == 0:
+            a = self._pick(mine, lambda s: len(s) > 0)
+            if a is None:
+                return None
+            axes = self.rng.sample(range(len(a.shape)), self.rng.randint(1, len(a.shape)))
+            return self.rng.choice([hr.reduce_sum, hr.reduce_mean])(a * 0.3, axes, keepdims=self.rng.random() < 0.4)
+        if kind == 1:
+            a = self._pick(mine, lambda s: 0 < len(s) < 3)
+            return None if a is None else hr.gather(a, self._positions(values, a.shape[0]))
+        if kind == 2:
+            a = self._pick(mine, lambda s: len(s) > 1)
+            at = None if a is None else [[self.rng.randrange(a.shape[0])] for _ in range(2)]
+            return None if a is None else hr.tensor_scatter_nd_add(a, at, hr.concat([a[:1], a[-1:]], 0))
+        return self.rng.choice([self._view, self._join, self._product, self._packed])(mine)
+
+    def _complex_loop(self, mine: list[Any], values: list[Any]) -> Any:
+        """A loop or a conditional with a complex number or array."""
+        rng, z = self.rng, self._pick(mine)
+        factor, trips = self._complex_map(mine, values), rng.choice([0, 1, 3, 5])
+        if tuple(factor.shape) != tuple(z.shape):
+            factor = hr.reduce_mean(factor)
+        if rng.random() < 0.4:
+            return hr.cond(self._predicate(values), lambda: z * factor, lambda: hr.conj(z))
+        bound = self._element([hr.abs(z)])
+
+        def body(i: Any, w: Any) -> Any:
+            w = w * factor * 0.5 + z
+            return i + 1, w / hr.cast(hr.abs(w) + 1.0, hr.complex64)
+
+        is_counted = rng.random() < 0.7
+        return hr.while_loop(
+            lambda i, w: i < trips if is_counted else hr.logical_and(i < trips, bound < 1.5), body, [hr.constant(0), z]
+        )[1]
+
+    def _complex_list(self, mine: list[Any], values: list[Any]) -> Any:
+        """A loop over the rows of an array that collects results."""
+        a = self._pick(mine, lambda s: len(s) > 0)
+        if a is None:
+            return None
+        n, shape = a.shape[0], list(a.shape[1:])
+        rows = hr.TensorArray(hr.complex64, n, element_shape=shape).unstack(a)
+        out = hr.TensorArray(hr.complex64, n, element_shape=shape)
+        start = a[self.rng.randrange(n)]
+
+        def body(i: Any, z: Any, out: Any) -> Any:
+            z = z * 0.5j + rows.read(i)
+            return i + 1, z, out.write(i, hr.conj(z) * 0.5)
+
+        _, z, out = hr.while_loop(lambda i, z, out: i < n, body, [hr.constant(0), start, out])
+        return [z, out.stack()]
 
     # *** Lists whose elements are replaced ***
 

@@ -182,8 +182,9 @@ def close(got: Any, want: Any) -> None:
     """Raises unless two results are equal but for a few units of the last place."""
     got, want = np.asarray(got), np.asarray(want)
     assert (got.dtype, got.shape) == (want.dtype, want.shape), (got.dtype, got.shape, want.dtype, want.shape)
-    if got.dtype.kind == "f":
-        np.testing.assert_allclose(got, want, rtol=2e-5 if got.dtype.itemsize == 4 else 1e-11, atol=1e-6)
+    if got.dtype.kind in "fc":
+        is_single = got.dtype in (np.float32, np.complex64)
+        np.testing.assert_allclose(got, want, rtol=2e-5 if is_single else 1e-11, atol=1e-6)
     else:
         np.testing.assert_array_equal(got, want)
 
