@@ -272,7 +272,7 @@ def may_lend(t: Tensor) -> bool:
     """
     size = shapes.size(t.shape)
     is_large = size is None or size * t.dtype.numpy.itemsize >= thresholds.LENT_FEED_BYTES
-    return t.dtype in dtypes.FLOATING and is_large
+    return t.dtype in dtypes.INEXACT and is_large
 
 
 # ranks of numpy kinds; a conversion to a lower rank (floats for an int tensor) would lose information

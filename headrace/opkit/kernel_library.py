@@ -260,6 +260,7 @@ _COMPLEX: Final = ("complex64", "complex128")
 #: Ufuncs that take numpy longer than native code, by the names of the dtypes.
 SLOW_UFUNCS: Final[dict[str, tuple[str, ...]]] = {
     "cos": ("float64", *_COMPLEX),
+    "cosh": _COMPLEX,
     "divide": _COMPLEX,
     "erf": ("float32",),
     "exp": ("float32", *_COMPLEX),
@@ -270,7 +271,9 @@ SLOW_UFUNCS: Final[dict[str, tuple[str, ...]]] = {
     "reciprocal": _COMPLEX,
     "sign": ("float32", "float64"),
     "sin": ("float64", *_COMPLEX),
+    "sinh": _COMPLEX,
     "sqrt": ("float32", "float64", *_COMPLEX),
+    "tan": _COMPLEX,
     "tanh": ("float64", *_COMPLEX),
 }
 

@@ -17,8 +17,7 @@ from headrace.schedule.program import Compute, Value
 from headrace.schedule.scalar_expressions import Apply, Input
 from headrace.schedule.select import Map, Move
 from headrace.targets.native import scalars, state, threads
-from headrace.targets.native.complex_products import print_complex_product
-from headrace.targets.native.complex_scalars import PARTS
+from headrace.targets.native.complex_sums import as_parts, sum_of_parts
 from headrace.targets.native.costs import Costs
 from headrace.targets.native.fusion import Nest
 from headrace.targets.native.grown import Dimensions, Front, Rows, is_grown, row_size
@@ -520,7 +519,7 @@ class ArrayPrinter:
             case Reduce() as form:
                 self._reduce(instr, form)
             case Product() as form:
-                self._product(instr, form)
+                self.matrix_product(instr, form)
             case _:
                 raise HeadraceInternalError(f"native code has no {type(instr.work.form).__name__}")
 
@@ -743,11 +742,9 @@ class ArrayPrinter:
 
     # *** Products and reductions ***
 
-    def _product(self, instr: Compute, form: Product) -> None:
+    def matrix_product(self, instr: Compute, form: Product) -> None:
+        """Prints a product of real matrices."""
         (out,) = instr.made
-        if out.dtype.is_complex:
-            self.values[out] = print_complex_product(self, instr, form)
-            return
         operands, strides, turns = [], [], []
         for k, turned in enumerate(form.turned):
             a = self._copied(instr, k)
@@ -802,7 +799,7 @@ class ArrayPrinter:
         """Prints a reduction over an unknown number of rows; neighboring axes are one."""
         if not source.is_contiguous:
             source = self.copied_block(source)
-        target, source = _parts(target), _parts(source)
+        target, source = as_parts(target), as_parts(source)
         merged = next((k for k in range(len(source.shape)) if k not in form.axes), len(source.shape))
         first, rest = math.prod(source.dims[: merged - 1]), source.dims[merged - 1 :]
         n = str(source.shape[0]) if first == 1 else self.f.op(f"mul nuw nsw i64 {source.shape[0]}, {first}")
@@ -825,10 +822,10 @@ class ArrayPrinter:
         """
 
         def run(f: Function, out: str, x: str, dims: Sequence[int], axes: Sequence[int]) -> None:
-            name = reduce(self.module, form.ufunc, dims, axes, target.dtype, vector_bytes=of_host().bytes)
+            name = self._reduction(form, dims, axes, target.dtype, whole.dtype.kind == "c")
             f.line(f"call void {name}(ptr {out}, ptr {x})")
 
-        whole, target, source = target, _parts(target), _parts(source)
+        whole, target, source = target, as_parts(target), as_parts(source)
         dims, axes, cost = source.dims, form.axes, thresholds.NATIVE_ELEMENT * math.prod(source.dims)
         is_total = len(axes) == len(dims)
         if is_total:
@@ -858,12 +855,26 @@ class ArrayPrinter:
             run(self.f, target.pointer, found.pointer, (parts,), (0,))
         self._divide(whole, form)
 
+    def _reduction(
+        self,
+        form: Reduce,
+        dims: Sequence[int],
+        axes: Sequence[int],
+        dtype: np.dtype,
+        is_of_parts: bool,
+        accumulate: bool = False,
+    ) -> str:
+        """The function of a reduction of numbers, or of the parts of complex ones."""
+        size = of_host().bytes
+        if is_of_parts:
+            return sum_of_parts(self.module, dims, axes, dtype, accumulate=accumulate, vector_bytes=size)
+        return reduce(self.module, form.ufunc, dims, axes, dtype, accumulate=accumulate, vector_bytes=size)
+
     def _accumulate(self, total: Array, source: Array, form: Reduce) -> None:
         """Prints a reduction whose result is combined with a total."""
-        total, source = _parts(total), _parts(source)
-        name = reduce(
-            self.module, form.ufunc, source.dims, form.axes, total.dtype, accumulate=True, vector_bytes=of_host().bytes
-        )
+        is_complex = total.dtype.kind == "c"
+        total, source = as_parts(total), as_parts(source)
+        name = self._reduction(form, source.dims, form.axes, total.dtype, is_complex, True)
         self.f.line(f"call void {name}(ptr {total.pointer}, ptr {source.pointer})")
 
     def _divide(self, target: Array, form: Reduce) -> None:
@@ -880,7 +891,7 @@ class ArrayPrinter:
 
     def _fill(self, target: Array, ufunc: np.ufunc) -> None:
         """Prints stores of the identity of a reduction to all elements."""
-        target = _parts(target)
+        target = as_parts(target)
         number = combination(ufunc, target.dtype)[1]
 
         def element(at: Sequence[str]) -> None:
@@ -897,17 +908,6 @@ class ArrayPrinter:
         made = Array(self.address(self.plan.copies[instr, k]), a.dtype, a.shape, row_major(a.shape))
         self.copy(made, a)
         return made
-
-
-def _parts(array: Array) -> Array:
-    """The parts of complex numbers, along one more axis; other arrays as they are.
-
-    A sum of complex numbers is that of their parts.
-    """
-    if array.dtype not in PARTS:
-        return array
-    strides = (*(2 * s for s in array.strides), 1)
-    return Array(array.pointer, PARTS[array.dtype], (*array.shape, 2), strides)
 
 
 def _captured(held: Held) -> threads.Captured:

@@ -133,7 +133,10 @@ def is_true(a: Pair) -> Value:
 
 
 def _sizes(a: Pair) -> tuple[Value, Value]:
-    """The greater and the lesser absolute value of the parts. NaN is the lesser one, or both are NaN."""
+    """The greater and the lesser absolute value of the parts.
+
+    NaN is the lesser one, or both are NaN.
+    """
     real, imag = abs(a.real), abs(a.imag)
     is_greater = real.compare("ogt", imag) | imag.compare("uno", 0.0)
     return is_greater.choose(real, imag), is_greater.choose(imag, real)
@@ -146,7 +149,10 @@ def _ratio(greater: Value, less: Value) -> Value:
 
 
 def _absolute(a: Pair) -> Value:
-    """The absolute value, as numpy computes that of an array. It is infinite if a part is."""
+    """The absolute value by the formula that numpy has for arrays.
+
+    It is infinite if a part is.
+    """
     greater, less = _sizes(a)
     ratio = _ratio(greater, less)
     return greater * _call("sqrt", ratio.fma(ratio, 1.0))
@@ -255,6 +261,16 @@ def _tanh(a: Pair) -> Pair:
     return Pair(real.signed_as(x), y.compare("oeq", 0.0).choose(y, imag))
 
 
+def _swapped(a: Pair) -> Pair:
+    """i times the conjugate."""
+    return Pair(a.imag, a.real)
+
+
+def _cosh(a: Pair) -> Pair:
+    turned = _cos(_swapped(a))
+    return Pair(turned.real, -turned.imag)
+
+
 # From here on the exponential is computed as a square.
 _LARGE: Final = {"float": 80.0, "double": 700.0}
 # Below this, sinh is the number itself.
@@ -289,6 +305,9 @@ FUNCTIONS: Final[dict[np.ufunc, Callable[[Pair], Pair]]] = {
     np.sqrt: _sqrt,
     np.sin: _sin,
     np.cos: _cos,
+    np.tan: lambda a: _swapped(_tanh(_swapped(a))),
+    np.sinh: lambda a: _swapped(_sin(_swapped(a))),
+    np.cosh: _cosh,
     np.tanh: _tanh,
 }
 

@@ -180,7 +180,7 @@ def pays(expression: Apply, dtypes: Sequence[np.dtype]) -> bool:
 
 def _is_slow(nodes: Sequence[Apply], is_half: bool) -> bool:
     """Whether native code takes one of some ufuncs from the C library."""
-    names = {(node.ufunc.__name__, node.dtype) for node in nodes}
+    names = {(node.ufunc.__name__, node.dtype) for node in nodes if node.dtype.kind != "c"}
     if any(name == "erf" and dtype == np.float64 for name, dtype in names):
         return True
     allowed = {"power"} if is_half else set()

@@ -23,6 +23,7 @@ from headrace.records import record
 from headrace.schedule.program import Branches, Compute, Convert, Instr, Loop, Value
 from headrace.schedule.select import Constant, ListOperation, Map, Move
 from headrace.targets.native import scalars, state
+from headrace.targets.native.complex_products import print_complex_product
 from headrace.targets.native.costs import Costs
 from headrace.targets.native.cross_entropy import print_cross_entropy
 from headrace.targets.native.failures import Place as Failure
@@ -37,6 +38,7 @@ from headrace.targets.native.rewriting import CrossEntropy
 from headrace.targets.native.strips import Strips, Unit
 
 if TYPE_CHECKING:
+    from headrace.opkit.forms import Product
     from headrace.schedule.program import Trip
     from headrace.targets.native.regions import NativeRegion
 
@@ -330,6 +332,13 @@ class Printer(IndexPrinter, ListPrinter):
                 self.values[out] = Number(scalars.convert(self.f, self.index(instr.inputs[0]), _INT64, dtype), dtype)
             case _:
                 raise HeadraceInternalError(f"native code has no {type(instr.work).__name__}")
+
+    def matrix_product(self, instr: Compute, form: Product) -> None:
+        """Prints a product of matrices."""
+        if instr.made[0].dtype.is_complex:
+            self.values[instr.made[0]] = print_complex_product(self, instr, form)
+        else:
+            super().matrix_product(instr, form)
 
     # *** Conditionals ***
 

@@ -92,8 +92,8 @@ def _section(program: Program, region: NativeRegion, printed: Printed, library: 
     entry = Entry(inputs, outputs, is_long=polls or printed.has_parts, flushes=flushes)
     fail = _on_failure(printed)
     if not uses_blas and _is_whole(program, region, printed):
-        is_lent = [v.dtype in dtypes.FLOATING for v in printed.inputs]
-        lent = [thresholds.LENT_FEED_BYTES if floating else sys.maxsize for floating in is_lent]
+        is_lent = [v.dtype in dtypes.INEXACT for v in printed.inputs]
+        lent = [thresholds.LENT_FEED_BYTES if inexact else sys.maxsize for inexact in is_lent]
         program.at_once = entry.bind(library, printed.core, fail, lent)
     return Section(
         (loops or region.instrs)[0].op,  # one that may exceed the time limit

@@ -38,7 +38,7 @@ def mandelbrot(rng: np.random.Generator, dtype: Any, size: int = 16, trips: int 
 
 
 def escape(rng: np.random.Generator, dtype: Any, trips: int = 30) -> Program:
-    """z² + c for one number until |z| is 2, and choices that depend on the result."""
+    """z² + c for one number until |z| is 2, and choices behind it."""
     c = _fed(hr.as_dtype(dtype).numpy.type(0.4 + 0.3j))
     i, z = hr.while_loop(
         lambda i, z: hr.logical_and(i < trips, hr.abs(z) < 2.0), lambda i, z: (i + 1, z * z + c[0]), [0, c[0]]
