@@ -471,7 +471,9 @@ class Maker:
             at = hr.cast(self._positions([self._element(values)], d), hr.int32) - rng.choice([0, d])
             index.append(rng.choice([at, slice(None), slice(rng.randrange(d), None), rng.randrange(d)]))
         if rng.random() < 0.3:
-            index.insert(rng.randrange(len(index) + 1), rng.choice([None, ...]))
+            place, more = rng.randrange(len(index) + 1), rng.choice([None, ...])
+            behind = more is ... and len(index) < len(a.shape)  # positions are those of the first axes
+            index.insert(len(index) if behind else place, more)
         return a[tuple(index)]
 
     def _taken(self, values: list[Any]) -> Any:
