@@ -13,7 +13,7 @@ import numpy as np
 from headrace import thresholds
 from headrace.errors import HeadraceInternalError
 from headrace.opkit.forms import Broadcast, Concat, Embed, OneHot, Permute, Pieces, Product, Reduce, Reshape, Tile
-from headrace.schedule.program import Compute, Value
+from headrace.schedule.program import Compute, Instr, Value
 from headrace.schedule.select import Map, Move
 from headrace.targets.native import scalars, state, threads
 from headrace.targets.native.costs import Costs
@@ -878,7 +878,7 @@ class ArrayPrinter:
 
         self.each(target.shape, (target.strides,), element)
 
-    def _copied(self, instr: Compute, k: int) -> Array:
+    def _copied(self, instr: Instr, k: int) -> Array:
         """Input `k` of an instruction, or a copy of it if the plan says so."""
         a = self.array(instr.inputs[k])
         if (instr, k) not in self.plan.copies:
