@@ -283,7 +283,7 @@ class Maker:
                     if in_loop:
                         out = hr.while_loop(lambda i, *v: i < 2, lambda i, *v: [i + 1, *call(*v)], [0, *out])[1:]
                     for _ in range(0 if in_loop else calls):
-                        out = call(*[x * 0.5 + y for x, y in zip(out, xs, strict=True)])
+                        out = call(*[(x + y) * 0.4 for x, y in zip(out, xs, strict=True)])
                     return self._inner([*mine, *out], shapes, self.rng.randint(0, 3))
                 finally:
                     self.rng = outer
