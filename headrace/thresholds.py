@@ -316,6 +316,12 @@ UNCHECKED_GROWTH: Final = 1024
 
 # *** Native code: targets/native ***
 
+# Bytes of the caller's stack that calls of native functions may use before they continue in another thread, and the
+# size of the stack of that thread. Python's threads have at least 1 MiB by default.
+# Unit: bytes. Bound (tests/targets/native/test_calls.py).
+NATIVE_STACK_CALLS: Final = 1 << 19
+NATIVE_STACK_FAR: Final = 1 << 26
+
 # Work between two polls of native code, by the printer's estimate. A poll takes about a microsecond.
 # Unit: nanoseconds. Estimate (tests/targets/native/test_state.py).
 NATIVE_POLL_WORK: Final = 1_000_000

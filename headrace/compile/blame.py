@@ -20,9 +20,12 @@ from headrace.targets.python.source import loop_name
 if TYPE_CHECKING:
     from types import FrameType
 
+    from headrace.ir.graph import Operation
     from headrace.ir.op_roles import ListKind
+    from headrace.schedule.program import Instr
     from headrace.targets.python.source import Mark, SourceLoop
 
+_CALLS: Final = ("Call", "RemoteCall")
 SHOWN: Final = 4  # loops and calls named at either end of a longer nesting
 
 
@@ -51,15 +54,17 @@ def locate(error: Exception, file: str, marks: Sequence[Mark]) -> Located | None
     assert op is not None
     if isinstance(error, NativeFailure):
         place = error.place
-        inside = [f"iteration {i} of loop '{loop_name(loop.op)}'" for loop, i in place.iterations(error.counters)]
-        parts = [*inside, *([outside] if (outside := _where(at)) else [])]
+        inside = [_native_part(*part) for part in (*place.iterations(error.counters), *error.around)]
+        outside = _parts(at)
+        where = _shortened([*inside, *outside], error.missing)
         if place.kind != "stopped":
-            return Located(
-                place.error(error.counters), place.instr.op, ", in ".join(parts), place.inputs(error.counters)
-            )
+            return Located(place.error(error.counters), place.instr.op, where, place.inputs(error.counters))
         deadline = error.__context__
         assert isinstance(deadline, DeadlineExceededError)
-        return Located(deadline, place.instr.op, ", in ".join(parts[1:]), [], ", in ".join(parts))
+        if place.instr.op.opdef.structured in _CALLS:
+            return Located(deadline, place.instr.op, where, [])
+        around = _shortened([*inside[1:], *outside], error.missing)
+        return Located(deadline, place.instr.op, around, [], where)
     inputs = _inputs(mark, frame)
     if isinstance(error, IndexError) and op.opdef.list_kind is not None and isinstance(inputs[0], (list, np.ndarray)):
         error = _of_list(op.opdef.list_kind, inputs, error)
@@ -120,17 +125,44 @@ def _where(at: Sequence[tuple[Mark, FrameType]]) -> str:
 
     For example `iteration 3 of loop 'a', in function 'f' (called by 'c' at file:line)`; "" outside loops and calls.
     """
+    return _shortened(_parts(at))
+
+
+def _parts(at: Sequence[tuple[Mark, FrameType]]) -> list[str]:
+    """Descriptions of the loops and calls around the operation, innermost first."""
     parts: list[str] = []
     for i in range(len(at) - 1, -1, -1):
         mark, frame = at[i]
         parts += [_iteration(loop, frame) for loop in mark.loops]
         call = at[i - 1][0].op if i else None
-        if call is not None and call.opdef.structured in ("Call", "RemoteCall"):
-            made = f" at {call.source}" if call.source is not None else ""
-            parts.append(f"function '{call.attrs['f'].name}' (called by '{call.name}'{made})")
-    if len(parts) > 2 * SHOWN:
-        parts[SHOWN:-SHOWN] = [f"{len(parts) - 2 * SHOWN} more calls and loops"]
+        if call is not None and call.opdef.structured in _CALLS:
+            parts.append(_call(call))
+    return parts
+
+
+def _shortened(parts: list[str], missing: int = 0) -> str:
+    """Parts as one text, with a number in place of those in the middle.
+
+    Args:
+      parts: The parts; changed.
+      missing: The number of parts that are missing in the middle.
+    """
+    total = len(parts) + missing
+    if total > 2 * SHOWN:
+        parts[SHOWN:-SHOWN] = [f"{total - 2 * SHOWN} more calls and loops"]
     return ", in ".join(parts)
+
+
+def _native_part(instr: Instr, iteration: int) -> str:
+    """Description of a loop or a call of native code."""
+    if instr.op.opdef.structured in _CALLS:
+        return _call(instr.op)
+    return f"iteration {iteration} of loop '{loop_name(instr.op)}'"
+
+
+def _call(op: Operation) -> str:
+    made = f" at {op.source}" if op.source is not None else ""
+    return f"function '{op.attrs['f'].name}' (called by '{op.name}'{made})"
 
 
 def _iteration(loop: SourceLoop, frame: FrameType) -> str:

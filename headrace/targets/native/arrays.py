@@ -27,7 +27,7 @@ from headrace.opkit.forms import (
     Tile,
     Top,
 )
-from headrace.schedule.program import Compute, Value
+from headrace.schedule.program import Compute, Instr, Value
 from headrace.schedule.scalar_expressions import Apply, Input
 from headrace.schedule.select import Map, Move
 from headrace.targets.native import scalars, state, threads
@@ -1009,7 +1009,7 @@ class ArrayPrinter:
 
         self.each(target.shape, (target.strides,), element)
 
-    def copied(self, instr: Compute, k: int) -> Array:
+    def copied(self, instr: Instr, k: int) -> Array:
         """Input `k` of an instruction, or a copy of it if the plan says so."""
         a = self.array(instr.inputs[k])
         if (instr, k) not in self.plan.copies:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace import thresholds
 from headrace.opkit.forms import Product, Reduce, Top, Window
-from headrace.schedule.program import Compute, Instr, Loop
+from headrace.schedule.program import Call, Compute, Instr, Loop
 from headrace.schedule.scalar_expressions import Apply
 from headrace.schedule.select import ListOperation, Map, Move
 from headrace.targets.native.rewriting import CrossEntropy
@@ -41,11 +41,13 @@ class Costs:
         return loop.trip.most * max(1.0, self.block(loop.body)) <= thresholds.NATIVE_POLL_EACH
 
     def has_long_loops(self, found: Block) -> bool:
-        """Whether a block contains loops that poll."""
+        """Whether a block contains loops that poll, or calls."""
         known = self._long.get(found)
         if known is None:
             known = self._long[found] = any(
-                (isinstance(instr, Loop) and not self.is_short(instr)) or any(map(self.has_long_loops, instr.blocks))
+                isinstance(instr, Call)
+                or (isinstance(instr, Loop) and not self.is_short(instr))
+                or any(map(self.has_long_loops, instr.blocks))
                 for instr in found.instrs
             )
         return known

@@ -26,8 +26,8 @@ them in either arena or returns an input. Elements are aligned naturally.
 while the call holds the interpreter's lock, large arrays of floats excepted. The rules are those of `fetches.feeder`,
 which checks and converts other values.
 
-**Failures.** The handler `on_failure(place, counters)` raises the exception. An exception of `look` is passed on; if it
-is a deadline and the core returned the place of the poll, the handler is called while it is handled.
+**Failures.** The handler `on_failure(place, counters, calls)` raises the exception. An exception of `look` is passed
+on; if it is a deadline and the core returned the place of the poll, the handler is called while it is handled.
 """
 
 from __future__ import annotations
@@ -47,8 +47,9 @@ from headrace.targets.native.support import HEAD, INPUT, MOST_DIMS, OUTPUT, Kind
 if TYPE_CHECKING:
     from headrace.targets.native.engine import Library
 
-#: Handler of a failure: called with the place of the failure and the iterations of the open loops; it raises.
-OnFailure = Callable[[int, list[int]], object]
+#: Handler of a failure: called with the place of the failure, the iterations of the open loops of the core, and the
+#: calls that have ended; it raises.
+OnFailure = Callable[[int, list[int], state.EndedCalls], object]
 
 _FASTCALL: Final = 0x80  # METH_FASTCALL
 _PLAIN: Final = "bhilqBHILQefdF"  # dtypes whose scalars are the head of an object and the value
@@ -253,7 +254,7 @@ _new_function: Final = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctyp
 def _fail(address: int, status: int, on_failure: OnFailure) -> Any:
     """Raises the error of a call that failed."""
     used = state.pool().states[address]
-    error, used.error = used.error, None
+    error, calls = used.take_failure()
     if error is not None:
         raise error
     if used.layout.exception[0]:
@@ -262,10 +263,10 @@ def _fail(address: int, status: int, on_failure: OnFailure) -> Any:
         try:
             used.raise_exception()
         except DeadlineExceededError:
-            on_failure(status, used.counters())
+            on_failure(status, used.counters(), calls)
     if status == state.NO_MEMORY:
         raise MemoryError("no memory for a value of native code")
-    on_failure(status, used.counters())
+    on_failure(status, used.counters(), calls)
     raise HeadraceInternalError(f"native code failed at place {status}, and its handler raised nothing")
 
 

@@ -10,13 +10,15 @@ import numpy as np
 from headrace.errors import HeadraceInternalError, InvalidArgumentError, ResourceExhaustedError
 from headrace.ir.notes import ResidualPush
 from headrace.records import record
-from headrace.schedule.program import Compute
+from headrace.schedule.program import Call, Compute
 from headrace.targets.native.kernel_errors import error_of_position, error_of_shapes, inputs_of_position
 from headrace.targets.native.rewriting import Division
 from headrace.targets.native.state import COUNTERS
+from headrace.targets.python.runtime import too_deep
 
 if TYPE_CHECKING:
     from headrace.schedule.program import Instr
+    from headrace.targets.native.state import EndedCalls
 
 FailureKind: TypeAlias = Literal[
     "access",
@@ -31,6 +33,9 @@ FailureKind: TypeAlias = Literal[
     "index",
     "kernel",
     "label",
+    "depth",
+    "absent",
+    "call",
     "stopped",
 ]
 
@@ -42,9 +47,9 @@ class Place:
     The function of the region returns its number, counted from 1.
 
     Attributes:
-      instr: The instruction; if it is "stopped", the innermost of `loops`.
-      loops: The loops around it, from the outermost.
-      kind: The kind of the failure.
+      instr: The instruction; if it is "stopped", the innermost of `loops` or a call.
+      loops: The loops around it in its function, from the outermost.
+      kind: The kind of the failure; "call" for a call, which passes on the failure of its function.
       details: The number of numbers that describe it, which follow the iterations of the loops among the counters.
     """
 
@@ -79,6 +84,14 @@ class Place:
             case "index":
                 assert isinstance(self.instr, Compute)
                 return error_of_position(self.instr, counters[at : at + self.details])
+            case "depth":
+                assert isinstance(self.instr, Call)
+                return too_deep(self.instr.op, first, self.instr.function)
+            case "absent":
+                return InvalidArgumentError(
+                    f"Input to {self.instr.op.type} must be an optional (a scalar that OptionalFromValue or "
+                    "OptionalNone made), got TensorList"
+                )
             case "label":
                 return InvalidArgumentError(
                     f"Received a label value of {first} which is outside the valid range of [0, {second}): "
@@ -113,7 +126,7 @@ class Place:
         return [n.astype(v.dtype.numpy) for n, v in zip(numbers, self.instr.inputs, strict=True)]
 
     def iterations(self, counters: Sequence[int]) -> list[tuple[Instr, int]]:
-        """The loops around the instruction with their iterations, innermost first.
+        """The loops around the instruction in its function with their iterations, innermost first.
 
         Iterations of very deep loops are not known."""
         known = min(len(self.loops), COUNTERS - self.details)
@@ -127,10 +140,36 @@ class NativeFailure(Exception):
 
     Args:
       place: The place that failed.
-      counters: The iterations of the loops around it, and the numbers of the failure.
+      counters: The iterations of the loops around it in its function, and the numbers of the failure.
+      around: The calls around it and their loops, innermost first, with the iterations of loops. Those in the middle
+        of a deep recursion are missing.
+      missing: The number of calls and loops that are missing.
     """
 
-    def __init__(self, place: Place, counters: Sequence[int]) -> None:
+    def __init__(
+        self, place: Place, counters: Sequence[int], around: Sequence[tuple[Instr, int]] = (), missing: int = 0
+    ) -> None:
         super().__init__(place, counters)
         self.place = place
         self.counters = counters
+        self.around = around
+        self.missing = missing
+
+
+def failure(places: Sequence[Place], place: int, counters: Sequence[int], ended: EndedCalls) -> NativeFailure:
+    """The failure of a core.
+
+    Args:
+      places: The places of the module.
+      place: The number of the place that failed.
+      counters: The iterations of the open loops of the core, and the numbers of the failure if it is there.
+      ended: The calls that have ended with it.
+    """
+    calls = [*ended.first, *ended.last]
+    frames = [*(found for _, found in calls), counters]
+    around: list[tuple[Instr, int]] = []
+    for (number, _), outside in zip(calls, frames[1:], strict=True):
+        call = places[number - 1]
+        around += [(call.instr, 0), *call.iterations(outside)]
+    missing = sum(count * (1 + len(places[n - 1].iterations([0] * COUNTERS))) for n, count in ended.between.items())
+    return NativeFailure(places[place - 1], frames[0], around, missing)

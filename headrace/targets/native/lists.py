@@ -27,6 +27,7 @@ from headrace.targets.native import scalars, state
 from headrace.targets.native.grown import is_grown
 from headrace.targets.native.held import Array, Element, Held, Items, Number
 from headrace.targets.native.plan import Plan, dims, is_array, row_major
+from headrace.targets.native.records import is_record
 
 if TYPE_CHECKING:
     from headrace.ir.op_roles import ListKind
@@ -136,6 +137,9 @@ class ElementTypes:
             put = instr.inputs[work.role.element_input or (1 if kind == "push" else 2)]
             if put.representation == "list":
                 self._contains(this, put)
+            elif is_record(put):
+                self._stay.append(this)
+                self._know(this, put.dtype.numpy, ())
             elif put.is_static and scalars.is_number(put.dtype.numpy):
                 self._know(this, put.dtype.numpy, dims(put))
         elif kind in ("pop", "get") and instr.made:

@@ -48,11 +48,12 @@ from headrace.opkit.forms import (
     reads,
 )
 from headrace.records import record
-from headrace.schedule.program import Block, Branches, Compute, Instr, Loop, Value, Variable
+from headrace.schedule.program import Block, Branches, Call, Compute, Instr, Loop, Value, Variable
 from headrace.schedule.select import Constant, ListOperation, Move
 from headrace.targets.native import threads
 from headrace.targets.native.fusion import Nest, deep_reads
 from headrace.targets.native.grown import Dimensions, Front, Rows, is_grown
+from headrace.targets.native.records import Unpack
 from headrace.targets.native.rewriting import CrossEntropy
 from headrace.targets.native.strips import Strips, Unit, cut_reads, is_total, is_view, reduction, units
 
@@ -157,7 +158,7 @@ class Plan:
         self.homes: dict[Variable, Home] = {}
         self.storages: list[Storage] = []
         self.copied: dict[Block, list[tuple[int, Place]]] = {}
-        self.copies: dict[tuple[Compute, int], Storage] = {}
+        self.copies: dict[tuple[Instr, int], Storage] = {}
         self.divided: dict[Strips, Divided] = {}
         self.copied_outputs: list[int] = []
         self.borrowed: set[Value] = set()
@@ -221,6 +222,8 @@ class Plan:
                     self._use(v)
                 if isinstance(unit, Compute):
                     self._compute(unit, wanted, instrs)
+                elif isinstance(unit, Call):
+                    self._call(unit, wanted)
 
     def _compute(self, instr: Compute, wanted: dict[Value, Place], instrs: Sequence[Instr]) -> None:
         work = instr.work
@@ -252,6 +255,10 @@ class Plan:
         elif isinstance(work, _FILLED):
             for v in instr.made:
                 self._put(v, wanted)
+        elif isinstance(work, Unpack):
+            for v in instr.made:
+                if is_array(v):
+                    self._define(v, contiguous(v), frozenset())
         elif isinstance(work, (Front, Rows)):
             source, (out,) = instr.inputs[0], instr.made
             if isinstance(work, Front):
@@ -272,6 +279,17 @@ class Plan:
                     self._element(instr, work, v, wanted, instrs)
                 elif work.role.kind == "from_tensor":
                     self._list_of_rows(instr, v, instrs)
+
+    def _call(self, call: Call, wanted: dict[Value, Place]) -> None:
+        """Plans the memory of results of a call.
+
+        Arguments that are not in row-major order are copied.
+        """
+        for k, v in enumerate(call.inputs):
+            if is_array(v) and not is_same_order(dims(v), self.strides[v]):
+                self._copy_first(call, k)
+        for v in call.made:
+            self._put(v, wanted)
 
     def _list_of_rows(self, instr: Compute, v: Value, instrs: Sequence[Instr]) -> None:
         """Plans a list that is made from an array.
@@ -355,7 +373,7 @@ class Plan:
             if is_array(v) and k in reads(form) and not is_same_order(dims(v), self.strides[v]):
                 self._copy_first(instr, k)
 
-    def _copy_first(self, instr: Compute, k: int) -> None:
+    def _copy_first(self, instr: Instr, k: int) -> None:
         """Plans a copy of input `k`."""
         self.copies[instr, k] = self._storage(size_of(instr.inputs[k]), self._now)
         self.copies[instr, k].last = self._now
@@ -807,7 +825,7 @@ def is_made_by(found: Sequence[Unit], v: Value) -> bool:
             if is_made_by(unit.parts, v):
                 return True
         elif v in unit.made:
-            if isinstance(unit, Branches) or (isinstance(unit, Compute) and isinstance(unit.work, _FILLED)):
+            if isinstance(unit, Branches | Call) or (isinstance(unit, Compute) and isinstance(unit.work, _FILLED)):
                 return True
             if isinstance(unit, Compute) and isinstance(unit.work, Move):
                 form = unit.work.form

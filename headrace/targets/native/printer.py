@@ -2,7 +2,8 @@
 
 `%state`, `%inputs` and `%outputs` are the parameters of the function (`state`). A number is held in a register, an
 array by the address of its first element and a static layout (`plan`), a list by three variables (`lists`). Loop
-variables are variables on the stack, which LLVM turns into registers.
+variables are variables on the stack, which LLVM turns into registers. A function that calls itself has each argument
+and the address of each result as a parameter (`call_printing`).
 
 A loop polls from time to time whether the call must stop. A poll in each iteration would take longer than a short
 body, so such loops run a number of iterations between two polls: a loop that counts is printed as two loops, and
@@ -12,7 +13,7 @@ a loop with a condition has a counter.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -21,9 +22,11 @@ from headrace import flags, thresholds
 from headrace.errors import HeadraceInternalError
 from headrace.opkit.forms import Window
 from headrace.records import record
-from headrace.schedule.program import Branches, Compute, Convert, Instr, Loop, Value
+from headrace.schedule.program import Branches, Call, Compute, Convert, Instr, Loop, Value
 from headrace.schedule.select import Constant, ListOperation, Map, Move
 from headrace.targets.native import scalars, state
+from headrace.targets.native.call_printing import CallPrinter
+from headrace.targets.native.calls import Body, Functions, keeps_records, makes_records
 from headrace.targets.native.complex_products import print_complex_product
 from headrace.targets.native.costs import Costs
 from headrace.targets.native.cross_entropy import print_cross_entropy
@@ -32,9 +35,10 @@ from headrace.targets.native.fusion import Nest
 from headrace.targets.native.grown import Dimensions, Front, Rows, is_grown
 from headrace.targets.native.held import Array, Held, Items, Number
 from headrace.targets.native.indexing import IndexPrinter
-from headrace.targets.native.lists import ListPrinter
+from headrace.targets.native.lists import ElementTypes, ListPrinter
 from headrace.targets.native.llvm_text import Module
 from headrace.targets.native.plan import Home, Plan, Storage, contiguous, dims, is_array, row_major
+from headrace.targets.native.records import Absent, Pack, Unpack, Zeros, is_record
 from headrace.targets.native.rewriting import CrossEntropy
 from headrace.targets.native.strips import Strips, Unit
 from headrace.targets.native.windows.calls import print_window
@@ -56,7 +60,7 @@ class Printed:
       core: The name of the function.
       inputs: The inputs; those among them with a `constant` are known.
       outputs: The results.
-      places: The places that can fail; the function returns the position of one, plus 1.
+      places: The places that can fail in the module so far; the function returns the position of one, plus 1.
       units: The nests and other instructions of the region, without those in inner blocks.
       has_parts: Whether several threads may run parts of an instruction.
     """
@@ -70,42 +74,78 @@ class Printed:
     has_parts: bool
 
 
-def print_region(region: NativeRegion, module: Module | None = None, name: str = "core") -> Printed:
-    """Prints a region as a function `i32 (ptr %state, ptr %inputs, ptr %outputs)`.
+@record(eq=False, slots=True)
+class Printing:
+    """Module in construction.
+
+    Attributes:
+      functions: The native functions of the program.
+      module: The module.
+      places: The places that can fail, of all functions of the module.
+      has_parts: The functions that call themselves and are printed, by symbol: whether several threads may run parts of
+        an instruction.
+    """
+
+    functions: Functions = dataclasses.field(default_factory=Functions)
+    module: Module = dataclasses.field(default_factory=Module)
+    places: list[Failure] = dataclasses.field(default_factory=list)
+    has_parts: dict[str, bool] = dataclasses.field(default_factory=dict)
+
+
+def print_region(region: NativeRegion, printing: Printing | None = None, name: str = "core") -> Printed:
+    """Prints a region as a function `i32 (ptr %state, ptr %inputs, ptr %outputs)`, and the functions that it calls.
 
     Args:
       region: The region.
-      module: The module that takes the function; None for a new one.
+      printing: The module that takes the functions; None for a new one.
       name: The name of the function.
 
     Returns:
       The module, the inputs and the outputs.
     """
-    printer = Printer(region, Module() if module is None else module, name)
-    places, top = tuple(printer.failures), tuple(printer.plan.top)
-    return Printed(printer.module, name, printer.inputs, region.outputs, places, top, printer.has_parts)
+    printing = Printing() if printing is None else printing
+    printer = Printer(region.instrs, region.inputs, region.outputs, region.elements, printing)
+    printer.print_core(name)
+    called = printing.functions.called(region.instrs).values()
+    for body in called:
+        if body.symbol not in printing.has_parts:
+            inner = Printer(body.instrs, body.params, body.results, ElementTypes(body.instrs), printing)
+            inner.print_function(body)
+            printing.has_parts[body.symbol] = inner.has_parts
+    has_parts = printer.has_parts or any(printing.has_parts[body.symbol] for body in called)
+    places, top = tuple(printing.places), tuple(printer.plan.top)
+    return Printed(printer.module, name, printer.inputs, region.outputs, places, top, has_parts)
 
 
-class Printer(IndexPrinter, ListPrinter):
-    """Printer of one region; `IndexPrinter` and `ListPrinter` print single instructions.
+class Printer(IndexPrinter, ListPrinter, CallPrinter):
+    """Printer of one region or function; the classes below it print single instructions.
 
     Args:
-      region: The region.
-      module: The module that takes the function.
-      name: The name of the function.
+      instrs: The instructions.
+      inputs: The values that they read from outside.
+      outputs: The results.
+      elements: The types of the elements of lists.
+      printing: The module that takes the function.
     """
 
-    def __init__(self, region: NativeRegion, module: Module, name: str) -> None:
-        self.module = module
-        params = [("ptr noalias", "state"), ("ptr noalias", "inputs"), ("ptr noalias", "outputs")]
-        self.f = module.function(name, "i32", params, "nounwind")
-        self.inputs = region.inputs
-        self.outputs = region.outputs
-        self.plan = Plan(region.instrs, region.inputs, region.outputs)
-        self.element_types = region.elements
+    def __init__(
+        self,
+        instrs: Sequence[Instr],
+        inputs: tuple[Value, ...],
+        outputs: tuple[Value, ...],
+        elements: ElementTypes,
+        printing: Printing,
+    ) -> None:
+        self.module = printing.module
+        self.functions = printing.functions
+        self.failures = printing.places
+        self.inputs = inputs
+        self.outputs = outputs
+        self.plan = Plan(instrs, inputs, outputs)
+        self.element_types = elements
         self.values: dict[Value, Held] = {}
-        self.failures: list[Failure] = []
         self.has_parts = False
+        self.depth = "0"
         self.access = ""  # metadata of loads and stores of the open nest
         self._loops: list[tuple[Loop, str, str]] = []  # the open loops: the variable of the number, and the first one
         self.addresses: dict[Storage, str] = {}
@@ -114,10 +154,14 @@ class Printer(IndexPrinter, ListPrinter):
         self._owned: list[list[Items]] = [[]]  # lists and other blocks of memory, by open block
         self._constants: dict[Value, Held] = {}
         self._costs = Costs()
-        self._print(region)
+        self._instrs = instrs
 
-    def _print(self, region: NativeRegion) -> None:
-        f = self.f
+    def print_core(self, name: str) -> None:
+        """Prints the function of a region, which the entry calls."""
+        params = [("ptr noalias", "state"), ("ptr noalias", "inputs"), ("ptr noalias", "outputs")]
+        f = self.f = self.module.function(name, "i32", params, "nounwind")
+        if any(self.functions.called(self._instrs)):
+            self.begin_calls()
         symbols = 0
         for k, v in enumerate(self.inputs):
             at = f.op(f"getelementptr inbounds ptr, ptr %inputs, i64 {k}")
@@ -135,25 +179,72 @@ class Printer(IndexPrinter, ListPrinter):
             else:
                 dtype = v.dtype.numpy
                 self.values[v] = Number(scalars.load(f, dtype, pointer), dtype)
-        separate = flags.VERIFY.value >= 3  # so that each one has guards
-        whole = self.plan.bytes if not separate else 0
-        arena = state.allocate(f, whole, "no_memory", "region") if whole else ""
-        for s in self.plan.storages:
-            if not s.bytes:
-                continue
-            if s.output >= 0:
-                at = f.op(f"getelementptr inbounds ptr, ptr %outputs, i64 {s.output}")
-                self.addresses[s] = f.op(f"load ptr, ptr {at}, align 8, !invariant.load {self.empty}", "out")
-            elif separate:
-                self.addresses[s] = state.allocate(f, s.bytes, "no_memory", "array")
-            elif s.offset >= 0:
-                self.addresses[s] = f.op(f"getelementptr inbounds i8, ptr {arena}, i64 {s.offset}", "buffer")
-            else:
-                self.addresses[s] = f.alloca(f"[{s.bytes} x i8]", 64)
+        outputs = {}
+        for k in sorted({s.output for s in self.plan.storages if s.output >= 0}):
+            at = f.op(f"getelementptr inbounds ptr, ptr %outputs, i64 {k}")
+            outputs[k] = f.op(f"load ptr, ptr {at}, align 8, !invariant.load {self.empty}", "out")
+        self._allocate(outputs)
         self.units(self.plan.top)
         for k, v in enumerate(self.outputs):
             self._output(k, v)
         f.line("ret i32 0")
+        self._end()
+
+    def print_function(self, body: Body) -> None:
+        """Prints a function that calls itself."""
+        f = self.f = self.open_function(body)
+        releases = makes_records(body.instrs) and not any(map(is_record, body.results))
+        before = state.mark(f) if releases else None
+        blocks = self._allocate({k: f"%out{k}" for k in range(len(self.outputs))}, is_function=True)
+        self.units(self.plan.top)
+        for k, v in enumerate(self.outputs):
+            if not is_array(v):
+                f.line(f"store {scalars.register_type(v.dtype.numpy)} {self.number(v)}, ptr %out{k}")
+            elif k in self.plan.copied_outputs:
+                source = self.array(v)
+                self.copy(Array(f"%out{k}", source.dtype, source.shape, row_major(source.shape)), source)
+        self.free_lists(self._owned.pop())
+        for block, size in blocks:
+            state.free_block(f, block, size)
+        if before is not None:
+            state.release(f, before)
+        f.line("ret i32 0")
+        self._end()
+
+    def _allocate(self, outputs: Mapping[int, str], is_function: bool = False) -> list[tuple[str, int]]:
+        """Prints the memory of all storages.
+
+        Args:
+          outputs: The addresses of results.
+          is_function: Whether the memory ends with the function, and not with the call of the entry.
+
+        Returns:
+          The blocks to free and their sizes.
+        """
+        f = self.f
+        separate = flags.VERIFY.value >= 3  # so that each one has guards
+        allocate = state.allocate_block if is_function else state.allocate
+        blocks: list[tuple[str, int]] = []
+        whole = self.plan.bytes if not separate else 0
+        arena = allocate(f, whole, "no_memory", "region") if whole else ""
+        if whole and is_function:
+            blocks.append((arena, whole))
+        for s in self.plan.storages:
+            if not s.bytes:
+                continue
+            if s.output >= 0:
+                self.addresses[s] = outputs[s.output]
+            elif separate:
+                self.addresses[s] = allocate(f, s.bytes, "no_memory", "array")
+            elif s.offset >= 0:
+                self.addresses[s] = f.op(f"getelementptr inbounds i8, ptr {arena}, i64 {s.offset}", "buffer")
+            else:
+                self.addresses[s] = f.alloca(f"[{s.bytes} x i8]", 64)
+        return blocks
+
+    def _end(self) -> None:
+        """Prints the blocks of failures."""
+        f = self.f
         for label, code, lines in self._tails:
             f.begin(label)
             for line in lines:
@@ -270,25 +361,38 @@ class Printer(IndexPrinter, ListPrinter):
 
     def _poll(self, cost: int | str) -> None:
         """Prints a poll in the innermost open loop, after work of `cost` nanoseconds."""
+        self.poll_at(self._loops[-1][0], cost)
+
+    def poll_at(self, instr: Instr, cost: int | str) -> None:
+        """Prints a poll at an instruction, after work of `cost` nanoseconds."""
         f = self.f
         label, on = f.new("stop"), f.new("on")
         state.poll(f, cost, label)
         f.jump(on)
-        self._fail(label, self._loops[-1][0], "stopped")
+        self._fail(label, instr, "stopped")
         f.begin(on)
 
     def _fail(self, label: str, instr: Instr, kind: Any, *numbers: str) -> None:
         """Prints the block of a failure."""
+        number = self.new_place(instr, kind, len(numbers))
+        self.f.begin(label)
+        self.store_iterations(*numbers)
+        self.f.line(f"ret i32 {number}")
+
+    def new_place(self, instr: Instr, kind: Any, details: int = 0) -> int:
+        """The number of a new place in the open loops."""
+        self.failures.append(Failure(instr, tuple(loop for loop, _, _ in self._loops), kind, details))
+        return len(self.failures)
+
+    def store_iterations(self, *numbers: str) -> None:
+        """Prints stores of the iterations of the open loops, and of numbers behind them."""
         f = self.f
-        self.failures.append(Failure(instr, tuple(loop for loop, _, _ in self._loops), kind, len(numbers)))
-        f.begin(label)
         for depth, (_, number, first) in enumerate(self._loops):
             now = f.op(f"load i64, ptr {number}, align 8")
             state.set_counter(f, depth, now if first == "0" else f.op(f"sub i64 {now}, {first}"))
         at = min(len(self._loops), state.COUNTERS - len(numbers))
         for i, text in enumerate(numbers):
             state.set_counter(f, at + i, text)
-        f.line(f"ret i32 {len(self.failures)}")
 
     # *** Units ***
 
@@ -303,6 +407,8 @@ class Printer(IndexPrinter, ListPrinter):
                 self._loop(unit)
             elif isinstance(unit, Branches):
                 self._branches(unit)
+            elif isinstance(unit, Call):
+                self.call(unit)
             elif isinstance(unit, Compute):
                 self._compute(unit)
             else:
@@ -327,6 +433,8 @@ class Printer(IndexPrinter, ListPrinter):
                 print_cross_entropy(self, instr)
             case ListOperation():
                 self.list_operation(instr)
+            case Pack() | Unpack() | Absent() | Zeros():
+                self.record_operation(instr)
             case Constant(value):
                 (out,) = instr.made
                 self.values[out] = self.constant(np.asarray(value), out.dtype.numpy)
@@ -467,6 +575,8 @@ class Printer(IndexPrinter, ListPrinter):
                 other = self.address(home.homes[1])
                 self._backs[home] = f.op(f"select i1 {f.op(f'icmp eq ptr {now}, {one}')}, ptr {other}, ptr {one}")
         self._owned.append([])
+        releases = makes_records(loop.body.instrs) and not keeps_records(loop)
+        before = state.mark(f) if releases else None
         self.units(self.plan.units[loop.body])
         numbers = {}
         moves = []
@@ -491,6 +601,8 @@ class Printer(IndexPrinter, ListPrinter):
         for param, text in numbers.items():
             f.line(f"store {scalars.register_type(param.dtype.numpy)} {text}, ptr {slots[param]}")
         self.free_lists(self._owned.pop())
+        if before is not None:
+            state.release(f, before)
 
     def _close(self) -> None:
         self._loops.pop()

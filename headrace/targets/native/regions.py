@@ -24,18 +24,20 @@ from headrace.schedule.program import Block, Branches, Call, Compute, Convert, I
 from headrace.schedule.scalar_expressions import Apply, Input
 from headrace.schedule.select import Constant, KernelCall, ListOperation, Map, Move
 from headrace.targets.native import scalars
+from headrace.targets.native.calls import Functions, is_large
 from headrace.targets.native.costs import ufuncs
 from headrace.targets.native.fusion import deep_reads
 from headrace.targets.native.grown import Dimensions, Front, Rows, is_grown
 from headrace.targets.native.lists import KINDS, ElementTypes
 from headrace.targets.native.plan import is_array
-from headrace.targets.native.rewriting import CrossEntropy, Division, rewritten
+from headrace.targets.native.records import Absent, Pack, Unpack, Zeros, is_record
+from headrace.targets.native.rewriting import CrossEntropy, Division
 
 if TYPE_CHECKING:
     from headrace.schedule.program import Program
 
 # Work that takes Python a call of numpy.
-_MOVES: Final = (Move, ListOperation, Dimensions, Front, Rows)
+_MOVES: Final = (Move, ListOperation, Dimensions, Front, Rows, Pack, Unpack)
 
 # Blocks within blocks that a region may have: the printer is recursive.
 _DEEPEST: Final = 40
@@ -52,7 +54,7 @@ class NativeRegion:
       inputs: The values that the region reads from outside, and large constants.
       outputs: The values of the region that are read behind it.
       elements: The types of the elements of its lists.
-      instrs: The instructions, `rewritten`, behind those that make rows of arrays from outside.
+      instrs: The instructions, rewritten, behind those that make rows of arrays from outside.
       leaving: The instructions that make rows which are read behind the region.
     """
 
@@ -69,12 +71,15 @@ class NativeRegion:
 # *** Instructions ***
 
 
-def why_not(instr: Instr, elements: ElementTypes | None = None, depth: int = 0) -> str:
+def why_not(
+    instr: Instr, elements: ElementTypes | None = None, functions: Functions | None = None, depth: int = 0
+) -> str:
     """The reason why an instruction cannot be native; "" if it can.
 
     Args:
       instr: The instruction.
       elements: The types of elements of lists; None to compute them of the instruction alone.
+      functions: The native functions that it may call; None for none.
       depth: The number of blocks around it.
     """
     if elements is None:
@@ -82,7 +87,7 @@ def why_not(instr: Instr, elements: ElementTypes | None = None, depth: int = 0) 
     if depth > _DEEPEST:
         return "the blocks are nested too deeply"
     if isinstance(instr, Call):
-        return "a function calls itself"
+        return _call(instr, elements, functions)
     if isinstance(instr, Compute):
         return _compute(instr, elements) or _values((*instr.inputs, *instr.made), elements, instr)
     if isinstance(instr, Loop):
@@ -97,13 +102,23 @@ def why_not(instr: Instr, elements: ElementTypes | None = None, depth: int = 0) 
             return "a conditional returns rows"
     for block in instr.blocks:
         for inner in block.instrs:
-            reason = why_not(inner, elements, depth + 1)
+            reason = why_not(inner, elements, functions, depth + 1)
             if reason:
                 return reason
         reason = _values(block.results, elements, instr)
         if reason:
             return reason
     return ""
+
+
+def _call(call: Call, elements: ElementTypes, functions: Functions | None) -> str:
+    body = functions.bodies.get(call.function) if functions is not None else None
+    if body is None:
+        return "a function that calls itself is not native"
+    pairs = zip((*call.inputs, *call.made), (*body.params, *body.results), strict=True)
+    if any(a.shape != b.shape or a.dtype is not b.dtype for a, b in pairs):
+        return "an argument or a result of a call has another static shape than that of the function"
+    return _values((*call.inputs, *call.made), elements, call)
 
 
 def _compute(instr: Compute, elements: ElementTypes) -> str:
@@ -125,7 +140,7 @@ def _compute(instr: Compute, elements: ElementTypes) -> str:
             return ""
         case ListOperation(role):
             return _list(instr, role.kind)
-        case Convert() | Dimensions() | Front() | Rows() | CrossEntropy():
+        case Convert() | Dimensions() | Front() | Rows() | CrossEntropy() | Pack() | Unpack() | Absent() | Zeros():
             return ""
         case Constant(value):
             array = np.asarray(value)
@@ -208,7 +223,7 @@ def _add_versions(instr: Instr, found: set[Value]) -> None:
                 found.add(out)
 
 
-def _values(values: Iterable[Value], elements: ElementTypes, instr: Instr) -> str:
+def _values(values: Iterable[Value], elements: ElementTypes, instr: Instr | None) -> str:
     """The reason why values cannot be part of native code."""
     for v in values:
         if v.representation == "list":
@@ -232,7 +247,7 @@ def _values(values: Iterable[Value], elements: ElementTypes, instr: Instr) -> st
     return ""
 
 
-def _takes_grown(instr: Instr) -> bool:
+def _takes_grown(instr: Instr | None) -> bool:
     """Whether the first dimension of arrays that an instruction reads and makes may be unknown."""
     if not isinstance(instr, Compute):
         return False
@@ -263,7 +278,7 @@ def _is_as_long(instr: Compute) -> bool:
     return bool(grown) and all(len(v.shape or ()) == rank for v in grown) and all(d == 1 for d in others)
 
 
-def _is_parameter(instr: Instr, v: Value) -> bool:
+def _is_parameter(instr: Instr | None, v: Value) -> bool:
     """Whether `v` is an input that only determines the form of an instruction."""
     if not isinstance(instr, Compute) or v in instr.made:
         return False
@@ -289,38 +304,74 @@ def _ignored_inputs(kind: str) -> set[int]:
     }.get(kind, set())
 
 
+# *** Functions ***
+
+
+def native_functions(program: Program) -> Functions:
+    """The native functions of a program."""
+    functions = Functions(program)
+    size = -1
+    while size != len(functions.bodies):
+        size = len(functions.bodies)
+        functions.bodies = {name: b for name, b in functions.bodies.items() if not _is_python(name, functions)}
+    return functions
+
+
+def _is_python(name: str, functions: Functions) -> bool:
+    """Whether a function has instructions that are not native, or calls such functions."""
+    body = functions.bodies[name]
+    elements = ElementTypes(body.instrs)
+    if any(why_not(instr, elements, functions) for instr in body.instrs):
+        return True
+    values = (*body.params, *body.results)
+    return any(v.representation not in ("scalar", "array") for v in values) or bool(_values(values, elements, None))
+
+
 # *** Regions ***
 
 
-def native_regions(program: Program) -> list[NativeRegion]:
-    """The native regions of a program, outermost first; none is inside another."""
+def native_regions(program: Program, functions: Functions | None = None) -> list[NativeRegion]:
+    """The native regions of a program, outermost first; none is inside another.
+
+    Args:
+      program: The program.
+      functions: Its native functions; None to find them.
+    """
+    functions = native_functions(program) if functions is None else functions
     found: list[NativeRegion] = []
-    blocks = [program.block, *(f.block for f in program.functions.values())]
+    blocks, names = [program.block], set[str]()
     while blocks:
         block = blocks.pop()
-        mine = block_regions(block, lists_cross=block is program.block)
+        mine = block_regions(block, block is program.block, functions)
         found += mine
         inside = {k for r in mine for k in range(r.start, r.stop)}
-        blocks += [b for k, instr in enumerate(block.instrs) if k not in inside for b in instr.blocks]
+        left = [instr for k, instr in enumerate(block.instrs) if k not in inside]
+        blocks += [b for instr in left for b in instr.blocks]
+        called = {i.function for i in left if isinstance(i, Call)} - names
+        names |= called
+        blocks += [program.functions[name].block for name in sorted(called)]
     return found
 
 
-def block_regions(block: Block, lists_cross: bool = False) -> list[NativeRegion]:
+def block_regions(block: Block, lists_cross: bool = False, functions: Functions | None = None) -> list[NativeRegion]:
     """The native regions of one block.
 
     Args:
       block: The block.
       lists_cross: Whether lists may pass between a region and the code around it.
+      functions: The native functions that the block may call; None for none.
     """
-    instrs = rewritten(block.instrs)
+    functions = Functions() if functions is None else functions
+    instrs = functions.rewritten(block.instrs)
+    results = tuple(map(functions.value, block.results))
     elements = ElementTypes(instrs)
     rows = _rows(instrs)
-    banned: set[int] = {k for k, instr in enumerate(instrs) if why_not(instr, elements)}
+    banned: set[int] = {k for k, instr in enumerate(instrs) if why_not(instr, elements, functions)}
     while True:
         runs = _runs(len(block.instrs), banned)
         bad: set[int] = set()
         for start, stop in runs:
-            values = _crossing(instrs, block.results, start, stop)
+            values = _crossing(instrs, results, start, stop)
             stay = {v for v in values if v not in rows and not (lists_cross and elements.may_cross(v))}
             bad |= {k for k in range(start, stop) if not stay.isdisjoint({*deep_reads(instrs[k]), *instrs[k].made})}
         if not bad:
@@ -361,12 +412,17 @@ def _runs(n: int, banned: set[int]) -> list[tuple[int, int]]:
 
 
 def _crossing(instrs: Sequence[Instr], results: Iterable[Value], start: int, stop: int) -> set[Value]:
-    """The lists and rows that a run has in common with the code around it."""
+    """The lists, rows and records that a run shares with the code around it."""
     inside = instrs[start:stop]
     made = {v for instr in inside for v in instr.made}
     behind = set(results).union(*(deep_reads(i) for i in instrs[stop:]))
-    special = {v for instr in inside for v in (*deep_reads(instr), *instr.made) if v.representation in ("list", "rows")}
+    special = {v for instr in inside for v in (*deep_reads(instr), *instr.made) if _is_special(v)}
     return {v for v in special if v not in made or v in behind}
+
+
+def _is_special(v: Value) -> bool:
+    """Whether native code and Python have different forms of a value."""
+    return v.representation in ("list", "rows") or is_record(v)
 
 
 def make_region(
@@ -378,10 +434,10 @@ def make_region(
       block: The block.
       start: The position of the first instruction.
       stop: The position behind the last one.
-      instrs: The instructions of the block, `rewritten`; None to rewrite them.
+      instrs: The instructions of the block, rewritten; None to rewrite them.
       elements: The types of the elements of lists; None to compute them.
     """
-    instrs = rewritten(block.instrs) if instrs is None else instrs
+    instrs = Functions().rewritten(block.instrs) if instrs is None else instrs
     mine = list(instrs[start:stop])
     rows = _rows(instrs)
     crossing = _crossing(instrs, block.results, start, stop)
@@ -422,12 +478,6 @@ def _used(instr: Instr, defined: set[Value]) -> dict[Value, None]:
     return found
 
 
-def is_large(v: Value) -> bool:
-    """Whether a constant is an input of a region and not part of its code."""
-    raw = np.asarray(v.constant)
-    return raw.nbytes > thresholds.NATIVE_CONSTANT_BYTES
-
-
 def is_worth_a_call(region: NativeRegion) -> bool:
     """Whether native code saves enough time of a run to be compiled."""
     values = (*region.inputs, *region.outputs)
@@ -443,6 +493,8 @@ def _saved(instr: Instr) -> float:
         if instr.trip is not None and instr.trip.most is not None:
             trips = instr.trip.most
         return trips * (thresholds.NUMPY_SCALAR + sum(map(_saved, instr.body.instrs)))
+    if isinstance(instr, Call):
+        return thresholds.NATIVE_UNKNOWN_TRIPS * thresholds.NUMPY_SCALAR
     if isinstance(instr, Compute):
         if isinstance(instr.work, Map):
             count = ufuncs(instr.work.expression)

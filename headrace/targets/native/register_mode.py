@@ -27,34 +27,40 @@ def flushed(f: Function, condition: str) -> Iterator[None]:
     if not bits:
         yield
         return
-    slot = f.alloca("i64", 8)  # for the instructions of the processor, which take an address
     outer, (flush, run, restore, restored) = f.current, map(f.new, ("flush", "run", "restore", "restored"))
     f.branch(condition, flush, run)
     f.begin(flush)
-    before = _read(f, slot)
-    _write(f, slot, f.op(f"or i64 {before}, {bits}"))
+    before = read(f)
+    write(f, f.op(f"or i64 {before}, {bits}"))
     f.jump(run)
     f.begin(run)
     mode = f.op(f"phi i64 [ {before}, %{flush} ], [ 0, %{outer} ]")
     yield
     f.branch(condition, restore, restored)
     f.begin(restore)
-    _write(f, slot, mode)
+    write(f, mode)
     f.jump(restored)
     f.begin(restored)
 
 
-def _read(f: Function, slot: str) -> str:
-    """The register as an i64."""
+def read(f: Function) -> str:
+    """Prints a read of the register, an i64; 0 if it is not known."""
+    if not denormals.register_bits():
+        return "0"
     if platform.machine() == "x86_64":
+        slot = f.alloca("i64", 8)  # the instructions take an address
         f.line(f"store i64 0, ptr {slot}, align 8")
         f.line(f"call void {f.module.declare('llvm.x86.sse.stmxcsr', 'void', ['ptr'])}(ptr {slot})")
         return f.op(f"load i64, ptr {slot}, align 8")
     return f.op(f"call i64 {f.module.declare('llvm.aarch64.get.fpcr', 'i64', [])}()")
 
 
-def _write(f: Function, slot: str, mode: str) -> None:
+def write(f: Function, mode: str) -> None:
+    """Prints that the register takes the result of `read`."""
+    if not denormals.register_bits():
+        return
     if platform.machine() == "x86_64":
+        slot = f.alloca("i64", 8)
         f.line(f"store i64 {mode}, ptr {slot}, align 8")
         f.line(f"call void {f.module.declare('llvm.x86.sse.ldmxcsr', 'void', ['ptr'])}(ptr {slot})")
     else:

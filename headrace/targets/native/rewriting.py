@@ -63,7 +63,8 @@ def _rewritten(instr: Instr) -> Instr:
                 or _cross_entropy_of(instr, instr.work)
                 or grown.work_of(instr)
             )
-            return instr if found is None else dataclasses.replace(instr, work=found)  # type: ignore[arg-type]
+            inputs = () if isinstance(found, Constant) else instr.inputs
+            return instr if found is None else dataclasses.replace(instr, inputs=inputs, work=found)  # type: ignore[arg-type]
     elif isinstance(instr, Loop):
         test = None if instr.test is None else _block(instr.test)
         return dataclasses.replace(instr, body=_block(instr.body), test=test)
@@ -194,11 +195,19 @@ def _cross_entropy_of(instr: Compute, work: KernelCall) -> CrossEntropy | None:
 
 
 def _constant_of(instr: Compute, work: KernelCall) -> Constant | None:
-    """The result of a pure kernel without inputs; None for other kernels."""
+    """The result of a kernel that depends on constants and static shapes alone, else None.
+
+    Functions that call themselves have such operations, since the passes on graphs do not change their library.
+    """
     op, kernel = instr.op, work.kernel
-    if op.inputs or len(op.outputs) != 1 or kernel.form != "pure" or not op.opdef.is_pure or not instr.made:
+    if op.type == "ZerosLike" and instr.made and kernel.factory is op.opdef.kernel and instr.made[0].is_static:
+        dtype = instr.made[0].dtype.numpy
+        return Constant(np.zeros(instr.made[0].shape or (), dtype)) if is_plain(dtype) else None
+    if op.inputs and not (op.type == "Fill" and all(v.storage == "constant" for v in instr.inputs)):
+        return None
+    if len(op.outputs) != 1 or kernel.form != "pure" or not op.opdef.is_pure or not instr.made:
         return None
     if not instr.made[0].is_static or instr.made[0].representation not in ("array", "scalar"):
         return None
-    found = made_for(op, kernel)()
+    found = made_for(op, kernel)(*(v.constant for v in instr.inputs))
     return Constant(found) if isinstance(found, np.ndarray | np.generic) else None

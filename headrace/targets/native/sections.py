@@ -14,20 +14,19 @@ from typing import TYPE_CHECKING
 
 from headrace import dtypes, flags, thresholds
 from headrace.opkit.forms import Product
-from headrace.schedule.program import Block, Compute, Coverage, Loop, Section
+from headrace.schedule.program import Block, Call, Compute, Coverage, Loop, Section
 from headrace.schedule.select import Move
 from headrace.targets.native import blas, engine
+from headrace.targets.native.calls import Functions
 from headrace.targets.native.compiler import UnavailableError
 from headrace.targets.native.entry import Entry, Slot
-from headrace.targets.native.failures import NativeFailure
-from headrace.targets.native.llvm_text import Module
+from headrace.targets.native.failures import failure
 from headrace.targets.native.ordering import call_kernels_late, make_lists_late, read_early, update_late
-from headrace.targets.native.printer import print_region
-from headrace.targets.native.regions import native_regions, why_not
-from headrace.targets.native.rewriting import rewritten
+from headrace.targets.native.printer import Printing, print_region
+from headrace.targets.native.regions import native_functions, native_regions, why_not
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     import numpy as np
 
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from headrace.targets.native.entry import OnFailure
     from headrace.targets.native.printer import Printed
     from headrace.targets.native.regions import NativeRegion
+    from headrace.targets.native.state import EndedCalls
 
 
 def cut(program: Program) -> None:
@@ -49,32 +49,33 @@ def cut(program: Program) -> None:
         read_early(program)
         update_late(program)
         call_kernels_late(program)
-    regions = native_regions(program) if flags.NATIVE.value == "on" else []
+    functions = native_functions(program) if flags.NATIVE.value == "on" else Functions()
+    regions = native_regions(program, functions) if flags.NATIVE.value == "on" else []
     reason = engine.available() if regions or flags.NATIVE.value == "off" else ""
     try:
         if not reason:
-            _compile(program, regions)
+            _compile(program, regions, functions)
     except UnavailableError as e:  # LLVM is loaded for the first module that is not in the cache
         reason = str(e)
     if reason:
         program.coverage = Coverage(0, _size(program.block.instrs), {reason: _size(program.block.instrs)})
 
 
-def _compile(program: Program, regions: list[NativeRegion]) -> None:
+def _compile(program: Program, regions: list[NativeRegion], functions: Functions) -> None:
     """Replaces regions by sections."""
-    module = Module()
+    printing = Printing(functions)
     chosen: list[tuple[NativeRegion, Printed]] = []
     for region in regions:
-        printed = print_region(region, module, f"core{len(chosen)}")
-        if engine.too_large(module.text()):
-            module = Module()  # without the last one
-            chosen = [(r, print_region(r, module, f"core{i}")) for i, (r, _) in enumerate(chosen)]
+        printed = print_region(region, printing, f"core{len(chosen)}")
+        if engine.too_large(printing.module.text()):
+            printing = Printing(functions)  # without the last one
+            chosen = [(r, print_region(r, printing, f"core{i}")) for i, (r, _) in enumerate(chosen)]
             break
         chosen.append((region, printed))
-    program.coverage = _coverage(program, [region for region, _ in chosen], regions[len(chosen) :])
+    program.coverage = _coverage(program, [region for region, _ in chosen], regions[len(chosen) :], functions)
     if not chosen:
         return
-    text = program.text = module.text()
+    text = program.text = printing.module.text()
     uses_blas = any(f"@{name}(" in text for name in blas.NAMES.values())
     library = engine.compile_module(text, [printed.core for _, printed in chosen], blas.symbols() if uses_blas else {})
     for region, printed in sorted(chosen, key=lambda pair: pair[0].start, reverse=True):
@@ -117,7 +118,9 @@ def _is_whole(program: Program, region: NativeRegion, printed: Printed) -> bool:
     return is_all and is_same and not (has_lists or region.leaving or printed.has_parts)
 
 
-def _coverage(program: Program, chosen: Iterable[NativeRegion], left: Iterable[NativeRegion]) -> Coverage:
+def _coverage(
+    program: Program, chosen: Sequence[NativeRegion], left: Iterable[NativeRegion], functions: Functions
+) -> Coverage:
     """Counts the instructions of a program in the chosen regions, and those outside by reason."""
     native, too_large = (
         {(id(region.block), k) for region in found for k in range(region.start, region.stop)}
@@ -125,10 +128,12 @@ def _coverage(program: Program, chosen: Iterable[NativeRegion], left: Iterable[N
     )
     reasons: Counter[str] = Counter()
     inside = 0
-    blocks = [program.block, *(f.block for f in program.functions.values())]
+    called = {body.block for region in chosen for body in functions.called(region.instrs).values()}
+    inside += sum(_size(block.instrs) for block in called)
+    blocks = [program.block, *(f.block for f in program.functions.values() if f.block not in called)]
     while blocks:
         block = blocks.pop()
-        for k, instr in enumerate(rewritten(block.instrs)):
+        for k, instr in enumerate(functions.rewritten(block.instrs)):
             if (id(block), k) in native:
                 inside += _size([instr])
                 continue
@@ -136,7 +141,7 @@ def _coverage(program: Program, chosen: Iterable[NativeRegion], left: Iterable[N
                 reasons["the code of the step would take too long to compile"] += _size([instr])
                 continue
             blocks += instr.blocks
-            why = why_not(instr)
+            why = why_not(instr, functions=functions)
             reasons[
                 why or "a call would take longer than it saves, or a list cannot cross the border of the region"
             ] += 1
@@ -149,7 +154,8 @@ def _size(instrs: Iterable[Instr]) -> int:
 
 
 def _has_loops(instr: Instr) -> bool:
-    return isinstance(instr, Loop) or any(_has_loops(i) for b in instr.blocks for i in b.instrs)
+    """Whether an instruction has loops or calls of functions that call themselves."""
+    return isinstance(instr, Loop | Call) or any(_has_loops(i) for b in instr.blocks for i in b.instrs)
 
 
 def _has_products(instr: Instr) -> bool:
@@ -174,7 +180,7 @@ def _element(value: Value, region: NativeRegion) -> tuple[np.dtype, tuple[int, .
 
 
 def _on_failure(printed: Printed) -> OnFailure:
-    def fail(place: int, counters: list[int]) -> None:
-        raise NativeFailure(printed.places[place - 1], counters)
+    def fail(place: int, counters: list[int], calls: EndedCalls) -> None:
+        raise failure(printed.places, place, counters, calls)
 
     return fail

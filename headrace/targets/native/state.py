@@ -17,6 +17,9 @@ arena is a range of addresses whose pages the operating system provides when the
 between calls, because the first use takes longer than most work on a page. If an arena is full, Python adds a chunk,
 which is removed at the end of the call.
 
+**Calls.** Functions that call themselves compare the address of their frame with `stack`, and continue in a thread with
+a stack of its own if it is below (`call_printing`). One thread of a call runs at a time.
+
 **Concurrency.** One state serves one call at a time. `Pool` keeps idle states in a linked list that machine code reads
 and writes while it holds the interpreter's lock. So the pool needs no other lock, and is whole in a forked process.
 
@@ -32,12 +35,15 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import mmap
+import threading
+from _thread import start_new_thread
+from collections import Counter, deque
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from headrace import memo, thresholds
-from headrace.errors import HeadraceInternalError
+from headrace import forking, memo, thresholds
+from headrace.errors import HeadraceInternalError, ResourceExhaustedError
 from headrace.records import record
 
 if TYPE_CHECKING:
@@ -58,6 +64,11 @@ ALIGNMENT: Final = 64
 #: The size that a list states for memory that is not its own.
 BORROWED: Final = "-1"
 
+#: Calls whose iterations are kept after a failure, at either end.
+_NAMED: Final = 16
+
+_STOPPING: Final = ctypes.c_int32(1)
+
 SCOPED, BLOCKS = 0, 1  # the arenas
 CLASSES: Final = 64  # block sizes are 2**class
 LARGEST_CLASS: Final = 46  # larger blocks fail, so that their sizes do not overflow
@@ -68,10 +79,24 @@ _FRESH_BYTE: Final = 0xCB  # as floats, indices and sizes such bytes are out of 
 _MORE: Final = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint64, ctypes.c_char_p)
 _RELEASE: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 _SETTLE: Final = ctypes.CFUNCTYPE(ctypes.c_int32)
+_FAR: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
+_LEAVE: Final = ctypes.CFUNCTYPE(None, ctypes.c_int64)
+_ENTER: Final = ctypes.PYFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
 _MAKE: Final = ctypes.CFUNCTYPE(ctypes.c_void_p)
 _RESTORE: Final = ctypes.PYFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(
     ("PyErr_Restore", ctypes.pythonapi)
 )
+
+
+_starting = threading.Lock()
+
+
+def _forked() -> None:
+    global _starting
+    _starting = threading.Lock()
+
+
+forking.run_after_fork(_forked)
 
 
 class Layout(ctypes.Structure):
@@ -95,6 +120,9 @@ class Layout(ctypes.Structure):
       end: Ends of the last chunks.
       free: Lists of free blocks by class.
       counters: Iterations of the open loops.
+      stack: The address below which a function continues on another stack.
+      far: Function that calls the given one with the given arguments in another thread, and waits for it.
+      leave: Function that a caller calls with its place if a call of its own has failed.
     """
 
     _fields_ = (
@@ -115,6 +143,9 @@ class Layout(ctypes.Structure):
         ("end", ctypes.c_void_p * 2),
         ("free", ctypes.c_void_p * CLASSES),
         ("counters", ctypes.c_int64 * COUNTERS),
+        ("stack", ctypes.c_uint64),
+        ("far", _FAR),
+        ("leave", _LEAVE),
     )
 
 
@@ -336,9 +367,10 @@ class State:
       layout: The memory that native functions get.
       address: The address of `layout`.
       error: The exception of a callback during the call, or None.
+      calls: The calls that the failure of an inner one has ended, innermost first.
     """
 
-    __slots__ = ("__weakref__", "_chunks", "address", "error", "layout")
+    __slots__ = ("__weakref__", "_chunks", "address", "calls", "error", "layout")
 
     def __init__(self) -> None:
         self.error: BaseException | None = None
@@ -349,6 +381,9 @@ class State:
         layout.more = _MORE(self._more)
         layout.release = _RELEASE(self._release)
         layout.settle = _SETTLE(self._settle)
+        layout.far = _FAR(self._far)
+        layout.leave = _LEAVE(self._leave)
+        self.calls = EndedCalls()
         self._reset()
 
     def arenas(self) -> list[tuple[int, int]]:
@@ -358,6 +393,12 @@ class State:
     def counters(self) -> list[int]:
         """Iterations of the open loops of the call that failed."""
         return list(self.layout.counters)
+
+    def take_failure(self) -> tuple[BaseException | None, EndedCalls]:
+        """The exception of a callback, if any, and the calls that ended; both are forgotten."""
+        found = self.error, self.calls
+        self.error, self.calls, self.layout.stop = None, EndedCalls(), None
+        return found
 
     def raise_exception(self) -> None:
         """Raises the exception of `look`."""
@@ -420,6 +461,79 @@ class State:
             self.error = e
         self._reset()
         return DONE if self.error is None else DAMAGED
+
+    def _far(self, function: int, args: int) -> int:
+        """Calls a native function in a thread of its own; returns its code."""
+        codes: list[int] = []
+        enter, done = _ENTER(function), threading.Event()
+
+        def run() -> None:
+            try:
+                codes.append(enter(self.address, args))
+            except BaseException as e:
+                self.error = e
+            finally:
+                done.set()
+
+        with _starting:
+            before = threading.stack_size(thresholds.NATIVE_STACK_FAR)
+            try:
+                start_new_thread(run, ())
+            except RuntimeError as e:
+                self.error = ResourceExhaustedError(f"deep recursion needs the stack of another thread: {e}")
+                return STOPPED
+            except BaseException as e:  # KeyboardInterrupt behind the call: the thread has started
+                self._interrupt(e)
+            finally:
+                threading.stack_size(before)
+        while not done.is_set():
+            try:
+                done.wait()
+            except BaseException as e:
+                self._interrupt(e)
+        if self.error is not None and not any(codes):
+            return STOPPED
+        return codes[0]
+
+    def _interrupt(self, error: BaseException) -> None:
+        """Makes the thread of `_far` end at its next poll."""
+        self.error = error
+        self.layout.stop = ctypes.addressof(_STOPPING)
+
+    def _leave(self, place: int) -> None:
+        """Records a call that has failed, with the iterations of its function's loops."""
+        try:
+            self.calls.add(place, self.counters())
+        except BaseException as e:
+            self.error = e
+
+
+class EndedCalls:
+    """Calls that a failure has ended, innermost first.
+
+    Those between the first and the last ones are counted.
+
+    Attributes:
+      first: The places of the first ones, and the iterations of the loops in the functions that they called.
+      last: Those of the last ones.
+      between: The number of calls between, by place.
+    """
+
+    __slots__ = ("between", "first", "last")
+
+    def __init__(self) -> None:
+        self.first: list[tuple[int, list[int]]] = []
+        self.last: deque[tuple[int, list[int]]] = deque()
+        self.between: Counter[int] = Counter()
+
+    def add(self, place: int, counters: list[int]) -> None:
+        """Adds a call around those that were added."""
+        if len(self.first) < _NAMED:
+            self.first.append((place, counters))
+            return
+        self.last.append((place, counters))
+        if len(self.last) > _NAMED:
+            self.between[self.last.popleft()[0]] += 1
 
 
 class Pool:

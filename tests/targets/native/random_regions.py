@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Callable
 from typing import Any
@@ -71,6 +72,8 @@ class Maker:
                 kinds += [self._fallible] * 2
             if self._depth < 3:
                 kinds += [self._cond, self._loop, self._listed, self._rows, self._complex]
+            if self._depth < 2:
+                kinds += [self._recursive]
             made = self.rng.choice(kinds)(values)
             values.extend(x for x in (made if isinstance(made, (list, tuple)) else [made]) if x is not None)
 
@@ -307,6 +310,48 @@ class Maker:
             return hr.logical_and(i < trips, hr.reshape(xs[0], [-1])[0] < 0.9)
 
         return hr.while_loop(test, body, [hr.constant(0), *initial])[1:]
+
+    def _recursive(self, values: list[Any]) -> Any:
+        """A function that calls itself, or two that call each other."""
+        rng = self.rng
+        given = [self._pick(values) for _ in range(rng.randint(1, 3))]
+        shapes = [tuple(x.shape) for x in given]
+        if sum(int(np.prod(s)) for s in shapes) > 60:
+            return None
+        results = [hr.TensorSpec(s, hr.float32) for s in shapes]
+        seed, calls, is_mutual = rng.randrange(2**32), rng.choice([1, 1, 2]), rng.random() < 0.2
+        in_loop = calls == 1 and rng.random() < 0.3
+        functions: list[Any] = []
+
+        def body(which: int, k: Any, *xs: Any) -> Any:
+            def call(*inner: Any) -> list[Any]:
+                return list(functions[1 - which if is_mutual else which](k - 1, *inner))
+
+            def more() -> Any:
+                outer, self.rng = self.rng, random.Random(str((seed, which)))
+                try:
+                    mine = [hr.cast(k, hr.float32), *(values if captures else []), *xs]
+                    out = [hr.tanh(x) for x in self._inner(mine, shapes, self.rng.randint(1, 3))]
+                    if in_loop:
+                        out = hr.while_loop(lambda i, *v: i < 2, lambda i, *v: [i + 1, *call(*v)], [0, *out])[1:]
+                    for _ in range(0 if in_loop else calls):
+                        out = call(*[(x + y) * 0.4 for x, y in zip(out, xs, strict=True)])
+                    return self._inner([*mine, *out], shapes, self.rng.randint(0, 3))
+                finally:
+                    self.rng = outer
+
+            return hr.cond(k < 1, lambda: list(xs), more)
+
+        captures = rng.random() < 0.5
+        functions += [
+            hr.Function(functools.partial(body, which), results=results, name=f"f{seed % 1000}{which}")
+            for which in range(1 + is_mutual)
+        ]
+        depth = hr.constant(rng.randint(0, 3)) + hr.cast(self._predicate(values), hr.int32)
+        self._depth += 1
+        found = list(functions[0](depth, *given))
+        self._depth -= 1
+        return [hr.tanh(x) for x in found]
 
     def _listed(self, values: list[Any]) -> Any:
         """A loop that reads and writes tensor arrays."""

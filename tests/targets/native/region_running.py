@@ -15,28 +15,31 @@ from headrace import flags
 from headrace.ir.kernel_errors import translated
 from headrace.schedule.program import Block, Program, Value
 from headrace.targets.native import blas, engine
+from headrace.targets.native.calls import Functions
 from headrace.targets.native.entry import Entry, Slot
+from headrace.targets.native.failures import failure
 from headrace.targets.native.lists import ElementTypes
 from headrace.targets.native.plan import Plan, is_array
-from headrace.targets.native.printer import Printed, print_region
-from headrace.targets.native.regions import NativeRegion, make_region, native_regions, why_not
-from headrace.targets.native.rewriting import rewritten
+from headrace.targets.native.printer import Printed, Printing, print_region
+from headrace.targets.native.regions import NativeRegion, make_region, native_functions, native_regions, why_not
+from headrace.targets.native.state import EndedCalls
 
 
 class NotNative(Exception):
     """Raised for a program with instructions that are not native."""
 
 
-def reasons(block: Block) -> list[str]:
+def reasons(block: Block, functions: Functions | None = None) -> list[str]:
     """The reasons why instructions of a block are not native."""
-    instrs = rewritten(block.instrs)
+    functions = Functions() if functions is None else functions
+    instrs = functions.rewritten(block.instrs)
     elements = ElementTypes(instrs)
-    return [r for i in instrs if (r := why_not(i, elements))]
+    return [r for i in instrs if (r := why_not(i, elements, functions))]
 
 
-def printed(region: NativeRegion) -> Printed:
+def printed(region: NativeRegion, functions: Functions | None = None) -> Printed:
     """Prints a region."""
-    return print_region(region)
+    return print_region(region, Printing(Functions() if functions is None else functions))
 
 
 def function_of(found: Printed, failures: list[Any] | None = None) -> Callable[..., Any]:
@@ -46,12 +49,13 @@ def function_of(found: Printed, failures: list[Any] | None = None) -> Callable[.
     symbols = blas.symbols() if "@hr_" in found.module.text() else {}
     library = engine.compile_module(found.module.text(), [found.core], symbols)
 
-    def fail(place: int, counters: list[int]) -> Any:
-        where = found.places[place - 1]
+    def fail(place: int, counters: list[int], calls: EndedCalls) -> Any:
+        found_at = failure(found.places, place, counters, calls)
+        where = found_at.place
         if failures is not None:
-            failures.append((where.instr, [n for _, n in where.iterations(counters)]))
+            failures.append((where.instr, [n for _, n in where.iterations(found_at.counters)]))
         op = where.instr.op  # as `compile.blame` does, without the place
-        raise translated(where.error(counters), op.name, op.name, op, ())
+        raise translated(where.error(found_at.counters), op.name, op.name, op, ())
 
     call = Entry(inputs, outputs).bind(library, found.core, fail)
 
@@ -70,9 +74,10 @@ def slot(v: Value) -> Slot:
     return Slot(dtype, v.shape if is_array(v) else ())
 
 
-def whole(block: Block) -> NativeRegion:
+def whole(block: Block, functions: Functions | None = None) -> NativeRegion:
     """The region of all instructions of a block."""
-    return make_region(block, 0, len(block.instrs))
+    instrs = None if functions is None else functions.rewritten(block.instrs)
+    return make_region(block, 0, len(block.instrs), instrs)
 
 
 def regions_of(fetches: Any, feeds: Any = None) -> list[NativeRegion]:
@@ -88,11 +93,11 @@ def native(program: Program, failures: list[Any] | None = None) -> Callable[[Seq
     Raises:
       NotNative: An instruction is not native.
     """
-    block = program.block
-    why = reasons(block)
+    block, functions = program.block, native_functions(program)
+    why = reasons(block, functions)
     if why:
         raise NotNative(why[0])
-    run = function_of(found := printed(whole(block)), failures)
+    run = function_of(found := printed(whole(block, functions), functions), failures)
 
     def call(values: Sequence[Any], look: Any = None) -> list[Any]:
         known = dict(zip(program.params, values, strict=True))

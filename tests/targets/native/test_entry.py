@@ -23,6 +23,7 @@ pytest.importorskip("llvmlite")
 from headrace.targets.native import engine, state
 from headrace.targets.native.entry import Entry, Slot, _qualified, symbols
 from headrace.targets.native.llvm_text import Function, Module
+from headrace.targets.native.state import EndedCalls
 
 pytestmark = pytest.mark.one_engine
 
@@ -33,7 +34,7 @@ class Failed(Exception):
     """Raised by the handler of the tests."""
 
 
-def fail(place: int, counters: list[int]) -> None:
+def fail(place: int, counters: list[int], calls: EndedCalls) -> None:
     raise Failed(place, counters[:2])
 
 
@@ -404,7 +405,7 @@ def test_states_are_given_back_after_failures() -> None:
 def test_a_handler_that_returns_is_an_internal_error() -> None:
     module = Module()
     module.function("core", "i32", [("ptr", "state"), ("ptr", "inputs"), ("ptr", "outputs")]).line("ret i32 3")
-    f = Entry([], []).bind(engine.compile_module(module.text(), ["core"]), "core", lambda place, counters: None)
+    f = Entry([], []).bind(engine.compile_module(module.text(), ["core"]), "core", lambda place, counters, calls: None)
     with pytest.raises(HeadraceInternalError, match="place 3"):
         f(None)
 

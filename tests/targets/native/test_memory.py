@@ -69,7 +69,24 @@ def failing() -> tuple[Any, dict[Any, Any]]:
     return [end, *hr.gradients(end, [x])], {n: 9, x: np.ones([SIZE, SIZE], np.float32)}
 
 
-STEPS = {"training": training, "lists": lists, "parts": parts, "failing": failing}
+def recursion() -> tuple[Any, dict[Any, Any]]:
+    """The gradient of a function that calls itself twice, with a loop."""
+    n = hr.placeholder(hr.int32, [])
+    x = hr.placeholder(hr.float32, [SIZE, SIZE])
+
+    def body(k: Any, v: Any) -> Any:
+        def more() -> Any:
+            end = hr.while_loop(lambda i, w: i < k, lambda i, w: (i + 1, hr.tanh(w + x)), [0, v])[1]
+            return f(k - 1, end) * f(k - 1, v)
+
+        return hr.cond(k < 1, lambda: v, more)
+
+    f = hr.Function(body, results=hr.TensorSpec((SIZE, SIZE), hr.float32), name="f")
+    end = f(n, x)
+    return [end, *hr.gradients(end, [x])], {n: 3, x: np.ones([SIZE, SIZE], np.float32)}
+
+
+STEPS = {"training": training, "lists": lists, "parts": parts, "failing": failing, "recursion": recursion}
 
 
 def growth(work: Callable[[], Any], runs: int) -> int:

@@ -20,6 +20,7 @@ pytest.importorskip("llvmlite")
 from headrace.targets.native import engine, state
 from headrace.targets.native.entry import Entry, Slot
 from headrace.targets.native.llvm_text import Function, Module
+from headrace.targets.native.state import EndedCalls
 from tests.targets.native.arena_memory import kept_bytes
 
 pytestmark = pytest.mark.one_engine
@@ -31,7 +32,7 @@ class Failed(Exception):
     """Raised by the handler of the tests."""
 
 
-def fail(place: int, counters: list[int]) -> None:
+def fail(place: int, counters: list[int], calls: EndedCalls) -> None:
     raise Failed(place)
 
 

@@ -23,6 +23,7 @@ from headrace.opkit.windows import Axis
 from headrace.targets.native import engine, state, threads
 from headrace.targets.native.entry import Entry, Slot
 from headrace.targets.native.llvm_text import Function, Module
+from headrace.targets.native.state import EndedCalls
 from headrace.targets.native.windows import kernels
 from headrace.targets.native.windows.pooling import Kind
 
@@ -226,7 +227,7 @@ def test_a_call_whose_poll_forks_stops_in_the_child() -> None:
         if not children:
             children.append(os.fork())
 
-    def fail(place: int, counters: list[int]) -> None:
+    def fail(place: int, counters: list[int], calls: EndedCalls) -> None:
         raise HeadraceInternalError(f"stopped at {place}")
 
     run = polling(2000, fail)
