@@ -18,7 +18,7 @@ from headrace.schedule.select import Map, Move
 from headrace.targets.native import scalars, state, threads
 from headrace.targets.native.costs import Costs
 from headrace.targets.native.fusion import Nest
-from headrace.targets.native.grown import Dimensions, Front, Rows, is_grown, row_size
+from headrace.targets.native.grown import Dimensions, Front, Rows, is_array, is_grown, row_size
 from headrace.targets.native.held import Array, Held, Items, Number
 from headrace.targets.native.interleaving import vectors_in_turns
 from headrace.targets.native.plan import (
@@ -28,7 +28,6 @@ from headrace.targets.native.plan import (
     Storage,
     contiguous,
     dims,
-    is_array,
     is_turned,
     matrix_rows,
     piece,

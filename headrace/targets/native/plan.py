@@ -50,7 +50,7 @@ from headrace.schedule.program import Block, Branches, Compute, Instr, Loop, Val
 from headrace.schedule.select import Constant, ListOperation, Move
 from headrace.targets.native import threads
 from headrace.targets.native.fusion import Nest, deep_reads
-from headrace.targets.native.grown import Dimensions, Front, Rows, is_grown
+from headrace.targets.native.grown import Dimensions, Front, Rows, is_array, is_grown
 from headrace.targets.native.rewriting import CrossEntropy
 from headrace.targets.native.strips import Strips, Unit, cut_reads, is_total, is_view, reduction, units
 
@@ -607,11 +607,6 @@ class _Changed:
 
 
 # *** Layouts ***
-
-
-def is_array(v: Value) -> bool:
-    """Whether a value is held as an array in memory."""
-    return v.representation == "rows" or (v.representation == "array" and v.shape != ())
 
 
 def dims(v: Value) -> tuple[int, ...]:

@@ -27,12 +27,12 @@ from headrace.targets.native.costs import Costs
 from headrace.targets.native.cross_entropy import print_cross_entropy
 from headrace.targets.native.failures import Place as Failure
 from headrace.targets.native.fusion import Nest
-from headrace.targets.native.grown import Dimensions, Front, Rows, is_grown
+from headrace.targets.native.grown import Dimensions, Front, Rows, is_array, is_grown
 from headrace.targets.native.held import Array, Held, Items, Number
 from headrace.targets.native.indexing import IndexPrinter
 from headrace.targets.native.lists import ListPrinter
 from headrace.targets.native.llvm_text import Module
-from headrace.targets.native.plan import Home, Plan, Storage, contiguous, dims, is_array, row_major
+from headrace.targets.native.plan import Home, Plan, Storage, contiguous, dims, row_major
 from headrace.targets.native.rewriting import CrossEntropy
 from headrace.targets.native.strips import Strips, Unit
 
@@ -66,18 +66,22 @@ class Printed:
     has_parts: bool
 
 
-def print_region(region: NativeRegion, module: Module | None = None, name: str = "core") -> Printed:
+def print_region(
+    region: NativeRegion, module: Module | None = None, name: str = "core", *, is_guarded: bool | None = None
+) -> Printed:
     """Prints a region as a function `i32 (ptr %state, ptr %inputs, ptr %outputs)`.
 
     Args:
       region: The region.
       module: The module that takes the function; None for a new one.
       name: The name of the function.
+      is_guarded: Whether each buffer has guards, for which it needs memory of its own; None for the flag VERIFY.
 
     Returns:
       The module, the inputs and the outputs.
     """
-    printer = Printer(region, Module() if module is None else module, name)
+    guards = flags.VERIFY.value >= 3 if is_guarded is None else is_guarded
+    printer = Printer(region, Module() if module is None else module, name, guards)
     places, top = tuple(printer.failures), tuple(printer.plan.top)
     return Printed(printer.module, name, printer.inputs, region.outputs, places, top, printer.has_parts)
 
@@ -89,9 +93,10 @@ class Printer(IndexPrinter, ListPrinter):
       region: The region.
       module: The module that takes the function.
       name: The name of the function.
+      is_guarded: Whether each buffer has guards.
     """
 
-    def __init__(self, region: NativeRegion, module: Module, name: str) -> None:
+    def __init__(self, region: NativeRegion, module: Module, name: str, is_guarded: bool) -> None:
         self.module = module
         params = [("ptr noalias", "state"), ("ptr noalias", "inputs"), ("ptr noalias", "outputs")]
         self.f = module.function(name, "i32", params, "nounwind")
@@ -110,9 +115,9 @@ class Printer(IndexPrinter, ListPrinter):
         self._owned: list[list[Items]] = [[]]  # lists and other blocks of memory, by open block
         self._constants: dict[Value, Held] = {}
         self._costs = Costs()
-        self._print(region)
+        self._print(region, is_guarded)
 
-    def _print(self, region: NativeRegion) -> None:
+    def _print(self, region: NativeRegion, is_guarded: bool) -> None:
         f = self.f
         symbols = 0
         for k, v in enumerate(self.inputs):
@@ -131,8 +136,7 @@ class Printer(IndexPrinter, ListPrinter):
             else:
                 dtype = v.dtype.numpy
                 self.values[v] = Number(scalars.load(f, dtype, pointer), dtype)
-        separate = flags.VERIFY.value >= 3  # so that each one has guards
-        whole = self.plan.bytes if not separate else 0
+        whole = self.plan.bytes if not is_guarded else 0
         arena = state.allocate(f, whole, "no_memory", "region") if whole else ""
         for s in self.plan.storages:
             if not s.bytes:
@@ -140,7 +144,7 @@ class Printer(IndexPrinter, ListPrinter):
             if s.output >= 0:
                 at = f.op(f"getelementptr inbounds ptr, ptr %outputs, i64 {s.output}")
                 self.addresses[s] = f.op(f"load ptr, ptr {at}, align 8, !invariant.load {self.empty}", "out")
-            elif separate:
+            elif is_guarded:
                 self.addresses[s] = state.allocate(f, s.bytes, "no_memory", "array")
             elif s.offset >= 0:
                 self.addresses[s] = f.op(f"getelementptr inbounds i8, ptr {arena}, i64 {s.offset}", "buffer")

@@ -24,10 +24,9 @@ from headrace.schedule.program import Block, Branches, Call, Compute, Convert, I
 from headrace.schedule.select import Constant, KernelCall, ListOperation, Map, Move
 from headrace.targets.native import scalars
 from headrace.targets.native.costs import ufuncs
+from headrace.targets.native.element_types import KINDS, ElementTypes
 from headrace.targets.native.fusion import deep_reads
-from headrace.targets.native.grown import Dimensions, Front, Rows, is_grown
-from headrace.targets.native.lists import KINDS, ElementTypes
-from headrace.targets.native.plan import is_array
+from headrace.targets.native.grown import Dimensions, Front, Rows, is_array, is_grown
 from headrace.targets.native.rewriting import CrossEntropy, Division, rewritten
 
 if TYPE_CHECKING:

@@ -14,9 +14,10 @@ from headrace import compile as compiling
 from headrace import flags
 from headrace.schedule.program import Block, Program, Value
 from headrace.targets.native import blas, engine
+from headrace.targets.native.element_types import ElementTypes
 from headrace.targets.native.entry import Entry, Slot
-from headrace.targets.native.lists import ElementTypes
-from headrace.targets.native.plan import Plan, is_array
+from headrace.targets.native.grown import is_array
+from headrace.targets.native.plan import Plan
 from headrace.targets.native.printer import Printed, print_region
 from headrace.targets.native.regions import NativeRegion, make_region, native_regions, why_not
 from headrace.targets.native.rewriting import rewritten
