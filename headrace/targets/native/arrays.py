@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -39,6 +39,7 @@ from headrace.targets.native.plan import (
 from headrace.targets.native.products import product
 from headrace.targets.native.reductions import combination, reduce
 from headrace.targets.native.registers import of_host
+from headrace.targets.native.repeats import Repeats, nest_key
 from headrace.targets.native.rewriting import Division
 from headrace.targets.native.strips import cut_reads, is_total, is_view, reduction
 from headrace.targets.native.transposes import transpose, turned_matrix
@@ -66,6 +67,8 @@ class ArrayPrinter:
     address: Callable[[Storage | Home], str]
     fail_if: Callable[..., None]
     index: Callable[[Value], str]
+    repeats: Repeats
+    _loops: list[Any]
     own_block: Callable[[str, str], None]
     copied_rows: Callable[[Array], tuple[str, str, str]]
 
@@ -133,23 +136,37 @@ class ArrayPrinter:
         cost = sum(map(Costs().instr, nest.maps))
         outermost = next((count for count, symbol in collapsed(shape, layouts)[0] if not symbol), 1)
         each = outermost if length or places is not None else threads.divided(outermost, cost)
-        if each == outermost:
-            self.each(shape, layouts, element, vectors=vectors)
-            return
+        captured = [("ptr", a.pointer) for a in (*arrays.values(), *targets.values())]
+        captured += [(scalars.register_type(v.dtype.numpy), text) for v, text in numbers.items()]
 
-        def part(g: Function, given: Sequence[str], number: str) -> None:
+        def rename(given: Sequence[str]) -> None:
             inside = iter(given)
             for held in (arrays, targets):
                 held.update({v: dataclasses.replace(a, pointer=next(inside)) for v, a in held.items()})
             numbers.update(zip(numbers, inside, strict=True))
+
+        def whole(g: Function, given: Sequence[str]) -> None:
+            rename(given)
+            outer, self.f = self.f, g
+            self.each(shape, layouts, element, vectors=vectors)
+            self.f = outer
+
+        key = nest_key(nest), tuple(map(tuple, layouts)), tuple(map(_splat, arrays))
+        if each == outermost:
+            may_repeat = not length and places is None
+            if not (may_repeat and self.repeats.call(self.f, key, captured, whole, bool(self._loops))):
+                self.each(shape, layouts, element, vectors=vectors)
+            return
+
+        def part(g: Function, given: Sequence[str], number: str) -> None:
+            rename(given)
             outer, self.f = self.f, g
             self.each(shape, layouts, element, vectors=vectors, part=(number, each))
             self.f = outer
 
-        captured = [("ptr", a.pointer) for a in (*arrays.values(), *targets.values())]
-        captured += [(scalars.register_type(v.dtype.numpy), text) for v, text in numbers.items()]
         self.has_parts = True
-        threads.each_part(self.f, -(-outermost // each), captured, round(cost * each / outermost), part, "stopped")
+        parts, of_part = -(-outermost // each), round(cost * each / outermost)
+        self.repeats.run_parts(self.f, key, captured, parts, of_part, part)
 
     def strips(self, strips: Strips) -> None:
         """Prints nests and reductions as a loop over strips of rows.
@@ -774,8 +791,9 @@ class ArrayPrinter:
 
         def one(at: Sequence[str]) -> None:
             c, a, b = (self._at(x, offset) for x, offset in zip((target, *operands), at, strict=True))
-            self.f.line(f"call void {name}(ptr {c}, ptr {a}, ptr {b}{more})")
+            self.f.line(f"call void {name}(ptr {c}, ptr {a}, ptr {b}{more}){calls}")
 
+        calls = " noinline" if self.repeats.is_call(name, bool(self._loops)) else ""
         batch = target.shape[:-2]
         layouts = [spread(a.shape[:-2], a.strides[:-2], len(batch)) for a in operands]
         self.each(batch, (target.strides[:-2], *layouts), one, False)

@@ -46,6 +46,8 @@ from headrace.targets.native.llvm_text import FINAL
 
 #: Number of the form of object files: another compilation of the same text needs another number.
 _FORM: Final = "2"
+#: Head of a product that LLVM inserts into its callers.
+_INLINED: Final = re.compile(r"internal void (@product_[^(]*)\([^\n]* alwaysinline")
 _PROCESSORS: Final = {"x86_64", "aarch64", "arm64"}
 
 
@@ -102,7 +104,7 @@ def compile_seconds(text: str) -> float:
 
     Most of it is for the loops that LLVM vectorizes, which state that their accesses are parallel, and for the
     elementary functions in them. The time for a function without such loops grows with the square of its length, and
-    that for functions in final form with their length.
+    that for functions in final form, and for copies of products in their callers, with their length.
     """
     text, _, final = text.partition(FINAL)
     total = len(final) / thresholds.NATIVE_FINAL_BYTES
@@ -114,6 +116,10 @@ def compile_seconds(text: str) -> float:
         else:
             size = len(part) / thresholds.NATIVE_COMPILED_BYTES
             total += size + size * size / 2
+        product = _INLINED.match(part)
+        if product is not None:
+            copies = len(re.findall(rf"call void {product[1]}\([^\n]*\)$", text, re.MULTILINE))
+            total += copies * len(part) / thresholds.NATIVE_VECTORIZED_BYTES
     return total
 
 

@@ -174,8 +174,9 @@ class Plan:
                 self.borrowed.add(v)
         self.top = units(instrs, outputs)
         wanted: dict[Value, Place] = {}
+        makers = {v: [unit] for unit in self.top for v in unit.made}
         for k, v in enumerate(outputs):
-            if is_array(v) and v.is_static and v not in wanted and is_made_by(self.top, v):
+            if is_array(v) and v.is_static and v not in wanted and is_made_by(makers.get(v, ()), v):
                 wanted[v] = self._storage(size_of(v), output=k)
         self._walk(self.top, wanted, instrs)
         self._now += 1

@@ -33,6 +33,7 @@ from headrace.targets.native.indexing import IndexPrinter
 from headrace.targets.native.lists import ListPrinter
 from headrace.targets.native.llvm_text import Module
 from headrace.targets.native.plan import Home, Plan, Storage, contiguous, dims, row_major
+from headrace.targets.native.repeats import Repeats
 from headrace.targets.native.rewriting import CrossEntropy
 from headrace.targets.native.strips import Strips, Unit
 
@@ -115,6 +116,7 @@ class Printer(IndexPrinter, ListPrinter):
         self._owned: list[list[Items]] = [[]]  # lists and other blocks of memory, by open block
         self._constants: dict[Value, Held] = {}
         self._costs = Costs()
+        self.repeats = Repeats()
         self._print(region, is_guarded)
 
     def _print(self, region: NativeRegion, is_guarded: bool) -> None:
