@@ -452,10 +452,19 @@ class ArrayPrinter:
         if self._transpose(target, source):
             return
 
-        def element(at: Sequence[str]) -> None:
-            self.store(target, self.load(source, at[0]), at[1])
+        def print_copy(to: Array, of: Array) -> None:
+            self.each(of.shape, (of.strides, to.strides), lambda at: self.store(to, self.load(of, at[0]), at[1]))
 
-        self.each(source.shape, (source.strides, target.strides), element)
+        def whole(g: Function, given: Sequence[str]) -> None:
+            outer, self.f = self.f, g
+            print_copy(dataclasses.replace(target, pointer=given[0]), dataclasses.replace(source, pointer=given[1]))
+            self.f = outer
+
+        key = "copy", source.dtype.name, source.shape, source.strides, target.strides
+        captured = [("ptr", target.pointer), ("ptr", source.pointer)]
+        is_static = all(isinstance(d, int) for d in source.shape)
+        if not (is_static and self.repeats.call(self.f, key, captured, whole, bool(self._loops))):
+            print_copy(target, source)
 
     def _transpose(self, target: Array, source: Array) -> bool:
         """Prints a copy that transposes large matrices; returns False if it is none."""

@@ -1,8 +1,8 @@
-"""Nests and products that a region repeats, such as those of an unrolled loop.
+"""Nests, copies and products that a region repeats, such as those of an unrolled loop.
 
 LLVM takes tens of milliseconds for a nest, and longer for each in a long function. So the first equal nests are part of
-the code around them, and the later ones call a function that they share. Products have functions anyway. Small ones are
-inserted into their callers, but only some times.
+the code around them, and the later ones call a function that they share. So it is with copies. Products have functions
+anyway. Small ones are inserted into their callers, but only some times.
 
 In a loop a call costs a few nanoseconds of each iteration, so more copies are made there.
 """
@@ -32,7 +32,7 @@ class Repeats:
         self._functions: dict[Hashable, str] = {}
 
     def is_call(self, key: Hashable, is_in_loop: bool) -> bool:
-        """Whether the next code with a key is a call; else it counts as a copy."""
+        """Whether the next code with a key is a call and no copy."""
         most = thresholds.COPIES_IN_LOOPS if is_in_loop else thresholds.COPIES_OF_CODE
         if self._copies[key] >= most:
             return True
@@ -47,7 +47,7 @@ class Repeats:
         body: Callable[[Function, list[str]], None],
         is_in_loop: bool,
     ) -> bool:
-        """Prints a call of the function for a nest; returns False if the nest is to be copied.
+        """Prints a call of a nest's function; returns False for a copy.
 
         Args:
           f: The open function.
@@ -78,14 +78,17 @@ class Repeats:
         cost: int,
         body: Callable[[Function, list[str], str], None],
     ) -> None:
-        """Prints the run of all parts of a nest (`threads.each_part`); equal nests share the function of a part."""
+        """Prints the run of all parts; equal nests share the function of a part.
+
+        The arguments are those of `threads.each_part`.
+        """
         key = key, tuple([(kind, "" if text.startswith("%") else text) for kind, text in captured]), parts
         known = self._functions.get(key, "")
         self._functions[key] = threads.each_part(f, parts, captured, cost, body, "stopped", known)
 
 
 def nest_key(nest: Nest) -> Hashable:
-    """A key of the expressions of a nest, and of the dtypes and shapes of its values."""
+    """A key of the expressions, dtypes and shapes of a nest."""
     numbers: dict[Value, int] = {}
     for v in (*nest.reads, *nest.made):
         numbers.setdefault(v, len(numbers))

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import operator
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from headrace import memo
 from headrace.dtypes import DType
 from headrace.schedule.program import Compute, Value
 from headrace.schedule.select import ListOperation
@@ -56,7 +58,6 @@ class _Writer:
     def __init__(self) -> None:
         self.parts: list[str] = []
         self._seen: dict[int, tuple[int, Any]] = {}  # with the objects, so that no other one gets the same address
-        self._fields: dict[type, list[str] | None] = {}
 
     def add(self, x: Any) -> None:
         """Writes an object."""
@@ -76,15 +77,16 @@ class _Writer:
 
     def _new(self, x: Any, kind: type) -> None:
         """Writes an object that did not occur yet."""
-        if kind not in self._fields:
-            self._fields[kind] = _fields_of(kind)
-        names = self._fields[kind]
-        if names is None:
+        fields = _fields_of(kind)
+        if fields is None:
             self.parts.append(_leaf(x))
             return
         self.parts.append(f"{kind.__qualname__}(")
-        for name in names:
-            self.add(getattr(x, name))
+        for each in fields(x):
+            if type(each) in _PLAIN:
+                self.parts.append(repr(each))
+            else:
+                self.add(each)
         if kind is Value and x.representation == "list":
             self.add(self.elements.of(x))
         if kind is Compute and isinstance(x.work, ListOperation):
@@ -92,11 +94,15 @@ class _Writer:
         self.parts.append(")")
 
 
-def _fields_of(kind: type) -> list[str] | None:
-    """The names of the fields of a record that printers read; None for other classes."""
+@memo.cached(100, "fields of records")
+def _fields_of(kind: type) -> Callable[[Any], tuple[Any, ...]] | None:
+    """Getter of the fields that printers read; None for a class without fields."""
     if not dataclasses.is_dataclass(kind) or issubclass(kind, DType):
         return None
-    return [f.name for f in dataclasses.fields(kind) if f.name not in _LEFT_OUT]
+    names = [f.name for f in dataclasses.fields(kind) if f.name not in _LEFT_OUT]
+    if len(names) < 2:
+        return lambda x: tuple([getattr(x, name) for name in names])
+    return operator.attrgetter(*names)
 
 
 def _leaf(x: Any) -> str:

@@ -36,13 +36,13 @@ def calls(text: str) -> int:
 
 def unrolled(n: int, dtype: Any = hr.float32) -> tuple[Any, Any]:
     """The loss of an unrolled recurrent network with its gradients, and feeds."""
-    x, w = hr.placeholder(dtype, [n, 4, 8]), hr.placeholder(dtype, [8, 8])
+    x, w = hr.placeholder(dtype, [n, 4, 8]), hr.placeholder(dtype, [16, 8])
     h = hr.zeros([4, 8], dtype)
     for row in hr.unstack(x):
-        h = hr.tanh(hr.matmul(h, w) + row)
+        h = hr.tanh(hr.matmul(hr.concat([row, h], 1), w))
     loss = hr.reduce_sum(h * h)
     rng = np.random.default_rng(1)
-    feeds = {x: rng.uniform(-1, 1, [n, 4, 8]), w: rng.uniform(-0.3, 0.3, [8, 8])}
+    feeds = {x: rng.uniform(-1, 1, [n, 4, 8]), w: rng.uniform(-0.3, 0.3, [16, 8])}
     return [loss, *hr.gradients(loss, [x, w])], {t: v.astype(dtype.numpy) for t, v in feeds.items()}
 
 
