@@ -36,6 +36,8 @@ def prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int
         return printed(regions, is_guarded)
 
     monkeypatch.setattr(sections, "_print", counted)
+    for name in ("sources", "_sources"):  # files may be edited while the tests run
+        monkeypatch.setattr(step_records, name, lambda: "a state")
     with flags.override(NATIVE="on", CACHE=str(tmp_path / "cache")):
         engine.available()  # the support functions are loaded
         yield found
