@@ -457,6 +457,11 @@ NATIVE_RANDOM_BLOCKS: Final = 256
 # Unit: multiplications. Measured (docs/reference/native.md "Products").
 INLINED_PRODUCT: Final = 2048
 
+# Copies of equal nests and small products in a region, outside of loops and in them; further ones are calls.
+# Unit: copies. Measured (docs/reference/native.md "Repeated work").
+COPIES_OF_CODE: Final = 1
+COPIES_IN_LOOPS: Final = 8
+
 # Size m * k * n of a matrix product from which the BLAS library computes it.
 # Unit: multiplications. Measured (docs/reference/native.md "Products").
 NATIVE_LIBRARY_PRODUCT: Final = 1 << 27

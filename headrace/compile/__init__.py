@@ -50,7 +50,6 @@ class Compiled:
       at_once: The function of a step that is one call of machine code (`schedule.program.Program.at_once`), or None.
       coverage: The part of the instructions that is machine code.
       flushes: Whether the caller of the function flushes denormal numbers to 0.
-      native_source: The text of its machine code, in LLVM's assembly language; "" if there is none.
       is_plain: Whether `run` needs no `StepContext`: no kernel is made for each run, no loop and no recursion.
       is_direct: Whether it is plain, flushes nothing and has no operation that may use several threads, so that no mode
         is set either.
@@ -63,6 +62,7 @@ class Compiled:
         "_has_loops",
         "_make",
         "_marks",
+        "_native_source",
         "_resources",
         "_stateful",
         "at_once",
@@ -71,7 +71,6 @@ class Compiled:
         "flushes",
         "is_direct",
         "is_plain",
-        "native_source",
         "source",
         "suspends",
         "uses_threads",
@@ -80,7 +79,7 @@ class Compiled:
     def __init__(self, make: Callable[[], Program]) -> None:
         self._make = make
         program = make()
-        self.coverage, self.native_source, self.at_once = program.coverage, program.text, program.at_once
+        self.coverage, self._native_source, self.at_once = program.coverage, program.source, program.at_once
         printer = Printer(program)
         code = printer.out.finish("step")
         self.source, self._marks = code.text, code.marks
@@ -97,6 +96,11 @@ class Compiled:
         self.flushes = not is_flushed and (self._has_loops or printer.uses_blas or printer.flushes)
         self.is_plain = not (printer.stateful or self._resources or self._has_loops)
         self.is_direct = self.is_plain and not (self.uses_threads or self.flushes)
+
+    @property
+    def native_source(self) -> str:
+        """The text of the machine code, in LLVM's assembly language; "" if there is none."""
+        return "" if self._native_source is None else self._native_source()
 
     @property
     def schedule(self) -> str:

@@ -335,10 +335,12 @@ class Top:
     Attributes:
       source: the position of the input.
       count: the number of elements.
+      indices: the dtype of the indices.
     """
 
     source: int
     count: int
+    indices: np.dtype
 
 
 @record(frozen=True, slots=True)

@@ -97,4 +97,4 @@ def top(op: Operation) -> Form | None:
     if x is None or given is None or given.ndim or not 0 < given <= x[-1]:
         return None
     count = int(given)
-    return Top(0, count) if count < x[-1] or count <= FEW else None
+    return Top(0, count, op.outputs[1].dtype.numpy) if count < x[-1] or count <= FEW else None

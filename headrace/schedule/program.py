@@ -405,7 +405,7 @@ class Program:
       values: All values, by number.
       resources: The operations of the root whose handles are constants, with the kernels that make their resources.
       coverage: The part that sections compute; None if no target was asked for sections.
-      text: The source of the sections, such as LLVM's assembly language; "" if there is none.
+      source: Returns the source of the sections, such as LLVM's assembly language; None if there are no sections.
       at_once: For a program that is one section, its function of values that the user feeds, in the order of the
         parameters. It is called with a function that polls call, copies the values if necessary, and returns a tuple of
         the fetches, or NotImplemented if it does not take the values as they are. None for other programs.
@@ -417,7 +417,7 @@ class Program:
     values: list[Value]
     resources: tuple[tuple[Operation, Kernel], ...] = ()
     coverage: Coverage | None = None
-    text: str = ""
+    source: Callable[[], str] | None = None
     at_once: Callable[..., Any] | None = None
 
     def walk(self) -> Iterator[Block]:

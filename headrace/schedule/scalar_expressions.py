@@ -489,6 +489,34 @@ def row_formula_of(
     return RowFormula(tuple(namespace.reductions), tuple([RowResult(r.node, r.dtype, r.shape) for r in results]))
 
 
+def nodes_of(expressions: Sequence[Any]) -> list[Apply]:
+    """The ufuncs of expressions, arguments first."""
+    found: dict[Apply, None] = {}
+
+    def visit(node: Any) -> None:
+        if isinstance(node, Apply) and node not in found:
+            for a in node.args:
+                visit(a)
+            found[node] = None
+
+    for each in expressions:
+        visit(each)
+    return list(found)
+
+
+def digest(expressions: Sequence[Any]) -> tuple[Any, ...]:
+    """A key of expressions: equal ones compute the same."""
+    nodes = nodes_of(expressions)
+    numbers = {node: k for k, node in enumerate(nodes)}
+
+    def of(arg: Any) -> Any:
+        if isinstance(arg, Apply):
+            return numbers[arg]
+        return arg if isinstance(arg, Input) else repr(arg)
+
+    return *((node.ufunc, node.dtype, *map(of, node.args)) for node in nodes), tuple(map(of, expressions))
+
+
 def is_plain(dtype: np.dtype) -> bool:
     """Whether numpy computes in `dtype` itself, and not in float32 as for narrower floats."""
     return dtype.kind in "biuc" or (dtype.kind == "f" and dtype.itemsize > 2)

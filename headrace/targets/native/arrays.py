@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -34,7 +34,7 @@ from headrace.targets.native import scalars, state, threads
 from headrace.targets.native.complex_sums import as_parts, sum_of_parts
 from headrace.targets.native.costs import Costs
 from headrace.targets.native.fusion import Nest
-from headrace.targets.native.grown import Dimensions, Front, Rows, is_grown, row_size
+from headrace.targets.native.grown import Dimensions, Front, Rows, is_array, is_grown, row_size
 from headrace.targets.native.held import Array, Held, Items, Number
 from headrace.targets.native.interleaving import vectors_in_turns
 from headrace.targets.native.plan import (
@@ -44,7 +44,6 @@ from headrace.targets.native.plan import (
     Storage,
     contiguous,
     dims,
-    is_array,
     is_turned,
     matrix_rows,
     piece,
@@ -57,6 +56,7 @@ from headrace.targets.native.products import product
 from headrace.targets.native.ranking import top
 from headrace.targets.native.reductions import combination, reduce
 from headrace.targets.native.registers import of_host
+from headrace.targets.native.repeats import Repeats, nest_key
 from headrace.targets.native.rewriting import Division
 from headrace.targets.native.strips import cut_reads, is_total, is_view, reduction
 from headrace.targets.native.transposes import transpose, turned_matrix
@@ -84,6 +84,8 @@ class ArrayPrinter:
     address: Callable[[Storage | Home], str]
     fail_if: Callable[..., None]
     index: Callable[[Value], str]
+    repeats: Repeats
+    _loops: list[Any]
     own_block: Callable[[str, str], None]
     copied_rows: Callable[[Array], tuple[str, str, str]]
 
@@ -151,23 +153,37 @@ class ArrayPrinter:
         cost = sum(map(Costs().instr, nest.maps))
         outermost = next((count for count, symbol in collapsed(shape, layouts)[0] if not symbol), 1)
         each = outermost if length or places is not None else threads.divided(outermost, cost)
-        if each == outermost:
-            self.each(shape, layouts, element, vectors=vectors)
-            return
+        captured = [("ptr", a.pointer) for a in (*arrays.values(), *targets.values())]
+        captured += [(scalars.register_type(v.dtype.numpy), text) for v, text in numbers.items()]
 
-        def part(g: Function, given: Sequence[str], number: str) -> None:
+        def rename(given: Sequence[str]) -> None:
             inside = iter(given)
             for held in (arrays, targets):
                 held.update({v: dataclasses.replace(a, pointer=next(inside)) for v, a in held.items()})
             numbers.update(zip(numbers, inside, strict=True))
+
+        def whole(g: Function, given: Sequence[str]) -> None:
+            rename(given)
+            outer, self.f = self.f, g
+            self.each(shape, layouts, element, vectors=vectors)
+            self.f = outer
+
+        key = nest_key(nest), tuple(map(tuple, layouts)), tuple(map(_splat, arrays))
+        if each == outermost:
+            may_repeat = not length and places is None
+            if not (may_repeat and self.repeats.call(self.f, key, captured, whole, bool(self._loops))):
+                self.each(shape, layouts, element, vectors=vectors)
+            return
+
+        def part(g: Function, given: Sequence[str], number: str) -> None:
+            rename(given)
             outer, self.f = self.f, g
             self.each(shape, layouts, element, vectors=vectors, part=(number, each))
             self.f = outer
 
-        captured = [("ptr", a.pointer) for a in (*arrays.values(), *targets.values())]
-        captured += [(scalars.register_type(v.dtype.numpy), text) for v, text in numbers.items()]
         self.has_parts = True
-        threads.each_part(self.f, -(-outermost // each), captured, round(cost * each / outermost), part, "stopped")
+        parts, of_part = -(-outermost // each), round(cost * each / outermost)
+        self.repeats.run_parts(self.f, key, captured, parts, of_part, part)
 
     def strips(self, strips: Strips) -> None:
         """Prints nests and reductions as a loop over strips of rows.
@@ -453,10 +469,19 @@ class ArrayPrinter:
         if self._transpose(target, source):
             return
 
-        def element(at: Sequence[str]) -> None:
-            self.store(target, self.load(source, at[0]), at[1])
+        def print_copy(to: Array, of: Array) -> None:
+            self.each(of.shape, (of.strides, to.strides), lambda at: self.store(to, self.load(of, at[0]), at[1]))
 
-        self.each(source.shape, (source.strides, target.strides), element)
+        def whole(g: Function, given: Sequence[str]) -> None:
+            outer, self.f = self.f, g
+            print_copy(dataclasses.replace(target, pointer=given[0]), dataclasses.replace(source, pointer=given[1]))
+            self.f = outer
+
+        key = "copy", source.dtype.name, source.shape, source.strides, target.strides
+        captured = [("ptr", target.pointer), ("ptr", source.pointer)]
+        is_static = all(isinstance(d, int) for d in source.shape)
+        if not (is_static and self.repeats.call(self.f, key, captured, whole, bool(self._loops))):
+            print_copy(target, source)
 
     def _transpose(self, target: Array, source: Array) -> bool:
         """Prints a copy that transposes large matrices; returns False if it is none."""
@@ -769,7 +794,7 @@ class ArrayPrinter:
     def _top(self, instr: Compute, form: Top) -> None:
         source, count = self.copied(instr, form.source), form.count
         size = source.dims[-1]
-        dtypes = source.dtype, instr.op.outputs[1].dtype.numpy
+        dtypes = source.dtype, form.indices
         name = top(self.module, size, count, *dtypes)
         targets: list[Array | None] = [None if v is None else self.place_of(v) for v in instr.outputs]
         with self.f.loop("0", str(math.prod(source.dims[:-1]))) as row:
@@ -887,8 +912,9 @@ class ArrayPrinter:
 
         def one(at: Sequence[str]) -> None:
             c, a, b = (self._at(x, offset) for x, offset in zip((target, *operands), at, strict=True))
-            self.f.line(f"call void {name}(ptr {c}, ptr {a}, ptr {b}{more})")
+            self.f.line(f"call void {name}(ptr {c}, ptr {a}, ptr {b}{more}){calls}")
 
+        calls = " noinline" if self.repeats.is_call(name, bool(self._loops)) else ""
         batch = target.shape[:-2]
         layouts = [spread(a.shape[:-2], a.strides[:-2], len(batch)) for a in operands]
         self.each(batch, (target.strides[:-2], *layouts), one, False)

@@ -20,8 +20,9 @@ from headrace import flags, thresholds
 from headrace.ir.notes import ResidualPush
 from headrace.targets.native import register_mode, scalars, state
 from headrace.targets.native.calls import Body, Functions
+from headrace.targets.native.grown import is_array
 from headrace.targets.native.held import Array, Held, Number
-from headrace.targets.native.plan import contiguous, dims, is_array, row_major
+from headrace.targets.native.plan import contiguous, dims, row_major
 from headrace.targets.native.records import Layout, Pack, Unpack, Zeros
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class CallPrinter:
     define: Callable[[Value, Array], None]
     place_of: Callable[[Value], Array]
     copy: Callable[[Array, Array], None]
-    _copied: Callable[[Instr, int], Array]
+    copied: Callable[[Instr, int], Array]
     fail_if: Callable[..., None]
     poll_at: Callable[[Instr, int | str], None]
     new_place: Callable[[Instr, Any], int]

@@ -71,7 +71,7 @@ def _compute(instr: Compute) -> float:
             inner = (instr.inputs[0].shape or (1, 1))[-2 if form.turned[0] else -1]
             of_parts = 4 if instr.made[0].dtype.is_complex else 1
             return of_parts * thresholds.NATIVE_PRODUCT * size * (inner or 1)
-        case Move(Top(source, count)):
+        case Move(Top(source, count, _)):
             return 4 * thresholds.NATIVE_ELEMENT * _size(instr.inputs[source]) * count.bit_length()
         case Move(Window() as form):
             is_product = form.kind in ("forward", "by_input", "by_filter") and form.groups < form.channels

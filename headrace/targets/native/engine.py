@@ -26,17 +26,28 @@ import re
 import sys
 import sysconfig
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from headrace import flags, forking, intra_op, memo, thresholds
 from headrace.errors import HeadraceInternalError
-from headrace.targets.native import linking, object_cache, object_layout, processor, state, support, threads
+from headrace.targets.native import (
+    linking,
+    object_cache,
+    object_layout,
+    processor,
+    state,
+    step_records,
+    support,
+    threads,
+)
 from headrace.targets.native.compiler import FORKED, UnavailableError, compiler, is_broken, unsupported
 from headrace.targets.native.llvm_text import FINAL
 
 #: Number of the form of object files: another compilation of the same text needs another number.
 _FORM: Final = "2"
+#: Head of a product that LLVM inserts into its callers.
+_INLINED: Final = re.compile(r"internal void (@product_[^(]*)\([^\n]* alwaysinline")
 _PROCESSORS: Final = {"x86_64", "aarch64", "arm64"}
 
 
@@ -44,21 +55,28 @@ class Library:
     """Machine code of a module, loaded into this process while the object exists.
 
     Args:
-      text: The module's text.
+      text: A function that returns the module's text.
       code: The loaded code: the addresses of functions by name.
+      key: The key of the object file in the object cache.
       is_cached: Whether the object file was in the object cache.
 
     Attributes:
-      text: The module's text.
-      is_cached: Whether the object file was in the object cache.
+      key: The argument.
+      is_cached: The argument.
     """
 
-    __slots__ = ("__weakref__", "_code", "is_cached", "text")
+    __slots__ = ("__weakref__", "_code", "_text", "is_cached", "key")
 
-    def __init__(self, text: str, code: Any, is_cached: bool) -> None:
-        self.text = text
+    def __init__(self, text: Callable[[], str], code: Any, key: bytes, is_cached: bool) -> None:
+        self.key = key
         self.is_cached = is_cached
+        self._text = text
         self._code = code  # which unloads the code when it is freed
+
+    @property
+    def text(self) -> str:
+        """The module's text."""
+        return self._text()
 
     def address(self, name: str) -> int:
         """Address of a function among the names that were given to `compile_module`."""
@@ -86,7 +104,7 @@ def compile_seconds(text: str) -> float:
 
     Most of it is for the loops that LLVM vectorizes, which state that their accesses are parallel, and for the
     elementary functions in them. The time for a function without such loops grows with the square of its length, and
-    that for functions in final form with their length.
+    that for functions in final form, and for copies of products in their callers, with their length.
     """
     text, _, final = text.partition(FINAL)
     total = len(final) / thresholds.NATIVE_FINAL_BYTES
@@ -98,6 +116,10 @@ def compile_seconds(text: str) -> float:
         else:
             size = len(part) / thresholds.NATIVE_COMPILED_BYTES
             total += size + size * size / 2
+        product = _INLINED.match(part)
+        if product is not None:
+            copies = len(re.findall(rf"call void {product[1]}\([^\n]*\)$", text, re.MULTILINE))
+            total += copies * len(part) / thresholds.NATIVE_VECTORIZED_BYTES
     return total
 
 
@@ -121,6 +143,28 @@ def compile_module(text: str, names: Sequence[str], symbols: Mapping[str, int] |
       HeadraceInternalError: LLVM does not accept the module, or an external name is unknown.
     """
     return _engine().load(text, names, symbols or {})
+
+
+def stored_module(
+    key: bytes, text: Callable[[], str], names: Sequence[str], symbols: Mapping[str, int] | None = None
+) -> Library | None:
+    """Loads a module from the object cache.
+
+    Args:
+      key: The key of the object file: `Library.key` of an earlier process.
+      text: A function that returns the text of the module.
+      names: The functions whose addresses are wanted.
+      symbols: Addresses of external functions and variables.
+
+    Returns:
+      The library; None if the cache does not have it.
+    """
+    return _engine().stored(key, text, names, symbols or {})
+
+
+def identity() -> str:
+    """A text about LLVM and the processor, which determine the code of a module."""
+    return _engine().identity
 
 
 def entry_address() -> int:
@@ -211,28 +255,50 @@ class _Engine:
         self._symbols |= {"headrace_pool": state.pool().address, **object_layout.symbols()}
         self.team = threads.Team()
         self._symbols |= {"headrace_team": self.team.address, "headrace_threads": intra_op.ADDRESS}
-        self._support = self.load(support.text(), support.NAMES, {}, is_optimized=False)
+        self._support = self._load_support()
         self._symbols |= {name: self._support.address(name) for name in support.NAMES}
         self.entry = self._support.address("headrace_call")
         self.team.begin(*map(self._support.address, ("headrace_found_team", "headrace_end_team")))
 
-    def key(self, text: str, *, is_optimized: bool = True) -> bytes:
+    def key(self, text: str) -> bytes:
         """The key of a module in the object cache."""
-        return object_cache.key(_FORM, text, self.identity, "" if is_optimized else "not optimized")
+        return object_cache.key(_FORM, text, self.identity, "")
 
-    def load(
-        self, text: str, names: Sequence[str], symbols: Mapping[str, int], *, is_optimized: bool = True
-    ) -> Library:
+    def load(self, text: str, names: Sequence[str], symbols: Mapping[str, int]) -> Library:
         """Loads a module from the object cache, or compiles it; see `compile_module`."""
-        key = self.key(text, is_optimized=is_optimized)
+        return self._load(self.key(text), lambda: text, names, symbols)
+
+    def stored(
+        self, key: bytes, text: Callable[[], str], names: Sequence[str], symbols: Mapping[str, int]
+    ) -> Library | None:
+        """Loads a module from the object cache; see `stored_module`."""
         content = object_cache.load(key)
         if content is not None:
             with contextlib.suppress(HeadraceInternalError):  # no object file in spite of its digest
-                return Library(text, self.link(content, names, symbols), True)
-        content = compiler().compile(text, is_optimized=is_optimized)
+                return Library(text, self.link(content, names, symbols), key, True)
+        return None
+
+    def _load(
+        self,
+        key: bytes,
+        text: Callable[[], str],
+        names: Sequence[str],
+        symbols: Mapping[str, int],
+        is_optimized: bool = True,
+    ) -> Library:
+        found = self.stored(key, text, names, symbols)
+        if found is not None:
+            return found
+        content = compiler().compile(text(), is_optimized=is_optimized)
         code = self.link(content, names, symbols)
         object_cache.save(key, content)
-        return Library(text, code, False)
+        return Library(text, code, key, False)
+
+    def _load_support(self) -> Library:
+        """The library of `support`, which is printed only if the cache lacks it."""
+        files = step_records.sources()
+        key = object_cache.key(_FORM, files or support.text(), self.identity, "not optimized")
+        return self._load(key, support.text, support.NAMES, {}, is_optimized=False)
 
     def link(self, content: bytes, names: Sequence[str], symbols: Mapping[str, int]) -> Any:
         """Loads an object file; the result has the addresses of `names`."""

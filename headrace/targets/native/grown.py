@@ -56,6 +56,11 @@ class Rows:
 Work: TypeAlias = Dimensions | Front | Rows | Move
 
 
+def is_array(v: Value) -> bool:
+    """Whether a value is held as an array in memory."""
+    return v.representation == "rows" or (v.representation == "array" and v.shape != ())
+
+
 def is_grown(v: Value) -> bool:
     """Whether the shape of an array is known but for the first dimension."""
     shape = v.shape

@@ -7,6 +7,7 @@ from typing import TypeAlias
 import numpy as np
 
 from headrace.records import record
+from headrace.targets.native.element_types import Element
 from headrace.targets.native.plan import Strides, row_major
 
 
@@ -50,42 +51,6 @@ class Array:
         return all(
             d == 1 or s == wanted for d, s, wanted in zip(self.shape, self.strides, row_major(self.shape), strict=True)
         )
-
-
-@record(frozen=True, slots=True)
-class Element:
-    """Type of the elements of a list.
-
-    Attributes:
-      dtype: The dtype; None if the elements are lists.
-      shape: The shape; () if they are lists.
-      inner: The type of the elements of these lists.
-    """
-
-    dtype: np.dtype | None
-    shape: tuple[int, ...]
-    inner: Element | None = None
-
-    @property
-    def levels(self) -> int:
-        """The number of lists around a number: 1 for a list that contains no lists."""
-        return 1 if self.inner is None else 1 + self.inner.levels
-
-    @property
-    def variables(self) -> int:
-        """The number of variables of a list with such elements."""
-        return 3 if self.inner is None else 4
-
-    @property
-    def bytes(self) -> int:
-        """The size of an element in memory."""
-        if self.inner is not None:
-            return 8 * self.inner.variables
-        assert self.dtype is not None
-        size = self.dtype.itemsize
-        for d in self.shape:
-            size *= d
-        return size
 
 
 @record(frozen=True, slots=True)

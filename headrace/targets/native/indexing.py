@@ -23,8 +23,9 @@ from headrace.schedule.scalar_expressions import Apply, Input
 from headrace.schedule.select import Move
 from headrace.targets.native import scalars
 from headrace.targets.native.arrays import ArrayPrinter
+from headrace.targets.native.grown import is_array
 from headrace.targets.native.held import Array, Number
-from headrace.targets.native.plan import Home, dims, is_array, piece, reshaped, row_major
+from headrace.targets.native.plan import Home, dims, piece, reshaped, row_major
 
 if TYPE_CHECKING:
     from headrace.opkit.forms import Index, Positions

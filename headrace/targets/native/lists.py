@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from headrace import shapes, thresholds
-from headrace.schedule.program import Branches, Compute, Instr, Loop, Value
+from headrace import thresholds
+from headrace.schedule.program import Compute, Loop, Value
 from headrace.schedule.select import ListOperation
 from headrace.targets.native import scalars, state
-from headrace.targets.native.grown import is_grown
-from headrace.targets.native.held import Array, Element, Held, Items, Number
-from headrace.targets.native.plan import Plan, dims, is_array, row_major
-from headrace.targets.native.records import is_record
+from headrace.targets.native.element_types import Element, ElementTypes
+from headrace.targets.native.grown import is_array
+from headrace.targets.native.held import Array, Held, Items, Number
+from headrace.targets.native.plan import Plan, dims, row_major
 
 if TYPE_CHECKING:
     from headrace.ir.op_roles import ListKind
@@ -41,116 +41,6 @@ _FREED: Final = ("ptr", "i64", "i64")
 
 _INT32: Final = np.dtype(np.int32)
 _INT64: Final = np.dtype(np.int64)
-
-
-class ElementTypes:
-    """Types of the elements of the lists of a region.
-
-    Args:
-      instrs: The instructions of the region.
-    """
-
-    def __init__(self, instrs: Iterable[Instr]) -> None:
-        self._parent: dict[Value, Value] = {}
-        self._inner: dict[Value, Value] = {}
-        self._known: dict[Value, Element] = {}
-        self._stay: list[Value] = []
-        for instr in instrs:
-            self._visit(instr)
-
-    def of(self, v: Value) -> Element | None:
-        """The type of the elements of a list; None if it is not static."""
-        levels = 0
-        while (inner := self._inner.get(self._find(v))) is not None:
-            v = inner
-            levels += 1
-        found = self._known.get(self._find(v))
-        for _ in range(levels if found is not None else 0):
-            found = Element(None, (), found)
-        return found
-
-    def may_cross(self, v: Value) -> bool:
-        """Whether an array may stand for a list between native code and Python."""
-        found = self.of(v)
-        return (
-            found is not None
-            and found.dtype is not None
-            and all(self._find(v) is not self._find(x) for x in self._stay)
-        )
-
-    def _find(self, v: Value) -> Value:
-        while (up := self._parent.setdefault(v, v)) is not v:
-            v = up
-        return v
-
-    def _join(self, a: Value, b: Value) -> None:
-        a, b = self._find(a), self._find(b)
-        if a is b:
-            return
-        self._parent[b] = a
-        inner = self._inner.pop(b, None)
-        if inner is not None:
-            self._contains(a, inner)
-        known = self._known.pop(b, None)
-        if known is not None:
-            self._known.setdefault(a, known)
-
-    def _contains(self, outer: Value, inner: Value) -> None:
-        outer = self._find(outer)
-        if outer in self._inner:
-            self._join(self._inner[outer], inner)
-        else:
-            self._inner[outer] = inner
-
-    def _visit(self, instr: Instr) -> None:
-        if isinstance(instr, Compute) and isinstance(instr.work, ListOperation):
-            self._operation(instr, instr.work)
-        elif isinstance(instr, Loop):
-            for v in instr.variables:
-                if v.param.representation == "list":
-                    for other in (v.initial, v.next, *([v.final] if v.final is not None else [])):
-                        if other.representation == "list":
-                            self._join(v.param, other)
-        elif isinstance(instr, Branches):
-            for block in instr.branches:
-                for out, result in zip(instr.made, block.results, strict=True):
-                    if out.representation == "list" and result.representation == "list":
-                        self._join(out, result)
-        for block in instr.blocks:
-            for inner in block.instrs:
-                self._visit(inner)
-
-    def _operation(self, instr: Compute, work: ListOperation) -> None:
-        kind = work.role.kind
-        this = instr.made[0] if work.role.makes and instr.made else instr.inputs[0]
-        if this.representation != "list":
-            return
-        if work.has_blanks or work.is_counted:
-            self._stay.append(this)
-        handle = this.tensor.handle
-        if handle is not None and shapes.is_full(handle[1]) and scalars.is_number(handle[0].numpy):
-            self._know(this, handle[0].numpy, handle[1] or ())
-        if kind == "from_tensor" and (instr.inputs[0].is_static or is_grown(instr.inputs[0])):
-            rows = instr.inputs[0]
-            self._know(this, rows.dtype.numpy, (rows.shape or ())[1:])
-        elif kind in ("push", "set"):
-            put = instr.inputs[work.role.element_input or (1 if kind == "push" else 2)]
-            if put.representation == "list":
-                self._contains(this, put)
-            elif is_record(put):
-                self._stay.append(this)
-                self._know(this, put.dtype.numpy, ())
-            elif put.is_static and scalars.is_number(put.dtype.numpy):
-                self._know(this, put.dtype.numpy, dims(put))
-        elif kind in ("pop", "get") and instr.made:
-            got = instr.made[-1]
-            if got.representation == "list":
-                self._contains(this, got)
-            elif got.is_static and scalars.is_number(got.dtype.numpy):
-                self._know(this, got.dtype.numpy, dims(got))
-
-    def _know(self, v: Value, dtype: np.dtype, shape: Sequence[Any]) -> None:
-        self._known.setdefault(self._find(v), Element(dtype, tuple(shape)))
 
 
 class ListPrinter:
@@ -527,6 +417,3 @@ _PRINTERS: Final[Mapping[ListKind, Callable[[Any, Compute], None]]] = {
     "length": ListPrinter._length,
     "stack": ListPrinter._stack,
 }
-
-#: The kinds of list operations that native code has.
-KINDS: Final = frozenset(_PRINTERS)

@@ -18,10 +18,10 @@ from headrace.dtypes import bfloat16, float16
 from headrace.memo import Memo
 from headrace.opkit.kernel_library import SLOW_UFUNCS, KernelLibrary
 from headrace.records import record
-from headrace.schedule.scalar_expressions import Apply, Input, RowFormula, formula_of, row_formula_of
+from headrace.schedule.scalar_expressions import Apply, Input, RowFormula, digest, formula_of, nodes_of, row_formula_of
 from headrace.targets.native import costs, elementary, engine, scalars
 from headrace.targets.native.loops import Loops, compiled, rows_of_part
-from headrace.targets.native.row_maps import digest, nodes_of, row_map
+from headrace.targets.native.row_maps import row_map
 from headrace.targets.native.values import Value
 
 if TYPE_CHECKING:

@@ -30,6 +30,23 @@ if TYPE_CHECKING:
     from headrace.schedule.program import Block, Instr, Program
 
 
+class Reasons(dict["Instr", str]):
+    """Reasons why instructions are not native; "" for native ones. Each is found once."""
+
+    def __missing__(self, instr: Instr) -> str:
+        found = self[instr] = why_not(rewritten([instr])[0])
+        return found
+
+
+def arrange(program: Program) -> None:
+    """Orders the instructions of a program for native regions."""
+    reasons = Reasons()
+    make_lists_late(program)
+    read_early(program, reasons)
+    update_late(program, reasons)
+    call_kernels_late(program, reasons)
+
+
 def make_lists_late(program: Program) -> None:
     """Moves the instructions that make lists to their first readers."""
     for block in program.walk():
@@ -37,23 +54,23 @@ def make_lists_late(program: Program) -> None:
             _arrange(block)
 
 
-def call_kernels_late(program: Program) -> None:
+def call_kernels_late(program: Program, reasons: Reasons) -> None:
     """Moves calls of pure kernels behind native loops and the instructions that follow these."""
     for block in program.walk():
         moved = block.instrs
         for loop in [i for i in block.instrs if isinstance(i, Loop)]:
-            if not _why_not(loop):
-                moved = _behind(loop, moved)
+            if not reasons[loop]:
+                moved = _behind(loop, moved, reasons)
         block.instrs[:] = moved
 
 
-def read_early(program: Program) -> None:
+def read_early(program: Program, reasons: Reasons) -> None:
     """Moves calls of kernels without computed inputs before the native instructions in front of them."""
     block = program.block
     order: list[Instr] = []
     native: list[Instr] = []
     for instr in block.instrs:
-        if not _why_not(instr):
+        if not reasons[instr]:
             native.append(instr)
         elif _is_call(instr) and all(v.storage == "constant" for v in instr.inputs):
             order.append(instr)
@@ -63,7 +80,7 @@ def read_early(program: Program) -> None:
     block.instrs[:] = [*order, *native]
 
 
-def update_late(program: Program) -> None:
+def update_late(program: Program, reasons: Reasons) -> None:
     """Moves calls of kernels without results, such as updates of variables, behind native instructions.
 
     Their inputs stay in memory until then, so they must be small.
@@ -76,7 +93,7 @@ def update_late(program: Program) -> None:
     order: list[Instr] = []
     late: list[Instr] = []
     for instr in block.instrs:
-        if not _why_not(instr):
+        if not reasons[instr]:
             if any(each.op in waits.get(instr.op, ()) for each in late):
                 order += late
                 late = []
@@ -120,7 +137,7 @@ def _is_small(instr: Instr) -> bool:
     return kinds and all(0 <= v.bytes <= thresholds.LATE_UPDATE_BYTES for v in found)
 
 
-def _behind(loop: Loop, instrs: list[Instr]) -> list[Instr]:
+def _behind(loop: Loop, instrs: list[Instr], reasons: Reasons) -> list[Instr]:
     """The instructions with the kernels that `loop` need not wait for behind it."""
     at = instrs.index(loop)
     read = set(deep_reads(loop))
@@ -128,7 +145,7 @@ def _behind(loop: Loop, instrs: list[Instr]) -> list[Instr]:
     stay: list[Instr] = []
     for k in range(at - 1, -1, -1):
         instr = instrs[k]
-        if _why_not(instr):
+        if reasons[instr]:
             if not _is_pure_call(instr) or not read.isdisjoint(instr.made):
                 break
             late.append(instr)
@@ -138,13 +155,9 @@ def _behind(loop: Loop, instrs: list[Instr]) -> list[Instr]:
     front = instrs[: at - len(late) - len(stay)]
     made = {v for instr in late for v in instr.made}
     stop = at + 1
-    while stop < len(instrs) and made.isdisjoint(deep_reads(instrs[stop])) and not _why_not(instrs[stop]):
+    while stop < len(instrs) and made.isdisjoint(deep_reads(instrs[stop])) and not reasons[instrs[stop]]:
         stop += 1
     return [*front, *reversed(stay), *instrs[at:stop], *reversed(late), *instrs[stop:]]
-
-
-def _why_not(instr: Instr) -> str:
-    return why_not(rewritten([instr])[0])
 
 
 def _is_pure_call(instr: Instr) -> bool:

@@ -52,7 +52,7 @@ from headrace.schedule.program import Block, Branches, Call, Compute, Instr, Loo
 from headrace.schedule.select import Constant, ListOperation, Move
 from headrace.targets.native import threads
 from headrace.targets.native.fusion import Nest, deep_reads
-from headrace.targets.native.grown import Dimensions, Front, Rows, is_grown
+from headrace.targets.native.grown import Dimensions, Front, Rows, is_array, is_grown
 from headrace.targets.native.records import Unpack
 from headrace.targets.native.rewriting import CrossEntropy
 from headrace.targets.native.strips import Strips, Unit, cut_reads, is_total, is_view, reduction, units
@@ -178,8 +178,9 @@ class Plan:
                 self.borrowed.add(v)
         self.top = units(instrs, outputs)
         wanted: dict[Value, Place] = {}
+        makers = {v: [unit] for unit in self.top for v in unit.made}
         for k, v in enumerate(outputs):
-            if is_array(v) and v.is_static and v not in wanted and is_made_by(self.top, v):
+            if is_array(v) and v.is_static and v not in wanted and is_made_by(makers.get(v, ()), v):
                 wanted[v] = self._storage(size_of(v), output=k)
         self._walk(self.top, wanted, instrs)
         self._now += 1
@@ -682,11 +683,6 @@ class _Changed:
 
 
 # *** Layouts ***
-
-
-def is_array(v: Value) -> bool:
-    """Whether a value is held as an array in memory."""
-    return v.representation == "rows" or (v.representation == "array" and v.shape != ())
 
 
 def dims(v: Value) -> tuple[int, ...]:

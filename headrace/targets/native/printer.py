@@ -30,15 +30,17 @@ from headrace.targets.native.calls import Body, Functions, keeps_records, makes_
 from headrace.targets.native.complex_products import print_complex_product
 from headrace.targets.native.costs import Costs
 from headrace.targets.native.cross_entropy import print_cross_entropy
+from headrace.targets.native.element_types import ElementTypes
 from headrace.targets.native.failures import Place as Failure
 from headrace.targets.native.fusion import Nest
-from headrace.targets.native.grown import Dimensions, Front, Rows, is_grown
+from headrace.targets.native.grown import Dimensions, Front, Rows, is_array, is_grown
 from headrace.targets.native.held import Array, Held, Items, Number
 from headrace.targets.native.indexing import IndexPrinter
-from headrace.targets.native.lists import ElementTypes, ListPrinter
+from headrace.targets.native.lists import ListPrinter
 from headrace.targets.native.llvm_text import Module
-from headrace.targets.native.plan import Home, Plan, Storage, contiguous, dims, is_array, row_major
+from headrace.targets.native.plan import Home, Plan, Storage, contiguous, dims, row_major
 from headrace.targets.native.records import Absent, Pack, Unpack, Zeros, is_record
+from headrace.targets.native.repeats import Repeats
 from headrace.targets.native.rewriting import CrossEntropy
 from headrace.targets.native.strips import Strips, Unit
 from headrace.targets.native.windows.calls import print_window
@@ -80,6 +82,7 @@ class Printing:
 
     Attributes:
       functions: The native functions of the program.
+      is_guarded: Whether each buffer has guards, for which it needs memory of its own; by default as VERIFY says.
       module: The module.
       places: The places that can fail, of all functions of the module.
       has_parts: The functions that call themselves and are printed, by symbol: whether several threads may run parts of
@@ -87,6 +90,7 @@ class Printing:
     """
 
     functions: Functions = dataclasses.field(default_factory=Functions)
+    is_guarded: bool = dataclasses.field(default_factory=lambda: flags.VERIFY.value >= 3)
     module: Module = dataclasses.field(default_factory=Module)
     places: list[Failure] = dataclasses.field(default_factory=list)
     has_parts: dict[str, bool] = dataclasses.field(default_factory=dict)
@@ -154,6 +158,8 @@ class Printer(IndexPrinter, ListPrinter, CallPrinter):
         self._owned: list[list[Items]] = [[]]  # lists and other blocks of memory, by open block
         self._constants: dict[Value, Held] = {}
         self._costs = Costs()
+        self.repeats = Repeats()
+        self._is_guarded = printing.is_guarded
         self._instrs = instrs
 
     def print_core(self, name: str) -> None:
@@ -222,10 +228,9 @@ class Printer(IndexPrinter, ListPrinter, CallPrinter):
           The blocks to free and their sizes.
         """
         f = self.f
-        separate = flags.VERIFY.value >= 3  # so that each one has guards
         allocate = state.allocate_block if is_function else state.allocate
         blocks: list[tuple[str, int]] = []
-        whole = self.plan.bytes if not separate else 0
+        whole = self.plan.bytes if not self._is_guarded else 0
         arena = allocate(f, whole, "no_memory", "region") if whole else ""
         if whole and is_function:
             blocks.append((arena, whole))
@@ -234,7 +239,7 @@ class Printer(IndexPrinter, ListPrinter, CallPrinter):
                 continue
             if s.output >= 0:
                 self.addresses[s] = outputs[s.output]
-            elif separate:
+            elif self._is_guarded:
                 self.addresses[s] = allocate(f, s.bytes, "no_memory", "array")
             elif s.offset >= 0:
                 self.addresses[s] = f.op(f"getelementptr inbounds i8, ptr {arena}, i64 {s.offset}", "buffer")

@@ -26,10 +26,9 @@ from headrace.schedule.select import Constant, KernelCall, ListOperation, Map, M
 from headrace.targets.native import scalars
 from headrace.targets.native.calls import Functions, is_large
 from headrace.targets.native.costs import ufuncs
+from headrace.targets.native.element_types import KINDS, ElementTypes
 from headrace.targets.native.fusion import deep_reads
-from headrace.targets.native.grown import Dimensions, Front, Rows, is_grown
-from headrace.targets.native.lists import KINDS, ElementTypes
-from headrace.targets.native.plan import is_array
+from headrace.targets.native.grown import Dimensions, Front, Rows, is_array, is_grown
 from headrace.targets.native.records import Absent, Pack, Unpack, Zeros, is_record
 from headrace.targets.native.rewriting import CrossEntropy, Division
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from headrace import thresholds
 from headrace.records import record
-from headrace.schedule.scalar_expressions import Apply, Input, RowFormula
+from headrace.schedule.scalar_expressions import Apply, Input, RowFormula, digest, nodes_of
 from headrace.targets.native import costs, scalars
 from headrace.targets.native.loops import Loops, Numbers, compiled, rows_of_part
 from headrace.targets.native.values import Value
@@ -69,34 +69,6 @@ def row_map(formula: RowFormula, dtypes: Sequence[np.dtype], shape: tuple[int, .
     are_rows = tuple([r.shape != shape for r in formula.results])
     function = compiled((*key, are_rows), lambda: _loops(formula, dtypes, shape))
     return RowMap(function, results, kept, -(-rows // each), (width, each, rows, each, cost))
-
-
-def nodes_of(expressions: Sequence[Any]) -> list[Apply]:
-    """The ufuncs of expressions, arguments first."""
-    found: dict[Apply, None] = {}
-
-    def visit(node: Any) -> None:
-        if isinstance(node, Apply) and node not in found:
-            for a in node.args:
-                visit(a)
-            found[node] = None
-
-    for each in expressions:
-        visit(each)
-    return list(found)
-
-
-def digest(expressions: Sequence[Any]) -> tuple[Any, ...]:
-    """A key of expressions: equal ones compute the same."""
-    nodes = nodes_of(expressions)
-    numbers = {node: k for k, node in enumerate(nodes)}
-
-    def of(arg: Any) -> Any:
-        if isinstance(arg, Apply):
-            return numbers[arg]
-        return arg if isinstance(arg, Input) else repr(arg)
-
-    return *((node.ufunc, node.dtype, *map(of, node.args)) for node in nodes), tuple(map(of, expressions))
 
 
 def _kept(formula: RowFormula) -> list[Apply]:

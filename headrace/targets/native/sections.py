@@ -13,26 +13,31 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from headrace import dtypes, flags, thresholds
+from headrace.errors import HeadraceInternalError
 from headrace.opkit.forms import Product
+from headrace.records import record
 from headrace.schedule.program import Block, Call, Compute, Coverage, Loop, Section
 from headrace.schedule.select import Move
-from headrace.targets.native import blas, engine
+from headrace.targets.native import blas, engine, step_records
 from headrace.targets.native.calls import Functions
 from headrace.targets.native.compiler import UnavailableError
 from headrace.targets.native.entry import Entry, Slot
 from headrace.targets.native.failures import failure
-from headrace.targets.native.ordering import call_kernels_late, make_lists_late, read_early, update_late
-from headrace.targets.native.printer import Printing, print_region
+from headrace.targets.native.ordering import arrange
 from headrace.targets.native.regions import native_functions, native_regions, why_not
+from headrace.targets.native.step_records import StepRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from typing import Any
 
     import numpy as np
 
     from headrace.schedule.program import Instr, Program, Value
     from headrace.targets.native.engine import Library
     from headrace.targets.native.entry import OnFailure
+    from headrace.targets.native.failures import Place
+    from headrace.targets.native.llvm_text import Module
     from headrace.targets.native.printer import Printed
     from headrace.targets.native.regions import NativeRegion
     from headrace.targets.native.state import EndedCalls
@@ -45,10 +50,7 @@ def cut(program: Program) -> None:
     limit of `engine.too_large` stay with the other target. A program without regions does not import llvmlite.
     """
     if flags.NATIVE.value == "on":
-        make_lists_late(program)
-        read_early(program)
-        update_late(program)
-        call_kernels_late(program)
+        arrange(program)
     functions = native_functions(program) if flags.NATIVE.value == "on" else Functions()
     regions = native_regions(program, functions) if flags.NATIVE.value == "on" else []
     reason = engine.available() if regions or flags.NATIVE.value == "off" else ""
@@ -63,59 +65,160 @@ def cut(program: Program) -> None:
 
 def _compile(program: Program, regions: list[NativeRegion], functions: Functions) -> None:
     """Replaces regions by sections."""
-    printing = Printing(functions)
-    chosen: list[tuple[NativeRegion, Printed]] = []
-    for region in regions:
-        printed = print_region(region, printing, f"core{len(chosen)}")
-        if engine.too_large(printing.module.text()):
-            printing = Printing(functions)  # without the last one
-            chosen = [(r, print_region(r, printing, f"core{i}")) for i, (r, _) in enumerate(chosen)]
-            break
-        chosen.append((region, printed))
-    program.coverage = _coverage(program, [region for region, _ in chosen], regions[len(chosen) :], functions)
+    if not regions:
+        program.coverage = _coverage(program, [], [], functions)
+        return
+    key = step_records.key(regions, engine.identity(), functions)
+    native = (None if key is None else _stored(regions, key, functions)) or _printed(regions, key, functions)
+    chosen = regions[: len(native.have_parts)]
+    program.coverage = _coverage(program, chosen, regions[len(chosen) :], functions)
     if not chosen:
         return
-    text = program.text = printing.module.text()
-    uses_blas = any(f"@{name}(" in text for name in blas.NAMES.values())
-    library = engine.compile_module(text, [printed.core for _, printed in chosen], blas.symbols() if uses_blas else {})
-    for region, printed in sorted(chosen, key=lambda pair: pair[0].start, reverse=True):
-        section = _section(program, region, printed, library, uses_blas)
+    program.source = native.source.text
+    for k, region in sorted(enumerate(chosen), key=lambda pair: pair[1].start, reverse=True):
+        section = _section(program, region, native, k)
         region.block.instrs[region.start : region.stop] = [section, *region.leaving]
 
 
-def _section(program: Program, region: NativeRegion, printed: Printed, library: Library, uses_blas: bool) -> Section:
-    """The section of a compiled region."""
+@record(frozen=True, slots=True)
+class _Native:
+    """Native code of the regions of a step.
+
+    Attributes:
+      source: The printed regions.
+      library: The machine code; None if no region is compiled.
+      uses_blas: Whether it calls the BLAS library.
+      have_parts: For each compiled region, whether several threads may run parts of an instruction.
+    """
+
+    source: _Source
+    library: Library | None
+    uses_blas: bool
+    have_parts: Sequence[bool]
+
+
+class _Source:
+    """Text of regions, and the places that can fail, printed when they are needed.
+
+    Args:
+      regions: The regions.
+      functions: The native functions of the program.
+      digest: The digest of the text.
+      made: The text, and the places of each region; None if they are not printed yet.
+    """
+
+    def __init__(
+        self,
+        regions: Sequence[NativeRegion],
+        functions: Functions,
+        digest: bytes,
+        made: tuple[str, list[tuple[Place, ...]]] | None = None,
+    ) -> None:
+        self._regions = regions
+        self._functions = functions
+        self._digest = digest
+        self._made = made
+        self._is_guarded = flags.VERIFY.value >= 3
+
+    def text(self) -> str:
+        """The text of the module."""
+        return self._get()[0]
+
+    def places(self, region: int) -> tuple[Place, ...]:
+        """The places of a region and of the functions that it calls."""
+        return self._get()[1][region]
+
+    def _get(self) -> tuple[str, list[tuple[Place, ...]]]:
+        if self._made is None:
+            module, printed = _print(self._regions, self._functions, self._is_guarded)
+            text = module.text()
+            if step_records.digest(text) != self._digest:
+                raise HeadraceInternalError("the text of native code differs from that of the object file in the cache")
+            self._made = text, [p.places for p in printed]
+        return self._made
+
+
+def _stored(regions: Sequence[NativeRegion], key: bytes, functions: Functions) -> _Native | None:
+    """The native code of regions from the object cache; None if it is not there."""
+    found = step_records.load(key)
+    if found is None or not 0 < len(found.have_parts) <= len(regions):
+        return None
+    source = _Source(regions[: len(found.have_parts)], functions, found.text_digest)
+    library = engine.stored_module(
+        found.object_key, source.text, _names(found.have_parts), blas.symbols() if found.uses_blas else {}
+    )
+    return None if library is None else _Native(source, library, found.uses_blas, found.have_parts)
+
+
+def _printed(regions: Sequence[NativeRegion], key: bytes | None, functions: Functions) -> _Native:
+    """The native code of as many regions as are within the limit, printed and compiled."""
+    module, printed = _print(regions, functions, flags.VERIFY.value >= 3)
+    text, have_parts = module.text(), tuple([p.has_parts for p in printed])
+    digest = step_records.digest(text)
+    source = _Source(regions[: len(printed)], functions, digest, (text, [p.places for p in printed]))
+    if not printed:
+        return _Native(source, None, False, ())
+    uses_blas = any(f"@{name}(" in text for name in blas.NAMES.values())
+    library = engine.compile_module(text, _names(have_parts), blas.symbols() if uses_blas else {})
+    if key is not None:
+        step_records.save(key, StepRecord(library.key, digest, uses_blas, have_parts))
+    return _Native(source, library, uses_blas, have_parts)
+
+
+def _names(regions: Sequence[Any]) -> list[str]:
+    return [f"core{k}" for k in range(len(regions))]
+
+
+def _print(regions: Sequence[NativeRegion], functions: Functions, is_guarded: bool) -> tuple[Module, list[Printed]]:
+    """Prints the first regions as functions of one module, up to its limit."""
+    from headrace.targets.native.printer import Printing, print_region  # here: steps from the cache need no printers
+
+    printing = Printing(functions, is_guarded)
+    printed: list[Printed] = []
+    for region in regions:
+        printed.append(print_region(region, printing, f"core{len(printed)}"))
+        if engine.too_large(printing.module.text()):
+            printing = Printing(functions, is_guarded)  # without the last one
+            kept = regions[: len(printed) - 1]
+            return printing.module, [print_region(r, printing, f"core{k}") for k, r in enumerate(kept)]
+    return printing.module, printed
+
+
+def _section(program: Program, region: NativeRegion, native: _Native, k: int) -> Section:
+    """The section of compiled region `k`."""
+    library, core, has_parts = native.library, f"core{k}", native.have_parts[k]
+    assert library is not None
     loops = [i for i in region.instrs if _has_loops(i)]
     polls = bool(loops)
     flushes = polls or any(map(_has_products, region.instrs))
-    slots = {v: _slot(v, region) for v in (*printed.inputs, *printed.outputs)}
-    inputs, outputs = [slots[v] for v in printed.inputs], [slots[v] for v in printed.outputs]
-    entry = Entry(inputs, outputs, is_long=polls or printed.has_parts, flushes=flushes)
-    fail = _on_failure(printed)
-    if not uses_blas and _is_whole(program, region, printed):
-        is_lent = [v.dtype in dtypes.INEXACT for v in printed.inputs]
+    slots = {v: _slot(v, region) for v in (*region.inputs, *region.outputs)}
+    inputs, outputs = [slots[v] for v in region.inputs], [slots[v] for v in region.outputs]
+    entry = Entry(inputs, outputs, is_long=polls or has_parts, flushes=flushes)
+    fail = _on_failure(native.source, k)
+    if not native.uses_blas and _is_whole(program, region, has_parts):
+        is_lent = [v.dtype in dtypes.INEXACT for v in region.inputs]
         lent = [thresholds.LENT_FEED_BYTES if inexact else sys.maxsize for inexact in is_lent]
-        program.at_once = entry.bind(library, printed.core, fail, lent)
+        program.at_once = entry.bind(library, core, fail, lent)
     return Section(
         (loops or region.instrs)[0].op,  # one that may exceed the time limit
-        printed.inputs,
-        printed.outputs,
+        region.inputs,
+        region.outputs,
         block=Block(region.instrs, region.outputs, region.block.region),
-        function=entry.bind(library, printed.core, fail),
+        function=entry.bind(library, core, fail),
         polls=polls,
-        uses_blas=uses_blas,
-        uses_threads=printed.has_parts,
+        uses_blas=native.uses_blas,
+        uses_threads=has_parts,
         flushes=flushes,
         lists={v: _element(v, region) for v in slots if v.representation == "list"},
     )
 
 
-def _is_whole(program: Program, region: NativeRegion, printed: Printed) -> bool:
+def _is_whole(program: Program, region: NativeRegion, has_parts: bool) -> bool:
     """Whether a region is the whole step, with its feeds and fetches, on one thread."""
     is_all = region.block is program.block and (region.start, region.stop) == (0, len(program.block.instrs))
-    is_same = printed.inputs == program.params and printed.outputs == tuple(program.block.results)
-    has_lists = any(v.representation == "list" for v in (*printed.inputs, *printed.outputs))
-    return is_all and is_same and not (has_lists or region.leaving or printed.has_parts)
+    is_same = region.inputs == program.params and region.outputs == tuple(program.block.results)
+    has_lists = any(v.representation == "list" for v in (*region.inputs, *region.outputs))
+    return is_all and is_same and not (has_lists or region.leaving or has_parts)
 
 
 def _coverage(
@@ -179,8 +282,8 @@ def _element(value: Value, region: NativeRegion) -> tuple[np.dtype, tuple[int, .
     return element.dtype, element.shape
 
 
-def _on_failure(printed: Printed) -> OnFailure:
+def _on_failure(source: _Source, region: int) -> OnFailure:
     def fail(place: int, counters: list[int], calls: EndedCalls) -> None:
-        raise failure(printed.places, place, counters, calls)
+        raise failure(source.places(region), place, counters, calls)
 
     return fail

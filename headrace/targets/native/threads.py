@@ -141,7 +141,8 @@ def each_part(
     cost: int | str,
     body: Callable[[Function, list[str], str], None],
     stopped: str = "",
-) -> None:
+    known: str = "",
+) -> str:
     """Prints the run of all parts of some work.
 
     Args:
@@ -152,12 +153,29 @@ def each_part(
       body: Prints a part; it receives a new function, the names of the captured values there, and that of the part.
       stopped: The label to branch to if the call must stop. The function has the parameter `%state` then; else the work
         does not poll.
+      known: The function of an earlier run with the same body; "" to print one.
+
+    Returns:
+      The name of the function of a part.
     """
     args = f.alloca(f"[{max(1, len(captured))} x i128]", 16)
     for k, (kind, value) in enumerate(captured):
         if value.startswith("%"):
             at = f.op(f"getelementptr inbounds i128, ptr {args}, i64 {k}", "at")
             f.line(f"store {kind} {value}, ptr {at}, align 8")
+    name = known or _part(f, captured, body)
+    run = f.module.declare("headrace_parts", "i1", ["ptr", "ptr", "ptr", "i64", "i64"], "nounwind")
+    owner = "%state" if stopped else "null"
+    stop = f.op(f"call i1 {run}(ptr {owner}, ptr @{name}, ptr {args}, i64 {parts}, i64 {cost})", "stop")
+    if stopped:
+        on = f.new("on")
+        f.branch(state.unlikely(f, stop), stopped, on)
+        f.begin(on)
+    return name
+
+
+def _part(f: Function, captured: Sequence[Captured], body: Callable[[Function, list[str], str], None]) -> str:
+    """Prints the function of a part; returns its name."""
     name = f.module.unused(f"{f.name}.part")
     g = f.module.function(name, "void", [("ptr noalias readonly", "args"), ("i64", "part")], "nounwind", "internal")
     inside = []
@@ -168,13 +186,7 @@ def each_part(
         inside.append(value)
     body(g, inside, "%part")
     g.line("ret void")
-    run = f.module.declare("headrace_parts", "i1", ["ptr", "ptr", "ptr", "i64", "i64"], "nounwind")
-    owner = "%state" if stopped else "null"
-    stop = f.op(f"call i1 {run}(ptr {owner}, ptr @{name}, ptr {args}, i64 {parts}, i64 {cost})", "stop")
-    if stopped:
-        on = f.new("on")
-        f.branch(state.unlikely(f, stop), stopped, on)
-        f.begin(on)
+    return name
 
 
 # *** Functions of `support` ***

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tempfile
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 from unittest import mock
@@ -12,6 +13,7 @@ import numpy as np
 import headrace as hr
 from headrace import flags, thresholds
 from headrace.errors import HeadraceError
+from headrace.targets.native import sections, step_records
 from tests.targets.native import region_running as running
 from tests.targets.native.random_regions import Maker
 
@@ -51,6 +53,37 @@ def step(seed: int, verify: int = 0, fails: bool = False) -> bool:
             with flags.override(NATIVE="off"), hr.Session(engine=engine) as session:
                 _compare(mine, _outcome(session, fetches, feeds), is_optimized=engine == "interpret")
     return is_native
+
+
+def cached(seed: int, verify: int = 0, fails: bool = False) -> bool:
+    """Compares a step with the same step whose code is in the object cache.
+
+    Returns:
+      Whether it has native code.
+    """
+    outcomes, sources, printed = [], [], []
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        flags.override(VERIFY=verify, NATIVE="on", CACHE=folder),
+        mock.patch.multiple(thresholds, **EVERYWHERE),
+        mock.patch.multiple(step_records, sources=lambda: "a state", _sources=lambda: "a state"),
+        mock.patch.object(sections, "_printed", wraps=sections._printed) as prints,
+    ):
+        for _ in range(2):
+            with hr.Graph(), hr.Session(engine="compiled") as session:
+                fetches, feeds = Maker(random.Random(seed), fails).program()
+                outcomes.append(_outcome(session, fetches, feeds))
+                printed.append(prints.call_count)
+                sources.append(session.explain(fetches, list(feeds)).native_source)
+    first, second = outcomes
+    assert printed[0] == printed[1]
+    assert sources[0] == sources[1]
+    if isinstance(first, HeadraceError):
+        assert (type(first), str(first)) == (type(second), str(second))
+    else:
+        for x, y in zip(first, second, strict=True):
+            np.testing.assert_array_equal(x, y)
+    return bool(sources[0])
 
 
 def _outcome(session: hr.Session, fetches: Any, feeds: Any) -> Any:
@@ -98,6 +131,7 @@ CHECKS: Final[Mapping[str, Callable[[int], bool]]] = {
     "step": step,
     "step-guarded": lambda seed: step(seed, 3),
     "step-failing": lambda seed: step(seed, 3 * (seed % 2), True),
+    "cached": lambda seed: cached(seed, 3 * (seed % 2), bool(seed % 3)),
 }
 
 #: Of `PROGRAMS` programs so many are of each kind; steps of several sections take longest.
@@ -110,5 +144,6 @@ SHARES: Final = {
     "step": 2,
     "step-guarded": 1,
     "step-failing": 2,
+    "cached": 1,
 }
 PROGRAMS: Final = sum(SHARES.values())

@@ -14,7 +14,7 @@ from headrace import flags, thresholds
 from headrace.schedule.program import Loop, Program
 from headrace.schedule.verify import verify
 from headrace.targets.native import engine
-from headrace.targets.native.ordering import call_kernels_late, make_lists_late, read_early, update_late
+from headrace.targets.native.ordering import Reasons, call_kernels_late, make_lists_late, read_early, update_late
 from headrace.targets.native.regions import native_regions
 from tests.compile.running import program
 
@@ -92,7 +92,7 @@ def test_a_kernel_does_not_separate_a_loop_from_its_preparation(loop_reads_kerne
         found = program(*around(loop_reads_kernel))
         make_lists_late(found)
         before = kinds(found)
-        call_kernels_late(found)
+        call_kernels_late(found, Reasons())
     order = kinds(found)
     assert sorted(order) == sorted(before)
     loop = next(k for k, i in enumerate(found.block.instrs) if isinstance(i, Loop))
@@ -101,7 +101,7 @@ def test_a_kernel_does_not_separate_a_loop_from_its_preparation(loop_reads_kerne
     (region,) = regions
     assert ("Tanh" in [i.op.type for i in region.instrs]) is not loop_reads_kernel
     verify(found)
-    call_kernels_late(found)
+    call_kernels_late(found, Reasons())
     assert kinds(found) == order
 
 
@@ -179,8 +179,8 @@ def test_reads_and_updates_of_variables_do_not_separate_native_work() -> None:
         fetches, _, feeds = trained()
         found = program(fetches, list(feeds))
     before = kinds(found)
-    read_early(found)
-    update_late(found)
+    read_early(found, Reasons())
+    update_late(found, Reasons())
     order = kinds(found)
     assert sorted(order) == sorted(before)
     calls = [k for k in order if "Variable" in k]
@@ -196,7 +196,7 @@ def test_a_large_update_is_not_late(monkeypatch: pytest.MonkeyPatch) -> None:
         fetches, _, feeds = trained()
         found = program(fetches, list(feeds))
     before = kinds(found)
-    update_late(found)
+    update_late(found, Reasons())
     assert kinds(found) == before
 
 

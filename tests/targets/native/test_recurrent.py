@@ -22,7 +22,7 @@ from headrace.schedule.build import build
 from headrace.schedule.program import Loop
 from headrace.schedule.regions import Regions
 from headrace.targets.native import engine
-from headrace.targets.native.lists import ElementTypes
+from headrace.targets.native.element_types import ElementTypes
 from headrace.targets.native.regions import native_regions, why_not
 from headrace.targets.native.rewriting import rewritten
 from tests.optimize.recurrent import OTHERS as FURTHER
