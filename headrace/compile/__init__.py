@@ -106,10 +106,11 @@ class Compiled:
         return text.show(self._make())
 
     def at_once(self, manager: Manager | None) -> Callable[..., Any] | None:
-        """The function of a step that is one call of machine code (`schedule.program.AtOnce`); None for other steps.
+        """The function of a step that is one call of machine code, or None.
 
-        Its arguments are a function that polls call, and the values that the user feeds. It returns NotImplemented if
-        it does not take them as they are, or while a run has yet to find the resources that the step reads.
+        It is that of `schedule.program.AtOnce` without the values that kernels read and the constants. Its arguments
+        are a function that polls call, and the values that the user feeds. It returns NotImplemented if it does not
+        take them as they are, or while a run has yet to find the resources that the step reads.
 
         Args:
           manager: The owner of the variables and other resources; None if it is in another process.

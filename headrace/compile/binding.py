@@ -53,7 +53,7 @@ class Resources:
         return bool(self._named)
 
     def known(self, manager: Manager) -> _Made | None:
-        """The kernels for the resources of a manager, if a step of it has found all of them."""
+        """The kernels for the resources of a manager, once a step has found all."""
         found: tuple[object, _Made] | None = manager.bound.get(self)
         return found[1] if found is not None and found[0] == manager.generation else None
 

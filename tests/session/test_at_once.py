@@ -220,7 +220,7 @@ def unverified() -> Iterator[None]:
 
 
 def with_variable(value: Any = (0.5, 1, 2), n: int = 40) -> tuple[hr.Session, hr.Variable, Any, Any]:
-    """A session, a variable v, h n times (h v + x), and the feed x."""
+    """A session, a variable v, n iterations of h v + x, and x."""
     with hr.Graph() as g:
         v = hr.Variable(np.float32(value), name="v")
         x = hr.placeholder(hr.float32, v.shape)

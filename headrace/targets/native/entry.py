@@ -303,7 +303,7 @@ def _qualified(slots: Sequence[Slot], args: Sequence[Any]) -> list[Any]:
             name = slot.reader.name
             raise InvalidArgumentError(
                 f"{name!r} read a value of shape {shapes.show(arg.shape)}, and the graph was compiled for the shape "
-                f"{shapes.show(slot.shape)} that it states: assign a value of that shape",
+                f"{list(slot.shape)} that it states: assign a value of that shape",
                 name,
                 slot.reader,
             )

@@ -113,7 +113,7 @@ def _section(program: Program, region: NativeRegion, printed: Printed, library: 
 
 
 def _is_whole(program: Program, region: NativeRegion, printed: Printed) -> bool:
-    """Whether a region is the whole step but for reads of state, with its feeds and fetches, on one thread."""
+    """Whether a region is the whole step but for reads of state, on one thread."""
     instrs = program.block.instrs
     before = instrs[: region.start]
     is_all = region.block is program.block and region.stop == len(instrs) and all(map(_reads_state, before))
@@ -125,7 +125,7 @@ def _is_whole(program: Program, region: NativeRegion, printed: Printed) -> bool:
 
 
 def _reads_state(instr: Instr) -> bool:
-    """Whether an instruction calls a kernel that reads a known resource, such as a variable, and has no effect."""
+    """Whether an instruction reads a known resource, such as a variable, and has no effect."""
     if not (isinstance(instr, Compute) and isinstance(instr.work, KernelCall)) or len(instr.made) != 1:
         return False
     facts = instr.op.opdef.facts
