@@ -20,7 +20,7 @@ PACKAGE: Final = Path(__file__).parent.parent.parent / "headrace"
 
 #: Lines of code by package; "" is the modules of headrace/ itself.
 BUDGETS: Final = {
-    "": 5750,
+    "": 5780,
     "api": 15000,
     "autograph": 4500,
     "compile": 2600,
@@ -44,7 +44,7 @@ BUDGETS: Final = {
     "recover": 1600,
     "resources": 4700,
     "schedule": 1950,
-    "targets": 11000,
+    "targets": 11250,
     "train": 6600,
     "v1": 8200,
     "vmap": 2000,
