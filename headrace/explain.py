@@ -74,6 +74,18 @@ class Explanation:
     native: tuple[str, ...] = ()
     native_source: str = ""
 
+    @property
+    def native_assembly(self) -> str:
+        """The machine code in the processor's assembly language; "" if there is none.
+
+        Each access compiles `native_source` again.
+        """
+        if not self.native_source:
+            return ""
+        from headrace.targets.native.compiler import compiler  # here: most explanations need no LLVM
+
+        return compiler().assembly(self.native_source)
+
     def __str__(self) -> str:
         out = [f"engine: {self.engine}", f"stages: {', '.join(self.stages)}"]
         out += [f"  not compiled: {r}" for r in self.reasons]

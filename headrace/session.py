@@ -384,9 +384,10 @@ class Session:
         try:
             found = call.programs.observed if is_observed else call.programs.for_values(fed)
             code = found.compiled
-            if code is not None and code.at_once is not None and not self._timeout_ms:
+            if code is not None and code.is_whole and not self._timeout_ms:
                 # machine code for any shapes must not replace a variant for some
-                call.at_once = code.at_once if found.request.shapes or call.programs.is_only else None
+                suits = found.request.shapes or call.programs.is_only
+                call.at_once = code.at_once(self._target.resources) if suits else None
             if code is not None and code.is_direct:  # no kernel can wait and the run needs no state
                 return call.pack(as_own(list(code.run(None, fed))))
             if code is not None and code.is_plain:

@@ -89,6 +89,10 @@ class Target(StepTarget, Protocol):
 
     clock: Clock
 
+    @property
+    def resources(self) -> ResourceManager | None:
+        """The variables and other resources of the session; None if other processes have them."""
+
     def devices(self) -> Sequence[DeviceAttributes]:
         """Returns descriptions of the devices, the default device first."""
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace import flags
-from headrace.compile.binding import Resources
+from headrace.compile.binding import Manager, Resources
 from headrace.compile.blame import raise_blamed, tag
 from headrace.ir.analysis.graph_size import deepens_recursion
 from headrace.ir.kernel import KernelContext
@@ -47,9 +47,9 @@ class Compiled:
       source: The text of the code.
       uses_threads: Whether an operation may use several threads: by the BLAS library, or in machine code.
       blocks: Whether a kernel may block its thread (`execute.blocking`).
-      at_once: The function of a step that is one call of machine code (`schedule.program.Program.at_once`), or None.
       coverage: The part of the instructions that is machine code.
       flushes: Whether the caller of the function flushes denormal numbers to 0.
+      is_whole: Whether it is one call of machine code (`at_once`).
       is_plain: Whether `run` needs no `StepContext`: no kernel is made for each run, no loop and no recursion.
       is_direct: Whether it is plain, flushes nothing and has no operation that may use several threads, so that no mode
         is set either.
@@ -57,6 +57,7 @@ class Compiled:
     """
 
     __slots__ = (
+        "_at_once",
         "_calls_itself",
         "_function",
         "_has_loops",
@@ -65,12 +66,12 @@ class Compiled:
         "_native_source",
         "_resources",
         "_stateful",
-        "at_once",
         "blocks",
         "coverage",
         "flushes",
         "is_direct",
         "is_plain",
+        "is_whole",
         "source",
         "suspends",
         "uses_threads",
@@ -79,7 +80,8 @@ class Compiled:
     def __init__(self, make: Callable[[], Program]) -> None:
         self._make = make
         program = make()
-        self.coverage, self._native_source, self.at_once = program.coverage, program.source, program.at_once
+        self.coverage, self._native_source, self._at_once = program.coverage, program.source, program.at_once
+        self.is_whole = self._at_once is not None
         printer = Printer(program)
         code = printer.out.finish("step")
         self.source, self._marks = code.text, code.marks
@@ -106,6 +108,32 @@ class Compiled:
     def schedule(self) -> str:
         """The text of the instructions that the code was generated from."""
         return text.show(self._make())
+
+    def at_once(self, manager: Manager | None) -> Callable[..., Any] | None:
+        """The function of a step that is one call of machine code, or None.
+
+        It is that of `schedule.program.AtOnce` without the values that kernels read and the constants. Its arguments
+        are a function that polls call, and the values that the user feeds. It returns NotImplemented if it does not
+        take them as they are, or while a run has yet to find the resources that the step reads.
+
+        Args:
+          manager: The owner of the variables and other resources; None if it is in another process.
+        """
+        if self._at_once is None:
+            return None
+        function, constants, resources = self._at_once.function, self._at_once.constants, self._resources
+        if not resources:
+            return (lambda look, *values: function(look, *values, *constants)) if constants else function
+        if manager is None:
+            return None
+
+        def call(look: Any, *values: Any) -> Any:
+            kernels = resources.known(manager)
+            if kernels is None:
+                return NotImplemented
+            return function(look, *values, *[read() for read in kernels], *constants)
+
+        return call
 
     def run(self, step: StepContext | None, values: Sequence[Any]) -> tuple[Any, ...]:
         """Runs the step on the values of the feeds and returns those of the fetches.

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from headrace.errors import HeadraceError
 from headrace.ir.kernel import KernelContext
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, MutableMapping, Sequence
 
     from headrace.ir.graph import Operation
     from headrace.ir.kernel import Kernel, StepContext
 
 _Made: TypeAlias = "tuple[Callable[..., Any], ...]"
+
+
+class Manager(Protocol):
+    """Owner of the resources of a session (`resources.manager.ResourceManager`).
+
+    Attributes:
+      bound: For users of resources what they made for those that they found, with the `generation` before the look-up.
+    """
+
+    bound: MutableMapping[Any, tuple[object, Any]]
+
+    @property
+    def generation(self) -> object:
+        """An object that is replaced whenever resources are dropped."""
 
 
 class Resources:
@@ -38,13 +52,18 @@ class Resources:
     def __bool__(self) -> bool:
         return bool(self._named)
 
+    def known(self, manager: Manager) -> _Made | None:
+        """The kernels for the resources of a manager, once a step has found all."""
+        found: tuple[object, _Made] | None = manager.bound.get(self)
+        return found[1] if found is not None and found[0] == manager.generation else None
+
     def bound(self, step: StepContext) -> _Made:
         """The kernels for the resources of a step, in the order of `users`."""
         manager = step.session
+        known = self.known(manager)
+        if known is not None:
+            return known
         generation = manager.generation  # before the look-ups, in case that resources are dropped meanwhile
-        known: tuple[object, _Made] | None = manager.bound.get(self)
-        if known is not None and known[0] == generation:
-            return known[1]
         for op, kernel in self._named:
             kernel.factory(KernelContext(step, op), op.attrs)()
         is_whole = True

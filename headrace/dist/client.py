@@ -170,6 +170,7 @@ class RemoteTarget:
 
     Attributes:
       environment: the devices of the cluster.
+      resources: None, as workers have the resources.
       clock: the time of the deadlines of steps, and all waits for them.
 
     Raises:
@@ -180,6 +181,7 @@ class RemoteTarget:
         self, calls: Calls, options: PlacementOptions, filters: Sequence[str] = (), timeout: float | None = None
     ) -> None:
         self._calls = calls
+        self.resources = None
         self.clock: Clock = SYSTEM_CLOCK
         patience = thresholds.CLUSTER_PATIENCE + thresholds.ABORT_PATIENCE if timeout is None else timeout
         self._is_closed = False

@@ -394,6 +394,22 @@ class Coverage:
     reasons: Mapping[str, int]
 
 
+@record(frozen=True, slots=True)
+class AtOnce:
+    """Function of a step that is one call of machine code.
+
+    Attributes:
+      function: The function of a function that polls call, the values that the user feeds, in the order of the
+        parameters, the values that the kernels before the section read from the state, and `constants`. It copies fed
+        values if necessary, and returns a tuple of the fetches, or NotImplemented if it does not take the values as
+        they are.
+      constants: The last arguments.
+    """
+
+    function: Callable[..., Any]
+    constants: tuple[Any, ...]
+
+
 @record(eq=False, slots=True)
 class Program:
     """Instructions of a step.
@@ -406,9 +422,7 @@ class Program:
       resources: The operations of the root whose handles are constants, with the kernels that make their resources.
       coverage: The part that sections compute; None if no target was asked for sections.
       source: Returns the source of the sections, such as LLVM's assembly language; None if there are no sections.
-      at_once: For a program that is one section, its function of values that the user feeds, in the order of the
-        parameters. It is called with a function that polls call, copies the values if necessary, and returns a tuple of
-        the fetches, or NotImplemented if it does not take the values as they are. None for other programs.
+      at_once: The function of a program that is one section behind reads of state; None for other programs.
     """
 
     params: tuple[Value, ...]
@@ -418,7 +432,7 @@ class Program:
     resources: tuple[tuple[Operation, Kernel], ...] = ()
     coverage: Coverage | None = None
     source: Callable[[], str] | None = None
-    at_once: Callable[..., Any] | None = None
+    at_once: AtOnce | None = None
 
     def walk(self) -> Iterator[Block]:
         """All blocks, each before those that it contains."""

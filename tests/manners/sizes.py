@@ -44,7 +44,7 @@ BUDGETS: Final = {
     "recover": 1600,
     "resources": 4700,
     "schedule": 1950,
-    "targets": 12700,
+    "targets": 13000,
     "train": 6600,
     "v1": 8200,
     "vmap": 2000,

@@ -15,7 +15,13 @@ import pytest
 
 import headrace as hr
 from headrace import flags, thresholds
-from headrace.errors import CancelledError, DeadlineExceededError, FeedError, InvalidArgumentError
+from headrace.errors import (
+    CancelledError,
+    DeadlineExceededError,
+    FailedPreconditionError,
+    FeedError,
+    InvalidArgumentError,
+)
 from tests.inside import is_at_once, step_of
 
 pytest.importorskip("llvmlite")
@@ -201,3 +207,212 @@ def test_a_session_with_a_time_limit_makes_no_run_at_once() -> None:
     assert not is_at_once(session, y, [x])
     with pytest.raises(DeadlineExceededError):
         session.run(y, {x: 1})
+
+
+# *** Reads of variables ***
+
+
+@pytest.fixture
+def unverified() -> Iterator[None]:
+    """Steps whose kernels have no checks of their results, as users run them."""
+    with flags.override(VERIFY=0):
+        yield
+
+
+def with_variable(value: Any = (0.5, 1, 2), n: int = 40) -> tuple[hr.Session, hr.Variable, Any, Any]:
+    """A session, a variable v, n iterations of h v + x, and x."""
+    with hr.Graph() as g:
+        v = hr.Variable(np.float32(value), name="v")
+        x = hr.placeholder(hr.float32, v.shape)
+        y = hr.while_loop(lambda i, h: i < n, lambda i, h: (i + 1, h * v + x), [0, x])[1]
+    return hr.Session(graph=g), v, y, x
+
+
+def folded(v: Any, x: Any, n: int = 40) -> Any:
+    h = x
+    for _ in range(n):
+        h = h * v + x
+    return h
+
+
+def set_to(session: hr.Session, v: hr.Variable) -> Any:
+    """A function that assigns a value of any shape to a variable."""
+    with session.graph.as_default():
+        value = hr.placeholder(v.dtype, None)
+        assigned = hr.raw_ops.AssignVariableOp(resource=v.handle, value=value)
+    return session.make_callable(assigned, [value])
+
+
+@pytest.mark.usefixtures("unverified")
+@pytest.mark.parametrize("value", [(0.5, 0.25, 0.75), 0.5], ids=["vector", "scalar"])
+def test_variables_are_read_at_once(value: Any) -> None:
+    session, v, y, feed = with_variable(value, 400)
+    session.run(v.initializer)
+    assign = set_to(session, v)
+    f = session.make_callable(y, [feed])
+    x = np.full(v.shape, 3, np.float32)
+    for _ in range(3):
+        assert np.array_equal(f(x), folded(np.float32(value), x, 400))
+        assert is_at_once(session, y, [feed])
+    assign(x / 4)
+    assert np.array_equal(f(x), folded(x / 4, x, 400))
+    assert np.array_equal(f(x.tolist()), folded(x / 4, x, 400))
+
+
+@pytest.mark.usefixtures("unverified")
+def test_a_variable_must_be_initialized_in_each_session() -> None:
+    session, v, y, feed = with_variable()
+    x = np.ones(3, np.float32)
+    other = hr.Session(graph=session.graph)
+    for each in (session, other):
+        for _ in range(2):
+            with pytest.raises(FailedPreconditionError, match="uninitialized value v"):
+                each.run(y, {feed: x})
+    session.run(v.initializer)
+    for _ in range(2):
+        assert np.array_equal(session.run(y, {feed: x}), folded(np.float32([0.5, 1, 2]), x))
+        with pytest.raises(FailedPreconditionError, match="uninitialized value v"):
+            other.run(y, {feed: x})
+    set_to(other, v)(x)
+    for _ in range(3):
+        assert np.array_equal(other.run(y, {feed: x}), folded(x, x))
+        assert np.array_equal(session.run(y, {feed: x}), folded(np.float32([0.5, 1, 2]), x))
+    assert is_at_once(session, y, [feed])
+    assert is_at_once(other, y, [feed])
+
+
+@pytest.mark.usefixtures("unverified")
+def test_dropped_variables_are_not_read() -> None:
+    session, v, y, feed = with_variable()
+    session.run(v.initializer)
+    f = session.make_callable(y, [feed])
+    x = np.ones(3, np.float32)
+    for _ in range(2):
+        f(x)
+    assert is_at_once(session, y, [feed])
+    session.clear_container()
+    for _ in range(2):
+        with pytest.raises(FailedPreconditionError, match="uninitialized value v"):
+            f(x)
+    set_to(session, v)(2 * x)
+    for _ in range(2):
+        assert np.array_equal(f(x), folded(2 * x, x))
+    session.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        f(x)
+
+
+@pytest.mark.usefixtures("unverified")
+def test_values_of_variables_in_another_form_are_read() -> None:
+    session, v, y, feed = with_variable([[1, 2, 3], [4, 5, 6], [7, 8, 9]])
+    with session.graph.as_default():
+        turned = hr.raw_ops.AssignVariableOp(resource=v.handle, value=hr.transpose(v))
+    session.run(v.initializer)
+    f = session.make_callable(y, [feed])
+    x = np.ones((3, 3), np.float32)
+    w = np.arange(1, 10, dtype=np.float32).reshape(3, 3)
+    for _ in range(4):
+        assert np.array_equal(f(x), folded(w, x))
+        session.run(turned)
+        w = w.T
+
+
+@pytest.mark.usefixtures("unverified")
+def test_a_variable_with_another_shape_than_the_graph_states_is_an_error() -> None:
+    session, v, y, feed = with_variable()
+    session.run(v.initializer)
+    assign = set_to(session, v)
+    f = session.make_callable(y, [feed])
+    x = np.ones(3, np.float32)
+    for _ in range(2):
+        f(x)
+    assign(np.ones((2, 3), np.float32))
+    for _ in range(2):
+        with pytest.raises(InvalidArgumentError, match=r"ReadVariableOp_1' read a value of shape \[2,3\]"):
+            f(x)
+    assign(2 * x)
+    assert np.array_equal(f(x), folded(2 * x, x))
+
+
+@pytest.mark.usefixtures("unverified")
+def test_a_fetched_variable_is_a_copy_of_its_value() -> None:
+    session, v, y, feed = with_variable()
+    session.run(v.initializer)
+    f = session.make_callable([v, y], [feed])
+    x = np.ones(3, np.float32)
+    for _ in range(3):
+        value, result = f(x)
+        assert value.tolist() == [0.5, 1, 2]
+        value[:] = result[:] = 7
+    assert session.run(v).tolist() == [0.5, 1, 2]
+    assert x.tolist() == [1, 1, 1]
+
+
+@pytest.mark.usefixtures("unverified")
+def test_a_result_that_is_the_variable_is_a_copy_of_its_value() -> None:
+    with hr.Graph() as g:
+        v = hr.Variable(np.float32([0.5, 1, 2]), name="v")
+        n = hr.placeholder(hr.int32, ())
+        y = hr.while_loop(lambda i, h: i < n, lambda i, h: (i + 1, h * 2), [0, v.read_value()])[1]
+    session = hr.Session(graph=g)
+    session.run(v.initializer)
+    f = session.make_callable(y, [n])
+    for _ in range(3):
+        result = f(0)
+        assert result.tolist() == [0.5, 1, 2]
+        result[:] = 7
+    assert is_at_once(session, y, [n])
+    assert f(1).tolist() == [1, 2, 4]
+
+
+@pytest.mark.system
+@pytest.mark.usefixtures("unverified")
+def test_a_run_keeps_the_value_that_it_has_read() -> None:
+    size, times = 1000, 2_000_000
+    session, v, y, feed = with_variable(np.ones(size), times)
+    session.run(v.initializer)
+    assign = set_to(session, v)
+    f = session.make_callable(y, [feed])
+    x = np.zeros(size, np.float32)
+    f(x)
+    x[:] = 1
+    results: list[Any] = []
+    runner = threading.Thread(target=lambda: results.append(f(x)))
+    runner.start()
+    count = 0
+    while runner.is_alive():
+        assign(np.full(size, count % 7, np.float32))
+        count += 1
+    runner.join()
+    assert count > 3  # else the test shows nothing
+    assert is_at_once(session, y, [feed])
+    assert np.array_equal(results[0], np.full(size, times + 1, np.float32))
+
+
+@pytest.mark.system
+@pytest.mark.usefixtures("unverified")
+def test_threads_read_variables_that_others_assign() -> None:
+    session, v, y, feed = with_variable(np.zeros(64), 40)
+    session.run(v.initializer)
+    assign = set_to(session, v)
+    f = session.make_callable(y, [feed])
+    x = np.ones(64, np.float32)
+    f(x)
+    stop = threading.Event()
+    wrong: list[Any] = []
+
+    def read() -> None:
+        while not stop.is_set():
+            found = f(x)
+            if len(set(found.tolist())) != 1:
+                wrong.append(found)
+
+    readers = [threading.Thread(target=read) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    for k in range(2000):
+        assign(np.full(64, k, np.float32))
+    stop.set()
+    for reader in readers:
+        reader.join()
+    assert not wrong

@@ -31,6 +31,7 @@ from headrace.schedule.program import Compute, Instr, Value
 from headrace.schedule.scalar_expressions import Apply, Input
 from headrace.schedule.select import Map, Move
 from headrace.targets.native import scalars, state, threads
+from headrace.targets.native.addends import AddedProduct
 from headrace.targets.native.complex_sums import as_parts, sum_of_parts
 from headrace.targets.native.costs import Costs
 from headrace.targets.native.fusion import Nest
@@ -76,6 +77,7 @@ class ArrayPrinter:
     values: dict[Value, Held]
     access: str
     has_parts: bool
+    needed: dict[Compute, str]
     array: Callable[[Value], Array]
     number: Callable[[Value], str]
     held: Callable[[Value], Held]
@@ -897,6 +899,7 @@ class ArrayPrinter:
         if isinstance(k_size, str):
             self._equal(instr, [k_size, str(b_shape[0])])
         target = self.place_of(out) if isinstance(m, int) else self._grown(out, m)
+        addend = self.copied(instr, 2) if isinstance(instr.work, AddedProduct) else None
         name = product(
             self.module,
             m if isinstance(m, int) else None,
@@ -905,10 +908,12 @@ class ArrayPrinter:
             out.dtype.numpy,
             (turns[0], turns[1]),
             row_strides=(strides[0], strides[1], None),
+            addend=None if addend is None else n if addend.shape == target.shape else 0,
             vector_bytes=of_host().bytes,
             may_call=isinstance(m, int) and isinstance(k_size, int),  # the import of the library takes 0.3 s
         )
-        more = "".join(f", i64 {size}" for size in (m, k_size) if isinstance(size, str))
+        more = "" if addend is None else f", ptr {addend.pointer}"
+        more += "".join(f", i64 {size}" for size in (m, k_size) if isinstance(size, str))
 
         def one(at: Sequence[str]) -> None:
             c, a, b = (self._at(x, offset) for x, offset in zip((target, *operands), at, strict=True))
@@ -917,7 +922,16 @@ class ArrayPrinter:
         calls = " noinline" if self.repeats.is_call(name, bool(self._loops)) else ""
         batch = target.shape[:-2]
         layouts = [spread(a.shape[:-2], a.strides[:-2], len(batch)) for a in operands]
-        self.each(batch, (target.strides[:-2], *layouts), one, False)
+        condition = self.needed.get(instr)
+        if condition is None:
+            self.each(batch, (target.strides[:-2], *layouts), one, False)
+        else:
+            needed, on = self.f.new("needed"), self.f.new("on")
+            self.f.branch(condition, needed, on)
+            self.f.begin(needed)
+            self.each(batch, (target.strides[:-2], *layouts), one, False)
+            self.f.jump(on)
+            self.f.begin(on)
         self.values[out] = target
 
     def _reduce(self, instr: Compute, form: Reduce) -> None:

@@ -39,12 +39,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from headrace import flags
-from headrace.errors import DeadlineExceededError, HeadraceInternalError
+from headrace import flags, shapes
+from headrace.errors import DeadlineExceededError, HeadraceInternalError, InvalidArgumentError
 from headrace.targets.native import engine, state
 from headrace.targets.native.support import HEAD, INPUT, MOST_DIMS, OUTPUT, Kind
 
 if TYPE_CHECKING:
+    from headrace.ir.graph import Operation
     from headrace.targets.native.engine import Library
 
 #: Handler of a failure: called with the place of the failure, the iterations of the open loops of the core, and the
@@ -62,15 +63,18 @@ class Slot:
       dtype: The dtype, in native byte order and without objects.
       shape: The dimensions. A str is a symbolic dimension: equal names are equal dimensions. None is a symbolic
         dimension without a name in an input, and one that the core computes in a result.
+      reader: For an input that an operation reads from the state, the operation.
 
     Attributes:
       dtype: The dtype.
       shape: The dimensions.
+      reader: The argument.
     """
 
-    __slots__ = ("dtype", "shape")
+    __slots__ = ("dtype", "reader", "shape")
 
-    def __init__(self, dtype: Any, shape: Sequence[int | str | None]) -> None:
+    def __init__(self, dtype: Any, shape: Sequence[int | str | None], reader: Operation | None = None) -> None:
+        self.reader = reader
         self.dtype: np.dtype[Any] = np.dtype(dtype)
         self.shape = tuple(shape)
         if self.dtype.hasobject or self.dtype.kind in "SUMm" or self.dtype.type is np.void:
@@ -274,6 +278,7 @@ def _qualified(slots: Sequence[Slot], args: Sequence[Any]) -> list[Any]:
     """Arguments that machine code can read, with copies of those that it cannot.
 
     Raises:
+      InvalidArgumentError: a value from the state has another shape than the graph states.
       HeadraceInternalError: their number, a dtype or a shape is wrong.
     """
     if len(args) != len(slots):
@@ -294,7 +299,16 @@ def _qualified(slots: Sequence[Slot], args: Sequence[Any]) -> list[Any]:
             known.setdefault(dim, n) if isinstance(dim, str) else n if dim is None else dim
             for dim, n in zip(slot.shape, arg.shape)
         ]
-        if len(slot.shape) != arg.ndim or tuple(shape) != arg.shape or arg.dtype.newbyteorder("=") != dtype:
+        is_alike = arg.dtype.newbyteorder("=") == dtype
+        if is_alike and slot.reader is not None and arg.shape != slot.shape:  # some assignments check no shape
+            name = slot.reader.name
+            raise InvalidArgumentError(
+                f"{name!r} read a value of shape {shapes.show(arg.shape)}, and the graph was compiled for the shape "
+                f"{list(slot.shape)} that it states: assign a value of that shape",
+                name,
+                slot.reader,
+            )
+        if len(slot.shape) != arg.ndim or tuple(shape) != arg.shape or not is_alike:
             raise HeadraceInternalError(
                 f"input {i} of native code is {slot}; it was called with {arg.dtype}{list(arg.shape)}"
             )

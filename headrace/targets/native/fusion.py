@@ -6,7 +6,8 @@ block whose results have one shape. A value that one map of the nest makes and a
 so each element depends on the same element.
 
 The maps of a nest run at the place of the last one. Values never change, so an instruction between them may run
-earlier if it does not read what the nest makes. No nest stays open across an instruction with blocks.
+earlier if it does not read what the nest makes. A push of a result to a list runs behind the nest. No nest stays open
+across an instruction with blocks.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import TypeAlias
 
 from headrace.records import record
 from headrace.schedule.program import Compute, Group, Instr, Loop, Value
-from headrace.schedule.select import Map
+from headrace.schedule.select import ListOperation, Map
 from headrace.targets.native.rewriting import Division
 
 
@@ -64,15 +65,24 @@ def units(instrs: Sequence[Instr], results: Collection[Value]) -> list[Unit]:
     flat = list(_flat(instrs))
     out: list[Unit] = []
     pending: list[Nest] = []
+    pushes: list[Instr] = []  # of results of pending nests
     sources: dict[Value, Value] = {}
 
     def close(nests: Sequence[Nest]) -> None:
         for nest in nests:
             pending.remove(nest)
             out.append(nest)
+            made = nest.made
+            out.extend(push for push in pushes if push.inputs[1] in made)
+            pushes[:] = [push for push in pushes if push.inputs[1] not in made]
 
     for instr in flat:
         reads = set(instr.inputs)
+        for push in [push for push in pushes if push.inputs[0] in reads]:
+            close([n for n in pending if push.inputs[1] in n.made])
+        if _is_push(instr) and any(instr.inputs[1] in n.made for n in pending):
+            pushes.append(instr)
+            continue
         if is_array_map(instr):
             assert isinstance(instr, Compute)
             shape = instr.made[0].shape
@@ -97,6 +107,11 @@ def units(instrs: Sequence[Instr], results: Collection[Value]) -> list[Unit]:
     close(list(pending))
     _mark_stored(out, results)
     return out
+
+
+def _is_push(instr: Instr) -> bool:
+    """Whether an instruction adds a value to a list."""
+    return isinstance(instr, Compute) and isinstance(instr.work, ListOperation) and instr.work.role.kind == "push"
 
 
 def _source(v: Value, sources: dict[Value, Value]) -> Value:

@@ -171,11 +171,27 @@ class ListPrinter:
             self.assign(self._make(instr), self.copied_rows(rows))
 
     def _push(self, instr: Compute) -> None:
-        f, items = self.f, self.items(instr.inputs[0])
-        size = items.element.bytes
+        items, is_there = self.items(instr.inputs[0]), self.plan.pushed.get(instr.inputs[1]) is instr
+        if not is_there:
+            self._have_room(items)
+        length = self._get(items.length)
+        if instr.most_bytes is not None or items.contents:
+            self._count(instr, items, length)
+        if not is_there:
+            self._write(items, length, instr.inputs[1])
+        self._set(items.length, self.f.op(f"add nuw nsw i64 {length}, 1"))
+
+    def next_element(self, push: Compute) -> str:
+        """Prints that a list has room for one more element; returns the address of it."""
+        items = self.items(push.inputs[0])
+        self._have_room(items)
+        return self._element_at(items, self._get(items.length))
+
+    def _have_room(self, items: Items) -> None:
+        """Prints that a list gets more memory if it is full."""
+        f, size = self.f, items.element.bytes
         length, capacity = self._get(items.length), self._get(items.capacity)
-        following = f.op(f"add nuw nsw i64 {length}, 1")
-        needed = f.op(f"mul nuw nsw i64 {following}, {size}")
+        needed = f.op(f"mul nuw nsw i64 {f.op(f'add nuw nsw i64 {length}, 1')}, {size}")
         grow, on = f.new("grow"), f.new("on")
         f.branch(state.unlikely(f, f.op(f"icmp ugt i64 {needed}, {capacity}")), grow, on)
         f.begin(grow)
@@ -187,10 +203,6 @@ class ListPrinter:
         self._resize(items, capacity, larger)
         f.jump(on)
         f.begin(on)
-        if instr.most_bytes is not None or items.contents:
-            self._count(instr, items, length)
-        self._write(items, length, instr.inputs[1])
-        self._set(items.length, following)
 
     def make_room(self, loop: Loop, trips: str) -> None:
         """Prints that lists get memory for the elements that a loop pushes.

@@ -14,9 +14,10 @@ places at the end of the iteration. If the next value is made by a nest that is 
 reads it element by element, one home is enough; so is it if pieces of the current value are replaced (`Put`).
 
 **Lists.** An array that is read from a list is in the list's memory, unless a later instruction writes to the list. A
-list that is made from an array has the array's memory if nothing writes to it. Rows behind the stack of a list that is
-not read any more are put into the list's memory (`room`). So gradients of loops do not copy the values of all
-iterations.
+list that is made from an array has the array's memory if nothing writes to it. A result that each iteration of a loop
+pushes to a list is computed in the list's memory, unless the loop has another use of the list. Rows behind the stack of
+a list that is not read any more are put into the list's memory (`room`). So gradients of loops do not copy the values
+of all iterations.
 
 **Lifetimes.** The walk numbers the units. A storage is in use from the first definition to the last use of the values
 that may be in it. A value that is defined before a loop and used in it is in use until the end of the loop. Storages
@@ -26,6 +27,7 @@ whose lifetimes do not overlap may have the same place in memory.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -147,6 +149,7 @@ class Plan:
       copies: Storages of copies of operands, by instruction and position.
       divided: The parts of strips with much work.
       borrowed: Lists in the memory of the array that they are made from, or that the caller gives.
+      pushed: Arrays that are computed in the memory of a list, with the instruction that pushes each.
       room: Bytes that the list of a stack must have room for, because more rows are put behind its own.
       bytes: The size of the block of memory of the region.
     """
@@ -163,10 +166,12 @@ class Plan:
         self.copied_outputs: list[int] = []
         self.borrowed: set[Value] = set()
         self.room: dict[Instr, int] = {}
+        self.pushed: dict[Value, Compute] = {}
         self._in: dict[Value, frozenset[Storage]] = {}
         self._defined: dict[Value, int] = {}
         self._last: dict[Value, int] = {}
         self._used: list[dict[Value, None]] = [{}]  # by open loop
+        self._pushes: dict[Value, Compute] = {}  # that may be in `pushed`
         self._listed: set[Value] = set()  # possibly in the memory of a list
         self._results: set[Value] = set(outputs)  # of the region and of blocks inside
         self._now = 0
@@ -360,11 +365,14 @@ class Plan:
                     divided.own[place] = size
 
     def _operands(self, instr: Compute) -> None:
-        """Plans copies of the matrices of a product that are regular along neither axis."""
+        """Plans copies of the inputs of a product that are not regular."""
         if instr.made[0].dtype.is_complex:  # `complex_products` copies them
             return
         for k, v in enumerate(instr.inputs[:2]):
             if v.is_static and matrix_rows((v.shape or ())[-2:], self.strides[v][-2:]) is None:
+                self._copy_first(instr, k)
+        for k, v in enumerate(instr.inputs[2:], 2):  # an addend
+            if self.strides[v] != contiguous(v):
                 self._copy_first(instr, k)
 
     def _positions(self, instr: Compute, form: Take | Put) -> None:
@@ -466,6 +474,7 @@ class Plan:
             following = home.variable.next
             if following not in wanted and is_made_by(found, following):
                 wanted[following] = home
+        self._pushes |= {v: push for v, push in _pushes(body, found).items() if v not in wanted}
         self._walk(found, wanted, body.instrs)
         self._now += 1
         for home in homes:
@@ -558,6 +567,11 @@ class Plan:
         if not v.is_static:  # memory of its own, allocated where it is defined
             self._define(v, contiguous(v), frozenset())
             return
+        if v in self._pushes:
+            self.pushed[v] = self._pushes[v]
+            self.places[v] = Storage(0, self._now)
+            self._define(v, contiguous(v), frozenset(), True)
+            return
         place = wanted.get(v)
         if place is None:
             place = self._storage(size_of(v), self._now)
@@ -630,6 +644,19 @@ class Plan:
             return False
         ending = [v for v in held if self._last.get(v) == now]
         return all(v.is_static and dims(v) == nest.shape and self.strides[v] == contiguous(v) for v in ending)
+
+
+def _pushes(body: Block, found: Sequence[Unit]) -> dict[Value, Compute]:
+    """Arrays that a loop makes and pushes to a list without other uses."""
+    lists = Counter(v for instr in body.instrs for v in deep_reads(instr) if v.representation == "list")
+    made = {v for unit in found if isinstance(unit, Nest | Compute) for v in unit.made}
+    out: dict[Value, Compute] = {}
+    for instr in body.instrs:
+        if isinstance(instr, Compute) and isinstance(instr.work, ListOperation) and instr.work.role.kind == "push":
+            this, v = instr.inputs[:2]
+            if lists[this] == 1 and is_array(v) and v.is_static and v in made and v not in body.results:
+                out.setdefault(v, instr)
+    return out
 
 
 class _Changed:

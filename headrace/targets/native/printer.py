@@ -43,6 +43,7 @@ from headrace.targets.native.records import Absent, Pack, Unpack, Zeros, is_reco
 from headrace.targets.native.repeats import Repeats
 from headrace.targets.native.rewriting import CrossEntropy
 from headrace.targets.native.strips import Strips, Unit
+from headrace.targets.native.unread import unread_products
 from headrace.targets.native.windows.calls import print_window
 
 if TYPE_CHECKING:
@@ -150,6 +151,7 @@ class Printer(IndexPrinter, ListPrinter, CallPrinter):
         self.values: dict[Value, Held] = {}
         self.has_parts = False
         self.depth = "0"
+        self.needed: dict[Compute, str] = {}  # the i1 of a product that some iterations need
         self.access = ""  # metadata of loads and stores of the open nest
         self._loops: list[tuple[Loop, str, str]] = []  # the open loops: the variable of the number, and the first one
         self.addresses: dict[Storage, str] = {}
@@ -404,6 +406,11 @@ class Printer(IndexPrinter, ListPrinter, CallPrinter):
     def units(self, found: Sequence[Unit]) -> None:
         """Prints the units of a block."""
         for unit in found:
+            for v in unit.made:
+                if v in self.plan.pushed:
+                    place = self.plan.places[v]
+                    assert isinstance(place, Storage)
+                    self.addresses[place] = self.next_element(self.plan.pushed[v])
             if isinstance(unit, Nest):
                 self.nest(unit)
             elif isinstance(unit, Strips):
@@ -675,6 +682,9 @@ class Printer(IndexPrinter, ListPrinter, CallPrinter):
         now = f.op(f"load i64, ptr {number}, align 8", "n")
         self.values[trip.counter] = Number(now, _INT64)
         self._open(loop, slots, number, first)
+        unread = unread_products(loop, self.plan.units[loop.body])
+        if unread:
+            self.needed |= dict.fromkeys(unread, f.op(f"icmp slt i64 {f.op(f'add nsw i64 {now}, 1')}, {stop}"))
         self._body(loop, slots)
         following = f.op(f"add nsw i64 {now}, 1")
         f.line(f"store i64 {following}, ptr {number}, align 8")

@@ -63,13 +63,14 @@ def product(
     *,
     accumulate: bool = False,
     row_strides: tuple[int | None, int | None, int | None] = (None, None, None),
+    addend: int | None = None,
     vector_bytes: int = 64,
     may_call: bool = True,
 ) -> str:
     """Adds the function `void @name(ptr noalias %c, ptr %a, ptr %b)` that computes C (+)= op(A) op(B).
 
     The matrices are in row-major order and aligned to their elements. If `m` is None, the function has one more
-    parameter `i64 %m`; if `k` is None, one more `i64 %k` behind it.
+    parameter `i64 %m`; if `k` is None, one more `i64 %k` behind it. With an addend, `ptr %x` is before them.
 
     Args:
       module: The module; a function of the same signature is added once.
@@ -81,6 +82,8 @@ def product(
       accumulate: Whether the product is added to C.
       row_strides: The distance between the rows of A, B and C as they are stored, in elements; None for the length of
         a row.
+      addend: The distance between the rows of a matrix that is added to the result, or 0 for a vector that is added to
+        each row; None without an addend.
       vector_bytes: The size of the processor's vectors: 64, 32 or 16.
       may_call: Whether a large product is a call of the BLAS library.
 
@@ -110,11 +113,12 @@ def product(
     )
     extents = "x".join("s" if size is None else str(size) for size in (m, k, n))
     sides = "nt"[turned[0]] + "nt"[turned[1]]
-    kind = f"{'_add' if accumulate else ''}{'' if may_call else '_own'}"
+    kind = f"{'_add' if accumulate else ''}{'' if addend is None else f'_plus{addend}'}{'' if may_call else '_own'}"
     name = f"product_{dtype.name}_{extents}_{sides}{kind}{apart}_{vector_bytes}"
     if module.has(name):
         return f"@{name}"
     params = [("ptr noalias", "c"), ("ptr", "a"), ("ptr", "b")]
+    params += [("ptr", "x")] if addend is not None else []
     params += [("i64", letter) for letter, size in (("m", m), ("k", k)) if size is None]
     work = None if m is None or k is None else m * k * n
     is_inlined = work is not None and work <= thresholds.INLINED_PRODUCT
@@ -128,11 +132,13 @@ def product(
     left, right, result = (_Matrix(p, stride, 1) for p, stride in zip((a, "%b", "%c"), strides, strict=True))
     left, right = left.transposed if turned[0] else left, right.transposed if turned[1] else right
     rows: Size = "%m" if m is None else m
+    added = None if addend is None else _Matrix("%x", addend, 1)
     if n == 1 and m is not None and strides[2] == 1:  # vectors along the only column of C
         rows, n, left, right, result = 1, m, right.transposed, left.transposed, result.transposed
+        added = None if addend is None else _Matrix("%x", 0, addend)
     sizes = rows, "%k" if k is None else k, n
     printer = _Product(f, dtype, sizes, (left, right, result), accumulate, vector_bytes)
-    printer.may_call = may_call
+    printer.may_call, printer.addend = may_call, added
     printer.emit()
     f.line("ret void")
     return f"@{name}"
@@ -192,6 +198,7 @@ class _Product:
         self.a, self.b, self.c = matrices
         self.accumulate = accumulate
         self.may_call = True  # the library
+        self.addend: _Matrix | None = None
         self.registers = _REGISTERS[vector_bytes]
         self.multiple = 1  # divides the numbers of terms that are no constants
         lanes = vector_bytes // dtype.itemsize
@@ -215,6 +222,11 @@ class _Product:
         """Adds the instructions, without the return."""
         if 0 in (self.m, self.n):
             return
+        self._emit()
+        if self.addend is not None:  # it was not added with the sums
+            self._add(self.addend)
+
+    def _emit(self) -> None:
         if self.k == 0:
             if not self.accumulate:
                 self._clear()
@@ -248,6 +260,15 @@ class _Product:
             for j, count in blocks(self.v, self.n, self.lanes):
                 self.v.store(ZERO, self.v.at(row, j), count)
 
+    def _add(self, addend: _Matrix) -> None:
+        """Adds the addend to C."""
+        step = self.lanes if addend.column == 1 else 1
+        with self.f.loop("0", str(self.m), 1, rolled(self.f.module)) as i:
+            for j, count in blocks(self.v, self.n, step):
+                to = self.c.at(self.v, i, j)
+                x = self.v.load(addend.at(self.v, i, j), count)
+                self.v.store(self.v.add(self.v.load(to, count), x), to, count)
+
     # *** Panels ***
 
     def _panels(self) -> None:
@@ -263,7 +284,10 @@ class _Product:
             self.multiple = math.gcd(depth, self.k)
         buffer = "" if self.b.column == 1 else self.f.alloca(f"[{depth * width} x {self.v.scalar}]", 64)
         if depth == self.k:
-            self._block(0, depth, rows, width, buffer, self.accumulate)
+            addend = None
+            if self.addend is not None and self.addend.column == 1:
+                addend, self.addend = self.addend, None
+            self._block(0, depth, rows, width, buffer, self.accumulate, addend)
             return
         if not self.accumulate:
             self._clear()
@@ -291,8 +315,17 @@ class _Product:
                     best, found = cost, (rows, vectors)
         return found
 
-    def _block(self, start: Size, steps: Size, rows: int, width: int, buffer: str, adds: bool) -> None:
-        """Computes C, or adds to it, the terms from `start` on of the inner dimension."""
+    def _block(
+        self,
+        start: Size,
+        steps: Size,
+        rows: int,
+        width: int,
+        buffer: str,
+        adds: bool,
+        addend: _Matrix | None = None,
+    ) -> None:
+        """Computes C, or adds to it, from some terms and an addend."""
         v = self.v
         a = self.a.moved(v, 0, start)
         b = self.b.moved(v, start, 0)
@@ -315,7 +348,10 @@ class _Product:
                     for w, count in enumerate(counts):
                         to = row.at(v, q, w * self.lanes)
                         total = sums[q * len(counts) + w]
-                        v.store(v.add(v.load(to, count), total) if adds else total, to, count)
+                        total = v.add(v.load(to, count), total) if adds else total
+                        if addend is not None:
+                            total = v.add(total, v.load(addend.moved(v, i, j).at(v, q, w * self.lanes), count))
+                        v.store(total, to, count)
 
     def _tile_sums(self, a: _Matrix, b: _Matrix, rows: int, counts: Sequence[int], steps: Size) -> list[str]:
         """Sums of a tile, row by row: elements of A times vectors of B."""

@@ -449,7 +449,8 @@ def make_region(
     for instr in mine:
         reads.update(_used(instr, set()))
     outside = [v for v in reads if v not in made and (v.storage != "constant" or is_large(v))]
-    inputs = tuple(sorted(outside, key=lambda v: v.number))  # feeds in the order of the step
+    # feeds in the order of the step, then values that kernels read from its state
+    inputs = tuple(sorted(outside, key=lambda v: (v.storage == "constant", v.number)))
     behind = set(block.results).union(*(deep_reads(i) for i in [*instrs[stop:], *leaving]))
     results = dict.fromkeys(v for v in (*block.results, *(v for instr in mine for v in instr.made)) if v in made)
     outputs = tuple([v for v in results if v in behind and v.representation != "rows"])  # fetches in their order

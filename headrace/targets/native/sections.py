@@ -16,8 +16,8 @@ from headrace import dtypes, flags, thresholds
 from headrace.errors import HeadraceInternalError
 from headrace.opkit.forms import Product
 from headrace.records import record
-from headrace.schedule.program import Block, Call, Compute, Coverage, Loop, Section
-from headrace.schedule.select import Move
+from headrace.schedule.program import AtOnce, Block, Call, Compute, Coverage, Loop, Section
+from headrace.schedule.select import KernelCall, Move
 from headrace.targets.native import blas, engine, step_records
 from headrace.targets.native.calls import Functions
 from headrace.targets.native.compiler import UnavailableError
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from headrace.ir.graph import Operation
     from headrace.schedule.program import Instr, Program, Value
     from headrace.targets.native.engine import Library
     from headrace.targets.native.entry import OnFailure
@@ -191,14 +192,16 @@ def _section(program: Program, region: NativeRegion, native: _Native, k: int) ->
     loops = [i for i in region.instrs if _has_loops(i)]
     polls = bool(loops)
     flushes = polls or any(map(_has_products, region.instrs))
-    slots = {v: _slot(v, region) for v in (*region.inputs, *region.outputs)}
+    readers = {v: i.op for i in region.block.instrs[: region.start] if _reads_state(i) for v in i.made}
+    slots = {v: _slot(v, region, readers.get(v)) for v in (*region.inputs, *region.outputs)}
     inputs, outputs = [slots[v] for v in region.inputs], [slots[v] for v in region.outputs]
     entry = Entry(inputs, outputs, is_long=polls or has_parts, flushes=flushes)
     fail = _on_failure(native.source, k)
     if not native.uses_blas and _is_whole(program, region, has_parts):
-        is_lent = [v.dtype in dtypes.INEXACT for v in region.inputs]
-        lent = [thresholds.LENT_FEED_BYTES if inexact else sys.maxsize for inexact in is_lent]
-        program.at_once = entry.bind(library, core, fail, lent)
+        fed = [thresholds.LENT_FEED_BYTES if v.dtype in dtypes.INEXACT else sys.maxsize for v in program.params]
+        lent = fed + [0] * (len(region.inputs) - len(fed))  # no operation writes into other values
+        constants = tuple([v.constant for v in region.inputs if v.storage == "constant"])
+        program.at_once = AtOnce(entry.bind(library, core, fail, lent), constants)
     return Section(
         (loops or region.instrs)[0].op,  # one that may exceed the time limit
         region.inputs,
@@ -214,11 +217,24 @@ def _section(program: Program, region: NativeRegion, native: _Native, k: int) ->
 
 
 def _is_whole(program: Program, region: NativeRegion, has_parts: bool) -> bool:
-    """Whether a region is the whole step, with its feeds and fetches, on one thread."""
-    is_all = region.block is program.block and (region.start, region.stop) == (0, len(program.block.instrs))
-    is_same = region.inputs == program.params and region.outputs == tuple(program.block.results)
+    """Whether a region is the whole step but for reads of state, on one thread."""
+    instrs = program.block.instrs
+    before = instrs[: region.start]
+    is_all = region.block is program.block and region.stop == len(instrs) and all(map(_reads_state, before))
+    given = (*program.params, *(v for instr in before for v in instr.made))
+    is_same = region.outputs == tuple(program.block.results) and region.inputs[: len(given)] == given
+    is_known = all(v.storage == "constant" for v in region.inputs[len(given) :])
     has_lists = any(v.representation == "list" for v in (*region.inputs, *region.outputs))
-    return is_all and is_same and not (has_lists or region.leaving or has_parts)
+    return is_all and is_same and is_known and not (has_lists or region.leaving or has_parts)
+
+
+def _reads_state(instr: Instr) -> bool:
+    """Whether an instruction reads a known resource, such as a variable, and has no effect."""
+    if not (isinstance(instr, Compute) and isinstance(instr.work, KernelCall)) or len(instr.made) != 1:
+        return False
+    facts = instr.op.opdef.facts
+    is_known = instr.work.bound == len(instr.inputs) > 0
+    return is_known and facts.effect == "resource" and not (facts.writes or facts.checks or facts.blocking)
 
 
 def _coverage(
@@ -267,11 +283,11 @@ def _has_products(instr: Instr) -> bool:
     return any(_has_products(i) for b in instr.blocks for i in b.instrs)
 
 
-def _slot(value: Value, region: NativeRegion) -> Slot:
+def _slot(value: Value, region: NativeRegion, reader: Operation | None) -> Slot:
     if value.representation == "list":
         dtype, shape = _element(value, region)
         return Slot(dtype, (None, *shape))
-    return Slot(value.dtype.numpy, value.shape or ())
+    return Slot(value.dtype.numpy, value.shape or (), reader)
 
 
 def _element(value: Value, region: NativeRegion) -> tuple[np.dtype, tuple[int, ...]]:

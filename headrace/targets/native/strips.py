@@ -19,6 +19,7 @@ from headrace.records import record
 from headrace.schedule.program import Compute, Instr, Value
 from headrace.schedule.select import Move
 from headrace.targets.native import fusion
+from headrace.targets.native.addends import with_addends
 from headrace.targets.native.costs import Costs
 from headrace.targets.native.fusion import Nest, deep_reads
 from headrace.targets.native.rewriting import Division
@@ -108,7 +109,7 @@ def units(instrs: Sequence[Instr], results: Collection[Value]) -> list[Unit]:
             pending.remove(each)
             out.extend([each] if each.is_worth_it() else each.parts)
 
-    found = fusion.units(instrs, results)
+    found = fusion.units(with_addends(instrs, results), results)
     if not any(rows_of(unit) and _size_of(unit) >= thresholds.STRIPPED_BYTES for unit in found):
         return list(found)
     for unit in found:

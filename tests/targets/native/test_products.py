@@ -35,6 +35,7 @@ class Case:
     accumulate: bool = False
     gaps: tuple[int, int, int] = (0, 0, 0)
     passed: tuple[bool, bool] = (False, False)
+    addend: str = ""  # "row" or "rows"
 
     @property
     def stored(self) -> list[tuple[int, int]]:
@@ -54,9 +55,10 @@ class Case:
             self.turned,
             accumulate=self.accumulate,
             row_strides=(strides[0], strides[1], strides[2]),
+            addend={"": None, "row": 0, "rows": self.n}[self.addend],
             vector_bytes=vector_bytes,
         )
-        return name, (3, sum(self.passed))
+        return name, (4 if self.addend else 3, sum(self.passed))
 
     def check(self, compiled: Compiled, name: str, rng: np.random.Generator, at_end: bool = True) -> None:
         """Runs the function on random matrices next to guard pages, and compares."""
@@ -76,13 +78,18 @@ class Case:
         a, b, c = matrices
         before, kept = c.astype(np.float64), memory[2].array.copy()
         sizes = [size for size, passed in zip((self.m, self.k), self.passed, strict=True) if passed]
-        compiled(name, *(guarded.array for guarded in (memory[2], memory[0], memory[1])), *sizes)
+        added = rng.integers(-99, 99, (self.m if self.addend == "rows" else 1) * self.n).astype(dtype)
+        memory.append(Guarded(added, at_end))
+        order = (2, 0, 1, 3) if self.addend else (2, 0, 1)
+        compiled(name, *(memory[k].array for k in order), *sizes)
         left, right = a.T if self.turned[0] else a, b.T if self.turned[1] else b
         left, right = left.astype(np.float64), right.astype(np.float64)
         expected = left @ right + (before if self.accumulate else 0)
+        expected += added.reshape(-1, self.n) if self.addend and self.n else 0
         bound = np.zeros_like(expected)
         if dtype.kind == "f":
-            bound = (self.k + 2) * np.finfo(dtype).eps * (np.abs(left) @ np.abs(right) + np.abs(before))
+            size = np.abs(left) @ np.abs(right) + np.abs(before) + (99 if self.addend else 0)
+            bound = (self.k + 2) * np.finfo(dtype).eps * size
         assert (np.abs(c - expected) <= bound).all(), self
         if self.gaps[2]:  # memory between the rows of C
             outside = np.ones(kept.size, bool)
@@ -114,7 +121,8 @@ def drawn(rng: np.random.Generator, count: int, first: int = 0) -> list[Case]:
         if passed[1] and turned[1]:
             gaps[1] = 0
         dtype = ("float32", "float64", "float32", "float64", *INTEGERS)[i % 6]
-        out.append(Case(m, k, n, turned, dtype, bool(rng.integers(2)), (gaps[0], gaps[1], gaps[2]), passed))
+        addend = ("", "", "row", "rows")[rng.integers(4)]
+        out.append(Case(m, k, n, turned, dtype, bool(rng.integers(2)), (gaps[0], gaps[1], gaps[2]), passed, addend))
     return out
 
 
@@ -143,6 +151,13 @@ def test_products_of_recurrent_layers(turned: tuple[bool, bool]) -> None:
 def test_an_inner_dimension_is_divided_into_blocks(turned: tuple[bool, bool]) -> None:
     cases = [Case(20, k, 24, turned, accumulate=accumulate) for k in (256, 257, 600) for accumulate in (False, True)]
     run([*cases, Case(20, 523, 24, turned, passed=(False, True))], 64)
+
+
+@pytest.mark.parametrize("addend", ["row", "rows"])
+def test_an_addend_is_added_to_sums_of_any_form(addend: str) -> None:
+    cases = [Case(20, k, 24, turned, addend=addend) for k in (0, 8, 257) for turned in TURNS]
+    cases += [Case(5, 40, 1, addend=addend), Case(1, 64, 24, (False, True), addend=addend)]
+    run([*cases, Case(20, 40, 24, passed=(True, True), addend=addend)], 64)
 
 
 @pytest.mark.parametrize("accumulate", [False, True])

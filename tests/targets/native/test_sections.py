@@ -422,3 +422,13 @@ def test_lists_stay_on_one_side_in_a_loop_of_kernels() -> None:
     assert cores([stacked], fed)
     with flags.override(NATIVE="on"), hr.Session(engine="compiled") as session:
         assert "list" not in session.explain(stacked, list(fed)).native_source
+
+
+def test_the_explanation_has_the_assembly_of_the_processor() -> None:
+    x = hr.placeholder(hr.float32, (64,))
+    with flags.override(NATIVE="on", CACHE="off"), hr.Session() as session:
+        run = session.make_callable(hr.tanh(x) * x, [x])
+        assert "core0:" in hr.explain(run).native_assembly
+        assert "define" not in hr.explain(run).native_assembly
+    with flags.override(NATIVE="off"), hr.Session() as session:
+        assert hr.explain(session.make_callable(hr.tanh(x) * x, [x])).native_assembly == ""
