@@ -1,6 +1,6 @@
 """Signatures of native regions: all that their printed text depends on.
 
-    text = signature(regions)
+    text = signature(regions, functions)
 
 A record is its class and its fields, and an array its bytes. An object that occurs again is its number, because
 printers compute a shared expression once. Printers read neither graphs nor the names of operations, so regions of equal
@@ -22,9 +22,10 @@ from headrace import memo
 from headrace.dtypes import DType
 from headrace.schedule.program import Compute, Value
 from headrace.schedule.select import ListOperation
+from headrace.targets.native.element_types import ElementTypes
 
 if TYPE_CHECKING:
-    from headrace.targets.native.element_types import ElementTypes
+    from headrace.targets.native.calls import Functions
     from headrace.targets.native.regions import NativeRegion
 
 #: Fields that printers do not read: parts of the graph.
@@ -37,14 +38,22 @@ class _UnknownError(Exception):
     """Raised for an object that has no text."""
 
 
-def signature(regions: Sequence[NativeRegion]) -> str | None:
-    """The signature of regions; None if they contain an object of unknown kind."""
+def signature(regions: Sequence[NativeRegion], functions: Functions) -> str | None:
+    """The signature of regions and of the functions that they call.
+
+    Returns:
+      The signature; None if there is an object of unknown kind.
+    """
     writer = _Writer()
     try:
         for region in regions:
             writer.elements = region.elements
             for part in (region.inputs, region.outputs, region.instrs):
                 writer.add(part)
+            for name, body in functions.called(region.instrs).items():
+                writer.elements = ElementTypes(body.instrs)
+                for part in (name, body.symbol, body.params, body.results, body.instrs):
+                    writer.add(part)
     except _UnknownError:
         return None
     return " ".join(writer.parts)

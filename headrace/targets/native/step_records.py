@@ -79,17 +79,18 @@ def key(regions: Sequence[NativeRegion], identity: str, functions: Functions) ->
       functions: The native functions of the program.
 
     Returns:
-      The key; None if the regions call functions, or if their text or the state of the source files is unknown.
+      The key; None if the text of the regions or the state of the source files is unknown.
     """
-    if not flags.cache_folder() or any(functions.called(region.instrs) for region in regions):
+    if not flags.cache_folder():
         return None
     from headrace.targets.native.signatures import signature  # here: not needed without a cache
 
-    text, files = signature(regions), sources()
+    text, files = signature(regions, functions), sources()
     if text is None or not files:
         return None
     settings = [value for name, value in vars(thresholds).items() if name.isupper()]
-    return object_cache.key("step", files, identity, repr(settings), str(flags.VERIFY.value), text)
+    given = flags.VERIFY.value, flags.CALL_DEPTH.value, flags.accumulator_limit()
+    return object_cache.key("step", files, identity, repr(settings), repr(given), text)
 
 
 def load(of: bytes) -> StepRecord | None:

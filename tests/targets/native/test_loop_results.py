@@ -61,6 +61,7 @@ def test_results_that_are_pushed_are_read_later_in_the_iteration(n: int) -> None
     compared(make, n)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("n", [0, 1, 2, 70])
 def test_gradients_of_loops_with_residuals(n: int) -> None:
     def make(x: Any, w: Any, times: Any) -> Any:

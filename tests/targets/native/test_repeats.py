@@ -52,6 +52,7 @@ def test_an_unrolled_loop_has_the_results_of_the_python_target(dtype: Any) -> No
         run(*unrolled(6, dtype))
 
 
+@pytest.mark.system
 def test_the_code_of_an_unrolled_loop_does_not_grow_by_its_nests() -> None:
     found = []
     for n in (8, 16):

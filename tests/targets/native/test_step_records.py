@@ -16,6 +16,7 @@ import headrace as hr
 from headrace import flags, thresholds
 from headrace.errors import HeadraceInternalError, InvalidArgumentError
 from headrace.targets.native import element_types, engine, lists, object_cache, sections, signatures, step_records
+from headrace.targets.native.calls import Functions
 from tests.targets.native.region_running import regions_of
 
 with flags.override(NATIVE="on"):
@@ -31,9 +32,9 @@ def prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int
     found: list[int] = []
     printed = sections._print
 
-    def counted(regions: Any, is_guarded: bool) -> Any:
+    def counted(regions: Any, functions: Any, is_guarded: bool) -> Any:
         found.append(len(regions))
-        return printed(regions, is_guarded)
+        return printed(regions, functions, is_guarded)
 
     monkeypatch.setattr(sections, "_print", counted)
     for name in ("sources", "_sources"):  # files may be edited while the tests run
@@ -58,6 +59,33 @@ def test_the_second_step_is_not_printed(prints: list[int]) -> None:
         results.append(session.run(fetches, feeds))
         assert prints == [1]
     np.testing.assert_array_equal(results[0][0], results[1][0])
+
+
+def test_a_function_that_calls_itself_is_not_printed_again(prints: list[int]) -> None:
+    def run(limit: int) -> Any:
+        with hr.Graph() as g:
+            f = hr.Function(
+                lambda k, x: hr.cond(k < limit, lambda: x // k, lambda: f(k - 1, x + 2) + 1),
+                results=hr.TensorSpec([], hr.int32),
+                name="f",
+            )
+            n, x = hr.placeholder(hr.int32, []), hr.placeholder(hr.int32, [])
+            session, y = hr.Session(graph=g, engine="compiled"), f(n, x)
+        errors = []
+        for feed in 5, 0:
+            try:
+                errors.append(session.run(y, {n: feed, x: 7}))
+            except InvalidArgumentError as e:
+                errors.append(str(e))
+        return errors
+
+    first = run(1)
+    assert prints
+    before = len(prints)
+    assert run(1) == first
+    assert len(prints) == before + 1  # for the error
+    run(2)
+    assert len(prints) > before + 1
 
 
 @pytest.mark.parametrize("verify", [0, 3])
@@ -165,7 +193,7 @@ def signature(make: Any, shape: Any = (4, 3)) -> str | None:
     with hr.Graph().as_default():
         x = hr.placeholder(hr.float32, shape, name="x")
         with flags.override(OPTIMIZE="off"):
-            return signatures.signature(regions_of(make(x), {x: np.ones(shape, np.float32)}))
+            return signatures.signature(regions_of(make(x), {x: np.ones(shape, np.float32)}), Functions())
 
 
 def loop(f: Any) -> Any:
