@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from headrace.targets.native.plan import Plan
 
 _INT64: Final = np.dtype(np.int64)
+_NOALIAS: Final = " noalias"  # of parameters alone
 
 
 class CallPrinter:
@@ -70,12 +71,12 @@ class CallPrinter:
         params = []
         for k, v in enumerate(self.inputs):
             if is_array(v):
-                params.append(("ptr noalias", f"in{k}"))
+                params.append((f"ptr{_NOALIAS}", f"in{k}"))
                 self.values[v] = Array(f"%in{k}", v.dtype.numpy, dims(v), contiguous(v))
             else:
                 params.append((scalars.register_type(v.dtype.numpy), f"in{k}"))
                 self.values[v] = Number(f"%in{k}", v.dtype.numpy)
-        params += [("ptr noalias", f"out{k}") for k in range(len(self.outputs))]
+        params += [(f"ptr{_NOALIAS}", f"out{k}") for k in range(len(self.outputs))]
         self.depth = "%depth"
         return _function(self.module, body.symbol, params)
 
@@ -236,7 +237,7 @@ def _function(module: Module, name: str, params: Sequence[tuple[str, str]]) -> F
     If the stack is used up, it calls itself in another thread.
     """
     params = [("ptr noalias", "state"), ("i64", "depth"), *params]
-    kinds = [(kind.split()[0], name) for kind, name in params]
+    kinds = [(kind.removesuffix(_NOALIAS), name) for kind, name in params]
     f = module.function(name, "i32", params, "nounwind", "internal")
     is_low = f.op(f"icmp ult i64 {_frame(f)}, {state.load(f, 'stack')}")
     f.branch(state.unlikely(f, is_low), "low", "begun")
@@ -253,7 +254,11 @@ def _print_away(module: Module, name: str, params: Sequence[tuple[str, str]], re
     """Prints the function that stores the arguments for another thread, and waits for it."""
     f = module.function(f"{name}.away", "i32", params, "nounwind noinline", "internal")
     args = f.alloca(f"{{ {record} }}", 8)
-    values = [("ptr", f"@{name}.arrive"), ("i64", register_mode.read(f)), *((k.split()[0], f"%{n}") for k, n in params)]
+    values = [
+        ("ptr", f"@{name}.arrive"),
+        ("i64", register_mode.read(f)),
+        *((k.removesuffix(_NOALIAS), f"%{n}") for k, n in params),
+    ]
     for i, (kind, value) in enumerate(values):
         f.line(f"store {kind} {value}, ptr {_field(f, record, args, i)}")
     code = f.op(f"call i32 {state.load(f, 'far', kind='ptr')}(ptr {_continued(module)}, ptr {args})", "code")

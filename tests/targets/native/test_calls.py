@@ -204,6 +204,25 @@ def test_lists_in_a_function_end_with_its_call() -> None:
     compare(f(n, x), {n: 3, x: np.arange(4.0)})
 
 
+def test_complex_arguments_and_residuals() -> None:
+    f = hr.Function(
+        lambda k, x: hr.cond(k < 1, lambda: x, lambda: f(k - 1, x * x + x) * x),
+        results=spec((), hr.complex64),
+        name="f",
+    )
+    n, x = number(), hr.placeholder(hr.complex64, [])
+    y = f(n, x)
+    compare([y, *hr.gradients(hr.math.real(y), x)], {n: 4, x: np.complex64(0.3 + 0.2j)})
+    rows = hr.Function(
+        lambda k, x: hr.cond(k < 1, lambda: x, lambda: rows(k - 1, x * x + x) * x),
+        results=spec((3,), hr.complex128),
+        name="rows",
+    )
+    z = hr.placeholder(hr.complex128, [3])
+    y = rows(n, z)
+    compare([y, *hr.gradients(hr.math.real(y), z)], {n: 4, z: np.array([0.3 + 0.2j, -0.1j, 0.5])})
+
+
 def test_a_function_with_a_kernel_stays_in_python() -> None:
     f = hr.Function(
         lambda k, x: hr.cond(k < 1, lambda: x, lambda: f(k - 1, hr.math.lgamma(x) * 2.0)),
