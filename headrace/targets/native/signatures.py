@@ -52,8 +52,7 @@ def signature(regions: Sequence[NativeRegion], functions: Functions) -> str | No
                 writer.add(part)
             for name, body in functions.called(region.instrs).items():
                 writer.elements = ElementTypes(body.instrs)
-                for part in (name, body.symbol, body.params, body.results, body.instrs):
-                    writer.add(part)
+                writer.add((name, body.symbol, body.params, body.results, body.instrs))
     except _UnknownError:
         return None
     return " ".join(writer.parts)
