@@ -48,7 +48,7 @@ TABLES: dict[str, str] = {
     "optimize/slice_merging.py": SLICES,
     "recover/handles.py": "a translation for each op on stacks and tensor arrays",
     "targets/native/grown.py": "a rule for each op on arrays of unknown length; forms of records have static shapes",
-    "targets/native/records.py": "the ops that make and read optionals, which no other record of an op tells apart",
+    "targets/native/tuples.py": "the ops that make and read optionals, which no other record of an op tells apart",
     "train/device_setter.py": "the default list of types of an argument of TensorFlow",
     "train/saving/nodes.py": MAKES,
     "train/scaffold.py": "the ops of tables and summaries that a session runs at its start",

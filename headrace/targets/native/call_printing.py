@@ -1,4 +1,4 @@
-"""Printing of calls of functions that call themselves, and of records.
+"""Printing of calls of functions that call themselves, and of tuples.
 
 A function `i32 (ptr %state, i64 %depth, arguments..., addresses of results...)` returns the codes of a core (`state`).
 If a call fails, each caller reports its place to the state before it returns the code, so that the error names the
@@ -23,7 +23,7 @@ from headrace.targets.native.calls import Body, Functions
 from headrace.targets.native.grown import is_array
 from headrace.targets.native.held import Array, Held, Number
 from headrace.targets.native.plan import contiguous, dims, row_major
-from headrace.targets.native.records import Layout, Pack, Unpack, Zeros
+from headrace.targets.native.tuples import Layout, Pack, Unpack, Zeros
 
 if TYPE_CHECKING:
     from headrace.schedule.program import Call, Compute, Instr, Value
@@ -36,7 +36,7 @@ _NOALIAS: Final = " noalias"  # of parameters alone
 
 
 class CallPrinter:
-    """Prints calls and operations on records; part of `printer.Printer`."""
+    """Prints calls and operations on tuples; part of `printer.Printer`."""
 
     module: Module
     f: Function
@@ -114,16 +114,16 @@ class CallPrinter:
             kind = scalars.register_type(v.dtype.numpy)
             self.values[v] = Number(f.op(f"load {kind}, ptr {slot}"), v.dtype.numpy)
 
-    # *** Records ***
+    # *** Tuples ***
 
-    def record_operation(self, instr: Compute) -> None:
-        """Prints an operation on a record."""
+    def tuple_operation(self, instr: Compute) -> None:
+        """Prints an operation on a tuple."""
         f = self.f
         if isinstance(instr.work, Unpack):
             address = self.number(instr.inputs[0])
             kind = "pop" if instr.op.type == "TensorListPopBack" else "absent"
             self.fail_if(f.op(f"icmp eq i64 {address}, 0"), instr, kind)
-            base = f.op(f"inttoptr i64 {address} to ptr", "record")
+            base = f.op(f"inttoptr i64 {address} to ptr", "tuple")
             for field, v in zip(instr.work.layout.fields, instr.outputs, strict=True):
                 if v is not None:
                     at = f.op(f"getelementptr inbounds i8, ptr {base}, i64 {field.offset}")
@@ -140,7 +140,7 @@ class CallPrinter:
     def _packed(self, instr: Compute, layout: Layout) -> str:
         f = self.f
         length = self._length_before(instr, layout) if layout.is_list else ""
-        base = state.allocate(f, layout.bytes + 8 * layout.is_list, "no_memory", "record")
+        base = state.allocate(f, layout.bytes + 8 * layout.is_list, "no_memory", "tuple")
         if length:
             at = f.op(f"getelementptr inbounds i8, ptr {base}, i64 {layout.bytes}")
             f.line(f"store i64 {f.op(f'add nuw nsw i64 {length}, 1')}, ptr {at}, align 8")
@@ -150,7 +150,7 @@ class CallPrinter:
                 self.copy(Array(at, field.dtype, field.shape, row_major(field.shape)), self.array(v))
             else:
                 scalars.store(f, field.dtype, self.number(v), at)
-        return f.op(f"ptrtoint ptr {base} to i64", "record")
+        return f.op(f"ptrtoint ptr {base} to i64", "tuple")
 
     def _length_before(self, push: Compute, layout: Layout) -> str:
         """Prints the number of elements before a push, and the check of its limit."""
@@ -185,11 +185,11 @@ class CallPrinter:
         on = f.new("on")
         f.branch(state.unlikely(f, f.op(f"icmp ne i32 {code}, 0")), "no_memory", on)
         f.begin(on)
-        return f.op(f"load i64, ptr {slot}, align 8", "record")
+        return f.op(f"load i64, ptr {slot}, align 8", "tuple")
 
 
 def _zeros_of(module: Module, layout: Layout) -> str:
-    """The function that makes records of zeros of a class, defined once."""
+    """The function that makes tuples of zeros of a class, defined once."""
     name = f"zeros{layout.number}"
     if module.has(name):
         return name
@@ -200,7 +200,7 @@ def _zeros_of(module: Module, layout: Layout) -> str:
     f.line("ret i32 0")
     f.begin("present")
     source = f.op("inttoptr i64 %source to ptr", "source")
-    base = state.allocate(f, layout.bytes + 8 * layout.is_list, "no_memory", "record")
+    base = state.allocate(f, layout.bytes + 8 * layout.is_list, "no_memory", "tuple")
     if layout.is_list:
         length, to = (f.op(f"getelementptr inbounds i8, ptr {p}, i64 {layout.bytes}") for p in (source, base))
         f.line(f"store i64 {f.op(f'load i64, ptr {length}, align 8')}, ptr {to}, align 8")

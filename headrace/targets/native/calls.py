@@ -1,8 +1,8 @@
 """Functions that call themselves, as native code has them.
 
 Such a function is native if all its instructions are, and all functions that it calls. A call has the address of
-memory for each result. The function copies its results there and keeps no memory of its own, records excepted
-(`records`). Large constants are no part of the code of a region, so they are further arguments of the functions that
+memory for each result. The function copies its results there and keeps no memory of its own, tuples excepted
+(`tuples`). Large constants are no part of the code of a region, so they are further arguments of the functions that
 read them or call such functions.
 """
 
@@ -17,8 +17,8 @@ from headrace import dtypes, thresholds
 from headrace.records import record
 from headrace.schedule.program import Call, Compute, Instr, Loop, Value
 from headrace.schedule.select import ListOperation
-from headrace.targets.native.records import Pack, Records, Zeros, is_record
 from headrace.targets.native.rewriting import rewritten
+from headrace.targets.native.tuples import Pack, Tuples, Zeros, is_tuple
 
 if TYPE_CHECKING:
     from headrace.schedule.program import Block, Function, Program
@@ -50,13 +50,13 @@ class Functions:
       program: The program; None for a block of its own.
 
     Attributes:
-      records: The records of the program.
+      tuples: The tuples of the program.
       bodies: The functions by name. Those that are not native are removed (`regions.native_functions`).
     """
 
     def __init__(self, program: Program | None = None) -> None:
         self.bodies: dict[str, Body] = {}
-        self.records = Records(program) if program is not None else None
+        self.tuples = Tuples(program) if program is not None else None
         self._constants = large_constants(program.functions) if program is not None else {}
         for i, (name, f) in enumerate(program.functions.items() if program is not None else ()):
             params, results = (tuple(map(self.value, vs)) for vs in (f.params, f.block.results))
@@ -64,13 +64,13 @@ class Functions:
             self.bodies[name] = Body(f"function{i}", params, self.rewritten(f.block.instrs), results, f.block)
 
     def value(self, v: Value) -> Value:
-        """The form of a value: the address of a record."""
-        return v if self.records is None else self.records.value(v)
+        """The form of a value: the address of a tuple."""
+        return v if self.tuples is None else self.tuples.value(v)
 
     def rewritten(self, instrs: Sequence[Instr]) -> list[Instr]:
-        """The instructions of a block in the form that native code has (`rewriting`, `records`)."""
+        """The instructions of a block in the form that native code has (`rewriting`, `tuples`)."""
         found = rewritten(instrs)
-        return found if self.records is None else self.records.rewritten(found, self._constants)
+        return found if self.tuples is None else self.tuples.rewritten(found, self._constants)
 
     def called(self, instrs: Iterable[Instr]) -> dict[str, Body]:
         """The functions that instructions call, and those that these call, by name."""
@@ -124,23 +124,23 @@ def walk(instrs: Iterable[Instr]) -> Iterable[Instr]:
             yield from walk(block.instrs)
 
 
-def makes_records(instrs: Iterable[Instr]) -> bool:
-    """Whether instructions make records that are in memory behind them."""
+def makes_tuples(instrs: Iterable[Instr]) -> bool:
+    """Whether instructions make tuples that are in memory behind them."""
     return any(
         isinstance(i.work, Pack | Zeros)
         if isinstance(i, Compute)
-        else isinstance(i, Call) and any(map(is_record, i.made))
+        else isinstance(i, Call) and any(map(is_tuple, i.made))
         for i in walk(instrs)
     )
 
 
-def keeps_records(loop: Loop) -> bool:
-    """Whether a record of one iteration may be read outside of it."""
-    if any(is_record(x.param) and x.next is not x.param for x in loop.variables):
+def keeps_tuples(loop: Loop) -> bool:
+    """Whether a tuple of one iteration may be read outside of it."""
+    if any(is_tuple(x.param) and x.next is not x.param for x in loop.variables):
         return True
-    return any(_puts_record(i) for i in walk(loop.body.instrs))
+    return any(_puts_tuple(i) for i in walk(loop.body.instrs))
 
 
-def _puts_record(instr: Instr) -> bool:
-    """Whether an instruction puts a record into a list."""
-    return isinstance(instr, Compute) and isinstance(instr.work, ListOperation) and any(map(is_record, instr.inputs))
+def _puts_tuple(instr: Instr) -> bool:
+    """Whether an instruction puts a tuple into a list."""
+    return isinstance(instr, Compute) and isinstance(instr.work, ListOperation) and any(map(is_tuple, instr.inputs))

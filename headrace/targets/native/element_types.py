@@ -13,7 +13,7 @@ from headrace.schedule.program import Branches, Compute, Instr, Loop, Value
 from headrace.schedule.select import ListOperation
 from headrace.targets.native import scalars
 from headrace.targets.native.grown import is_grown
-from headrace.targets.native.records import is_record
+from headrace.targets.native.tuples import is_tuple
 
 #: The kinds of list operations that native code has (`lists`).
 KINDS: Final = frozenset({"empty", "reserve", "from_tensor", "push", "pop", "get", "set", "length", "stack"})
@@ -149,7 +149,7 @@ class ElementTypes:
             put = instr.inputs[work.role.element_input or (1 if kind == "push" else 2)]
             if put.representation == "list":
                 self._contains(this, put)
-            elif is_record(put):
+            elif is_tuple(put):
                 self._stay.append(this)
                 self._know(this, put.dtype.numpy, ())
             elif put.is_static and scalars.is_number(put.dtype.numpy):

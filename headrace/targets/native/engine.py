@@ -32,12 +32,12 @@ from typing import Any, Final
 from headrace import flags, forking, intra_op, memo, thresholds
 from headrace.errors import HeadraceInternalError
 from headrace.targets.native import (
+    cached_steps,
     linking,
     object_cache,
     object_layout,
     processor,
     state,
-    step_records,
     support,
     threads,
 )
@@ -296,7 +296,7 @@ class _Engine:
 
     def _load_support(self) -> Library:
         """The library of `support`, which is printed only if the cache lacks it."""
-        files = step_records.sources()
+        files = cached_steps.sources()
         key = object_cache.key(_FORM, files or support.text(), self.identity, "not optimized")
         return self._load(key, support.text, support.NAMES, {}, is_optimized=False)
 

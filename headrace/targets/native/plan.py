@@ -55,9 +55,9 @@ from headrace.schedule.select import Constant, ListOperation, Move
 from headrace.targets.native import threads
 from headrace.targets.native.fusion import Nest, deep_reads
 from headrace.targets.native.grown import Dimensions, Front, Rows, is_array, is_grown
-from headrace.targets.native.records import Unpack
 from headrace.targets.native.rewriting import CrossEntropy
 from headrace.targets.native.strips import Strips, Unit, cut_reads, is_total, is_view, reduction, units
+from headrace.targets.native.tuples import Unpack
 
 if TYPE_CHECKING:
     from headrace.opkit.forms import Index

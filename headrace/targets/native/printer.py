@@ -26,7 +26,7 @@ from headrace.schedule.program import Branches, Call, Compute, Convert, Instr, L
 from headrace.schedule.select import Constant, ListOperation, Map, Move
 from headrace.targets.native import scalars, state
 from headrace.targets.native.call_printing import CallPrinter
-from headrace.targets.native.calls import Body, Functions, keeps_records, makes_records
+from headrace.targets.native.calls import Body, Functions, keeps_tuples, makes_tuples
 from headrace.targets.native.complex_products import print_complex_product
 from headrace.targets.native.costs import Costs
 from headrace.targets.native.cross_entropy import print_cross_entropy
@@ -39,10 +39,10 @@ from headrace.targets.native.indexing import IndexPrinter
 from headrace.targets.native.lists import ListPrinter
 from headrace.targets.native.llvm_text import Module
 from headrace.targets.native.plan import Home, Plan, Storage, contiguous, dims, row_major
-from headrace.targets.native.records import Absent, Pack, Unpack, Zeros, is_record
 from headrace.targets.native.repeats import Repeats
 from headrace.targets.native.rewriting import CrossEntropy
 from headrace.targets.native.strips import Strips, Unit
+from headrace.targets.native.tuples import Absent, Pack, Unpack, Zeros, is_tuple
 from headrace.targets.native.unread import unread_products
 from headrace.targets.native.windows.calls import print_window
 
@@ -201,7 +201,7 @@ class Printer(IndexPrinter, ListPrinter, CallPrinter):
     def print_function(self, body: Body) -> None:
         """Prints a function that calls itself."""
         f = self.f = self.open_function(body)
-        releases = makes_records(body.instrs) and not any(map(is_record, body.results))
+        releases = makes_tuples(body.instrs) and not any(map(is_tuple, body.results))
         before = state.mark(f) if releases else None
         blocks = self._allocate({k: f"%out{k}" for k in range(len(self.outputs))}, is_function=True)
         self.units(self.plan.top)
@@ -446,7 +446,7 @@ class Printer(IndexPrinter, ListPrinter, CallPrinter):
             case ListOperation():
                 self.list_operation(instr)
             case Pack() | Unpack() | Absent() | Zeros():
-                self.record_operation(instr)
+                self.tuple_operation(instr)
             case Constant(value):
                 (out,) = instr.made
                 self.values[out] = self.constant(np.asarray(value), out.dtype.numpy)
@@ -587,7 +587,7 @@ class Printer(IndexPrinter, ListPrinter, CallPrinter):
                 other = self.address(home.homes[1])
                 self._backs[home] = f.op(f"select i1 {f.op(f'icmp eq ptr {now}, {one}')}, ptr {other}, ptr {one}")
         self._owned.append([])
-        releases = makes_records(loop.body.instrs) and not keeps_records(loop)
+        releases = makes_tuples(loop.body.instrs) and not keeps_tuples(loop)
         before = state.mark(f) if releases else None
         self.units(self.plan.units[loop.body])
         numbers = {}

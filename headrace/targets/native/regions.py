@@ -29,8 +29,8 @@ from headrace.targets.native.costs import ufuncs
 from headrace.targets.native.element_types import KINDS, ElementTypes
 from headrace.targets.native.fusion import deep_reads
 from headrace.targets.native.grown import Dimensions, Front, Rows, is_array, is_grown
-from headrace.targets.native.records import Absent, Pack, Unpack, Zeros, is_record
 from headrace.targets.native.rewriting import CrossEntropy, Division
+from headrace.targets.native.tuples import Absent, Pack, Unpack, Zeros, is_tuple
 
 if TYPE_CHECKING:
     from headrace.schedule.program import Program
@@ -411,7 +411,7 @@ def _runs(n: int, banned: set[int]) -> list[tuple[int, int]]:
 
 
 def _crossing(instrs: Sequence[Instr], results: Iterable[Value], start: int, stop: int) -> set[Value]:
-    """The lists, rows and records that a run shares with the code around it."""
+    """The lists, rows and tuples that a run shares with the code around it."""
     inside = instrs[start:stop]
     made = {v for instr in inside for v in instr.made}
     behind = set(results).union(*(deep_reads(i) for i in instrs[stop:]))
@@ -421,7 +421,7 @@ def _crossing(instrs: Sequence[Instr], results: Iterable[Value], start: int, sto
 
 def _is_special(v: Value) -> bool:
     """Whether native code and Python have different forms of a value."""
-    return v.representation in ("list", "rows") or is_record(v)
+    return v.representation in ("list", "rows") or is_tuple(v)
 
 
 def make_region(

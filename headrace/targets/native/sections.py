@@ -18,14 +18,14 @@ from headrace.opkit.forms import Product
 from headrace.records import record
 from headrace.schedule.program import AtOnce, Block, Call, Compute, Coverage, Loop, Section
 from headrace.schedule.select import KernelCall, Move
-from headrace.targets.native import blas, engine, step_records
+from headrace.targets.native import blas, cached_steps, engine
+from headrace.targets.native.cached_steps import CachedStep
 from headrace.targets.native.calls import Functions
 from headrace.targets.native.compiler import UnavailableError
 from headrace.targets.native.entry import Entry, Slot
 from headrace.targets.native.failures import failure
 from headrace.targets.native.ordering import arrange
 from headrace.targets.native.regions import native_functions, native_regions, why_not
-from headrace.targets.native.step_records import StepRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -69,7 +69,7 @@ def _compile(program: Program, regions: list[NativeRegion], functions: Functions
     if not regions:
         program.coverage = _coverage(program, [], [], functions)
         return
-    key = step_records.key(regions, engine.identity(), functions)
+    key = cached_steps.key(regions, engine.identity(), functions)
     native = (None if key is None else _stored(regions, key, functions)) or _printed(regions, key, functions)
     chosen = regions[: len(native.have_parts)]
     program.coverage = _coverage(program, chosen, regions[len(chosen) :], functions)
@@ -133,7 +133,7 @@ class _Source:
         if self._made is None:
             module, printed = _print(self._regions, self._functions, self._is_guarded)
             text = module.text()
-            if step_records.digest(text) != self._digest:
+            if cached_steps.digest(text) != self._digest:
                 raise HeadraceInternalError("the text of native code differs from that of the object file in the cache")
             self._made = text, [p.places for p in printed]
         return self._made
@@ -141,7 +141,7 @@ class _Source:
 
 def _stored(regions: Sequence[NativeRegion], key: bytes, functions: Functions) -> _Native | None:
     """The native code of regions from the object cache; None if it is not there."""
-    found = step_records.load(key)
+    found = cached_steps.load(key)
     if found is None or not 0 < len(found.have_parts) <= len(regions):
         return None
     source = _Source(regions[: len(found.have_parts)], functions, found.text_digest)
@@ -155,14 +155,14 @@ def _printed(regions: Sequence[NativeRegion], key: bytes | None, functions: Func
     """The native code of as many regions as are within the limit, printed and compiled."""
     module, printed = _print(regions, functions, flags.VERIFY.value >= 3)
     text, have_parts = module.text(), tuple([p.has_parts for p in printed])
-    digest = step_records.digest(text)
+    digest = cached_steps.digest(text)
     source = _Source(regions[: len(printed)], functions, digest, (text, [p.places for p in printed]))
     if not printed:
         return _Native(source, None, False, ())
     uses_blas = any(f"@{name}(" in text for name in blas.NAMES.values())
     library = engine.compile_module(text, _names(have_parts), blas.symbols() if uses_blas else {})
     if key is not None:
-        step_records.save(key, StepRecord(library.key, digest, uses_blas, have_parts))
+        cached_steps.save(key, CachedStep(library.key, digest, uses_blas, have_parts))
     return _Native(source, library, uses_blas, have_parts)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import headrace as hr
 from headrace import flags, thresholds
 from headrace.errors import HeadraceError
-from headrace.targets.native import sections, step_records
+from headrace.targets.native import cached_steps, sections
 from tests.targets.native import region_running as running
 from tests.targets.native.random_regions import Maker
 
@@ -66,7 +66,7 @@ def cached(seed: int, verify: int = 0, fails: bool = False) -> bool:
         tempfile.TemporaryDirectory() as folder,
         flags.override(VERIFY=verify, NATIVE="on", CACHE=folder),
         mock.patch.multiple(thresholds, **EVERYWHERE),
-        mock.patch.multiple(step_records, sources=lambda: "a state", _sources=lambda: "a state"),
+        mock.patch.multiple(cached_steps, sources=lambda: "a state", _sources=lambda: "a state"),
         mock.patch.object(sections, "_printed", wraps=sections._printed) as prints,
     ):
         for _ in range(2):

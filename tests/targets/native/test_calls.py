@@ -314,7 +314,7 @@ def test_a_limit_of_residuals_in_recursion() -> None:
     assert errors[0].__notes__[0] == errors[1].__notes__[0]
 
 
-def test_a_record_that_another_branch_returned_is_not_read() -> None:
+def test_a_tuple_that_another_branch_returned_is_not_read() -> None:
     def empty() -> Any:
         return scopes.builder().EmptyTensorList(np.zeros(0, np.int32), np.int32(-1), element_dtype=hr.variant)
 
@@ -494,7 +494,7 @@ def test_an_interrupt_ends_deep_recursion(monkeypatch: pytest.MonkeyPatch) -> No
 # *** Memory ***
 
 
-def test_records_of_an_iteration_end_with_it() -> None:
+def test_tuples_of_an_iteration_end_with_it() -> None:
     n, x = number(), hr.placeholder(F64, [3])
     tree = halving()
 
@@ -507,5 +507,5 @@ def test_records_of_an_iteration_end_with_it() -> None:
         session.run(y, {n: 10, x: np.ones(3)})
         assert len(session.explain(y, [n, x]).native) == 1
         before = resident_bytes()
-        session.run(y, {n: 30_000, x: np.ones(3)})  # an iteration makes 2 KiB of records
+        session.run(y, {n: 30_000, x: np.ones(3)})  # an iteration makes 2 KiB of tuples
         assert resident_bytes() - before < 8 << 20

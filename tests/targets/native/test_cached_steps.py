@@ -15,7 +15,7 @@ pytest.importorskip("llvmlite")
 import headrace as hr
 from headrace import flags, thresholds
 from headrace.errors import HeadraceInternalError, InvalidArgumentError
-from headrace.targets.native import element_types, engine, lists, object_cache, sections, signatures, step_records
+from headrace.targets.native import cached_steps, element_types, engine, lists, object_cache, sections, signatures
 from headrace.targets.native.calls import Functions
 from tests.targets.native.region_running import regions_of
 
@@ -38,7 +38,7 @@ def prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int
 
     monkeypatch.setattr(sections, "_print", counted)
     for name in ("sources", "_sources"):  # files may be edited while the tests run
-        monkeypatch.setattr(step_records, name, lambda: "a state")
+        monkeypatch.setattr(cached_steps, name, lambda: "a state")
     with flags.override(NATIVE="on", CACHE=str(tmp_path / "cache")):
         engine.available()  # the support functions are loaded
         yield found
@@ -125,18 +125,18 @@ def test_another_constant_threshold_or_flag_is_another_step(prints: list[int], m
     assert len(prints) == 4
 
 
-def _damage(folder: Path, is_record: bool, content: bytes | None) -> None:
-    """Removes the records, or the object files, or writes others."""
+def _damage(folder: Path, is_entry: bool, content: bytes | None) -> None:
+    """Removes the entries, or the object files, or writes others."""
     for path in folder.iterdir():
         raw = path.read_bytes()
-        if (b"headrace step" in raw) == is_record:
+        if (b"headrace step" in raw) == is_entry:
             path.unlink()
             if content is not None:
                 object_cache.save(bytes.fromhex(path.name.partition(".")[0]), content)
 
 
 @pytest.mark.parametrize(
-    ("is_record", "content"),
+    ("is_entry", "content"),
     [
         (True, None),
         (False, None),
@@ -146,43 +146,43 @@ def _damage(folder: Path, is_record: bool, content: bytes | None) -> None:
     ],
 )
 def test_a_missing_or_wrong_file_is_made_again(
-    prints: list[int], tmp_path: Path, is_record: bool, content: bytes | None
+    prints: list[int], tmp_path: Path, is_entry: bool, content: bytes | None
 ) -> None:
     session, fetches, feeds = step()
     expected = session.run(fetches, feeds)
-    _damage(tmp_path / "cache", is_record, content)
+    _damage(tmp_path / "cache", is_entry, content)
     for _ in range(2):
         session, fetches, feeds = step()
         np.testing.assert_array_equal(session.run(fetches, feeds)[0], expected[0])
     assert len(prints) == 2
 
 
-def test_a_text_that_differs_from_the_record_is_an_error(prints: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_that_differs_from_the_entry_is_an_error(prints: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     session, fetches, feeds = step()
     session.run(fetches, feeds)
     session, fetches, feeds = step()
     session.run(fetches, feeds)
-    monkeypatch.setattr(step_records, "digest", lambda text: b"another")
+    monkeypatch.setattr(cached_steps, "digest", lambda text: b"another")
     with pytest.raises(HeadraceInternalError, match="differs"):
         session.explain(fetches, list(feeds))
 
 
-def test_no_records_of_sources_that_have_changed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert "native" in step_records._sources()
-    monkeypatch.setattr(step_records, "_IMPORTED", os.stat(signatures.__file__).st_mtime_ns - 1)
-    assert not step_records._sources()
-    monkeypatch.setattr(step_records, "_PACKAGE", str(tmp_path / "archive.zip"))
-    assert not step_records._sources()
+def test_no_entries_of_sources_that_have_changed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert "native" in cached_steps._sources()
+    monkeypatch.setattr(cached_steps, "_IMPORTED", os.stat(signatures.__file__).st_mtime_ns - 1)
+    assert not cached_steps._sources()
+    monkeypatch.setattr(cached_steps, "_PACKAGE", str(tmp_path / "archive.zip"))
+    assert not cached_steps._sources()
 
 
 def test_a_changed_source_is_another_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(step_records, "_PACKAGE", str(tmp_path))
-    monkeypatch.setattr(step_records, "_FOLDERS", ("",))
+    monkeypatch.setattr(cached_steps, "_PACKAGE", str(tmp_path))
+    monkeypatch.setattr(cached_steps, "_FOLDERS", ("",))
     file, found = tmp_path / "a.py", []
     for text, second in (("1", 1), ("2", 2), ("12", 2)):
         file.write_text(text)
         os.utime(file, (second, second))
-        found.append(step_records._sources())
+        found.append(cached_steps._sources())
     assert len(set(found)) == 3
 
 

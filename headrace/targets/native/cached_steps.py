@@ -1,12 +1,12 @@
-"""Records of native regions in the object cache, which spare later processes the printing.
+"""Entries of native steps in the object cache, which spare later processes the printing.
 
 The name of an object file is a digest of LLVM's text, and printing takes longer than all else that a step from the
-cache needs of native code. A record names the object file of regions and has the facts about their text. Its own name
+cache needs of native code. An entry names the object file of regions and has the facts about their text. Its own name
 is a digest of all that the text depends on: the signature of the regions (`signatures`), thresholds, flags, the
 processor, and the printers. The latter are the source files of this package, and are compared as Python compares them
 with its cache of byte code: by path, size and time of the last change.
 
-A record is a file like an object file, with the same checks. If one of the two files is missing, regions are printed.
+An entry is a file like an object file, with the same checks. If one of the two files is missing, regions are printed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _FORM: Final = re.compile(rb"headrace step 1\n([0-9a-f]{64}) ([0-9a-f]{64}) ([01
 
 
 @record(frozen=True, slots=True)
-class StepRecord:
+class CachedStep:
     """Facts about the regions of a step whose object file is in the cache.
 
     Attributes:
@@ -71,7 +71,7 @@ def sources() -> str:
 
 
 def key(regions: Sequence[NativeRegion], identity: str, functions: Functions) -> bytes | None:
-    """The key of the record of a step's regions.
+    """The key of the entry of a step's regions.
 
     Args:
       regions: The regions.
@@ -93,14 +93,14 @@ def key(regions: Sequence[NativeRegion], identity: str, functions: Functions) ->
     return object_cache.key("step", files, identity, repr(settings), repr(given), text)
 
 
-def load(of: bytes) -> StepRecord | None:
-    """The record of a key; None if there is no valid one."""
+def load(of: bytes) -> CachedStep | None:
+    """The entry of a key; None if there is no valid one."""
     content = object_cache.load(of)
     found = None if content is None else _FORM.fullmatch(content)
     if found is None:
         return None
     object_key, text, uses_blas, parts = found.groups()
-    return StepRecord(
+    return CachedStep(
         bytes.fromhex(object_key.decode()),
         bytes.fromhex(text.decode()),
         uses_blas == b"1",
@@ -108,8 +108,8 @@ def load(of: bytes) -> StepRecord | None:
     )
 
 
-def save(of: bytes, made: StepRecord) -> None:
-    """Writes the record of a key, unless source files have changed."""
+def save(of: bytes, made: CachedStep) -> None:
+    """Writes the entry of a key, unless source files have changed."""
     if _sources() != sources():
         return
     parts = "".join(str(int(part)) for part in made.have_parts)

@@ -1,20 +1,20 @@
-"""Records: tuples of values in memory that functions pass on by their address.
+"""Tuples of values in memory, which functions pass on by their address.
 
 The gradient of a function that calls itself keeps the residuals of a call in a scalar variant, an optional, whose
-components are arrays, numbers and the optionals of inner calls. In native code such an optional is a *record*, a block
-of memory with its components one behind the other. A component that is a record is its address. An absent record, which
+components are arrays, numbers and the optionals of inner calls. In native code such an optional is a *tuple*, a block
+of memory with its components one behind the other. A component that is a tuple is its address. An absent tuple, which
 a branch returns where no value is needed, has the address 0.
 
-A list that passes through such an optional is a chain of records: the list in front of an element, the element, and the
-number of elements. The empty list is an absent record. So a push makes a record, a pop reads one, and older lists stay
+A list that passes through such an optional is a chain of tuples: the list in front of an element, the element, and the
+number of elements. The empty list is an absent tuple. So a push makes a tuple, a pop reads one, and older lists stay
 as they are.
 
-Values that may be the same record form a *class*: results and parameters of functions, results of branches, loop
+Values that may be the same tuple form a *class*: results and parameters of functions, results of branches, loop
 variables, elements of a list, components at one position. A class has one layout. A class is left to the kernels if two
-of its records differ in the types of their components, a component has no static shape, or another operation reads it.
+of its tuples differ in the types of their components, a component has no static shape, or another operation reads it.
 
-In rewritten instructions a record is an integer, so loop variables, conditionals and lists need no rules for records.
-Records end with the call, or with the scope of a loop or function out of which no record passes (`printer`).
+In rewritten instructions a tuple is an integer, so loop variables, conditionals and lists need no rules for tuples.
+Tuples end with the call, or with the scope of a loop or function out of which no tuple passes (`printer`).
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from headrace.schedule.program import Block, Branches, Call, Compute, Instr, Loo
 from headrace.schedule.select import KernelCall, ListOperation
 from headrace.targets.native import scalars
 
-#: Alignment of the arrays in a record, in bytes.
+#: Alignment of the arrays in a tuple, in bytes.
 _ALIGNED: Final = 16
 
 
 @record(eq=False, slots=True)
 class Field:
-    """Component of a record.
+    """Component of a tuple.
 
     Attributes:
-      offset: The distance from the start of the record, in bytes.
-      dtype: The dtype; that of addresses for a record.
+      offset: The distance from the start of the tuple, in bytes.
+      dtype: The dtype; that of addresses for a tuple.
       shape: The static shape.
-      layout: The layout of a component that is a record, else None.
+      layout: The layout of a component that is a tuple, else None.
     """
 
     offset: int
@@ -55,12 +55,12 @@ class Field:
 
 @record(eq=False, slots=True)
 class Layout:
-    """Layout of the records of a class.
+    """Layout of the tuples of a class.
 
     Attributes:
       number: The number of the layout in the program.
       fields: The components.
-      is_list: Whether the records are lists: component 0 is the list in front of an element, component 1 the element.
+      is_list: Whether the tuples are lists: component 0 is the list in front of an element, component 1 the element.
       bytes: The size, without the number of elements of a list, an i64 behind the components.
     """
 
@@ -72,36 +72,36 @@ class Layout:
 
 @record(frozen=True, slots=True)
 class Pack:
-    """Record of the inputs."""
+    """Tuple of the inputs."""
 
     layout: Layout
 
 
 @record(frozen=True, slots=True)
 class Unpack:
-    """The components of a record."""
+    """The components of a tuple."""
 
     layout: Layout
 
 
 @record(frozen=True, slots=True)
 class Absent:
-    """Record that no operation reads."""
+    """Tuple that no operation reads."""
 
 
 @record(frozen=True, slots=True)
 class Zeros:
-    """Record of zeros with the records that another one contains."""
+    """Tuple of zeros with the tuples that another one contains."""
 
     layout: Layout
 
 
 @record(eq=False, slots=True)
 class _Use:
-    """Record that is made or read.
+    """Tuple that is made or read.
 
     Attributes:
-      whole: The record.
+      whole: The tuple.
       parts: The components; None for those that no instruction reads.
       is_list: Whether it is a list: component 0 is the list before the push, and component 1 the element.
     """
@@ -111,8 +111,8 @@ class _Use:
     is_list: bool
 
 
-class Records:
-    """Records of a program.
+class Tuples:
+    """Tuples of a program.
 
     Args:
       program: The program.
@@ -127,7 +127,7 @@ class Records:
         self._layouts: dict[Value, Layout] = {}
         self._stands: dict[Value, Value] = {}
         self._functions = program.functions
-        if program.functions:  # records occur in functions that call themselves
+        if program.functions:  # tuples occur in functions that call themselves
             for block in program.walk():
                 for instr in block.instrs:
                     self._visit(instr)
@@ -224,7 +224,7 @@ class Records:
             self._place(layout, first[root].parts)
 
     def _place(self, layout: Layout, parts: Iterable[Value | None]) -> None:
-        """Places the components of a record."""
+        """Places the components of a tuple."""
         at = 0
         for v in parts:
             assert v is not None  # all components of a class have been packed
@@ -240,7 +240,7 @@ class Records:
     # *** Instructions ***
 
     def value(self, v: Value) -> Value:
-        """The address of a record, an integer; other values as they are."""
+        """The address of a tuple, an integer; other values as they are."""
         if not _is_variant(v) or v.representation != "object" or self._find(v) not in self._layouts:
             return v
         found = self._stands.get(v)
@@ -249,7 +249,7 @@ class Records:
         return found
 
     def rewritten(self, instrs: Sequence[Instr], more: Mapping[str, tuple[Value, ...]]) -> list[Instr]:
-        """The instructions of a block with addresses in place of records, also in inner blocks.
+        """The instructions of a block with addresses in place of tuples, also in inner blocks.
 
         Each result of a call has a value.
 
@@ -309,8 +309,8 @@ class Records:
         return Variable(self.value(x.initial), self.value(x.param), self.value(x.next), final)
 
 
-def is_record(v: Value) -> bool:
-    """Whether a value is the address of a record."""
+def is_tuple(v: Value) -> bool:
+    """Whether a value is the address of a tuple."""
     return v.representation == "scalar" and v.tensor.dtype.base is dtypes.variant
 
 
@@ -343,7 +343,7 @@ def _is_field(v: Value | None) -> bool:
 
 
 def _are_alike(known: _Use, use: _Use) -> bool:
-    """Whether the components of two records have the same types.
+    """Whether the components of two tuples have the same types.
 
     All components of `known` are known.
     """
