@@ -79,7 +79,7 @@ ELSEWHERE: Final[dict[str, set[str]]] = {
         "targets/native/object_layout.py _VERSION",
         "targets/native/object_layout.py _VERSION_AT",
         "targets/native/plan.py ALIGNMENT",
-        "targets/native/records.py _ALIGNED",
+        "targets/native/tuples.py _ALIGNED",
         "targets/native/state.py ALIGNMENT",
         "targets/native/state.py CLASSES",
         "targets/native/state.py COUNTERS",
@@ -99,7 +99,7 @@ ELSEWHERE: Final[dict[str, set[str]]] = {
         "targets/native/lists.py _MOST",
         "targets/native/products.py _MOST",
         "targets/native/regions.py _DEEPEST",
-        "targets/native/state.py _NAMED",
+        "targets/native/deep_calls.py _NAMED",
     },
     "tiles of vectors, for the registers and pipelines of processors, and loops that are written out": {
         "targets/native/products.py _BODY",

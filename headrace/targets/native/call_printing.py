@@ -5,7 +5,7 @@ If a call fails, each caller reports its place to the state before it returns th
 calls. The depth is compared with `HEADRACE_CALL_DEPTH` before a call of a function from another one.
 
 **The stack.** A function compares the address of its frame with a limit in the state. Below it the call continues on
-the stack of another thread, which Python starts (`state.State`): the arguments are stored (`away`), and the new thread
+the stack of another thread, which Python starts (`deep_calls`): the arguments are stored (`away`), and the new thread
 loads them (`arrive`). Frames are small, so usual recursions stay on the stack of the caller.
 """
 

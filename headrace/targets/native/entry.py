@@ -42,6 +42,7 @@ import numpy as np
 from headrace import flags, shapes
 from headrace.errors import DeadlineExceededError, HeadraceInternalError, InvalidArgumentError
 from headrace.targets.native import engine, state
+from headrace.targets.native.deep_calls import EndedCalls
 from headrace.targets.native.support import HEAD, INPUT, MOST_DIMS, OUTPUT, Kind
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 
 #: Handler of a failure: called with the place of the failure, the iterations of the open loops of the core, and the
 #: calls that have ended; it raises.
-OnFailure = Callable[[int, list[int], state.EndedCalls], object]
+OnFailure = Callable[[int, list[int], EndedCalls], object]
 
 _FASTCALL: Final = 0x80  # METH_FASTCALL
 _PLAIN: Final = "bhilqBHILQefdF"  # dtypes whose scalars are the head of an object and the value

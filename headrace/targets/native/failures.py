@@ -18,7 +18,7 @@ from headrace.targets.python.runtime import too_deep
 
 if TYPE_CHECKING:
     from headrace.schedule.program import Instr
-    from headrace.targets.native.state import EndedCalls
+    from headrace.targets.native.deep_calls import EndedCalls
 
 FailureKind: TypeAlias = Literal[
     "access",

@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 
     from headrace.ir.graph import Operation
     from headrace.schedule.program import Instr, Program, Value
+    from headrace.targets.native.deep_calls import EndedCalls
     from headrace.targets.native.engine import Library
     from headrace.targets.native.entry import OnFailure
     from headrace.targets.native.failures import Place
     from headrace.targets.native.llvm_text import Module
     from headrace.targets.native.printer import Printed
     from headrace.targets.native.regions import NativeRegion
-    from headrace.targets.native.state import EndedCalls
 
 
 def cut(program: Program) -> None:

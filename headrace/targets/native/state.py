@@ -35,16 +35,14 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import mmap
-import threading
-from _thread import start_new_thread
-from collections import Counter, deque
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from headrace import forking, memo, thresholds
-from headrace.errors import HeadraceInternalError, ResourceExhaustedError
+from headrace import memo, thresholds
+from headrace.errors import HeadraceInternalError
 from headrace.records import record
+from headrace.targets.native.deep_calls import EndedCalls, on_another_stack
 
 if TYPE_CHECKING:
     from headrace.targets.native.llvm_text import Function, Module
@@ -63,9 +61,6 @@ ALIGNMENT: Final = 64
 
 #: The size that a list states for memory that is not its own.
 BORROWED: Final = "-1"
-
-#: Calls whose iterations are kept after a failure, at either end.
-_NAMED: Final = 16
 
 _STOPPING: Final = ctypes.c_int32(1)
 
@@ -86,17 +81,6 @@ _MAKE: Final = ctypes.CFUNCTYPE(ctypes.c_void_p)
 _RESTORE: Final = ctypes.PYFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(
     ("PyErr_Restore", ctypes.pythonapi)
 )
-
-
-_starting = threading.Lock()
-
-
-def _forked() -> None:
-    global _starting
-    _starting = threading.Lock()
-
-
-forking.run_after_fork(_forked)
 
 
 class Layout(ctypes.Structure):
@@ -463,37 +447,14 @@ class State:
         return DONE if self.error is None else DAMAGED
 
     def _far(self, function: int, args: int) -> int:
-        """Calls a native function in a thread of its own; returns its code."""
-        codes: list[int] = []
-        enter, done = _ENTER(function), threading.Event()
-
-        def run() -> None:
-            try:
-                codes.append(enter(self.address, args))
-            except BaseException as e:
-                self.error = e
-            finally:
-                done.set()
-
-        with _starting:
-            before = threading.stack_size(thresholds.NATIVE_STACK_FAR)
-            try:
-                start_new_thread(run, ())
-            except RuntimeError as e:
-                self.error = ResourceExhaustedError(f"deep recursion needs the stack of another thread: {e}")
-                return STOPPED
-            except BaseException as e:  # KeyboardInterrupt behind the call: the thread has started
-                self._interrupt(e)
-            finally:
-                threading.stack_size(before)
-        while not done.is_set():
-            try:
-                done.wait()
-            except BaseException as e:
-                self._interrupt(e)
-        if self.error is not None and not any(codes):
+        """Calls a native function on another stack; returns its code."""
+        enter = _ENTER(function)
+        try:
+            code = on_another_stack(lambda: enter(self.address, args), self._interrupt)
+        except BaseException as e:
+            self.error = e
             return STOPPED
-        return codes[0]
+        return STOPPED if self.error is not None and code == DONE else code
 
     def _interrupt(self, error: BaseException) -> None:
         """Makes the thread of `_far` end at its next poll."""
@@ -506,34 +467,6 @@ class State:
             self.calls.add(place, self.counters())
         except BaseException as e:
             self.error = e
-
-
-class EndedCalls:
-    """Calls that a failure has ended, innermost first.
-
-    Those between the first and the last ones are counted.
-
-    Attributes:
-      first: The places of the first ones, and the iterations of the loops in the functions that they called.
-      last: Those of the last ones.
-      between: The number of calls between, by place.
-    """
-
-    __slots__ = ("between", "first", "last")
-
-    def __init__(self) -> None:
-        self.first: list[tuple[int, list[int]]] = []
-        self.last: deque[tuple[int, list[int]]] = deque()
-        self.between: Counter[int] = Counter()
-
-    def add(self, place: int, counters: list[int]) -> None:
-        """Adds a call around those that were added."""
-        if len(self.first) < _NAMED:
-            self.first.append((place, counters))
-            return
-        self.last.append((place, counters))
-        if len(self.last) > _NAMED:
-            self.between[self.last.popleft()[0]] += 1
 
 
 class Pool:

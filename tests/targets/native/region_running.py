@@ -16,6 +16,7 @@ from headrace.ir.kernel_errors import translated
 from headrace.schedule.program import Block, Program, Value
 from headrace.targets.native import blas, engine
 from headrace.targets.native.calls import Functions
+from headrace.targets.native.deep_calls import EndedCalls
 from headrace.targets.native.element_types import ElementTypes
 from headrace.targets.native.entry import Entry, Slot
 from headrace.targets.native.failures import failure
@@ -23,7 +24,6 @@ from headrace.targets.native.grown import is_array
 from headrace.targets.native.plan import Plan
 from headrace.targets.native.printer import Printed, Printing, print_region
 from headrace.targets.native.regions import NativeRegion, make_region, native_functions, native_regions, why_not
-from headrace.targets.native.state import EndedCalls
 
 
 class NotNative(Exception):

@@ -19,7 +19,7 @@ from headrace import flags, thresholds
 from headrace.api import scopes
 from headrace.denormals import flushed
 from headrace.errors import DeadlineExceededError, InvalidArgumentError, ResourceExhaustedError
-from headrace.targets.native import engine, state
+from headrace.targets.native import deep_calls, engine
 from tests.targets.native import region_running as running
 
 with flags.override(NATIVE="on"):
@@ -409,8 +409,8 @@ def test_deep_recursion_continues_in_other_threads(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(thresholds, "NATIVE_STACK_CALLS", 1 << 15)
     monkeypatch.setattr(thresholds, "NATIVE_STACK_FAR", 1 << 18)
     started: list[Any] = []
-    start = state.start_new_thread
-    monkeypatch.setattr(state, "start_new_thread", lambda f, args: (started.append(f), start(f, args)))
+    start = deep_calls.start_new_thread
+    monkeypatch.setattr(deep_calls, "start_new_thread", lambda f, args: (started.append(f), start(f, args)))
     n = number()
     x, fetches = deep(n)
     given = {n: 2000, x: np.linspace(-1, 1, 40)}
@@ -451,7 +451,7 @@ def test_an_error_without_a_thread_for_deep_recursion(monkeypatch: pytest.Monkey
     with flags.override(NATIVE="on"), hr.Session(engine="compiled") as session:
         assert session.run(y, {n: 90_000}) == 180_001
         with monkeypatch.context() as patch:
-            patch.setattr(state, "start_new_thread", start)
+            patch.setattr(deep_calls, "start_new_thread", start)
             with pytest.raises(ResourceExhaustedError, match="the stack of another thread"):
                 session.run(y, {n: 90_000})
         assert session.run(y, {n: 90_000}) == 180_001
@@ -472,8 +472,8 @@ def test_an_interrupt_ends_deep_recursion(monkeypatch: pytest.MonkeyPatch) -> No
     )
     y = f(n, hr.placeholder_with_default(np.float64(1.0), []))
     ended = threading.Event()
-    start = state.start_new_thread
-    monkeypatch.setattr(state, "start_new_thread", lambda f, args: start(lambda: (f(), ended.set()), args))
+    start = deep_calls.start_new_thread
+    monkeypatch.setattr(deep_calls, "start_new_thread", lambda f, args: start(lambda: (f(), ended.set()), args))
 
     def interrupt(number: int, frame: Any) -> None:
         raise KeyboardInterrupt

@@ -21,9 +21,9 @@ from headrace.errors import HeadraceInternalError
 pytest.importorskip("llvmlite")
 
 from headrace.targets.native import engine, state
+from headrace.targets.native.deep_calls import EndedCalls
 from headrace.targets.native.entry import Entry, Slot, _qualified, symbols
 from headrace.targets.native.llvm_text import Function, Module
-from headrace.targets.native.state import EndedCalls
 
 pytestmark = pytest.mark.one_engine
 

@@ -21,9 +21,9 @@ from headrace.errors import DeadlineExceededError, HeadraceInternalError, Invali
 from headrace.execute import blas
 from headrace.opkit.windows import Axis
 from headrace.targets.native import engine, state, threads
+from headrace.targets.native.deep_calls import EndedCalls
 from headrace.targets.native.entry import Entry, Slot
 from headrace.targets.native.llvm_text import Function, Module
-from headrace.targets.native.state import EndedCalls
 from headrace.targets.native.windows import kernels
 from headrace.targets.native.windows.pooling import Kind
 
