@@ -29,6 +29,7 @@ from headrace import dtypes, shapes
 from headrace.ir.graph import FuncGraph
 from headrace.ir.infer import constant_value
 from headrace.ir.notes import CountedResidual, ResidualPop, ResidualPush
+from headrace.schedule.disjoint_sets import DisjointSets
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation, Tensor
@@ -45,7 +46,8 @@ class Lists:
     """Representations of the tensor lists of a step; see the module's text."""
 
     def __init__(self, regions: Regions) -> None:
-        self._parent: dict[Tensor, Tensor] = {}
+        self._classes: DisjointSets[Tensor] = DisjointSets()
+        self._find = self._classes.root
         self._elements: dict[Tensor, Tensor] = {}  # of a class of lists of lists: one of the lists in it
         self._bad: set[Tensor] = set()
         self._rows: set[Tensor] = set()  # made of the rows of a tensor
@@ -76,7 +78,7 @@ class Lists:
 
     def kind(self, t: Tensor) -> str:
         """`LIST`, `ROWS`, or `KERNEL` for the representation of kernels."""
-        if t not in self._parent:
+        if t not in self._classes:
             return KERNEL
         c = self._find(t)
         if c in self._bad:
@@ -94,19 +96,10 @@ class Lists:
 
     # *** classes ***
 
-    def _find(self, t: Tensor) -> Tensor:
-        root = t
-        while (up := self._parent.setdefault(root, root)) is not root:
-            root = up
-        while t is not root:
-            self._parent[t], t = root, self._parent[t]
-        return root
-
     def _join(self, a: Tensor, b: Tensor) -> None:
         a, b = self._find(a), self._find(b)
-        if a is b:
+        if not self._classes.join(a, b):
             return
-        self._parent[b] = a
         inner = self._elements.pop(b, None)
         if inner is not None:
             self._contains(a, inner)

@@ -9,6 +9,7 @@ import numpy as np
 
 from headrace import shapes
 from headrace.records import record
+from headrace.schedule.disjoint_sets import DisjointSets
 from headrace.schedule.program import Branches, Compute, Instr, Loop, Value
 from headrace.schedule.select import ListOperation
 from headrace.targets.native import scalars
@@ -63,7 +64,8 @@ class ElementTypes:
     """
 
     def __init__(self, instrs: Iterable[Instr]) -> None:
-        self._parent: dict[Value, Value] = {}
+        self._classes: DisjointSets[Value] = DisjointSets()
+        self._find = self._classes.root
         self._inner: dict[Value, Value] = {}
         self._known: dict[Value, Element] = {}
         self._stay: list[Value] = []
@@ -90,16 +92,10 @@ class ElementTypes:
             and all(self._find(v) is not self._find(x) for x in self._stay)
         )
 
-    def _find(self, v: Value) -> Value:
-        while (up := self._parent.setdefault(v, v)) is not v:
-            v = up
-        return v
-
     def _join(self, a: Value, b: Value) -> None:
         a, b = self._find(a), self._find(b)
-        if a is b:
+        if not self._classes.join(a, b):
             return
-        self._parent[b] = a
         inner = self._inner.pop(b, None)
         if inner is not None:
             self._contains(a, inner)

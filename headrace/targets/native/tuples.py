@@ -28,6 +28,7 @@ import numpy as np
 from headrace import dtypes, flags, shapes
 from headrace.ir.notes import CountedResidual, ResidualPush
 from headrace.records import record
+from headrace.schedule.disjoint_sets import DisjointSets
 from headrace.schedule.program import Block, Branches, Call, Compute, Instr, Loop, Program, Value, Variable
 from headrace.schedule.select import KernelCall, ListOperation
 from headrace.targets.native import scalars
@@ -119,7 +120,8 @@ class Tuples:
     """
 
     def __init__(self, program: Program) -> None:
-        self._parent: dict[Value, Value] = {}
+        self._classes: DisjointSets[Value] = DisjointSets()
+        self._find = self._classes.root
         self._packs: list[_Use] = []
         self._unpacks: list[_Use] = []
         self._empty: list[Value] = []
@@ -135,21 +137,11 @@ class Tuples:
 
     # *** Classes ***
 
-    def _find(self, v: Value) -> Value:
-        root = v
-        while (up := self._parent.setdefault(root, root)) is not root:
-            root = up
-        while v is not root:
-            self._parent[v], v = root, self._parent[v]
-        return root
-
     def _join(self, a: Value | None, b: Value | None) -> bool:
         """Joins the classes of two values; returns whether these were different."""
         if a is None or b is None or not (_is_variant(a) and _is_variant(b)):
             return False
-        a, b = self._find(a), self._find(b)
-        self._parent[b] = a
-        return a is not b
+        return self._classes.join(a, b)
 
     def _visit(self, instr: Instr) -> None:
         if isinstance(instr, Compute):
