@@ -144,6 +144,7 @@ def test_a_frozen_object_takes_no_other_attribute() -> None:
         Cell([]).other = 1  # type: ignore[attr-defined]
 
 
+@pytest.mark.system  # it parses half of the package
 def test_the_package_has_no_dataclass_that_is_no_record() -> None:
     package = Path(__file__).parent.parent / "headrace"
     texts = {path: path.read_text() for path in package.rglob("*.py")}
