@@ -13,8 +13,6 @@ import numpy as np
 from headrace import thresholds
 from headrace.errors import HeadraceInternalError
 from headrace.opkit.forms import (
-    Accumulate,
-    Assemble,
     Broadcast,
     Concat,
     Embed,
@@ -25,7 +23,6 @@ from headrace.opkit.forms import (
     Reduce,
     Reshape,
     Tile,
-    Top,
 )
 from headrace.schedule.program import Compute, Instr, Value
 from headrace.schedule.scalar_expressions import Apply, Input
@@ -54,7 +51,6 @@ from headrace.targets.native.plan import (
     spread,
 )
 from headrace.targets.native.products import product
-from headrace.targets.native.ranking import top
 from headrace.targets.native.reductions import combination, reduce
 from headrace.targets.native.registers import of_host
 from headrace.targets.native.repeats import Repeats, nest_key
@@ -63,7 +59,7 @@ from headrace.targets.native.strips import cut_reads, is_total, is_view, reducti
 from headrace.targets.native.transposes import transpose, turned_matrix
 
 if TYPE_CHECKING:
-    from headrace.opkit.forms import Index, Lattice
+    from headrace.opkit.forms import Index
     from headrace.targets.native.llvm_text import Function, Module
     from headrace.targets.native.strips import Strips
 
@@ -560,12 +556,6 @@ class ArrayPrinter:
                 self._one_hot(instr, axis)
             case Reduce() as form:
                 self._reduce(instr, form)
-            case Accumulate() as form:
-                self._accumulation(instr, form)
-            case Assemble() as form:
-                self._assemble(instr, form)
-            case Top() as form:
-                self._top(instr, form)
             case Product() as form:
                 self.matrix_product(instr, form)
             case _:
@@ -781,86 +771,6 @@ class ArrayPrinter:
         self.each(target.shape, ((*at[:axis], 0, *at[axis:]) if at else (0,), target.strides, places), element)
         self.values[out] = target
 
-    def _assemble(self, instr: Compute, form: Assemble) -> None:
-        (out,) = instr.made
-        target = self.place_of(out)
-        if form.base is not None:
-            self.copy(target, self.array(instr.inputs[form.base]))
-        elif sum(math.prod(part.shape) for part in form.parts) < math.prod(form.shape):
-            self._fill_with(target, instr.inputs[form.fill] if form.fill is not None else None)
-        for part in form.parts:
-            source = self._on(self.array(instr.inputs[part.source]), part.shape, part.taken)
-            self.copy(self._on(target, part.shape, part.put), source)
-        self.values[out] = target
-
-    def _top(self, instr: Compute, form: Top) -> None:
-        source, count = self.copied(instr, form.source), form.count
-        size = source.dims[-1]
-        dtypes = source.dtype, form.indices
-        name = top(self.module, size, count, *dtypes)
-        targets: list[Array | None] = [None if v is None else self.place_of(v) for v in instr.outputs]
-        with self.f.loop("0", str(math.prod(source.dims[:-1]))) as row:
-            addresses = []
-            for target, dtype in zip(targets, dtypes, strict=True):
-                if target is None:
-                    addresses.append(self.f.alloca(f"[{count * dtype.itemsize} x i8]", 16))
-                else:
-                    addresses.append(self._at(target, self._advanced("0", row, count)))
-            addresses.append(self._at(source, self._advanced("0", row, size)))
-            self.f.line(f"call void {name}({', '.join(f'ptr {a}' for a in addresses)})")
-        self.values.update(
-            {v: a for v, a in zip(instr.outputs, targets, strict=True) if v is not None and a is not None}
-        )
-
-    def _on(self, array: Array, shape: tuple[int, ...], places: Lattice) -> Array:
-        """The elements of an array at regular places."""
-        distances = [_distance(step, array.strides) for step in places.steps]
-        pointer = self.shifted(array, _distance(places.first, array.strides))
-        return Array(pointer, array.dtype, shape, tuple(distances))
-
-    def _fill_with(self, target: Array, number: Value | None) -> None:
-        """Prints stores of a number, or of zeros, to all elements."""
-        text = scalars.literal(0, target.dtype) if number is None else self.number(number)
-        self.each(target.shape, (target.strides,), lambda at: self.store(target, text, at[0]))
-
-    def _accumulation(self, instr: Compute, form: Accumulate) -> None:
-        """Prints running results; each is computed from that of the place before."""
-        (out,), k = instr.made, form.axis
-        source, target = self.array(instr.inputs[form.source]), self.place_of(out)
-        size, dtype = source.dims[k], source.dtype
-        axes = [source.strides[k], target.strides[k]]
-        if form.is_reverse:
-            ends = [self.shifted(array, (size - 1) * array.strides[k]) for array in (source, target)]
-            source, target = (dataclasses.replace(a, pointer=p) for a, p in zip((source, target), ends, strict=True))
-            axes = [-step for step in axes]
-        expression = Apply(form.ufunc, (Input(0), Input(1)), dtype, None)
-        lag = int(form.is_exclusive)
-
-        def row(i: str, is_first: bool) -> None:
-            """Prints the results of a place; the first one copies an element."""
-            x, y, before = self._advanced("0", i, axes[0]), self._advanced("0", i, axes[1]), f"{-axes[1]}"
-
-            def element(at: Sequence[str]) -> None:
-                number = self.load(source, self._sum(at[0], x, f"{-lag * axes[0]}"))
-                if not is_first:
-                    so_far = self.load(target, self._sum(at[1], y, before))
-                    number = scalars.expression(self.f, expression, (so_far, number), [dtype, dtype])
-                self.store(target, number, self._sum(at[1], y))
-
-            self.each(rest, strides, element)
-
-        rest = [*source.shape[:k], *source.shape[k + 1 :]]
-        strides = [[*a.strides[:k], *a.strides[k + 1 :]] for a in (source, target)]
-        if form.is_exclusive:
-            start = scalars.literal(form.start, dtype)
-            self.each(rest, strides, lambda at: self.store(target, start, at[1]))
-        if lag < size:
-            row(str(lag), True)
-        if lag + 1 < size:
-            with self.f.loop(str(lag + 1), str(size)) as i:
-                row(i, False)
-        self.values[out] = self.place_of(out)
-
     def _sum(self, *offsets: str) -> str:
         """The sum of offsets."""
         total = "0"
@@ -910,7 +820,7 @@ class ArrayPrinter:
             row_strides=(strides[0], strides[1], None),
             addend=None if addend is None else n if addend.shape == target.shape else 0,
             vector_bytes=of_host().bytes,
-            may_call=isinstance(m, int) and isinstance(k_size, int),  # the import of the library takes 0.3 s
+            may_call=isinstance(m, int) and isinstance(k_size, int),  # no step with such calls is called at once
         )
         more = "" if addend is None else f", ptr {addend.pointer}"
         more += "".join(f", i64 {size}" for size in (m, k_size) if isinstance(size, str))
@@ -1079,11 +989,6 @@ def _splat(v: Value) -> str | None:
     if flat[:1].tobytes() * flat.size != flat.tobytes():
         return None
     return scalars.literal(flat[0], v.dtype.numpy)
-
-
-def _distance(coordinates: Sequence[int], strides: Sequence[int]) -> int:
-    """The distance of an element from that with the coordinates 0, in elements."""
-    return sum(c * stride for c, stride in zip(coordinates, strides, strict=True))
 
 
 def hash_of(raw: bytes) -> str:

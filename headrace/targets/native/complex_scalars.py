@@ -209,7 +209,7 @@ def _sqrt(a: Pair) -> Pair:
     other = (abs(x).compare("oeq", math.inf) & _is_finite(y)).choose(x.constant(0.0), other)
     is_negative = Value(x.f, "i1", x.f.op(f"icmp slt {x.format.integer} {x.bits().name}, 0"))
     real, imag = is_negative.choose(other, root), is_negative.choose(root, other)
-    both = Value(x.f, x.kind, x.constant(math.inf).name)
+    both = x.constant(math.inf)
     return Pair(is_infinite.choose(both, real), is_infinite.choose(both, imag).signed_as(y))
 
 

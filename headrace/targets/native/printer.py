@@ -38,6 +38,7 @@ from headrace.targets.native.held import Array, Held, Items, Number
 from headrace.targets.native.indexing import IndexPrinter
 from headrace.targets.native.lists import ListPrinter
 from headrace.targets.native.llvm_text import Module
+from headrace.targets.native.orders import OrderPrinter
 from headrace.targets.native.plan import Home, Plan, Storage, contiguous, dims, row_major
 from headrace.targets.native.repeats import Repeats
 from headrace.targets.native.rewriting import CrossEntropy
@@ -122,7 +123,7 @@ def print_region(region: NativeRegion, printing: Printing | None = None, name: s
     return Printed(printer.module, name, printer.inputs, region.outputs, places, top, has_parts)
 
 
-class Printer(IndexPrinter, ListPrinter, CallPrinter):
+class Printer(IndexPrinter, OrderPrinter, ListPrinter, CallPrinter):
     """Printer of one region or function; the classes below it print single instructions.
 
     Args:
