@@ -167,8 +167,8 @@ def test_pages_are_resident_once_they_are_used() -> None:
 
 
 def test_kept_memory_is_bounded() -> None:
-    f = bound(touched, 1, 0)
-    f(None, np.int64(1.5 * thresholds.NATIVE_KEPT_BYTES))
+    f = bound(scoped, 2, 1)
+    f(None, np.int64(2), np.int64(1.5 * thresholds.NATIVE_KEPT_BYTES))
     for s in state.pool().states.values():
         assert sum(size for _, size in s.arenas()) == 2 * thresholds.NATIVE_KEPT_BYTES
 
