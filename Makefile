@@ -50,6 +50,10 @@ $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@ $(VENV)/.installed $(VENV)/.installed-examples
 
+$(VENV)/.installed-site: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[site]'
+	@touch $@
+
 # --- use ------------------------------------------------------------------------------------------------------------
 
 .PHONY: demo
@@ -63,6 +67,12 @@ examples: $(VENV)/.installed-examples ## run the example programs that take seco
 	$(BIN)/python examples/solvers.py
 	$(BIN)/python examples/devices.py
 	$(BIN)/python examples/recorded.py
+
+# Material's notice about its successor is no matter of this site.
+.PHONY: site
+site: $(VENV)/.installed-site ## the documentation as a site, in build/site; open build/site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict -f site/mkdocs.yml
+	@echo "build/site/index.html"
 
 # What `make bench` runs in: name an environment with TensorFlow, JAX and PyTorch to have them beside headrace. It needs
 # what headrace depends on; headrace itself is this checkout.
