@@ -31,7 +31,7 @@ def navigation(index: str) -> list[Any]:
     found = dict(section.split("\n", 1) for section in sections)
     if found.keys() != TABS.keys():
         raise ValueError(f"docs/index.md has the sections {list(found)}; expected {list(TABS)}")
-    first = [{text: page} for text, page in re.findall(r"\[(.+?)\]\(([\w/.-]+\.md)\)", head)]
+    first = [{text: page} for text, page in re.findall(r"\[(.+?)\]\(([\w.-]+\.md)\)", head)]  # in no folder
     tabs = {TABS[name]: [{text: page} for text, page in _ROW.findall(body)] for name, body in found.items()}
     tabs["Reference"].append({"Python interface": [{title: path} for path, title, _ in interface_pages()]})
     return [{"Home": ["index.md", *first]}, *({tab: pages} for tab, pages in tabs.items())]

@@ -21,6 +21,10 @@ from tests.extending.registering import forgotten
 ROOT = Path(__file__).parent.parent
 PAGES = (
     "README.md",
+    "docs/learn/tutorial.md",
+    "docs/learn/from_tensorflow.md",
+    "docs/learn/from_jax.md",
+    "docs/learn/from_pytorch.md",
     "docs/learn/structured.md",
     "docs/learn/gradients.md",
     "docs/how-to/graphs.md",
