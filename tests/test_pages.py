@@ -19,7 +19,7 @@ FOLDERS = (*FOR_USERS, "internals")
 #: Pages in no folder, which the head of the index describes.
 AT_THE_TOP = ("distributed.md", "tour.md")
 #: Folders at the root whose files are named in prose.
-CODE = ("headrace", "tests", "docs", "benchmarks", "examples", ".ci")
+CODE = ("headrace", "tests", "docs", "benchmarks", "examples", "site", ".ci")
 
 #: Files of others that pages name: one that HEADRACE_DUMP writes, one of TensorFlow's.
 ELSEWHERE = {"fused_regions.py", "control_flow_ops.py"}
@@ -180,4 +180,4 @@ def test_index_has_every_page() -> None:
         assert sorted(rows) == sorted(p.name for p in (DOCS / folder).glob("*.md")), folder
     head = index.partition("\n## ")[0]
     assert all(len(re.findall(rf"\[[^\]]+\]\({page}\)", head)) == 1 for page in AT_THE_TOP)
-    assert {p.name for p in DOCS.iterdir()} == {*FOLDERS, *AT_THE_TOP, "index.md"}
+    assert {p.name for p in DOCS.iterdir()} == {*FOLDERS, *AT_THE_TOP, "images", "index.md"}
