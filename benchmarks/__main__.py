@@ -74,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", action="append", choices=BENCHMARKS, help="run only this one (may be repeated)")
     parser.add_argument("--json", metavar="FILE", help="write all rounds of all results")
     args = parser.parse_args(argv)
-    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else float("nan")  # what else the machine does
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else float("nan")  # other work of the machine
     began = time.perf_counter()
     results: list[Result] = []
     for name in args.only or BENCHMARKS:

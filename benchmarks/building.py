@@ -1,6 +1,6 @@
-"""How long it takes to make a graph, beside what TensorFlow takes for the same one in the same process.
+"""Times of building a graph, here and in TensorFlow in the same process.
 
-The program is the one that anybody would write: a chain of `y + x`, `y * 2.0` and `tanh`, a thousand operations with
+The program is plain: a chain of `y + x`, `y * 2.0` and `tanh`, a thousand operations with
 the constants. TensorFlow is used in its graph mode. Where it is not installed there is nothing to compare with; in an
 environment that has it:
 
@@ -20,7 +20,7 @@ from headrace.api.scopes import Graph
 
 
 def building(ops: int = 1000, repeats: int = 15) -> list[Result]:
-    """Microseconds an operation, here and in TensorFlow, and the one divided by the other, round by round."""
+    """Microseconds an operation, here and in TensorFlow, and their ratio, for each round."""
     ours = here(ops)
     theirs = tensorflow(ops)
     n = ours()

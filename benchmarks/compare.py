@@ -1,4 +1,4 @@
-"""Compares two runs of the workloads: what became slower, or larger, by more than the rounds differ among themselves.
+"""Compares two runs of the workloads: changes that exceed the spread of the rounds.
 
     python -m benchmarks.workloads --json after.json
     python -m benchmarks.compare before.json after.json
@@ -26,7 +26,7 @@ REFERENCES = ("by hand", "TensorFlow")
 
 
 def comparison(before: Run, after: Run) -> tuple[str, list[str]]:
-    """A markdown table of what is in both runs, and the names of the workloads that became worse."""
+    """A markdown table of the common workloads, and the names of those that became worse."""
     old = {row.name: row for row in before.rows if row.values}
     new = {row.name: row for row in after.rows if row.values}
     worse = []
@@ -55,7 +55,7 @@ def comparison(before: Run, after: Run) -> tuple[str, list[str]]:
 
 
 def judged(a: Row, b: Row) -> tuple[str, Sequence[float], Sequence[float]]:
-    """What a workload is judged by, and the values of that in the one run and the other."""
+    """The measure that judges a workload, and its values in both runs."""
     for name in REFERENCES:
         if a.ratios(name) and b.ratios(name):
             return f"headrace / {name}", a.ratios(name), b.ratios(name)

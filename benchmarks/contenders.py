@@ -1,6 +1,6 @@
-"""Who runs the workloads: headrace by either engine, TensorFlow, numpy by hand, JAX and PyTorch.
+"""Systems that run the workloads: headrace, TensorFlow, numpy by hand, JAX and PyTorch.
 
-`prepare` builds or compiles a program for one of them. What is not installed prepares nothing.
+`prepare` builds or compiles a program for one of them. A system that is not installed prepares nothing.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ class Prepared:
     results: Callable[[], list[Any]]
 
 
-def prepare(who: str, program: Program, how: str, threads: int) -> Prepared | None:
+def prepare(contender: str, program: Program, how: str, threads: int) -> Prepared | None:
     """The program made ready for one of `CONTENDERS`.
 
     Args:
-      who: its name.
+      contender: its name.
       program: the program.
       how: the function of `programs.in_v1` that prepares it: "callable", "run", "first", "graph", "shared" or
         "training".
       threads: how many a session may use.
 
     Returns:
-      None: `who` is not installed.
+      None: `contender` is not installed.
     """
-    return CONTENDERS[who](program, how, threads)
+    return CONTENDERS[contender](program, how, threads)
 
 
 @functools.cache
@@ -69,7 +69,7 @@ def _headrace(program: Program, how: str, threads: int) -> Prepared:
 
 
 def _interpreter(program: Program, how: str, threads: int) -> Prepared:
-    """headrace with every step interpreted, whatever HEADRACE_ENGINE says: the reader sees what compiling gives."""
+    """headrace with every step interpreted, independent of HEADRACE_ENGINE."""
     with flags.override(ENGINE="interpret"):  # sessions read it when they are made
         prepared = _headrace(program, how, threads)
     call = prepared.call

@@ -1,4 +1,4 @@
-"""Several devices in one process: what overlaps, what a cut costs, and how well the simulator knows beforehand.
+"""Several devices in one process: overlap, the cost of a cut, errors of the simulator.
 
     python -m benchmarks --only devices
 
@@ -6,7 +6,7 @@
   second comes back to the first. With `parallel_iterations=1` an iteration begins when the one before is over, with 8
   the stages of different iterations work side by side.
 * A loop that is cut: a counter on one device and what it counts on the other, so that in each iteration two tokens
-  cross, one in either direction. Beside it the same loop on one device, both of them interpreted.
+  cross, one in either direction. It is compared with the same loop on one device, both interpreted.
 * Predictions: random graphs of products on two devices, each run with a trace, to measure what its operations take,
   and without one, in turns; then it is simulated.
 """
@@ -29,7 +29,7 @@ from headrace.place.simulate import simulate_step
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
-    """How much is done.
+    """Sizes of the programs.
 
     Attributes:
       matrix: rows and columns; a product of 640 takes over 5 ms on one core.
@@ -54,7 +54,7 @@ def on(i: int) -> Any:
 
 
 def pipeline(repeats: int, sizes: Sizes) -> list[Result]:
-    """Time of the pipeline with one iteration at a time, and with eight, and how many times faster that is."""
+    """Times of the pipeline with one and with eight iterations in flight, and their ratio."""
     calls, sessions = [], []
     n, stages = sizes.matrix, sizes.stages
     at = _matrix(0, n)
@@ -94,7 +94,7 @@ def _matrix(seed: int, n: int) -> np.ndarray:
 
 
 def cut(repeats: int, sizes: Sizes) -> list[Result]:
-    """What an iteration takes longer because the loop is cut."""
+    """Additional time of an iteration of a loop that is cut."""
     calls, sessions = [], []
     trips = sizes.trips
     for other in (0, 1):
@@ -127,7 +127,7 @@ def cut(repeats: int, sizes: Sizes) -> list[Result]:
 
 
 def predictions(sizes: Sizes) -> list[Result]:
-    """How far the simulator is off, for each graph: |predicted - measured| / measured."""
+    """Relative error of the simulator for each graph: |predicted - measured| / measured."""
     off, parallel = [], []
     for seed in range(sizes.graphs):
         graph, x, y, at = random_products(seed, sizes.matrix)
@@ -155,7 +155,7 @@ def predictions(sizes: Sizes) -> list[Result]:
 
 
 def random_products(seed: int, n: int) -> tuple[hr.Graph, Any, Any, np.ndarray]:
-    """6 to 12 products, each of one or two earlier values, on one of two devices at random."""
+    """6 to 12 products of earlier values, each on one of two devices at random."""
     rng = random.Random(seed)
     with hr.Graph() as g:
         x = hr.placeholder("float32", (n, n))

@@ -1,4 +1,4 @@
-"""Four ways to the derivatives of a function with a loop: by hand, by differences, by formulas, and by headrace.
+"""Four methods of differentiation of a function with a loop: manual, numeric, symbolic, automatic.
 
     python -m benchmarks.differentiation_compared
 
@@ -67,7 +67,7 @@ class Maps:
 
     @property
     def point(self) -> Array:
-        """Where the derivatives are taken."""
+        """The point at which the derivatives are computed."""
         return np.linspace(0.2, 0.7, self.e.shape[1])
 
     def step(self, h: Any) -> Any:
@@ -79,7 +79,7 @@ class Maps:
         return _times(self.c, h)
 
     def by_hand(self, x: Any) -> Any:
-        """The Jacobian in a graph, by hand: all h are kept, and a loop goes back over them."""
+        """The Jacobian by hand, in a graph: a second loop reads all kept h."""
         n = self.trips
         states = hr.TensorArray(hr.float64, n, element_shape=(len(self.w),))
         _, _, states = hr.while_loop(
@@ -167,7 +167,7 @@ def one_sided_differences(f: Callable[[Array], Array], x0: Array, step: float) -
 def cost(
     sizes: Sequence[tuple[int, int]] = ((1, 32), (8, 8), (32, 1)), state: int = 32, trips: int = 20, repeats: int = 7
 ) -> str:
-    """A table: for each size and way the passes, the time in evaluations of f, and the error."""
+    """A table of passes, time in evaluations of f, and error, by size and method."""
     rows = ["| n_I | n_O | way | passes | time / time of f | error |", "|---:|---:|---|---|---:|---:|"]
     for n_i, n_o in sizes:
         maps = Maps.of(n_i, n_o, state, trips)
@@ -200,7 +200,7 @@ def steps(trips: int = 20) -> str:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Formula:
-    """An expression in one variable: "x", a number, or a sum, difference or product of two.
+    """An expression in x: "x", a number, or a sum, difference or product.
 
     Sub-expressions are shared, as far as the rules share them; `size` counts the formula as one would write it.
     """
@@ -274,7 +274,7 @@ def logistic(x: Any, one: Any, rate: Any, trips: int) -> Any:
 
 
 def swell(most: int = 10) -> str:
-    """A table: for 1, 2, ... trips of the logistic map the sizes of formulas, and of headrace's graphs."""
+    """A table of the sizes of formulas and graphs, by trips of the logistic map."""
     sympy = importlib.util.find_spec("sympy") is not None
     head = ["trips", "f", "f' as formula", "the same, shared", *(["f' by SymPy, multiplied out"] if sympy else [])]
     head += ["f' of the loop written out, headrace", "f' of the loop, headrace", "the two differ by"]
@@ -290,7 +290,7 @@ def swell(most: int = 10) -> str:
 
 
 def _graph(trips: int, loop: bool) -> tuple[int, float]:
-    """The operations of a graph with the logistic map and its derivative, and the latter at 0.3."""
+    """The operations of the logistic map and its derivative, and the derivative at 0.3."""
     with hr.Graph() as graph:
         x = hr.placeholder("float64", ())
         if loop:

@@ -1,12 +1,11 @@
-"""What a loop keeps for its gradient: bytes an iteration, as counted, measured and expected; and time for memory.
+"""Bytes that a loop keeps for its gradient: counted, measured and expected; and their price.
 
 The bytes that an iteration keeps are counted in three ways.
 
-* By hand: what the derivative of an iteration needs and cannot have from the loop's inputs, one copy of each.
+* By hand: one copy of each value that the derivative of an iteration needs and the loop's inputs do not give.
 * In the lists that the forward loop returns, its accumulators: the bytes of their elements, shared ones once.
 * By tracemalloc: how much more the gradient needs at its worst moment with 2 N iterations than with N, over N. That has
-  everything in it: what an iteration reads of the sequence that was fed, and the array objects, about 150 bytes each,
-  whatever they hold.
+  everything in it: the part of the fed sequence that an iteration reads, and the array objects, about 150 bytes each.
 
 `while_loop(save=hr.recompute("sqrt"))` keeps about the square root of that and computes the rest again.
 """
@@ -29,7 +28,7 @@ from headrace.resources.tensor_list import TensorList
 
 
 def gradient_memory(trips: int = 50, calls: int = 5) -> list[Result]:
-    """Bytes that an iteration of an RNN and of an LSTM keeps; three figures for each that should be the same."""
+    """Bytes that an iteration of an RNN and an LSTM keeps, by three methods."""
     results = []
     # large batches and small matrices: how many gradients of a matrix there are at once differs from run to run
     for batch, hidden in ((4, 16), (256, 64)):
@@ -81,7 +80,7 @@ def run_of(program: Program) -> Callable[[], Any]:
 
 
 def kept_bytes(program: Program) -> int:
-    """Bytes of all the arrays in the accumulators of the forward loop, without what it was given (its inputs)."""
+    """Bytes of the arrays in the accumulators of the forward loop, without its inputs."""
     b = built(program)
     loops = [op for op in b.graph.operations if op.type in ("While", "StatelessWhile")]
     (forward,) = [op for op in loops if not op.name.startswith("gradients")]
@@ -94,7 +93,7 @@ def kept_bytes(program: Program) -> int:
 
 
 def peak(call: Callable[[], Any], calls: int = 1) -> int:
-    """Bytes that a call has allocated at its worst moment: the least of some `calls`, as threads come in any order."""
+    """Peak of the bytes that a call allocates, the least of several `calls`."""
     call()
     found = []
     for _ in range(calls):
@@ -113,7 +112,7 @@ def peak(call: Callable[[], Any], calls: int = 1) -> int:
 
 
 def recomputation(lengths: Sequence[int] = (100, 1_000, 10_000), repeats: int = 3) -> list[Result]:
-    """The gradient of an RNN that keeps all, and of one that keeps little: seconds and bytes, for ever longer loops."""
+    """Seconds and bytes of an RNN's gradient, with all values kept or few."""
     results = []
     for n in lengths:
         calls = {str(save): _rnn(n, save) for save in ("all", hr.recompute("sqrt"))}

@@ -1,7 +1,7 @@
-"""How large the graph of the k-th derivative of a loop is, and how long it takes to make one.
+"""Sizes of the graphs of higher derivatives of a loop, and times of building them.
 
 Reverse mode applied to its own result makes a graph grow by a factor with each order, loop or no loop: each operation
-has a gradient of a few operations. A loop should add nothing to that: so its derivatives are counted beside those of
+has a gradient of a few operations. A loop should add nothing to that: so its derivatives are counted, and those of
 its body written out, the same operations in a row. Counted are all operations there are, in graphs that operations own
 too; and the primitives that a step which computes the last derivative alone is left with.
 """
@@ -29,7 +29,7 @@ BODIES: dict[str, Body] = {
 
 
 def gradient_size(orders: int = 4, trips: int = 20) -> list[Result]:
-    """Operations of the derivatives of orders 0 to `orders`: of a loop, and of its body `trips` times in a row."""
+    """Operations of the derivatives of a loop, and of the loop unrolled."""
     results = []
     for text, body in BODIES.items():
         shape = (2, 2) if "@" in text else ()
@@ -46,7 +46,7 @@ def gradient_size(orders: int = 4, trips: int = 20) -> list[Result]:
 
 
 def sizes(f: Callable[[Any], Any], shape: tuple[int, ...], orders: int) -> list[tuple[int, int]]:
-    """For each order: operations of a graph with the derivatives up to there; primitives that compute the last one."""
+    """Operations of a graph with derivatives, and primitives of the last one, by order."""
     found = []
     for order in range(orders + 1):
         with hr.Graph() as graph:
@@ -71,7 +71,7 @@ def count_operations(graph: Graph) -> int:
 
 
 def derivative(y: Any, x: Any, order: int) -> Any:
-    """The sum of the derivatives of `y` by `x`, of the sum of that, and so on."""
+    """The derivative of `y` by `x` of the given order."""
     for _ in range(order):
         (y,) = hr.gradients(y, x)
     return y
@@ -89,7 +89,7 @@ def unrolled(body: Body, x: Any, trips: int) -> Any:
 
 
 def third_derivative(repeats: int = 5) -> list[Result]:
-    """Seconds to build f''' of a loop in a loop; less than 1 is the goal."""
+    """Seconds to build f''' of a nested loop; the aim is 1."""
     size = 0
 
     def build() -> None:

@@ -1,8 +1,8 @@
-"""Loops and their gradients, beside TensorFlow, JAX and PyTorch: the same programs on the same numbers in one process.
+"""Loops and their gradients, compared with TensorFlow, JAX and PyTorch in one process.
 
 Each system that is installed runs each program (`benchmarks.programs`) forward, and forward with its gradient; in
-turns, so that what else the machine does hits all alike. Before anything is timed their results are compared: the value
-and all gradients must be the same, or there are no figures. What is not installed is left out, and named.
+turns, so that other work of the machine affects all alike. Before the timing their results are compared: the value and
+all gradients must be the same, or there are no figures. A system that is not installed is left out, and named.
 
     python -m benchmarks --only gradients
 
@@ -46,7 +46,7 @@ class System(abc.ABC):
 
     Attributes:
       title: its name.
-      package: what must be installed; None for what always is.
+      package: the package that must be installed; None: none.
     """
 
     title: ClassVar[str]
@@ -54,11 +54,11 @@ class System(abc.ABC):
 
     @abc.abstractmethod
     def prepare(self, program: Program) -> tuple[Call, Call]:
-        """Builds or compiles a program: functions that give [loss], and [loss, gradient by each of `by`]."""
+        """Builds a program: functions that return [loss], and [loss, gradient by each of `by`]."""
 
     @abc.abstractmethod
     def cube(self) -> list[tuple[str, Callable[[], tuple[float, float]]]]:
-        """Ways in which x**3 can be written as a loop here: what it is, and a function that gives f' and f'' at 2."""
+        """Spellings of x**3 as a loop: names, and functions that return both derivatives."""
 
 
 class Headrace(System):
@@ -88,7 +88,7 @@ class TensorFlow(System):
 
     @contextlib.contextmanager
     def graph(self) -> Iterator[Any]:
-        """A graph in which loops are the five primitives, as they are by default where TensorFlow 1 is imported."""
+        """A graph whose loops are the five primitives, TensorFlow 1's default."""
         v1 = self.tf.compat.v1
         was_v2 = v1.control_flow_v2_enabled()
         v1.disable_control_flow_v2()
@@ -290,7 +290,7 @@ def gradients(which: Sequence[Program] = PROGRAMS, repeats: int = 9) -> list[Res
 
 
 def compare(program: Program, titles: Sequence[str], found: Sequence[Sequence[Any]]) -> float:
-    """The greatest difference between any two systems' results, relative to the greatest element of each array.
+    """The greatest difference of results, relative to the greatest element of each array.
 
     Raises:
       ArithmeticError: it is more than float32 explains.
@@ -310,7 +310,7 @@ def compare(program: Program, titles: Sequence[str], found: Sequence[Sequence[An
 
 
 def answers() -> list[Result]:
-    """f' and f'' of f(x) = x**3 as a loop, at 2, by every way of writing it: 12 and 12 are right."""
+    """Both derivatives of x**3 as a loop, at 2, for each spelling."""
     results = []
     for system in systems():
         for how, derivatives in system.cube():

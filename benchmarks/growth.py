@@ -1,5 +1,4 @@
-"""Costs that must stay linear: a write to a tensor array in a loop, the first result of a long straight graph, and
-building the gradient of what is nested.
+"""Costs that must stay linear: writes in loops, first results, gradients of nested programs.
 
     python -m benchmarks --only writes --only first_results --only nested_gradients --only cached_steps
 
@@ -25,7 +24,7 @@ from headrace import v1
 
 
 def writes(n: int = 2000, repeats: int = 9) -> list[Result]:
-    """Microseconds that a write adds to an iteration of a compiled loop, for each spelling; scalars and vectors."""
+    """Microseconds that a write adds to an iteration, by spelling, for scalars and vectors."""
     out = []
     for shape in ((), (4,)):
         for name, program in WRITES.items():
@@ -128,11 +127,12 @@ WRITES: Final[Mapping[str, Callable[[tuple[int, ...], int], Any]]] = {
 
 
 def first_results(n: int = 20_000, repeats: int = 3, longer: int = 5) -> list[Result]:
-    """Milliseconds an operation to the first result of a straight graph, compiled and interpreted, and to its gradient.
+    """Milliseconds an operation to the first result of a long chain, and its gradient.
 
     Args:
-      n: operations, about.
-      longer: the factor of the longer graph that the growth is told of.
+      n: approximate number of operations.
+      repeats: number of measurements, of which the median counts.
+      longer: size of the longer graph, as a multiple of `n`, from which the growth follows.
     """
     out = []
     for name, program in STRAIGHT.items():
@@ -207,11 +207,13 @@ def _first(engine: str) -> Callable[[Callable[[int], Any], int], float]:
 
 
 def nested_gradients(n: int = 200, repeats: int = 3) -> list[Result]:
-    """Milliseconds an operation to build the gradient of a loop, conditional or function of so many; of a chain of
-    functions, a function.
+    """Milliseconds an operation to build gradients of loops, conditionals and functions.
+
+    For a chain of functions the figure is that of one function.
 
     Args:
-      n: operations, about; the growth is told of twice and four times as many.
+      n: approximate number of operations; graphs with 2 n and 4 n give the growth.
+      repeats: number of measurements, of which the median counts.
     """
     out = []
     for name, program in NESTED.items():
@@ -289,7 +291,7 @@ FIRST: Final[Mapping[str, Callable[[Callable[[int], Any], int], float]]] = {
 
 
 def cached_steps(runs: int = 300) -> list[Result]:
-    """Steps that a session holds after runs between which the graph grew, and after runs of as many fetches."""
+    """Steps that a session holds after runs of a growing graph, and of many fetches."""
     held = []
     for grows in (True, False):
         with hr.Graph() as g:

@@ -1,4 +1,4 @@
-"""What the token machine costs: time over and above the kernels, per node; memory over many trips and many runs.
+"""Costs of the token machine: time per node besides the kernels; memory of many runs.
 
 The overhead of a node is
 
@@ -31,7 +31,7 @@ FEED = np.float32(1.0)
 
 
 def empty_calls(n: int) -> Callable[[], None]:
-    """A function that calls an empty one 10 n times; so often a trip that its own loop hardly counts."""
+    """A function that calls an empty one 10 n times in a loop."""
 
     def nothing() -> None:
         pass
@@ -52,7 +52,7 @@ def overhead(trips: int = 20_000, chain: int = 2_000, repeats: int = 9) -> list[
     results = []
     for name, loop in (("counting loop", graphs.counting_loop), ("conditional in a loop", graphs.conditional_loop)):
         graph, out = loop(trips)
-        few, few_out = loop(8)  # what an iteration does does not depend on how many there are
+        few, few_out = loop(8)  # the work of an iteration does not depend on their number
         results += _overhead(name, graph, out, None, plain_kernels(few, few_out), trips, repeats)
     graph, x, y = graphs.identity_chain(chain)
     results += _overhead("chain of identities", graph, y, x, plain_kernels(graph, y, x), 1, repeats)
@@ -62,7 +62,7 @@ def overhead(trips: int = 20_000, chain: int = 2_000, repeats: int = 9) -> list[
 def _overhead(
     name: str, graph: Graph, out: Tensor, feed: Tensor | None, kernels: Callable[[int], None], trips: int, repeats: int
 ) -> list[Result]:
-    """`trips`: how often the frame that is measured is gone through (1: it is the root)."""
+    """Overhead of a graph whose measured frame runs `trips` iterations (1: the root)."""
     feeds, args = ([], []) if feed is None else ([feed], [FEED])
     nodes = compile_step(Request(feeds, [out], []), Environment()).plan.frames[-1].count
     n = max(trips, 10_000)
@@ -90,7 +90,7 @@ def _overhead(
 
 
 def plain_kernels(graph: Graph, out: Tensor, feed: Tensor | None = None) -> Callable[[int], None]:
-    """A function of n that calls, n times, the kernels that one iteration calls, on the values that they get there.
+    """A function that calls the kernels of one iteration n times.
 
     For a graph with a loop it is an iteration in the middle; for one without, the whole step.
     """
@@ -134,12 +134,12 @@ class _Values:
                 self._values[event.node, event.tag] = event.values
 
     def middle(self) -> str:
-        """The tag of an iteration in the middle of the loop; "" if there is no loop."""
+        """The tag of the middle iteration of the loop; "" without a loop."""
         tags = [t for t in self.ends if t]
         return tags[len(tags) // 2] if tags else ""
 
     def value(self, t: Tensor, tag: str) -> Any:
-        """The value of `t` in the iteration `tag`. A Switch passes on its data, an Enter what comes from outside."""
+        """The value of `t` in the iteration `tag`."""
         primitive = t.op.opdef.primitive
         if primitive == "Switch":
             return self.value(t.op.inputs[0], tag)
@@ -191,7 +191,7 @@ def _most_open(trips: int) -> int:
 
 
 def many_runs(runs: int = 100_000, points: int = 10) -> list[Result]:
-    """Memory over many runs of one small step: what a run leaves behind."""
+    """Memory over many runs of one small step: bytes that a run does not release."""
     graph, x, y = graphs.identity_chain(1)
     with Session(graph=graph) as session:
         feed = {x: FEED}

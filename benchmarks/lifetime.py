@@ -1,4 +1,4 @@
-"""What shows in a process as a whole: how long an import takes, and what very many runs leave in memory.
+"""Measurements of whole processes: time of an import, memory after very many runs.
 
     python -m benchmarks.lifetime TensorFlow 100000
 
@@ -26,9 +26,9 @@ POINTS = 20  # at which the memory is looked at
 WARM = 2_000  # runs before the first look
 
 
-def import_times(who: Sequence[str], rounds: int) -> dict[str, list[float]]:
-    """Seconds that the imports of contenders take, in fresh processes taken in turns; none of one not installed."""
-    seconds: dict[str, list[float]] = {name: [] for name in IMPORTS if name in who}
+def import_times(contender: Sequence[str], rounds: int) -> dict[str, list[float]]:
+    """Seconds of the imports of the installed contenders, in fresh processes in turns."""
+    seconds: dict[str, list[float]] = {name: [] for name in IMPORTS if name in contender}
     there = [name for name in seconds if importlib.util.find_spec(IMPORTS[name]) is not None]
     with tempfile.TemporaryDirectory() as cache:
         for name in there:
@@ -39,13 +39,13 @@ def import_times(who: Sequence[str], rounds: int) -> dict[str, list[float]]:
     return seconds
 
 
-def left_by_runs(who: str, runs: int, n_threads: int) -> float | None:
+def left_by_runs(contender: str, runs: int, n_threads: int) -> float | None:
     """Bytes that a run leaves behind, measured in a new process.
 
     Returns:
-      None: `who` is not installed.
+      None: `contender` is not installed.
     """
-    command = [sys.executable, "-m", "benchmarks.lifetime", who, str(runs), "--threads", str(n_threads)]
+    command = [sys.executable, "-m", "benchmarks.lifetime", contender, str(runs), "--threads", str(n_threads)]
     done = subprocess.run(
         command, env=threads.environment(n_threads), cwd=threads.ROOT, text=True, capture_output=True, check=False
     )
@@ -55,9 +55,9 @@ def left_by_runs(who: str, runs: int, n_threads: int) -> float | None:
     return found
 
 
-def here(who: str, runs: int, n_threads: int) -> float | None:
+def here(contender: str, runs: int, n_threads: int) -> float | None:
     """The same, measured in this process."""
-    prepared = contenders.prepare(who, programs.add(), "run", n_threads)
+    prepared = contenders.prepare(contender, programs.add(), "run", n_threads)
     if prepared is None:
         return None
     for _ in range(min(WARM, runs)):

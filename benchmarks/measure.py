@@ -1,4 +1,4 @@
-"""How everything here is timed: several rounds with the garbage collector off, medians, and the spread beside them."""
+"""Timing: several rounds with the garbage collector off, their median and their spread."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Result:
     """One line of the table.
 
     Attributes:
-      name: what was measured.
+      name: the name of the measurement.
       unit: of `values`.
       values: one for each round.
-      facts: what it was compared with or made of.
+      facts: the compared program, or the parts of the figure.
       others: the same of other systems, measured in turns with `values`.
     """
 
@@ -69,7 +69,7 @@ def rounds(f: Callable[[], object], repeats: int) -> list[float]:
 
 
 def alternating(fs: Sequence[Callable[[], object]], repeats: int) -> list[list[float]]:
-    """`rounds` of several functions, taken in turns, so that what else the machine does hits all alike."""
+    """`rounds` of several functions in turns, so that other work affects all alike."""
     out: list[list[float]] = [[] for _ in fs]
     with no_collection():
         for _ in range(repeats):
@@ -81,7 +81,10 @@ def alternating(fs: Sequence[Callable[[], object]], repeats: int) -> list[list[f
 
 
 def in_turns(fs: Sequence[Callable[[], object]], repeats: int, least: float = 0.01) -> list[list[float]]:
-    """`alternating` of functions of very different speed: seconds of a call, each called for `least` seconds a turn."""
+    """Seconds of a call of functions of different speed, measured in turns.
+
+    Each is called for `least` seconds a turn.
+    """
     batches = [max(1, round(least / min(rounds(f, 3)))) for f in fs]
 
     def batch(f: Callable[[], object], n: int) -> Callable[[], None]:
@@ -96,7 +99,7 @@ def in_turns(fs: Sequence[Callable[[], object]], repeats: int, least: float = 0.
 
 
 def resident_bytes() -> int:
-    """Memory of this process that is in RAM now (where the system does not tell: the most there has been)."""
+    """Resident memory of this process; its peak where the system reports no other figure."""
     try:
         with open("/proc/self/statm", "rb") as f:
             return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -119,6 +122,6 @@ def shown(x: float) -> str:
     """A figure with three digits, or whole if it has more."""
     if math.isnan(x):  # there is no figure
         return "none"
-    if abs(x) < 1e-9:  # what a fit leaves of nothing
+    if abs(x) < 1e-9:  # the rest of a fit to zeros
         return "0"
     return f"{x:.0f}" if abs(x) >= 1000 else f"{x:.3g}"

@@ -42,14 +42,14 @@ def _forward(program: Program) -> Program:
     return dataclasses.replace(program, by=())
 
 
-def _looped(key: str, title: str, program: Program, who: tuple[str, ...] = LOOPED, **aims: float) -> Workload:
-    return Workload(key, title, program, "callable", PER_TRIP, who, aims)
+def _looped(key: str, title: str, program: Program, systems: tuple[str, ...] = LOOPED, **aims: float) -> Workload:
+    return Workload(key, title, program, "callable", PER_TRIP, systems, aims)
 
 
 def _lstm(sizes: tuple[int, int, int], jax: float, torch: float) -> Workload:
     program = programs.lstm(*sizes)
-    who, aims = (*LOOPED, "PyTorch"), {"JAX": jax, "PyTorch": torch}
-    return Workload("lstm", f"{program.title}, gradient", program, "callable", MILLISECONDS, who, aims)
+    systems, aims = (*LOOPED, "PyTorch"), {"JAX": jax, "PyTorch": torch}
+    return Workload("lstm", f"{program.title}, gradient", program, "callable", MILLISECONDS, systems, aims)
 
 
 def _scalars() -> Iterator[Workload]:
@@ -63,8 +63,10 @@ def _kernel(key: str, program: Program, tensorflow: float, unit: str = MILLISECO
 
 
 def _training(program: Program, tensorflow: float) -> Workload:
-    who, aims = (*PAIR, "PyTorch"), {"TensorFlow": tensorflow, "PyTorch": 0.8}
-    return Workload("training", f"{program.title}: a step of training", program, "training", MILLISECONDS, who, aims)
+    systems, aims = (*PAIR, "PyTorch"), {"TensorFlow": tensorflow, "PyTorch": 0.8}
+    return Workload(
+        "training", f"{program.title}: a step of training", program, "training", MILLISECONDS, systems, aims
+    )
 
 
 _RNN = programs.rnn(4, 16, 200)
@@ -165,11 +167,11 @@ def unchanged(name: str, key: str, rounds: int, before: Path | None) -> Iterator
         yield Row(name, MILLISECONDS, ms[since.COLD], "", then, key=key, aims={since.THEN: SAME})
 
 
-def measured(only: Collection[str], rounds: int, who: Sequence[str], before: str) -> Iterator[Row]:
+def measured(only: Collection[str], rounds: int, systems: Sequence[str], before: str) -> Iterator[Row]:
     """Measures the rows with the keys `only`, in the order of the table."""
     for w in WORKLOADS:
-        if w.key in only and any(name in who for name in w.who):
-            yield timed(w, rounds, 1, who)
+        if w.key in only and any(name in systems for name in w.systems):
+            yield timed(w, rounds, 1, systems)
     if "spellings" in only:
         for title, ways in SPELLINGS.items():
             yield spelled(title, ways, rounds)

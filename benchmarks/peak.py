@@ -1,10 +1,9 @@
-"""The memory that a gradient needs: how much more is resident at the worst moment than before, in a process of its own.
+"""Peak memory of a gradient, measured in a process of its own.
 
     python -m benchmarks.peak TensorFlow 8 200 64
 
-prints it for an LSTM of this batch, time and hidden size. "Before" is when all is imported and an LSTM of the smallest
-size has been run, so that what libraries load and allocate once is not counted. What is counted: the graph, whatever
-it is compiled to, and three runs.
+prints it for an LSTM of this batch, time and hidden size. It is measured after all imports and a run of the smallest
+LSTM, so that single allocations of libraries do not count. The graph, its compiled form and three runs count.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ from benchmarks.measure import resident_bytes
 RUNS = 3
 
 
-def measured(who: str, sizes: Sequence[int], n_threads: int) -> dict[str, float] | None:
-    """Runs this module in a new process: bytes that the graph took ("built") and all in all ("peak").
+def measured(contender: str, sizes: Sequence[int], n_threads: int) -> dict[str, float] | None:
+    """Bytes of the graph ("built") and of all ("peak"), measured in a new process.
 
     Returns:
-      None: `who` is not installed.
+      None: `contender` is not installed.
     """
-    command = [sys.executable, "-m", "benchmarks.peak", who, *map(str, sizes), "--threads", str(n_threads)]
+    command = [sys.executable, "-m", "benchmarks.peak", contender, *map(str, sizes), "--threads", str(n_threads)]
     done = subprocess.run(
         command, env=threads.environment(n_threads), cwd=threads.ROOT, text=True, capture_output=True, check=False
     )
@@ -40,15 +39,15 @@ def measured(who: str, sizes: Sequence[int], n_threads: int) -> dict[str, float]
     return found
 
 
-def here(who: str, sizes: Sequence[int], n_threads: int) -> dict[str, float] | None:
+def here(contender: str, sizes: Sequence[int], n_threads: int) -> dict[str, float] | None:
     """The same, measured in this process, which should not have done much before."""
-    small = contenders.prepare(who, programs.lstm(1, 2, 4), "callable", n_threads)
+    small = contenders.prepare(contender, programs.lstm(1, 2, 4), "callable", n_threads)
     if small is None:
         return None
     small.call()
     program = programs.lstm(*sizes)
     before = begin()
-    prepared = contenders.prepare(who, program, "callable", n_threads)
+    prepared = contenders.prepare(contender, program, "callable", n_threads)
     assert prepared is not None
     built = resident_bytes() - before
     for _ in range(RUNS):
@@ -57,9 +56,9 @@ def here(who: str, sizes: Sequence[int], n_threads: int) -> dict[str, float] | N
 
 
 def begin() -> int:
-    """What is resident now; from here on the most is counted anew, where the system can do that (Linux).
+    """Resident memory; resets the peak where the system can do that (Linux).
 
-    What has been freed, but is kept by the C library for later, is given back before: it would be used without a trace.
+    Freed memory that the C library keeps is returned first, since its reuse would not show.
     """
     gc.collect()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it

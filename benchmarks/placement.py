@@ -1,4 +1,4 @@
-"""How good the greedy placement is: beside the best there is, on small graphs where all placements can be tried.
+"""The greedy placement compared with the best one, on small graphs.
 
 The graphs are random: operations that take 1 to 20 ms, and values that take up to as long to cross, on two devices. A
 placement is as good as its makespan in the simulator; how well that predicts real steps is another question
@@ -25,7 +25,7 @@ CLUSTER = Cluster(tuple(DeviceModel(name) for name in DEVICES), Link(latency=1e-
 
 @dataclasses.dataclass(frozen=True)
 class Compared:
-    """Makespans of one graph, in seconds: of the greedy placement, of the best one, and on one device."""
+    """Makespans of a graph in seconds: greedy placement, best placement, one device."""
 
     greedy: float
     best: float
@@ -63,7 +63,7 @@ def compare(seeds: range) -> Iterator[Compared]:
 
 
 def placement(graphs: int = 200) -> list[Result]:
-    """How much longer the greedy placement takes than the best; 10 % in the median is the goal."""
+    """Additional time of the greedy placement; the aim is 10 % in the median."""
     found = list(compare(range(graphs)))
     over = [100 * (c.greedy / c.best - 1) for c in found]
     alone = [100 * (c.alone / c.best - 1) for c in found]

@@ -1,4 +1,4 @@
-"""What the workloads gave, as tables, as JSON, and in a page of the documentation."""
+"""Results of the workloads as tables, as JSON, and in a page of the documentation."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ END = "<!-- to here -->"
 
 @dataclasses.dataclass(frozen=True)
 class Row(Result):
-    """A workload: `values` are headrace's, and `others` those of the other contenders; none where one is not installed.
+    """A workload with headrace's `values` and the `others` of the installed contenders.
 
     Attributes:
-      key: what `--only` calls it.
+      key: its name for `--only`.
       aims: contender → the greatest ratio that is aimed at; the unit → the greatest value.
       is_compared: whether ratios mean something; of what should be nothing they do not.
     """
@@ -30,7 +30,7 @@ class Row(Result):
     is_compared: bool = True
 
     def ratios(self, other: str) -> list[float]:
-        """What headrace takes divided by what `other` takes, round by round."""
+        """Time of headrace divided by that of `other`, for each round."""
         return [a / b for a, b in zip(self.values, self.others.get(other, ()))]
 
     def met(self, aim: str) -> bool | None:
@@ -55,7 +55,7 @@ class Row(Result):
         return {**dataclasses.asdict(self), "median": self.median if self.values else None}
 
     def said(self) -> str:
-        """The row in a line, as progress is told."""
+        """The row in a line, for the progress of a run."""
         if not self.values:
             return f"{self.name}: {self.facts or 'nothing measured'}"
         others = ", ".join(f"{name} {spread(values)}" for name, values in self.others.items() if values)
@@ -141,7 +141,7 @@ def read(path: Path) -> Run:
 
 
 def insert(page: Path, text: str) -> None:
-    """Replaces what stands between the marks in a page; what is around them stays.
+    """Replaces the text between the marks in a page.
 
     Raises:
       ValueError: the page does not have the marks, once each.
@@ -184,7 +184,7 @@ def _judged(row: Row, aim: str, values: Sequence[float]) -> str:
 
 
 def _table(lines: Sequence[Sequence[str]], sides: str) -> str:
-    """A markdown table; the first line is its head, `sides` has an l or r for each column."""
+    """A markdown table: the first line is its head, `sides` aligns columns (l or r)."""
     head, *body = lines
     rule = ["---" if side == "l" else "---:" for side in sides]
     return "\n".join("| " + " | ".join(line) + " |" for line in [head, rule, *body])

@@ -1,4 +1,4 @@
-"""How long `import headrace` takes in a fresh process, beside what it cannot do without."""
+"""Time of `import headrace` in a fresh process, and of the packages that it needs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def imports(repeats: int = 11) -> list[Result]:
 
 
 def import_seconds(modules: str, cache: str, root: Path = ROOT) -> float:
-    """Seconds that importing `modules` takes in a fresh process in the folder `root`, with byte code in `cache`."""
+    """Seconds of importing `modules` in a fresh process in `root`, with byte code in `cache`."""
     program = f"import time; t = time.perf_counter(); import {modules}; print(time.perf_counter() - t)"
     env = {**os.environ, "PYTHONPYCACHEPREFIX": cache}
     env.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package has its byte code

@@ -1,9 +1,9 @@
-"""Swapping: the gradient of a loop that keeps four times as much as the device limit, and without a limit.
+"""Swapping: the gradient of a loop that keeps four times the device limit.
 
     python -m benchmarks.swap
 
-An LSTM with iterations of more than a millisecond, forward and back. What its gradient keeps goes to a spill file and
-comes back while the loop goes on. Measured are
+An LSTM with iterations of more than a millisecond, forward and back. The values that its gradient keeps go to a spill
+file and come back while the loop goes on. Measured are
 
 * the time of both, in turns, and what the one takes longer. Where there is room, passes compute the sums of all
   iterations at once, from values put together; with a limit they do not, as that would keep all values once more. So
@@ -40,6 +40,9 @@ class Lstm:
     """The size of the program.
 
     Attributes:
+      batch: number of sequences.
+      hidden: units of the cell.
+      trips: number of iterations.
       kept: bytes that its gradient keeps: c, h, tanh(c) and four gates.
       limit: bytes that the device may hold.
     """
@@ -113,7 +116,7 @@ def _call(size: Lstm, limit: int | None, optimize: str = "on") -> Callable[[], A
 
 
 def _refused(size: Lstm) -> int:
-    """What the session holds when it refuses the step."""
+    """Bytes that the session holds when it refuses the step."""
     graph, fetches, feeds = _graph(size, may_swap=False)
     with hr.Session(graph=graph, memory_limit=size.limit) as session:
         try:
@@ -125,7 +128,7 @@ def _refused(size: Lstm) -> int:
 
 
 def _overlap(size: Lstm) -> tuple[float, int, int]:
-    """How much of the time of copies operations run, too; and the bytes that go out and come in."""
+    """Share of the copies' time in which operations run, and the bytes of the copies."""
     graph, fetches, feeds = _graph(size)
     events: list[step_events.Event] = []
     with hr.Session(graph=graph, memory_limit=size.limit) as session:
@@ -146,7 +149,7 @@ def _overlap(size: Lstm) -> tuple[float, int, int]:
 
 
 def _length(spans: list[tuple[int, int]]) -> int:
-    """How much time there is in some spans, what is in several counted once."""
+    """Length of the union of some spans."""
     total = until = 0
     for first, last in sorted(spans):
         total += max(0, last - max(first, until))
@@ -155,7 +158,7 @@ def _length(spans: list[tuple[int, int]]) -> int:
 
 
 def _resident(size: Lstm, limit: int) -> int:
-    """How much more is resident at the worst moment, in a new process."""
+    """Increase of the resident memory at its peak, in a new process."""
     numbers = [str(n) for n in (*dataclasses.astuple(size), limit)]
     command = [sys.executable, "-m", "benchmarks.swap", "--resident", *numbers]
     done = subprocess.run(

@@ -1,7 +1,7 @@
-"""Fixed numbers of threads. The libraries read theirs from the environment when they are loaded, so it is set before.
+"""Fixed numbers of threads.
 
-numpy's BLAS, PyTorch and XLA are told by environment variables, TensorFlow and headrace by the configuration of their
-sessions (`programs.in_v1`).
+numpy's BLAS, PyTorch and XLA read theirs from environment variables when they are loaded, TensorFlow and headrace from
+the configuration of their sessions (`programs.in_v1`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent
 
 
 def settings(threads: int) -> dict[str, str]:
-    """The environment variables for so many threads; and some that keep the libraries quiet, and off accelerators."""
+    """Environment variables for so many threads, without log output and accelerators."""
     counts = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NPROC", "PJRT_NPROC")
     eigen = f"--xla_cpu_multi_thread_eigen={'false' if threads == 1 else 'true'}"
     return {
@@ -28,7 +28,7 @@ def settings(threads: int) -> dict[str, str]:
 
 
 def environment(threads: int) -> dict[str, str]:
-    """The environment of a process with so many threads, in which this package can be imported."""
+    """The environment of a process with so many threads that can import this package."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     return {**os.environ, **settings(threads), "PYTHONPATH": path}
 

@@ -1,4 +1,4 @@
-"""The workloads that headrace is measured by: the same scripts under TensorFlow, and numpy by hand beside them.
+"""The workloads of headrace: the same scripts under TensorFlow, and numpy by hand.
 
     python -m benchmarks.workloads                      # prints the tables
     python -m benchmarks.workloads --only lstm --rounds 5 --json lstm.json
@@ -11,9 +11,8 @@ unless `--threads` says otherwise. A workload is made ready for each of them, an
 they differ there are no figures. Then come the rounds. In each, every contender runs for at least 20 ms, one after the
 other; a ratio is taken within a round, so that both its sides saw the same machine a fraction of a second apart, and
 what is printed is the median of the rounds' ratios with the least and the greatest. That is why there is one process
-and not one for each: processes in turns are seconds apart, in which a shared machine changes its speed by half. What
-could disturb is what the others leave running, and with one thread each nothing is; run one alone (`--who headrace`)
-to see it.
+and not one for each: processes in turns are seconds apart, in which a shared machine changes its speed by half. Threads
+that the others leave running could disturb; with one thread each there are none. `--who headrace` runs one alone.
 
 Memory and imports are measured in processes of their own (`benchmarks.peak`, `benchmarks.lifetime`), as they must be.
 """
@@ -55,13 +54,13 @@ class Workload:
     """One line of the table.
 
     Attributes:
-      key: what `--only` calls it; several may share one.
+      key: its name for `--only`; several may share one.
       title: as the table shows it.
-      program: what is run; with its gradient if the program names arguments for that.
+      program: the program, with its gradient if it names arguments for that.
       how: by a callable of a session, by its `run`, from nothing to the first result, the graph alone, by several
         threads in one session, or as steps of training (see `programs.in_v1`).
       unit: of the figures.
-      who: the contenders; the first one is who the others are compared with: headrace, or its interpreter.
+      systems: the contenders; the others are compared with the first one: headrace, or its interpreter.
       aims: contender → the greatest ratio of times that is aimed at; a unit → the greatest time. They are those of the
         plan and are not changed.
       least: how long a contender runs in a round, in seconds.
@@ -72,7 +71,7 @@ class Workload:
     program: Program
     how: str
     unit: str
-    who: tuple[str, ...]
+    systems: tuple[str, ...]
     aims: Mapping[str, float]
     least: float = 0.02
 
@@ -102,9 +101,9 @@ def _kernel(program: Program, tensorflow: float | None = None) -> Workload:
     return Workload("kernels", program.title, program, "callable", MILLISECONDS, V1, aims)
 
 
-def _training(program: Program, *who: str, **aims: float) -> Workload:
+def _training(program: Program, *systems: str, **aims: float) -> Workload:
     return Workload(
-        "training", f"{program.title}: a step of training", program, "training", MILLISECONDS, (*V1, *who), aims
+        "training", f"{program.title}: a step of training", program, "training", MILLISECONDS, (*V1, *systems), aims
     )
 
 
@@ -189,13 +188,13 @@ MEMORY = ((8, 200, 64), (1, 500, 128), (32, 100, 256))
 MEMORY_AIMS = {"TensorFlow": 1.0}
 
 
-def timed(w: Workload, rounds: int, n_threads: int, who: Sequence[str] = tuple(CONTENDERS)) -> Row:
+def timed(w: Workload, rounds: int, n_threads: int, systems: Sequence[str] = tuple(CONTENDERS)) -> Row:
     """Times one workload.
 
     Raises:
       ArithmeticError: the results of two contenders differ.
     """
-    found = {name: prepare(name, w.program, w.how, n_threads) for name in w.who if name in who}
+    found = {name: prepare(name, w.program, w.how, n_threads) for name in w.systems if name in systems}
     here = {name: p for name, p in found.items() if p is not None}
     compared = _forward(w.program) if w.how == "training" else w.program
     difference = gradients.compare(compared, list(here), [p.results() for p in here.values()])
@@ -206,12 +205,14 @@ def timed(w: Workload, rounds: int, n_threads: int, who: Sequence[str] = tuple(C
     for name, mine in zip(here, seconds):
         values[name] += [scale * s for s in mine]
     facts = f"results differ by {difference:.1g} at most" if len(here) > 1 else ""
-    return Row(w.title, w.unit, values.pop(w.who[0], []), facts, values, key=w.key, aims=w.aims)
+    return Row(w.title, w.unit, values.pop(w.systems[0], []), facts, values, key=w.key, aims=w.aims)
 
 
-def remembered(sizes: tuple[int, int, int], rounds: int, n_threads: int, who: Sequence[str] = tuple(CONTENDERS)) -> Row:
+def remembered(
+    sizes: tuple[int, int, int], rounds: int, n_threads: int, systems: Sequence[str] = tuple(CONTENDERS)
+) -> Row:
     """Measures the memory of one LSTM's gradient, a process for each contender and round."""
-    peaks: dict[str, list[float]] = {name: [] for name in ("headrace", "TensorFlow", "by hand") if name in who}
+    peaks: dict[str, list[float]] = {name: [] for name in ("headrace", "TensorFlow", "by hand") if name in systems}
     built: dict[str, float] = {}
     for _ in range(rounds):
         for name, values in peaks.items():
@@ -225,17 +226,17 @@ def remembered(sizes: tuple[int, int, int], rounds: int, n_threads: int, who: Se
     return Row(title, "MiB", peaks.pop("headrace", []), facts, peaks, key="memory", aims=MEMORY_AIMS)
 
 
-def imported(rounds: int, who: Sequence[str] = tuple(CONTENDERS)) -> Row:
+def imported(rounds: int, systems: Sequence[str] = tuple(CONTENDERS)) -> Row:
     """Measures imports, in fresh processes taken in turns; "by hand" is numpy."""
-    seconds = lifetime.import_times(who, rounds)
+    seconds = lifetime.import_times(systems, rounds)
     values = {name: [1e3 * s for s in mine] for name, mine in seconds.items()}
     facts = "fresh processes, the interpreter's start not counted; by hand: numpy"
     return Row("import", MILLISECONDS, values.pop("headrace", []), facts, values, key="import")
 
 
-def left_behind(rounds: int, n_threads: int, who: Sequence[str] = tuple(CONTENDERS)) -> Row:
+def left_behind(rounds: int, n_threads: int, systems: Sequence[str] = tuple(CONTENDERS)) -> Row:
     """Measures what very many runs leave in memory, a process for each contender and round."""
-    values: dict[str, list[float]] = {name: [] for name in V1 if name in who}
+    values: dict[str, list[float]] = {name: [] for name in V1 if name in systems}
     for _ in range(rounds):
         for name, mine in values.items():
             found = lifetime.left_by_runs(name, RUNS, n_threads)
@@ -250,22 +251,22 @@ KEYS = tuple(dict.fromkeys([*(w.key for w in WORKLOADS), "memory", "import", "le
 
 
 def measured(
-    only: Collection[str], rounds: int, memory_rounds: int, n_threads: int, who: Sequence[str]
+    only: Collection[str], rounds: int, memory_rounds: int, n_threads: int, systems: Sequence[str]
 ) -> Iterator[Row]:
     """Measures the workloads with the keys `only`, in the order of the table.
 
-    A workload without a contender in `who` is left out.
+    A workload without a contender in `systems` is left out.
     """
     for w in WORKLOADS:
-        if w.key in only and any(name in who for name in w.who):
-            yield timed(w, rounds, n_threads, who)
+        if w.key in only and any(name in systems for name in w.systems):
+            yield timed(w, rounds, n_threads, systems)
     if "memory" in only:
         for sizes in MEMORY:
-            yield remembered(sizes, memory_rounds, n_threads, who)
+            yield remembered(sizes, memory_rounds, n_threads, systems)
     if "import" in only:
-        yield imported(memory_rounds, who)
+        yield imported(memory_rounds, systems)
     if "left" in only:
-        yield left_behind(1, n_threads, who)
+        yield left_behind(1, n_threads, systems)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -281,7 +282,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(arguments)
     threads.fix(args.threads, "benchmarks.workloads", arguments)
 
-    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else float("nan")  # what else the machine does
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else float("nan")  # other work of the machine
     began = time.perf_counter()
     rows = []
     for row in measured(args.only or KEYS, args.rounds, args.memory_rounds, args.threads, args.who or (*CONTENDERS,)):
@@ -300,7 +301,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def conditions(n_threads: int, load: float, seconds: float) -> dict[str, str]:
-    """What the figures depend on, besides the code."""
+    """Conditions of the figures besides the code."""
     found = {"headrace": hr.__version__, "python": platform.python_version(), "numpy": np.__version__}
     found |= {name: sys.modules[name].__version__ for name in ("tensorflow", "jax", "torch") if name in sys.modules}
     found |= {

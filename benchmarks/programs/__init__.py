@@ -1,7 +1,7 @@
-"""Programs, most of them with loops, the same in several systems: what `benchmarks.gradients` and `workloads` run.
+"""Programs of `benchmarks.gradients` and `workloads`, the same in several systems.
 
-A `Program` is data: what goes in, and how often the loop goes round. What it computes is a function of its name in each
-of the modules beside: `in_graphs` (headrace and TensorFlow, which differ in the import line alone), `by_hand` (numpy),
+A `Program` is data: the inputs and the trip count of the loop. A function of its name computes it in each of the other
+modules: `in_graphs` (headrace and TensorFlow, which differ in the import line alone), `by_hand` (numpy),
 `in_jax`, `in_torch` and, for one program, `in_c`. All return one number, the loss (those of `kernels` whole arrays),
 and are differentiated by their arguments named in `by`. `in_v1` is how one is run by TensorFlow 1's sessions.
 """
@@ -94,13 +94,13 @@ def lstm(batch: int, time: int, hidden: int) -> Program:
 
 
 def branches(n: int, a: float = 0.4) -> Program:
-    """A conditional in a loop: x shrinks while it is large, and grows while it is small."""
+    """A conditional in a loop: x shrinks if it is large and grows otherwise."""
     arguments = {"x": np.float32(7.0), "a": np.float32(a), "b": np.float32(0.7)}
     return Program(f"cond in a loop, {n}", "branches", n, {"n": n}, arguments, ("x", "a", "b"))
 
 
 def nested(n: int, m: int) -> Program:
-    """A loop in a loop: m steps of an RNN, n times, with an addition in between."""
+    """Nested loops: n times m steps of an RNN, with an addition in between."""
     new = numbers()
     arguments = {"h": new(4, 16), "w": new(16, 16), "b": new(16)}
     return Program(f"nested loops, {n}x{m}", "nested", n * m, {"n": n, "m": m}, arguments, ("h", "w", "b"))
@@ -112,7 +112,7 @@ def add() -> Program:
 
 
 def counting(n: int) -> Program:
-    """i = i + 1 while i < n; n is an argument, so that nobody can know the result beforehand."""
+    """i = i + 1 while i < n, for an argument n."""
     return Program(f"counting loop, {n:,}", "counting", n, {}, {"n": np.int32(n)}, ())
 
 
@@ -146,8 +146,11 @@ def elementwise(n: int, rows: int) -> Program:
 
 
 def convnet(batch: int, side: int, channels: Sequence[int], classes: int = 10) -> Program:
-    """The loss of a network that tells square pictures apart: for each number of `channels` a convolution 3x3, a bias,
-    relu and a pooling that halves the sides, then a layer of all."""
+    """The loss of a convolutional network for square pictures.
+
+    It has a 3x3 convolution, a bias, relu and a pooling that halves the sides for each number of `channels`, then a
+    dense layer.
+    """
     new = numbers()
     weights = {}
     for k, (before, after) in enumerate(itertools.pairwise((3, *channels))):

@@ -1,16 +1,15 @@
-"""The programs in numpy, as a good programmer writes them by hand: what compiled steps are measured against.
+"""The programs in numpy, written by hand: the reference of compiled steps.
 
 The functions are called as those of `in_graphs` are, with arrays for tensors. `name` gives the result alone,
 `name_gradient` a list of it and its derivatives, by the arguments that `Program.by` names, in that order.
 
-By hand means that everything is done that somebody who knows the whole program would do, and nothing that would be
-another program:
+They use all knowledge of the whole program, and compute the same program:
 
-* What does not depend on the state is taken out of a loop. An LSTM's inputs are multiplied by their half of the matrix
-  before the loop, in one product; the derivative of a matrix is one product of stacked arrays behind the loop; and the
+* Work that does not depend on the state is moved out of a loop. An LSTM's inputs are multiplied by their half of the
+  matrix before the loop, in one product; the derivative of a matrix is one product of stacked arrays behind the loop; and the
   factors of the gates' derivatives are computed for all steps at once.
 * Arrays are written in place, tapes are Python lists or arrays of the final size.
-* Counters are Python integers, for nobody would count in `np.int32`. Other numbers of rank 0 are `np.float32`: Python's
+* Counters are Python integers, as is usual. Other numbers of rank 0 are `np.float32`: Python's
   own floats have 64 bits and would give other results.
 * Operations that are scalar in the program stay scalar: a thousand additions are not made one of a vector.
 """

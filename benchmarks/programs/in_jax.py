@@ -1,4 +1,7 @@
-"""The programs in JAX. The trips are known when a function is compiled, so that its loops can be differentiated."""
+"""The programs in JAX.
+
+The trip counts are constants of a compiled function, so that its loops can be differentiated.
+"""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ class FusedLstm:
         return [loss.detach(), *torch.autograd.grad(loss, self._by)]
 
     def results(self) -> list[Any]:
-        """The same as the other systems have them: the loss, and the derivatives by w and b."""
+        """The loss and the derivatives by w and b, in the other systems' layout."""
         loss, by_x, by_h, by_b = (v.numpy() for v in self())
         return [loss, _reordered(np.concatenate([by_x.T, by_h.T])), _reordered(by_b)]
 
@@ -148,7 +148,7 @@ class Training:
 
 
 def _digits_lstm(values: list[Any], units: int) -> tuple[Callable[..., Any], list[Any]]:
-    """`nn.LSTM` over packed sequences. TensorFlow's cell adds 1 to what it forgets by; here its bias has that."""
+    """`nn.LSTM` over packed sequences; its bias includes the forget bias 1 of TensorFlow's cell."""
     kernel, bias, w, b = values
     net, out = torch.nn.LSTM(8, units, batch_first=True), torch.nn.Linear(units, 10)
     bias = bias.copy()

@@ -1,4 +1,4 @@
-"""A program as a script for TensorFlow 1: a graph, its gradients, a session with a fixed number of threads.
+"""Programs as scripts for TensorFlow 1: a graph, its gradients, a session.
 
 It runs under headrace as it stands and under TensorFlow with another import line: `of(module)` is this file with that
 line changed. Nothing else in it, nor in `in_graphs`, knows which of the two it has.
@@ -26,7 +26,7 @@ tf.disable_control_flow_v2()
 
 
 def build(program: Program) -> tuple[Any, dict[Any, Any], list[Any]]:
-    """A new graph of the program: the graph, its feeds, and the fetches (the result, then the derivatives)."""
+    """A new graph of the program, its feeds, and its fetches: result and derivatives."""
     with tf.Graph().as_default() as graph:
         args = {name: _given(program, name) for name in program.arguments}
         taken = {name: arg for name, arg in args.items() if arg is not None}
@@ -52,7 +52,7 @@ def _given(program: Program, name: str) -> Any:
 
 
 def training(program: Program, threads: int) -> tuple[Call, Call]:
-    """A network that learns: a function that does a step, and one that gives the results (see `programs.training`)."""
+    """Functions that train a network for a step, and that return its results (see `programs.training`)."""
     data, values = split(program)
     shapes = {name: (None, *v.shape[1:]) if program.leaves_batch_open else v.shape for name, v in data.items()}
     with tf.Graph().as_default() as graph:
@@ -116,7 +116,7 @@ def graph(program: Program, threads: int) -> Callable[[], Any]:
 
 
 def shared(program: Program, threads: int) -> Call:
-    """The program built, as a function in which several threads run it many times in one session."""
+    """A function in which several threads run the program many times in one session."""
     run = callable(program, threads)
 
     def all_threads() -> list[Any]:

@@ -1,4 +1,4 @@
-"""Operations alone, at the sizes that networks have them: what their kernels cost."""
+"""Single operations at the sizes of networks, for the times of their kernels."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def max_pool(batch: int, side: int, channels: int, window: int, gradient: bool) 
 
 
 def batch_norm(batch: int, side: int, channels: int, gradient: bool) -> Program:
-    """Normalisation over images and places, as in training; for its derivatives the sum of the cubes."""
+    """Batch normalisation as in training; for its derivatives the sum of the cubes."""
 
     @Late
     def arguments() -> dict[str, np.ndarray]:

@@ -1,6 +1,6 @@
 """Networks in training: a step of Adam each time, as the examples do it.
 
-A program's result is the losses of the first steps; what is timed are more steps. The variables are made by the cells
+A program's result is the losses of the first steps; later steps are timed. The variables are made by the cells
 and layers of each system and then given the same first values. (They are not compared themselves: Adam's step is as
 long where a derivative is nothing but rounding.)
 """
@@ -37,8 +37,11 @@ def digits_lstm(batch: int, units: int, leaves_batch_open: bool = False) -> Prog
 
 
 def digits_vgg(batch: int, widths: tuple[int, int] = (32, 64), dense: int = 128) -> Program:
-    """`examples/digits_vgg.py`: two blocks of two convolutions and a pooling, then two dense layers; no dropout, whose
-    numbers are different ones everywhere."""
+    """The network of `examples/digits_vgg.py`, without dropout.
+
+    It has two blocks of two convolutions and a pooling, then two dense layers. The random numbers of a dropout would
+    differ between the systems.
+    """
     new = numbers()
     data = {
         "images": np.abs(new(batch, 8, 8, 1, scale=0.5)),
@@ -58,6 +61,6 @@ def digits_vgg(batch: int, widths: tuple[int, int] = (32, 64), dense: int = 128)
 
 
 def split(program: Program) -> tuple[Mapping[str, Any], list[Any]]:
-    """What is fed, and the first values of what is learned."""
+    """The fed values, and the initial values of the variables."""
     data = {name: value for name, value in program.arguments.items() if name not in program.by}
     return data, [program.arguments[name] for name in program.by]

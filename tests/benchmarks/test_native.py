@@ -58,11 +58,11 @@ def test_a_workload_at_small_size(w: workloads.Workload) -> None:
     program = SMALL[w.program.function]
     program = dataclasses.replace(program, by=program.by if w.program.by else ())
     small = dataclasses.replace(w, program=program, least=1e-6)
-    row = workloads.timed(small, rounds=2, n_threads=1, who=("headrace", "C"))
+    row = workloads.timed(small, rounds=2, n_threads=1, systems=("headrace", "C"))
     assert len(row.values) == 2
     assert min(row.values) > 0
     assert row.aims == w.aims
-    assert set(w.aims) <= set(w.who)
+    assert set(w.aims) <= set(w.systems)
 
 
 def test_aims_are_those_of_the_plan() -> None:

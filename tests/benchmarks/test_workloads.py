@@ -51,12 +51,12 @@ def _small(w: Workload) -> Workload:
     program = SMALL[w.program.function]
     return dataclasses.replace(
         w, program=dataclasses.replace(program, by=program.by and w.program.by), least=1e-6,
-        who=tuple(name for name in w.who if name in ALONE),
+        systems=tuple(name for name in w.systems if name in ALONE),
     )  # fmt: skip
 
 
 def test_a_workload_without_a_selected_contender_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    w = dataclasses.replace(WORKLOADS[0], who=("TensorFlow",))
+    w = dataclasses.replace(WORKLOADS[0], systems=("TensorFlow",))
     monkeypatch.setattr(workloads, "WORKLOADS", (w,))
     assert list(workloads.measured((w.key,), 1, 1, 1, ("headrace",))) == []
 
@@ -67,7 +67,7 @@ def test_a_workload_at_small_size(w: Workload) -> None:
     """All that are always there agree, or `timed` raises."""
     small = _small(w)
     row = workloads.timed(small, rounds=2, n_threads=1)
-    assert set(row.others) == set(small.who[1:])
+    assert set(row.others) == set(small.systems[1:])
     assert all(len(v) == 2 and min(v) > 0 for v in (row.values, *row.others.values()))
     assert row.aims == w.aims
     assert len(row.values) == 2
@@ -113,7 +113,7 @@ def test_aims_are_those_of_the_issue() -> None:
         (0.75, 1.2, 1.0), (6.0,), (3.0,), (15.0,), (1.0, 1.5), (0.3, 1.5), (0.45,), (0.5,), (0.5,), (0.2,), (3.0,),
         (1.0,), *[(2.5,)] * 6, *[(4.0,)] * 4, (1.2,), (1.0,), (2.5,),
     ]  # fmt: skip
-    assert all(name in w.who or name == w.unit for w in WORKLOADS for name in w.aims)
+    assert all(name in w.systems or name == w.unit for w in WORKLOADS for name in w.aims)
     assert workloads.MEMORY_AIMS == {"TensorFlow": 1.0}
 
 
@@ -139,7 +139,7 @@ def test_what_waits_is_said() -> None:
 
 
 def test_every_contender_can_be_asked_for() -> None:
-    assert {name for w in (*WORKLOADS, *native.WORKLOADS) for name in w.who} == set(CONTENDERS)
+    assert {name for w in (*WORKLOADS, *native.WORKLOADS) for name in w.systems} == set(CONTENDERS)
     for choice in ("--only", "--who"):
         with pytest.raises(SystemExit):
             workloads.main([choice, "nobody"])
