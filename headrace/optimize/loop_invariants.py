@@ -47,7 +47,7 @@ from headrace.optimize.base import Pass, PassContext
 from headrace.optimize.list_flow import ListFlow
 from headrace.optimize.loop_editor import LoopEditor, loops_of, names
 from headrace.optimize.loop_row_reads import popped_from
-from headrace.optimize.queries import is_draw, is_plain, is_silent, owns_graphs
+from headrace.optimize.queries import is_draw, is_plain, is_silent, only_reads, owns_graphs
 from headrace.optimize.waiting import waits
 
 if TYPE_CHECKING:
@@ -157,14 +157,9 @@ def _written(op: Operation, context: PassContext) -> list[Key]:
 def _reads(loop: LoopEditor, op: Operation, written: list[Key]) -> bool:
     """Whether `op`, of the body, reads constant state, and has no control edges."""
     k = loop.position(op.inputs[0])
-    if not _only_reads(op) or k is None or loop.inner.waits.get(op) or not loop.is_free(op):
+    if not only_reads(op) or op.control_inputs or k is None or loop.inner.waits.get(op) or not loop.is_free(op):
         return False
     return all(_are_distinct(key_of(loop.op.inputs[k]), key) for key in written)
-
-
-def _only_reads(op: Operation) -> bool:
-    facts = op.opdef.facts
-    return facts.effect == "resource" and not (facts.writes or facts.waits or op.control_inputs)
 
 
 def _are_distinct(a: Key | None, b: Key) -> bool:
@@ -235,7 +230,7 @@ def _hoist_condition(op: Operation, context: PassContext) -> bool:
 
     def reads(each: Operation) -> bool:
         k = at.get(each.inputs[0])
-        is_free = _only_reads(each) and k is not None and each not in cond.control_results
+        is_free = only_reads(each) and k is not None and each not in cond.control_results
         return is_free and all(_are_distinct(key_of(op.inputs[at[each.inputs[0]]]), key) for key in written)
 
     written = _written(op, context)
