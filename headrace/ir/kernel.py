@@ -119,11 +119,13 @@ class OnResources:
       handles: the number of handles.
       find: `(step, attrs, *handles) -> resources`; raises if one is missing or does not suit.
       make: `(attrs, *resources) -> f(*other inputs)`, which reads their state when it is called.
+      conditions: the number of last inputs that only state whether `f` may fail; without them it may.
     """
 
     handles: int
     find: Callable[..., Iterable[Any]]
     make: Callable[..., Callable[..., Any]]
+    conditions: int = 0
 
     def __call__(self, ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[..., Any]:
         step, n = ctx.step, self.handles

@@ -14,7 +14,7 @@ import numpy as np
 
 from headrace import dtypes, shapes
 from headrace.dtypes import INDEX, NUMERIC
-from headrace.errors import InvalidArgumentError, NotFoundError, OutOfRangeError
+from headrace.errors import FailedPreconditionError, HeadraceError, InvalidArgumentError, NotFoundError, OutOfRangeError
 from headrace.ir.indexed_slices import forwarded
 from headrace.ir.infer import Inference
 from headrace.ir.kernel import NamesResource, OnResources
@@ -32,6 +32,7 @@ from headrace.ir.opdef import (
 from headrace.opkit import arrays
 from headrace.opkit.jvp_rules import passed
 from headrace.opkit.shape_rules import nothing, scalars
+from headrace.records import record
 from headrace.resources.manager import Handle, destroy, handle_of, resource_of
 from headrace.resources.values import int_of, shape_of
 from headrace.resources.variable import (
@@ -297,6 +298,55 @@ op(
     jvp=passed,
     facts=_READS,
     doc="The variable's value.",
+)
+
+
+@record(frozen=True, slots=True)
+class _ReadIfNeeded(OnResources):
+    """Factory of a read that fails only if its value is needed.
+
+    Otherwise a variable may also be missing.
+    """
+
+    def __call__(self, ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[..., Any]:
+        def kernel(handle: Any, is_needed: Any) -> Any:
+            try:
+                found = self.find(ctx.step, attrs, handle)
+            except HeadraceError:
+                if is_needed:
+                    raise
+                return _zeros(attrs)
+            return self.make(attrs, *found)(is_needed)
+
+        return kernel
+
+
+def _zeros(attrs: Mapping[str, Any]) -> np.ndarray:
+    return np.zeros(attrs["shape"], attrs["dtype"].numpy)
+
+
+def _read_if_needed(attrs: Mapping[str, Any], variable: Variable, handle: Any) -> Callable[..., Any]:
+    def kernel(is_needed: Any = True) -> Any:
+        try:
+            return variable.read()
+        except FailedPreconditionError:
+            if is_needed:
+                raise
+            return _zeros(attrs)
+
+    return kernel
+
+
+op(
+    "_ReadVariableIfNeeded",
+    "resource: resource, is_needed: bool",
+    "value: dtype",
+    {"dtype": type_attr(), "shape": shape_attr()},
+    shape=lambda c: [shapes.merge(_held(c), c.attrs["shape"])],
+    stateful=_ReadIfNeeded(1, by_handle, _read_if_needed, conditions=1),
+    grad=NOT_DIFFERENTIABLE,
+    facts=_READS,
+    doc="The variable's value; zeros if it has none and none is needed.",
 )
 op(
     "VarIsInitializedOp",

@@ -7,6 +7,11 @@ are never shared: each list has one owner, so that an append need not copy it.
 If a conditional, loop or call gets the same tensor as several inputs (a loop: as several loop constants), its graphs
 read it through one parameter. The pass `prune` removes the other parameters.
 
+Two equal reads of a variable, or of another resource, are the same if no write can happen between them: each operation
+that may write the resource comes before the first read, or after the second one, on a path of edges.
+
+    x = v.read()    y = x @ a    z = v.read()    w = z @ y    assign v after x and z        z is x
+
 Only operations of one graph are merged. A call that rematerializes values for its gradient (`hr.recompute`) stays a
 call, so the values inside have no equal operation in their graph.
 """
@@ -22,14 +27,16 @@ from headrace import dtypes, thresholds
 from headrace.ir.attr_values import attr_key
 from headrace.ir.edit.editor import Editor
 from headrace.ir.function import owned, param_offset
-from headrace.ir.order import is_constant
+from headrace.ir.order import effects, is_constant, key_of
 from headrace.optimize.base import Pass, PassContext
 from headrace.optimize.colocation import anchored
-from headrace.optimize.queries import const, is_plain, owns_graphs
+from headrace.optimize.effect_sets import EffectSets
+from headrace.optimize.queries import const, in_order, is_draw, is_plain, may_be_same, only_reads, owns_graphs
 from headrace.optimize.rewriter import Rewriter
 
 if TYPE_CHECKING:
     from headrace.ir.graph import FuncGraph, Graph, Operation, Tensor
+    from headrace.ir.order import Key
 
 
 class MergeCommon(Pass):
@@ -40,6 +47,7 @@ class MergeCommon(Pass):
     def call(self, graph: Graph, context: PassContext) -> bool:
         walking = Rewriter(graph, context)
         met: dict[Hashable, Operation] = {}
+        times = _Times(graph)
         devices: dict[Hashable, Operation] = {}
         changed = False
         for op in walking:
@@ -51,6 +59,9 @@ class MergeCommon(Pass):
                 continue
             key = (what, op.device)
             twin = met.setdefault(key, op)
+            if twin is not op and not op.opdef.is_pure and times.may_differ(twin, op):
+                context.refused("cse", op, f"the resource that '{twin.name}' reads may be written between the two")
+                continue
             if twin is op:
                 other = devices.setdefault(what, op)
                 if other is not op and op.inputs:
@@ -69,7 +80,7 @@ def _what(op: Operation) -> Hashable | None:
     None means that `op` must not be merged.
     """
     facts = op.opdef.facts
-    if not is_plain(op) or facts.no_fold:
+    if not (is_plain(op) or only_reads(op)) or facts.no_fold:
         return None
     if any(t.dtype.base is dtypes.variant for t in op.outputs):
         return None
@@ -88,6 +99,47 @@ def _what(op: Operation) -> Hashable | None:
     except TypeError:  # an attribute is an array
         return None
     return key
+
+
+class _Times:
+    """The reads and writes of resources in one graph, and their order.
+
+    Args:
+      graph: the graph before the walk. Operations that the walk merges are equal, so its order stays true.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._sets: EffectSets[Operation] | None = None
+        self._before: dict[Operation, int] = {}
+        self._writes: list[tuple[Operation, list[Key]]] = []
+
+    def may_differ(self, first: Operation, second: Operation) -> bool:
+        """Whether the state that two equal reads read may be written between them."""
+        if self._sets is None:
+            self._sets = self._found()
+        key, sets, before = key_of(first.inputs[0]), self._sets, self._before
+        for op, written in self._writes:
+            if key is None or any(may_be_same(key, k) for k in written):
+                is_earlier = before[first] & sets.bit(op)
+                is_later = before[op] & sets.bit(second)
+                if not (is_earlier or is_later):
+                    return True
+        return False
+
+    def _found(self) -> EffectSets[Operation]:
+        sets: EffectSets[Operation] = EffectSets()
+        for op in in_order(self._graph):
+            reached = 0
+            for each in (*(t.op for t in op.inputs), *op.control_inputs):
+                reached |= self._before[each] | sets.bit(each)
+            self._before[op] = reached
+            written = [key for key, writes in effects(op).items() if writes and not is_draw(key)]
+            if written:
+                self._writes.append((op, written))
+            if written or only_reads(op):
+                sets.add(op)
+        return sets
 
 
 def _contents(value: np.ndarray) -> Hashable:

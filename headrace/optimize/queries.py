@@ -59,6 +59,14 @@ def is_plain(op: Operation) -> bool:
     return op.opdef.is_pure and not any(t.dtype.is_ref for t in op.inputs)
 
 
+def only_reads(op: Operation) -> bool:
+    """Whether the outputs of `op` are a function of its inputs and of a resource, such as a variable, at that time."""
+    facts = op.opdef.facts
+    if facts.effect != "resource" or facts.writes or facts.waits or facts.checks or facts.blocking:
+        return False
+    return bool(op.inputs) and not any(t.dtype.is_ref for t in op.inputs)
+
+
 def const(t: Tensor) -> np.ndarray | None:
     """Value of `t`, if a `Const` makes it; else None."""
     if t.op.type != "Const":

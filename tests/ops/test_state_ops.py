@@ -16,6 +16,7 @@ from headrace.errors import (
     InternalError,
     InvalidArgumentError,
     NotFoundError,
+    OpError,
     OutOfRangeError,
     ShapeError,
 )
@@ -59,6 +60,26 @@ def test_a_variable_lives_as_long_as_the_session(p: Program) -> None:
     assert read(p, v) == [10, 12]
     with hr.Session(graph=p.graph) as other, p.fails(FailedPreconditionError, "uninitialized value v"):
         other.run(p.b.ReadVariableOp(v, dtype=f32))
+
+
+def test_a_read_that_is_not_needed(p: Program) -> None:
+    v = handle(p)
+
+    def guarded(is_needed: bool) -> Any:
+        return p.b._ReadVariableIfNeeded(v, is_needed, dtype=f32, shape=(2,))
+
+    assert guarded(True).shape == (2,)
+    assert p.run(guarded(False)).tolist() == [0, 0]
+    assert p.run(guarded(False)).dtype == np.float32
+    with p.fails(FailedPreconditionError, "uninitialized value v"):
+        p.run(guarded(True))
+    p.run(p.b.AssignVariableOp(v, [1.0, 2.0]))
+    assert p.run([guarded(True), guarded(False)])[1].tolist() == [1, 2]
+    destroyed = p.b.DestroyResourceOp(v)
+    late = p.b.after(destroyed)
+    assert p.run(late._ReadVariableIfNeeded(v, False, dtype=f32, shape=(2,))).tolist() == [0, 0]
+    with p.fails(OpError, "v"):
+        p.run(late._ReadVariableIfNeeded(v, True, dtype=f32, shape=(2,)))
 
 
 def test_unnamed_variables_are_told_apart_by_their_ops(p: Program) -> None:

@@ -71,7 +71,6 @@ def test_constants_of_other_dtypes_or_colocation():
         ("RandomUniform[dtype=float32](s)", "RandomUniform[dtype=float32](s)"),
         ("FakeParam[dtype=float32, shape=[2]]", "FakeParam[dtype=float32, shape=[2]]"),
         ("EmptyTensorList[element_dtype=float32](s, n)", "EmptyTensorList[element_dtype=float32](s, n)"),
-        ("ReadVariableOp[dtype=float32](v)", "ReadVariableOp[dtype=float32](v)"),
         ("Neg(r)", "Neg(r)"),  # reads a reference: at what time matters
     ],
 )
@@ -173,3 +172,77 @@ LOOP = """
 def test_loop_constants_are_but_variables_are_not():
     after, _ = apply(MergeCommon(), LOOP)
     same(after, LOOP.replace("Less(k, l)", "Less(k, k)").replace("AddV2(l, i)", "AddV2(k, i)"))
+
+
+# *** reads of resources ***
+
+_V = "v = VarHandleOp[dtype=float32, shape=[2]]\nx = Placeholder[dtype=float32, shape=[2]]\n"
+_READS = "a = ReadVariableOp[dtype=float32](v){}\nb = Neg(a)\nc = ReadVariableOp[dtype=float32](v){}\nd = Mul(b, c)\n"
+_WRITTEN = "the resource that 'a' reads may be written between the two"
+
+
+@pytest.mark.parametrize(
+    ("before", "a", "c", "after"),
+    [
+        ("", "", "", ""),
+        ("w = AssignVariableOp(v, x)\n", " ^w", " ^w", ""),
+        ("w = AssignVariableOp(v, x)\ny = Identity(x) ^w\nn = NoOp ^y\n", " ^n", " ^n", ""),
+        ("", "", "", "w = AssignVariableOp(v, d)\n"),
+        ("", "", "", "w = AssignVariableOp(v, x) ^a ^c\n"),
+        ("u = VarHandleOp[dtype=float32, shape=[2]]\n", "", "", "w = AssignVariableOp(u, x)\n"),
+        ("s = Shape(x)\nr = RandomUniform[dtype=float32](s)\n", "", "", ""),
+    ],
+)
+def test_reads_between_which_nothing_is_written(before: str, a: str, c: str, after: str) -> None:
+    text = _V + before + _READS.format(a, c) + after
+    got, context = apply(MergeCommon(), text)
+    lines = text.replace("d = Mul(b, c)", "d = Mul(b, a)").replace(" ^a ^c", " ^a").splitlines(keepends=True)
+    same(got, "".join(line for line in lines if not line.startswith("c =")))
+    assert [(n.op, n.text) for n in context.notes if n.fired] == [("c", "equal to 'a'")]
+
+
+@pytest.mark.parametrize(
+    ("before", "a", "c", "after"),
+    [
+        ("", "", "", "w = AssignVariableOp(v, x)\n"),
+        ("", "", "", "w = AssignVariableOp(v, b)\n"),
+        ("w = AssignVariableOp(v, x)\n", "", "", ""),
+    ],
+)
+def test_reads_between_which_something_may_be_written(before: str, a: str, c: str, after: str) -> None:
+    context = unchanged(MergeCommon(), _V + before + _READS.format(a, c) + after)
+    assert [n.text for n in context.notes] == [_WRITTEN]
+
+
+def test_reads_that_wait_for_different_operations() -> None:
+    assert not unchanged(MergeCommon(), _V + "w = AssignVariableOp(v, x)\n" + _READS.format("", " ^w")).notes
+    assert not unchanged(MergeCommon(), _V + "n = NoOp\n" + _READS.format(" ^n", "")).notes
+
+
+def test_reads_of_other_variables_or_rows() -> None:
+    unchanged(MergeCommon(), _V + "u = VarHandleOp[dtype=float32, shape=[2]]\n" + _READS.format("", "").replace("32](v)\nd", "32](u)\nd"))  # fmt: skip
+    rows = "i = Const[value=int32[]{0}, dtype=int32]\na = ResourceGather[dtype=float32](v, i)\nc = ResourceGather[dtype=float32](v, i)\n"
+    after, _ = apply(MergeCommon(), _V + rows)
+    assert "c =" not in after
+
+
+def test_draws_of_a_queue_or_a_reference_are_made_each_time() -> None:
+    unchanged(MergeCommon(), "q = FIFOQueueV2[component_types=(float32)]\na = QueueSizeV2(q)\nb = QueueSizeV2(q)")
+    unchanged(MergeCommon(), "v = VariableV2[dtype=float32, shape=[2]]\na = IsVariableInitialized(v)\nb = IsVariableInitialized(v)")  # fmt: skip
+
+
+def test_reads_around_a_loop_that_writes() -> None:
+    loop = """w = While[T=(int32, resource), cond=@"cond", body=@"body"](zero, v)
+graph "cond" of w, cond (i: int32[], v: resource[] holds float32[2]) -> (r) {
+  r = Less(i, i)
+}
+graph "body" of w, body (i: int32[], v: resource[] holds float32[2]) -> (i, v) {
+  x = Const[value=float32[2]{1.0, 2.0}, dtype=float32]
+  a = AssignVariableOp(v, x)
+}
+"""
+    text = _V + "zero = Const[value=int32[]{0}, dtype=int32]\n"
+    context = unchanged(MergeCommon(), text + _READS.format("", "") + loop)
+    assert [n.text for n in context.notes] == [_WRITTEN]
+    after, _ = apply(MergeCommon(), text + _READS.format("", "") + loop.replace("(zero, v)", "(zero, v) ^a ^c"))
+    assert "c =" not in after

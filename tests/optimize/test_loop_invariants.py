@@ -9,7 +9,7 @@ import pytest
 
 from headrace.ir.text import from_text, to_text
 from headrace.optimize.base import PassContext, run
-from tests.optimize.loop_steps import PASSES, agree, loop_of, transformed, untouched
+from tests.optimize.loop_steps import PASSES, agree, loop_of, loop_text, transformed, untouched
 
 _RULE = "loop_invariants"
 _VARIABLES = """
@@ -194,6 +194,139 @@ def test_what_others_change_meanwhile_is_read_each_time() -> None:
     untouched(_RULE, reading(body, "v: resource[] = var", queue))
 
 
+# *** reads that may not be needed ***
+
+_GUARDED = "x = _ReadVariableIfNeeded(var, less)"
+
+
+def maybe(body: str = _READ, more: str = _V, before: str = _VAR, cond: str = "less = Less(i, n)", **rest: str) -> str:
+    return loop(body, more, before=before, cond=cond, type="While", **rest)
+
+
+def lines_of(text: str, preserved: tuple[str, ...] = ()) -> list[str]:
+    return transformed(text, [PASSES[_RULE]], preserved)[0].splitlines()
+
+
+def test_a_variable_that_a_loop_may_read_is_read_once_under_its_condition() -> None:
+    assert moved(maybe()) == (["x"], [])
+    lines = lines_of(maybe())
+    assert "less = Less(zero, n)" in lines
+    assert _GUARDED in lines
+    assert sum("ReadVariable" in line for line in lines) == 1
+
+
+def test_reads_of_one_loop_have_one_condition() -> None:
+    lines = lines_of(maybe(_READ.replace("h1 =", "g =") + " | y = ReadVariableOp[dtype=float32](w2) | h1 = AddV2(g, y)",
+                           _V + " | w2: resource[] holds float32[2,2] = other",
+                           _VAR + "\nother = VarHandleOp[dtype=float32, shape=[2,2]]"))  # fmt: skip
+    assert _GUARDED in lines
+    assert "y = _ReadVariableIfNeeded(other, less)" in lines
+    assert sum("= Less(" in line for line in lines) == 1
+
+
+def test_the_condition_may_be_a_variable_of_the_loop() -> None:
+    text = maybe(more=_V + " | p: bool[]", cond="q = LogicalAnd(p, p)")
+    assert "x = _ReadVariableIfNeeded(var, q)" in lines_of(text)
+
+
+def test_a_read_that_waits_for_what_the_loop_waits_for() -> None:
+    assert _GUARDED + " ^c" in lines_of(maybe().replace("var)", "var) ^c"))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"cond": "most = FloorDiv(i, n)\nless = Less(most, n)"},  # the condition may fail
+        {"cond": "shape = Shape(h)\nr = RandomUniformInt(shape, n, n)\ns = Sum(r, zero)\nmost = Sum(s, zero)\nless = Less(i, most)"},
+        {"cond": "less = Less(i, n) ^i"},
+        {"cond": "r = LogicalNot(q)", "more": _V + " | q: bool[1]"},
+        {"cond": "r = Less(i, n)", "named": "r"},
+        {"more": "v: resource[] holds float32[?,2] = var", "before": _VAR.replace("2,2", "?,2")},
+        {"body": _READ.replace("ReadVariableOp[dtype=float32](v)", "ResourceGather[dtype=float32, Tindices=int32](v, zero)")},
+    ],
+)  # fmt: skip
+def test_a_read_without_a_condition_to_copy_stays(changes: dict[str, str]) -> None:
+    changes = dict(changes)
+    named = changes.pop("named", "")
+    graph = from_text(maybe(**changes))
+    if named:
+        graph.get_operation_by_name("loop").attrs["cond"].get_operation_by_name(named).attrs["_class"] = (b"loc:@h",)
+    context = PassContext()
+    run([PASSES[_RULE]], graph, context)
+    body = graph.get_operation_by_name("loop").attrs["body"]
+    assert body.get_operation_by_name("x").type in ("ReadVariableOp", "ResourceGather")
+    assert "it may fail, and the trip count may be 0" in [n.text for n in context.notes if not n.fired]
+
+
+_OTHER = _V + " | u: resource[] holds float32[2,2] = {}"
+_WRITES = _READ + " | a = AssignVariableOp(u, h)"
+
+
+def test_another_variable_may_be_written() -> None:
+    two = _VAR + "\nother = VarHandleOp[dtype=float32, shape=[2,2]]"
+    assert _GUARDED in lines_of(maybe(_WRITES, _OTHER.format("other"), two))
+    random = _READ + " | size = Shape(h) | r = RandomUniform[dtype=float32](size) | k1 = AddV2(k, r)"
+    assert _GUARDED in lines_of(maybe(random, _V + " | k: float32[2,2] -> k1"))
+
+
+@pytest.mark.parametrize(
+    ("var", "before"),
+    [
+        ("var", _VAR),
+        ("twin", _VAR + '\ntwin = VarHandleOp[dtype=float32, shape=[2,2], shared_name="var"]'),
+        ("twin", _VAR + "\ntwin = Placeholder[dtype=resource, shape=[]]"),
+    ],
+)
+def test_a_variable_that_may_be_written_is_read_each_time(var: str, before: str) -> None:
+    untouched(_RULE, maybe(_WRITES, _OTHER.format(var), before))
+
+
+_OUTER = """
+k: int32[] = zero -> k1
+g: float32[2,2] -> inner:1
+n: int32[]
+v: resource[] holds float32[2,2] = var
+"""
+
+
+def nested(after: str = "", limit: str = "n") -> str:
+    variables = "i: int32[], h: float32[2,2], n: int32[], v: resource[] holds float32[2,2]"
+    inner = loop_text(variables, f"zero, g, {limit}, v", "i1, h1, n, v", "i1 = AddV2(i, one)\n" + _READ.replace(" | ", "\n"),
+                      name="inner", type="While")  # fmt: skip
+    return loop_of(
+        _OUTER,
+        "k1 = AddV2(k, one)\n" + inner + after,
+        cond="less = Less(k, n)",
+        before=_VAR,
+        type="While",
+        name="outer",
+    )
+
+
+def test_a_read_leaves_nested_loops_under_both_conditions() -> None:
+    lines = lines_of(nested())
+    assert "LogicalAnd = LogicalAnd(less, less_1)" in lines
+    assert "x = _ReadVariableIfNeeded(var, LogicalAnd)" in lines
+    assert sum("ReadVariable" in line for line in lines) == 1
+
+
+def test_a_read_stays_in_the_loop_on_which_its_condition_depends() -> None:
+    assert "  x = _ReadVariableIfNeeded(v, less)" in lines_of(nested(limit="k"))
+
+
+def test_a_read_stays_in_the_loop_that_writes() -> None:
+    assert "  x = _ReadVariableIfNeeded(v, less_1)" in lines_of(nested("\na = AssignVariableOp(v, inner:1) ^inner"))
+
+
+@pytest.mark.parametrize("is_lowered", [False, True])
+def test_other_steps_may_write_while_a_loop_of_a_lowered_step_waits(is_lowered: bool) -> None:
+    text = maybe(_READ + " | d = QueueDequeueV2[component_types=(float32)](q) | k1 = AddV2(k, d)",
+                 _V + " | q: resource[] = queue | k: float32<unknown> = any -> k1",
+                 _VAR + "\nany = Placeholder[dtype=float32]\nqueue = FIFOQueueV2[component_types=(float32)]")  # fmt: skip
+    got = transformed(text, [PASSES[_RULE]], is_lowered=is_lowered)[0]
+    assert (_GUARDED in got) == (not is_lowered)
+
+
 # *** the condition ***
 
 _BODY = "h1 = Tanh(h)"
@@ -237,6 +370,38 @@ def test_a_condition_that_never_changes() -> None:
 )
 def test_what_the_condition_keeps(cond: str) -> None:
     unmoved(_BODY, cond=cond.replace(" | ", "\n"))
+
+
+_LIMIT = "m: resource[] holds int32[] = limit"
+_READ_LIMIT = "most = ReadVariableOp[dtype=int32](m)\nless = Less(i, most)"
+_LIMIT_VAR = "limit = VarHandleOp[dtype=int32, shape=[]]\nc = NoOp"
+
+
+def test_a_variable_of_the_condition_is_read_once() -> None:
+    text = loop(_BODY, _LIMIT, cond=_READ_LIMIT, before=_LIMIT_VAR, type="While").replace("limit)", "limit) ^c")
+    assert moved(text) == (["most"], [])
+    assert "most = ReadVariableOp(limit) ^c" in transformed(text, [PASSES[_RULE]])[0]
+
+
+@pytest.mark.parametrize(
+    ("body", "cond"),
+    [
+        (_BODY + " | a = AssignVariableOp(m, i1)", _READ_LIMIT),
+        (_BODY, _READ_LIMIT.replace("(m)", "(m) ^i")),
+        (_BODY, _READ_LIMIT.replace("ReadVariableOp[dtype=int32](m)", "QueueSizeV2(m)")),
+    ],
+)
+def test_a_variable_of_the_condition_that_is_read_each_time(body: str, cond: str) -> None:
+    queue = _LIMIT_VAR if "Queue" not in cond else "limit = FIFOQueueV2[component_types=(float32)]\nc = NoOp"
+    variables = _LIMIT if "Queue" not in cond else "m: resource[] = limit"
+    untouched(_RULE, loop(body, variables, cond=cond, before=queue, type="While"))
+
+
+def test_a_read_of_the_condition_that_runs_in_any_case_is_made_each_time() -> None:
+    graph = from_text(loop(_BODY, _LIMIT, cond=_READ_LIMIT, before=_LIMIT_VAR, type="While"))
+    cond = graph.get_operation_by_name("loop").attrs["cond"]
+    cond.control_results = [cond.get_operation_by_name("most")]
+    assert not run([PASSES[_RULE]], graph, PassContext())
 
 
 def test_a_random_number_of_the_condition_is_drawn_each_time() -> None:

@@ -281,6 +281,51 @@ def test_a_variable_must_be_initialized_in_each_session() -> None:
     assert is_at_once(other, y, [feed])
 
 
+def fed_times() -> tuple[hr.Session, Any, Any, list[Any]]:
+    """A session, a function that sets v, n m iterations of h v + x in nested loops, and the feeds x, n and m."""
+    with hr.Graph() as g:
+        value = hr.placeholder(hr.float32, [3])
+        v = hr.Variable(value, name="v")
+        x, n, m = hr.placeholder(hr.float32, v.shape), hr.placeholder(hr.int32, ()), hr.placeholder(hr.int32, ())
+
+        def outer(i: Any, h: Any) -> Any:
+            return i + 1, hr.while_loop(lambda j, h: j < m, inner, [0, h])[1]
+
+        def inner(j: Any, h: Any) -> Any:
+            return j + 1, h * v + x
+
+        y = hr.while_loop(lambda i, h: i < n, outer, [0, x])[1]
+    session = hr.Session(graph=g)
+    return session, lambda x: session.run(v.initializer, {value: x}), y, [x, n, m]
+
+
+@pytest.mark.usefixtures("unverified")
+def test_variables_of_loops_of_unknown_length_are_read_at_once() -> None:
+    session, assign, y, feeds = fed_times()
+    f = session.make_callable(y, feeds)
+    x = np.float32([0.1, 0.2, 0.3])
+    for value in (np.float32([0.5, 1, 2]), x):
+        assign(value)
+        for n, m in ((2, 3), (0, 3), (3, 0), (1, 1)):
+            assert np.array_equal(f(x, np.int32(n), np.int32(m)), folded(value, x, n * m))
+    assert is_at_once(session, y, feeds)
+
+
+@pytest.mark.usefixtures("unverified")
+def test_an_uninitialized_variable_is_an_error_only_if_an_iteration_reads_it() -> None:
+    session, assign, y, feeds = fed_times()
+    f = session.make_callable(y, feeds)
+    x = np.ones(3, np.float32)
+    for _ in range(3):
+        assert np.array_equal(f(x, np.int32(0), np.int32(2)), x)
+        assert np.array_equal(f(x, np.int32(2), np.int32(0)), x)
+        with pytest.raises(FailedPreconditionError, match="uninitialized value v") as e:
+            f(x, np.int32(1), np.int32(1))
+        assert "in inner" in "".join(e.value.__notes__)  # the line of the read
+    assign(2 * x)
+    assert np.array_equal(f(x, np.int32(1), np.int32(1)), folded(2 * x, x, 1))
+
+
 @pytest.mark.usefixtures("unverified")
 def test_dropped_variables_are_not_read() -> None:
     session, v, y, feed = with_variable()

@@ -19,13 +19,16 @@ from typing import TYPE_CHECKING
 
 from headrace import thresholds
 from headrace.ir import walk
+from headrace.ir.kernel import OnResources
 from headrace.schedule.program import Compute, Loop
-from headrace.schedule.select import KernelCall, ListOperation
+from headrace.schedule.select import KernelCall, ListOperation, Map
 from headrace.targets.native.fusion import deep_reads
 from headrace.targets.native.regions import why_not
 from headrace.targets.native.rewriting import rewritten
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from headrace.ir.graph import Operation
     from headrace.schedule.program import Block, Instr, Program
 
@@ -65,7 +68,11 @@ def call_kernels_late(program: Program, reasons: Reasons) -> None:
 
 
 def read_early(program: Program, reasons: Reasons) -> None:
-    """Moves calls of kernels without computed inputs before the native instructions in front of them."""
+    """Moves calls of kernels before the native instructions in front of them.
+
+    These are calls without computed inputs, and reads of state that may fail under a condition. The scalar
+    instructions that compute the condition move as well.
+    """
     block = program.block
     order: list[Instr] = []
     native: list[Instr] = []
@@ -74,10 +81,43 @@ def read_early(program: Program, reasons: Reasons) -> None:
             native.append(instr)
         elif _is_call(instr) and all(v.storage == "constant" for v in instr.inputs):
             order.append(instr)
+        elif reads_state(instr) and (makers := _scalar_makers(instr, native)) is not None:
+            order += [*makers, instr]
+            native = [each for each in native if each not in makers]
         else:
             order += [*native, instr]
             native = []
     block.instrs[:] = [*order, *native]
+
+
+def reads_state(instr: Instr) -> bool:
+    """Whether an instruction reads a known resource, such as a variable, and has no effect.
+
+    Its other inputs only state whether it may fail.
+    """
+    if not (isinstance(instr, Compute) and isinstance(instr.work, KernelCall)) or len(instr.made) != 1:
+        return False
+    facts, factory = instr.op.opdef.facts, instr.work.kernel.factory
+    conditions = factory.conditions if isinstance(factory, OnResources) else 0
+    is_known = 0 < instr.work.bound == len(instr.inputs) - conditions
+    return is_known and facts.effect == "resource" and not (facts.writes or facts.checks or facts.blocking)
+
+
+def is_scalar_map(instr: Instr) -> bool:
+    """Whether an instruction computes a number of others."""
+    return isinstance(instr, Compute) and isinstance(instr.work, Map) and instr.work.is_scalar
+
+
+def _scalar_makers(instr: Instr, instrs: Sequence[Instr]) -> list[Instr] | None:
+    """Those of `instrs` that compute the inputs of `instr`; None if any is not scalar."""
+    wanted, found = set(instr.inputs), []
+    for each in reversed(instrs):
+        if not wanted.isdisjoint(each.made):
+            if not is_scalar_map(each):
+                return None
+            wanted.update(each.inputs)
+            found.append(each)
+    return found[::-1]
 
 
 def update_late(program: Program, reasons: Reasons) -> None:

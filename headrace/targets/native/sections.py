@@ -17,14 +17,14 @@ from headrace.errors import HeadraceInternalError
 from headrace.opkit.forms import Product
 from headrace.records import record
 from headrace.schedule.program import AtOnce, Block, Call, Compute, Coverage, Loop, Section
-from headrace.schedule.select import KernelCall, Move
+from headrace.schedule.select import Move
 from headrace.targets.native import blas, cached_steps, engine
 from headrace.targets.native.cached_steps import CachedStep
 from headrace.targets.native.calls import Functions
 from headrace.targets.native.compiler import UnavailableError
 from headrace.targets.native.entry import Entry, Slot
 from headrace.targets.native.failures import failure
-from headrace.targets.native.ordering import arrange
+from headrace.targets.native.ordering import arrange, is_scalar_map, reads_state
 from headrace.targets.native.regions import native_functions, native_regions, why_not
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ def _section(program: Program, region: NativeRegion, native: _Native, k: int) ->
     loops = [i for i in region.instrs if _has_loops(i)]
     polls = bool(loops)
     flushes = polls or any(map(_has_products, region.instrs))
-    readers = {v: i.op for i in region.block.instrs[: region.start] if _reads_state(i) for v in i.made}
+    readers = {v: i.op for i in region.block.instrs[: region.start] if reads_state(i) for v in i.made}
     slots = {v: _slot(v, region, readers.get(v)) for v in (*region.inputs, *region.outputs)}
     inputs, outputs = [slots[v] for v in region.inputs], [slots[v] for v in region.outputs]
     entry = Entry(inputs, outputs, is_long=polls or has_parts, flushes=flushes)
@@ -217,24 +217,20 @@ def _section(program: Program, region: NativeRegion, native: _Native, k: int) ->
 
 
 def _is_whole(program: Program, region: NativeRegion, has_parts: bool) -> bool:
-    """Whether a region is the whole step but for reads of state, on one thread."""
+    """Whether a region is the whole step but for reads of state, on one thread.
+
+    Instructions may compute conditions under which the reads may fail. A call at once leaves them out: where a read
+    fails, the step runs as other steps do.
+    """
     instrs = program.block.instrs
-    before = instrs[: region.start]
-    is_all = region.block is program.block and region.stop == len(instrs) and all(map(_reads_state, before))
-    given = (*program.params, *(v for instr in before for v in instr.made))
+    reads = [instr for instr in instrs[: region.start] if reads_state(instr)]
+    others = [instr for instr in instrs[: region.start] if instr not in reads]
+    is_all = region.block is program.block and region.stop == len(instrs) and all(map(is_scalar_map, others))
+    given = (*program.params, *(v for instr in reads for v in instr.made))
     is_same = region.outputs == tuple(program.block.results) and region.inputs[: len(given)] == given
     is_known = all(v.storage == "constant" for v in region.inputs[len(given) :])
     has_lists = any(v.representation == "list" for v in (*region.inputs, *region.outputs))
     return is_all and is_same and is_known and not (has_lists or region.leaving or has_parts)
-
-
-def _reads_state(instr: Instr) -> bool:
-    """Whether an instruction reads a known resource, such as a variable, and has no effect."""
-    if not (isinstance(instr, Compute) and isinstance(instr.work, KernelCall)) or len(instr.made) != 1:
-        return False
-    facts = instr.op.opdef.facts
-    is_known = instr.work.bound == len(instr.inputs) > 0
-    return is_known and facts.effect == "resource" and not (facts.writes or facts.checks or facts.blocking)
 
 
 def _coverage(
