@@ -227,6 +227,8 @@ class Facts:
       total_for: the dtypes `T` for which `total` holds; None: all dtypes. (Integers cannot be divided by zero.)
       checks: whether the op exists to fail on a wrong input, so that it runs even if only its output's shape is needed.
       fresh: whether output 0 is a new array, which shares no memory with another one.
+      rounds_once: whether the kernel computes half precision in float32 and rounds each result once, so that it is the
+        same operation of float32 between conversions (`optimize.half_precision`).
       within: the bounds of a real element of output 0, NaN excepted; None: no bounds are known.
       slope: for the gradient op of a function in terms of its result, `op(y, dy) = dy * slope(b, y)`: the function that
         builds this factor; None otherwise.
@@ -256,6 +258,7 @@ class Facts:
     total_for: frozenset[DType] | None = None
     checks: bool = False
     fresh: bool = False
+    rounds_once: bool = False
     within: tuple[float, float] | None = None
     slope: Callable[[Any, Any], Any] | None = None
     placeholder: bool = False

@@ -70,6 +70,8 @@ def segment_sum(op: Operation) -> Form | None:
     n = constant_value(op.inputs[2])
     if found is None or n is None or n.ndim or not _adds(op) or not is_whole(op.outputs[0]):
         return None
+    if op.attrs["T"] in HALF:  # `Put` would round each sum
+        return None
     data, ids, out = found
     if data[: len(ids)] != ids or out != (int(n), *data[len(ids) :]):
         return None
@@ -77,9 +79,9 @@ def segment_sum(op: Operation) -> Form | None:
 
 
 def _adds(op: Operation) -> bool:
-    """Whether native code adds elements as the kernel does."""
+    """Whether the elements are numbers."""
     dtype = op.attrs["T"]
-    return dtype not in HALF and dtype.numpy.kind in "fiuc"
+    return dtype in HALF or dtype.numpy.kind in "fiuc"
 
 
 # *** positions of several coordinates ***

@@ -296,7 +296,7 @@ for _type, _result, _formula, _grad, _jvp, _oracle, _doc in (
         grad=_grad,
         jvp=_jvp,
         batch=in_step,
-        facts=Facts(cost=flops_per_input(12), total=()),
+        facts=Facts(cost=flops_per_input(12), total=(), rounds_once=True),
         oracle=_oracle,
         sample=unary(shapes=((3,), (2, 3), (2, 1, 4), (0, 2), (2, 0))),
         doc=_doc,

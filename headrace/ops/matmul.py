@@ -41,7 +41,7 @@ def _product_cost(ins: Sequence[Shape], outs: Sequence[Shape]) -> float | None:
     return 2.0 * batch * math.sqrt(math.prod(sizes))  # type: ignore[arg-type]
 
 
-_FACTS = Facts(cost=_product_cost, blas=True, total=())
+_FACTS = Facts(cost=_product_cost, blas=True, total=(), rounds_once=True)
 
 
 def _product_dims(x: Sequence[Any], y: Sequence[Any], turn_x: bool, turn_y: bool) -> tuple[Any, Any]:

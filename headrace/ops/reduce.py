@@ -373,7 +373,9 @@ for _type, _types, _kernel, _grad, _jvp, _oracle, _sample, _flops, _doc in (
         grad=_grad,
         jvp=_jvp, batch=shifting_axes(1, 0),
         form=_FORMS.get(_kernel),
-        facts=Facts(total=("reduction_indices",), dynamic_shape=True, cost=flops_per_input(_flops)),
+        facts=Facts(
+            total=("reduction_indices",), dynamic_shape=True, cost=flops_per_input(_flops), rounds_once=True
+        ),
         oracle=_reducing(_oracle),
         sample=_sample,
         doc=f"{_doc} over some dimensions.",
@@ -416,7 +418,7 @@ op(
     kernel=composed(_half_of_squares),
     grad=lambda b, n, dy: [b.Mul(n.t, dy)],
     batch=l2_loss,
-    facts=Facts(cost=flops_per_input(2), total=()),
+    facts=Facts(cost=flops_per_input(2), total=(), rounds_once=True),
     oracle=lambda x: np.asarray(math.fsum(float(v) ** 2 for v in x.ravel()) / 2).astype(x.dtype),
     sample=unary(),
     doc="Half the sum of squares.",

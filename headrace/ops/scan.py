@@ -173,7 +173,7 @@ for _type, _types, _ufunc, _first, _grad, _jvp, _step, _doc in (
         grad=_grad,
         jvp=_jvp, batch=shifting_axes(1, 0),
         form=accumulation(getattr(np, _ufunc), _first),
-        facts=Facts(cost=flops_per_input(2)),
+        facts=Facts(cost=flops_per_input(2), rounds_once=True),
         oracle=_scanning(_step, _first),
         sample=_samples,
         doc=_doc,

@@ -403,7 +403,7 @@ for _type, _types, _kernel, _grad, _jvp, _oracle, _doc in (
             grad=_grad,
             jvp=_jvp, batch=rows_in_step(0) if _sorted else unsorted_segments,
             form=segment_sum if _name == "UnsortedSegmentSum" else None,
-            facts=Facts(dynamic_shape=True, cost=flops_per_input(4)),
+            facts=Facts(dynamic_shape=True, cost=flops_per_input(4), rounds_once=_name == "UnsortedSegmentSum"),
             oracle=_oracle,
             sample=_sized_samples if _sorted else _unsorted_samples,
             differs="TensorFlow supports it only under XLA." if _sorted else "",

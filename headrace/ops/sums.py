@@ -276,7 +276,7 @@ op(
     jvp=linear("out_backprop"),
     batch=bias_add_grad,
     form=forms.channel_sum(_channel_axis),
-    facts=Facts(cost=flops_per_input(1), total=()),
+    facts=Facts(cost=flops_per_input(1), total=(), rounds_once=True),
     oracle=_bias_grad_oracle,
     sample=lambda rng, dtype: [case(c.inputs[0], **c.attrs) for c in _biased(rng, dtype) if c.inputs[0].size],
     doc="The gradient of the bias of BiasAdd: the sum over all dimensions but that of the channels.",

@@ -24,6 +24,7 @@ from headrace.optimize.control_edges import SimplifyControlEdges
 from headrace.optimize.cse import MergeCommon
 from headrace.optimize.dead_code import EliminateDeadCode
 from headrace.optimize.effects import Effects
+from headrace.optimize.half_precision import WidenHalfPrecision
 from headrace.optimize.horizontal_fusion import FuseHorizontally
 from headrace.optimize.inline import Inline
 from headrace.optimize.interprocedural_constants import PropagateConstants
@@ -61,6 +62,7 @@ PASSES: Final[tuple[Pass | Repeat, ...]] = (
     FoldBatchNorm(),
     MergeSlices(),
     *LOOP_PASSES,
+    WidenHalfPrecision(),  # the passes on loops look for products and sums without conversions between them
     ReserveZeros(),  # after the passes on loops, which know gradients of lists by their zeros
     _CLEAN_UP,
     FuseHorizontally(),

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -31,7 +32,7 @@ from headrace.ir.graph import Graph, Operation
 from headrace.ir.op_roles import LIST_SIGNATURES, MIRRORED
 from headrace.ir.opdef import Case, Missing, NotDifferentiable, OpDef, Primitive, Structured, op_registry
 from headrace.ir.serial import graphdef
-from headrace.opkit import arrays
+from headrace.opkit import arrays, elementwise
 from tests.ops.cases import (
     assert_close,
     cases,
@@ -460,6 +461,28 @@ def test_fresh_results_share_no_memory(type: str) -> None:
             (got,), (again,) = run_kernel(op, inputs), run_kernel(op, inputs)
             assert got.flags.writeable
             assert not any(np.shares_memory(got, x) for x in (*inputs, again))
+
+
+@pytest.mark.parametrize(
+    ("type", "dtype"),
+    [(r.type, t) for r in records() if r.facts.rounds_once for t in DTYPES[r.type] if t in elementwise.HALF],
+)
+def test_half_precision_is_float32_rounded_once(type: str, dtype: DType) -> None:
+    """Only the order of sums may differ, so a result may be the neighbour of the other one."""
+    record = op_registry.get(type)
+    found = cases(type, dtype)
+    assert found
+    for case in found:
+        inputs = flat(case.inputs)
+        wide = [x.astype(np.float32) if x.dtype == dtype.numpy else x for x in inputs]
+        attrs = {k: dtypes.float32 if v is dtype else v for k, v in case.attrs.items()}
+        got = run_kernel(constant_op(record, case), inputs)
+        want = run_kernel(constant_op(record, dataclasses.replace(case, inputs=wide, attrs=attrs)), wide)
+        for x, y in zip(got, want, strict=True):
+            rounded = y.astype(dtype.numpy) if x.dtype == dtype.numpy else y
+            np.testing.assert_allclose(
+                x.astype(np.float32), rounded.astype(np.float32), rtol=float(ml_dtypes.finfo(dtype.numpy).eps), atol=0
+            )
 
 
 # *** Roles ***

@@ -399,7 +399,7 @@ for _f, _attrs, _types, _what, _refused in (
         batch=batch_windows.convolution,
         form=convolution_form(_f.conv, "forward"),
         # None of these is total: strides along the batch are an error when it runs.
-        facts=Facts(cost=_cost(2, 1), blas=True, fresh=True),
+        facts=Facts(cost=_cost(2, 1), blas=True, fresh=True, rounds_once=True),
         oracle=oracle("y", by_groups, lambda w: w[-1]),
         sample=samples("y", _f is _VOLUMES),
         doc=f"The convolution of {_what}, channels, outputs]; fewer channels than the input has make groups.",
@@ -433,7 +433,7 @@ for _type, _f, _floats, _attrs, _like, _refused in _BY_INPUT:
         jvp=multilinear("filter", "out_backprop"),
         batch=batch_windows.by_input,
         form=convolution_form(_type, "by_input"),
-        facts=Facts(cost=_cost(2, 1), blas=True, fresh=True),
+        facts=Facts(cost=_cost(2, 1), blas=True, fresh=True, rounds_once=True),
         oracle=oracle("x", by_groups, lambda w: w[-1]),
         sample=samples("x", _f is _VOLUMES, _like),
         doc=f"The gradient of {_f.conv} by its input, which has the shape "
@@ -452,7 +452,7 @@ for _type, _f, _floats, _attrs, _like, _refused in _BY_FILTER:
         jvp=multilinear("input", "out_backprop"),
         batch=batch_windows.by_filter if _f is _IMAGES else None,
         form=convolution_form(_type, "by_filter"),
-        facts=Facts(cost=_cost(2, 3), blas=True, fresh=True),
+        facts=Facts(cost=_cost(2, 3), blas=True, fresh=True, rounds_once=True),
         oracle=oracle("w", by_groups, lambda w: w[-1]),
         sample=samples("w", _f is _VOLUMES, _like),
         doc=f"The gradient of {_f.conv} by its filter, which has the shape "
@@ -472,7 +472,7 @@ op(
     kernel=_general_kernel,
     grad=_general_grad,
     jvp=multilinear("input", "filter"),
-    facts=Facts(cost=_cost(2, 1), blas=True, fresh=True),
+    facts=Facts(cost=_cost(2, 1), blas=True, fresh=True, rounds_once=True),
     oracle=_general_oracle,
     sample=_general_samples,
     doc="The convolution of images or volumes, whichever the strides are for, with any number of batch dimensions.",

@@ -136,7 +136,7 @@ op(
     grad=_dense_grad,
     jvp=_dense_jvp,
     batch=cross_entropy,
-    facts=Facts(cost=flops_per_input(20), total=()),
+    facts=Facts(cost=flops_per_input(20), total=(), rounds_once=True),
     oracle=_dense_oracle,
     sample=_dense_cases,
     doc="-sum(labels * log(Softmax(features))) of each row, and its gradient by the features, which is "
@@ -243,7 +243,7 @@ op(
     grad=_sparse_grad,
     jvp=_sparse_jvp,
     batch=folding(0, 1),
-    facts=Facts(cost=flops_per_input(20)),
+    facts=Facts(cost=flops_per_input(20), rounds_once=True),
     oracle=_sparse_oracle,
     sample=_sparse_cases,
     doc="-log(Softmax(features)) of each row's label, and its gradient by the features.",

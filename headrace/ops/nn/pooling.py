@@ -350,8 +350,8 @@ _LAYOUT = {"data_format": string_attr("NHWC", ("NHWC", "NCHW"))}
 _VECTORS = {"data_format": string_attr("NHWC", ("NHWC", "NCHW", "NCHW_VECT_C"))}
 _SHORT = REAL - {uint32, uint64}
 # None is total: as TensorFlow has it, what a kernel cannot do (pooling along the batch, say) is an error when it runs.
-_FACTS = Facts(cost=flops_per_input(3), fresh=True)
-_GRAD_FACTS = Facts(cost=flops_per_input(8), fresh=True)
+_FACTS = Facts(cost=flops_per_input(3), fresh=True, rounds_once=True)
+_GRAD_FACTS = Facts(cost=flops_per_input(8), fresh=True, rounds_once=True)
 
 op(
     "MaxPool",

@@ -70,11 +70,6 @@ def test_a_running_logarithm_of_sums() -> None:
     running.run([hr.cumulative_logsumexp(x, axis, exclusive=e) for axis in (0, 1) for e in (False, True)], feeds)
 
 
-def test_running_results_of_half_precision_call_their_kernel() -> None:
-    x = hr.placeholder(hr.float16, (3,))
-    assert form_of(hr.cumsum(x).op) is None
-
-
 # *** Places ***
 
 
