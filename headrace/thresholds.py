@@ -744,6 +744,17 @@ MEMOIZED_HANDLES: Final = 1024
 LISTED_FIRINGS: Final = 10_000
 LISTED_LOOP_FIRINGS: Final = 1_000
 
+# *** Looking into a running step: observe ***
+
+# Values of the newest firings that a check of numbers or a breakpoint keeps: their bytes, and the number of firings.
+# Unit: bytes; firings. Estimate.
+HISTORY_BYTES: Final = 1 << 26
+HISTORY_FIRINGS: Final = 100_000
+
+# Operations that the error of a NaN or Inf lists, from the failure backwards.
+# Unit: operations. Estimate.
+NUMERICS_CHAIN: Final = 12
+
 # Events after which the trace of `headrace run` is cut. They take memory, and no viewer shows more.
 # Unit: events. Bound (tests/test_cli.py).
 TRACE_EVENTS: Final = 2_000_000

@@ -110,6 +110,7 @@ class Executor:
             "_is_fed",
             "_kernels",
             "_mode",
+            "_inspector",
             "_ready",
             "_receiving",
             "_seconds",
@@ -144,6 +145,9 @@ class Executor:
         self._started = False
         self._is_fed = False
         self._seconds = 0.0
+        self._inspector = step.inspector
+        if self._inspector is not None:
+            self._inspector.begins(self)
 
     # *** the interface of the owner ***
 
@@ -151,7 +155,10 @@ class Executor:
         """Supplies feed `position` of the plan."""
         if self.ports.copies:
             value = self.ports.put(value, self.plan.args[position].op.outputs[0].dtype)
-        self.propagator.done(self.plan.args[position], self.propagator.root, value)
+        node, root = self.plan.args[position], self.propagator.root
+        self.propagator.done(node, root, value)
+        if self._inspector is not None:
+            self._inspector.fired(self, node, root, None, (value,))
 
     def run(self, until: Sequence[int] | None = None, is_fed: bool = True) -> None:
         """Runs until the step is finished or paused, see `run.Run`."""
@@ -195,6 +202,10 @@ class Executor:
         """State of the run at this moment."""
         waiting = tuple(node.op.name for node, _ in list(self._waiting))
         return RunStatistics(self.finished, self._seconds, self.sent, self.received, waiting)
+
+    def started(self) -> list[tuple[PlanNode, Iteration]]:
+        """Nodes that were started and have not completed, with their iterations."""
+        return list(self._waiting)
 
     def tell(self, error: BaseException) -> None:
         """Adds the last events of the step to the notes of its error."""
@@ -278,25 +289,28 @@ class Executor:
 
     def _fire_ready(self, limit: int) -> None:
         """Fires ready nodes until none is left, with other checks after every `limit` nodes."""
-        if self._events is not None:
-            self._fire_traced(self._events, limit)
+        if self._events is not None or self._inspector is not None:
+            self._fire_traced(limit)
             return
         p, fire, decide = self.propagator, self._fire, self.ports.predicate
         while dispatch_loop(p, fire, decide, limit):
             self._look()
 
-    def _fire_traced(self, events: Events, limit: int) -> None:
-        ready = self._ready
+    def _fire_traced(self, limit: int) -> None:
+        ready, events, inspector = self._ready, self._events, self._inspector
         count = 0
         while ready:
             node, it, x = ready.popleft()
-            events.start(node, it)
+            if events is not None:
+                events.start(node, it)
+            if inspector is not None:
+                inspector.fires(self, node, it, x)
             try:
                 values = self._fire(node, it, x)
             except BaseException as e:
                 raise_blamed(e, node, it, x)
             if (node.live, it) not in self._waiting and node.real != plans.CALL:
-                events.end(node, it, values)
+                self._ended(node, it, x, values)
             count += 1
             if count % limit == 0:
                 self._look()
@@ -633,8 +647,14 @@ class Executor:
                 raise_blamed(e, node, it, ())
             if value[1] is not None:
                 node = node.dead
+        self._ended(node, it, x, values, waited=True)
+
+    def _ended(self, node: PlanNode, it: Iteration, x: Any, values: tuple[Any, ...], waited: bool = False) -> None:
+        """Reports that `node` has fired."""
         if self._events is not None:
-            self._events.end(node, it, values, waited=True)
+            self._events.end(node, it, values, waited)
+        if self._inspector is not None:
+            self._inspector.fired(self, node, it, x, values)
 
     def _waits(self) -> str:
         shown = [place(n.op) + (f" in {where(i)}" if where(i) else "") for n, i in list(self._waiting)[:5]]

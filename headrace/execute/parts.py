@@ -136,7 +136,9 @@ class Parts(PartsDriver):
         if not names:
             return
         self._runnable, self._over = queue.SimpleQueue(), queue.SimpleQueue()
-        self._helpers, self._started, self._free = list(names[1:]), 0, 0
+        # an inspector receives the records of all parts in the thread of the caller
+        self._helpers = list(names[1:]) if self.step.inspector is None else []
+        self._started, self._free = 0, 0
         mine = self._mine[threading.get_ident()] = []
         try:
             with self._lock:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from headrace import step_events
     from headrace.execute.clock import Clock
+    from headrace.execute.inspector import Inspector
     from headrace.execute.records import Iteration, Ready
     from headrace.file_access import FileAccess
     from headrace.ir.graph import Operation
@@ -76,6 +77,7 @@ class Step:
       id: a number that no other step of this process has.
       iteration: the iteration of the node that fires now.
       listener: receives `step_events`, or None.
+      inspector: receives the records of the token machine (`execute.inspector`), or None.
       locate: returns the tag in compiled code.
       exchange: sends values to the shares of other devices, and receives theirs (`partition.shares`); None: none.
       files: the files that kernels may use; None: all.
@@ -103,6 +105,7 @@ class Step:
         "exchange",
         "files",
         "id",
+        "inspector",
         "iteration",
         "listener",
         "locate",
@@ -129,6 +132,7 @@ class Step:
         self.listener = listener
         self.ready = ready
         self.clock = clock
+        self.inspector: Inspector | None = None
         self.iteration: Iteration | None = None
         self.locate: Callable[[], str] | None = None
         self.memory: Any = None
@@ -150,6 +154,7 @@ class Step:
             self.session, self._make_resources, self.deadline, self.threads, self.listener, self.ready, self.clock
         )
         out.id, out.of, out.cancelled, out.files = self.id, self, self.cancelled, self.files
+        out.inspector = self.inspector
         self.parts.append(out)
         return out
 
