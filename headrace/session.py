@@ -484,7 +484,17 @@ class Session:
     def _step(self, compiled: CompiledStep, options: RunOptions, timeout_ms: float | None) -> Step:
         limit = timeout_ms or options.timeout_in_ms or self._timeout_ms
         until = self._target.clock.monotonic() + limit / 1000 if limit else None
-        return self._target.step(until, options.listener, options.ready, compiled.device)
+        step = self._target.step(until, options.listener, options.ready, compiled.device)
+        step.advise = self._advise
+        return step
+
+    def _advise(self, op: Operation) -> str:
+        """Describes the queue for which an operation waits, and a remedy."""
+        if not isinstance(self._target, LocalTarget):
+            return ""  # the workers have the queues
+        from headrace.observe.waiting import describe_wait  # needed by steps that wait for long only
+
+        return describe_wait(op, self.graph, self, self._target.resources)
 
     def _explain(self, error: BaseException) -> None:
         """Replaces the operation of an error by the user's operation that it copies."""

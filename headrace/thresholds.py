@@ -594,6 +594,10 @@ POOL_FLOPS: Final = 2e6
 # Unit: seconds. Estimate (tests/execute/test_blocking.py).
 CANCELLED_POLL: Final = 0.005
 
+# Time that a step may wait without a line in the log (the default of the flag SILENT_WAIT).
+# Unit: seconds. Estimate.
+SILENT_WAIT: Final = 30.0
+
 # Interval at which a wait of the main thread returns to Python, which then handles signals.
 # Unit: seconds. Estimate (tests/execute/test_clock.py).
 SIGNAL_POLL: Final = 0.5

@@ -41,6 +41,7 @@ from headrace.execute.events import Events
 from headrace.execute.frames import Propagator
 from headrace.execute.ports import Ports
 from headrace.execute.run import RunStatistics
+from headrace.execute.waits import next_look, note_interrupt, tell_long_wait, waits_of
 from headrace.ir.kernel import KernelContext
 from headrace.ir.kernel_errors import known_as, place
 
@@ -172,6 +173,7 @@ class Executor:
                     self.advance()
         except BaseException as e:
             self.tell(e)
+            note_interrupt(e, self.waits())
             self.abandon()
             raise
         self._seconds += time.perf_counter() - began
@@ -601,18 +603,21 @@ class Executor:
         Raises:
           DeadlineExceededError: the deadline of the step has passed, or the wait has taken `flags.WAIT_LIMIT` seconds.
         """
-        step, limit = self.step, flags.WAIT_LIMIT.value
+        step, limit, waited = self.step, flags.WAIT_LIMIT.value, 0.0
         while True:
             left = step.time_left()
+            patience = next_look(step, max(limit - waited, 0.0) or limit if left is None else min(left, limit), waited)
             try:
-                self._complete(step.clock.take(step.completions, limit if left is None else min(left, limit)))
+                self._complete(step.clock.take(step.completions, patience))
                 return
             except queue.Empty:
+                waited += patience
                 left = step.time_left()
                 if left is not None and left <= 0:
                     raise self._too_late() from None
-                if left is None and not self.is_blocked:
-                    raise step.past_wait_limit(limit, f" for {self._waits()}") from None
+                if left is None and waited >= limit and not self.is_blocked:
+                    raise step.past_wait_limit(limit, f" for {self.waits()}") from None
+                tell_long_wait(step, waited, self.waits())
 
     def _release(self) -> bool:
         """Ends iterations that can never complete, until a node becomes ready; see `Propagator.release`."""
@@ -656,13 +661,12 @@ class Executor:
         if self._inspector is not None:
             self._inspector.fired(self, node, it, x, values)
 
-    def _waits(self) -> str:
-        shown = [place(n.op) + (f" in {where(i)}" if where(i) else "") for n, i in list(self._waiting)[:5]]
-        more = len(self._waiting) - len(shown)
-        return "; ".join(shown) + (f"; and {more} more" if more > 0 else "")
+    def waits(self) -> str:
+        """Names the operations that were started and have not completed; "" without any."""
+        return waits_of(list(self._waiting), self.step)
 
     def _too_late(self) -> DeadlineExceededError:
-        waits = self._waits()
+        waits = self.waits()
         busy = f"; it waits for {waits}" if waits else ""
         return self.step.past_deadline(busy)
 

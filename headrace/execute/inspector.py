@@ -34,7 +34,7 @@ class Machine(Protocol):
 
 
 class Inspector(Protocol):
-    """Receiver of the firings of a step. An exception that a method raises ends the step."""
+    """Receiver of the firings of a step, which it may end by an exception."""
 
     def begins(self, machine: Machine) -> None:
         """Receives the token machine of each device of the step, before its first firing."""

@@ -81,6 +81,8 @@ class Step:
       locate: returns the tag in compiled code.
       exchange: sends values to the shares of other devices, and receives theirs (`partition.shares`); None: none.
       files: the files that kernels may use; None: all.
+      advise: describes the resource that an operation waits for, and a remedy, as text; None: no descriptions.
+      is_long_wait_told: whether the log has a record about a long wait of the step.
       memory: the account of its device (`resources.step_memory.StepMemory`); None if the device has no memory limit.
       ready: a queue of ready nodes, or a function that makes the queue of a device; None: deques.
       clock: the time, and all waits of the step.
@@ -98,6 +100,7 @@ class Step:
         "_own",
         "_resources",
         "_threads",
+        "advise",
         "blocked_in",
         "cancelled",
         "clock",
@@ -106,6 +109,7 @@ class Step:
         "files",
         "id",
         "inspector",
+        "is_long_wait_told",
         "iteration",
         "listener",
         "locate",
@@ -138,6 +142,8 @@ class Step:
         self.memory: Any = None
         self.exchange: Any = None
         self.files: FileAccess | None = None
+        self.advise: Callable[[Operation], str] | None = None
+        self.is_long_wait_told = False
         self.cancelled: BaseException | None = None
         self.blocked_in: Operation | None = None
         self._threads = threads
@@ -148,13 +154,18 @@ class Step:
         self._make_resources = make_resources
         self._resources: Any = None
 
+    @property
+    def whole(self) -> Step:
+        """The whole step, of which this may be a device's part."""
+        return self if self.of is None else self.of
+
     def part(self) -> Step:
         """Creates the state of one device's part: the same step with completions of its own."""
         out = Step(
             self.session, self._make_resources, self.deadline, self.threads, self.listener, self.ready, self.clock
         )
         out.id, out.of, out.cancelled, out.files = self.id, self, self.cancelled, self.files
-        out.inspector = self.inspector
+        out.inspector, out.advise = self.inspector, self.advise
         self.parts.append(out)
         return out
 

@@ -1,4 +1,4 @@
-"""Breakpoints: a run pauses when a tensor is computed, so that its live frames can be inspected.
+"""Breakpoints: pauses of a run at a tensor, for a look at its live frames.
 
     with hr.breakpoint_when("while/h", lambda v: v.max() > 1e6):
         session.run(y)
@@ -39,7 +39,7 @@ Handler: TypeAlias = "Callable[[Paused], object]"
 
 
 class Breakpoint:
-    """Breakpoint: a run in its `with` block, or with it in `RunOptions`, pauses at a tensor.
+    """Breakpoint at a tensor, as a context manager or for `RunOptions`.
 
     `breakpoint_when` makes it.
 
@@ -110,7 +110,7 @@ class Breakpoint:
             ) from e
 
     def matches(self, plan: Plan) -> dict[PlanNode, int]:
-        """Returns the nodes of a plan that compute the tensor, with the index of its output."""
+        """Returns the nodes that compute the tensor, with the index of its output."""
         op_name, _, index = self.name.rpartition(":")
         k = int(index) if index.isdecimal() else 0
         suffix = f"_{k}" if k else ""  # of the results of loops and conditionals, see `lower.whole`
@@ -228,7 +228,7 @@ class BreakpointInspector:
             self._at.setdefault(node, []).append((breakpoint, k))
 
     def _add_like_last(self, name: str) -> None:
-        """Adds a breakpoint at the tensor `name`, with the handler of the breakpoint that was hit last."""
+        """Adds a breakpoint with the handler of the last one."""
         self.add(Breakpoint(name, None, self._last.handler, False))
 
     def begins(self, machine: Machine) -> None:
@@ -240,7 +240,7 @@ class BreakpointInspector:
         """Does nothing: a step pauses after a firing."""
 
     def fired(self, machine: Machine, node: PlanNode, it: Iteration, x: Any, values: tuple[Any, ...]) -> None:
-        """Keeps the values of a firing, and pauses the step if a breakpoint or a command says so."""
+        """Keeps the values of a firing, and pauses the step where it must."""
         if node.kind == plans.DEAD:
             return
         firing = self.history.add(node, it, x, values)

@@ -1,4 +1,4 @@
-"""Extremes of an array: range, NaN and Inf, as an error or a prompt shows them."""
+"""Extremes of an array: its range, and its numbers of NaN and Inf."""
 
 from __future__ import annotations
 

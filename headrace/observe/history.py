@@ -1,4 +1,4 @@
-"""History of a step: the values of its newest firings, and the firing that produced each input.
+"""History of a step: values of its newest firings, and their producers.
 
 A token machine drops a value as soon as its consumers have fired. A history keeps references to the values of the
 newest firings, up to a budget of bytes. A value is immutable, so nothing is copied.
@@ -66,7 +66,7 @@ def inputs_of(node: PlanNode, it: Iteration, x: Any) -> list[tuple[int, Any]]:
 
 
 def outputs_of(node: PlanNode, x: Any, values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Returns the values of the outputs of a live firing; of a Switch the one value that it sent."""
+    """Returns the values of the outputs; of a Switch the one that it sent."""
     return (x[0],) if node.real in (plans.SWITCH, plans.SWITCH_N, plans.MERGE) else values
 
 
@@ -102,7 +102,7 @@ class History:
         return firing
 
     def find(self, node: PlanNode, frame: Frame, index: int) -> Firing | None:
-        """Returns the firing of `node` in an iteration; None if it has not fired or was dropped.
+        """Returns the firing of `node` in an iteration, or None.
 
         Args:
           node: the node. For an Exit, the iteration is that of its consumers.
@@ -116,7 +116,7 @@ class History:
         return next((f for f in reversed(self._firings.values()) if f.node is node), None)
 
     def node_of(self, op: Operation) -> PlanNode | None:
-        """Returns the node of an operation; None for a constant of the root frame, which has none."""
+        """Returns the node of an operation; None for a constant without one."""
         return self._nodes.get(op)
 
     def producer(self, node: PlanNode, it: Iteration, position: int) -> Firing | Tensor | None:

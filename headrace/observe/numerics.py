@@ -1,4 +1,4 @@
-"""Check of a step's numbers: stops it at the first NaN or Inf, with the values that led there.
+"""Check of numbers: stops a step at its first NaN or Inf.
 
 **The rule.** A NaN or Inf is *made* by an operation that returns one although none of its inputs has one, or that
 returns NaN and has only Inf among its inputs (Inf - Inf, 0 * Inf). The step stops at the first firing that makes one,
@@ -80,7 +80,7 @@ class NumericsInspector:
                 raise self._inherited(node, it, k, value, end)
 
     def fired(self, machine: Machine, node: PlanNode, it: Iteration, x: Any, values: tuple[Any, ...]) -> None:
-        """Keeps the values of a firing, and stops the step if they are the first bad ones."""
+        """Keeps the values of a firing, and stops the step at bad ones."""
         if node.kind == plans.DEAD:
             return
         firing = self._history.add(node, it, x, values)
@@ -121,7 +121,7 @@ class NumericsInspector:
         return self._check.inf or bool(np.isnan(value).any())
 
     def _is_made(self, firing: Firing, value: Any) -> bool:
-        """Whether a bad value has a NaN without one in the inputs, or an Inf without a NaN or Inf in them.
+        """Whether a firing made its bad value, by the rule of the module.
 
         The elements of an elementwise operation are compared one by one.
         """
@@ -209,13 +209,13 @@ def _users_ref(op: Operation) -> OpRef:
 
 
 def _state_of(op: Operation) -> str:
-    """Returns an addition that names the variable, queue or list that an operation reads; "" if it reads none."""
+    """Returns an addition that names the state that an operation reads, or ""."""
     source = next((t.op for t in op.inputs if _is_state(t)), None)
     return "" if source is None else f", read from '{source.name}' ({source.type})"
 
 
 def _is_elementwise(opdef: OpDef) -> bool:
-    """Whether each element of the output depends on the elements at the same place of the (broadcast) inputs only."""
+    """Whether elements of the output depend on those at the same place only."""
     return opdef.batch is None and rule_of(opdef) is not None
 
 
@@ -223,7 +223,7 @@ _ENDS: Final = frozenset({plans.RETVAL, plans.RESULT, plans.PARAM})
 
 
 def _is_state(t: Tensor) -> bool:
-    """Whether an input is a variable, a queue or a list, so that the operation reads values from it."""
+    """Whether a tensor is a variable, a queue or a list."""
     return t.dtype in (dtypes.resource, dtypes.variant) or t.dtype.is_ref
 
 

@@ -1,4 +1,4 @@
-"""State of a paused step, as plain data: its place, values, open frames, ready and waiting nodes.
+"""Paused step as plain data: place, values, frames, ready and waiting nodes.
 
 A `Paused` belongs to the handler of a breakpoint for the time of the handler's call. It neither prints nor reads
 anything, so that a prompt, a page or a test can use it.
@@ -99,13 +99,13 @@ class Entry:
 
 
 def is_shown(node: PlanNode) -> bool:
-    """Whether commands that step stop at a node: it is not a primitive, a constant or an end of the graph."""
+    """Whether a node is an operation of the user, not a primitive or constant."""
     op = node.op
     return not (op.opdef.primitive or op.opdef.facts.graph_end or op.type in _HIDDEN)
 
 
 def readable(value: Any) -> Any:
-    """Returns a value that the user may look at: an array that cannot be written, or a copy of a scalar."""
+    """Returns a value for the user: an array becomes one that cannot be written."""
     if isinstance(value, np.ndarray):
         value = value.view()
         value.flags.writeable = False
@@ -113,7 +113,7 @@ def readable(value: Any) -> Any:
 
 
 class Paused:
-    """A paused step. Its methods return plain data; the last four decide how the step goes on.
+    """A paused step: its state, and the commands that let it go on.
 
     Args:
       machines: the token machines of all devices.
@@ -179,7 +179,7 @@ class Paused:
         return out
 
     def source(self, level: int = 0) -> Source | None:
-        """Line of the user that is executed at a level, or None if it is unknown."""
+        """Line of the user at a level, or None if it is unknown."""
         inner: Iteration | None = None
         for n, it in enumerate(_around(self.firing.it)):
             if n == level:
@@ -190,7 +190,9 @@ class Paused:
         return self.firing.node.op.source if inner is None else _source_of(inner.frame)
 
     def lines(self, level: int = 0, around: int = 3) -> list[tuple[int, str]]:
-        """Numbers and texts of the user's lines around the current one; none if the file cannot be read.
+        """Numbers and texts of the user's lines around the current one.
+
+        There are none if the file cannot be read.
 
         Args:
           level: the level.
@@ -342,7 +344,7 @@ class Paused:
         self.until = until
 
     def next(self) -> None:
-        """Lets the step go on to the next iteration of the current loop, or out of it if it was the last."""
+        """Lets the step go on to the loop's next iteration, or out of the loop."""
         it = next((i for i in _around(self.firing.it) if i.frame.parent is not None and i.frame.call is None), None)
         if it is None:
             self.step()
@@ -362,7 +364,7 @@ class Paused:
         self.is_cancelled = True
 
     def break_at(self, name: str) -> None:
-        """Adds a breakpoint at a tensor for the rest of the step, with the handler of the current one.
+        """Adds a breakpoint at a tensor for the rest of the step.
 
         Raises:
           InvalidArgumentError: no operation of the step makes the tensor.
@@ -404,7 +406,7 @@ def _users_name(op: Operation) -> str:
 
 
 def _missing(node: PlanNode, it: Iteration) -> tuple[str, ...]:
-    """Names of the inputs of a join that have not arrived, as far as its slots tell."""
+    """Names of the inputs of a join that have not arrived."""
     inputs = node.op.inputs
     if node.real in (plans.MERGE, plans.LOOP_MERGE):
         return tuple(known_as(t) for t in inputs)

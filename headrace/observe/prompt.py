@@ -115,7 +115,7 @@ class Prompt(cmd.Cmd):
     # *** the place ***
 
     def do_where(self, arg: str) -> None:
-        """where: the frames and iterations around the firing, and the user's lines around the current one."""
+        """where: the frames and iterations around the firing, and the user's lines."""
         for n, level in enumerate(self._paused.levels()):
             mark = "->" if n == self._level else "  "
             title = "the step" if level.kind == "step" else f"{level.kind} '{level.name}'"
@@ -169,7 +169,7 @@ class Prompt(cmd.Cmd):
         return self._paused.levels()[self._level].tag
 
     def do_watch(self, arg: str) -> None:
-        """watch [NAME[@ITERATION]]: shows the value at this and each later pause; without a name: lists the watched."""
+        """watch [NAME[@ITERATION]]: shows a value at each pause; without a name: lists the names."""
         if not arg:
             self._say(", ".join(self._watched) or "nothing is watched")
             return
@@ -225,17 +225,17 @@ class Prompt(cmd.Cmd):
     # *** going on ***
 
     def do_step(self, arg: str) -> bool:
-        """step [N]: goes on to the next firing of an operation, or the Nth; without primitives such as Switch."""
+        """step [N]: goes on by N firings of operations (1), primitives such as Switch not counted."""
         self._paused.step(_count(arg))
         return True
 
     def do_stepi(self, arg: str) -> bool:
-        """stepi [N]: goes on to the next live firing, or the Nth, of any node."""
+        """stepi [N]: goes on by N live firings of any node (1)."""
         self._paused.step(_count(arg), every=True)
         return True
 
     def do_next(self, arg: str) -> bool:
-        """next: goes on to the next iteration of the innermost loop, or out of it if this was the last."""
+        """next: goes on to the next iteration of the innermost loop, or out of it."""
         self._paused.next()
         return True
 
@@ -277,7 +277,7 @@ def _count(arg: str) -> int:
 
 
 def _show(value: Any, whole: bool = False) -> str:
-    """Returns a value as text: a brief one, or with all elements of an array of moderate size."""
+    """Returns a value as text, brief or with all elements."""
     text = brief(value)
     if not isinstance(value, (np.ndarray, np.generic)) or " = " in text:
         return text
