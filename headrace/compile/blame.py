@@ -45,7 +45,7 @@ def raise_blamed(error: Exception, file: str, marks: Sequence[Mark]) -> None:
 
 
 def note_interrupt(error: KeyboardInterrupt, file: str, marks: Sequence[Mark]) -> None:
-    """Adds a note to a KeyboardInterrupt that names the operation that was running, if it is known.
+    """Adds a note to a KeyboardInterrupt that names the operation that was running.
 
     Args:
       error: The exception, with its traceback.

@@ -386,8 +386,8 @@ class RemoteRun:
             answer = self._answer(number, completions)
         except KeyboardInterrupt as e:
             e.add_note(
-                "the step was interrupted while the cluster ran it. With a time limit (timeout_ms=) its error names the "
-                "operations that wait"
+                "the step was interrupted while the cluster ran it. With a time limit (timeout_ms=), its error names "
+                "the operations that wait"
             )
             raise
         finally:

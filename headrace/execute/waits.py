@@ -1,4 +1,4 @@
-"""Text about waits: the operations that a step waits for, in errors, after Ctrl-C and in the log.
+"""Text about waits, for errors, Ctrl-C and the log.
 
 A wait that lasts for `flags.SILENT_WAIT` seconds makes one record in the log of the session, once in each step.
 """
@@ -42,18 +42,18 @@ def waits_of(started: Collection[tuple[PlanNode, Iteration]], step: Step) -> str
 
 
 def note_interrupt(error: BaseException, waits: str) -> None:
-    """Adds a note to a KeyboardInterrupt that ends a wait for `waits`; another error stays unchanged."""
+    """Adds a note about `waits` to a KeyboardInterrupt; another error stays unchanged."""
     if isinstance(error, KeyboardInterrupt) and waits:
         error.add_note(f"the step was interrupted while it waited for {waits}")
 
 
 def next_look(step: Step, patience: float, waited: float = 0.0) -> float:
-    """Returns the seconds until a wait is to be looked at: `patience`, or less if the log is due before.
+    """Returns the seconds until the next look at a wait.
 
     Args:
       step: the step.
-      patience: seconds until the wait must be looked at in any case.
-      waited: seconds that it has lasted.
+      patience: seconds until a look in any case. A record in the log may be due before.
+      waited: seconds that the wait has lasted.
     """
     limit: float = flags.SILENT_WAIT.value
     if not limit or step.whole.is_long_wait_told or waited >= limit:
@@ -62,7 +62,7 @@ def next_look(step: Step, patience: float, waited: float = 0.0) -> float:
 
 
 def tell_long_wait(step: Step, waited: float, waits: str) -> None:
-    """Makes the record of a wait that has lasted `waited` seconds, the first time that this is long."""
+    """Makes the record of a step's first long wait."""
     limit: float = flags.SILENT_WAIT.value
     whole = step.whole
     if limit and waited >= limit and not whole.is_long_wait_told:

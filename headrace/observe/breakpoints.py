@@ -114,7 +114,9 @@ class Breakpoint:
         op_name, _, index = self.name.rpartition(":")
         k = int(index) if index.isdecimal() else 0
         suffix = f"_{k}" if k else ""  # of the results of loops and conditionals, see `lower.whole`
-        results = (f"{op_name}/Exit{suffix}", f"{op_name}/Merge{suffix}")
+        results = [f"{op_name}/Exit{suffix}", f"{op_name}/Merge{suffix}"]
+        if any(node.op.name == results[0] for node in plan.nodes):
+            del results[1]  # a loop has Merges too, at its beginning
         out: dict[PlanNode, int] = {}
         for node in plan.nodes:
             outputs = node.op.outputs

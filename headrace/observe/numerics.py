@@ -180,9 +180,13 @@ class NumericsInspector:
             inputs = [(k, v) for k, v in inputs_of(*firing[:3]) if is_inexact(v) and position in (None, k)]
             if not inputs and firing.node.real != plans.RECV:
                 break
-            # of equals the last, which is the divisor of a quotient
-            k, value = max(reversed(inputs), key=lambda i: _extremity(i[1])) if inputs else (0, value)
-            found, position = self._history.producer(firing.node, firing.it, k), None
+            sources = [(v, self._history.producer(firing.node, firing.it, k)) for k, v in inputs]
+            if not sources:  # a token of another device
+                sources = [(value, self._history.producer(firing.node, firing.it, 0))]
+            # of equals a computed one, and the last, which is the divisor of a quotient
+            rank = lambda i: (_extremity(i[1][0]), isinstance(i[1][1], Firing), i[0])
+            value, found = max(enumerate(sources), key=rank)[1] if len(sources) > 1 else sources[0]
+            position = None
             if found is None:
                 break
             if not isinstance(found, Firing):

@@ -225,7 +225,7 @@ class Prompt(cmd.Cmd):
     # *** going on ***
 
     def do_step(self, arg: str) -> bool:
-        """step [N]: goes on by N firings of operations (1), primitives such as Switch not counted."""
+        """step [N]: goes on by N firings of operations other than primitives (1)."""
         self._paused.step(_count(arg))
         return True
 

@@ -1,4 +1,4 @@
-"""Resource that an operation waits for: the state of a queue, and queue runners that were not started."""
+"""Queue that an operation waits for: its state and its queue runners."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def describe_wait(op: Operation, graph: Graph, session: Any, resources: Resource
 
 
 def _advice(queue: str, graph: Graph, session: Any) -> str:
-    """Returns the advice about the queue runners of an empty queue; "" if they run, or if there are none."""
+    """Returns the advice about the queue runners of an empty queue, or ""."""
     runners = [r for r in _kept(graph) if getattr(getattr(r, "queue", None), "name", None) == queue]
     if not runners:
         return ""
