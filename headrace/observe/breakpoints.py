@@ -162,13 +162,12 @@ def breakpoint_when(
       >>> with hr.Graph() as g:
       ...     _, y = hr.while_loop(lambda i, h: i < 3, lambda i, h: (i + 1, hr.identity(h * 2.0, name="h")), (0, 1.0))
       >>> typed = io.StringIO("print h\\ncontinue\\n")
-      >>> with hr.breakpoint_when("while/h", lambda v: v > 3.0, stdin=typed, stdout=sys.stdout):
-      ...     result = hr.Session(graph=g).run(y)  # doctest: +ELLIPSIS
+      >>> with hr.breakpoint_when("while/h", lambda v: v == 4.0, stdin=typed, stdout=sys.stdout):
+      ...     result = hr.Session(graph=g).run(y)
       paused at 'while/h:0' (Identity), made at ...: float32[] = 4.0
       in iteration 1 of loop 'while'
       ...
       while/h:0 = float32[] = 4.0
-      ...
       >>> result
       np.float32(8.0)
     """

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.one_engine
 
 
 def program() -> tuple[hr.Graph, Any, Any, Any]:
-    """`h` doubles in each of three iterations, then a branch adds 1: graph, feed, tensor `h`, fetch."""
+    """A loop with a branch, in which `h` doubles: graph, feed, tensor `h`, fetch."""
     inside: list[Any] = []
     with hr.Graph() as g:
         x = hr.placeholder(hr.float32, (2,), name="x")
@@ -107,7 +107,7 @@ def test_wrong_breakpoints_are_refused() -> None:
     options = hr.RunOptions(breakpoints=["loop/h"])
     with (
         hr.Session(graph=g) as s,
-        pytest.raises(InvalidArgumentError, match="results of hr.breakpoint_when, got 'loop"),
+        pytest.raises(InvalidArgumentError, match="got 'loop/h'"),
     ):
         s.run(y, {x: [1.0, 2.0]}, options=options)
 

@@ -1,4 +1,4 @@
-"""The check of numbers: which NaN and Inf stop a step, and which values the error names."""
+"""The check of numbers: the NaN and Inf that stop a step, and the error."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def ended(build: Build, fed: Any, dtype: Any = hr.float32, check: Any = True, **
 
 
 def nested(x: Any) -> Any:
-    """A loop in a loop, whose inner `log` gets a negative number in iteration 1 of the outer one."""
+    """Nested loops with a `log` of a negative number."""
 
     def outer(i: Any, h: Any) -> Any:
         doubled = hr.multiply(h, 2.0, name="doubled")
