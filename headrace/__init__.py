@@ -113,7 +113,7 @@ from headrace.jit.transformed import library_function as _library_function
 from headrace.interchange.files import read_graph, write_graph
 from headrace.interchange.meta_graph import MetaGraph, Signature, export_meta_graph, import_meta_graph
 from headrace.place import Cluster, Costs, DeviceModel, Link
-from headrace.metadata import RunMetadata, RunOptions, SessionStatistics
+from headrace.metadata import NumericsCheck, RunMetadata, RunOptions, SessionStatistics
 from headrace.report import report
 from headrace.session import Session
 from headrace.simulate import simulate
@@ -164,6 +164,7 @@ _LATER = {
     "summary": "headrace.api.summary",
     "train": "headrace.train",
     "cluster": "headrace.dist.launch",
+    "breakpoint_when": "headrace.observe.breakpoints:breakpoint_when",
     # these import sockets
     "ClusterSpec": "headrace.dist.cluster_spec:ClusterSpec",
     "NetworkOptions": "headrace.dist.network:NetworkOptions",
@@ -179,13 +180,15 @@ if _typing.TYPE_CHECKING:
     from headrace.dist.cluster_spec import ClusterSpec
     from headrace.dist.network import NetworkOptions
     from headrace.dist.server import Server
+    from headrace.observe.breakpoints import breakpoint_when
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Assert", "Barrier", "Cluster", "ClusterSpec", "ConditionalAccumulator", "ConditionalAccumulatorBase", "Costs",
     "DType", "DeviceModel", "EagerTensor", "FIFOQueue", "Function", "GradientTape", "Graph", "IndexedSlices",
-    "IndexedSlicesValue", "Link", "MapStagingArea", "MetaGraph", "NetworkOptions", "Operation", "PaddingFIFOQueue",
+    "IndexedSlicesValue", "Link", "MapStagingArea", "MetaGraph", "NetworkOptions", "NumericsCheck",
+    "Operation", "PaddingFIFOQueue",
     "Print", "PriorityQueue", "QueueBase", "RandomShuffleQueue", "RegisterGradient", "RunMetadata", "RunOptions",
     "Server", "Session", "SessionStatistics", "Signature", "SparseConditionalAccumulator", "SparseTensor",
     "SparseTensorSpec", "SparseTensorValue", "StagingArea", "SymbolicTensor", "Tensor", "TensorArray", "TensorSpec",
@@ -194,7 +197,8 @@ __all__ = [
     "assert_all_finite", "assert_equal", "assert_greater", "assert_greater_equal", "assert_less", "assert_less_equal",
     "assert_near", "assert_negative", "assert_non_negative", "assert_non_positive", "assert_none_equal",
     "assert_positive", "assert_rank", "assert_rank_at_least", "atan", "atan2", "atanh", "band_part", "betainc",
-    "bfloat16", "bincount", "bitcast", "bitwise_and", "bitwise_or", "bitwise_xor", "bool", "boolean_mask", "broadcast",
+    "bfloat16", "bincount", "bitcast", "bitwise_and", "bitwise_or", "bitwise_xor", "bool", "boolean_mask",
+    "breakpoint_when", "broadcast",
     "broadcast_dynamic_shape", "broadcast_static_shape", "broadcast_to", "bucketize", "case", "cast", "ceil",
     "check_gradients", "check_numerics", "check_types", "clip_by_global_norm", "clip_by_norm", "clip_by_value",
     "cluster", "colocate_with", "complex", "complex128", "complex64", "concat", "cond", "confusion_matrix", "conj",

@@ -78,6 +78,24 @@ class Event:
 
 
 @record(frozen=True, slots=True)
+class Link:
+    """Operation in the chain of values that led to a failure.
+
+    Attributes:
+      op: the operation.
+      value: the value that it made, abbreviated, or the kind of source that it is ("fed", "a constant").
+      where: the loops and calls around it with their iterations, innermost first; "" outside of all.
+    """
+
+    op: OpRef
+    value: str
+    where: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.op}" + (f", in {self.where}" if self.where else "") + f": {self.value}"
+
+
+@record(frozen=True, slots=True)
 class Diagnosis:
     """Place and circumstances of a failure.
 
@@ -87,6 +105,7 @@ class Diagnosis:
       inputs: its inputs; () if they are not known.
       running: the iteration of the loop that ran at the deadline, and the line of the loop; "" if none did.
       story: events before and after the failure; () for compiled code, where the order of the operations is fixed.
+      chain: operations whose values led to the failure, the nearest first; () except for a NaN or Inf.
 
     Example:
       >>> at = Diagnosis(OpRef("div", "FloorDiv"), "iteration 3 of loop 'a'", (Input("x:0", "int32[] = 0"),))
@@ -99,6 +118,7 @@ class Diagnosis:
     inputs: tuple[Input, ...] = ()
     running: str = ""
     story: tuple[Event, ...] = ()
+    chain: tuple[Link, ...] = ()
 
     def notes(self) -> list[str]:
         """Notes that describe the failure to the user."""
@@ -109,6 +129,8 @@ class Diagnosis:
             out.append(f"inputs: {', '.join(map(str, self.inputs))}")
         if self.running:
             out.append(f"it was in {self.running}. Does the condition of the loop become false?")
+        if self.chain:
+            out.append("\n".join(["the values came from, the nearest first:", *(f"  {x}" for x in self.chain)]))
         # if all events are outside of loops and none waits, the graph itself shows what led to the failure
         if len(self.story) > 1 and any(e.where or e.kind == WAITED for e in self.story):
             out.append("\n".join(["the last events of the step:", *(f"  {e}" for e in self.story)]))

@@ -13,7 +13,7 @@ import math
 import os
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from headrace import public_names
+from headrace import public_names, thresholds
 from headrace.records import record
 
 if TYPE_CHECKING:
@@ -135,6 +135,15 @@ WAIT_LIMIT: Final = _flag(
     lambda v: isinstance(v, (int, float)) and 0 < v <= 1e9,
     "Seconds that a step may wait for a queue or another device without progress before it fails with "
     "DeadlineExceededError, unless its run has a time limit.",
+)
+SILENT_WAIT: Final = _flag(
+    "SILENT_WAIT",
+    float,
+    thresholds.SILENT_WAIT,
+    "0, or a number above 0, at most 1e9",
+    lambda v: isinstance(v, (int, float)) and 0 <= v <= 1e9,
+    "Seconds that a step may wait for a queue or another device before a line in the log says for which operation; "
+    "0: no line.",
 )
 STRING_LIMIT: Final = _flag(
     "STRING_LIMIT",
@@ -400,6 +409,7 @@ __all__ = [
     "NATIVE",
     "OPTIMIZE",
     "RUN_EAGERLY",
+    "SILENT_WAIT",
     "SPILL_FOLDER",
     "STRICT_TYPES",
     "STRING_LIMIT",

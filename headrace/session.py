@@ -39,7 +39,7 @@ from headrace.ir.function import find_anywhere
 from headrace.ir.graph import Tensor
 from headrace.ir.kernel_errors import name_inputs
 from headrace.memo import Memo
-from headrace.metadata import RunMetadata, RunOptions, SessionStatistics
+from headrace.metadata import NumericsCheck, RunMetadata, RunOptions, SessionStatistics, scoped_options
 from headrace.metadata.counters import measuring
 from headrace.partial import PartialRun
 from headrace.session_config import read_config
@@ -164,6 +164,7 @@ class Session:
         run_metadata: RunMetadata | None = None,
         *,
         timeout_ms: float | None = None,
+        check_numerics: bool | NumericsCheck = False,
     ) -> Any:
         """Runs the operations that `fetches` needs; returns the values in its structure.
 
@@ -175,6 +176,7 @@ class Session:
           options: time limit, listener and trace level.
           run_metadata: receives the metadata of the run at its end.
           timeout_ms: the same as `RunOptions(timeout_in_ms=...)`, in milliseconds.
+          check_numerics: the same as `RunOptions(check_numerics=...)`: whether the run stops at the first NaN or Inf.
 
         Returns:
           Arrays that the caller may write into; numpy scalars (`bytes` for strings) for rank 0.
@@ -199,9 +201,12 @@ class Session:
         """
         feed_dict = feed_dict or {}
         call = self._call(fetches, feed_dict)
+        options = options or _NO_OPTIONS
+        if check_numerics:
+            options = dataclasses.replace(options, check_numerics=check_numerics)
         if run_metadata is not None:
-            return self._measured(call, list(feed_dict.values()), options or _NO_OPTIONS, timeout_ms, run_metadata)
-        return self._run(call, list(feed_dict.values()), options or _NO_OPTIONS, timeout_ms)
+            return self._measured(call, list(feed_dict.values()), options, timeout_ms, run_metadata)
+        return self._run(call, list(feed_dict.values()), options, timeout_ms)
 
     def make_callable(
         self, fetches: Any, feed_list: Sequence[Any] = (), accept_options: bool = False
@@ -375,13 +380,15 @@ class Session:
         Returns:
           The values in the structure of the fetches.
         """
+        if scoped_options.count:
+            options = scoped_options.applied(options)
         if call.at_once is not None and options is _NO_OPTIONS and not timeout_ms:
             results = self._at_once(call, values, is_checked)
             if results is not NotImplemented:
                 return call.pack(results)
         fed = values if is_checked else call.feed(values)
-        is_observed = options is not _NO_OPTIONS and not (options.listener is None and options.ready is None)
         try:
+            is_observed = options is not _NO_OPTIONS and options.is_observed
             found = call.programs.observed if is_observed else call.programs.for_values(fed)
             code = found.compiled
             if code is not None and code.is_whole and not self._timeout_ms:
@@ -407,6 +414,10 @@ class Session:
             self._active.add(step)
             if self._closed:
                 raise CancelledError("the session was closed before the run began")
+            if options.check_numerics or options.breakpoints:
+                from headrace.observe.inspectors import inspector_of  # needed by runs that are debugged only
+
+                step.inspector = inspector_of(options, found.plans)
             if code is not None and not code.blocks:  # all feeds and fetches are there at once
                 out = self._called(code, step, fed)
             else:
@@ -461,7 +472,7 @@ class Session:
             raise TypeError(f"run_metadata must be a RunMetadata, got {m!r} ({type(m).__name__})")
         m.clear()
         programs, device = call.programs, self._target.environment.names[0]
-        is_seen = bool(options.trace_level) or options.listener is not None or options.ready is not None
+        is_seen = bool(options.trace_level) or options.is_observed
         # the program is compiled before the measurement
         is_compiled = not is_seen and bool(programs.variants or programs.general.compiled)
         m.engine = "compiled" if is_compiled else "interpret"
@@ -473,7 +484,17 @@ class Session:
     def _step(self, compiled: CompiledStep, options: RunOptions, timeout_ms: float | None) -> Step:
         limit = timeout_ms or options.timeout_in_ms or self._timeout_ms
         until = self._target.clock.monotonic() + limit / 1000 if limit else None
-        return self._target.step(until, options.listener, options.ready, compiled.device)
+        step = self._target.step(until, options.listener, options.ready, compiled.device)
+        step.advise = self._advise
+        return step
+
+    def _advise(self, op: Operation) -> str:
+        """Describes the queue for which an operation waits, and a remedy."""
+        if not isinstance(self._target, LocalTarget):
+            return ""  # the workers have the queues
+        from headrace.observe.waiting import describe_wait  # needed by steps that wait for long only
+
+        return describe_wait(op, self.graph, self, self._target.resources)
 
     def _explain(self, error: BaseException) -> None:
         """Replaces the operation of an error by the user's operation that it copies."""

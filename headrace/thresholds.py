@@ -594,6 +594,10 @@ POOL_FLOPS: Final = 2e6
 # Unit: seconds. Estimate (tests/execute/test_blocking.py).
 CANCELLED_POLL: Final = 0.005
 
+# Time that a step may wait without a line in the log (the default of the flag SILENT_WAIT).
+# Unit: seconds. Estimate.
+SILENT_WAIT: Final = 30.0
+
 # Interval at which a wait of the main thread returns to Python, which then handles signals.
 # Unit: seconds. Estimate (tests/execute/test_clock.py).
 SIGNAL_POLL: Final = 0.5
@@ -743,6 +747,17 @@ MEMOIZED_HANDLES: Final = 1024
 # Unit: firings. Bound (tests/session/test_metadata.py).
 LISTED_FIRINGS: Final = 10_000
 LISTED_LOOP_FIRINGS: Final = 1_000
+
+# *** Looking into a running step: observe ***
+
+# Values of the newest firings that a check of numbers or a breakpoint keeps: their bytes, and the number of firings.
+# Unit: bytes; firings. Estimate.
+HISTORY_BYTES: Final = 1 << 26
+HISTORY_FIRINGS: Final = 100_000
+
+# Operations that the error of a NaN or Inf lists, from the failure backwards.
+# Unit: operations. Estimate.
+NUMERICS_CHAIN: Final = 12
 
 # Events after which the trace of `headrace run` is cut. They take memory, and no viewer shows more.
 # Unit: events. Bound (tests/test_cli.py).

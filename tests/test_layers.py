@@ -38,6 +38,7 @@ FRONT = {"api", "recover", "grad", "eager", "autograph", "jit", "vmap"}
 PASSES = {"prune", "optimize", "place", "lower", "partition", "schedule", "targets", "compile"}
 ENGINE = OPS | FRONT | PASSES | {"execute"}
 TOP = ENGINE | {"explain", "extend", "fetches", "interchange", "partial", "pipeline", "report", "session", "simulate"}
+TOP |= {"observe"}
 TOP |= {"compiled_step", "environment", "graph_growth", "programs", "session_config", "stages", "target"}
 COMMAND = {"cli", "inspect", "progress"}
 ALL = TOP | COMMAND | {"dist", "train", "v1", "__main__", "pb", ""}
@@ -64,6 +65,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "targets": GRAPH | {"schedule"},
     "compile": GRAPH | {"schedule", "targets"},
     "execute": GRAPH,
+    "observe": GRAPH | {"execute", "resources"},
     "compiled_step": ENGINE,
     "stages": ENGINE,
     "pipeline": ENGINE | {"compiled_step", "environment", "stages"},
@@ -84,6 +86,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "explain",
         "fetches",
         "graph_growth",
+        "observe",
         "partial",
         "pipeline",
         "programs",
@@ -121,6 +124,7 @@ LAYER = (
             "extend",
             "fetches",
             "interchange",
+            "observe",
             "partial",
             "pipeline",
             "programs",

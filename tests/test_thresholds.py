@@ -33,6 +33,7 @@ ELSEWHERE: Final[dict[str, set[str]]] = {
         "execute/blame.py SHOWN",
         "execute/events.py RECENT",
         "execute/rendezvous.py SHOWN",
+        "execute/waits.py SHOWN",
         "place/constraints.py _LISTED",
         "place/simulate.py _COLUMNS",
     },

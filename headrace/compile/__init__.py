@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace import flags
 from headrace.compile.binding import Manager, Resources
-from headrace.compile.blame import raise_blamed, tag
+from headrace.compile.blame import note_interrupt, raise_blamed, tag
 from headrace.ir.analysis.graph_size import deepens_recursion
 from headrace.ir.kernel import KernelContext
 from headrace.recursion import recursion_room
@@ -155,6 +155,9 @@ class Compiled:
             except Exception as e:
                 raise_blamed(e, FILE, self._marks)
                 raise
+            except KeyboardInterrupt as e:
+                note_interrupt(e, FILE, self._marks)
+                raise
         if not self._calls_itself:
             return self._run(step, values)
         with recursion_room(4 * flags.CALL_DEPTH.value):  # an outlined block is a Python call too
@@ -183,6 +186,9 @@ class Compiled:
         except Exception as e:
             raise_blamed(e, FILE, self._marks)
             raise
+        except KeyboardInterrupt as e:
+            note_interrupt(e, FILE, self._marks)
+            raise
 
     def _run(self, step: StepContext | None, values: Sequence[Any]) -> tuple[Any, ...]:
         try:
@@ -192,6 +198,9 @@ class Compiled:
             return self._function(self._state(step), *values)
         except Exception as e:
             raise_blamed(e, FILE, self._marks)
+            raise
+        except KeyboardInterrupt as e:
+            note_interrupt(e, FILE, self._marks)
             raise
 
     def _state(self, step: StepContext) -> RunState:

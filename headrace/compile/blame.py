@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from headrace.errors import DeadlineExceededError, InvalidArgumentError
-from headrace.ir.kernel_errors import Located, diagnosed, is_diagnosed
+from headrace.ir.kernel_errors import Located, diagnosed, is_diagnosed, place
 from headrace.targets.native.failures import NativeFailure
 from headrace.targets.python.source import loop_name
 
@@ -42,6 +42,21 @@ def raise_blamed(error: Exception, file: str, marks: Sequence[Mark]) -> None:
     found = None if is_diagnosed(error) else locate(error, file, marks)
     if found is not None:
         raise diagnosed(found)
+
+
+def note_interrupt(error: KeyboardInterrupt, file: str, marks: Sequence[Mark]) -> None:
+    """Adds a note to a KeyboardInterrupt that names the operation that was running.
+
+    Args:
+      error: The exception, with its traceback.
+      file: The file name that the code was compiled with.
+      marks: The marks of the lines of the code.
+    """
+    at = _lines(error, file, marks)
+    op = at[-1][0].op if at else None
+    if op is not None:
+        where = _where(at)
+        error.add_note(f"the step was interrupted in {place(op)}" + (f", in {where}" if where else ""))
 
 
 def locate(error: Exception, file: str, marks: Sequence[Mark]) -> Located | None:
@@ -89,7 +104,7 @@ def came_through(error: Exception, function: Callable[..., Any]) -> bool:
     return False
 
 
-def _lines(error: Exception, file: str, marks: Sequence[Mark]) -> list[tuple[Mark, FrameType]]:
+def _lines(error: BaseException, file: str, marks: Sequence[Mark]) -> list[tuple[Mark, FrameType]]:
     """Marks and Python frames of the code compiled as `file` in a traceback, outermost first."""
     at: list[tuple[Mark, FrameType]] = []
     tb = error.__traceback__

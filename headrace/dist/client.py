@@ -384,6 +384,12 @@ class RemoteRun:
         number = self._calls.begin(make, completions.put, values)
         try:
             answer = self._answer(number, completions)
+        except KeyboardInterrupt as e:
+            e.add_note(
+                "the step was interrupted while the cluster ran it. With a time limit (timeout_ms=), its error names "
+                "the operations that wait"
+            )
+            raise
         finally:
             self._calls.forget(number)
         if isinstance(answer, BaseException):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.diagnosis import FAILED, FIRED, READY, WAITED, Diagnosis, Event
 from headrace.errors import DeadlineExceededError, InvalidArgumentError, OpError
 from headrace.execute.records import DeadCause
-from headrace.ir.kernel_errors import Located, diagnosed, is_diagnosed, known_as, made_at, ref
+from headrace.ir.kernel_errors import Located, diagnosed, is_diagnosed, known_as, made_at, place, ref
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -62,6 +62,9 @@ def raise_blamed(error: BaseException, node: PlanNode | None, it: Iteration, x: 
     The error has TensorFlow's class. An error that has a diagnosis is raised unchanged, and so are KeyboardInterrupt
     and other exits, which are not errors of the operation.
     """
+    if isinstance(error, KeyboardInterrupt) and node is not None:
+        at = where(it)
+        error.add_note(f"the step was interrupted in {place(node.live.op)}" + (f", in {at}" if at else ""))
     if node is None or not isinstance(error, Exception) or is_diagnosed(error):
         raise error
     found, briefly = _locate(error, node.live, it, x)

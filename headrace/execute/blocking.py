@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from headrace import thresholds
 from headrace.denormals import unflushed, user_mode
 from headrace.errors import DeadlineExceededError, ResourceExhaustedError
+from headrace.execute.waits import next_look, note_interrupt, tell_long_wait
 from headrace.ir.kernel_errors import place
 
 if TYPE_CHECKING:
@@ -71,16 +72,23 @@ def watched(step: Step, work: Callable[[], T]) -> T:
 
     submit(step, job)
     entry: Any = None
+    waited = 0.0
     try:
         while entry is None:
             if step.cancelled is not None:
                 raise step.cancelled
             left = step.time_left()
+            patience = next_look(step, _FOREVER if left is None else left, waited)
             try:
-                entry = step.clock.take(completions, _FOREVER if left is None else left)
+                entry = step.clock.take(completions, patience)
             except queue.Empty:
-                raise _too_late(step) from None
+                left = step.time_left()
+                if left is not None and left <= 0:
+                    raise _too_late(step) from None
+                waited += patience
+                tell_long_wait(step, waited, _waits(step) or "its code to end")
     except BaseException as e:
+        note_interrupt(e, _waits(step))
         step.cancel(e)
         while entry is None and step.blocked_in is None:
             try:
@@ -113,7 +121,11 @@ def submit(step: Step, work: Callable[[], object]) -> None:
         raise ResourceExhaustedError(f"step {step.id} cannot start a thread for a Python function: {e}") from e
 
 
-def _too_late(step: Step) -> DeadlineExceededError:
+def _waits(step: Step) -> str:
     op = step.blocked_in
-    busy = "" if op is None else f"; it waits for {place(op)}, whose Python function has not returned"
-    return step.past_deadline(busy)
+    return "" if op is None else f"{place(op)}, whose Python function has not returned"
+
+
+def _too_late(step: Step) -> DeadlineExceededError:
+    waits = _waits(step)
+    return step.past_deadline(f"; it waits for {waits}" if waits else "")

@@ -41,6 +41,7 @@ from headrace.execute.events import Events
 from headrace.execute.frames import Propagator
 from headrace.execute.ports import Ports
 from headrace.execute.run import RunStatistics
+from headrace.execute.waits import next_look, note_interrupt, tell_long_wait, waits_of
 from headrace.ir.kernel import KernelContext
 from headrace.ir.kernel_errors import known_as, place
 
@@ -110,6 +111,7 @@ class Executor:
             "_is_fed",
             "_kernels",
             "_mode",
+            "_inspector",
             "_ready",
             "_receiving",
             "_seconds",
@@ -144,6 +146,9 @@ class Executor:
         self._started = False
         self._is_fed = False
         self._seconds = 0.0
+        self._inspector = step.inspector
+        if self._inspector is not None:
+            self._inspector.begins(self)
 
     # *** the interface of the owner ***
 
@@ -151,7 +156,10 @@ class Executor:
         """Supplies feed `position` of the plan."""
         if self.ports.copies:
             value = self.ports.put(value, self.plan.args[position].op.outputs[0].dtype)
-        self.propagator.done(self.plan.args[position], self.propagator.root, value)
+        node, root = self.plan.args[position], self.propagator.root
+        self.propagator.done(node, root, value)
+        if self._inspector is not None:
+            self._inspector.fired(self, node, root, None, (value,))
 
     def run(self, until: Sequence[int] | None = None, is_fed: bool = True) -> None:
         """Runs until the step is finished or paused, see `run.Run`."""
@@ -165,6 +173,7 @@ class Executor:
                     self.advance()
         except BaseException as e:
             self.tell(e)
+            note_interrupt(e, self.waits())
             self.abandon()
             raise
         self._seconds += time.perf_counter() - began
@@ -195,6 +204,10 @@ class Executor:
         """State of the run at this moment."""
         waiting = tuple(node.op.name for node, _ in list(self._waiting))
         return RunStatistics(self.finished, self._seconds, self.sent, self.received, waiting)
+
+    def started(self) -> list[tuple[PlanNode, Iteration]]:
+        """Nodes that were started and have not completed, with their iterations."""
+        return list(self._waiting)
 
     def tell(self, error: BaseException) -> None:
         """Adds the last events of the step to the notes of its error."""
@@ -278,25 +291,28 @@ class Executor:
 
     def _fire_ready(self, limit: int) -> None:
         """Fires ready nodes until none is left, with other checks after every `limit` nodes."""
-        if self._events is not None:
-            self._fire_traced(self._events, limit)
+        if self._events is not None or self._inspector is not None:
+            self._fire_traced(limit)
             return
         p, fire, decide = self.propagator, self._fire, self.ports.predicate
         while dispatch_loop(p, fire, decide, limit):
             self._look()
 
-    def _fire_traced(self, events: Events, limit: int) -> None:
-        ready = self._ready
+    def _fire_traced(self, limit: int) -> None:
+        ready, events, inspector = self._ready, self._events, self._inspector
         count = 0
         while ready:
             node, it, x = ready.popleft()
-            events.start(node, it)
+            if events is not None:
+                events.start(node, it)
+            if inspector is not None:
+                inspector.fires(self, node, it, x)
             try:
                 values = self._fire(node, it, x)
             except BaseException as e:
                 raise_blamed(e, node, it, x)
             if (node.live, it) not in self._waiting and node.real != plans.CALL:
-                events.end(node, it, values)
+                self._ended(node, it, x, values)
             count += 1
             if count % limit == 0:
                 self._look()
@@ -587,18 +603,21 @@ class Executor:
         Raises:
           DeadlineExceededError: the deadline of the step has passed, or the wait has taken `flags.WAIT_LIMIT` seconds.
         """
-        step, limit = self.step, flags.WAIT_LIMIT.value
+        step, limit, waited = self.step, flags.WAIT_LIMIT.value, 0.0
         while True:
             left = step.time_left()
+            patience = next_look(step, max(limit - waited, 0.0) or limit if left is None else min(left, limit), waited)
             try:
-                self._complete(step.clock.take(step.completions, limit if left is None else min(left, limit)))
+                self._complete(step.clock.take(step.completions, patience))
                 return
             except queue.Empty:
+                waited += patience
                 left = step.time_left()
                 if left is not None and left <= 0:
                     raise self._too_late() from None
-                if left is None and not self.is_blocked:
-                    raise step.past_wait_limit(limit, f" for {self._waits()}") from None
+                if left is None and waited >= limit and not self.is_blocked:
+                    raise step.past_wait_limit(limit, f" for {self.waits()}") from None
+                tell_long_wait(step, waited, self.waits())
 
     def _release(self) -> bool:
         """Ends iterations that can never complete, until a node becomes ready; see `Propagator.release`."""
@@ -633,16 +652,21 @@ class Executor:
                 raise_blamed(e, node, it, ())
             if value[1] is not None:
                 node = node.dead
-        if self._events is not None:
-            self._events.end(node, it, values, waited=True)
+        self._ended(node, it, x, values, waited=True)
 
-    def _waits(self) -> str:
-        shown = [place(n.op) + (f" in {where(i)}" if where(i) else "") for n, i in list(self._waiting)[:5]]
-        more = len(self._waiting) - len(shown)
-        return "; ".join(shown) + (f"; and {more} more" if more > 0 else "")
+    def _ended(self, node: PlanNode, it: Iteration, x: Any, values: tuple[Any, ...], waited: bool = False) -> None:
+        """Reports that `node` has fired."""
+        if self._events is not None:
+            self._events.end(node, it, values, waited)
+        if self._inspector is not None:
+            self._inspector.fired(self, node, it, x, values)
+
+    def waits(self) -> str:
+        """Names the operations that were started and have not completed; "" without any."""
+        return waits_of(list(self._waiting), self.step)
 
     def _too_late(self) -> DeadlineExceededError:
-        waits = self._waits()
+        waits = self.waits()
         busy = f"; it waits for {waits}" if waits else ""
         return self.step.past_deadline(busy)
 

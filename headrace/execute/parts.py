@@ -44,6 +44,7 @@ from headrace.execute.step_state import (
     StepState,
     waiting_lines,
 )
+from headrace.execute.waits import next_look, note_interrupt, tell_long_wait, waits_of
 
 if TYPE_CHECKING:
     from headrace.execute.part import Part
@@ -136,7 +137,9 @@ class Parts(PartsDriver):
         if not names:
             return
         self._runnable, self._over = queue.SimpleQueue(), queue.SimpleQueue()
-        self._helpers, self._started, self._free = list(names[1:]), 0, 0
+        # an inspector receives the records of all parts in the thread of the caller
+        self._helpers = list(names[1:]) if self.step.inspector is None else []
+        self._started, self._free = 0, 0
         mine = self._mine[threading.get_ident()] = []
         try:
             with self._lock:
@@ -148,6 +151,7 @@ class Parts(PartsDriver):
                 self.busy()
             self._serve(mine)
         except BaseException as e:  # Ctrl-C
+            note_interrupt(e, self._waits())
             self._handle(Cancelled(e))
             self._end_threads()
             raise
@@ -256,17 +260,24 @@ class Parts(PartsDriver):
 
     # *** time ***
 
+    def _waits(self) -> str:
+        """Names the operations of all devices that were started and have not completed."""
+        return waits_of([n for part in self.parts.values() for n in part.executor.started()], self.step)
+
     def _patience(self) -> float:
         """Seconds until the next check of the clock."""
         left = self.step.time_left()
         limit: float = flags.WAIT_LIMIT.value
-        return limit if left is None else max(min(limit, left), 0.001)
+        return next_look(self.step, limit if left is None else max(min(limit, left), 0.001))
 
     def _look_at_the_clock(self) -> None:
         """Checks the deadline and the wait limit, after `_patience` seconds without a runnable part."""
         left, limit = self.step.time_left(), flags.WAIT_LIMIT.value
         with self._lock:
-            has_waited = len(self._parked) == self._left and self.step.clock.monotonic() - self._idle_since >= limit
+            is_idle = len(self._parked) == self._left
+            waited = self.step.clock.monotonic() - self._idle_since if is_idle else 0.0
+            has_waited = waited >= limit
+            tell_long_wait(self.step, waited, self._waits())
             waits = waiting_lines({part.name: part.executor.half_fed() for part in self._parked})
             if left is not None and left <= 0:
                 error = self.step.past_deadline(waits)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from headrace import step_events
     from headrace.execute.clock import Clock
+    from headrace.execute.inspector import Inspector
     from headrace.execute.records import Iteration, Ready
     from headrace.file_access import FileAccess
     from headrace.ir.graph import Operation
@@ -76,9 +77,12 @@ class Step:
       id: a number that no other step of this process has.
       iteration: the iteration of the node that fires now.
       listener: receives `step_events`, or None.
+      inspector: receives the records of the token machine (`execute.inspector`), or None.
       locate: returns the tag in compiled code.
       exchange: sends values to the shares of other devices, and receives theirs (`partition.shares`); None: none.
       files: the files that kernels may use; None: all.
+      advise: describes the resource that an operation waits for, and a remedy, as text; None: no descriptions.
+      is_long_wait_told: whether the log has a record about a long wait of the step.
       memory: the account of its device (`resources.step_memory.StepMemory`); None if the device has no memory limit.
       ready: a queue of ready nodes, or a function that makes the queue of a device; None: deques.
       clock: the time, and all waits of the step.
@@ -96,6 +100,7 @@ class Step:
         "_own",
         "_resources",
         "_threads",
+        "advise",
         "blocked_in",
         "cancelled",
         "clock",
@@ -103,6 +108,8 @@ class Step:
         "exchange",
         "files",
         "id",
+        "inspector",
+        "is_long_wait_told",
         "iteration",
         "listener",
         "locate",
@@ -129,11 +136,14 @@ class Step:
         self.listener = listener
         self.ready = ready
         self.clock = clock
+        self.inspector: Inspector | None = None
         self.iteration: Iteration | None = None
         self.locate: Callable[[], str] | None = None
         self.memory: Any = None
         self.exchange: Any = None
         self.files: FileAccess | None = None
+        self.advise: Callable[[Operation], str] | None = None
+        self.is_long_wait_told = False
         self.cancelled: BaseException | None = None
         self.blocked_in: Operation | None = None
         self._threads = threads
@@ -144,12 +154,18 @@ class Step:
         self._make_resources = make_resources
         self._resources: Any = None
 
+    @property
+    def whole(self) -> Step:
+        """The whole step, of which this may be a device's part."""
+        return self if self.of is None else self.of
+
     def part(self) -> Step:
         """Creates the state of one device's part: the same step with completions of its own."""
         out = Step(
             self.session, self._make_resources, self.deadline, self.threads, self.listener, self.ready, self.clock
         )
         out.id, out.of, out.cancelled, out.files = self.id, self, self.cancelled, self.files
+        out.inspector, out.advise = self.inspector, self.advise
         self.parts.append(out)
         return out
 

@@ -10,7 +10,7 @@ print(m)
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -24,9 +24,36 @@ UNFINISHED: Final = 100
 SHOWN: Final = 20  # operations in the text
 
 
+@record(frozen=True, slots=True)
+class NumericsCheck:
+    """Settings of a check of all numbers of a run, for `RunOptions(check_numerics=...)`.
+
+    Attributes:
+      inf: whether an Inf is an error too; False: only NaN.
+      sources: whether a NaN or Inf is an error already in a constant, a feed, a variable or an element of a queue.
+      ignore: names of operations whose values are not checked; `*` stands for any characters.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     x = hr.placeholder(hr.float32, (2,), name="x")
+      ...     safe = hr.where(x > 0.0, hr.log(x, name="log"), x)
+      >>> session = hr.Session(graph=g)
+      >>> session.run(safe, {x: [1.0, 0.0]}, check_numerics=hr.NumericsCheck(ignore=("log",)))
+      array([0., 0.], dtype=float32)
+      >>> session.run(safe, {x: [1.0, 0.0]}, check_numerics=True)
+      Traceback (most recent call last):
+      headrace.errors.InvalidArgumentError: 'log' (Log), made at ...
+    """
+
+    inf: bool = True
+    sources: bool = False
+    ignore: tuple[str, ...] = ()
+
+
 @record(slots=True)
 class RunOptions:
-    """Options of one run: its deadline, its listener and its trace level.
+    """Options of one run: its deadline, its listener, its trace level and its debugging.
 
     Attributes:
       timeout_in_ms: time limit in milliseconds, after which the run fails with `DeadlineExceededError`; 0: no limit.
@@ -36,6 +63,10 @@ class RunOptions:
         function that makes the queue of a device, given its name ("" if the step runs on one device).
       trace_level: any level but NO_TRACE fills the `RunMetadata` of the run from its events. Without a `RunMetadata` it
         has no effect. The other levels are TensorFlow's names; all have the same effect.
+      check_numerics: whether the run stops at the first NaN or Inf that an operation makes; a `NumericsCheck` has
+        further settings. Such a run is interpreted operation by operation.
+      breakpoints: the breakpoints of the run, results of `breakpoint_when`. Such a run is interpreted operation by
+        operation.
 
     Source: TensorFlow's `tf.compat.v1.RunOptions`.
 
@@ -52,11 +83,18 @@ class RunOptions:
     listener: step_events.Listener | None = None
     ready: Any = None
     trace_level: int = 0
+    check_numerics: bool | NumericsCheck = False
+    breakpoints: Sequence[Any] = ()
 
     NO_TRACE: ClassVar[int] = 0
     SOFTWARE_TRACE: ClassVar[int] = 1
     HARDWARE_TRACE: ClassVar[int] = 2
     FULL_TRACE: ClassVar[int] = 3
+
+    @property
+    def is_observed(self) -> bool:
+        """Whether the token machine must fire each node by itself."""
+        return not (self.listener is None and self.ready is None and not self.check_numerics and not self.breakpoints)
 
 
 # *** headrace's own records ***

@@ -75,6 +75,10 @@ class QueueRunner:
         """Errors of the enqueue operations in threads without a coordinator."""
         return list(self._errors)
 
+    def has_run(self, sess: Any) -> bool:
+        """Whether threads of the queue runner were created in a session."""
+        return id(sess) in self._running
+
     def create_threads(
         self, sess: Any, coord: Coordinator | None = None, daemon: bool = False, start: bool = False
     ) -> list[threading.Thread]:

@@ -20,13 +20,13 @@ PACKAGE: Final = Path(__file__).parent.parent.parent / "headrace"
 
 #: Lines of code by package; "" is the modules of headrace/ itself.
 BUDGETS: Final = {
-    "": 5780,
+    "": 5860,
     "api": 15000,
     "autograph": 4500,
     "compile": 2600,
     "dist": 6800,
     "eager": 1410,
-    "execute": 3400,
+    "execute": 3560,
     "files": 2700,
     "grad": 2800,
     "inspect": 1600,
@@ -34,7 +34,8 @@ BUDGETS: Final = {
     "ir": 7200,
     "jit": 1400,
     "lower": 1200,
-    "metadata": 550,
+    "metadata": 620,
+    "observe": 1100,
     "opkit": 2950,
     "ops": 36000,
     "optimize": 5100,

@@ -1,0 +1,79 @@
+"""Inspector of a running step: sees the records of the token machine, in its thread.
+
+A listener (`step_events`) receives events, which are plain data. An inspector receives nodes, iterations and inputs, so
+it can look at live frames, and it may stop the step by raising an error. A step with an inspector runs in the thread of
+its caller alone, so its methods are called one at a time, except that heavy kernels still have threads of their own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from headrace.execute.frames import Propagator
+    from headrace.execute.plan import Plan, PlanNode
+    from headrace.execute.records import Iteration
+
+
+class Machine(Protocol):
+    """Token machine of one device as an inspector sees it; `executor.Executor` is one.
+
+    Attributes:
+      plan: the plan of the device's part of the step.
+      propagator: the state of the machine.
+      step: the step (`execute.step.Step`), or the part of it on this device.
+    """
+
+    plan: Plan
+    propagator: Propagator
+    step: Any
+
+    def started(self) -> list[tuple[PlanNode, Iteration]]:
+        """Nodes that were started and have not completed, with their iterations."""
+        ...
+
+
+class Inspector(Protocol):
+    """Receiver of the firings of a step, which it may end by an exception."""
+
+    def begins(self, machine: Machine) -> None:
+        """Receives the token machine of each device of the step, before its first firing."""
+        ...
+
+    def fires(self, machine: Machine, node: PlanNode, it: Iteration, x: Any) -> None:
+        """Receives a ready node with its inputs, before it fires."""
+        ...
+
+    def fired(self, machine: Machine, node: PlanNode, it: Iteration, x: Any, values: tuple[Any, ...]) -> None:
+        """Receives a node that has fired, after its tokens were sent.
+
+        Args:
+          machine: the token machine of its device.
+          node: the node, or its dead twin.
+          it: the iteration.
+          x: its inputs, in the form of a ready entry (`plan.PlanNode`); None for a feed.
+          values: the values of its outputs; of a primitive the value that fired it.
+        """
+        ...
+
+
+class Several:
+    """Passes each record to all of `inspectors`, in order."""
+
+    def __init__(self, inspectors: tuple[Inspector, ...]) -> None:
+        self._observers = inspectors
+
+    def begins(self, machine: Machine) -> None:
+        """See `Inspector`."""
+        for o in self._observers:
+            o.begins(machine)
+
+    def fires(self, machine: Machine, node: PlanNode, it: Iteration, x: Any) -> None:
+        """See `Inspector`."""
+        for o in self._observers:
+            o.fires(machine, node, it, x)
+
+    def fired(self, machine: Machine, node: PlanNode, it: Iteration, x: Any, values: tuple[Any, ...]) -> None:
+        """See `Inspector`."""
+        for o in self._observers:
+            o.fired(machine, node, it, x, values)

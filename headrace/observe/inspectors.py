@@ -1,0 +1,44 @@
+"""Inspector of a run, by its options."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.errors import UnimplementedError
+from headrace.execute.inspector import Several
+from headrace.metadata import NumericsCheck
+from headrace.observe.breakpoints import BreakpointInspector
+from headrace.observe.numerics import NumericsInspector
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from headrace.execute.inspector import Inspector
+    from headrace.execute.plan import Plan
+    from headrace.metadata import RunOptions
+
+
+def inspector_of(options: RunOptions, plans: Mapping[str, Plan]) -> Inspector:
+    """Returns the inspector that carries out the options of a run.
+
+    Args:
+      options: options with a check of numbers, breakpoints, or both.
+      plans: the plans of the step by device.
+
+    Raises:
+      UnimplementedError: the step runs on a cluster.
+      InvalidArgumentError: no operation of the step makes the tensor of a breakpoint.
+      FailedPreconditionError: a breakpoint needs a terminal, and there is none.
+    """
+    if not plans:
+        raise UnimplementedError(
+            "check_numerics and breakpoints look at the values of this process, and this step runs on a cluster; "
+            "run it in a session of this process, or use hr.check_numerics(tensor)"
+        )
+    check = options.check_numerics
+    out: list[Inspector] = []
+    if options.breakpoints:
+        out.append(BreakpointInspector(options.breakpoints, plans))
+    if check:
+        out.append(NumericsInspector(check if isinstance(check, NumericsCheck) else NumericsCheck()))
+    return out[0] if len(out) == 1 else Several(tuple(out))
