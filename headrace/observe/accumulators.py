@@ -98,12 +98,14 @@ class Site:
       is_call: whether it is a call of a library function.
       counts: whether the iterations of values in it are its own: it is a loop, or the call of a recursive function.
       dense: the watched tensors of which each iteration pushes one value.
+      tested: the watched tensors in the condition of the loop, which is computed once more than the body.
     """
 
     name: str
     is_call: bool
     counts: bool
     dense: frozenset[WatchedTensor] = frozenset()
+    tested: frozenset[WatchedTensor] = frozenset()
 
 
 @record(frozen=True, slots=True)
@@ -333,10 +335,11 @@ class Accumulators:
         add_values.own_graphs(op)
         body: FuncGraph = op.attrs["body"]
         direct = {w: t for w in lists if (t := self._here(body, w)) is not None}
+        tested = {w: t for w in lists if (t := self._here(op.attrs["cond"], w)) is not None}
         deeper = frozenset().union(*(self._below(o) for o in body.operations if o.opdef.structured))
         dense = frozenset(w for w in direct if w.spec.iterations is None and w.when is None and w not in deeper)
         carried = frozenset(w for w in direct if w.spec.iterations and min(w.spec.iterations) < 0)
-        site = self._site(Site(op.name, False, True, dense))
+        site = self._site(Site(op.name, False, True, dense, frozenset(tested)))
 
         b = Builder(op.graph, "watch/", source=op.source)
         number, trips = self._counter(op, body)
@@ -347,7 +350,11 @@ class Accumulators:
             at[t] = len(body.params)
             params.append(add_values.add_variable(op, t, "watch")[0])
         windows = {w: self._window(op, body, direct[w], -min(w.spec.iterations)) for w in carried}
-        inner = self._through(body, _paired(lists, params), _Place(number, carried, dense))
+        inner = _paired(lists, params)
+        for w, t in tested.items():
+            again = _computed_again(body, op.attrs["cond"], t, body.params)
+            inner[w] = self._pushed(Builder(body, "watch/", source=t.op.source), w, again, inner[w], _Place(number))
+        inner = self._through(body, inner, _Place(number, carried, dense))
         for before, after in zip(_flat(lists), _flat(inner), strict=True):
             if body.params[at[before]] is not after:
                 add_values.set_result(op, at[before], after)
@@ -356,6 +363,9 @@ class Accumulators:
             for k, t in reversed([*enumerate(last, 1)]):
                 if -k in w.spec.iterations:
                     out[w] = self._pushed_last(b, w, t, k, trips, out[w])
+        for w, t in tested.items():
+            again = _computed_again(op.graph, op.attrs["cond"], t, op.outputs)
+            out[w] = self._pushed(b.at(t.op.source), w, again, out[w], _Place(trips))
         return {w: (values, _noted(b, log, CLOSE, trips)) for w, (values, log) in out.items()}
 
     def _counter(self, op: Operation, body: FuncGraph) -> tuple[Tensor, Tensor]:
@@ -394,6 +404,24 @@ class Accumulators:
     def _site(self, site: Site) -> int:
         self.sites.append(site)
         return len(self.sites) - 1
+
+
+def is_repeatable(graph: FuncGraph, t: Tensor) -> bool:
+    """Whether the operations of a condition that compute `t` have the same result when they run again."""
+    return t.op.graph is graph and all(op.opdef.is_pure or op.type == "_Arg" for op in walk.reachable([t.op]))
+
+
+def _computed_again(graph: Graph, cond: FuncGraph, t: Tensor, variables: Sequence[Tensor]) -> Tensor:
+    """Returns a tensor of the condition of a loop, computed of other values of the loop variables.
+
+    A condition has no results but the predicate, so the body computes the tensor again, and so does the graph around
+    the loop for the last evaluation of the condition.
+    """
+    ops = walk.reachable([t.op])
+    params = {p.op for p in cond.params}
+    moved = dict(zip(cond.params, variables, strict=False))  # the outputs include further variables of watches
+    copy_into(graph, walk.in_order(ops - params), moved)
+    return moved[t]
 
 
 def _when(

@@ -123,29 +123,37 @@ class WatchedValue:
 class Watched(Mapping[str, list[WatchedValue]]):
     """Watched values of a run, by the names of their tensors.
 
-    A key is a name ("while/h:0"), or a tensor of the graph. In a name ":0" can be left out.
+    A key is a name ("while/h:0"), or a tensor of the graph. In a name ":0" can be left out. The records of a tensor are
+    made when they are first asked for.
+
+    Args:
+      read: for each name, functions that return its records.
+      names: the names of tensors.
     """
 
-    def __init__(self, records: Mapping[str, list[WatchedValue]], tensors: Mapping[Tensor, str]) -> None:
-        self._records = records
-        self._tensors = tensors
+    def __init__(
+        self, read: Mapping[str, Sequence[Callable[[], list[WatchedValue]]]], names: Mapping[Tensor, str]
+    ) -> None:
+        self._read = read
+        self._names = names
+        self._records: dict[str, list[WatchedValue]] = {}
 
     def __getitem__(self, key: str | tensor_type.Tensor) -> list[WatchedValue]:
-        name = self._tensors.get(key, key) if isinstance(key, Tensor) else key
-        if isinstance(name, str):
-            found = self._records.get(name)
-            if found is None:
-                found = self._records.get(f"{name}:0")
-            if found is not None:
-                return found
-        raise KeyError(f"{key!r} was not watched; watched: {', '.join(self._records)}")
+        name = self._names.get(key, key) if isinstance(key, Tensor) else key
+        name = name if name in self._read else f"{name}:0"
+        found = self._records.get(name)
+        if found is None:
+            if name not in self._read:
+                raise KeyError(f"{key!r} was not watched; watched: {', '.join(self._read)}")
+            found = self._records[name] = [r for read in self._read[name] for r in read()]
+        return found
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._records)
+        return iter(self._read)
 
     def __len__(self) -> int:
-        return len(self._records)
+        return len(self._read)
 
     def __repr__(self) -> str:
-        counts = ", ".join(f"{name!r}: {len(found)} values" for name, found in self._records.items())
+        counts = ", ".join(f"{name!r}: {len(found)} values" for name, found in self.items())
         return f"Watched({{{counts}}})"

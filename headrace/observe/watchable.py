@@ -126,6 +126,7 @@ def _checked(name: str, t: Tensor) -> Tensor:
 
 
 def conditions(ops: Iterable[Operation]) -> set[Graph]:
-    """Returns the graphs of the conditions of the loops in `ops` and in the graphs nested in them."""
+    """Returns the graphs of the conditions of the loops in `ops`, with the graphs nested in them."""
     loops = [op for op in nested_operations(ops, calls=True) if op.opdef.structured == "While"]
-    return {graph for op in loops for name, graph in bodies(op) if name == "cond"}
+    found = [graph for op in loops for name, graph in bodies(op) if name == "cond"]
+    return {*found, *(inner for graph in found for _, inner in nested(graph.operations))}

@@ -82,10 +82,12 @@ class _Reader:
         k, frame = len(self._frames) - 1, self._frames[-1]
         assert frame.site is not None
         if self._w in frame.site.dense:
-            for i in range(trips):
-                self._take(i)
+            head, name = self._path(0)[:-1], frame.site.name
+            start, self._next = self._next, self._next + trips
+            values = enumerate(self._values[start : self._next])
+            self._out += [(WatchedValue((*head, (name, i)), i, value), k) for i, value in values]
         elif frame.site.counts:
-            self._select(k, trips)
+            self._select(k, trips + (self._w in frame.site.tested))
         self._frames.pop()
 
     def _select(self, k: int, trips: int) -> None:

@@ -5,13 +5,14 @@
     values, watched = watching.pack(fetched)                                            # after a run
 
 `Watching.added` changes the pruned graph of the step, before any other stage, so the rest of the way is that of any
-step. If the loops of the graph are primitives that cannot be recovered, or a watched tensor is in the condition of a
-loop, the token machine runs the step with a listener (`watch_listener`).
+step. If the loops of the graph are primitives that cannot be recovered, or a watched tensor in the condition of a loop
+cannot be computed twice, the token machine runs the step with a listener (`watch_listener`).
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ from headrace.ir.builder import Builder
 from headrace.ir.edit.editor import Editor
 from headrace.ir.function import nested
 from headrace.ir.graph import FuncGraph, Graph, Tensor
-from headrace.observe.accumulators import Accumulators, WatchedTensor
+from headrace.observe.accumulators import Accumulators, WatchedTensor, is_repeatable
 from headrace.observe.watch import Watch, Watched, WatchedValue
 from headrace.observe.watchable import Names, canonical, conditions
 from headrace.observe.watched_values import watched_values
@@ -109,8 +110,11 @@ class Watching:
         """Adds accumulators to the graph of the step; none if a listener is necessary."""
         if any(op.opdef.primitive not in ("", "ControlTrigger") for op in graph.operations):
             self.reason = "its loops and conditionals are primitives that cannot be recovered"
-        elif not conditions(graph.operations).isdisjoint(w.tensor.op.graph for w in self.tensors):
-            self.reason = "a watched tensor is in the condition of a loop"
+        inside = conditions(graph.operations)
+        for w in self.tensors:
+            around = w.tensor.op.graph
+            if around in inside and not (isinstance(around, FuncGraph) and is_repeatable(around, w.tensor)):
+                self.reason = f"'{w.name}' is in the condition of a loop and cannot be computed twice"
         if self.reason:
             return ()
         accumulators = Accumulators(graph, self.tensors)
@@ -128,11 +132,11 @@ class Watching:
 
     def pack(self, values: Sequence[Any]) -> tuple[Any, Watched]:
         """Returns the user's values, and the watched values, of all values of a run."""
-        records: dict[str, list[WatchedValue]] = {w.name: [] for w in self.tensors}
+        read: dict[str, list[Callable[[], list[WatchedValue]]]] = {}
         rest = values[self._fetched :]
         for w, found, log in zip(self.tensors, rest[::2], rest[1::2], strict=False):  # none with a listener
-            records[w.name] += watched_values(w, self._sites, found, log)
-        return self._pack(values[: self._fetched]), Watched(records, self._names)
+            read.setdefault(w.name, []).append(functools.partial(watched_values, w, self._sites, found, log))
+        return self._pack(values[: self._fetched]), Watched(read, self._names)
 
     def listener(self) -> WatchListener | None:
         """Returns a listener that collects the values of a run, if they are not fetched."""
@@ -144,7 +148,8 @@ class Watching:
 
     def heard(self, listener: WatchListener) -> Watched:
         """Returns the watched values of a run with `listener`."""
-        return Watched(listener.values(), self._names)
+        found = listener.values()
+        return Watched({name: [functools.partial(list, records)] for name, records in found.items()}, self._names)
 
 
 def _root_tensor(graph: Graph, what: Tensor | str) -> Tensor | None:
