@@ -165,6 +165,7 @@ _LATER = {
     "train": "headrace.train",
     "cluster": "headrace.dist.launch",
     "breakpoint_when": "headrace.observe.breakpoints:breakpoint_when",
+    "watch": "headrace.observe.watch:watch",
     # these import sockets
     "ClusterSpec": "headrace.dist.cluster_spec:ClusterSpec",
     "NetworkOptions": "headrace.dist.network:NetworkOptions",
@@ -181,6 +182,7 @@ if _typing.TYPE_CHECKING:
     from headrace.dist.network import NetworkOptions
     from headrace.dist.server import Server
     from headrace.observe.breakpoints import breakpoint_when
+    from headrace.observe.watch import watch
 
 __version__ = "0.1.0"
 
@@ -232,7 +234,7 @@ __all__ = [
     "tree", "truediv", "truncatediv", "truncatemod", "tuple", "uint16", "uint32", "uint64", "uint8", "unique",
     "unique_with_counts", "unravel_index", "unsorted_segment_max", "unsorted_segment_mean", "unsorted_segment_min",
     "unsorted_segment_prod", "unsorted_segment_sqrt_n", "unsorted_segment_sum", "unstack", "value_and_grad",
-    "variables_initializer", "variant", "vjp", "vmap", "where", "while_loop", "write_graph", "xdivy", "xlog1py",
+    "variables_initializer", "variant", "vjp", "vmap", "watch", "where", "while_loop", "write_graph", "xdivy", "xlog1py",
     "xlogy", "zeros", "zeros_like", "zeta",
 ]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from headrace.execute.plan import may_be_heavy
 from headrace.ir.infer import constant_value
@@ -26,6 +26,13 @@ if TYPE_CHECKING:
     from headrace.shapes import Shape
 
 
+class Addition(Protocol):
+    """Change of the graph of a step before all other stages, such as accumulators of watched tensors."""
+
+    def added(self, step: StepGraph) -> StepGraph:
+        """Returns a changed copy of a step, which may have further fetches at the end."""
+
+
 @record(frozen=True, slots=True)
 class Request:
     """A step to compile.
@@ -39,6 +46,7 @@ class Request:
       is_partial: whether the feeds arrive in several calls; then the token machine runs the step.
       shapes: shapes of feeds that the step is compiled for, by position. A step that cannot become one function for a
         reason that the shapes do not change is compiled for any shapes, and its `CompiledStep.request` has none.
+      addition: changes the pruned graph; None: it stays as it is.
     """
 
     feeds: Sequence[Tensor]
@@ -47,6 +55,7 @@ class Request:
     engine: str = "interpret"
     is_partial: bool = False
     shapes: Mapping[int, Shape] = dataclasses.field(default_factory=dict)
+    addition: Addition | None = None
 
     @property
     def graph(self) -> Graph | None:

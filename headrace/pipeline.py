@@ -154,6 +154,8 @@ def compiled_function(request: Request, stages: Stages, step: StepGraph, device:
 def pruned(request: Request, environment: Environment) -> StepGraph:
     """Copies the subgraph of a step."""
     step = prune(request.feeds, request.fetches, request.targets)
+    if request.addition is not None:
+        step = request.addition.added(recovered(step)[0])
     check_expansion(step.graph.operations)
     if environment.is_single:
         check_devices(step.graph.operations, environment.names, environment.options.soft)

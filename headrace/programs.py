@@ -60,6 +60,10 @@ class Programs:
         """Replaces the lock in a forked process, see `forking`."""
         self._lock = threading.RLock()
 
+    def prepare(self) -> None:
+        """Prunes the step."""
+        self._stages.run("prune", pruned, self.request, self._target.environment)
+
     @property
     def general(self) -> CompiledStep:
         """Program for any shapes."""

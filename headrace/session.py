@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from headrace.compile import Compiled
     from headrace.compiled_step import CompiledStep
     from headrace.ir.graph import Graph, Operation
+    from headrace.observe.watch import Watch, Watched
     from headrace.target import Connectable, Target
 
 CLOSED = "Attempted to use a closed Session."
@@ -165,6 +166,7 @@ class Session:
         *,
         timeout_ms: float | None = None,
         check_numerics: bool | NumericsCheck = False,
+        watch: Watch | Sequence[Watch] | None = None,
     ) -> Any:
         """Runs the operations that `fetches` needs; returns the values in its structure.
 
@@ -177,9 +179,11 @@ class Session:
           run_metadata: receives the metadata of the run at its end.
           timeout_ms: the same as `RunOptions(timeout_in_ms=...)`, in milliseconds.
           check_numerics: the same as `RunOptions(check_numerics=...)`: whether the run stops at the first NaN or Inf.
+          watch: values to return from inside of the step (`hr.watch`), or a list of such specifications.
 
         Returns:
-          Arrays that the caller may write into; numpy scalars (`bytes` for strings) for rank 0.
+          Arrays that the caller may write into; numpy scalars (`bytes` for strings) for rank 0. With `watch`, a pair of
+          these and the watched values (`observe.watch.Watched`).
 
         Raises:
           FeedError: a fed value does not fit its tensor (also a ValueError and a TypeError).
@@ -200,13 +204,41 @@ class Session:
           headrace.errors.FeedError: ...
         """
         feed_dict = feed_dict or {}
-        call = self._call(fetches, feed_dict)
         options = options or _NO_OPTIONS
         if check_numerics:
             options = dataclasses.replace(options, check_numerics=check_numerics)
+        if watch is not None:
+            return self._watched(fetches, feed_dict, options, run_metadata, timeout_ms, watch)
+        call = self._call(fetches, feed_dict)
         if run_metadata is not None:
             return self._measured(call, list(feed_dict.values()), options, timeout_ms, run_metadata)
         return self._run(call, list(feed_dict.values()), options, timeout_ms)
+
+    def _watched(
+        self,
+        fetches: Any,
+        feed_dict: Mapping[Any, Any],
+        options: RunOptions,
+        run_metadata: RunMetadata | None,
+        timeout_ms: float | None,
+        watch: Watch | Sequence[Watch],
+    ) -> tuple[Any, Watched]:
+        """Runs a step; returns its values and the watched values."""
+        from headrace.observe.watching import Watching, specs_of
+
+        call = self._call(fetches, feed_dict, specs_of(watch))
+        watching = call.programs.request.addition
+        assert isinstance(watching, Watching)
+        listener = watching.listener()
+        if listener is not None:
+            both = listener if options.listener is None else step_events.Both(listener, options.listener)
+            options = dataclasses.replace(options, listener=both)
+        values = list(feed_dict.values())
+        if run_metadata is not None:
+            out = self._measured(call, values, options, timeout_ms, run_metadata)
+        else:
+            out = self._run(call, values, options, timeout_ms)
+        return out if listener is None else (out[0], watching.heard(listener))
 
     def make_callable(
         self, fetches: Any, feed_list: Sequence[Any] = (), accept_options: bool = False
@@ -315,8 +347,8 @@ class Session:
             target.resources, target.memory,
         )  # fmt: skip
 
-    def _call(self, fetches: Any, feeds: Any) -> PreparedCall:
-        """Returns the prepared call of `fetches` and feed keys.
+    def _call(self, fetches: Any, feeds: Any, watched: tuple[Watch, ...] = ()) -> PreparedCall:
+        """Returns the prepared call of `fetches`, feed keys and watched tensors.
 
         When the graph grows, the calls of the version before are dropped, since no run can use them any more.
         """
@@ -324,7 +356,8 @@ class Session:
             raise RuntimeError(self._closed)
         calls = self._calls
         # a single tensor is its own key; `key_of` takes a tenth of a short run to find that
-        key = (self.graph.version, fetches if fetches.__class__ is Tensor else key_of(fetches), *feeds)
+        fetched: Hashable = fetches if fetches.__class__ is Tensor else key_of(fetches)
+        key = (self.graph.version, (watched, fetched) if watched else fetched, *feeds)
         call = calls.get(key)
         if call is not None:
             return call
@@ -333,7 +366,7 @@ class Session:
             key = (version, *what)
             call = calls.get(key) if key in calls else None  # another thread may have prepared it
             if call is None:
-                call = self._compile(fetches, list(feeds))
+                call = self._compile(fetches, list(feeds), watched)
                 if version != self._version:
                     if self._made:
                         self._growth.add(self.graph, fetches, what if (self._version, *what) in calls else None)
@@ -343,7 +376,7 @@ class Session:
                 self._made += 1
         return call
 
-    def _compile(self, fetches: Any, feed_keys: list[Any]) -> PreparedCall:
+    def _compile(self, fetches: Any, feed_keys: list[Any], watched: tuple[Watch, ...]) -> PreparedCall:
         resolved = Fetches(self.graph, fetches)
         keys = [feed_tensors(self.graph, k) for k in feed_keys]
         tensors = [t for ts in keys for t in ts]
@@ -352,13 +385,24 @@ class Session:
         from headrace.compiled_step import Request
         from headrace.programs import Programs  # here: it imports all stages, which building a graph does not need
 
+        request = Request(tensors, resolved.tensors, resolved.targets, self._engine)
+        names, pack = [t.name for t in resolved.tensors], resolved.pack
         with self._explained():
-            programs = Programs(Request(tensors, resolved.tensors, resolved.targets, self._engine), self._target)
+            if watched:
+                from headrace.observe.watching import Watching
+
+                watching = Watching(watched, self.graph, names, pack)
+                fetched = [*resolved.tensors, *watching.root_tensors]
+                request = dataclasses.replace(request, fetches=fetched, addition=watching)
+            programs = Programs(request, self._target)
+            if watched:
+                programs.prepare()
+                names, pack = watching.fetch_names, watching.pack
             if self._engine == "interpret":
                 programs.general  # noqa: B018 - errors are raised here, not at the first run
-        names, counts = [t.name for t in resolved.tensors], [len(ts) for ts in keys]
+        counts = [len(ts) for ts in keys]
         feeders = [feeder(t, self._convert, lends=True) for t in tensors]
-        return PreparedCall(programs, feeders, resolved.pack, names, counts, any(map(may_lend, tensors)))
+        return PreparedCall(programs, feeders, pack, names, counts, any(map(may_lend, tensors)))
 
     def _run(
         self,

@@ -701,6 +701,10 @@ class Graph(Uncopyable):
         self.outer, self.functions, self.library = other.outer, other.functions, other.library
         self.gradient_functions = other.gradient_functions
 
+    def own_functions(self) -> None:
+        """Replaces a table of functions that other graphs share by a copy, to which functions can be added."""
+        self.functions = dict(self.functions)
+
     def capture(self, t: Tensor) -> Tensor:
         """Returns the tensor that represents `t` in this graph.
 

@@ -1,5 +1,6 @@
-"""Looking into a running step: first bad values and breakpoints.
+"""Looking into a running step: watches, first bad values, breakpoints, recordings and profiles.
 
-The token machine passes its records to an inspector (`execute.inspector`). The modules here are inspectors and their
-tools, imported by the session only for runs that ask for them.
+The modules here are imported only for runs that ask for them. A watch changes the graph of the step. The token machine
+passes its records to an inspector (`execute.inspector`) for checks of numbers and breakpoints, and its events to a
+listener (`step_events`) for recordings and profiles; compiled steps are profiled by timers in their code.
 """

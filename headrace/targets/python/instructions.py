@@ -27,6 +27,7 @@ from headrace.schedule.scalar_expressions import Apply, Input
 from headrace.schedule.select import KernelCall, ListOperation, Map, Move
 from headrace.targets.python import forms
 from headrace.targets.python.lists import ListWriter
+from headrace.targets.python.numbers import NONE, Numbers, comparison
 from headrace.targets.python.runtime import blocking
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ class InstructionWriter(ListWriter):
       polls: Whether a section may run long.
       suspends: Whether the code waits for values (`Facts.suspends`), so that its functions are generators.
       targets: Names of existing arrays into which results of maps are written, by result.
+      numbers: The counters of the current block that stay Python's numbers, and their comparisons.
+      counters: The names of these counters, by their scalars.
       whole: The number of last axes that are not cut where arrays are computed in slices (`tiling`), else None.
     """
 
@@ -58,6 +61,8 @@ class InstructionWriter(ListWriter):
         self.bound: list[tuple[Operation, Kernel, tuple[Any, ...]]] = []
         self.uses_blas = self.uses_threads = self.flushes = self.suspends = self.polls = False
         self.targets: dict[Value, str] = {}
+        self.numbers: Numbers = NONE
+        self.counters: dict[Value, str] = {}
         self.whole: int | None = None
         self._rows: dict[tuple[bytes, str, tuple[int, ...]], np.ndarray] = {}
         self._at: dict[Operation, int] = {}  # position among `stateful`
@@ -73,10 +78,13 @@ class InstructionWriter(ListWriter):
         """
         match instr.work:
             case Map(expression, is_scalar):
-                if not is_scalar:
+                if instr in self.numbers.comparisons:
+                    self._compare(instr, expression, following)
+                elif not is_scalar:
                     self._array(instr)
                     return
-                self._scalar(instr, expression, following)
+                else:
+                    self._scalar(instr, expression, following)
             case Move(form):
                 self._move(instr, form)
             case KernelCall(kernel, bound):
@@ -85,6 +93,10 @@ class InstructionWriter(ListWriter):
                 self.list_operation(instr, instr.work)
             case Convert():
                 (made,) = instr.made
+                if made in self.numbers.converts:
+                    self.counters[made] = self.text(instr.inputs[0])
+                    self.texts[made] = f"{self.scalar_type(made)}({self.counters[made]})"
+                    return
                 self.out.line(f"{self.name_for(made, 'c')} = {self.scalar_type(made)}({self.text(instr.inputs[0])})")
             case Read():
                 read = f"{self.text(instr.inputs[0])}.read()"
@@ -175,7 +187,17 @@ class InstructionWriter(ListWriter):
                 return name
             return out
 
-        out = text(found)
+        self._give_scalar(instr, found, text(found), inputs, following)
+
+    def _compare(self, instr: Compute, found: Apply, following: Instr | None) -> None:
+        """Writes the comparison of a counter with a constant."""
+        texts = [self.counters[v] if v in self.counters else str(int(v.constant)) for v in instr.inputs]
+        self._give_scalar(instr, found, comparison(found, texts), tuple(texts), following)
+
+    def _give_scalar(
+        self, instr: Compute, found: Apply, out: str, inputs: tuple[str, ...], following: Instr | None
+    ) -> None:
+        """Assigns an expression to the result of an instruction, or keeps it for the only reader."""
         if _is_part(instr, found, following) and len(out) < thresholds.INLINE_EXPRESSION:
             self.texts[instr.made[0]] = f"({out})"
         else:

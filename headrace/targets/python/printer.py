@@ -25,6 +25,7 @@ from headrace.schedule.program import Branches, Call, Compute, Group, Loop, Sect
 from headrace.targets.python import runtime
 from headrace.targets.python.instructions import InstructionWriter
 from headrace.targets.python.lists import is_whole_stack
+from headrace.targets.python.numbers import numbers_of
 from headrace.targets.python.source import SourceLoop
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class Printer(InstructionWriter):
     def _block(self, block: Block) -> None:
         """Writes the instructions of a block."""
         self.stacked |= _between_sections(block)
+        outer, self.numbers = self.numbers, numbers_of(block)
         for i, instr in enumerate(block.instrs):
             if isinstance(instr, Compute):
                 self.compute(instr, block.instrs[i + 1] if i + 1 < len(block.instrs) else None)
@@ -73,6 +75,7 @@ class Printer(InstructionWriter):
             else:
                 self._structured(instr)
                 self.drop(instr.drops)
+        self.numbers = outer
 
     def _section(self, instr: Section) -> None:
         """Writes the call of a section."""
