@@ -25,6 +25,7 @@ from headrace.pipeline import pruned
 from headrace.stages import Stages
 
 if TYPE_CHECKING:
+    from headrace.environment import Environment
     from headrace.shapes import Shape
     from headrace.target import StepTarget
 
@@ -59,6 +60,11 @@ class Programs:
     def _forked(self) -> None:
         """Replaces the lock in a forked process, see `forking`."""
         self._lock = threading.RLock()
+
+    @property
+    def environment(self) -> Environment:
+        """Devices for which the step is compiled, with the facts that steps share."""
+        return self._target.environment
 
     @property
     def general(self) -> CompiledStep:

@@ -59,6 +59,12 @@ CLOSE_SECONDS = 5.0  # the longest wait of close() for running steps, in seconds
 _NO_OPTIONS = RunOptions()
 
 
+def _listened(options: RunOptions) -> RunOptions:
+    """Adds the listeners of the `with` blocks around a run."""
+    listener = step_events.joined(options.listener)
+    return options if listener is options.listener else dataclasses.replace(options, listener=listener)
+
+
 class Session:
     """Runs a graph.
 
@@ -265,7 +271,7 @@ class Session:
 
         def call(fed: Sequence[Any]) -> list[Any]:
             code = programs.for_values(fed).compiled
-            if code is None or not code.is_direct or self._closed:
+            if code is None or not code.is_direct or self._closed or step_events.listening:
                 return self._run(prepared, fed, _NO_OPTIONS, None, is_checked=True)  # type: ignore[no-any-return]
             try:
                 return list(code.run(None, fed))
@@ -375,6 +381,8 @@ class Session:
         Returns:
           The values in the structure of the fetches.
         """
+        if step_events.listening:
+            options = _listened(options)
         if call.at_once is not None and options is _NO_OPTIONS and not timeout_ms:
             results = self._at_once(call, values, is_checked)
             if results is not NotImplemented:
@@ -401,7 +409,7 @@ class Session:
             options = dataclasses.replace(options, listener=step_events.OneAtATime(options.listener))
         step = self._step(found, options, timeout_ms)
         if options.listener is not None:
-            options.listener(step_events.StepStart(time.perf_counter_ns(), step.id))
+            options.listener(step_events.StepStart(time.perf_counter_ns(), step.id, call))
         error = ""
         try:
             self._active.add(step)
@@ -461,7 +469,8 @@ class Session:
             raise TypeError(f"run_metadata must be a RunMetadata, got {m!r} ({type(m).__name__})")
         m.clear()
         programs, device = call.programs, self._target.environment.names[0]
-        is_seen = bool(options.trace_level) or options.listener is not None or options.ready is not None
+        is_listened = options.listener is not None or bool(step_events.listening)
+        is_seen = bool(options.trace_level) or is_listened or options.ready is not None
         # the program is compiled before the measurement
         is_compiled = not is_seen and bool(programs.variants or programs.general.compiled)
         m.engine = "compiled" if is_compiled else "interpret"

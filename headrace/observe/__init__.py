@@ -1,0 +1,1 @@
+"""Observation of running steps: recordings of all tokens of a step."""
