@@ -67,7 +67,7 @@ def document_of_graph(graph: Graph) -> dict[str, Any]:
       (['x', 'y'], 0)
     """
     program = ProgramDocument(pieces_of_graph(graph))
-    step = {"number": 0, "seconds": 0.0, "error": None, "fetches": [], "feeds": []}
+    step: dict[str, Any] = {"number": 0, "seconds": 0.0, "error": None, "fetches": [], "feeds": []}
     return _document(step, program, Firings(program), 0, [], {"tokens": 0, "values": 0})
 
 
@@ -227,8 +227,8 @@ def _add_parameters(program: ProgramDocument, firings: Firings) -> None:
     rows = firings.rows
     if not firings.calls:
         return
-    arrays = (np.array(x, np.int64) for x in (rows.node, rows.tag, rows.end))
-    found = _dependencies(program, firings, *arrays, np.array(rows.dead, bool), {})
+    node, tag_of, end = (np.array(x, np.int64) for x in (rows.node, rows.tag, rows.end))
+    found = _dependencies(program, firings, node, tag_of, end, np.array(rows.dead, bool), {})
     made: dict[tuple[int, int], Any] = {}
     for param, tag, source, k in firings.parameters():  # those of outer calls first
         outside = firings.tags[tag]["parent"]

@@ -1,8 +1,8 @@
 """Critical path of a recorded step: the chain of tokens that determined its end.
 
 A token's firing starts when its last input has arrived. So the path is found backwards: from the live token that ended
-last to the input that arrived last, and so on, up to a token without inputs. The edges are those of the graph, with the tags
-that the rules of frames give (`execute.frames`):
+last to the input that arrived last, and so on, up to a token without inputs. The edges are those of the graph, with the
+tags that the rules of frames give (`execute.frames`):
 
 * the input of an Enter's reader comes from the iteration around the frame, and that of a constant Enter too;
 * the NextIteration at a loop's Merge is of the iteration before;

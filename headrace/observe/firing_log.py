@@ -71,11 +71,11 @@ class FiringLog:
 
     Attributes:
       device: the device of the part.
-      firings: for each firing the node, the iteration, its begin and end (ns) and the tuple of its values, one after the
-        other. The values are those of `execute.events.Events.end`.
+      firings: for each firing the node, the iteration, its begin and end (ns) and the tuple of its values, in one list.
+        The values are those of `execute.events.Events.end`.
       iterations: for each opening or freeing of an iteration whether it is an opening, the iteration and the time.
-      crossings: for each token of a Send or Recv whether it is sent, the node, the iteration, the time and the origin of
-        its deadness, or None.
+      crossings: for each token of a Send or Recv whether it is sent, the node, the iteration, the time and the origin
+        of its deadness, or None.
       dropped: number of firings that were not kept.
       summarized: number of firings whose values were summarized at once.
     """

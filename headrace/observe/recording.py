@@ -143,8 +143,8 @@ class Recording:
         """
         if self._last is None:
             raise FailedPreconditionError(
-                "this recording has no step: call `session.run` inside `with hr.record(...)`, in the same thread, or pass "
-                "it as RunOptions(listener=...)"
+                "this recording has no step: call `session.run` inside `with hr.record(...)`, in the same thread, or "
+                "pass it as RunOptions(listener=...)"
             )
         if self._made is None:
             from headrace.observe.assembly import document_of_step  # here: it imports the stages and the inspector
