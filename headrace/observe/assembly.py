@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from headrace.gc_pause import paused
 from headrace.grad.differentiate import differentiate
 from headrace.lower import lower
 from headrace.observe.columns import NONE, column
@@ -25,10 +26,12 @@ if TYPE_CHECKING:
     from headrace.observe.recording import StepLog
 
 
+@paused()
 def document_of_step(log: StepLog) -> dict[str, Any]:
     """Returns the document of a recorded step."""
     programs = log.call.programs
-    program = ProgramDocument(_pieces(programs.observed))
+    observed = programs.observed
+    program = ProgramDocument(_pieces(observed), programs.environment.names[0], is_placed="lower" in observed.stages)
     firings = Firings(program)
     for part in log.parts:
         firings.add_log(part)
@@ -45,7 +48,6 @@ def document_of_step(log: StepLog) -> dict[str, Any]:
         "tokens": sum(p.dropped for p in log.parts) + log.dropped,
         "values": sum(p.summarized for p in log.parts),
     }
-    program.devices = [name or programs.environment.names[0] for name in program.devices]
     return _document(step, program, firings, log.start, stage_texts(programs), dropped)
 
 

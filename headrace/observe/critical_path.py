@@ -27,7 +27,7 @@ from headrace.records import record
 if TYPE_CHECKING:
     from typing import Any
 
-_LOOP_ENDS: Final = frozenset({"Enter", "RefEnter"})
+_ENTERS: Final = frozenset({"Enter", "RefEnter"})
 _EXITS: Final = frozenset({"Exit", "RefExit"})
 _MERGES: Final = frozenset({"Merge", "RefMerge"})
 _NEXTS: Final = frozenset({"NextIteration", "RefNextIteration"})
@@ -93,14 +93,16 @@ class Dependencies:
         if tag < 0 or node < 0:
             return None
         key = node * self._n_tags + tag
-        i = int(np.searchsorted(self._keys, key))
+        i = int(self._keys.searchsorted(key))
         return int(self._rows[i]) if i < len(self._keys) and self._keys[i] == key else None
 
     def source(self, node: int, output: int, reader: int, tag: int) -> int | None:
         """Row of the token that arrives from output `output` of `node` at the firing of `reader` with `tag`."""
         t = self._tokens
         kind = t.nodes[node]["type"]
-        if kind in _LOOP_ENDS:
+        if kind in _ENTERS:
+            if t.nodes[reader]["type"] in _MERGES and t.tags[tag]["iteration"]:
+                return None  # a loop variable enters in iteration 0
             return self.row(node, t.tags[tag]["parent"])
         if kind in _NEXTS and t.nodes[reader]["type"] in _MERGES:
             return self.row(node, self._previous(tag))

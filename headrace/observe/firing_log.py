@@ -81,19 +81,8 @@ class FiringLog:
     """
 
     __slots__ = (
-        *(
-            "_began",
-            "_budget",
-            "_counted",
-            "_is_full",
-            "_known",
-            "_left",
-            "_node",
-            "_pending",
-            "_started",
-            "_summaries",
-        ),
-        *("crossings", "device", "dropped", "firings", "iterations", "summarized"),
+        *("_add", "_began", "_budget", "_counted", "_is_full", "_known", "_left", "_node", "_pending"),
+        *("_started", "_summaries", "crossings", "device", "dropped", "firings", "iterations", "summarized"),
     )
 
     def __init__(self, device: str, budget: ValueBudget) -> None:
@@ -103,6 +92,7 @@ class FiringLog:
         self.crossings: list[Any] = []
         self.dropped = self.summarized = 0
         self._budget = budget
+        self._add = self.firings.extend  # looked up once, since it is called for each firing
         self._started: dict[tuple[PlanNode, Iteration], int] = {}  # begins of firings that end later
         self._began = 0
         self._node: tuple[PlanNode, Iteration] | None = None
@@ -152,7 +142,7 @@ class FiringLog:
         began = self._started.pop((node.live, it), now) if waited else self._began
         if self._is_full:
             values = self._brief(values)
-        self.firings += (node, it, began, now, values)
+        self._add((node, it, began, now, values))
         for v in values or ():
             if v.__class__ is _array:
                 self._left -= v.nbytes

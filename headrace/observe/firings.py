@@ -225,11 +225,9 @@ class Firings:
         """Adds the firings of which only events are known."""
         by_device: dict[str, list[step_events.Event]] = {}
         for e in events:
-            if isinstance(e, step_events.Crossing):
-                is_sent, tag = isinstance(e, step_events.TokenSent), self._tag_of_text(e.tag)
-                self._cross(is_sent, e.edge, tag, (e.device, e.to), e.time, e.dead, -1)
-            elif isinstance(e, _PLACED):
-                by_device.setdefault(e.device, []).append(e)
+            if isinstance(e, _PLACED):
+                device = e.to if isinstance(e, step_events.TokenReceived) else e.device
+                by_device.setdefault(device, []).append(e)
         for device, some in by_device.items():
             self._add_part(device, some)
 
@@ -237,11 +235,15 @@ class Firings:
         program, first, at = self._program, len(self.rows.node), self._program.device(device)
         started: dict[tuple[str, str], int] = {}
         opened: list[tuple[bool, int, int]] = []
+        crossing: step_events.Crossing | None = None
         for e in events:
             if isinstance(e, step_events.NodeStart):
                 started[e.node, e.tag] = e.time
             elif isinstance(e, step_events.NodeEnd):
                 node = program.named(device, e.node, e.type, e.frame)
+                if crossing is not None:  # a Send or Recv ends after its token has crossed
+                    self._cross_event(crossing, node)
+                    crossing = None
                 begin = started.pop((e.node, e.tag), e.time)
                 cause = None if e.cause is None else self._cause(e.cause)
                 sizes = None if e.dead else e.sizes
@@ -249,7 +251,13 @@ class Firings:
                 self.rows.add(node, self._tag_of_text(e.tag), begin, e.time, e.dead, cause, outputs, at)
             elif isinstance(e, (step_events.IterationOpen, step_events.IterationFree)):
                 opened.append((isinstance(e, step_events.IterationOpen), self._tag_of_text(e.tag), e.time))
+            elif isinstance(e, step_events.Crossing):
+                crossing = e
         self._add_iterations(opened, first)
+
+    def _cross_event(self, e: step_events.Crossing, node: int) -> None:
+        is_sent = isinstance(e, step_events.TokenSent)
+        self._cross(is_sent, e.edge, self._tag_of_text(e.tag), (e.device, e.to), e.time, e.dead, node)
 
     def _tag_of_text(self, text: str) -> int:
         """Index of a tag of which only the text is known; those around it are read from the text."""
@@ -280,8 +288,9 @@ class Firings:
 
 
 _PLACED: Final = (
-    step_events.NodeStart, step_events.NodeEnd, step_events.IterationOpen, step_events.IterationFree
-)  # fmt: skip
+    *(step_events.NodeStart, step_events.NodeEnd, step_events.IterationOpen, step_events.IterationFree),
+    step_events.Crossing,
+)
 
 
 def _results(

@@ -45,6 +45,8 @@ class ProgramDocument:
 
     Args:
       pieces: the operations of all devices and functions.
+      home: the name of the only device, or of that of operations whose device is not known.
+      is_placed: whether the devices of the operations are known.
 
     Attributes:
       nodes: the nodes, as in the document.
@@ -58,7 +60,8 @@ class ProgramDocument:
       params: frame of a function → (node, input of the call) of its parameters.
     """
 
-    def __init__(self, pieces: Iterable[Piece]) -> None:
+    def __init__(self, pieces: Iterable[Piece], home: str = "", is_placed: bool = True) -> None:
+        self._home = home
         self.nodes: list[dict[str, Any]] = []
         self.frames: list[dict[str, Any]] = [_frame("", "root", -1)]
         self.devices: list[str] = []
@@ -67,7 +70,7 @@ class ProgramDocument:
         self.results: dict[tuple[int, int], int] = {}
         self.params: dict[int, list[tuple[int, int]]] = {}
         self._frames: dict[tuple[int, str, str], int] = {}  # (parent, kind, name) → frame
-        self._by_name: dict[tuple[str, str], list[int]] = {}
+        self._by_name: dict[str, list[int]] = {}
         pieces = list(pieces)
         for piece in pieces:
             for op in piece.ops:
@@ -76,6 +79,7 @@ class ProgramDocument:
         for piece in pieces:
             self._add(piece)
         self._nest_functions(pieces)
+        self._unplaced = set() if is_placed else set(range(len(self.nodes)))
 
     def loop_or_function(self, parent: int, name: str) -> int:
         """Returns the loop `name` below the frame `parent`, or the function `name`."""
@@ -91,7 +95,7 @@ class ProgramDocument:
         return self._loop_around(self.nodes[node]["frame"])
 
     def named(self, device: str, name: str, type: str, frame: str) -> int:
-        """Returns the node `name` on a device, adding one of which nothing else is known if there is none.
+        """Returns the node `name` that fired on a device; if it is not known, adds one without edges.
 
         Args:
           device: the name of the device; "": the only one.
@@ -99,18 +103,22 @@ class ProgramDocument:
           type: its op type.
           frame: the name of the loop or function in which it fires.
         """
-        found = self._by_name.get((device, name)) or self._by_name.get(("", name), [])
+        where, known = self.device(device), self._by_name.setdefault(name, [])
+        found = [i for i in known if i not in self._unplaced and self.nodes[i]["device"] == where]
+        found = found or [i for i in known if i in self._unplaced]
         fits = [i for i in found if self.frames[self.firing_frame(i)]["name"] == frame] or found
         if fits:
+            self._unplaced.discard(fits[0])
+            self.nodes[fits[0]]["device"] = where
             return fits[0]
-        i = len(self.nodes)
         at = self.loop_or_function(_ROOT, frame) if frame else _ROOT
-        self.nodes.append(_node(name, type, at, self.device(device)))
-        self._by_name.setdefault((device, name), []).append(i)
-        return i
+        known.append(len(self.nodes))
+        self.nodes.append(_node(name, type, at, where))
+        return known[-1]
 
     def device(self, name: str) -> int:
-        """Returns the index of a device."""
+        """Returns the index of a device; "" is the home."""
+        name = name or self._home
         if name not in self.devices:
             self.devices.append(name)
         return self.devices.index(name)
@@ -190,7 +198,7 @@ class ProgramDocument:
         node["constant"] = _constant(op)
         node["setup"] = _is_setup(op)
         self.nodes.append(node)
-        self._by_name.setdefault((self.devices[device], op.name), []).append(i)
+        self._by_name.setdefault(op.name, []).append(i)
         if function and op.type == "_Arg":
             self.params.setdefault(root, []).append((i, op.attrs["index"]))
         elif function and op.type == "_Retval":
