@@ -43,6 +43,16 @@ def write_recording(path: str | os.PathLike[str], document: Mapping[str, Any]) -
         z.writestr(MEMBER, text.encode("utf-8", "surrogateescape"))
 
 
+def is_recording(path: str | os.PathLike[str]) -> bool:
+    """Whether a file begins as a recording does.
+
+    Raises:
+      OSError: the file cannot be read.
+    """
+    with open(path, "rb") as f:
+        return f.read(4) == b"PK\x03\x04"
+
+
 def read_recording(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Reads and checks a file of `hr.record`.
 
