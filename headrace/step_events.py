@@ -266,7 +266,7 @@ def listening_to_runs(listener: Listener) -> Iterator[None]:
 
 
 def joined(listener: Listener | None) -> Listener | None:
-    """Returns a listener that passes events to `listener` and to those of the `with` blocks around the caller."""
+    """Returns `listener` joined with those of the `with` blocks of this thread."""
     thread = threading.get_ident()
     for of, one in listening:
         if of == thread and one is not listener:

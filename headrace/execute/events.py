@@ -22,7 +22,7 @@ RECENT: Final = 8  # firings that an error lists
 
 
 class Observer(Protocol):
-    """Receiver of what happens in one device's part of a step, as the executor's own records.
+    """Receiver of the executor's own records of one device's part of a step.
 
     `Events` makes the events of `step_events` of them. A listener with a method `observer(step, device)` supplies
     another one, for which no events are made. An observer is called by the thread of its part; `computed` also by

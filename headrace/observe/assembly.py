@@ -1,4 +1,4 @@
-"""The document of a recorded step, made from its log after the step, and that of a graph without a run."""
+"""Documents of recorded steps, made from their logs, and of graphs without a run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from headrace.observe.summaries import Summary, summaries
 if TYPE_CHECKING:
     from headrace.compiled_step import CompiledStep
     from headrace.ir.graph import Graph
-    from headrace.observe.recording import StepLog
+    from headrace.observe.step_log import StepLog
 
 
 @paused()
@@ -204,7 +204,7 @@ def _values(about: Sequence[Summary], strings: _Strings) -> dict[str, Any]:
 
 
 def _held_by(tag: int, held: dict[int, int], node: np.ndarray, firings: Firings) -> int:
-    """The node whose firing let an iteration open: a call for the frame of a function."""
+    """Node whose firing let an iteration open; for a function, its call."""
     if tag in held:
         return int(node[held[tag]])
     call = firings.calls.get(tag, -1)
@@ -225,7 +225,7 @@ def _dependencies(
 
 
 def _add_parameters(program: ProgramDocument, firings: Firings) -> None:
-    """Adds the firings of parameters, which the executor does not report: the inputs of their calls arrive there."""
+    """Adds the firings of parameters, which the executor does not report."""
     rows = firings.rows
     if not firings.calls:
         return

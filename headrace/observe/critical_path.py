@@ -97,7 +97,7 @@ class Dependencies:
         return int(self._rows[i]) if i < len(self._keys) and self._keys[i] == key else None
 
     def source(self, node: int, output: int, reader: int, tag: int) -> int | None:
-        """Row of the token that arrives from output `output` of `node` at the firing of `reader` with `tag`."""
+        """Row of the token from an output of `node` at `reader` with `tag`."""
         t = self._tokens
         kind = t.nodes[node]["type"]
         if kind in _ENTERS:
@@ -167,7 +167,8 @@ def critical_path(dependencies: Dependencies, end: np.ndarray, dead: np.ndarray)
     row = int(np.argmax(end if dead.all() else np.where(dead, -1, end)))
     path, seen = [row], {row}
     while True:
-        before = [r for r in dependencies.of(row) if r not in seen and end[r] <= end[row]]
+        send = dependencies.sends.get(row)  # its token may arrive before it has ended, on another thread
+        before = [r for r in dependencies.of(row) if r not in seen and (end[r] <= end[row] or r == send)]
         if not before:
             return path[::-1]
         row = max(before, key=lambda r: end[r])

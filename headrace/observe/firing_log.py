@@ -34,7 +34,7 @@ _array = np.ndarray
 
 
 class ValueBudget:
-    """Bytes of values and number of firings that the logs of one step may keep. Thread-safe.
+    """Budget of values and firings that the logs of one step keep. Thread-safe.
 
     Args:
       bytes: bytes of values that are kept by reference.
@@ -50,7 +50,7 @@ class ValueBudget:
         self._lock = threading.Lock()
 
     def take(self, used: int) -> int:
-        """Returns the bytes that a log may keep next, after it has used `used`; at most 0 at the end of the budget."""
+        """Returns the bytes that a log may keep after `used` more; 0 or less: none."""
         with self._lock:
             self._bytes -= used
             return min(self._bytes, self._share)
@@ -63,7 +63,7 @@ class ValueBudget:
 
 
 class FiringLog:
-    """Firings, iterations and crossings of one device's part of a step, as records of the executor.
+    """Firings, iterations and crossings of one device's part of a step.
 
     Args:
       device: the device of the part; "" if the step has one device only.
@@ -111,7 +111,7 @@ class FiringLog:
         return out if self._node is None or out[-1:] == [self._node] else [*out, self._node]
 
     def iteration(self, event: str, frame: Frame, it: Iteration) -> None:
-        """Adds the opening or freeing of an iteration; the last freeing of a call's frame ends the call."""
+        """Adds the opening or freeing of an iteration, which may end a call."""
         self.iterations += (event == "open", it, _now())
         n = len(self.firings) // FIRING
         if n > self._pending:  # once for each iteration, since only loops and calls make many firings
@@ -161,7 +161,7 @@ class FiringLog:
         self.crossings += (False, node, it, _now(), origin)
 
     def _count(self) -> None:
-        """Counts each array that is new since the last call once, in the budget of the step."""
+        """Counts each array that is new since the last call once."""
         used, known = 0, self._known
         for values in self.firings[self._counted + FIRING - 1 :: FIRING]:
             for v in values or ():

@@ -168,7 +168,7 @@ class Firings:
         return out
 
     def _add_crossings(self, log: FiringLog, tags: Mapping[Iteration, int]) -> dict[tuple[PlanNode, Iteration], int]:
-        """Adds the crossings of a part; returns the Recvs whose tokens are dead, with the causes."""
+        """Adds the crossings of a part; returns its dead Recvs with their causes."""
         flat, out = log.crossings, {}
         for is_sent, node, it, time, origin in zip(*(flat[i::5] for i in range(5)), strict=True):
             attrs, tag = node.op.attrs, tags[it] if it in tags else self._tag(it)
@@ -206,7 +206,7 @@ class Firings:
         return next((i for i, n in enumerate(self._program.nodes) if n["name"] == cause.op.name), -1)
 
     def _add_iterations(self, events: Iterable[tuple[bool, int, int]], first: int) -> None:
-        """Adds (whether opened, tag, time) of a part whose firings are the rows from `first` on."""
+        """Adds (is an opening, tag, time) of the part whose rows begin at `first`."""
         ends = self.rows.end[first:]
         for is_open, tag, time in events:
             known = self.times.get(tag)
@@ -260,7 +260,7 @@ class Firings:
         self._cross(is_sent, e.edge, self._tag_of_text(e.tag), (e.device, e.to), e.time, e.dead, node)
 
     def _tag_of_text(self, text: str) -> int:
-        """Index of a tag of which only the text is known; those around it are read from the text."""
+        """Index of a tag, which is read from its text, after those around it."""
         found = self._tag_of.get(text)
         if found is not None:
             return found

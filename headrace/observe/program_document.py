@@ -1,4 +1,4 @@
-"""The static part of a recording's document: nodes, frames, devices and source files of a primitive graph."""
+"""Static part of a recording's document: nodes, frames, devices and source files."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class ProgramDocument:
         return self._loop_around(self.nodes[node]["frame"])
 
     def named(self, device: str, name: str, type: str, frame: str) -> int:
-        """Returns the node `name` that fired on a device; if it is not known, adds one without edges.
+        """Returns the node `name` of a device; adds an unknown one without edges.
 
         Args:
           device: the name of the device; "": the only one.
@@ -129,7 +129,7 @@ class ProgramDocument:
         return self.files.index(name)
 
     def _frame(self, parent: int, kind: str, name: str, **more: Any) -> int:
-        """Returns the frame of this kind and name below `parent`; the parts on several devices have one."""
+        """Returns the frame below `parent`, which the parts of all devices share."""
         found = self._frames.get((parent, kind, name))
         if found is None:
             found = self._frames[parent, kind, name] = len(self.frames)
@@ -245,7 +245,7 @@ def _constant(op: Operation) -> str | None:
 
 
 def _is_setup(op: Operation) -> bool:
-    """Whether a page may fold `op`: a constant, a handle, or plumbing of loops and conditionals."""
+    """Whether `op` is a constant, a handle, or plumbing of loops and conditionals."""
     if op.opdef.primitive in _PLUMBING or op.type in ("Const", "LoopCond"):
         return True
     return not op.inputs and bool(op.outputs) and all(t.dtype.is_ref or t.dtype.name == "resource" for t in op.outputs)

@@ -1,4 +1,4 @@
-"""Files of recordings: a zip with one JSON document, which is checked when it is read.
+"""Files of recordings: zip files with one JSON document, checked on reading.
 
 The document is described in `docs/how-to/recording.md`. A file may come from anywhere, so sizes are bounded before
 anything is decompressed, and each field is compared with the schema before a page shows it.
@@ -38,9 +38,9 @@ def write_recording(path: str | os.PathLike[str], document: Mapping[str, Any]) -
     Raises:
       NotFoundError, PermissionDeniedError, ResourceExhaustedError: the system refused an operation.
     """
-    text = json.dumps(document, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
+    text = json.dumps(document, allow_nan=False, separators=(",", ":"))
     with replacing(os.fspath(path)) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as z:
-        z.writestr(MEMBER, text.encode("utf-8", "surrogateescape"))
+        z.writestr(MEMBER, text.encode("ascii"))
 
 
 def is_recording(path: str | os.PathLike[str]) -> bool:

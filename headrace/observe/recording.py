@@ -11,65 +11,18 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 from typing import TYPE_CHECKING, Any
 
 from headrace import step_events, thresholds
 from headrace.errors import FailedPreconditionError
-from headrace.observe.firing_log import FiringLog, ValueBudget
+from headrace.observe.firing_log import ValueBudget
 from headrace.observe.recorded import write_recording
+from headrace.observe.step_log import StepLog
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-
-class StepLog:
-    """Log of one step.
-
-    Args:
-      start: the event of its start.
-      budget: the budget of its parts.
-      most: number of events that are kept.
-
-    Attributes:
-      number: the number of the step.
-      start: the time of its start (ns).
-      end: the time of its end (ns); 0 while it runs.
-      error: the text of its error, or "".
-      call: the prepared call of the session.
-      parts: the logs of its devices.
-      events: events of parts in other processes.
-      dropped: number of firings among the events that are not kept.
-    """
-
-    __slots__ = ("_budget", "_lock", "_most", "call", "dropped", "end", "error", "events", "number", "parts", "start")
-
-    def __init__(self, start: step_events.StepStart, budget: ValueBudget, most: int) -> None:
-        self.number = start.step
-        self.start = start.time
-        self.end = 0
-        self.error = ""
-        self.call = start.call
-        self.parts: list[FiringLog] = []
-        self.events: list[step_events.Event] = []
-        self.dropped = 0
-        self._budget = budget
-        self._most = most
-        self._lock = threading.Lock()
-
-    def part(self, device: str) -> FiringLog:
-        """Returns a new log for the part on `device`."""
-        log = FiringLog(device, self._budget)
-        with self._lock:
-            self.parts.append(log)
-        return log
-
-    def add(self, event: step_events.Event) -> None:
-        """Adds an event of a part in another process."""
-        if len(self.events) < self._most:
-            self.events.append(event)
-        else:
-            self.dropped += isinstance(event, step_events.NodeEnd)
+    from headrace.observe.firing_log import FiringLog
 
 
 class Recording:
@@ -172,7 +125,7 @@ def record(
 
     The result is a context manager, which records the runs of its thread in its block, and a listener for
     `RunOptions(listener=...)`. It holds one step: the last that has ended. A recorded step runs on the token machine,
-    operation by operation, whatever the engine of the session.
+    operation by operation, in sessions of each engine.
 
     Args:
       path: the file that the end of the block writes; None: call `save`.

@@ -124,7 +124,7 @@ def _summarize_scalars(out: list[Any], kind: type, places: Sequence[int]) -> Non
         if found is None:  # for each NaN, since none equals another
             number = float(x)
             nan = number != number
-            found = Summary(dtype.name, "[]", number, number, number, int(nan), dtype.itemsize, show(value))
+            found = Summary(dtype.name, "[]", number, number, number + 0.0, int(nan), dtype.itemsize, show(value))
             if x:  # 0.0 and -0.0 are equal and have different texts
                 known[x] = found
         out[i] = found
@@ -149,10 +149,10 @@ def _elements(array: np.ndarray) -> str:
 
 
 def _show_of(dtype: np.dtype[Any]) -> Callable[[Any], str]:
-    """Function that formats an element of `dtype`, with the digits that distinguish it from its neighbors."""
+    """Function that formats an element of `dtype` with as many digits as needed."""
     if dtype.kind == "f" and dtype.isbuiltin == 1:
         return lambda x: (
-            np.format_float_positional(x, trim="-") if 1e-4 <= abs(x) < 1e7 else f"{x!s}".removesuffix(".0")
+            np.format_float_positional(x, trim="-") if 1e-4 <= abs(float(x)) < 1e7 else f"{x!s}".removesuffix(".0")
         )
     if dtype.hasobject:
         return _element

@@ -76,7 +76,7 @@ class PageServer:
         self._thread.join(_SECONDS)
 
     def wait(self) -> None:
-        """Waits for the end of the server, which only an exception of the caller brings about (Ctrl-C)."""
+        """Waits until an exception (Ctrl-C) ends the wait."""
         while self._thread.is_alive():
             self._thread.join(1.0)  # with a limit, so that Python handles signals in between
 
