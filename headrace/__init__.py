@@ -166,6 +166,7 @@ _LATER = {
     "cluster": "headrace.dist.launch",
     "breakpoint_when": "headrace.observe.breakpoints:breakpoint_when",
     "watch": "headrace.observe.watch:watch",
+    "record": "headrace.observe.recording:record",
     # these import sockets
     "ClusterSpec": "headrace.dist.cluster_spec:ClusterSpec",
     "NetworkOptions": "headrace.dist.network:NetworkOptions",
@@ -183,6 +184,7 @@ if _typing.TYPE_CHECKING:
     from headrace.dist.server import Server
     from headrace.observe.breakpoints import breakpoint_when
     from headrace.observe.watch import watch
+    from headrace.observe.recording import record
 
 __version__ = "0.1.0"
 
@@ -220,15 +222,15 @@ __all__ = [
     "norm", "not_equal", "nth_element", "numpy_function", "one_hot", "ones", "ones_like", "pad", "parallel_stack",
     "placeholder", "placeholder_with_default", "polygamma", "pow", "prevent_gradient", "print", "py_func",
     "py_function", "qint16", "qint32", "qint8", "quantization", "quint16", "quint8", "random", "range", "rank",
-    "raw_ops", "read_graph", "real", "reciprocal", "reciprocal_no_nan", "recompute", "recompute_grad", "reduce_all",
-    "reduce_any", "reduce_euclidean_norm", "reduce_logsumexp", "reduce_max", "reduce_mean", "reduce_min", "reduce_prod",
-    "reduce_scatter", "reduce_std", "reduce_sum", "reduce_variance", "register_device", "register_kernel",
-    "register_op", "repeat", "report", "reshape", "resource", "reverse", "reverse_sequence", "right_shift", "rint",
-    "roll", "round", "rsqrt", "run_eagerly", "saturate_cast", "scan", "scatter_nd", "searchsorted", "segment_max",
-    "segment_mean", "segment_min", "segment_prod", "segment_sum", "sequence_mask", "set_diag", "setdiff1d", "sets",
-    "shape", "shape_n", "sigmoid", "sign", "simulate", "sin", "sinh", "size", "slice", "sort", "sparse",
-    "sparse_placeholder", "special", "split", "sqrt", "square", "squared_difference", "squeeze", "stack",
-    "stop_gradient", "strided_slice", "string", "strings", "subtract", "summary", "switch_case", "tan", "tanh",
+    "raw_ops", "read_graph", "real", "reciprocal", "reciprocal_no_nan", "recompute", "recompute_grad", "record",
+    "reduce_all", "reduce_any", "reduce_euclidean_norm", "reduce_logsumexp", "reduce_max", "reduce_mean", "reduce_min",
+    "reduce_prod", "reduce_scatter", "reduce_std", "reduce_sum", "reduce_variance", "register_device",
+    "register_kernel", "register_op", "repeat", "report", "reshape", "resource", "reverse", "reverse_sequence",
+    "right_shift", "rint", "roll", "round", "rsqrt", "run_eagerly", "saturate_cast", "scan", "scatter_nd",
+    "searchsorted", "segment_max", "segment_mean", "segment_min", "segment_prod", "segment_sum", "sequence_mask",
+    "set_diag", "setdiff1d", "sets", "shape", "shape_n", "sigmoid", "sign", "simulate", "sin", "sinh", "size", "slice",
+    "sort", "sparse", "sparse_placeholder", "special", "split", "sqrt", "square", "squared_difference", "squeeze",
+    "stack", "stop_gradient", "strided_slice", "string", "strings", "subtract", "summary", "switch_case", "tan", "tanh",
     "tensor_diag", "tensor_diag_part", "tensor_scatter_nd_add", "tensor_scatter_nd_max", "tensor_scatter_nd_min",
     "tensor_scatter_nd_sub", "tensor_scatter_nd_update", "tensordot", "tile", "top_k", "trace", "train", "transpose",
     "tree", "truediv", "truncatediv", "truncatemod", "tuple", "uint16", "uint32", "uint64", "uint8", "unique",

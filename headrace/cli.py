@@ -5,6 +5,7 @@
     headrace inspect graph.pb --html > graph.html       # the graph, drawn
     headrace diff old.pb new.pb
     headrace text graph.pb > graph.txt                  # which `run` and `inspect` read, too
+    headrace view step.hrrec                            # the page of a recorded step (`hr.record`), or of a graph
     headrace worker --cluster cluster.toml --job worker --task 0
     headrace status headrace://host:2222
 
@@ -29,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from headrace import dtypes, shapes, step_events, thresholds
-from headrace.errors import FeedError, HeadraceError, HeadraceInternalError
+from headrace.errors import DataLossError, FeedError, HeadraceError, HeadraceInternalError
 from headrace.fetches import feeder
 from headrace.inspect import describe, describe_step, diff, render, render_dot, render_page, render_step
 from headrace.interchange import files
@@ -157,6 +158,15 @@ def _parser() -> argparse.ArgumentParser:
     _add_common(text)
     text.set_defaults(command=_text)
 
+    view = commands.add_parser("view", help="show a recorded step, or a graph, in a browser")
+    view.add_argument(
+        "file", metavar="FILE", help="a recording (`hr.record`), or a graph as the other commands read it"
+    )
+    view.add_argument("--port", type=_port, default=0, metavar="N", help="port of the page on 127.0.0.1; 0: a free one")
+    view.add_argument("--html", metavar="OUT.html", help="write the page to a file and serve nothing")
+    view.add_argument("--traceback", action="store_true", help="show Python's traceback of an error")
+    view.set_defaults(command=_view, failed=FAILED)
+
     worker = commands.add_parser("worker", help="run a task of a cluster")
     worker.add_argument("--cluster", required=True, metavar="FILE.toml", help="the tasks with their addresses")
     worker.add_argument("--job", required=True, metavar="NAME", help="the job of this task")
@@ -225,6 +235,12 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
 def _bytes(text: str, least: int = 1 << 16) -> int:
     if not text.isascii() or not text.isdigit() or int(text) < least:
         raise argparse.ArgumentTypeError(f"expected a number of bytes, at least {least}, got {text!r}")
+    return int(text)
+
+
+def _port(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) >= 1 << 16:
+        raise argparse.ArgumentTypeError(f"expected a port from 0 to 65535, got {text!r}")
     return int(text)
 
 
@@ -385,6 +401,47 @@ def _diff(args: argparse.Namespace) -> int:
 def _text(args: argparse.Namespace) -> int:
     print(to_text(read_graph(args.graph)))
     return OK
+
+
+# *** view ***
+
+
+def _view(args: argparse.Namespace) -> int:
+    from headrace.view.page import assemble
+    from headrace.view.server import PageServer
+
+    text = json.dumps(_document(args.file), allow_nan=False)
+    if args.html:
+        try:
+            with open(args.html, "w", encoding="utf-8", errors="backslashreplace") as f:
+                f.write(assemble(text))
+        except OSError as e:
+            raise UsageError(f"cannot write {args.html!r}: {e.strerror}") from e
+        print(f"page in {args.html}", file=sys.stderr)
+        return OK
+    try:
+        server = PageServer(text, args.port)
+    except OSError as e:
+        raise UsageError(f"cannot use port {args.port}: {e.strerror}") from e
+    with server, contextlib.suppress(KeyboardInterrupt):
+        print(f"{args.file} is at {server.url} (Ctrl-C ends the server)", flush=True)
+        server.wait()
+    return OK
+
+
+def _document(path: str) -> dict[str, Any]:
+    """Returns the document of a recording or graph."""
+    from headrace.observe.assembly import document_of_graph
+    from headrace.observe.recorded import is_recording, read_recording
+
+    try:
+        if not is_recording(path):
+            return document_of_graph(read_graph(path))
+        return read_recording(path)
+    except DataLossError as e:
+        raise UsageError(str(e)) from e
+    except OSError as e:
+        raise UsageError(f"cannot read {path!r}: {e.strerror}") from e
 
 
 # *** arguments ***

@@ -25,6 +25,7 @@ from headrace.pipeline import pruned
 from headrace.stages import Stages
 
 if TYPE_CHECKING:
+    from headrace.environment import Environment
     from headrace.shapes import Shape
     from headrace.target import StepTarget
 
@@ -63,6 +64,11 @@ class Programs:
     def prepare(self) -> None:
         """Prunes the step."""
         self._stages.run("prune", pruned, self.request, self._target.environment)
+
+    @property
+    def environment(self) -> Environment:
+        """Devices for which the step is compiled, with the facts that steps share."""
+        return self._target.environment
 
     @property
     def general(self) -> CompiledStep:

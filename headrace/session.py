@@ -231,8 +231,7 @@ class Session:
         assert isinstance(watching, Watching)
         listener = watching.listener()
         if listener is not None:
-            both = listener if options.listener is None else step_events.Both(listener, options.listener)
-            options = dataclasses.replace(options, listener=both)
+            options = dataclasses.replace(options, listener=step_events.joined(options.listener, listener))
         values = list(feed_dict.values())
         if run_metadata is not None:
             out = self._measured(call, values, options, timeout_ms, run_metadata)
@@ -302,7 +301,7 @@ class Session:
 
         def call(fed: Sequence[Any]) -> list[Any]:
             code = programs.for_values(fed).compiled
-            if code is None or not code.is_direct or self._closed:
+            if code is None or not code.is_direct or self._closed or scoped_options.count:
                 return self._run(prepared, fed, _NO_OPTIONS, None, is_checked=True)  # type: ignore[no-any-return]
             try:
                 return list(code.run(None, fed))
@@ -452,7 +451,7 @@ class Session:
             options = dataclasses.replace(options, listener=step_events.OneAtATime(options.listener))
         step = self._step(found, options, timeout_ms)
         if options.listener is not None:
-            options.listener(step_events.StepStart(time.perf_counter_ns(), step.id))
+            options.listener(step_events.StepStart(time.perf_counter_ns(), step.id, call))
         error = ""
         try:
             self._active.add(step)
@@ -516,7 +515,7 @@ class Session:
             raise TypeError(f"run_metadata must be a RunMetadata, got {m!r} ({type(m).__name__})")
         m.clear()
         programs, device = call.programs, self._target.environment.names[0]
-        is_seen = bool(options.trace_level) or options.is_observed
+        is_seen = bool(options.trace_level) or scoped_options.applied(options).is_observed
         # the program is compiled before the measurement
         is_compiled = not is_seen and bool(programs.variants or programs.general.compiled)
         m.engine = "compiled" if is_compiled else "interpret"

@@ -21,10 +21,18 @@ from headrace.records import record
 
 @record(frozen=True, slots=True)
 class StepStart:
-    """The start of a step."""
+    """The start of a step.
+
+    Attributes:
+      time: nanoseconds of `time.perf_counter_ns()`.
+      step: the number of the step.
+      call: the prepared call of the session (`fetches.PreparedCall`), which has the programs of the step; None if the
+        step has none.
+    """
 
     time: int
     step: int
+    call: Any = None
 
 
 @record(frozen=True, slots=True)
@@ -83,6 +91,8 @@ class NodeEnd:
         None. For a Switch, the bytes of the output that it sent to, and 0 for the other. None for a call.
       waited: whether other nodes could fire in the meantime. This holds for a call, a kernel that waits (a Recv, a
         queue), and a kernel on another thread.
+      cause: the cause of deadness (`execute.records.DeadCause`), if the listener has `wants_causes = True` and the node
+        fired dead; else None. None for a Recv, whose Send has the cause.
     """
 
     time: int
@@ -97,6 +107,7 @@ class NodeEnd:
     device: str = ""
     sizes: tuple[int, ...] | None = None
     waited: bool = False
+    cause: Any = None
 
 
 @record(frozen=True, slots=True)
@@ -201,15 +212,20 @@ Listener: TypeAlias = Callable[[Event], object]
 
 
 class OneAtATime:
-    """Passes events of several threads to `listener`, one after the other, in the user's mode."""
+    """Passes events of several threads to `listener`, one after the other, in the user's mode.
 
-    __slots__ = ("_listener", "_lock", "wants_sizes", "wants_values")
+    A listener with a method `observer` receives the executor's records in place of events (`execute.events.Observer`).
+    """
+
+    __slots__ = ("_listener", "_lock", "observer", "wants_causes", "wants_sizes", "wants_values")
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
         self._lock = threading.Lock()
         self.wants_values = bool(getattr(listener, "wants_values", False))
         self.wants_sizes = bool(getattr(listener, "wants_sizes", False))
+        self.wants_causes = bool(getattr(listener, "wants_causes", False))
+        self.observer: Callable[[int, str], Any] | None = getattr(listener, "observer", None)
 
     def __call__(self, event: Event) -> None:
         with self._lock, unflushed():
@@ -219,16 +235,22 @@ class OneAtATime:
 class Both:
     """Passes each event to `first`, then to `second`."""
 
-    __slots__ = ("_first", "_second", "wants_sizes", "wants_values")
+    __slots__ = ("_first", "_second", "wants_causes", "wants_sizes", "wants_values")
 
     def __init__(self, first: Listener, second: Listener) -> None:
         self._first, self._second = first, second
         self.wants_values = any(getattr(x, "wants_values", False) for x in (first, second))
         self.wants_sizes = any(getattr(x, "wants_sizes", False) for x in (first, second))
+        self.wants_causes = any(getattr(x, "wants_causes", False) for x in (first, second))
 
     def __call__(self, event: Event) -> None:
         self._first(event)
         self._second(event)
+
+
+def joined(first: Listener | None, second: Listener) -> Listener:
+    """Returns a listener that passes events to both; `second` alone if `first` is None or the same."""
+    return second if first is None or first is second else Both(first, second)
 
 
 def chrome_events(events: Iterable[Event]) -> list[dict[str, Any]]:
@@ -354,7 +376,8 @@ def write_chrome(events: Sequence[Event], file: str | IO[str]) -> None:
 # fmt: off
 __all__ = [
     "Both", "Crossing", "Event", "IterationFree", "IterationOpen", "Listener", "NodeEnd", "NodeStart", "OneAtATime",
-    "StepEnd", "StepStart", "StreamSpan", "TokenReceived", "TokenSent", "chrome_events", "write_chrome",
+    "StepEnd", "StepStart", "StreamSpan", "TokenReceived", "TokenSent", "chrome_events", "joined",
+    "write_chrome",
 ]
 # fmt: on
 

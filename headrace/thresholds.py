@@ -923,3 +923,32 @@ REFUSED_CLIENT: Final = 1.0
 # Largest size of a file with the secret of a cluster.
 # Unit: bytes. Estimate.
 LONGEST_SECRET: Final = 1 << 16
+
+# *** Recordings of steps: observe ***
+
+# Values that a recording keeps by reference while the step runs. Later values are summarized when they are computed.
+# Unit: bytes. Bound (tests/observe/test_recording.py).
+RECORDED_BYTES: Final = 1 << 28
+
+# Firings that a recording keeps; later ones are counted. The page is made for 200,000.
+# Unit: firings. Bound (tests/observe/test_recording.py).
+RECORDED_TOKENS: Final = 500_000
+
+# Elements of a value that a recording shows, and characters of each.
+# Unit: elements; characters. Estimate.
+RECORDED_ELEMENTS: Final = 6
+RECORDED_ELEMENT_CHARACTERS: Final = 40
+
+# Source files in a recording: size of one file, and of all. A larger file is named without its text.
+# Unit: bytes. Bound (tests/observe/test_recording.py).
+RECORDED_SOURCE: Final = 1 << 20
+RECORDED_SOURCES: Final = 1 << 23
+
+# Text forms of the graph after the stages of the step, together. Later stages are left out.
+# Unit: characters. Bound (tests/observe/test_recording.py).
+RECORDED_STAGES: Final = 1 << 23
+
+# Sizes of a file with a recording: compressed, and its document.
+# Unit: bytes. Bound (tests/observe/test_recorded.py).
+RECORDING_FILE: Final = 1 << 28
+RECORDING_DOCUMENT: Final = 1 << 30

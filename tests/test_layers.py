@@ -41,7 +41,8 @@ TOP = ENGINE | {"explain", "extend", "fetches", "interchange", "partial", "pipel
 TOP |= {"observe"}
 TOP |= {"compiled_step", "environment", "graph_growth", "programs", "session_config", "stages", "target"}
 COMMAND = {"cli", "inspect", "progress"}
-ALL = TOP | COMMAND | {"dist", "train", "v1", "__main__", "pb", ""}
+OBSERVE = TOP | {"inspect", "observe"}
+ALL = TOP | COMMAND | {"dist", "observe", "train", "v1", "view", "__main__", "pb", ""}
 
 # What each part of the package may import of the others. Keys are top-level modules and packages; "" is
 # headrace/__init__.py, and so the names a user sees (`import headrace as hr`). Within a part everything may import
@@ -97,7 +98,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "target": ENGINE | {"compiled_step", "environment", "pipeline", "stages"},
     "dist": TOP,
     "train": TOP,
-    **dict.fromkeys(COMMAND, TOP | COMMAND | {"dist", "train"}),
+    **dict.fromkeys(COMMAND, TOP | COMMAND | {"dist", "observe", "train", "view"}),
+    "observe": OBSERVE,
+    "view": {"view"},
     "__main__": ALL,
     "v1": ALL,
     "": ALL,
@@ -140,7 +143,7 @@ LAYER = (
         ),
         "4",
     )
-    | {"dist": "5", "train": "5"}
+    | {"dist": "5", "observe": "5", "train": "5", "view": "5"}
     | dict.fromkeys(COMMAND, "5")
     | {"": "6", "v1": "6", "__main__": "6"}
 )

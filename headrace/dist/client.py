@@ -359,7 +359,7 @@ class RemoteRun:
         if until is None and is_fed and self._partial is None:
             values = [fed[i] for i in range(len(fed))]
             listener = self.step.listener
-            level = 0 if listener is None else 1 + bool(getattr(listener, "wants_sizes", False))
+            level = 0 if listener is None else _tracing(listener)
             self._call(
                 lambda call: messages.RunStep(call, self._session, self._program.number, timeout, tracing=level), values
             )
@@ -457,3 +457,10 @@ class RemoteRun:
     def statistics(self) -> RunStatistics:
         """State of the run at this moment."""
         return RunStatistics(self.finished, self._seconds)
+
+
+def _tracing(listener: step_events.Listener) -> int:
+    """Returns `RunStep.tracing` for a listener."""
+    if getattr(listener, "wants_causes", False):
+        return 3
+    return 1 + bool(getattr(listener, "wants_sizes", False))

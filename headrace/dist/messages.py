@@ -175,7 +175,8 @@ class RunStep(Message, frozen=True):
       program: the number of the program.
       timeout: seconds after which the step fails; 0: none.
       is_partial: whether the feeds arrive by `ResumeRun`; the reply to this message then has the number of the run.
-      tracing: 0: no events; 1: events; 2: events with the bytes of outputs.
+      tracing: 0: no events; 1: events; 2: events with the bytes of outputs; 3: also with the causes of
+        deadness.
     """
 
     call: Number

@@ -12,7 +12,8 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, Final
 
-from headrace import step_events, thresholds
+from headrace import plain_data, step_events, thresholds
+from headrace.execute.records import DeadCause
 
 _KINDS: Final[dict[str, type[Any]]] = {
     kind.__name__: kind
@@ -35,12 +36,14 @@ class Collector:
 
     Args:
       wants_sizes: whether events have the bytes of outputs.
+      wants_causes: whether events have the causes of deadness.
     """
 
     wants_values = False
 
-    def __init__(self, wants_sizes: bool) -> None:
+    def __init__(self, wants_sizes: bool, wants_causes: bool = False) -> None:
         self.wants_sizes = wants_sizes
+        self.wants_causes = wants_causes
         self._events: list[list[Any]] = []
         self._count = 0
 
@@ -48,7 +51,10 @@ class Collector:
         kind = type(event)
         if kind in _FIELDS and self._count < thresholds.STEP_TRACE_EVENTS:
             self._count += 1
-            self._events.append([kind.__name__, *[getattr(event, name) for name in _FIELDS[kind]]])
+            fields = [getattr(event, name) for name in _FIELDS[kind]]
+            if kind is step_events.NodeEnd and fields[-1] is not None:
+                fields[-1] = plain_data.encode(fields[-1])
+            self._events.append([kind.__name__, *fields])
 
     def take(self) -> list[list[Any]]:
         """Returns the events since the last call."""
@@ -90,6 +96,11 @@ def decode(events: Sequence[Any], step: int) -> list[step_events.Event]:
             given = dict(zip(fields, event[1:], strict=True), step=step)
             if isinstance(given.get("sizes"), list):
                 given["sizes"] = tuple(given["sizes"])
+            if given.get("cause") is not None:
+                try:
+                    given["cause"] = plain_data.decode(DeadCause, given["cause"])
+                except ValueError:  # malformed
+                    continue
             out.append(_KINDS[event[0]](**given))
     return sorted(out, key=lambda e: e.time)
 

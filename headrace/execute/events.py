@@ -4,19 +4,66 @@ from __future__ import annotations
 
 import collections
 import time
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
 from headrace import step_events
+from headrace.execute.blame import dead_cause
 from headrace.execute.plan import DEAD, SWITCH, SWITCH_N
 
 if TYPE_CHECKING:
     from headrace.execute.plan import PlanNode
-    from headrace.execute.records import Frame, Iteration
+    from headrace.execute.records import Frame, Iteration, Origin
 
 
 RECENT: Final = 8  # firings that an error lists
+
+
+class Observer(Protocol):
+    """Receiver of the executor's own records of one device's part of a step.
+
+    `Events` makes the events of `step_events` of them. A listener with a method `observer(step, device)` supplies
+    another one, for which no events are made. An observer is called by the thread of its part; `computed` also by
+    others.
+
+    Attributes:
+      recent: the nodes that fired last with their iterations, oldest first; at most `RECENT` are read.
+    """
+
+    @property
+    def recent(self) -> Collection[tuple[PlanNode, Iteration]]: ...
+
+    def iteration(self, event: str, frame: Frame, it: Iteration) -> None:
+        """Called at the opening ("open") and the freeing ("free") of an iteration."""
+
+    def fed(self, node: PlanNode, it: Iteration, value: Any) -> None:
+        """Called with the value of a feed, for which `start` and `end` are not called."""
+
+    def start(self, node: PlanNode, it: Iteration) -> None:
+        """Called when `node` starts to fire."""
+
+    def wait(self, node: PlanNode, it: Iteration) -> None:
+        """Called after `start` if the firing ends later, with `waited`."""
+
+    def end(self, node: PlanNode, it: Iteration, values: tuple[Any, ...] | None, waited: bool = False) -> None:
+        """Called when `node` has fired; see `Events.end`."""
+
+    def computed(self, node: PlanNode, began: int) -> None:
+        """Called when the heavy kernel of `node`, which began at `began` (ns), has run."""
+
+    def sent(self, node: PlanNode, it: Iteration, value: Any, origin: Origin | None) -> None:
+        """Called when the Send `node` sends its token; a dead one has an `origin`."""
+
+    def received(self, node: PlanNode, it: Iteration, value: Any, origin: Origin | None) -> None:
+        """Called when the Recv `node` has received its token; a dead one has an `origin`."""
+
+
+def observer(listener: step_events.Listener, step: int, device: str) -> Observer:
+    """Returns the observer of the part of `step` on `device` for a listener."""
+    make = getattr(listener, "observer", None)
+    return Events(listener, step, device) if make is None else make(step, device)
 
 
 class Events:
@@ -31,7 +78,7 @@ class Events:
       recent: the nodes that fired last with their iterations, oldest first.
     """
 
-    __slots__ = ("_device", "_listener", "_step", "_wants_sizes", "_wants_values", "recent")
+    __slots__ = ("_device", "_listener", "_step", "_wants_causes", "_wants_sizes", "_wants_values", "recent")
 
     def __init__(self, listener: step_events.Listener, step: int, device: str) -> None:
         self._listener = listener
@@ -40,6 +87,7 @@ class Events:
         self.recent: collections.deque[tuple[PlanNode, Iteration]] = collections.deque(maxlen=RECENT)
         self._wants_values = bool(getattr(listener, "wants_values", False))
         self._wants_sizes = bool(getattr(listener, "wants_sizes", False))
+        self._wants_causes = bool(getattr(listener, "wants_causes", False))
 
     def iteration(self, event: str, frame: Frame, it: Iteration) -> None:
         """Reports the opening ("open") or freeing ("free") of an iteration.
@@ -54,6 +102,12 @@ class Events:
         self._listener(step_events.IterationFree(now, self._step, it.tag, name, it.index, device))
         if frame.call is not None and frame.parent is not None:
             self.end(frame.call, frame.parent, None, waited=True)
+
+    def fed(self, node: PlanNode, it: Iteration, value: Any) -> None:
+        """Has no effect: there is no event of a feed."""
+
+    def wait(self, node: PlanNode, it: Iteration) -> None:
+        """Has no effect: the end of the firing is reported by `end`."""
 
     def start(self, node: PlanNode, it: Iteration) -> None:
         """Reports that `node` starts to fire."""
@@ -70,17 +124,18 @@ class Events:
         Args:
           node: the node.
           it: the iteration in which it fired.
-          values: the values of its outputs; None if they are not known.
+          values: the values of its outputs; None if they are not known. Of a dead twin, the origin of its deadness.
           waited: whether the node was started earlier and other nodes could fire in the meantime.
         """
         now = time.perf_counter_ns()
         op, frame, is_dead = node.op, it.frame.plan.name, node.kind == DEAD
         kept = values if self._wants_values and not is_dead else None
         sizes = None if is_dead or values is None or not self._wants_sizes else _sizes(node, values)
+        cause = dead_cause(values[0]) if is_dead and values and self._wants_causes else None
         device = self._device
         self._listener(
             step_events.NodeEnd(
-                now, self._step, op.name, op.type, it.tag, frame, it.index, is_dead, kept, device, sizes, waited
+                now, self._step, op.name, op.type, it.tag, frame, it.index, is_dead, kept, device, sizes, waited, cause
             )
         )
 
@@ -89,13 +144,13 @@ class Events:
         now = time.perf_counter_ns()
         self._listener(step_events.StreamSpan(began, now, self._step, self._device, "compute", node.op.name))
 
-    def sent(self, node: PlanNode, it: Iteration, value: Any, is_dead: bool) -> None:
-        """Reports that the Send `node` sends its token."""
-        self._crosses(step_events.TokenSent, node, it, value, is_dead)
+    def sent(self, node: PlanNode, it: Iteration, value: Any, origin: Origin | None) -> None:
+        """Reports that the Send `node` sends its token; a dead one has an `origin`."""
+        self._crosses(step_events.TokenSent, node, it, value, origin is not None)
 
-    def received(self, node: PlanNode, it: Iteration, value: Any, is_dead: bool) -> None:
-        """Reports that the Recv `node` has received its token."""
-        self._crosses(step_events.TokenReceived, node, it, value, is_dead)
+    def received(self, node: PlanNode, it: Iteration, value: Any, origin: Origin | None) -> None:
+        """Reports that the Recv `node` has received its token; a dead one has an `origin`."""
+        self._crosses(step_events.TokenReceived, node, it, value, origin is not None)
 
     def _crosses(
         self,

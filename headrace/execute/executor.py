@@ -37,7 +37,7 @@ from headrace.execute.blame import dead_cause, dead_fetch, raise_blamed, tell, w
 from headrace.execute.blocking import is_observed, submit
 from headrace.execute.dispatch_loop import dispatch_loop
 from headrace.execute.entered import entered
-from headrace.execute.events import Events
+from headrace.execute.events import observer
 from headrace.execute.frames import Propagator
 from headrace.execute.ports import Ports
 from headrace.execute.run import RunStatistics
@@ -46,6 +46,7 @@ from headrace.ir.kernel import KernelContext
 from headrace.ir.kernel_errors import known_as, place
 
 if TYPE_CHECKING:
+    from headrace.execute.events import Observer
     from headrace.execute.plan import Plan, PlanNode
     from headrace.execute.records import Iteration, Origin
     from headrace.execute.rendezvous import Token
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
 
 _unset: Final = object()
 
-UNARY, NARY, NULLARY = plans.UNARY, plans.NARY, plans.NULLARY
+NULLARY = plans.NULLARY
 SWITCH, LOOP_MERGE, NEXT, DEAD = plans.SWITCH, plans.LOOP_MERGE, plans.NEXT, plans.DEAD
 SEND, RECV = plans.SEND, plans.RECV
 
@@ -129,7 +130,7 @@ class Executor:
         self._receiving = 0  # Recvs that wait for their tokens
         self._blas_threads = blas_threads
         listener = step.listener
-        self._events = None if listener is None else Events(listener, step.id, plan.device)
+        self._events = None if listener is None else observer(listener, step.id, plan.device)
         self._ready = step.ready_queue(plan.device)
         self._calls: list[tuple[PlanNode, Iteration, Any]] = []  # calls that wait for their turn
         self._calls_wait = step.ready is None
@@ -157,6 +158,8 @@ class Executor:
         if self.ports.copies:
             value = self.ports.put(value, self.plan.args[position].op.outputs[0].dtype)
         node, root = self.plan.args[position], self.propagator.root
+        if self._events is not None:
+            self._events.fed(node, root, value)
         self.propagator.done(node, root, value)
         if self._inspector is not None:
             self._inspector.fired(self, node, root, None, (value,))
@@ -311,8 +314,10 @@ class Executor:
                 values = self._fire(node, it, x)
             except BaseException as e:
                 raise_blamed(e, node, it, x)
-            if (node.live, it) not in self._waiting and node.real != plans.CALL:
+            if node.real != plans.CALL and not (self._waiting and (node.live, it) in self._waiting):
                 self._ended(node, it, x, values)
+            elif events is not None:
+                events.wait(node, it)
             count += 1
             if count % limit == 0:
                 self._look()
@@ -330,38 +335,46 @@ class Executor:
         it.
         """
         kind, p = node.kind, self.propagator
-        if kind == plans.RETVAL:
-            self._retval(node, it, x)
-            return (x,)
         if kind == plans.READING:
             kind, x = node.real, _read(node, x)
-        if kind == plans.PASS:
-            p.done(node, it, x)
-            return (x,)
-        if kind in (UNARY, NARY, NULLARY):
-            assert node.kernel is not None
-            value = _call(node, node.kernel, x)
+        if kind <= NULLARY:
+            if kind == plans.PASS:
+                value = x
+            else:
+                assert node.kernel is not None
+                value = _call(node, node.kernel, x)
             p.done(node, it, value)
             return (value,)
-        if kind == plans.OTHER:
-            assert node.kernel is not None
-            values = _call(node, node.kernel, x) or ()
-            p.done_many(node, it, values)
-            return tuple(values)
-        if kind == plans.STATEFUL:
-            self.ports.busy()  # the kernel may be a Python function of the user
-            self.step.iteration = it
-            value = _call(node, self._kernels[node.bound], x)
-            return self._finish(node, it, value)
         if kind == SWITCH:
             p.switch(node, it, x[0], self.ports.predicate(x[1]))
         elif kind == LOOP_MERGE:
             p.merge(node, it, x, node.value_index[1 if it.index else 0])
+        elif kind == NEXT:
+            p.next_iteration(node, it, x)
+        elif kind == DEAD:
+            live = node.live
+            if live.acts_dead:
+                if live.real == RECV:  # a dead control input does not make its token dead
+                    return self._receive(live, it)
+                if live.real == SEND:
+                    self._send(live, it, None, x)
+                else:
+                    self._dead.setdefault(live.position, x)
+            p.dead(node, it, x)
+        elif kind == plans.RETVAL:
+            self._retval(node, it, x)
+        elif kind == plans.OTHER:
+            assert node.kernel is not None
+            values = _call(node, node.kernel, x) or ()
+            p.done_many(node, it, values)
+            return tuple(values)
+        elif kind == plans.STATEFUL:
+            self.ports.busy()  # the kernel may be a Python function of the user
+            self.step.iteration = it
+            return self._finish(node, it, _call(node, self._kernels[node.bound], x))
         elif kind == plans.MERGE:
             p.merge(node, it, x[0], np.int32(x[1]))
             return (x[0], np.int32(x[1]))
-        elif kind == NEXT:
-            p.next_iteration(node, it, x)
         elif kind == plans.ENTER:
             p.enter(node, it, x)
         elif kind == plans.EXIT:
@@ -393,15 +406,6 @@ class Executor:
             return ()
         elif kind == RECV:
             return self._receive(node, it)
-        elif kind == DEAD:
-            live = node.live
-            if live.real == RECV:  # a dead control input does not make its token dead
-                return self._receive(live, it)
-            if live.real == SEND:
-                self._send(live, it, None, x)
-            elif live.kind == plans.RETVAL:
-                self._dead.setdefault(live.position, x)
-            p.dead(node, it, x)
         else:
             raise InternalError(f"{node!r} has a node kind that never becomes ready", node.op.name, node.op)
         return (x,)
@@ -493,7 +497,7 @@ class Executor:
         if ports.copies and origin is None and node.arity:
             value = ports.get(value, node.op.inputs[0].dtype)
         if self._events is not None:
-            self._events.sent(node, it, value, origin is not None)
+            self._events.sent(node, it, value, origin)
         self.sent += 1
         ports.send(node, it, value, None if origin is None else dead_cause(origin))
 
@@ -511,7 +515,7 @@ class Executor:
         self.received += 1
         value, cause = token
         if self._events is not None:
-            self._events.received(node, it, value, cause is not None)
+            self._events.received(node, it, value, cause)
         if cause is not None:
             self.propagator.dead(node.dead, it, cause)
             return ()

@@ -20,13 +20,13 @@ PACKAGE: Final = Path(__file__).parent.parent.parent / "headrace"
 
 #: Lines of code by package; "" is the modules of headrace/ itself.
 BUDGETS: Final = {
-    "": 5860,
+    "": 5980,
     "api": 15000,
     "autograph": 4500,
     "compile": 2600,
     "dist": 6800,
     "eager": 1410,
-    "execute": 3560,
+    "execute": 3610,
     "files": 2700,
     "grad": 2800,
     "inspect": 1600,
@@ -35,7 +35,7 @@ BUDGETS: Final = {
     "jit": 1400,
     "lower": 1200,
     "metadata": 620,
-    "observe": 1100,
+    "observe": 2600,
     "opkit": 2950,
     "ops": 36000,
     "optimize": 5100,
@@ -48,6 +48,7 @@ BUDGETS: Final = {
     "targets": 13300,
     "train": 6600,
     "v1": 8200,
+    "view": 200,
     "vmap": 2000,
 }
 
