@@ -1,0 +1,151 @@
+"use strict";
+// Lays out nested boxes. Each open container is one problem for dagre, in which an open child is a node of the child's
+// size; so a container that did not change, nor its children, is taken from the cache. The text of dagre stands before
+// this text, in the same worker.
+
+const cache = new Map();
+const CACHED = 400; // problems; a page that opens and folds boxes for hours stays small
+
+self.onmessage = (event) => {
+  const { id, root, containers } = event.data;
+  const started = performance.now();
+  try {
+    const boxes = {};
+    const lines = {};
+    const laid = {};
+    layOut(root, containers, laid);
+    place(root, 0, 0, containers, laid, boxes, lines);
+    self.postMessage({ id, boxes, lines, milliseconds: performance.now() - started });
+  } catch (error) {
+    self.postMessage({ id, error: String((error && error.stack) || error) });
+  }
+};
+
+/** Sizes of a container and of all open ones inside, from the inside out. */
+function layOut(name, containers, laid) {
+  const container = containers[name];
+  for (const child of container.children) layOut(child, containers, laid);
+  const items = container.items.map(([key, width, height, role]) =>
+    laid[key] ? [key, laid[key].width, laid[key].height, role] : [key, width, height, role]);
+  const problem = { ...container, items };
+  const text = JSON.stringify(problem);
+  let found = cache.get(text);
+  if (!found) {
+    found = solve(problem);
+    if (cache.size >= CACHED) cache.delete(cache.keys().next().value);
+    cache.set(text, found);
+  }
+  laid[name] = found;
+}
+
+/** Absolute positions, from the outside in. */
+function place(name, x, y, containers, laid, boxes, lines) {
+  const mine = laid[name];
+  boxes[name] = [x, y, mine.width, mine.height];
+  for (const [key, left, top, width, height] of mine.boxes) {
+    if (laid[key]) place(key, x + left, y + top, containers, laid, boxes, lines);
+    else boxes[mine.ports.has(key) ? `${name}/${key}` : key] = [x + left, y + top, width, height];
+  }
+  lines[name] = mine.lines.map(([from, to, points]) => [from, to, points.map((v, at) => v + (at % 2 ? y : x))]);
+}
+
+/** One container: the positions of its items relative to its corner, and the points of its lines. */
+function solve({ items, children, edges, inPorts, outPorts, header, width: least, pad }) {
+  const roomy = children.length > 0;
+  const ports = new Set([...inPorts, ...outPorts]);
+  const connected = new Set();
+  for (const [from, to] of edges) connected.add(from).add(to);
+  const loose = items.filter(([key]) => !connected.has(key));
+  const held = items.filter(([key]) => connected.has(key));
+  const boxes = [];
+  const lines = [];
+  let right = 0;
+  let bottom = 0;
+  if (held.length) {
+    const graph = new dagre.graphlib.Graph();
+    const many = held.length + ports.size > 220;
+    graph.setGraph({ rankdir: "TB", nodesep: 20, edgesep: 12, ranksep: ports.size || roomy ? 42 : 32, ranker: many ? "longest-path" : "network-simplex" });
+    graph.setDefaultEdgeLabel(() => ({}));
+    const roles = new Map();
+    for (const [key, width, height, role] of held) {
+      graph.setNode(key, { width, height });
+      if (role) roles.set(key, role);
+    }
+    for (const key of inPorts) graph.setNode(key, { width: 6, height: 1 }), roles.set(key, "top");
+    for (const key of outPorts) graph.setNode(key, { width: 6, height: 1 }), roles.set(key, "bottom");
+    const degrees = new Map();
+    for (const [from, to, weight] of edges) {
+      graph.setEdge(from, to, { weight, minlen: 1 });
+      degrees.set(from, (degrees.get(from) || 0) + weight);
+      degrees.set(to, (degrees.get(to) || 0) + weight);
+    }
+    // dagre has no constraint that pins a node to the first or last rank. An edge from a node above everything, heavier
+    // than the others together, is one.
+    if (!many && roles.size) {
+      for (const [key, role] of roles) {
+        const weight = (degrees.get(key) || 0) + 1;
+        const isPort = ports.has(key);
+        if (role === "top") {
+          if (!graph.hasNode("^")) graph.setNode("^", { width: 1, height: 1 });
+          graph.setEdge("^", key, { weight, minlen: isPort ? 1 : 2 });
+        } else {
+          if (!graph.hasNode("$")) graph.setNode("$", { width: 1, height: 1 });
+          graph.setEdge(key, "$", { weight, minlen: isPort ? 1 : 2 });
+        }
+      }
+    }
+    dagre.layout(graph);
+    let left = Infinity;
+    let top = Infinity;
+    for (const key of graph.nodes()) {
+      if (key === "^" || key === "$") continue;
+      const at = graph.node(key);
+      left = Math.min(left, at.x - at.width / 2);
+      top = Math.min(top, at.y - at.height / 2);
+    }
+    for (const { v, w } of graph.edges()) {
+      if (v === "^" || w === "$") continue;
+      for (const point of graph.edge(v, w).points) left = Math.min(left, point.x);
+    }
+    for (const key of graph.nodes()) {
+      if (key === "^" || key === "$") continue;
+      const at = graph.node(key);
+      const box = [key, at.x - at.width / 2 - left, at.y - at.height / 2 - top, at.width, at.height];
+      boxes.push(box);
+      right = Math.max(right, box[1] + box[3]);
+      bottom = Math.max(bottom, box[2] + box[4]);
+    }
+    for (const { v, w } of graph.edges()) {
+      if (v === "^" || w === "$") continue;
+      const points = [];
+      for (const point of graph.edge(v, w).points) {
+        points.push(point.x - left, point.y - top);
+        right = Math.max(right, point.x - left);
+      }
+      lines.push([v, w, points]);
+    }
+  }
+  // Items without edges would be one long row: they fill rows below the others.
+  if (loose.length) {
+    const area = loose.reduce((sum, [, width, height]) => sum + (width + 20) * (height + 20), 0);
+    const limit = Math.max(right, Math.sqrt(area * 1.8), 240);
+    let x = 0;
+    let y = bottom ? bottom + 30 : 0;
+    let row = 0;
+    for (const [key, width, height] of loose) {
+      if (x && x + width > limit) [x, y, row] = [0, y + row + 20, 0];
+      boxes.push([key, x, y, width, height]);
+      x += width + 20;
+      row = Math.max(row, height);
+      right = Math.max(right, x - 20);
+      bottom = Math.max(bottom, y + height);
+    }
+  }
+  const width = Math.max(right + 2 * pad, least);
+  const shift = (width - right) / 2;
+  for (const box of boxes) [box[1], box[2]] = [box[1] + shift, box[2] + header + pad];
+  for (const [, , points] of lines) {
+    for (let at = 0; at < points.length; at += 2) [points[at], points[at + 1]] = [points[at] + shift, points[at + 1] + header + pad];
+  }
+  return { width, height: bottom + header + 2 * pad, boxes, lines, ports };
+}

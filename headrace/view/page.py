@@ -1,0 +1,71 @@
+"""The page of a recording as one text of HTML, from the assets next to this module.
+
+The page refers to no other file and no host. Its content security policy names its own script and style by their
+hashes, so that no text of a recording can run as code: the document is data in an element that the browser does not
+execute, and `<` in it is escaped. The layout runs in a worker that the page makes of a text within itself.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+from pathlib import Path
+from typing import Final
+
+ASSETS: Final = Path(__file__).parent / "assets"
+
+#: Scripts of the page, in the order in which they are joined.
+SCRIPTS: Final = (
+    *("elements.js", "document.js", "model.js", "moment.js", "graph.js", "timeline.js", "details.js", "source.js"),
+    *("stages.js", "search.js", "main.js"),
+)
+
+
+def assemble(document_json: str | None) -> str:
+    """Returns the page with a document in it, or one that fetches `/recording.json`.
+
+    Args:
+        document_json: The document of a recording as JSON, or None for a page that asks its server for it.
+
+    Returns:
+        The text of an HTML page that needs no other file.
+    """
+    before, after = _frame()
+    # `<` occurs within strings of JSON only, so the escape changes no value. Without it, a string could end the element.
+    return before + ("" if document_json is None else document_json.replace("<", "\\u003c")) + after
+
+
+@functools.cache
+def _frame() -> tuple[str, str]:
+    """The page before and after the place of the document."""
+    style = _asset("page.css")
+    script = '"use strict";\n' + "\n".join(_asset(f"js/{name}") for name in SCRIPTS)
+    worker = _asset("vendor/dagre.min.js").replace("//# sourceMappingURL=dagre.min.js.map", "") + _asset("worker.js")
+    for text in (script, worker):
+        if "</script" in text.lower() or "<!--" in text:
+            raise AssertionError("a script of the page would end its own element")
+    policy = "; ".join(
+        (
+            "default-src 'none'",
+            f"script-src '{_hash(script)}' blob:",
+            "worker-src blob:",
+            f"style-src '{_hash(style)}'",
+            "connect-src 'self'",
+            "base-uri 'none'",
+            "form-action 'none'",
+        )
+    )
+    page = _asset("index.html").replace('Security-Policy" content=""', f'Security-Policy" content="{policy}"')
+    before, after = page.split("/*recording*/")
+    before = before.replace("/*page.css*/", style).replace("/*worker.js*/", worker)
+    return before, after.replace("/*page.js*/", script)
+
+
+def _asset(name: str) -> str:
+    return (ASSETS / name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    """Source expression of a content security policy for an inline text."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode('utf-8')).digest()).decode('ascii')}"
