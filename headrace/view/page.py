@@ -1,4 +1,4 @@
-"""The page of a recording as one text of HTML, from the assets next to this module.
+"""The page of a recording as one text of HTML.
 
 The page refers to no other file and no host. Its content security policy names its own script and style by their
 hashes, so that no text of a recording can run as code: the document is data in an element that the browser does not
@@ -32,7 +32,7 @@ def assemble(document_json: str | None) -> str:
         The text of an HTML page that needs no other file.
     """
     before, after = _frame()
-    # `<` occurs within strings of JSON only, so the escape changes no value. Without it, a string could end the element.
+    # In JSON, `<` occurs within strings only, so the escape keeps every value. Unescaped, a string could end the element.
     return before + ("" if document_json is None else document_json.replace("<", "\\u003c")) + after
 
 
@@ -41,7 +41,8 @@ def _frame() -> tuple[str, str]:
     """The page before and after the place of the document."""
     style = _asset("page.css")
     script = '"use strict";\n' + "\n".join(_asset(f"js/{name}") for name in SCRIPTS)
-    worker = _asset("vendor/dagre.min.js").replace("//# sourceMappingURL=dagre.min.js.map", "") + _asset("worker.js")
+    library = _asset("vendor/dagre.min.js").replace("//# sourceMappingURL=dagre.min.js.map", "")
+    worker = f"/*! dagre\n{_asset('vendor/dagre.LICENSE.txt')}*/\n{library}{_asset('worker.js')}"
     for text in (script, worker):
         if "</script" in text.lower() or "<!--" in text:
             raise AssertionError("a script of the page would end its own element")

@@ -1,4 +1,4 @@
-"""Documents of recordings, made by hand: what the page shows does not depend on the recorder.
+"""Documents of recordings, made by hand and not by the recorder.
 
     python -m tests.view.documents nested page.html    # a page to look at
     python -m tests.view.documents large page.html
@@ -171,7 +171,8 @@ class Builder:
 
 def make_document(tables: Mapping[str, tuple[Mapping[str, str], Mapping[str, Any]]], **parts: Any) -> Document:
     columns = {
-        name: {key: column(dtype, rows[key]) for key, dtype in dtypes.items()} for name, (dtypes, rows) in tables.items()
+        name: {key: column(dtype, rows[key]) for key, dtype in dtypes.items()}
+        for name, (dtypes, rows) in tables.items()
     }
     parts["critical"] = column("u4", parts["critical"])
     head = {"format": "headrace-recording", "version": 1, "headrace": "0.1.0", "made": "2026-11-28T12:00:00Z"}
@@ -205,12 +206,13 @@ loss = hr.reduce_sum(hr.square(h), name="loss")
 '''
 
 STAGES = (
-    {"name": "prune", "text": "graph {\n  %x = Placeholder()\n  %w = Const()\n  %unused = Const()\n  %h = While(%x, %w)\n"
-     "  %sq = Square(%h)\n  %loss = Sum(%sq)\n  return %loss\n}"},
+    {"name": "prune", "text": "graph {\n  %x = Placeholder()\n  %w = Const()\n  %unused = Const()\n"
+     "  %h = While(%x, %w)\n  %sq = Square(%h)\n  %loss = Sum(%sq)\n  return %loss\n}"},
     {"name": "optimize", "text": "graph {\n  %x = _Arg()\n  %w = Const()\n  %h = While(%x, %w)\n"
      "  %loss = SumSquares(%h)\n  return %loss\n}"},
-    {"name": "lower", "text": "graph {\n  %x = _Arg()\n  %w = Const()\n  %enter = Enter(%x)\n  %merge = Merge(%enter, %next)\n"
-     "  %next = NextIteration(%squash)\n  %exit = Exit(%merge)\n  %loss = SumSquares(%exit)\n  return %loss\n}"},
+    {"name": "lower", "text": "graph {\n  %x = _Arg()\n  %w = Const()\n  %enter = Enter(%x)\n"
+     "  %merge = Merge(%enter, %next)\n  %next = NextIteration(%squash)\n  %exit = Exit(%merge)\n"
+     "  %loss = SumSquares(%exit)\n  return %loss\n}"},
 )  # fmt: skip
 
 
@@ -242,7 +244,9 @@ def nested() -> Document:
         for variable, part in list(parts.items()):
             if variable != "cond":
                 inputs, more = [part["merge"], parts["cond"]], part["more"]
-                part["switch"] = b.node(f"{name}/Switch_{variable}", "Switch", inputs, frame, line=line, **setup, **more)
+                part["switch"] = b.node(
+                    f"{name}/Switch_{variable}", "Switch", inputs, frame, line=line, **setup, **more
+                )
 
     def carry(name: str, frame: int, part: dict[str, Any], variable: str, value: int, line: int) -> None:
         more = part["more"]
@@ -348,7 +352,15 @@ def nested() -> Document:
             b.iterate(tag_j, opened_j, b.clock[0], previous_j)
             previous_j = n["a"]["next"]
         where = f"iteration {i} of loop 'outer'"
-        b.causes.append({"op": "outer/cond/Switch", "node": switch, "where": where, "selector": "outer/even", "value": int(i % 2 < 1)})
+        b.causes.append(
+            {
+                "op": "outer/cond/Switch",
+                "node": switch,
+                "where": where,
+                "selector": "outer/even",
+                "value": int(i % 2 < 1),
+            }
+        )
         b.fire(switch, tag, a, 0.3)
         dead, live, result = (negate, scale, a * np.float32(0.5)) if i % 2 < 1 else (scale, negate, -a)
         b.fire(dead, tag, None, 0.2, cause=i)
@@ -365,7 +377,7 @@ def nested() -> Document:
 
 
 def large(nodes: int = 2000, tokens: int = 200_000) -> Document:
-    """Four deep towers in a loop on four devices: layers of scopes, one token for each node and iteration."""
+    """Four deep towers in a loop, each on a device of its own."""
     b = Builder([f"/job:worker/replica:0/task:{i // 2}/device:CPU:{i % 2}" for i in range(4)])
     loop = b.frame("train", "loop", 0, limit=32)
     start = b.node("data", "Placeholder", shape=(64, 128), line=4)
@@ -380,7 +392,9 @@ def large(nodes: int = 2000, tokens: int = 200_000) -> Document:
         for at in range(per_tower):
             layer, inside = divmod(at, 24)
             inputs = [last[-1]] if inside % 3 else [last[-1], last[max(0, len(last) - 3 - inside)]]
-            name = f"train/tower_{tower}/layer_{layer}/{'attention' if inside < 12 else 'dense'}/{kinds[at % 8]}_{inside}"
+            name = (
+                f"train/tower_{tower}/layer_{layer}/{'attention' if inside < 12 else 'dense'}/{kinds[at % 8]}_{inside}"
+            )
             last.append(b.node(name, kinds[at % 8], inputs, loop, shape=(64, 128), device=tower, line=7 + layer))
         body += last[1:]
         ends.append(last[-1])
@@ -441,10 +455,21 @@ def large(nodes: int = 2000, tokens: int = 200_000) -> Document:
     del sink
     lines = "\n".join(f"    h = layer_{i}(h)" for i in range(40))
     return make_document(
-        step={"number": 12, "seconds": float(end.max()) * 1e-6, "error": None, "fetches": ["loss:0"], "feeds": ["data:0"]},
+        step={
+            "number": 12,
+            "seconds": float(end.max()) * 1e-6,
+            "error": None,
+            "fetches": ["loss:0"],
+            "feeds": ["data:0"],
+        },
         strings=b.strings.all,
         devices=b.devices,
-        files=[{"name": "network.py", "text": f"import headrace as hr\n\n\nx = hr.placeholder(...)\n\nfor _ in steps:\n{lines}\n"}],
+        files=[
+            {
+                "name": "network.py",
+                "text": f"import headrace as hr\n\n\nx = hr.placeholder(...)\n\nfor _ in steps:\n{lines}\n",
+            }
+        ],
         frames=b.frames,
         nodes=b.nodes,
         tags=b.tags,

@@ -133,13 +133,16 @@ class Recording {
     const frames = new Uint32Array(count);
     for (let row = 0; row < count; row++) frames[row] = this.tagFrame[tokens.tag[row]];
     this.byFrame = groupRows(frames, this.frames.length);
-    this.seconds = 0;
+    this.end = 0;
     this.deadCount = 0;
     for (let row = 0; row < count; row++) {
-      if (tokens.end[row] > this.seconds) this.seconds = tokens.end[row];
+      if (tokens.end[row] > this.end) this.end = tokens.end[row];
       this.deadCount += tokens.dead[row];
     }
-    this.duration = Math.max(this.seconds, 1e-3); // microseconds
+    this.start = Infinity; // of the first token, microseconds; before it the step was prepared
+    for (let row = 0; row < count; row++) this.start = Math.min(this.start, tokens.begin[row]);
+    if (!count) this.start = 0;
+    this.duration = Math.max(this.end - this.start, 1e-3);
     this.isCritical = new Uint8Array(count);
     this.criticalNodes = new Uint8Array(nodes.length);
     this.criticalEdges = new Set();
@@ -164,6 +167,9 @@ class Recording {
       for (let f = at; f >= 0; f = this.frames[f].parent) chain.push(f);
       return chain.reverse();
     });
+    this.findLastRounds();
+    this.inside = this.frames.map(() => []); // the frames inside of each, itself among them
+    this.chains.forEach((chain, at) => chain.forEach((frame) => this.inside[frame].push(at)));
     // Iterations of a loop by the tag around it: those that its selector offers.
     this.iterationsOf = new Map();
     tags.forEach((tag, at) => {
@@ -172,6 +178,25 @@ class Recording {
       if (!this.iterationsOf.has(key)) this.iterationsOf.set(key, new Map());
       this.iterationsOf.get(key).set(tag.iteration, at);
     });
+  }
+
+  /**
+   * Marks the dead tokens of last iterations: a loop ends with one in which its condition is false and its body dead.
+   * Where no iteration is chosen, they do not hide the values of the iteration before.
+   */
+  findLastRounds() {
+    const { tags, tokens, frames } = this;
+    const last = new Map();
+    tags.forEach((tag, at) => {
+      if (frames[tag.frame].kind !== "loop" || tag.iteration === 0) return;
+      const key = `${tag.frame}:${tag.parent}`;
+      if (!last.has(key) || tags[last.get(key)].iteration < tag.iteration) last.set(key, at);
+    });
+    const isLast = new Uint8Array(tags.length);
+    for (const tag of last.values()) isLast[tag] = 1;
+    for (let tag = 1; tag < tags.length; tag++) if (isLast[this.tagParent[tag]]) isLast[tag] = 1;
+    this.endsLoop = new Uint8Array(tokens.length);
+    for (let row = 0; row < tokens.length; row++) this.endsLoop[row] = tokens.dead[row] & isLast[tokens.tag[row]];
   }
 
   /** The tag around an iteration of a loop. */
@@ -193,6 +218,15 @@ class Recording {
     const { starts, rows } = this.byNode;
     const at = after(rows, starts[node], starts[node + 1], row);
     return at > starts[node] ? rows[at - 1] : -1;
+  }
+
+  /** The same without the dead tokens that end a loop, if there is another; the token `row` itself counts. */
+  lastShown(node, row) {
+    const { starts, rows } = this.byNode;
+    const last = after(rows, starts[node], starts[node + 1], row) - 1;
+    if (last < starts[node]) return -1;
+    for (let at = last; at >= starts[node]; at--) if (!this.endsLoop[rows[at]] || rows[at] === row) return rows[at];
+    return rows[last];
   }
 
   firings(node) {

@@ -16,7 +16,6 @@ function showError(text) {
 }
 
 async function load() {
-  const started = performance.now();
   readTheme();
   let raw;
   try {
@@ -28,20 +27,25 @@ async function load() {
       raw = await answer.json();
     }
     byId("recording").textContent = "";
-    start(new Recording(raw), started);
+    start(new Recording(raw));
   } catch (error) {
     showError(error instanceof RecordingError ? error.message : `the recording cannot be read: ${error}`);
     if (!(error instanceof RecordingError)) throw error;
   }
 }
 
-function start(recording, started) {
+function start(recording) {
   document.documentElement.classList.toggle("no-run", !recording.length);
   const moment = new Moment(recording);
   const model = new Model(recording);
   Object.assign(app, { recording, moment, model });
   app.details = new Details(recording, model, moment);
   app.graph = new GraphView(recording, model, moment);
+  app.graph.layOut(() => {
+    app.graph.fit(true);
+    app.graph.draw();
+    document.documentElement.dataset.ready = performance.now().toFixed(0); // milliseconds since the navigation
+  });
   app.source = new Source(recording, moment);
   app.stages = new Stages(recording);
   app.search = new Search(recording, model, moment);
@@ -49,11 +53,6 @@ function start(recording, started) {
   describeStep(recording);
   wire(recording, model, moment);
   app.details.show();
-  app.graph.layOut(() => {
-    app.graph.fit(true);
-    app.timeline && app.timeline.draw();
-    document.documentElement.dataset.ready = (performance.now() - started).toFixed(0);
-  });
   let spoken = 0;
   moment.on("row selection", () => {
     clearTimeout(spoken);

@@ -69,10 +69,12 @@ class Model {
     }
   }
 
-  /** A scope with one item is no box: the item moves out. */
+  /** A scope with one item, apart from set-up operations, is no box: its contents move out. */
   dissolveSmallScopes() {
+    const { nodes } = this.recording;
     for (const container of this.ordered().reverse()) {
-      if (container.kind !== "scope" || container.nodes.length + container.children.length > 1) continue;
+      const own = container.nodes.filter((node) => !nodes[node].setup && nodes[node].constant === null).length;
+      if (container.kind !== "scope" || own + container.children.length > 1) continue;
       const parent = this.containers[container.parent];
       parent.children.splice(parent.children.indexOf(container.id), 1, ...container.children);
       for (const child of container.children) {
@@ -108,7 +110,11 @@ class Model {
   }
 
   label(node) {
-    const { name } = this.recording.nodes[node];
+    const { name, type } = this.recording.nodes[node];
+    if (type === "_Arg" || type === "_Retval") {
+      const end = /^(?:arg|ret)\.(.+)\.\d+$/.exec(name);
+      if (end) return end[1];
+    }
     const { prefix } = this.containers[this.ofNode[node]];
     return prefix && name.startsWith(`${prefix}/`) ? name.slice(prefix.length + 1) : name;
   }

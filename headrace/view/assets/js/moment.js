@@ -107,19 +107,19 @@ class Moment {
       const at = after(pinned.rows, from, to, this.row);
       return at > from ? pinned.rows[at - 1] : to > from ? pinned.rows[from] : -1;
     }
-    return this.recording.lastOf(node, this.row);
+    return this.recording.lastShown(node, this.row);
   }
 
   /** The last row up to the current one that belongs to `frame` or a frame inside, within the chosen iterations. */
   lastIn(frame) {
     const { recording } = this;
     let found = -1;
-    recording.frames.forEach((_, at) => {
-      if (!recording.chains[at].includes(frame)) return;
+    for (const at of recording.inside[frame]) {
       const { starts, rows } = recording.byFrame;
-      const position = after(rows, starts[at], starts[at + 1], this.row);
-      if (position > starts[at]) found = Math.max(found, rows[position - 1]);
-    });
+      let position = after(rows, starts[at], starts[at + 1], this.row) - 1;
+      while (position > starts[at] && recording.endsLoop[rows[position]]) position--;
+      if (position >= starts[at]) found = Math.max(found, rows[position]);
+    }
     return found;
   }
 

@@ -11,7 +11,7 @@ class Timeline {
     this.over = byId("lanes-cursor");
     this.range = byId("scrub");
     this.tab = "lanes";
-    this.span = [0, recording.duration * 1.01];
+    this.reset();
     this.loop = -1;
     this.stack();
     this.listen();
@@ -48,6 +48,13 @@ class Timeline {
     devices.forEach((name, at) => this.lanes.push({ name: shortDevice(name), rows: Math.max(1, free[at].length), top: 0, height: 0 }));
     this.longest = 0;
     for (let row = 0; row < length; row++) this.longest = Math.max(this.longest, end[row] - begin[row]);
+  }
+
+  /** The whole step. */
+  reset() {
+    const { start, duration: long } = this.recording;
+    this.most = [Math.max(0, start - long * 0.005), start + long * 1.01];
+    this.span = [...this.most];
   }
 
   /** Heights of lanes: they fill the panel, within limits. */
@@ -256,6 +263,14 @@ class Timeline {
       else this.flight.push([time, inFlight]);
     }
     for (const [, n] of this.flight) this.mostInFlight = Math.max(this.mostInFlight, n);
+    // The limit is that of one run of the loop; a nested loop may run several times at once.
+    const runs = new Map();
+    let mostOfRun = 0;
+    for (const [, at, change] of this.spans.flatMap((at) => [[open[at], at, 1], [close[at], at, -1]]).sort((a, b) => a[0] - b[0] || a[2] - b[2])) {
+      const run = recording.tagParent[tag[at]];
+      runs.set(run, (runs.get(run) || 0) + change);
+      mostOfRun = Math.max(mostOfRun, runs.get(run));
+    }
     const holders = new Map();
     for (const at of this.spans) if (heldBy[at] !== NONE) holders.set(heldBy[at], (holders.get(heldBy[at]) || 0) + 1);
     const summary = byId("flight");
@@ -269,7 +284,7 @@ class Timeline {
       ...frames.map((frame) => el("option", { value: frame, selected: frame === loop }, recording.frames[frame].name)));
     const holder = [...holders].sort((a, b) => b[1] - a[1])[0];
     summary.replaceChildren(choice,
-      el("span", {}, ` ${plural(this.spans.length, "iteration")}, at most ${this.mostInFlight} in flight${limit ? ` of ${limit} allowed` : ""}`),
+      el("span", {}, ` ${plural(this.spans.length, "iteration")}, at most ${mostOfRun} in flight${limit ? `, ${limit} allowed` : ""}`),
       holder ? el("span", {}, " · the next one waited most often for ") : "",
       holder ? el("button", { type: "button", class: "link", onclick: () => app.graph.reveal(holder[0]) }, recording.nodes[holder[0]].name) : "",
       holder ? ` (${count(holder[1])}×)` : "");
@@ -367,7 +382,7 @@ class Timeline {
     if (end[row] > to || begin[row] < from) {
       const size = to - from;
       if (size < recording.duration) {
-        const start = Math.max(0, Math.min(recording.duration * 1.01 - size, begin[row] - size / 3));
+        const start = Math.max(this.most[0], Math.min(this.most[1] - size, begin[row] - size / 3));
         this.span = [start, start + size];
         this.draw();
       }
@@ -418,20 +433,24 @@ class Timeline {
         return;
       }
       const [from, to] = this.span;
-      const most = recording.duration * 1.01;
+      const [least, most] = this.most;
       if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
         const by = ((event.deltaX || event.deltaY) / this.canvas.clientWidth) * (to - from);
-        const start = Math.max(0, Math.min(most - (to - from), from + by));
+        const start = Math.max(least, Math.min(most - (to - from), from + by));
         this.span = [start, start + to - from];
       } else {
         const pivot = this.time(event.offsetX);
         const factor = Math.exp(event.deltaY * 0.002);
-        const start = Math.max(0, pivot - (pivot - from) * factor);
+        const start = Math.max(least, pivot - (pivot - from) * factor);
         const stop = Math.min(most, pivot + (to - pivot) * factor);
-        if (stop - start > most * 1e-7) this.span = [start, stop];
+        if (stop - start > recording.duration * 1e-7) this.span = [start, stop];
       }
       moment.emit("timeline");
     }, { passive: false });
+    this.over.addEventListener("dblclick", () => {
+      this.reset();
+      moment.emit("timeline");
+    });
     let drag = null;
     this.over.addEventListener("pointerdown", (event) => {
       if (event.button) return;
