@@ -168,6 +168,26 @@ protos: .protoc/.compiler ## make headrace/pb/*_pb2.py anew from the .proto file
 	.protoc/bin/python -m pip install --quiet --disable-pip-version-check '$(GRPCIO_TOOLS)'
 	@touch $@
 
+# --- the page of a recording ------------------------------------------------------------------------------------------
+
+# Needs npm, unlike the rest. The file is unchanged; its hash is recorded next to it.
+DAGRE = @dagrejs/dagre@3.1.3
+VENDOR = headrace/view/assets/vendor
+
+.PHONY: vendor
+vendor: ## fetch the layout library of the page by npm again and compare its hash
+	rm -rf .vendor && mkdir .vendor
+	cd .vendor && npm pack --silent $(DAGRE) && tar -xzf *.tgz
+	cd .vendor/package/dist && sha256sum --check --strict ../../../$(VENDOR)/SHA256
+	cp .vendor/package/dist/dagre.min.js $(VENDOR)/dagre.min.js
+	cp .vendor/package/LICENSE $(VENDOR)/dagre.LICENSE.txt
+	rm -rf .vendor
+
+.PHONY: screenshots
+screenshots: dev ## take the pictures of docs/how-to/viewing.md again; needs Chromium
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[browser]'
+	$(BIN)/python -m tests.view.browser docs/images
+
 .PHONY: clean
 clean: ## remove what the other targets made
 	rm -rf $(VENV) .protoc build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

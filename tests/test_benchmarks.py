@@ -28,12 +28,14 @@ from benchmarks import (
     per_example,
     placement,
     programs,
+    recording_page,
     routes,
     startup,
     swap,
 )
 from benchmarks import differentiation_compared as compared
 from benchmarks.measure import Result, table
+from tests.view import browser as browsers
 
 pytestmark = pytest.mark.system
 
@@ -62,6 +64,10 @@ pytestmark = pytest.mark.system
         lambda: swap.swap(repeats=1, size=swap.Lstm(32, 64, 40)),
         lambda: devices.devices(repeats=1, sizes=devices.Sizes(64, 3, 20, 2)),
         lambda: placement.placement(graphs=2),
+        pytest.param(
+            lambda: recording_page.recording_page(rounds=1, frames=3, name="nested"),
+            marks=pytest.mark.skipif(bool(browsers.missing()), reason=browsers.missing() or "-"),
+        ),
         lambda: routes.routes(repeats=1, trips=3, size=4),
         lambda: native_coverage.native_coverage(sample=2),
         lambda: cluster.cluster(rounds=1, sizes=cluster.SMALL, contenders=["headrace"]),
@@ -81,7 +87,7 @@ def test_every_benchmark_is_listed() -> None:
         "overhead", "small_runs", "long_chain", "long_loop", "many_runs", "imports", "building", "writes",
         "first_results", "cached_steps", "gradients", "answers", "gradient_size", "per_example",
         "third_derivative", "gradient_memory", "nested_gradients", "recomputation", "swap", "devices", "placement",
-        "routes", "cluster", "eager_ops", "jitted", "native", "native_coverage",
+        "routes", "cluster", "eager_ops", "jitted", "native", "native_coverage", "recording_page",
     }  # fmt: skip
 
 

@@ -40,9 +40,9 @@ ENGINE = OPS | FRONT | PASSES | {"execute"}
 TOP = ENGINE | {"explain", "extend", "fetches", "interchange", "partial", "pipeline", "report", "session", "simulate"}
 TOP |= {"observe"}
 TOP |= {"compiled_step", "environment", "graph_growth", "programs", "session_config", "stages", "target"}
-COMMAND = {"cli", "inspect", "progress"}
+COMMAND = {"cli", "inspect", "progress", "view"}
 OBSERVE = TOP | {"inspect", "observe"}
-ALL = TOP | COMMAND | {"dist", "observe", "train", "v1", "view", "__main__", "pb", ""}
+ALL = TOP | COMMAND | {"dist", "observe", "train", "v1", "__main__", "pb", ""}
 
 # What each part of the package may import of the others. Keys are top-level modules and packages; "" is
 # headrace/__init__.py, and so the names a user sees (`import headrace as hr`). Within a part everything may import

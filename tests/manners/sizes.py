@@ -48,7 +48,7 @@ BUDGETS: Final = {
     "targets": 13300,
     "train": 6600,
     "v1": 8200,
-    "view": 200,
+    "view": 400,
     "vmap": 2000,
 }
 
