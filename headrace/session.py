@@ -13,7 +13,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from headrace import flags, forking, notices, step_events, thresholds
 from headrace.api.scopes import current_graph
@@ -51,12 +51,27 @@ if TYPE_CHECKING:
     from headrace.compile import Compiled
     from headrace.compiled_step import CompiledStep
     from headrace.ir.graph import Graph, Operation
+    from headrace.programs import Programs
     from headrace.target import Connectable, Target
 
 CLOSED = "Attempted to use a closed Session."
 CLOSE_SECONDS = 5.0  # the longest wait of close() for running steps, in seconds
 
 _NO_OPTIONS = RunOptions()
+
+
+class RunProfile(Protocol):
+    """Profile that takes the times of runs (`observe.profile`)."""
+
+    def prepared(self, programs: Programs, fed: Sequence[Any], options: RunOptions) -> tuple[CompiledStep, RunOptions]:
+        """Returns the program with timers, compiled, and the options of its run."""
+
+    def measured(self) -> contextlib.AbstractContextManager[None]:
+        """Context manager that adds the time of a run to the profile."""
+
+
+#: Returns the profile of the current thread, or None; None while no profile is open in the process.
+open_profile: Callable[[], RunProfile | None] | None = None
 
 
 class Session:
@@ -265,7 +280,7 @@ class Session:
 
         def call(fed: Sequence[Any]) -> list[Any]:
             code = programs.for_values(fed).compiled
-            if code is None or not code.is_direct or self._closed:
+            if code is None or not code.is_direct or self._closed or open_profile is not None:
                 return self._run(prepared, fed, _NO_OPTIONS, None, is_checked=True)  # type: ignore[no-any-return]
             try:
                 return list(code.run(None, fed))
@@ -362,6 +377,7 @@ class Session:
         options: RunOptions,
         timeout_ms: float | None,
         is_checked: bool = False,
+        found: CompiledStep | None = None,
     ) -> Any:
         """Runs a step.
 
@@ -371,10 +387,13 @@ class Session:
           options: the options of the run.
           timeout_ms: the time limit, in milliseconds.
           is_checked: whether the values have the form of values between kernels.
+          found: the program to run; None for that of the values.
 
         Returns:
           The values in the structure of the fetches.
         """
+        if open_profile is not None and found is None and (profile := open_profile()) is not None:
+            return self._profiled(profile, call, values, options, timeout_ms, is_checked)
         if call.at_once is not None and options is _NO_OPTIONS and not timeout_ms:
             results = self._at_once(call, values, is_checked)
             if results is not NotImplemented:
@@ -382,7 +401,8 @@ class Session:
         fed = values if is_checked else call.feed(values)
         is_observed = options is not _NO_OPTIONS and not (options.listener is None and options.ready is None)
         try:
-            found = call.programs.observed if is_observed else call.programs.for_values(fed)
+            if found is None:
+                found = call.programs.observed if is_observed else call.programs.for_values(fed)
             code = found.compiled
             if code is not None and code.is_whole and not self._timeout_ms:
                 # machine code for any shapes must not replace a variant for some
@@ -424,6 +444,22 @@ class Session:
             if options.listener is not None:
                 options.listener(step_events.StepEnd(time.perf_counter_ns(), step.id, error))
         return call.pack(out)
+
+    def _profiled(
+        self,
+        profile: RunProfile,
+        call: PreparedCall,
+        values: Sequence[Any],
+        options: RunOptions,
+        timeout_ms: float | None,
+        is_checked: bool,
+    ) -> Any:
+        """Runs a step by its program with timers; the arguments are those of `_run`."""
+        fed = values if is_checked else call.feed(values)
+        with self._explained():
+            found, options = profile.prepared(call.programs, fed, options)
+        with profile.measured():
+            return self._run(call, values, options, timeout_ms, is_checked, found)
 
     def _at_once(self, call: PreparedCall, values: Sequence[Any], is_checked: bool) -> Any:
         """Returns the fetches of a step that is one call of machine code.

@@ -268,16 +268,14 @@ def lanes(spans: Sequence[tuple[int, int]]) -> list[int]:
     open_: list[list[int]] = []  # by lane the ends of the spans around the current time, outermost first
     for i in sorted(range(len(spans)), key=lambda i: (spans[i][0], -spans[i][1])):
         start, end = spans[i]
-        for lane, ends in enumerate(open_):
+        for ends in open_:
             while ends and ends[-1] <= start:
                 ends.pop()
-            if not ends or ends[-1] >= end:
-                break
-        else:
-            lane = len(open_)
+        fits = (lane for lane, ends in enumerate(open_) if not ends or ends[-1] >= end)
+        out[i] = next(fits, len(open_))
+        if out[i] == len(open_):
             open_.append([])
-        open_[lane].append(end)
-        out[i] = lane
+        open_[out[i]].append(end)
     return out
 
 
@@ -354,8 +352,8 @@ class _Chart:
         numbers: dict[tuple[int, str, str], int] = {}
         for key, end in self._ends:
             number = numbers.setdefault((end.step, end.edge, end.tag), len(numbers) + 1)
-            bars = [*placed[key], *placed.get(_waiting(key), ())]
-            around = (tid for bar, tid in bars if bar.start <= end.time <= bar.end)
+            near = [*placed[key], *placed.get(_waiting(key), ())]
+            around = (tid for bar, tid in near if bar.start <= end.time <= bar.end)
             out.append(_arrow(end, number, groups[key[0]], next(around, key[1])))
         return out
 

@@ -39,7 +39,7 @@ PASSES = {"prune", "optimize", "place", "lower", "partition", "schedule", "targe
 ENGINE = OPS | FRONT | PASSES | {"execute"}
 TOP = ENGINE | {"explain", "extend", "fetches", "interchange", "partial", "pipeline", "report", "session", "simulate"}
 TOP |= {"compiled_step", "environment", "graph_growth", "programs", "session_config", "stages", "target"}
-COMMAND = {"cli", "inspect", "progress"}
+COMMAND = {"cli", "inspect", "observe", "progress"}
 ALL = TOP | COMMAND | {"dist", "train", "v1", "__main__", "pb", ""}
 
 # What each part of the package may import of the others. Keys are top-level modules and packages; "" is

@@ -80,9 +80,7 @@ class Events:
         kept = values if self._wants_values and not is_dead else None
         sizes = None if is_dead or values is None or not self._wants_sizes else _sizes(node, values)
         about = (kept, self._device, sizes, waited, *(self._about.get(op) or self._described(op)))
-        self._listener(
-            step_events.NodeEnd(now, self._step, op.name, op.type, it.tag, frame, it.index, is_dead, *about)
-        )
+        self._listener(step_events.NodeEnd(now, self._step, op.name, op.type, it.tag, frame, it.index, is_dead, *about))
 
     def _described(self, op: Operation) -> tuple[str, str]:
         """The line that created an operation, and its dtypes and static shapes."""
