@@ -255,10 +255,13 @@ def chrome_events(events: Iterable[Event]) -> list[dict[str, Any]]:
 
 
 def lanes(spans: Sequence[tuple[int, int]]) -> list[int]:
-    """Returns for each span (start, end) a lane from 0 on, in which the spans nest or are disjoint.
+    """Returns a lane for each span; spans of one lane nest or are disjoint.
 
     Args:
-      spans: the spans, in any order.
+      spans: start and end of each span, in any order.
+
+    Returns:
+      Numbers from 0 on.
 
     Example:
       >>> lanes([(0, 4), (1, 2), (3, 6), (4, 5)])
@@ -360,7 +363,7 @@ class _Chart:
 
 @record(frozen=True, slots=True)
 class _Bar:
-    """Bar of a row: its name and category, its times in nanoseconds, and facts about it."""
+    """Bar of a row, with its times in nanoseconds and facts about it."""
 
     name: str
     kind: str

@@ -1,4 +1,4 @@
-"""Profiles: times of ops, loops and lines of the user's program in the runs of a `with` block.
+"""Profiles: times of ops, loops and lines in the runs of a `with` block.
 
     with hr.profile() as p:
         session.run(y, {x: 1.0})
@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from headrace import memo, session, step_events
+from headrace import forking, session, step_events, thresholds
 from headrace.execute.compiled_run import CompiledProgram
 from headrace.metadata.run import show_seconds
 from headrace.observe import profile_rows
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 SHOWN: Final = 30  # rows, loops and lines in the text
 _WIDTHS: Final = {"op": 44, "type": 28}  # longest texts of these columns
-_TRIALS: Final = 1000
 
 
 def profile(run: Callable[[], Any] | None = None) -> Profile:
@@ -52,7 +51,7 @@ def profile(run: Callable[[], Any] | None = None) -> Profile:
     Example:
       >>> import headrace as hr
       >>> with hr.Graph() as g:
-      ...     _, y = hr.while_loop(lambda i, y: i < 5, lambda i, y: (i + 1, hr.tanh(y)), (0, [1.0, 2.0]))
+      ...     _, y = hr.while_loop(lambda i, y: i < 5, lambda i, y: (i + 1, hr.tanh(y)), (0, 1.0))
       >>> session = hr.Session(graph=g)
       >>> with hr.profile() as p:
       ...     value = session.run(y)
@@ -91,6 +90,7 @@ class Profile:
         self._sums: dict[Compiled, Laps] = {}
         self._taken: list[tuple[Compiled, Laps]] = []  # of the current run
         self._events = EventTimes()
+        self._lap_nanoseconds = 0.0
 
     def __enter__(self) -> Profile:
         _open(self)
@@ -98,6 +98,7 @@ class Profile:
 
     def __exit__(self, *exc: object) -> None:
         _close(self)
+        self._lap_nanoseconds = _lap_nanoseconds()
 
     # *** runs ***
 
@@ -151,7 +152,10 @@ class Profile:
 
     @property
     def rows(self) -> list[Row]:
-        """The rows, the longest first. Variants of a step for other shapes have rows of their own."""
+        """The rows, the longest first.
+
+        Variants of a step for other shapes have rows of their own.
+        """
         found = [*self._events.rows()]
         for code, laps in self._sums.items():
             for site, count, nanoseconds in zip(code.sites, laps.counts, laps.times, strict=True):
@@ -173,12 +177,12 @@ class Profile:
 
     @property
     def loops(self) -> list[Sum]:
-        """The time of each loop with all that is inside, and its iterations, the longest first."""
+        """The time of each loop with all inside, and its iterations."""
         return profile_rows.by_loop(self.rows)
 
     @property
     def lines(self) -> list[Sum]:
-        """The time of each line of the user's program, the longest first.
+        """The time of each line of the user's program.
 
         The time of ops that run together is divided equally among their lines.
         """
@@ -195,23 +199,24 @@ class Profile:
         nanoseconds = float(self._events.nanoseconds)
         for code, laps in self._sums.items():
             count = sum(n for site, n in zip(code.sites, laps.counts, strict=True) if not site.is_native)
-            nanoseconds += laps.timer_nanoseconds + count * _lap_nanoseconds()
+            nanoseconds += laps.timer_nanoseconds + count * self._lap_nanoseconds
         return nanoseconds / 1e9
 
     def __str__(self) -> str:
         return "\n".join(_text(self))
 
     def write_chrome(self, path: str) -> None:
-        """Writes the sums as a Chrome trace, in which the ops of a loop are inside of its bar.
+        """Writes the sums as a Chrome trace.
 
-        The bars are sums over all executions, so their order in time has no meaning.
+        The ops of a loop are inside of its bar. The bars are sums over all executions, so their order in time has no
+        meaning.
 
         Args:
           path: the path of the file, which Perfetto and chrome://tracing open.
         """
         from headrace.observe.profile_files import write_chrome
 
-        write_chrome(self, path)
+        write_chrome(self.rows, self.runs, path)
 
     def write_collapsed(self, path: str) -> None:
         """Writes the sums as collapsed stacks, from which flame graphs are made.
@@ -223,21 +228,23 @@ class Profile:
         """
         from headrace.observe.profile_files import write_collapsed
 
-        write_collapsed(self, path)
+        write_collapsed(self.rows, path)
 
     def write_html(self, path: str) -> None:
-        """Writes a page with the sums as nested bars and the table. It needs no other file and no network.
+        """Writes a page with nested bars and the table.
+
+        It needs no other file and no network.
 
         Args:
           path: the path of the file.
         """
         from headrace.observe.profile_files import write_html
 
-        write_html(self, path)
+        write_html(self.rows, self.seconds, str(self).split("\n")[:2], path)
 
 
 class _TimedCode:
-    """Profiled code of a step in place of `Compiled`, whose runs need no argument for the times.
+    """Profiled code of a step with the profile that takes its times.
 
     Args:
       code: the code with timers.
@@ -287,16 +294,21 @@ def _close(made: Profile) -> None:
             session.open_profile = None
 
 
-@memo.cached(1, "duration of a lap")
 def _lap_nanoseconds() -> float:
-    """The measured duration of a lap of Python code."""
+    """The measured duration of a lap of Python code, at this load of the machine."""
     laps = Laps(1)
-    for _ in range(2):  # the first time warms up
-        began = time.perf_counter_ns()
-        for _ in range(_TRIALS):
-            laps.lap(0)
-        took = time.perf_counter_ns() - began
-    return took / _TRIALS
+    began = time.perf_counter_ns()
+    for _ in range(thresholds.PROFILE_TRIALS):
+        laps.lap(0)
+    return (time.perf_counter_ns() - began) / thresholds.PROFILE_TRIALS
+
+
+def _forked() -> None:
+    global _lock
+    _lock = threading.Lock()
+
+
+forking.run_after_fork(_forked)
 
 
 # *** text ***
@@ -333,6 +345,7 @@ def _text(p: Profile) -> Iterator[str]:
                 ]
                 for s in sums[:SHOWN]
             ]
+            yield ""
             yield from _table(["time", "share", *([calls] if calls else []), head], cells)
 
 
@@ -356,7 +369,7 @@ def _cut(text: str, column: str) -> str:
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Formats columns: numbers to the right, and texts from the column "op" on to the left."""
+    """Formats columns, aligned to the left from the column "op" on."""
     widths = [max(len(row[i]) for row in [heads, *rows]) for i in range(len(heads))]
     numbers = heads.index("op") if "op" in heads else len(heads) - 1
     for row in [heads, *rows]:

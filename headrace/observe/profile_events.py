@@ -1,4 +1,4 @@
-"""Times of ops from the events of a step, for the token machine on one device or several."""
+"""Times of ops from the events of a step on the token machine."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class EventTimes:
 
 
 def _path(tag: str) -> tuple[str, ...]:
-    """The innermost function of a tag and the loops in it; outside of functions all loops."""
+    """The innermost function of a tag, and the loops in it."""
     path: tuple[str, ...] = ()
     for name in _PART.findall(tag):
         function, at, _ = name.rpartition("@")
@@ -80,7 +80,7 @@ def _path(tag: str) -> tuple[str, ...]:
 
 
 class _Times:
-    """Sums of the firings of a node, whose path is that of its first firing without the number of the call."""
+    """Sums of the firings of a node."""
 
     __slots__ = ("calls", "nanoseconds", "path", "shapes", "source", "type", "waited")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import html
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.metadata.run import show_seconds
@@ -12,18 +12,17 @@ from headrace.observe.profile_rows import short
 from headrace.records import record
 
 if TYPE_CHECKING:
-    from headrace.observe.profile import Profile
     from headrace.observe.profile_rows import Row
 
 
 @record(slots=True)
 class _Frame:
-    """Bar of the drawing: a loop, a function or a row, with all that is inside.
+    """Loop or function of the drawing, with all that is inside.
 
     Attributes:
-      name: the text of the bar.
+      name: its name.
       rows: the rows of its own.
-      inside: the bars inside, by name.
+      inside: the loops inside, by name.
     """
 
     name: str
@@ -31,7 +30,7 @@ class _Frame:
     inside: dict[str, _Frame] = dataclasses.field(default_factory=dict)
 
     def nanoseconds(self) -> int:
-        """The time of the rows and of all bars inside, rounded row by row, so that bars fit into those around them."""
+        """The time of all rows inside, as the sum of rounded times."""
         own = sum(round(row.seconds * 1e9) for row in self.rows)
         return own + sum(frame.nanoseconds() for frame in self.inside.values())
 
@@ -55,10 +54,10 @@ class _Bar:
     depth: int
 
 
-def _frames(p: Profile) -> dict[str, _Frame]:
+def _frames(rows: Sequence[Row]) -> dict[str, _Frame]:
     """A frame of each device with the rows by loop."""
     out: dict[str, _Frame] = {}
-    for row in p.rows:
+    for row in rows:
         frame = out.setdefault(row.device, _Frame(row.device or "profile"))
         for name in row.path:
             frame = frame.inside.setdefault(name, _Frame(name))
@@ -79,13 +78,13 @@ def _bars(frame: _Frame, start: int = 0, depth: int = 0) -> Iterator[_Bar]:
         start = end
 
 
-def write_chrome(p: Profile, path: str) -> None:
+def write_chrome(rows: Sequence[Row], runs: int, path: str) -> None:
     """Writes the sums of a profile as a Chrome trace; see `Profile.write_chrome`."""
     import json  # a slow import, needed only here
 
     out: list[dict[str, Any]] = []
-    for pid, (device, frame) in enumerate(_frames(p).items(), 1):
-        title = f"profile of {p.runs} runs{f', {device}' if device else ''}: sums, not a time line"
+    for pid, (device, frame) in enumerate(_frames(rows).items(), 1):
+        title = f"profile of {runs} runs{f', {device}' if device else ''}: sums, not a time line"
         out.append({"name": "process_name", "ph": "M", "pid": pid, "tid": 0, "args": {"name": title}})
         for bar in _bars(frame):
             times = {"ts": bar.start / 1000, "dur": (bar.end - bar.start) / 1000}
@@ -107,10 +106,10 @@ def _about(row: Row) -> dict[str, Any]:
     }
 
 
-def write_collapsed(p: Profile, path: str) -> None:
+def write_collapsed(rows: Sequence[Row], path: str) -> None:
     """Writes the sums of a profile as collapsed stacks; see `Profile.write_collapsed`."""
     with open(path, "w", encoding="utf-8") as f:
-        for row in p.rows:
+        for row in rows:
             microseconds = round(row.seconds * 1e6)
             if microseconds:
                 lines = ", ".join(map(short, row.lines))
@@ -135,17 +134,16 @@ td:nth-child(-n+3), th:nth-child(-n+3) { text-align: right; font-variant-numeric
 """
 
 
-def write_html(p: Profile, path: str) -> None:
+def write_html(rows: Sequence[Row], seconds: float, heads: Sequence[str], path: str) -> None:
     """Writes a page of a profile; see `Profile.write_html`."""
     with open(path, "w", encoding="utf-8") as f:
-        f.write("\n".join(_page(p)) + "\n")
+        f.write("\n".join(_page(rows, seconds or 1.0, heads)) + "\n")
 
 
-def _page(p: Profile) -> Iterator[str]:
-    heads = str(p).split("\n")[:2]
+def _page(rows: Sequence[Row], seconds: float, heads: Sequence[str]) -> Iterator[str]:
     yield f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>Profile</title><style>{_STYLE}</style>'
     yield f"</head><body><h1>Profile</h1><p>{'<br>'.join(map(html.escape, heads))}</p>"
-    for frame in _frames(p).values():
+    for frame in _frames(rows).values():
         bars = list(_bars(frame))
         whole = max(bars[0].end, 1)
         yield f'<div class="bars" style="height: {20 * (1 + max(bar.depth for bar in bars))}px">'
@@ -153,10 +151,8 @@ def _page(p: Profile) -> Iterator[str]:
             yield _div(bar, whole)
         yield "</div>"
     yield "<table><tr><th>time<th>share<th>calls<th>op<th>type<th>loop<th>line</tr>"
-    for row in p.rows:
-        time, share = (
-            (show_seconds(row.seconds), f"{row.seconds / (p.seconds or 1.0):.1%}") if row.is_timed else ("", "")
-        )
+    for row in rows:
+        time, share = (show_seconds(row.seconds), f"{row.seconds / seconds:.1%}") if row.is_timed else ("", "")
         cells = [time, share, f"{row.calls:,}", row.label, "+".join(dict.fromkeys(row.types)), row.shown_path]
         yield "<tr>" + "".join(f"<td>{html.escape(cell)}" for cell in [*cells, ", ".join(row.lines)]) + "</tr>"
     yield "</table></body></html>"

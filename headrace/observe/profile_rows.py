@@ -1,4 +1,4 @@
-"""Rows of a profile: times of ops that run together, and their sums by loop and by line."""
+"""Rows of a profile, and their sums by loop and by line."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Sum:
 
 
 def by_loop(rows: Sequence[Row]) -> list[Sum]:
-    """The time of each loop or function with all that is inside, and its iterations, the longest first."""
+    """The time of each loop or function with all inside, and its iterations."""
     paths = {row.path[:n]: 0 for row in rows for n in range(1, len(row.path) + 1)}
     for row in rows:
         if row.is_loop:
@@ -96,7 +96,7 @@ def by_loop(rows: Sequence[Row]) -> list[Sum]:
 
 
 def by_line(rows: Sequence[Row]) -> list[Sum]:
-    """The time of each line of the user's program, the longest first.
+    """The time of each line of the user's program.
 
     The time of ops that run together is divided equally among their lines.
     """
@@ -118,7 +118,7 @@ def line_of(op: Operation) -> str:
 
 
 def without_function(source: str) -> str:
-    """The text of a source without the name of its function: one line is one row."""
+    """The text of a source without the name of its function."""
     return _IN_FUNCTION.sub("", source)
 
 

@@ -20,7 +20,7 @@ PACKAGE: Final = Path(__file__).parent.parent.parent / "headrace"
 
 #: Lines of code by package; "" is the modules of headrace/ itself.
 BUDGETS: Final = {
-    "": 5780,
+    "": 5850,
     "api": 15000,
     "autograph": 4500,
     "compile": 2600,
@@ -35,6 +35,7 @@ BUDGETS: Final = {
     "jit": 1400,
     "lower": 1200,
     "metadata": 550,
+    "observe": 500,
     "opkit": 2950,
     "ops": 36000,
     "optimize": 5100,
@@ -43,8 +44,8 @@ BUDGETS: Final = {
     "place": 1500,
     "recover": 1600,
     "resources": 4700,
-    "schedule": 1980,
-    "targets": 13300,
+    "schedule": 2060,
+    "targets": 13600,
     "train": 6600,
     "v1": 8200,
     "vmap": 2000,

@@ -1,13 +1,13 @@
-"""Timers of native code: laps behind nests and other units, in a table outside of the code.
+"""Timers of native code: laps behind nests and other units.
 
     %time = clock                 ; by `clock_gettime` of the C library
     times[site] += %time - last
     counts[site] += 1
     last = %time
 
-A read of the clock takes longer than many units. Units of a block that are estimated to be shorter than
-`thresholds.PROFILED_WORK` share a lap with their neighbors. In a loop, conditional or function that is shorter than
-that, executions are counted and no clock is read: its time is part of the lap behind it.
+The table of times is outside of the code. A read of the clock takes longer than many units. Units of a block that are
+estimated to be shorter than `thresholds.PROFILED_WORK` share a lap with their neighbors. In a loop, conditional or
+function that is shorter than that, executions are counted and no clock is read: its time is part of the lap behind it.
 
 A table serves one call at a time. The function of a section (`TimedFunction`) holds a lock meanwhile, and adds the
 table to the `Laps` of its run.
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from headrace import thresholds
+from headrace import forking, thresholds
 from headrace.records import record
 from headrace.schedule.program import Branches, Call, Loop
 from headrace.targets.native.fusion import Nest
@@ -44,8 +44,7 @@ if TYPE_CHECKING:
 #: Function of a module that runs a number of laps, for `Table.lap_nanoseconds`.
 TRIAL: Final = "headrace.trial"
 _TABLE: Final = "headrace_times"
-_HEAD: Final = 2  # i64s before those of the sites: the time of the last lap, and the number of laps
-_TRIALS: Final = 1000
+_HEAD: Final = len(("the time of the last lap", "the number of laps"))  # i64s before those of the sites
 
 
 @record(slots=True)
@@ -148,7 +147,7 @@ class UnitTimers:
             self._timers.sites[loop.timed] = dataclasses.replace(self._timers.sites[loop.timed], is_timed=True)
 
     def leave(self) -> None:
-        """Prints the time of the innermost open loop since its last lap, and closes its site."""
+        """Prints the time since the last lap in a loop, and closes its site."""
         loop = self._loops.pop()
         self._path, self._is_short = self._path[:-1], loop.is_in_short
         if not self._is_short:
@@ -160,7 +159,7 @@ class UnitTimers:
         return self._timers.add([op for u in found for op in _ops(u)], self._path, is_native=True, is_timed=is_timed)
 
     def _is_long(self, unit: Unit) -> bool:
-        """Whether a unit is likely to take longer than a lap, or has units that do."""
+        """Whether a unit, or one in it, is likely to take longer than a lap."""
         if isinstance(unit, Call):
             return True
         if isinstance(unit, Nest | Strips):
@@ -258,14 +257,19 @@ class Table:
         self.symbols = {_TABLE: self._table.ctypes.data}
         self.lock = threading.Lock()
         self.lap_nanoseconds = 0.0
+        forking.register_at_fork(self)
+
+    def _forked(self) -> None:
+        """Replaces the lock in a forked process, see `forking`."""
+        self.lock = threading.Lock()
 
     def measure(self, library: Library) -> None:
         """Measures the duration of a lap, given the module's code."""
         run = ctypes.CFUNCTYPE(None, ctypes.c_int64)(library.address(TRIAL))
-        run(_TRIALS)
+        run(thresholds.PROFILE_TRIALS)
         began = time.perf_counter_ns()
-        run(_TRIALS)
-        self.lap_nanoseconds = (time.perf_counter_ns() - began) / _TRIALS
+        run(thresholds.PROFILE_TRIALS)
+        self.lap_nanoseconds = (time.perf_counter_ns() - began) / thresholds.PROFILE_TRIALS
 
     def clear(self) -> None:
         """Sets all times and counts to zero."""

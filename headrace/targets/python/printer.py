@@ -383,7 +383,10 @@ def _between_sections(block: Block) -> set[Value]:
 
 
 def _timed_ops(instr: Instr) -> Sequence[Operation]:
-    """The operations that the site of an instruction names: none for the call of a section, which has its own sites."""
+    """The operations that the site of an instruction names.
+
+    There are none for a section, which has sites of its own.
+    """
     if isinstance(instr, Section):
         return ()
     return [each.op for each in instr.block.instrs] if isinstance(instr, Group) else [instr.op]

@@ -33,7 +33,7 @@ WIDE = np.full((48, 48), 0.01, np.float32)
 
 @pytest.fixture
 def ticks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The clock of native code: each read is a nanosecond later. The list has the number of reads."""
+    """The number of reads of the clock of native code, each a nanosecond later."""
     reads = [0]
 
     @ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.POINTER(ctypes.c_int64))
