@@ -162,6 +162,7 @@ _LATER = {
     "signal": "headrace.api.signal",
     "strings": "headrace.api.strings",
     "summary": "headrace.api.summary",
+    "profile": "headrace.observe.profile:profile",
     "train": "headrace.train",
     "cluster": "headrace.dist.launch",
     "breakpoint_when": "headrace.observe.breakpoints:breakpoint_when",
@@ -185,6 +186,7 @@ if _typing.TYPE_CHECKING:
     from headrace.observe.breakpoints import breakpoint_when
     from headrace.observe.watch import watch
     from headrace.observe.recording import record
+    from headrace.observe.profile import profile
 
 __version__ = "0.1.0"
 
@@ -220,7 +222,7 @@ __all__ = [
     "logical_xor", "lookup", "map_fn", "math", "matmul", "matrix_transpose", "matvec", "maximum", "meshgrid", "minimum",
     "mod", "multiply", "multiply_no_nan", "name_scope", "ndtri", "negative", "newaxis", "nextafter", "nn", "no_op",
     "norm", "not_equal", "nth_element", "numpy_function", "one_hot", "ones", "ones_like", "pad", "parallel_stack",
-    "placeholder", "placeholder_with_default", "polygamma", "pow", "prevent_gradient", "print", "py_func",
+    "placeholder", "placeholder_with_default", "polygamma", "pow", "prevent_gradient", "print", "profile", "py_func",
     "py_function", "qint16", "qint32", "qint8", "quantization", "quint16", "quint8", "random", "range", "rank",
     "raw_ops", "read_graph", "real", "reciprocal", "reciprocal_no_nan", "recompute", "recompute_grad", "record",
     "reduce_all", "reduce_any", "reduce_euclidean_norm", "reduce_logsumexp", "reduce_max", "reduce_mean", "reduce_min",

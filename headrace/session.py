@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from headrace.compiled_step import CompiledStep
     from headrace.ir.graph import Graph, Operation
     from headrace.observe.watch import Watch, Watched
+    from headrace.programs import Programs
     from headrace.target import Connectable, Target
 
 CLOSED = "Attempted to use a closed Session."
@@ -410,6 +411,7 @@ class Session:
         options: RunOptions,
         timeout_ms: float | None,
         is_checked: bool = False,
+        found: CompiledStep | None = None,
     ) -> Any:
         """Runs a step.
 
@@ -419,20 +421,25 @@ class Session:
           options: the options of the run.
           timeout_ms: the time limit, in milliseconds.
           is_checked: whether the values have the form of values between kernels.
+          found: the program to run; None for that of the values.
 
         Returns:
           The values in the structure of the fetches.
         """
-        if scoped_options.count:
-            options = scoped_options.applied(options)
+        if found is None:
+            if scoped_options.count:
+                options = scoped_options.applied(options)
+            if options.profile is not None:
+                return self._profiled(call, values, options, timeout_ms, is_checked)
         if call.at_once is not None and options is _NO_OPTIONS and not timeout_ms:
             results = self._at_once(call, values, is_checked)
             if results is not NotImplemented:
                 return call.pack(results)
         fed = values if is_checked else call.feed(values)
         try:
-            is_observed = options is not _NO_OPTIONS and options.is_observed
-            found = call.programs.observed if is_observed else call.programs.for_values(fed)
+            if found is None:
+                is_observed = options is not _NO_OPTIONS and options.is_observed
+                found = call.programs.observed if is_observed else call.programs.for_values(fed)
             code = found.compiled
             if code is not None and code.is_whole and not self._timeout_ms:
                 # machine code for any shapes must not replace a variant for some
@@ -478,6 +485,22 @@ class Session:
             if options.listener is not None:
                 options.listener(step_events.StepEnd(time.perf_counter_ns(), step.id, error))
         return call.pack(out)
+
+    def _profiled(
+        self,
+        call: PreparedCall,
+        values: Sequence[Any],
+        options: RunOptions,
+        timeout_ms: float | None,
+        is_checked: bool,
+    ) -> Any:
+        """Runs a step by its program with timers; the arguments are those of `_run`."""
+        profile = options.profile
+        fed = values if is_checked else call.feed(values)
+        with self._explained():
+            found, options = profile.prepared(call.programs, fed, options)
+        with profile.measured():
+            return self._run(call, values, options, timeout_ms, is_checked, found)
 
     def _at_once(self, call: PreparedCall, values: Sequence[Any], is_checked: bool) -> Any:
         """Returns the fetches of a step that is one call of machine code.

@@ -93,6 +93,8 @@ class NodeEnd:
         queue), and a kernel on another thread.
       cause: the cause of deadness (`execute.records.DeadCause`), if the listener has `wants_causes = True` and the node
         fired dead; else None. None for a Recv, whose Send has the cause.
+      source: the line of the user's program that created the operation; "" if it is unknown.
+      shapes: the dtypes and static shapes of its outputs, as text.
     """
 
     time: int
@@ -108,6 +110,8 @@ class NodeEnd:
     sizes: tuple[int, ...] | None = None
     waited: bool = False
     cause: Any = None
+    source: str = ""
+    shapes: str = ""
 
 
 @record(frozen=True, slots=True)
@@ -262,23 +266,52 @@ def chrome_events(events: Iterable[Event]) -> list[dict[str, Any]]:
     For a step over several devices, each device is a group. It has a row for each iteration that is open at the time,
     so the number of rows in use is the number of iterations in flight, and a row for each stream. Arrows lead from
     Sends to Recvs.
+
+    Bars of one row nest or are disjoint, because viewers drop others. Firings during which others could fire (a wait, a
+    call, a kernel on another thread) are in further rows of their iteration, as many as overlap.
     """
     chart = _Chart()
     for e in events:
         chart.add(e)
-    return chart.out
+    return chart.finish()
+
+
+def lanes(spans: Sequence[tuple[int, int]]) -> list[int]:
+    """Returns a lane for each span; spans of one lane nest or are disjoint.
+
+    Args:
+      spans: start and end of each span, in any order.
+
+    Returns:
+      Numbers from 0 on.
+
+    Example:
+      >>> lanes([(0, 4), (1, 2), (3, 6), (4, 5)])
+      [0, 0, 1, 0]
+    """
+    out = [0] * len(spans)
+    open_: list[list[int]] = []  # by lane the ends of the spans around the current time, outermost first
+    for i in sorted(range(len(spans)), key=lambda i: (spans[i][0], -spans[i][1])):
+        start, end = spans[i]
+        for ends in open_:
+            while ends and ends[-1] <= start:
+                ends.pop()
+        fits = (lane for lane, ends in enumerate(open_) if not ends or ends[-1] >= end)
+        out[i] = next(fits, len(open_))
+        if out[i] == len(open_):
+            open_.append([])
+        open_[out[i]].append(end)
+    return out
 
 
 class _Chart:
-    """Builds `out`, a list of Chrome's events, from events of headrace."""
+    """Builds Chrome's events from events of headrace."""
 
     def __init__(self) -> None:
-        self.out: list[dict[str, Any]] = []
-        self._groups: dict[str, int] = {}
-        self._named: set[tuple[int, int]] = set()
+        self._bars: dict[tuple[str, int, str], list[_Bar]] = {}  # by group, row and the name of the row
+        self._ends: list[tuple[tuple[str, int, str], Crossing]] = []  # ends of arrows, with their rows
         self._started: dict[tuple[int, str, str, str], list[tuple[int, int]]] = {}  # start time and row
         self._rows: dict[tuple[int, str, str], int] = {}  # (step, device, tag) of an open iteration → its row
-        self._arrows: dict[tuple[int, str, str], int] = {}
         self._streams: dict[str, int] = {}
 
     def add(self, e: Event) -> None:
@@ -288,10 +321,12 @@ class _Chart:
         elif isinstance(e, NodeEnd):
             self._fired(e)
         elif isinstance(e, StreamSpan):
-            pid, tid = self._stream(e.device, e.stream)
-            self._bar(e.name, e.stream, e.time, e.end, pid, tid, {"bytes": e.bytes})
+            row = self._streams.setdefault(e.stream, _STREAMS + len(self._streams))
+            key = (e.device or "streams", row, f"stream {e.stream}")
+            self._bar(key, _Bar(e.name, e.stream, e.time, e.end, {"bytes": e.bytes}))
         elif isinstance(e, Crossing):
-            self._arrow(e)
+            device = e.device if isinstance(e, TokenSent) else e.to
+            self._ends.append((_open_row(device, self._rows.get((e.step, device, e.tag), 0)), e))
         elif isinstance(e, IterationOpen) and e.device:
             taken = {row for (_, device, _), row in self._rows.items() if device == e.device}
             self._rows[e.step, e.device, e.tag] = next(i for i in range(len(taken) + 1) if i not in taken)
@@ -301,64 +336,101 @@ class _Chart:
     def _fired(self, e: NodeEnd) -> None:
         begin = self._started.get((e.step, e.device, e.node, e.tag))
         t0, row = begin.pop() if begin else (e.time, 0)
-        pid, tid = self._place(e, row)
-        about = {"op": e.type, "tag": e.tag, "dead": e.dead}
-        self._bar(e.node, "dead" if e.dead else e.type, t0, e.time, pid, tid, about)
-
-    def _place(self, e: NodeEnd, row: int) -> tuple[int, int]:
-        """Group and row of a firing, whose iteration has `row` on its device."""
         if e.device:
-            return self._row(e.device, row, f"open iteration {row}")
-        instance = f"step {e.step}: " + (e.tag.rpartition("#")[0] or "root")
-        return self._row(instance, e.iteration, f"iteration {e.iteration}")
+            key = _open_row(e.device, row)
+        else:
+            instance = f"step {e.step}: " + (e.tag.rpartition("#")[0] or "root")
+            key = (instance, e.iteration, f"iteration {e.iteration}")
+        if e.waited:
+            key = _waiting(key)
+        about = {"op": e.type, "tag": e.tag, "dead": e.dead}
+        about |= {name: text for name, text in (("source", e.source), ("shapes", e.shapes)) if text}
+        self._bar(key, _Bar(e.node, "dead" if e.dead else e.type, t0, e.time, about))
 
-    def _stream(self, device: str, stream: str) -> tuple[int, int]:
-        row = self._streams.setdefault(stream, _STREAMS + len(self._streams))
-        return self._row(device or "streams", row, f"stream {stream}")
+    def _bar(self, row: tuple[str, int, str], bar: _Bar) -> None:
+        self._bars.setdefault(row, []).append(bar)
 
-    def _row(self, group: str, tid: int, name: str) -> tuple[int, int]:
-        pid = self._groups.get(group)
-        if pid is None:
-            pid = self._groups[group] = len(self._groups) + 1
-            self.out.append(_meta("process_name", pid, 0, group))
-        if (pid, tid) not in self._named:
-            self._named.add((pid, tid))
-            self.out.append(_meta("thread_name", pid, tid, name))
-        return pid, tid
-
-    def _bar(self, name: str, kind: str, start: int, end: int, pid: int, tid: int, about: dict[str, Any]) -> None:
-        self.out.append(
-            {
-                "name": name,
-                "cat": kind,
-                "ph": "X",
-                "ts": start / 1000,
-                "dur": (end - start) / 1000,
-                "pid": pid,
-                "tid": tid,
-                "args": about,
-            }
-        )
-
-    def _arrow(self, e: Crossing) -> None:
-        """Adds one end of an arrow, which attaches to the bar around it."""
-        key = (e.step, e.edge, e.tag)
-        number = self._arrows.setdefault(key, len(self._arrows) + 1)
-        is_start = isinstance(e, TokenSent)
-        device = e.device if is_start else e.to
-        row = self._rows.get((e.step, device, e.tag), 0)
-        pid, tid = self._row(device, row, f"open iteration {row}")
-        about = {"name": e.edge, "cat": "dead token" if e.dead else "token", "id": number, "pid": pid, "tid": tid}
-        self.out.append(
-            {"ph": "s" if is_start else "f", "ts": e.time / 1000, **about} | ({} if is_start else {"bp": "e"})
-        )
+    def finish(self) -> list[dict[str, Any]]:
+        """Chrome's events of all events so far."""
+        out: list[dict[str, Any]] = []
+        groups: dict[str, int] = {}
+        placed: dict[tuple[str, int, str], list[tuple[_Bar, int]]] = {}  # the bars of a row, with their threads
+        for key, _ in self._ends:  # an arrow may end in a row without bars
+            self._bars.setdefault(key, [])
+        further = 2 * _STREAMS
+        for key, bars in self._bars.items():
+            group, row, name = key
+            pid = groups.get(group)
+            if pid is None:
+                pid = groups[group] = len(groups) + 1
+                out.append(_meta("process_name", pid, 0, {"name": group}))
+            found = lanes([(bar.start, bar.end) for bar in bars])
+            tids: list[int] = []
+            for lane in range(1 + max(found, default=0)):
+                is_first = not lane and not name.endswith(_WAITING)
+                further += not is_first
+                tids.append(row if is_first else further)
+                out.append(_meta("thread_name", pid, tids[-1], {"name": f"{name} {lane + 1}" if lane else name}))
+                out.append(_meta("thread_sort_index", pid, tids[-1], {"sort_index": row}))
+            placed[key] = [(bar, tids[lane]) for bar, lane in zip(bars, found, strict=True)]
+            out += [bar.as_chrome(pid, tid) for bar, tid in placed[key]]
+        numbers: dict[tuple[int, str, str], int] = {}
+        for key, end in self._ends:
+            number = numbers.setdefault((end.step, end.edge, end.tag), len(numbers) + 1)
+            near = [*placed[key], *placed.get(_waiting(key), ())]
+            around = (tid for bar, tid in near if bar.start <= end.time <= bar.end)
+            out.append(_arrow(end, number, groups[key[0]], next(around, key[1])))
+        return out
 
 
+@record(frozen=True, slots=True)
+class _Bar:
+    """Bar of a row, with its times in nanoseconds and facts about it."""
+
+    name: str
+    kind: str
+    start: int
+    end: int
+    about: dict[str, Any]
+
+    def as_chrome(self, pid: int, tid: int) -> dict[str, Any]:
+        """Chrome's event of the bar."""
+        return {
+            "name": self.name,
+            "cat": self.kind,
+            "ph": "X",
+            "ts": self.start / 1000,
+            "dur": (self.end - self.start) / 1000,
+            "pid": pid,
+            "tid": tid,
+            "args": self.about,
+        }
+
+
+def _open_row(device: str, row: int) -> tuple[str, int, str]:
+    """The row of an iteration that is open on a device."""
+    return device, row, f"open iteration {row}"
+
+
+def _waiting(row: tuple[str, int, str]) -> tuple[str, int, str]:
+    """The row of firings of an iteration that wait."""
+    return *row[:2], row[2] + _WAITING
+
+
+def _arrow(e: Crossing, number: int, pid: int, tid: int) -> dict[str, Any]:
+    """One end of an arrow, which attaches to the bar around it."""
+    is_start = isinstance(e, TokenSent)
+    kind = "dead token" if e.dead else "token"
+    about = {"name": e.edge, "cat": kind, "id": number, "pid": pid, "tid": tid, "ts": e.time / 1000}
+    return {"ph": "s", **about} if is_start else {"ph": "f", "bp": "e", **about}
+
+
+_WAITING = ", waiting"
 _STREAMS = 1_000_000  # rows of streams come after those of iterations
 
 
-def _meta(kind: str, pid: int, tid: int, name: str) -> dict[str, Any]:
-    return {"name": kind, "ph": "M", "pid": pid, "tid": tid, "args": {"name": name}}
+def _meta(kind: str, pid: int, tid: int, args: dict[str, Any]) -> dict[str, Any]:
+    return {"name": kind, "ph": "M", "pid": pid, "tid": tid, "args": args}
 
 
 def write_chrome(events: Sequence[Event], file: str | IO[str]) -> None:
@@ -376,7 +448,7 @@ def write_chrome(events: Sequence[Event], file: str | IO[str]) -> None:
 # fmt: off
 __all__ = [
     "Both", "Crossing", "Event", "IterationFree", "IterationOpen", "Listener", "NodeEnd", "NodeStart", "OneAtATime",
-    "StepEnd", "StepStart", "StreamSpan", "TokenReceived", "TokenSent", "chrome_events", "joined",
+    "StepEnd", "StepStart", "StreamSpan", "TokenReceived", "TokenSent", "chrome_events", "joined", "lanes",
     "write_chrome",
 ]
 # fmt: on

@@ -330,6 +330,14 @@ NATIVE_POLL_WORK: Final = 1_000_000
 # Unit: nanoseconds. Estimate (tests/targets/native/test_printer.py).
 NATIVE_POLL_EACH: Final = 10_000
 
+# Work between two timers of profiled native code, by the printer's estimate: a read of the clock takes 20 to 40 ns.
+# Unit: nanoseconds. Estimate (tests/targets/native/test_timers.py).
+PROFILED_WORK: Final = 300
+
+# Laps that are timed to estimate the time of the timers of a profile.
+# Unit: laps. Estimate (tests/observe/test_profile.py).
+PROFILE_TRIALS: Final = 300
+
 # Time of a call of a native function, more for each argument and result, and that of numpy for a ufunc of small arrays
 # and an operator on scalars.
 # Unit: nanoseconds each. Estimate (tests/targets/native/test_printer.py).

@@ -51,6 +51,7 @@ PAGES = (
     "docs/how-to/input.md",
     "docs/how-to/inspecting.md",
     "docs/how-to/counters.md",
+    "docs/how-to/profiling.md",
     "docs/how-to/extending.md",
 )
 OPTIONS = doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL | doctest.NORMALIZE_WHITESPACE

@@ -12,6 +12,7 @@ its thread does other work in the meantime.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from headrace.recursion import recursion_room
 from headrace.schedule import schedule, text
 from headrace.schedule.program import Section
 from headrace.schedule.regions import Regions
+from headrace.schedule.timers import Timers
 from headrace.targets.native.sections import cut
 from headrace.targets.python import Printer
 from headrace.targets.python.runtime import RunState, quietly
@@ -35,13 +37,15 @@ if TYPE_CHECKING:
     from headrace.ir.graph import FuncGraph, Graph, Operation
     from headrace.ir.kernel import StepContext
     from headrace.schedule.program import Program
+    from headrace.schedule.timers import Laps, Site
 
 
 class Compiled:
     """Step compiled into one Python function.
 
     Args:
-      make: Makes the program of the step.
+      make: Makes the program of the step. Its argument takes the sites of profiled code; it is None for code without.
+      timers: The argument for `make`.
 
     Attributes:
       source: The text of the code.
@@ -54,6 +58,7 @@ class Compiled:
       is_direct: Whether it is plain, flushes nothing and has no operation that may use several threads, so that no mode
         is set either.
       suspends: Whether the function waits for values, so that `begin` runs it and `run` must not be called.
+      sites: The sites of profiled code; empty for code without laps.
     """
 
     __slots__ = (
@@ -66,23 +71,26 @@ class Compiled:
         "_native_source",
         "_resources",
         "_stateful",
+        "_timed",
         "blocks",
         "coverage",
         "flushes",
         "is_direct",
         "is_plain",
         "is_whole",
+        "sites",
         "source",
         "suspends",
         "uses_threads",
     )
 
-    def __init__(self, make: Callable[[], Program]) -> None:
+    def __init__(self, make: Callable[[Timers | None], Program], timers: Timers | None = None) -> None:
         self._make = make
-        program = make()
+        self._timed: Compiled | None = None
+        program = make(timers)
         self.coverage, self._native_source, self._at_once = program.coverage, program.source, program.at_once
         self.is_whole = self._at_once is not None
-        printer = Printer(program)
+        printer = Printer(program, timers)
         code = printer.out.finish("step")
         self.source, self._marks = code.text, code.marks
         self._function: Callable[..., tuple[Any, ...]] = code.function
@@ -96,7 +104,8 @@ class Compiled:
         # sections that are the whole step change the mode by themselves, in less time
         is_flushed = all(isinstance(instr, Section) and instr.flushes for instr in program.block.instrs)
         self.flushes = not is_flushed and (self._has_loops or printer.uses_blas or printer.flushes)
-        self.is_plain = not (printer.stateful or self._resources or self._has_loops)
+        self.sites: Sequence[Site] = () if timers is None else timers.sites
+        self.is_plain = not (printer.stateful or self._resources or self._has_loops or self.sites)
         self.is_direct = self.is_plain and not (self.uses_threads or self.flushes)
 
     @property
@@ -107,7 +116,14 @@ class Compiled:
     @property
     def schedule(self) -> str:
         """The text of the instructions that the code was generated from."""
-        return text.show(self._make())
+        return text.show(self._make(None))
+
+    @property
+    def timed(self) -> Compiled:
+        """The same schedule with laps, compiled at the first access. Its runs need `schedule.timers.Laps`."""
+        if self._timed is None:
+            self._timed = Compiled(self._make, Timers())
+        return self._timed
 
     def at_once(self, manager: Manager | None) -> Callable[..., Any] | None:
         """The function of a step that is one call of machine code, or None.
@@ -135,13 +151,14 @@ class Compiled:
 
         return call
 
-    def run(self, step: StepContext | None, values: Sequence[Any]) -> tuple[Any, ...]:
+    def run(self, step: StepContext | None, values: Sequence[Any], laps: Laps | None = None) -> tuple[Any, ...]:
         """Runs the step on the values of the feeds and returns those of the fetches.
 
         Args:
           step: The context of the step; None is allowed if `is_plain`. Unless `is_direct`, the caller sets the state of
             the thread (`execute.entered`).
           values: The values of the feeds, in order.
+          laps: Takes the times of the sites of profiled code; None for code without laps.
 
         Returns:
           The values of the fetches, in order.
@@ -159,9 +176,9 @@ class Compiled:
                 note_interrupt(e, FILE, self._marks)
                 raise
         if not self._calls_itself:
-            return self._run(step, values)
+            return self._run(step, values, laps)
         with recursion_room(4 * flags.CALL_DEPTH.value):  # an outlined block is a Python call too
-            return self._run(step, values)
+            return self._run(step, values, laps)
 
     def begin(self, step: StepContext, values: Sequence[Any]) -> Generator[deque[Any], None, tuple[Any, ...]]:
         """Runs the step as a generator, if it `suspends`.
@@ -190,12 +207,13 @@ class Compiled:
             note_interrupt(e, FILE, self._marks)
             raise
 
-    def _run(self, step: StepContext | None, values: Sequence[Any]) -> tuple[Any, ...]:
+    def _run(self, step: StepContext | None, values: Sequence[Any], laps: Laps | None) -> tuple[Any, ...]:
         try:
             if not (self._stateful or self._resources):
-                return self._function(RunState(step, ()) if self._has_loops else None, *values)
+                needs_state = self._has_loops or laps is not None
+                return self._function(RunState(step, (), (), laps) if needs_state else None, *values)
             assert step is not None
-            return self._function(self._state(step), *values)
+            return self._function(self._state(step, laps), *values)
         except Exception as e:
             raise_blamed(e, FILE, self._marks)
             raise
@@ -203,11 +221,11 @@ class Compiled:
             note_interrupt(e, FILE, self._marks)
             raise
 
-    def _state(self, step: StepContext) -> RunState:
+    def _state(self, step: StepContext, laps: Laps | None = None) -> RunState:
         """Makes the kernels of a run."""
         step.locate = lambda: tag(FILE, self._marks)
         kernels = [k.factory(KernelContext(step, op), op.attrs) for op, k in self._stateful]
-        return RunState(step, kernels, self._resources.bound(step) if self._resources else ())
+        return RunState(step, kernels, self._resources.bound(step) if self._resources else (), laps)
 
 
 @deepens_recursion
@@ -233,4 +251,9 @@ def compile_graph(
     Raises:
       GraphError, NotFoundError: A called function does not fit or does not exist.
     """
-    return Compiled(lambda: schedule(Regions(graph, targets, expand), args, retvals, cut))
+
+    def make(timers: Timers | None) -> Program:
+        cut_timed = cut if timers is None else functools.partial(cut, timers=timers)
+        return schedule(Regions(graph, targets, expand), args, retvals, cut_timed)
+
+    return Compiled(make)

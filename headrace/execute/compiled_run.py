@@ -52,6 +52,10 @@ class CompiledProgram:
         self.code = code
         self._environment = environment
 
+    def with_code(self, code: Code) -> CompiledProgram:
+        """Returns the program of other code for the same step."""
+        return CompiledProgram(code, self._environment)
+
     def start(self, step: Step) -> CompiledRun:
         """Returns a new run of the code for `step`."""
         return CompiledRun(self.code, step, self._environment.blas_threads)

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
-from headrace import step_events
+from headrace import shapes, step_events
 from headrace.execute.blame import dead_cause
 from headrace.execute.plan import DEAD, SWITCH, SWITCH_N
 
 if TYPE_CHECKING:
     from headrace.execute.plan import PlanNode
     from headrace.execute.records import Frame, Iteration, Origin
+    from headrace.ir.graph import Operation
 
 
 RECENT: Final = 8  # firings that an error lists
@@ -78,13 +79,14 @@ class Events:
       recent: the nodes that fired last with their iterations, oldest first.
     """
 
-    __slots__ = ("_device", "_listener", "_step", "_wants_causes", "_wants_sizes", "_wants_values", "recent")
+    __slots__ = ("_about", "_device", "_listener", "_step", "_wants_causes", "_wants_sizes", "_wants_values", "recent")
 
     def __init__(self, listener: step_events.Listener, step: int, device: str) -> None:
         self._listener = listener
         self._step = step
         self._device = device
         self.recent: collections.deque[tuple[PlanNode, Iteration]] = collections.deque(maxlen=RECENT)
+        self._about: dict[Operation, tuple[str, str]] = {}  # source and shapes of operations that have fired
         self._wants_values = bool(getattr(listener, "wants_values", False))
         self._wants_sizes = bool(getattr(listener, "wants_sizes", False))
         self._wants_causes = bool(getattr(listener, "wants_causes", False))
@@ -132,12 +134,14 @@ class Events:
         kept = values if self._wants_values and not is_dead else None
         sizes = None if is_dead or values is None or not self._wants_sizes else _sizes(node, values)
         cause = dead_cause(values[0]) if is_dead and values and self._wants_causes else None
-        device = self._device
-        self._listener(
-            step_events.NodeEnd(
-                now, self._step, op.name, op.type, it.tag, frame, it.index, is_dead, kept, device, sizes, waited, cause
-            )
-        )
+        about = (kept, self._device, sizes, waited, cause, *(self._about.get(op) or self._described(op)))
+        self._listener(step_events.NodeEnd(now, self._step, op.name, op.type, it.tag, frame, it.index, is_dead, *about))
+
+    def _described(self, op: Operation) -> tuple[str, str]:
+        """The line that created an operation, and its dtypes and static shapes."""
+        types = ", ".join(f"{t.dtype.name}{shapes.show(t.shape)}" for t in op.outputs)
+        found = self._about[op] = ("" if op.source is None else str(op.source), types)
+        return found
 
     def computed(self, node: PlanNode, began: int) -> None:
         """Reports the span, from `began` (ns) to now, of the heavy kernel of `node`."""

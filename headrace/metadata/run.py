@@ -67,6 +67,7 @@ class RunOptions:
         further settings. Such a run is interpreted operation by operation.
       breakpoints: the breakpoints of the run, results of `breakpoint_when`. Such a run is interpreted operation by
         operation.
+      profile: the profile that receives the times of the run (`hr.profile`), or None.
 
     Source: TensorFlow's `tf.compat.v1.RunOptions`.
 
@@ -85,6 +86,7 @@ class RunOptions:
     trace_level: int = 0
     check_numerics: bool | NumericsCheck = False
     breakpoints: Sequence[Any] = ()
+    profile: Any = None
 
     NO_TRACE: ClassVar[int] = 0
     SOFTWARE_TRACE: ClassVar[int] = 1

@@ -12,6 +12,8 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from headrace import forking
+
 if TYPE_CHECKING:
     from headrace.metadata.run import RunOptions
 
@@ -20,7 +22,7 @@ Change: TypeAlias = "Callable[[RunOptions], RunOptions]"
 #: Number of open blocks in all threads.
 count = 0
 
-_lock: Final = threading.Lock()
+_lock = threading.Lock()
 _changes: Final[contextvars.ContextVar[tuple[Change, ...]]] = contextvars.ContextVar("_changes", default=())
 
 
@@ -44,3 +46,11 @@ def applied(options: RunOptions) -> RunOptions:
     for change in _changes.get():
         options = change(options)
     return options
+
+
+def _forked() -> None:
+    global _lock
+    _lock = threading.Lock()
+
+
+forking.run_after_fork(_forked)

@@ -7,6 +7,7 @@ from dataclasses import field
 from typing import Final, TypeAlias
 
 from headrace.records import record
+from headrace.step_events import lanes
 
 # operation, type, start (nanoseconds since 1970), duration (nanoseconds), the bytes of its outputs
 Firing: TypeAlias = tuple[str, str, int, int, tuple[int, ...]]
@@ -90,7 +91,7 @@ class NodeExecStats:
       output: the outputs; empty without outputs.
       timeline_label: "name = Type()", without the inputs of the operation.
       scheduled_micros: the same as `all_start_micros`.
-      thread_id: always 0.
+      thread_id: a number for which the firings of a device nest or are disjoint.
       all_start_nanos: the start, in nanoseconds since 1970.
       op_start_rel_nanos: always 0.
       op_end_rel_nanos: the end, in nanoseconds since `all_start_nanos`.
@@ -143,10 +144,14 @@ class StepStats:
 
 def step_stats(listed: Mapping[str, Sequence[Firing]]) -> StepStats:
     """Returns the records of the firings on each device."""
-    return StepStats([DeviceStepStats(name, [_stats(*f) for f in firings]) for name, firings in listed.items()])
+    out = StepStats()
+    for name, firings in listed.items():
+        threads = lanes([(at, at + took) for _, _, at, took, _ in firings])
+        out.dev_stats.append(DeviceStepStats(name, [_stats(*f, n) for f, n in zip(firings, threads, strict=True)]))
+    return out
 
 
-def _stats(name: str, type: str, at: int, took: int, sizes: tuple[int, ...]) -> NodeExecStats:
+def _stats(name: str, type: str, at: int, took: int, sizes: tuple[int, ...], thread: int) -> NodeExecStats:
     outputs = [
         NodeOutput(slot, TensorDescription(AllocationDescription(n, n)))
         for slot, n in enumerate(sizes)
@@ -161,6 +166,7 @@ def _stats(name: str, type: str, at: int, took: int, sizes: tuple[int, ...]) -> 
         output=outputs,
         timeline_label=f"{name} = {type}()",
         scheduled_micros=at // 1000,
+        thread_id=thread,
         all_start_nanos=at,
         op_end_rel_nanos=took,
         all_end_rel_nanos=took,

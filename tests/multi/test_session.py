@@ -519,8 +519,9 @@ def test_iterations_in_flight_have_rows() -> None:
         s.run(fetches[:2], {x: AT}, hr.RunOptions(listener=events.append))
     rows: dict[int, set[int]] = {}
     for e in step_events.chrome_events(events):
-        if e["ph"] == "X":
-            rows.setdefault(e["pid"], set()).add(e["tid"])
+        if e["name"] == "thread_name" and e["args"]["name"].startswith("open iteration"):
+            rows.setdefault(e["pid"], set()).add(int(e["args"]["name"].split(",")[0].split()[-1]))
+    assert rows
     assert all(len(r) <= 1 + 4 for r in rows.values())  # the root, and as many iterations as may be open
 
 

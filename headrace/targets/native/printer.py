@@ -43,6 +43,7 @@ from headrace.targets.native.plan import Home, Plan, Storage, contiguous, dims, 
 from headrace.targets.native.repeats import Repeats
 from headrace.targets.native.rewriting import CrossEntropy
 from headrace.targets.native.strips import Strips, Unit
+from headrace.targets.native.timers import UnitTimers
 from headrace.targets.native.tuples import Absent, Pack, Unpack, Zeros, is_tuple
 from headrace.targets.native.unread import unread_products
 from headrace.targets.native.windows.calls import print_window
@@ -50,6 +51,7 @@ from headrace.targets.native.windows.calls import print_window
 if TYPE_CHECKING:
     from headrace.opkit.forms import Product
     from headrace.schedule.program import Trip
+    from headrace.schedule.timers import Path, Timers
     from headrace.targets.native.regions import NativeRegion
 
 _INT64: Final = np.dtype(np.int64)
@@ -89,6 +91,7 @@ class Printing:
       places: The places that can fail, of all functions of the module.
       has_parts: The functions that call themselves and are printed, by symbol: whether several threads may run parts of
         an instruction.
+      timers: Takes the sites of profiled code (`timers`); None for code without laps.
     """
 
     functions: Functions = dataclasses.field(default_factory=Functions)
@@ -96,29 +99,34 @@ class Printing:
     module: Module = dataclasses.field(default_factory=Module)
     places: list[Failure] = dataclasses.field(default_factory=list)
     has_parts: dict[str, bool] = dataclasses.field(default_factory=dict)
+    timers: Timers | None = None
 
 
-def print_region(region: NativeRegion, printing: Printing | None = None, name: str = "core") -> Printed:
+def print_region(
+    region: NativeRegion, printing: Printing | None = None, name: str = "core", path: Path = ()
+) -> Printed:
     """Prints a region as a function `i32 (ptr %state, ptr %inputs, ptr %outputs)`, and the functions that it calls.
 
     Args:
       region: The region.
       printing: The module that takes the functions; None for a new one.
       name: The name of the function.
+      path: The loops around the region, for timers.
 
     Returns:
       The module, the inputs and the outputs.
     """
     printing = Printing() if printing is None else printing
-    printer = Printer(region.instrs, region.inputs, region.outputs, region.elements, printing)
+    printer = Printer(region.instrs, region.inputs, region.outputs, region.elements, printing, path)
     printer.print_core(name)
-    called = printing.functions.called(region.instrs).values()
-    for body in called:
+    called = printing.functions.called(region.instrs)
+    for function, body in called.items():
         if body.symbol not in printing.has_parts:
-            inner = Printer(body.instrs, body.params, body.results, ElementTypes(body.instrs), printing)
+            elements = ElementTypes(body.instrs)
+            inner = Printer(body.instrs, body.params, body.results, elements, printing, (function,))
             inner.print_function(body)
             printing.has_parts[body.symbol] = inner.has_parts
-    has_parts = printer.has_parts or any(printing.has_parts[body.symbol] for body in called)
+    has_parts = printer.has_parts or any(printing.has_parts[body.symbol] for body in called.values())
     places, top = tuple(printing.places), tuple(printer.plan.top)
     return Printed(printer.module, name, printer.inputs, region.outputs, places, top, has_parts)
 
@@ -132,6 +140,7 @@ class Printer(IndexPrinter, OrderPrinter, ListPrinter, CallPrinter):
       outputs: The results.
       elements: The types of the elements of lists.
       printing: The module that takes the function.
+      path: The loops around the region or the name of the function, for timers.
     """
 
     def __init__(
@@ -141,6 +150,7 @@ class Printer(IndexPrinter, OrderPrinter, ListPrinter, CallPrinter):
         outputs: tuple[Value, ...],
         elements: ElementTypes,
         printing: Printing,
+        path: Path = (),
     ) -> None:
         self.module = printing.module
         self.functions = printing.functions
@@ -164,6 +174,7 @@ class Printer(IndexPrinter, OrderPrinter, ListPrinter, CallPrinter):
         self.repeats = Repeats()
         self._is_guarded = printing.is_guarded
         self._instrs = instrs
+        self._timers = None if printing.timers is None else UnitTimers(printing.timers, path, self._costs)
 
     def print_core(self, name: str) -> None:
         """Prints the function of a region, which the entry calls."""
@@ -171,6 +182,8 @@ class Printer(IndexPrinter, OrderPrinter, ListPrinter, CallPrinter):
         f = self.f = self.module.function(name, "i32", params, "nounwind")
         if any(self.functions.called(self._instrs)):
             self.begin_calls()
+        if self._timers is not None:
+            self._timers.begin(f, self._instrs)
         symbols = 0
         for k, v in enumerate(self.inputs):
             at = f.op(f"getelementptr inbounds ptr, ptr %inputs, i64 {k}")
@@ -202,6 +215,8 @@ class Printer(IndexPrinter, OrderPrinter, ListPrinter, CallPrinter):
     def print_function(self, body: Body) -> None:
         """Prints a function that calls itself."""
         f = self.f = self.open_function(body)
+        if self._timers is not None:
+            self._timers.begin(f, self._instrs, is_function=True)
         releases = makes_tuples(body.instrs) and not any(map(is_tuple, body.results))
         before = state.mark(f) if releases else None
         blocks = self._allocate({k: f"%out{k}" for k in range(len(self.outputs))}, is_function=True)
@@ -406,26 +421,32 @@ class Printer(IndexPrinter, OrderPrinter, ListPrinter, CallPrinter):
 
     def units(self, found: Sequence[Unit]) -> None:
         """Prints the units of a block."""
+        if self._timers is not None:
+            self._timers.units(found, self._unit)
+            return
         for unit in found:
-            for v in unit.made:
-                if v in self.plan.pushed:
-                    place = self.plan.places[v]
-                    assert isinstance(place, Storage)
-                    self.addresses[place] = self.next_element(self.plan.pushed[v])
-            if isinstance(unit, Nest):
-                self.nest(unit)
-            elif isinstance(unit, Strips):
-                self.strips(unit)
-            elif isinstance(unit, Loop):
-                self._loop(unit)
-            elif isinstance(unit, Branches):
-                self._branches(unit)
-            elif isinstance(unit, Call):
-                self.call(unit)
-            elif isinstance(unit, Compute):
-                self._compute(unit)
-            else:
-                raise HeadraceInternalError(f"native code has no {type(unit).__name__}")
+            self._unit(unit)
+
+    def _unit(self, unit: Unit) -> None:
+        for v in unit.made:
+            if v in self.plan.pushed:
+                place = self.plan.places[v]
+                assert isinstance(place, Storage)
+                self.addresses[place] = self.next_element(self.plan.pushed[v])
+        if isinstance(unit, Nest):
+            self.nest(unit)
+        elif isinstance(unit, Strips):
+            self.strips(unit)
+        elif isinstance(unit, Loop):
+            self._loop(unit)
+        elif isinstance(unit, Branches):
+            self._branches(unit)
+        elif isinstance(unit, Call):
+            self.call(unit)
+        elif isinstance(unit, Compute):
+            self._compute(unit)
+        else:
+            raise HeadraceInternalError(f"native code has no {type(unit).__name__}")
 
     def _compute(self, instr: Compute) -> None:
         match instr.work:
@@ -548,10 +569,14 @@ class Printer(IndexPrinter, OrderPrinter, ListPrinter, CallPrinter):
                 slots[param] = f.alloca(kind)
                 f.line(f"store {kind} {self.number(initial)}, ptr {slots[param]}")
                 firsts[param] = kind
+        if self._timers is not None:
+            self._timers.enter(loop)
         if loop.trip is not None:
             self._counted(loop, loop.trip, slots)
         else:
             self._conditional(loop, slots)
+        if self._timers is not None:
+            self._timers.leave()
         for variable in loop.variables:
             if variable.final is None:
                 continue
@@ -616,6 +641,8 @@ class Printer(IndexPrinter, OrderPrinter, ListPrinter, CallPrinter):
         self.free_lists(self._owned.pop())
         if before is not None:
             state.release(f, before)
+        if self._timers is not None:
+            self._timers.iterated()
 
     def _close(self) -> None:
         self._loops.pop()

@@ -17,7 +17,8 @@ from headrace.errors import HeadraceInternalError
 from headrace.opkit.forms import Product
 from headrace.records import record
 from headrace.schedule.program import AtOnce, Block, Call, Compute, Coverage, Loop, Section
-from headrace.schedule.select import Move
+from headrace.schedule.select import KernelCall, Move
+from headrace.schedule.timers import block_paths
 from headrace.targets.native import blas, cached_steps, engine
 from headrace.targets.native.cached_steps import CachedStep
 from headrace.targets.native.calls import Functions
@@ -26,15 +27,17 @@ from headrace.targets.native.entry import Entry, Slot
 from headrace.targets.native.failures import failure
 from headrace.targets.native.ordering import arrange, is_scalar_map, reads_state
 from headrace.targets.native.regions import native_functions, native_regions, why_not
+from headrace.targets.python.source import loop_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from typing import Any
 
     import numpy as np
 
     from headrace.ir.graph import Operation
     from headrace.schedule.program import Instr, Program, Value
+    from headrace.schedule.timers import Timers
     from headrace.targets.native.deep_calls import EndedCalls
     from headrace.targets.native.engine import Library
     from headrace.targets.native.entry import OnFailure
@@ -42,13 +45,18 @@ if TYPE_CHECKING:
     from headrace.targets.native.llvm_text import Module
     from headrace.targets.native.printer import Printed
     from headrace.targets.native.regions import NativeRegion
+    from headrace.targets.native.timers import Table
 
 
-def cut(program: Program) -> None:
+def cut(program: Program, timers: Timers | None = None) -> None:
     """Replaces the native regions of a program by sections, if native code is available.
 
     All regions are functions of one module, because LLVM takes a few milliseconds for each module. Regions beyond the
     limit of `engine.too_large` stay with the other target. A program without regions does not import llvmlite.
+
+    Args:
+      program: The program.
+      timers: Takes the sites of profiled code, whose sections are the same with laps; None for code without.
     """
     if flags.NATIVE.value == "on":
         arrange(program)
@@ -57,20 +65,23 @@ def cut(program: Program) -> None:
     reason = engine.available() if regions or flags.NATIVE.value == "off" else ""
     try:
         if not reason:
-            _compile(program, regions, functions)
+            _compile(program, regions, functions, timers)
     except UnavailableError as e:  # LLVM is loaded for the first module that is not in the cache
         reason = str(e)
     if reason:
         program.coverage = Coverage(0, _size(program.block.instrs), {reason: _size(program.block.instrs)})
 
 
-def _compile(program: Program, regions: list[NativeRegion], functions: Functions) -> None:
+def _compile(program: Program, regions: list[NativeRegion], functions: Functions, timers: Timers | None = None) -> None:
     """Replaces regions by sections."""
     if not regions:
         program.coverage = _coverage(program, [], [], functions)
         return
-    key = cached_steps.key(regions, engine.identity(), functions)
-    native = (None if key is None else _stored(regions, key, functions)) or _printed(regions, key, functions)
+    if timers is None:
+        key = cached_steps.key(regions, engine.identity(), functions)
+        native = (None if key is None else _stored(regions, key, functions)) or _printed(regions, key, functions)
+    else:
+        native = _timed(program, regions, functions, timers)
     chosen = regions[: len(native.have_parts)]
     program.coverage = _coverage(program, chosen, regions[len(chosen) :], functions)
     if not chosen:
@@ -90,12 +101,14 @@ class _Native:
       library: The machine code; None if no region is compiled.
       uses_blas: Whether it calls the BLAS library.
       have_parts: For each compiled region, whether several threads may run parts of an instruction.
+      table: The times of profiled code; else None.
     """
 
     source: _Source
     library: Library | None
     uses_blas: bool
     have_parts: Sequence[bool]
+    table: Table | None = None
 
 
 class _Source:
@@ -166,6 +179,31 @@ def _printed(regions: Sequence[NativeRegion], key: bytes | None, functions: Func
     return _Native(source, library, uses_blas, have_parts)
 
 
+def _timed(program: Program, regions: Sequence[NativeRegion], functions: Functions, timers: Timers) -> _Native:
+    """The native code with laps of the regions that are compiled without.
+
+    The entries of `cached_steps` lack the sites, so it is printed; the object file is in the cache by its text.
+    """
+    from headrace.targets.native.printer import Printing, print_region
+    from headrace.targets.native.timers import TRIAL, Table
+
+    is_guarded = flags.VERIFY.value >= 3
+    chosen = regions[: len(_print(regions, functions, is_guarded)[1])]
+    printing = Printing(functions, is_guarded, timers=timers)
+    paths = block_paths(program, loop_name)
+    printed = [print_region(r, printing, f"core{k}", paths[r.block]) for k, r in enumerate(chosen)]
+    text = printing.module.text()
+    source = _Source(chosen, functions, b"", (text, [p.places for p in printed]))
+    if not printed:
+        return _Native(source, None, False, ())
+    uses_blas = any(f"@{name}(" in text for name in blas.NAMES.values())
+    table = Table(len(timers.sites))
+    symbols = {**table.symbols, **(blas.symbols() if uses_blas else {})}
+    library = engine.compile_module(text, [*_names(chosen), TRIAL], symbols)
+    table.measure(library)
+    return _Native(source, library, uses_blas, tuple([p.has_parts for p in printed]), table)
+
+
 def _names(regions: Sequence[Any]) -> list[str]:
     return [f"core{k}" for k in range(len(regions))]
 
@@ -197,7 +235,12 @@ def _section(program: Program, region: NativeRegion, native: _Native, k: int) ->
     inputs, outputs = [slots[v] for v in region.inputs], [slots[v] for v in region.outputs]
     entry = Entry(inputs, outputs, is_long=polls or has_parts, flushes=flushes)
     fail = _on_failure(native.source, k)
-    if not native.uses_blas and _is_whole(program, region, has_parts):
+    function: Callable[..., Any] = entry.bind(library, core, fail)
+    if native.table is not None:
+        from headrace.targets.native.timers import TimedFunction
+
+        function = TimedFunction(function, native.table)
+    elif not native.uses_blas and _is_whole(program, region, has_parts):
         fed = [thresholds.LENT_FEED_BYTES if v.dtype in dtypes.INEXACT else sys.maxsize for v in program.params]
         lent = fed + [0] * (len(region.inputs) - len(fed))  # no operation writes into other values
         constants = tuple([v.constant for v in region.inputs if v.storage == "constant"])
@@ -207,7 +250,7 @@ def _section(program: Program, region: NativeRegion, native: _Native, k: int) ->
         region.inputs,
         region.outputs,
         block=Block(region.instrs, region.outputs, region.block.region),
-        function=entry.bind(library, core, fail),
+        function=function,
         polls=polls,
         uses_blas=native.uses_blas,
         uses_threads=has_parts,

@@ -26,11 +26,12 @@ from headrace.targets.python import runtime
 from headrace.targets.python.instructions import InstructionWriter
 from headrace.targets.python.lists import is_whole_stack
 from headrace.targets.python.numbers import numbers_of
-from headrace.targets.python.source import SourceLoop
+from headrace.targets.python.source import SourceLoop, loop_name
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation
     from headrace.schedule.program import Block, Instr, Program, Trip, Value
+    from headrace.schedule.timers import Path, Timers
 
 MOST_LOOPS: Final = 15  # nested in one function; Python's limit is 20
 MOST_BLOCKS: Final = 60  # nested, of any kind; Python's limit is 100, of which a `Case` takes a few more
@@ -41,11 +42,14 @@ class Printer(InstructionWriter):
 
     Args:
       program: The program of the step.
+      timers: Takes the sites of the code, which then has laps (`schedule.timers`); None for code without.
     """
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, timers: Timers | None = None) -> None:
         super().__init__()
         self._program = program
+        self._timers = timers
+        self._path: Path = ()  # of the open block; kept for timers
         self._functions: dict[str, str] = {}
         self._in_function = False
         names = [self.name_for(v, "a") for v in program.params]
@@ -65,7 +69,9 @@ class Printer(InstructionWriter):
         """Writes the instructions of a block."""
         self.stacked |= _between_sections(block)
         outer, self.numbers = self.numbers, numbers_of(block)
+        inlined: list[Operation] = []  # whose expressions are parts of the next line
         for i, instr in enumerate(block.instrs):
+            written = self.out.written
             if isinstance(instr, Compute):
                 self.compute(instr, block.instrs[i + 1] if i + 1 < len(block.instrs) else None)
             elif isinstance(instr, Group):
@@ -75,7 +81,18 @@ class Printer(InstructionWriter):
             else:
                 self._structured(instr)
                 self.drop(instr.drops)
+            if self._timers is not None and self.whole is None and not isinstance(instr, Loop):
+                inlined += _timed_ops(instr)
+                if self.out.written > written:
+                    self._lap(self._timers.add(inlined, self._path))
+                    inlined = []
         self.numbers = outer
+
+    # *** timers ***
+
+    def _lap(self, site: int, does_count: bool = True) -> None:
+        """Writes a lap."""
+        self.out.line(f"run.laps.{'lap' if does_count else 'spend'}({site})")
 
     def _section(self, instr: Section) -> None:
         """Writes the call of a section."""
@@ -85,7 +102,8 @@ class Printer(InstructionWriter):
         self.polls |= instr.polls
         inputs = tuple([self._section_input(instr, v) for v in instr.inputs])
         look = "run.look" if instr.polls else "None"
-        call = f"{self.out.bind(instr.function, 'n')}({', '.join((look, *inputs))})"
+        given = (look, *inputs) if self._timers is None else ("run.laps", look, *inputs)
+        call = f"{self.out.bind(instr.function, 'n')}({', '.join(given)})"
         names = [self.name_for(v) for v in instr.made]
         self.out.line(f"{', '.join(names)} = {call}" if names else call, instr.op, inputs)
         for v, name in zip(instr.made, names, strict=True):
@@ -250,10 +268,20 @@ class Printer(InstructionWriter):
             out.line(f"{names[-1]} = {self.text(v.initial)}", op)
         for v, name in zip(instr.variables, names, strict=True):
             self.texts[v.param] = name
+        path, site = self._path, -1
+        if self._timers is not None:
+            self._path = (*path, loop_name(op))
+            site = self._timers.add([op], self._path, is_loop=True)
+            self._lap(site, does_count=False)
         stop = self._header(instr, instr.test) if instr.trip is None else self._counted_header(op, instr.trip)
         self._block(instr.body)
         self._give(dict(zip(names, instr.body.results, strict=True)))
+        if site >= 0:
+            self._lap(site)
         out.leave_loop()
+        if site >= 0:
+            self._lap(site, does_count=False)
+            self._path = path
         for v, name in zip(instr.variables, names, strict=True):
             if v.final is not None:
                 self.texts[v.final] = name
@@ -331,7 +359,9 @@ class Printer(InstructionWriter):
         was, self._in_function = self._in_function, True
         params = [self.name_for(v, "p") for v in made.params]
         self.out.begin(f"def {function}(run, depth{''.join(', ' + p for p in params)}):")
+        path, self._path = self._path, (name,)
         self._block(made.block)
+        self._path = path
         self.out.line(f"return ({''.join(self.text(v) + ', ' for v in made.block.results)})")
         self.out.end()
         self._in_function = was
@@ -353,6 +383,16 @@ def _between_sections(block: Block) -> set[Value]:
     made = {v for i in block.instrs if isinstance(i, Section) for v in i.made if v in i.lists}
     read = {v for i in block.instrs if not isinstance(i, Section) and not is_whole_stack(i) for v in i.reads}
     return made - read - set(block.results)
+
+
+def _timed_ops(instr: Instr) -> Sequence[Operation]:
+    """The operations that the site of an instruction names.
+
+    There are none for a section, which has sites of its own.
+    """
+    if isinstance(instr, Section):
+        return ()
+    return [each.op for each in instr.block.instrs] if isinstance(instr, Group) else [instr.op]
 
 
 def _sliced(group: Group, value: Value, bounds: str) -> str:

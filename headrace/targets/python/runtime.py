@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from headrace.ir.graph import Operation
     from headrace.ir.kernel import KernelContext, StepContext
     from headrace.opkit.forms import Index
+    from headrace.schedule.timers import Laps
     from headrace.shapes import Shape
 
 T = TypeVar("T")
@@ -95,17 +96,20 @@ class RunState:
       bound: The kernels that are made for resources, without their handles as inputs.
       list_bytes: The bytes in a list of lists, by the list's id.
       step: The context of the step, which is checked for cancellation and the deadline; None if there is none.
+      laps: The times of a profiled run; else None.
     """
 
-    __slots__ = ("_at_once", "_left", "_looked", "bound", "kernels", "list_bytes", "step")
+    __slots__ = ("_at_once", "_left", "_looked", "bound", "kernels", "laps", "list_bytes", "step")
 
     def __init__(
         self,
         step: StepContext | None,
         kernels: Sequence[Callable[..., Any]],
         bound: Sequence[Callable[..., Any]] = (),
+        laps: Laps | None = None,
     ) -> None:
         self.step: Any = step
+        self.laps = laps
         self.kernels = kernels
         self.bound = bound
         self.list_bytes: dict[int, int] = {}

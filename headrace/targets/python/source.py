@@ -122,6 +122,11 @@ class Source:
         f.indent -= 1
 
     @property
+    def written(self) -> int:
+        """Number of lines of the innermost open function."""
+        return len(self._open[-1].lines)
+
+    @property
     def depth(self) -> int:
         """Number of open loops in the innermost function."""
         return len(self._open[-1].loops)
