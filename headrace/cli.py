@@ -4,7 +4,8 @@
     headrace inspect graph.pb --fetch y
     headrace inspect graph.pb --html > graph.html       # the graph, drawn
     headrace diff old.pb new.pb
-    headrace text graph.pb > graph.txt                  # which `run` and `inspect` read, too
+    headrace text graph.pb                              # the graph as a program for readers
+    headrace text graph.pb --exact > graph.txt          # which `run` and `inspect` read, too
     headrace worker --cluster cluster.toml --job worker --task 0
     headrace status headrace://host:2222
 
@@ -31,7 +32,7 @@ import numpy as np
 from headrace import dtypes, shapes, step_events, thresholds
 from headrace.errors import FeedError, HeadraceError, HeadraceInternalError
 from headrace.fetches import feeder
-from headrace.inspect import describe, describe_step, diff, render, render_dot, render_page, render_step
+from headrace.inspect import describe, describe_step, diff, render, render_dot, render_page, render_program, render_step
 from headrace.interchange import files
 from headrace.ir import graph as ir_graph
 from headrace.ir.graph import Operation, Tensor
@@ -153,8 +154,12 @@ def _parser() -> argparse.ArgumentParser:
     compare.add_argument("--full", action="store_true", help="show lists in full")
     compare.set_defaults(command=_diff, failed=BAD_USAGE)
 
-    text = commands.add_parser("text", help="print a graph as text")
+    text = commands.add_parser("text", help="print a graph as a program, a line for each operation")
     _add_common(text)
+    text.add_argument("--names", action="store_true", help="full names of operations")
+    form = text.add_mutually_exclusive_group()
+    form.add_argument("--lowered", action="store_true", help="the primitive form, as the executor runs it")
+    form.add_argument("--exact", action="store_true", help="all details, in the form that run and inspect read")
     text.set_defaults(command=_text)
 
     worker = commands.add_parser("worker", help="run a task of a cluster")
@@ -383,7 +388,11 @@ def _diff(args: argparse.Namespace) -> int:
 
 
 def _text(args: argparse.Namespace) -> int:
-    print(to_text(read_graph(args.graph)))
+    graph = read_graph(args.graph)
+    if args.exact:
+        print(to_text(graph))
+    else:
+        print(render_program(describe(graph, args.lowered).box, full_names=args.names))
     return OK
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import re
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace import forking, nest, recursion, shapes
@@ -762,8 +762,20 @@ class Graph(Uncopyable):
                 self.library, self.gradient_functions, self.versions = library, gradients, versions
                 raise
 
+    def __str__(self) -> str:
+        return repr(self) if _text is None else _text(self)
+
     def __repr__(self) -> str:
         return f"<Graph of {len(self)} operations>"
+
+
+_text: Callable[[Graph], str] | None = None
+
+
+def set_text(text: Callable[[Graph], str]) -> None:
+    """Sets the function that `str` of a graph calls (`inspect.program`)."""
+    global _text
+    _text = text
 
 
 class FuncGraph(Graph, Owned):

@@ -29,7 +29,7 @@ BUDGETS: Final = {
     "execute": 3400,
     "files": 2700,
     "grad": 2800,
-    "inspect": 1600,
+    "inspect": 1650,
     "interchange": 900,
     "ir": 7200,
     "jit": 1400,
