@@ -20,7 +20,7 @@ PACKAGE: Final = Path(__file__).parent.parent.parent / "headrace"
 
 #: Lines of code by package; "" is the modules of headrace/ itself.
 BUDGETS: Final = {
-    "": 5780,
+    "": 5900,
     "api": 15000,
     "autograph": 4500,
     "compile": 2600,
@@ -43,7 +43,7 @@ BUDGETS: Final = {
     "place": 1500,
     "recover": 1600,
     "resources": 4700,
-    "schedule": 1980,
+    "schedule": 1990,
     "targets": 13300,
     "train": 6600,
     "v1": 8200,
