@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from headrace import dtypes, shapes, step_events, thresholds
+from headrace import dtypes, flags, shapes, step_events, thresholds
 from headrace.errors import FeedError, HeadraceError, HeadraceInternalError
 from headrace.fetches import feeder
 from headrace.inspect import describe, describe_step, diff, render, render_dot, render_page, render_program, render_step
@@ -75,7 +75,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = None
     try:
         args = _parser().parse_args(argv)
-        status: int = args.command(args)
+        with flags.override(TRACEBACK="full") if args.traceback else contextlib.nullcontext():
+            status: int = args.command(args)
         sys.stdout.flush()
         return status
     except SystemExit as e:  # argparse has printed the error or its help

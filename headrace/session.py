@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from headrace import flags, forking, notices, step_events, thresholds
+from headrace import flags, forking, notices, step_events, thresholds, tracebacks
 from headrace.api.scopes import current_graph
 from headrace.errors import CancelledError, FeedError, InvalidArgumentError, OpError
 from headrace.execute.devices import HERE, DeviceAttributes
@@ -197,12 +197,17 @@ class Session:
           Traceback (most recent call last):
           headrace.errors.FeedError: ...
         """
-        feed_dict = feed_dict or {}
-        call = self._call(fetches, feed_dict)
-        if run_metadata is not None:
-            return self._measured(call, list(feed_dict.values()), options or _NO_OPTIONS, timeout_ms, run_metadata)
-        return self._run(call, list(feed_dict.values()), options or _NO_OPTIONS, timeout_ms)
+        try:
+            feed_dict = feed_dict or {}
+            call = self._call(fetches, feed_dict)
+            if run_metadata is not None:
+                return self._measured(call, list(feed_dict.values()), options or _NO_OPTIONS, timeout_ms, run_metadata)
+            return self._run(call, list(feed_dict.values()), options or _NO_OPTIONS, timeout_ms)
+        except BaseException as e:
+            tracebacks.hide(e)
+            raise
 
+    @tracebacks.entry
     def make_callable(
         self, fetches: Any, feed_list: Sequence[Any] = (), accept_options: bool = False
     ) -> Callable[..., Any]:
@@ -228,15 +233,19 @@ class Session:
 
         def call(*args: Any, options: RunOptions | None = None, run_metadata: RunMetadata | None = None) -> Any:
             nonlocal known
-            if len(args) != len(key):
-                raise FeedError(f"this callable takes {len(key)} values ({list(feed_list)}), got {len(args)}")
-            if not accept_options and (options is not None or run_metadata is not None):
-                raise TypeError("this callable takes no options: make it with accept_options=True")
-            if self._closed or known[0] != self.graph.version:
-                known = (self.graph.version, self._call(fetches, key))
-            if run_metadata is not None:
-                return self._measured(known[1], args, options or _NO_OPTIONS, None, run_metadata)
-            return self._run(known[1], args, options or _NO_OPTIONS, None)
+            try:
+                if len(args) != len(key):
+                    raise FeedError(f"this callable takes {len(key)} values ({list(feed_list)}), got {len(args)}")
+                if not accept_options and (options is not None or run_metadata is not None):
+                    raise TypeError("this callable takes no options: make it with accept_options=True")
+                if self._closed or known[0] != self.graph.version:
+                    known = (self.graph.version, self._call(fetches, key))
+                if run_metadata is not None:
+                    return self._measured(known[1], args, options or _NO_OPTIONS, None, run_metadata)
+                return self._run(known[1], args, options or _NO_OPTIONS, None)
+            except BaseException as e:
+                tracebacks.hide(e)
+                raise
 
         call.explain = lambda: explanation(known[1].programs)  # type: ignore[attr-defined]  # for `hr.explain`
         return call
@@ -276,6 +285,7 @@ class Session:
         call.explain = lambda: explanation(programs)  # type: ignore[attr-defined]  # for `hr.explain`
         return call
 
+    @tracebacks.entry
     def explain(self, fetches: Any, feeds: Sequence[Any] = ()) -> Explanation:
         """Explanation of the step that `run` takes with these fetches and feeds.
 
@@ -493,6 +503,7 @@ class Session:
 
     # *** partial runs ***
 
+    @tracebacks.entry
     def partial_run_setup(self, fetches: Any, feeds: Sequence[Any] = ()) -> str:
         """Begins a run that is fed and fetched in several `partial_run` calls.
 
@@ -524,6 +535,7 @@ class Session:
             raise CancelledError("the session was closed before the run began")
         return handle
 
+    @tracebacks.entry
     def partial_run(self, handle: str, fetches: Any, feed_dict: Mapping[Any, Any] | None = None) -> Any:
         """Feeds more of a partial run and returns more of its results.
 

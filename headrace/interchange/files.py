@@ -7,6 +7,7 @@ import os
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+from headrace import tracebacks
 from headrace.api.scopes import Graph
 from headrace.errors import GraphError
 from headrace.ir.source import Source
@@ -87,6 +88,7 @@ def write_message(message: Message, path: str | os.PathLike[str], as_text: bool)
         raise
 
 
+@tracebacks.entry
 def read_graph(path: str | os.PathLike[str]) -> PlainGraph:
     """Reads a graph from a file.
 
