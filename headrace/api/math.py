@@ -10,8 +10,8 @@ import numpy as np
 from headrace import dtypes, nest, public_names, shapes
 from headrace.api import scopes
 from headrace.api.clipping import not_larger
-from headrace.api.elementwise_examples import example
 from headrace.api.sparse_tensor import SparseTensor
+from headrace.api.table_examples import example
 from headrace.api.tensors import is_tensor, pair
 from headrace.errors import ShapeError, SignatureError
 from headrace.ir.builder import Builder

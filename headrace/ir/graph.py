@@ -49,6 +49,13 @@ class Tensor(StaticInfo, Uncopyable):
       shape: the static shape: a tuple of ints and Nones, or None for an unknown rank.
       static_shape: the same shape, which is a tuple in subclasses too (see `ir.symbolic`).
       handle: for resource and variant tensors, (dtype, shape) of the contents, if known (`ir.static_info`).
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     x = hr.placeholder(hr.float32, (None, 2), name="x")
+      >>> x.name, x.shape, x.dtype
+      ('x:0', (None, 2), headrace.float32)
     """
 
     __slots__ = ("_constant", "dtype", "index", "op")
@@ -106,6 +113,13 @@ class Operation(Uncopyable):
       source: the user's line, if known.
       id: the position in the graph.
       outputs: the output tensors.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     x = hr.identity(1.0, name="x")
+      >>> x.op.type, [t.name for t in x.op.inputs]
+      ('Identity', ['x/input:0'])
     """
 
     __slots__ = (

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace.api.elementwise_examples import EXAMPLES
+from headrace.api.table_examples import EXAMPLES
 from tests.manners import examples
 
 pytestmark = pytest.mark.one_engine
@@ -25,5 +25,5 @@ def test_a_name_without_example_and_a_name_with_one_in_the_baseline_are_reported
 
 
 def test_examples_of_functions_from_a_table_have_the_values_that_they_show() -> None:
-    shown = {call: value for call, value in EXAMPLES.values()}
+    shown = {call: value for call, value in EXAMPLES.values() if not value.startswith("Traceback")}
     assert {call: repr(eval(call, {"hr": hr, "np": np})) for call in shown} == shown

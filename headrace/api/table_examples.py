@@ -1,11 +1,13 @@
-"""Examples of the functions of `math` and `special` that are made from a table."""
+"""Examples of the functions that are made from tables, for their docstrings."""
 
 from __future__ import annotations
 
 from typing import Final
 
+_RAISES: Final = "Traceback (most recent call last):\n      headrace.errors."
+
 # fmt: off
-#: name of a function → (expression, its value)
+#: name of a function → (expression, its value or error)
 EXAMPLES: Final = {
     "negative": ("hr.negative([1, -2]).numpy()", "array([-1,  2], dtype=int32)"),
     "sign": ("hr.sign([-3.0, 0.0, 5.0]).numpy()", "array([-1.,  0.,  1.], dtype=float32)"),
@@ -95,6 +97,73 @@ EXAMPLES: Final = {
     "fresnel_cos": ("hr.special.fresnel_cos([1.0, 2.0]).numpy().round(3)", "array([0.78 , 0.488], dtype=float32)"),
     "fresnel_sin": ("hr.special.fresnel_sin([1.0, 2.0]).numpy().round(3)", "array([0.438, 0.343], dtype=float32)"),
     "spence": ("hr.special.spence([1.0, 2.0]).numpy().round(3)", "array([ 0.   , -0.822], dtype=float32)"),
+    "argmax": ("hr.argmax([[1, 5, 2], [7, 0, 9]], 1).numpy().tolist()", "[1, 2]"),
+    "argmin": ("hr.argmin([[1, 5, 2], [7, 0, 9]], 1).numpy().tolist()", "[0, 1]"),
+    "cumsum": ("hr.cumsum([1, 2, 3]).numpy().tolist()", "[1, 3, 6]"),
+    "cumprod": ("hr.cumprod([1, 2, 3]).numpy().tolist()", "[1, 2, 6]"),
+    "cumulative_logsumexp": (
+        "hr.cumulative_logsumexp([0.0, 0.0, 0.0]).numpy().round(3)",
+        "array([0.   , 0.693, 1.099], dtype=float32)",
+    ),
+    "segment_sum": ("hr.segment_sum([[1, 2], [3, 4], [5, 6]], [0, 0, 1]).numpy().tolist()", "[[4, 6], [5, 6]]"),
+    "segment_max": ("hr.segment_max([[1, 2], [3, 4], [5, 6]], [0, 0, 1]).numpy().tolist()", "[[3, 4], [5, 6]]"),
+    "segment_min": ("hr.segment_min([[1, 2], [3, 4], [5, 6]], [0, 0, 1]).numpy().tolist()", "[[1, 2], [5, 6]]"),
+    "segment_prod": (
+        "hr.segment_prod([[1, 2], [3, 4], [5, 6]], [0, 0, 1]).numpy().tolist()",
+        "[[3, 8], [5, 6]]",
+    ),
+    "segment_mean": (
+        "hr.segment_mean([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], [0, 0, 1]).numpy().tolist()",
+        "[[2.0, 3.0], [5.0, 6.0]]",
+    ),
+    "unsorted_segment_sum": (
+        "hr.unsorted_segment_sum([1, 2, 3, 4], [1, 0, 1, 0], 2).numpy().tolist()",
+        "[6, 4]",
+    ),
+    "unsorted_segment_max": (
+        "hr.unsorted_segment_max([1, 2, 3, 4], [1, 0, 1, 0], 2).numpy().tolist()",
+        "[4, 3]",
+    ),
+    "unsorted_segment_min": (
+        "hr.unsorted_segment_min([1, 2, 3, 4], [1, 0, 1, 0], 2).numpy().tolist()",
+        "[2, 1]",
+    ),
+    "unsorted_segment_prod": (
+        "hr.unsorted_segment_prod([1, 2, 3, 4], [1, 0, 1, 0], 2).numpy().tolist()",
+        "[8, 3]",
+    ),
+    "tensor_scatter_nd_update": (
+        "hr.tensor_scatter_nd_update([1, 2, 3], [[0], [2]], [10, 30]).numpy().tolist()",
+        "[10, 2, 30]",
+    ),
+    "tensor_scatter_nd_add": (
+        "hr.tensor_scatter_nd_add([1, 2, 3], [[0], [2]], [10, 1]).numpy().tolist()",
+        "[11, 2, 4]",
+    ),
+    "tensor_scatter_nd_sub": (
+        "hr.tensor_scatter_nd_sub([1, 2, 3], [[0], [2]], [10, 1]).numpy().tolist()",
+        "[-9, 2, 2]",
+    ),
+    "tensor_scatter_nd_max": (
+        "hr.tensor_scatter_nd_max([1, 2, 3], [[0], [2]], [10, 1]).numpy().tolist()",
+        "[10, 2, 3]",
+    ),
+    "tensor_scatter_nd_min": (
+        "hr.tensor_scatter_nd_min([1, 2, 3], [[0], [2]], [10, 1]).numpy().tolist()",
+        "[1, 2, 1]",
+    ),
+    "assert_equal": ("hr.assert_equal([1, 2], [1, 3])", _RAISES + "InvalidArgumentError: ..."),
+    "assert_none_equal": ("hr.assert_none_equal([1, 2], [1, 3])", _RAISES + "InvalidArgumentError: ..."),
+    "assert_less": ("hr.assert_less([1, 2], 2)", _RAISES + "InvalidArgumentError: ..."),
+    "assert_less_equal": ("hr.assert_less_equal([1, 3], 2)", _RAISES + "InvalidArgumentError: ..."),
+    "assert_greater": ("hr.assert_greater([1, 2], 1)", _RAISES + "InvalidArgumentError: ..."),
+    "assert_greater_equal": ("hr.assert_greater_equal([1, 2], 2)", _RAISES + "InvalidArgumentError: ..."),
+    "assert_positive": ("hr.assert_positive([1, 0])", _RAISES + "InvalidArgumentError: ..."),
+    "assert_non_negative": ("hr.assert_non_negative([1, -1])", _RAISES + "InvalidArgumentError: ..."),
+    "assert_negative": ("hr.assert_negative([-1, 0])", _RAISES + "InvalidArgumentError: ..."),
+    "assert_non_positive": ("hr.assert_non_positive([-1, 1])", _RAISES + "InvalidArgumentError: ..."),
+    "assert_rank": ("hr.assert_rank([1, 2], 0)", _RAISES + "ShapeError: ..."),
+    "assert_rank_at_least": ("hr.assert_rank_at_least([1, 2], 2)", _RAISES + "ShapeError: ..."),
 }
 # fmt: on
 
