@@ -103,6 +103,7 @@ from headrace.grad.gradients import differentiate as _differentiate, gradients
 from headrace.grad.jacobians import hessian, jacobian
 from headrace.grad.registered import RegisterGradient
 from headrace.grad.transforms import grad, jvp, value_and_grad, vjp
+from headrace.ir import graph as _ir_graph
 from headrace.ir.graph import Operation, Tensor as SymbolicTensor
 from headrace.ir.tensor_type import Tensor
 from headrace.ir.indexed_slices import IndexedSlices, IndexedSlicesValue
@@ -136,6 +137,14 @@ def _html(graph: Graph) -> str:
 
     return graph_html(graph)
 
+
+def _graph_text(graph: _ir_graph.Graph) -> str:
+    from headrace.inspect.program import graph_text  # needed by `str(graph)` only
+
+    return graph_text(graph)
+
+
+_ir_graph.set_text(_graph_text)
 
 
 def _address(url: str) -> _typing.Any:

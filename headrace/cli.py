@@ -4,7 +4,8 @@
     headrace inspect graph.pb --fetch y
     headrace inspect graph.pb --html > graph.html       # the graph, drawn
     headrace diff old.pb new.pb
-    headrace text graph.pb > graph.txt                  # which `run` and `inspect` read, too
+    headrace text graph.pb                              # the graph as a program for readers
+    headrace text graph.pb --exact > graph.txt          # which `run` and `inspect` read, too
     headrace view step.hrrec                            # the page of a recorded step (`hr.record`), or of a graph
     headrace worker --cluster cluster.toml --job worker --task 0
     headrace status headrace://host:2222
@@ -29,10 +30,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from headrace import dtypes, shapes, step_events, thresholds
+from headrace import dtypes, flags, shapes, step_events, thresholds
 from headrace.errors import DataLossError, FeedError, HeadraceError, HeadraceInternalError
 from headrace.fetches import feeder
-from headrace.inspect import describe, describe_step, diff, render, render_dot, render_page, render_step
+from headrace.inspect import describe, describe_step, diff, render, render_dot, render_page, render_program, render_step
 from headrace.interchange import files
 from headrace.ir import graph as ir_graph
 from headrace.ir.graph import Operation, Tensor
@@ -75,7 +76,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = None
     try:
         args = _parser().parse_args(argv)
-        status: int = args.command(args)
+        with flags.override(TRACEBACK="full") if args.traceback else contextlib.nullcontext():
+            status: int = args.command(args)
         sys.stdout.flush()
         return status
     except SystemExit as e:  # argparse has printed the error or its help
@@ -154,8 +156,12 @@ def _parser() -> argparse.ArgumentParser:
     compare.add_argument("--full", action="store_true", help="show lists in full")
     compare.set_defaults(command=_diff, failed=BAD_USAGE)
 
-    text = commands.add_parser("text", help="print a graph as text")
+    text = commands.add_parser("text", help="print a graph as a program, a line for each operation")
     _add_common(text)
+    text.add_argument("--names", action="store_true", help="full names of operations")
+    form = text.add_mutually_exclusive_group()
+    form.add_argument("--lowered", action="store_true", help="the primitive form, as the executor runs it")
+    form.add_argument("--exact", action="store_true", help="all details, in the form that run and inspect read")
     text.set_defaults(command=_text)
 
     view = commands.add_parser("view", help="show a recorded step, or a graph, in a browser")
@@ -399,7 +405,11 @@ def _diff(args: argparse.Namespace) -> int:
 
 
 def _text(args: argparse.Namespace) -> int:
-    print(to_text(read_graph(args.graph)))
+    graph = read_graph(args.graph)
+    if args.exact:
+        print(to_text(graph))
+    else:
+        print(render_program(describe(graph, args.lowered).box, full_names=args.names))
     return OK
 
 

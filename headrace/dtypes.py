@@ -34,6 +34,11 @@ class DType:
       numpy: the numpy dtype of its arrays (`object` for string, resource and variant).
       base: the dtype without the reference mark; a dtype without the mark is its own base.
       is_ref: whether its tensors carry a variable.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.float32.name, hr.float32.size, hr.as_dtype("float32") is hr.float32
+      ('float32', 4, True)
     """
 
     __slots__ = ("_ref", "base", "is_ref", "name", "number", "numpy")

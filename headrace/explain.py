@@ -36,7 +36,10 @@ SHOWN: Final = 8  # names of a list of operations that the text shows
 
 @record(frozen=True, slots=True)
 class Explanation:
-    """Explanation of a step; `str()` of it is a text for the user.
+    """Explanation of a step.
+
+    `str()` of it is a text for the user: the listing or the program, the instructions of machine code if there are any,
+    and then the reasons and passes.
 
     Attributes:
       engine: "compiled" or "interpret".
@@ -44,6 +47,8 @@ class Explanation:
       passes: names of the passes that changed the step, in order, each once.
       notes: changes that passes made, and changes that they did not make, with the reason.
       source: source of the Python function that the step was compiled to; "" if there is none.
+      listing: the source with operations, the user's lines and small constants as comments.
+      program: the optimized graph of a step without such a function, as `str(graph)`; "" for other steps.
       fused_regions: for an interpreted step, the operations of each fused region, which is one node of the executor.
       apart: for an interpreted step, pairs (reason, names) of the operations outside of fused regions, without
         constants.
@@ -73,6 +78,8 @@ class Explanation:
     schedule: str = ""
     native: tuple[str, ...] = ()
     native_source: str = ""
+    listing: str = ""
+    program: str = ""
 
     @property
     def native_assembly(self) -> str:
@@ -87,7 +94,10 @@ class Explanation:
         return compiler().assembly(self.native_source)
 
     def __str__(self) -> str:
-        out = [f"engine: {self.engine}", f"stages: {', '.join(self.stages)}"]
+        out = [self.listing or self.source or self.program] if self.source or self.program else []
+        if self.native and self.native_source:
+            out += ["# instructions, of which each section is machine code:", f"{self.schedule}\n"]
+        out += [f"engine: {self.engine}", f"stages: {', '.join(self.stages)}"]
         out += [f"  not compiled: {r}" for r in self.reasons]
         if self.engine == "interpret" and not self.reasons:
             out.append('  not compiled: the session has engine="interpret"')
@@ -103,8 +113,6 @@ class Explanation:
         for verb, fired in (("applied", True), ("rejected", False)):
             out += [f"  {verb}: {n.rule}: {n.op}: {n.text}" for n in self.notes if n.fired is fired]
         out += [f"native code: {line}" for line in self.native]
-        if self.source:
-            out += ["source:", self.source]
         return "\n".join(out)
 
 
@@ -170,6 +178,8 @@ def explanation(programs: Programs) -> Explanation:
         schedule="" if compiled is None else compiled.schedule,
         native=() if compiled is None else _native(compiled),
         native_source="" if compiled is None else compiled.native_source,
+        listing="" if compiled is None else compiled.listing,
+        program=f"{step.graph.graph}\n" if compiled is None else "",
     )
 
 

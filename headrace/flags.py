@@ -262,6 +262,15 @@ CACHE: Final = _flag(
     "(`XDG_CACHE_HOME`); off: each process compiles for itself. The folder must belong to the user, and no other user "
     "may write into it.",
 )
+TRACEBACK: Final = _flag(
+    "TRACEBACK",
+    str,
+    "short",
+    "short or full",
+    lambda v: v in ("short", "full"),
+    "short: tracebacks have the user's lines and one line for each call of headrace, and more lines of headrace only "
+    "where an error indicates a defect; full: all lines.",
+)
 _OF_TESTS: Final = {"CONFORMANCE", "RECORD"}  # read by headrace's own tests
 
 
@@ -413,6 +422,7 @@ __all__ = [
     "SPILL_FOLDER",
     "STRICT_TYPES",
     "STRING_LIMIT",
+    "TRACEBACK",
     "V1_EAGER",
     "VERIFY",
     "WAIT_LIMIT",

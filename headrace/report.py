@@ -15,7 +15,7 @@ import re
 import sys
 from typing import TYPE_CHECKING, Final
 
-from headrace import flags, memo
+from headrace import flags, memo, tracebacks
 from headrace.execute.devices import device_types
 from headrace.ir import source
 
@@ -194,7 +194,7 @@ def _user_line(error: BaseException) -> str:
         found = re.search(r"(?:made|making \w+) at ([^,\n]*)", note)
         if found:
             return without_folders(found[1])
-    for file, line, function in reversed(list(_frames(error.__traceback__))):
+    for file, line, function in reversed(list(_frames(tracebacks.full(error)))):
         is_library = file.startswith(os.path.dirname(os.__file__)) or "site-packages" in file
         if not (is_library or source.is_ours(file)) and os.path.exists(file):
             return f"{os.path.basename(file)}:{line} in {function}"
@@ -208,7 +208,7 @@ def stage(error: BaseException) -> str:
     """
     root = os.path.dirname(os.path.abspath(__file__)) + os.sep
     found = ""
-    for file, _, function in _frames(error.__traceback__):
+    for file, _, function in _frames(tracebacks.full(error)):
         if not file.startswith(root):
             continue
         part = file[len(root) :].split(os.sep)[0].removesuffix(".py")

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from headrace import flags, forking, notices, step_events, thresholds
+from headrace import flags, forking, notices, step_events, thresholds, tracebacks
 from headrace.api.scopes import current_graph
 from headrace.errors import CancelledError, FeedError, InvalidArgumentError, OpError
 from headrace.execute.devices import HERE, DeviceAttributes
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from headrace.compiled_step import CompiledStep
     from headrace.ir.graph import Graph, Operation
     from headrace.observe.watch import Watch, Watched
-    from headrace.programs import Programs
     from headrace.target import Connectable, Target
 
 CLOSED = "Attempted to use a closed Session."
@@ -204,16 +203,20 @@ class Session:
           Traceback (most recent call last):
           headrace.errors.FeedError: ...
         """
-        feed_dict = feed_dict or {}
-        options = options or _NO_OPTIONS
-        if check_numerics:
-            options = dataclasses.replace(options, check_numerics=check_numerics)
-        if watch is not None:
-            return self._watched(fetches, feed_dict, options, run_metadata, timeout_ms, watch)
-        call = self._call(fetches, feed_dict)
-        if run_metadata is not None:
-            return self._measured(call, list(feed_dict.values()), options, timeout_ms, run_metadata)
-        return self._run(call, list(feed_dict.values()), options, timeout_ms)
+        try:
+            feed_dict = feed_dict or {}
+            options = options or _NO_OPTIONS
+            if check_numerics:
+                options = dataclasses.replace(options, check_numerics=check_numerics)
+            if watch is not None:
+                return self._watched(fetches, feed_dict, options, run_metadata, timeout_ms, watch)
+            call = self._call(fetches, feed_dict)
+            if run_metadata is not None:
+                return self._measured(call, list(feed_dict.values()), options, timeout_ms, run_metadata)
+            return self._run(call, list(feed_dict.values()), options, timeout_ms)
+        except BaseException as e:
+            tracebacks.hide(e)
+            raise
 
     def _watched(
         self,
@@ -240,6 +243,7 @@ class Session:
             out = self._run(call, values, options, timeout_ms)
         return out if listener is None else (out[0], watching.heard(listener))
 
+    @tracebacks.entry
     def make_callable(
         self, fetches: Any, feed_list: Sequence[Any] = (), accept_options: bool = False
     ) -> Callable[..., Any]:
@@ -265,15 +269,19 @@ class Session:
 
         def call(*args: Any, options: RunOptions | None = None, run_metadata: RunMetadata | None = None) -> Any:
             nonlocal known
-            if len(args) != len(key):
-                raise FeedError(f"this callable takes {len(key)} values ({list(feed_list)}), got {len(args)}")
-            if not accept_options and (options is not None or run_metadata is not None):
-                raise TypeError("this callable takes no options: make it with accept_options=True")
-            if self._closed or known[0] != self.graph.version:
-                known = (self.graph.version, self._call(fetches, key))
-            if run_metadata is not None:
-                return self._measured(known[1], args, options or _NO_OPTIONS, None, run_metadata)
-            return self._run(known[1], args, options or _NO_OPTIONS, None)
+            try:
+                if len(args) != len(key):
+                    raise FeedError(f"this callable takes {len(key)} values ({list(feed_list)}), got {len(args)}")
+                if not accept_options and (options is not None or run_metadata is not None):
+                    raise TypeError("this callable takes no options: make it with accept_options=True")
+                if self._closed or known[0] != self.graph.version:
+                    known = (self.graph.version, self._call(fetches, key))
+                if run_metadata is not None:
+                    return self._measured(known[1], args, options or _NO_OPTIONS, None, run_metadata)
+                return self._run(known[1], args, options or _NO_OPTIONS, None)
+            except BaseException as e:
+                tracebacks.hide(e)
+                raise
 
         call.explain = lambda: explanation(known[1].programs)  # type: ignore[attr-defined]  # for `hr.explain`
         return call
@@ -313,6 +321,7 @@ class Session:
         call.explain = lambda: explanation(programs)  # type: ignore[attr-defined]  # for `hr.explain`
         return call
 
+    @tracebacks.entry
     def explain(self, fetches: Any, feeds: Sequence[Any] = ()) -> Explanation:
         """Explanation of the step that `run` takes with these fetches and feeds.
 
@@ -580,6 +589,7 @@ class Session:
 
     # *** partial runs ***
 
+    @tracebacks.entry
     def partial_run_setup(self, fetches: Any, feeds: Sequence[Any] = ()) -> str:
         """Begins a run that is fed and fetched in several `partial_run` calls.
 
@@ -611,6 +621,7 @@ class Session:
             raise CancelledError("the session was closed before the run began")
         return handle
 
+    @tracebacks.entry
     def partial_run(self, handle: str, fetches: Any, feed_dict: Mapping[Any, Any] | None = None) -> Any:
         """Feeds more of a partial run and returns more of its results.
 

@@ -505,10 +505,10 @@ def test_inspect_shows_the_ends_of_a_step(loop: str, capsys: pytest.CaptureFixtu
 
 
 def test_text_can_be_read_again(loop: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text = run_in_process(capsys, "text", loop)[1]
+    text = run_in_process(capsys, "text", "--exact", loop)[1]
     again = tmp_path / "again.txt"
     again.write_text(text, encoding="utf-8")
-    assert run_in_process(capsys, "text", str(again))[1] == text
+    assert run_in_process(capsys, "text", "--exact", str(again))[1] == text
 
 
 def test_values_are_parsed_without_a_graph() -> None:
@@ -532,10 +532,10 @@ def test_graphs_inside_graphs_are_shown_and_read_again(tmp_path: Path, capsys: p
         "                      f 'fact': 3 operations, shown above",
     ):
         assert line + "\n" in shown
-    text = run_in_process(capsys, "text", str(path))[1]
+    text = run_in_process(capsys, "text", "--exact", str(path))[1]
     again = tmp_path / "again.txt"
     again.write_text(text, encoding="utf-8")
-    assert run_in_process(capsys, "text", str(again))[1] == text
+    assert run_in_process(capsys, "text", "--exact", str(again))[1] == text
 
 
 def test_inspect_shows_the_primitive_form(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

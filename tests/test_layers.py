@@ -31,7 +31,7 @@ BASE = {
     "plugins",
 }
 BASE |= {"gc_pause", "denormals", "forking", "recursion", "notices", "deprecation", "thresholds", "nest", "memo"}
-BASE |= {"file_access", "plugins", "float_errors", "intra_op", "philox_rounds", "public_names", "records"}
+BASE |= {"file_access", "plugins", "float_errors", "intra_op", "philox_rounds", "public_names", "records", "tracebacks"}
 GRAPH = BASE | {"ir", "opkit"}
 OPS = GRAPH | {"files", "ops", "resources"}
 FRONT = {"api", "recover", "grad", "eager", "autograph", "jit", "vmap"}
@@ -66,7 +66,6 @@ MAY_IMPORT: dict[str, set[str]] = {
     "targets": GRAPH | {"schedule"},
     "compile": GRAPH | {"schedule", "targets"},
     "execute": GRAPH,
-    "observe": GRAPH | {"execute", "resources"},
     "compiled_step": ENGINE,
     "stages": ENGINE,
     "pipeline": ENGINE | {"compiled_step", "environment", "stages"},

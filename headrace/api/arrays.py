@@ -56,6 +56,11 @@ def shape_n(input: Any, out_type: Any = dtypes.int32, name: str | None = None) -
       name: name of the operation; "ShapeN" if None.
 
     Source: TensorFlow's `tf.shape_n`.
+
+    Example:
+      >>> import headrace as hr
+      >>> [shape.numpy().tolist() for shape in hr.shape_n([[1, 2], [[3]]])]
+      [[2], [1, 1]]
     """
     b = scopes.builder(*input)
     return nest.as_list(b.make("ShapeN", (list(input),), {"out_type": dtypes.as_dtype(out_type)}, name))
@@ -69,6 +74,11 @@ def rank(input: Any, name: str | None = None) -> Tensor:
       name: name of the operation; "Rank" if None.
 
     Source: TensorFlow's `tf.rank`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.rank([[1, 2], [3, 4]]).numpy()
+      np.int32(2)
     """
     with scopes.name_scope(name, "Rank", [input]) as scope:
         b = scopes.builder(input)
@@ -91,6 +101,11 @@ def size(input: Any, out_type: Any = None, name: str | None = None) -> Tensor:
       name: name of the operation; "Size" if None.
 
     Source: TensorFlow's `tf.size`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.size([[1, 2], [3, 4]]).numpy()
+      np.int32(4)
     """
     dtype = dtypes.as_dtype(out_type or dtypes.int32)
     with scopes.name_scope(name, "Size", [input]) as scope:
@@ -214,6 +229,11 @@ def broadcast_to(input: Any, shape: Any, name: str | None = None) -> Tensor:
       name: name of the operation; "BroadcastTo" if None.
 
     Source: TensorFlow's `tf.broadcast_to`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.broadcast_to([1, 2], [2, 2]).numpy().tolist()
+      [[1, 2], [1, 2]]
     """
     return scopes.builder(input, shape).make("BroadcastTo", (input, shape), {}, name)
 
@@ -225,6 +245,11 @@ def broadcast_dynamic_shape(shape_x: Any, shape_y: Any) -> Tensor:
       shape_x, shape_y: int vectors.
 
     Source: TensorFlow's `tf.broadcast_dynamic_shape`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.broadcast_dynamic_shape([2, 1], [3]).numpy()
+      array([2, 3], dtype=int32)
     """
     return scopes.builder(shape_x, shape_y).make("BroadcastArgs", (shape_x, shape_y), {})
 
@@ -239,6 +264,11 @@ def broadcast_static_shape(shape_x: Any, shape_y: Any) -> shapes.Shape:
       ValueError: the shapes are incompatible.
 
     Source: TensorFlow's `tf.broadcast_static_shape`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.broadcast_static_shape((2, 1), (None,))
+      (2, None)
     """
     return shapes.broadcast(shapes.as_shape(shape_x), shapes.as_shape(shape_y))
 
@@ -325,6 +355,11 @@ def parallel_stack(values: Any, name: str = "parallel_stack") -> Tensor:
       name: name of the operation.
 
     Source: TensorFlow's `tf.parallel_stack`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.parallel_stack([[1, 2], [3, 4]]).numpy().tolist()
+      [[1, 2], [3, 4]]
     """
     with scopes.name_scope(name, "parallel_stack", values):
         b = scopes.builder(*values)
@@ -349,6 +384,11 @@ def unstack(value: Any, num: int | None = None, axis: int = 0, name: str = "unst
       ValueError: the axis does not exist, or its length is unknown.
 
     Source: TensorFlow's `tf.unstack`.
+
+    Example:
+      >>> import headrace as hr
+      >>> [row.numpy().tolist() for row in hr.unstack([[1, 2], [3, 4]])]
+      [[1, 2], [3, 4]]
     """
     b = scopes.builder(value)
     x = b.tensor(value, None, "value")
@@ -409,6 +449,11 @@ def tile(input: Any, multiples: Any, name: str | None = None) -> Tensor:
       name: name of the operation; "Tile" if None.
 
     Source: TensorFlow's `tf.tile`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.tile([1, 2], [2]).numpy()
+      array([1, 2, 1, 2], dtype=int32)
     """
     return scopes.builder(input, multiples).make("Tile", (input, multiples), {}, name)
 
@@ -456,6 +501,11 @@ def reverse(tensor: Any, axis: Any, name: str | None = None) -> Tensor:
       name: name of the operation; "ReverseV2" if None.
 
     Source: TensorFlow's `tf.reverse`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.reverse([[1, 2], [3, 4]], [1]).numpy().tolist()
+      [[2, 1], [4, 3]]
     """
     return scopes.builder(tensor, axis).make("ReverseV2", (tensor, axis), {}, name)
 
@@ -473,6 +523,11 @@ def reverse_sequence(
       name: name of the operation; "ReverseSequence" if None.
 
     Source: TensorFlow's `tf.reverse_sequence`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.reverse_sequence([[1, 2, 3], [4, 5, 6]], [2, 3], seq_axis=1).numpy().tolist()
+      [[2, 1, 3], [6, 5, 4]]
     """
     if seq_axis is None:
         raise ValueError("'seq_axis', the axis along which the sequences run, must be given")
@@ -490,6 +545,11 @@ def roll(input: Any, shift: Any, axis: Any, name: str | None = None) -> Tensor:
       name: name of the operation; "Roll" if None.
 
     Source: TensorFlow's `tf.roll`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.roll([1, 2, 3, 4], 1, 0).numpy()
+      array([4, 1, 2, 3], dtype=int32)
     """
     return scopes.builder(input, shift, axis).make("Roll", (input, shift, axis), {}, name)
 
@@ -503,6 +563,11 @@ def bitcast(input: Any, type: Any, name: str | None = None) -> Tensor:
       name: name of the operation; "Bitcast" if None.
 
     Source: TensorFlow's `tf.bitcast`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.bitcast([1.0], hr.int32).numpy()
+      array([1065353216], dtype=int32)
     """
     return scopes.builder(input).make("Bitcast", (input,), {"type": dtypes.as_dtype(type)}, name)
 
@@ -519,6 +584,11 @@ def fill(dims: Any, value: Any, name: str | None = None) -> Tensor:
       name: name of the operation; "Fill" if None.
 
     Source: TensorFlow's `tf.fill`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.fill([2, 2], 7).numpy().tolist()
+      [[7, 7], [7, 7]]
     """
     return scopes.builder(dims, value).make("Fill", (dims, value), {}, name)
 
@@ -551,6 +621,11 @@ def ones(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> Te
       name: name of the operation; "ones" if None.
 
     Source: TensorFlow's `tf.ones`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.ones([2]).numpy()
+      array([1., 1.], dtype=float32)
     """
     return _filled(shape, 1, dtype, name, "ones")
 
@@ -591,6 +666,11 @@ def zeros_like(input: Any, dtype: Any = None, name: str | None = None) -> Tensor
       name: name of the operation; "zeros_like" if None.
 
     Source: TensorFlow's `tf.zeros_like`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.zeros_like([5, 6]).numpy()
+      array([0, 0], dtype=int32)
     """
     if is_sparse(input):
         sp = as_sparse(input)
@@ -608,6 +688,11 @@ def ones_like(input: Any, dtype: Any = None, name: str | None = None) -> Tensor:
       name: name of the operation; "ones_like" if None.
 
     Source: TensorFlow's `tf.ones_like`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.ones_like([5, 6]).numpy()
+      array([1, 1], dtype=int32)
     """
     return _like(input, 1, dtype, name, "ones_like", "OnesLike")
 
@@ -677,6 +762,12 @@ def meshgrid(*args: Any, indexing: str = "xy", name: str = "meshgrid") -> list[T
       ValueError: `indexing` is unknown.
 
     Source: TensorFlow's `tf.meshgrid`.
+
+    Example:
+      >>> import headrace as hr
+      >>> x, y = hr.meshgrid([1, 2], [3, 4])
+      >>> x.numpy().tolist(), y.numpy().tolist()
+      ([[1, 2], [1, 2]], [[3, 3], [4, 4]])
     """
     if indexing not in ("xy", "ij"):
         raise ValueError(f"'indexing' must be either 'xy' or 'ij', got {indexing!r}")

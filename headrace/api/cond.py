@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from headrace import dtypes, nest, shapes, thresholds
+from headrace import dtypes, nest, shapes, thresholds, tracebacks
 from headrace.api import scopes, tracing
 from headrace.errors import InvalidArgumentError, SignatureError
 from headrace.ir import tensor_type
@@ -37,6 +37,7 @@ def cond(
 ) -> tensor_type.Tensor: ...
 @overload
 def cond(pred: Any, true_fn: Branch, false_fn: Branch, name: str | None = None) -> Any: ...
+@tracebacks.entry
 def cond(pred: Any, true_fn: Branch, false_fn: Branch, name: str | None = None) -> Any:
     """Returns `true_fn()` if `pred` is true when the graph runs, else `false_fn()`.
 
@@ -225,6 +226,7 @@ def _at(path: str) -> str:
     return f" at {path}" if path else ""
 
 
+@tracebacks.entry
 def switch_case(
     branch_index: Any,
     branch_fns: Mapping[int, Branch] | Sequence[Branch | tuple[int, Branch]],
@@ -311,6 +313,7 @@ def _in_order(branch_fns: Any) -> list[Branch]:
     return [fn for _, fn in pairs]
 
 
+@tracebacks.entry
 def case(
     pred_fn_pairs: Mapping[Any, Branch] | Sequence[tuple[Any, Branch]],
     default: Branch | None = None,

@@ -14,6 +14,7 @@ import numpy as np
 from headrace import nest, shapes
 from headrace.api import arrays, reductions, scopes
 from headrace.api.sparse_tensor import SparseTensor
+from headrace.api.table_examples import example
 from headrace.api.tensors import constant_value, is_tensor, pair
 from headrace.errors import InvalidArgumentError, ShapeError
 from headrace.ir.builder import Builder
@@ -155,6 +156,15 @@ def Assert(condition: Any, data: Sequence[Any], summarize: int | None = None, na
       InvalidArgumentError: when it runs: the condition does not hold.
 
     Source: TensorFlow's `tf.debugging.Assert`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     x = hr.placeholder(hr.int32, ())
+      ...     with hr.control_dependencies([hr.Assert(x > 0, [x])]):
+      ...         y = hr.identity(x)
+      >>> hr.Session(graph=g).run(y, {x: 3})
+      np.int32(3)
     """
     b = scopes.builder(condition, list(data))
     return b.make("Assert", (condition, list(data)), {"summarize": 3 if summarize is None else summarize}, name)
@@ -178,6 +188,11 @@ def check_numerics(tensor: Any, message: str, name: str | None = None) -> Tensor
       name: name of the operation; "CheckNumerics" if None.
 
     Source: TensorFlow's `tf.debugging.check_numerics`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.check_numerics([1.0, 2.0], "not finite").numpy()
+      array([1., 2.], dtype=float32)
     """
     return scopes.builder(tensor).make("CheckNumerics", (tensor,), {"message": message}, name)
 
@@ -191,6 +206,11 @@ def assert_all_finite(x: Any, message: str, name: str | None = None) -> Tensor:
       name: name of the scope; "VerifyFinite" if None.
 
     Source: TensorFlow's `tf.debugging.assert_all_finite`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.assert_all_finite([1.0, 2.0], "not finite").numpy()
+      array([1., 2.], dtype=float32)
     """
     with scopes.name_scope(name, "VerifyFinite", [x]):
         b = scopes.builder(x)
@@ -227,6 +247,8 @@ def _comparison(name: str, type: str, symbol: str) -> Callable[..., Any]:
       InvalidArgumentError: it is known now not to hold; or when it runs.
 
     Source: TensorFlow's `tf.debugging.{name}`.
+
+    {example(name)}
     """
     return function
 
@@ -273,6 +295,8 @@ def _signed(name: str, compare: Callable[..., Any], swap: bool, what: str) -> Ca
     function.__doc__ = f"""When it runs, fails unless x {what} 0 holds for all elements; see `assert_equal`.
 
     Source: TensorFlow's `tf.debugging.{name}`.
+
+    {example(name)}
     """
     return function
 
@@ -300,6 +324,10 @@ def assert_near(
       message, summarize, name: see `assert_equal`.
 
     Source: TensorFlow's `tf.debugging.assert_near`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.assert_near(1.0, 1.0000001)
     """
     with scopes.name_scope(name, "assert_near", [x, y, rtol, atol]):
         b = scopes.builder(x, y)
@@ -348,6 +376,8 @@ def _ranked(name: str, type: str, symbol: str, holds: Callable[[int, int], bool]
       ShapeError (a ValueError): it is known now to have another.
 
     Source: TensorFlow's `tf.debugging.{name}`.
+
+    {example(name)}
     """
     return function
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from headrace import dtypes, nest, shapes
+from headrace import dtypes, nest, shapes, tracebacks
 from headrace.api import scopes, tracing
 from headrace.api.sparse_tensor import SparseTensor, SparseTensorSpec
 from headrace.api.tensor_array import TensorArray
@@ -21,6 +21,7 @@ from headrace.shapes import Shape
 R = TypeVar("R")
 
 
+@tracebacks.entry
 def map_fn(
     fn: Callable[[Any], R],
     elems: Any,
@@ -182,6 +183,7 @@ def _of_spec(spec: SparseTensor | SparseTensorSpec, leaf: Any, fn: Callable[...,
     return scopes.builder(*parts).make("SerializeSparse", parts, {"out_type": dtypes.string})
 
 
+@tracebacks.entry
 def scan(
     fn: Callable[[Any, Any], Any],
     elems: Any,
@@ -242,6 +244,7 @@ def scan(
         return nest.pack(fold.structure, [_stacked(a, fold.flat[0]) for a in filled])
 
 
+@tracebacks.entry
 def foldl(
     fn: Callable[[Any, Any], Any],
     elems: Any,
@@ -267,6 +270,7 @@ def foldl(
     return _fold(fn, elems, initializer, parallel_iterations, back_prop, swap_memory, name or "foldl", False)
 
 
+@tracebacks.entry
 def foldr(
     fn: Callable[[Any, Any], Any],
     elems: Any,

@@ -8,6 +8,7 @@ import numpy as np
 
 from headrace import dtypes, nest, shapes
 from headrace.api import arrays, math, reductions, scopes
+from headrace.api.table_examples import example
 from headrace.api.tensors import is_tensor
 from headrace.errors import ShapeError
 from headrace.ir.tensor_type import Tensor
@@ -158,6 +159,8 @@ def _tensor_scatter(name: str, type: str, what: str) -> TensorScatter:
       name: name of the operation; "{type}" if None.
 
     Source: TensorFlow's `tf.{name}`.
+
+    {example(name)}
     """
     return function
 
@@ -296,6 +299,12 @@ def unique(x: Any, out_idx: Any = dtypes.int32, name: str | None = None) -> Uniq
       The different elements `y`, and for each element of `x` its index in `y`.
 
     Source: TensorFlow's `tf.unique`.
+
+    Example:
+      >>> import headrace as hr
+      >>> found = hr.unique([5, 7, 5])
+      >>> found.y.numpy(), found.idx.numpy()
+      (array([5, 7], dtype=int32), array([0, 1, 0], dtype=int32))
     """
     return Unique(*scopes.builder(x).make("Unique", (x,), {"out_idx": dtypes.as_dtype(out_idx)}, name))
 
@@ -351,6 +360,11 @@ def dynamic_partition(data: Any, partitions: Any, num_partitions: int, name: str
       A list of tensors with the rows of partition 0, 1, ...
 
     Source: TensorFlow's `tf.dynamic_partition`.
+
+    Example:
+      >>> import headrace as hr
+      >>> [part.numpy().tolist() for part in hr.dynamic_partition([1, 2, 3], [0, 1, 0], 2)]
+      [[1, 3], [2]]
     """
     b = scopes.builder(data, partitions)
     return nest.as_list(b.make("DynamicPartition", (data, partitions), {"num_partitions": num_partitions}, name))

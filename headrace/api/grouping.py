@@ -18,6 +18,14 @@ def no_op(name: str | None = None) -> Operation | None:
     """Creates an operation that does nothing; None in eager execution.
 
     Source: TensorFlow's `tf.no_op`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     done = hr.no_op(name="done")
+      >>> hr.Session(graph=g).run(done)
+      >>> done
+      <Operation 'done' type=NoOp>
     """
     b = scopes.builder()
     return b.NoOp(name=name) if isinstance(b, Builder) else None

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from headrace import tracebacks
 from headrace.api.scopes import builder, current_graph
 from headrace.ir import source
 from headrace.ir.builder import Builder
@@ -14,6 +15,7 @@ from headrace.ir.edit.editor import Editor
 from headrace.ir.graph import Graph, Operation, Tensor
 
 
+@tracebacks.entry
 def import_graph_def(
     graph_def: Any,
     name: str = "",

@@ -11,6 +11,7 @@ from headrace import dtypes, nest, public_names, shapes
 from headrace.api import scopes
 from headrace.api.clipping import not_larger
 from headrace.api.sparse_tensor import SparseTensor
+from headrace.api.table_examples import example
 from headrace.api.tensors import is_tensor, pair
 from headrace.errors import ShapeError, SignatureError
 from headrace.ir.builder import Builder
@@ -105,6 +106,8 @@ def unary(
       GraphError (a ValueError): `x` is of another dtype.
 
     Source: TensorFlow's `{tf}`.
+
+    {example(name)}
     """
     return function
 
@@ -136,6 +139,8 @@ def _binary(name: str, type: str, what: str, takes: str, tf: str, op_name: str =
       ShapeError (a ValueError): the shapes do not broadcast.
 
     Source: TensorFlow's `{tf}`.
+
+    {example(name)}
     """
     return function
 
@@ -145,77 +150,101 @@ _FLOATS = "floats or complex numbers"
 _REAL_FLOATS = "floats"
 _REALS = "floats or integers"
 
-negative = unary("negative", "Neg", "-x", _NUMBERS, "tf.negative", sparse=True)
+negative = unary("negative", "Neg", "The negation -x", _NUMBERS, "tf.negative", sparse=True)
 sign = unary(
     "sign",
     "Sign",
-    "-1, 0 or 1 as `x` is below, at or above 0 (of complex numbers x / |x|)",
+    "The sign, -1, 0 or 1 (of complex numbers x / |x|)",
     _NUMBERS,
     "tf.sign",
     sparse=True,
 )
-square = unary("square", "Square", "x * x", _NUMBERS, "tf.square", sparse=True)
+square = unary("square", "Square", "The square x * x", _NUMBERS, "tf.square", sparse=True)
 sqrt = unary("sqrt", "Sqrt", "The square root", _FLOATS, "tf.sqrt", sparse=True)
-rsqrt = unary("rsqrt", "Rsqrt", "1 / sqrt(x)", _FLOATS, "tf.math.rsqrt")
-exp = unary("exp", "Exp", "e to the power of `x`", _FLOATS, "tf.exp")
+rsqrt = unary("rsqrt", "Rsqrt", "The reciprocal square root 1 / sqrt(x)", _FLOATS, "tf.math.rsqrt")
+exp = unary("exp", "Exp", "The exponential function, e to the power of `x`", _FLOATS, "tf.exp")
 expm1 = unary("expm1", "Expm1", "exp(x) - 1, exact near 0", _FLOATS, "tf.math.expm1")
 log = unary("log", "Log", "The natural logarithm", _FLOATS, "tf.math.log")
 log1p = unary("log1p", "Log1p", "log(1 + x), exact near 0", _FLOATS, "tf.math.log1p")
 sin = unary("sin", "Sin", "The sine", _FLOATS, "tf.sin", sparse=True)
 cos = unary("cos", "Cos", "The cosine", _FLOATS, "tf.cos")
 tan = unary("tan", "Tan", "The tangent", _FLOATS, "tf.tan", sparse=True)
-asin = unary("asin", "Asin", "The angle whose sine is `x`", _FLOATS, "tf.asin", sparse=True)
-acos = unary("acos", "Acos", "The angle whose cosine is `x`", _FLOATS, "tf.acos")
-atan = unary("atan", "Atan", "The angle whose tangent is `x`", _FLOATS, "tf.atan", sparse=True)
+asin = unary("asin", "Asin", "The inverse sine (arcsine)", _FLOATS, "tf.asin", sparse=True)
+acos = unary("acos", "Acos", "The inverse cosine (arccosine)", _FLOATS, "tf.acos")
+atan = unary("atan", "Atan", "The inverse tangent (arctangent)", _FLOATS, "tf.atan", sparse=True)
 sinh = unary("sinh", "Sinh", "The hyperbolic sine", _FLOATS, "tf.sinh")
 cosh = unary("cosh", "Cosh", "The hyperbolic cosine", _FLOATS, "tf.cosh")
 tanh = unary("tanh", "Tanh", "The hyperbolic tangent", _FLOATS, "tf.tanh", sparse=True)
-asinh = unary("asinh", "Asinh", "The inverse of the hyperbolic sine", _FLOATS, "tf.asinh", sparse=True)
-acosh = unary("acosh", "Acosh", "The inverse of the hyperbolic cosine", _FLOATS, "tf.acosh")
-atanh = unary("atanh", "Atanh", "The inverse of the hyperbolic tangent", _FLOATS, "tf.atanh", sparse=True)
-sigmoid = unary("sigmoid", "Sigmoid", "1 / (1 + exp(-x))", _FLOATS, "tf.sigmoid")
+asinh = unary("asinh", "Asinh", "The inverse hyperbolic sine", _FLOATS, "tf.asinh", sparse=True)
+acosh = unary("acosh", "Acosh", "The inverse hyperbolic cosine", _FLOATS, "tf.acosh")
+atanh = unary("atanh", "Atanh", "The inverse hyperbolic tangent", _FLOATS, "tf.atanh", sparse=True)
+sigmoid = unary("sigmoid", "Sigmoid", "The logistic sigmoid 1 / (1 + exp(-x))", _FLOATS, "tf.sigmoid")
 erf = unary("erf", "Erf", "The error function", _REAL_FLOATS, "tf.math.erf", sparse=True)
-erfc = unary("erfc", "Erfc", "1 - erf(x), exact where erf(x) is near 1", _REAL_FLOATS, "tf.math.erfc")
-erfinv = unary("erfinv", "Erfinv", "The inverse of the error function", _REAL_FLOATS, "tf.math.erfinv", "erfinv")
-ndtri = unary("ndtri", "Ndtri", "The quantile of the normal distribution", _REAL_FLOATS, "tf.math.ndtri", "ndtri")
-lgamma = unary("lgamma", "Lgamma", "log |gamma(x)|", _REAL_FLOATS, "tf.math.lgamma")
-digamma = unary("digamma", "Digamma", "The derivative of `lgamma`", _REAL_FLOATS, "tf.math.digamma")
-ceil = unary("ceil", "Ceil", "The least integer that is not below `x`", _REAL_FLOATS, "tf.math.ceil")
-floor = unary("floor", "Floor", "The greatest integer that is not above `x`", _REAL_FLOATS, "tf.floor")
-rint = unary("rint", "Rint", "The nearest integer, the even one of two", _REAL_FLOATS, "tf.math.rint")
-reciprocal = unary("reciprocal", "Reciprocal", "1 / x", _NUMBERS, "tf.math.reciprocal")
+erfc = unary(
+    "erfc", "Erfc", "The complementary error function 1 - erf(x), without cancellation", _REAL_FLOATS, "tf.math.erfc"
+)
+erfinv = unary("erfinv", "Erfinv", "The inverse error function", _REAL_FLOATS, "tf.math.erfinv", "erfinv")
+ndtri = unary(
+    "ndtri",
+    "Ndtri",
+    "The quantile function of the standard normal distribution",
+    _REAL_FLOATS,
+    "tf.math.ndtri",
+    "ndtri",
+)
+lgamma = unary("lgamma", "Lgamma", "The log-gamma function log |gamma(x)|", _REAL_FLOATS, "tf.math.lgamma")
+digamma = unary(
+    "digamma", "Digamma", "The digamma function, the derivative of `lgamma`", _REAL_FLOATS, "tf.math.digamma"
+)
+ceil = unary("ceil", "Ceil", "The ceiling, the least integer that is not below `x`", _REAL_FLOATS, "tf.math.ceil")
+floor = unary("floor", "Floor", "The floor, the greatest integer that is not above `x`", _REAL_FLOATS, "tf.floor")
+rint = unary("rint", "Rint", "The nearest integer, with ties to the even one", _REAL_FLOATS, "tf.math.rint")
+reciprocal = unary("reciprocal", "Reciprocal", "The reciprocal 1 / x", _NUMBERS, "tf.math.reciprocal")
 is_nan = unary("is_nan", "IsNan", "Whether `x` is not a number", _REAL_FLOATS, "tf.math.is_nan")
 is_inf = unary("is_inf", "IsInf", "Whether `x` is infinite", _REAL_FLOATS, "tf.math.is_inf")
 is_finite = unary("is_finite", "IsFinite", "Whether `x` is neither infinite nor NaN", _REAL_FLOATS, "tf.math.is_finite")
-logical_not = unary("logical_not", "LogicalNot", "Not `x`", "bool", "tf.logical_not")
-invert = unary("invert", "Invert", "All bits the other way round", "integers", "tf.bitwise.invert")
+logical_not = unary("logical_not", "LogicalNot", "The logical NOT", "bool", "tf.logical_not")
+invert = unary("invert", "Invert", "The bitwise NOT (complement)", "integers", "tf.bitwise.invert")
 
-add = _binary("add", "AddV2", "x + y (of strings, one after the other)", "numbers or strings", "tf.add", "Add")
-subtract = _binary("subtract", "Sub", "x - y", _NUMBERS, "tf.subtract")
-multiply = _binary("multiply", "Mul", "x * y", _NUMBERS, "tf.multiply")
-floordiv = _binary(
-    "floordiv", "FloorDiv", "The greatest integer not above x / y", _REALS, "tf.math.floordiv", "floordiv"
+add = _binary("add", "AddV2", "The sum x + y (of strings, the concatenation)", "numbers or strings", "tf.add", "Add")
+subtract = _binary("subtract", "Sub", "The difference x - y", _NUMBERS, "tf.subtract")
+multiply = _binary("multiply", "Mul", "The product x * y", _NUMBERS, "tf.multiply")
+floordiv = _binary("floordiv", "FloorDiv", "The floor of the quotient x / y", _REALS, "tf.math.floordiv", "floordiv")
+floormod = _binary(
+    "floormod", "FloorMod", "The remainder x - y * floor(x / y), with the sign of `y`", _REALS, "tf.math.floormod"
 )
-floormod = _binary("floormod", "FloorMod", "x - y * floor(x / y), with the sign of `y`", _REALS, "tf.math.floormod")
-mod = _binary("mod", "FloorMod", "x - y * floor(x / y), with the sign of `y`", _REALS, "tf.math.mod")
-truncatediv = _binary("truncatediv", "TruncateDiv", "x / y, rounded towards 0", "integers", "tf.truncatediv")
-truncatemod = _binary("truncatemod", "TruncateMod", "What `truncatediv` leaves", _REALS, "tf.truncatemod")
+mod = _binary("mod", "FloorMod", "The remainder x - y * floor(x / y), with the sign of `y`", _REALS, "tf.math.mod")
+truncatediv = _binary(
+    "truncatediv", "TruncateDiv", "The quotient x / y, truncated towards 0", "integers", "tf.truncatediv"
+)
+truncatemod = _binary(
+    "truncatemod", "TruncateMod", "The remainder of `truncatediv`, with the sign of `x`", _REALS, "tf.truncatemod"
+)
 divide_no_nan = _binary(
-    "divide_no_nan", "DivNoNan", "x / y, and 0 where y is 0", _FLOATS, "tf.math.divide_no_nan", "div_no_nan"
+    "divide_no_nan",
+    "DivNoNan",
+    "The quotient x / y, and 0 where y is 0",
+    _FLOATS,
+    "tf.math.divide_no_nan",
+    "div_no_nan",
 )
 multiply_no_nan = _binary(
     "multiply_no_nan",
     "MulNoNan",
-    "x * y, and 0 where y is 0, whatever x is",
+    "The product x * y, and 0 where y is 0, even of a NaN",
     _FLOATS,
     "tf.math.multiply_no_nan",
     "multiply_no_nan",
 )
-pow = _binary("pow", "Pow", "`x` to the power of `y`", _NUMBERS, "tf.pow")
-maximum = _binary("maximum", "Maximum", "The greater of `x` and `y`", _REALS, "tf.maximum")
-minimum = _binary("minimum", "Minimum", "The lesser of `x` and `y`", _REALS, "tf.minimum")
+pow = _binary("pow", "Pow", "The power, `x` to the `y`", _NUMBERS, "tf.pow")
+maximum = _binary("maximum", "Maximum", "The maximum of `x` and `y`", _REALS, "tf.maximum")
+minimum = _binary("minimum", "Minimum", "The minimum of `x` and `y`", _REALS, "tf.minimum")
 squared_difference = _binary(
-    "squared_difference", "SquaredDifference", "(x - y)(x - y)", _NUMBERS, "tf.math.squared_difference"
+    "squared_difference",
+    "SquaredDifference",
+    "The squared difference (x - y)(x - y)",
+    _NUMBERS,
+    "tf.math.squared_difference",
 )
 equal = _binary("equal", "Equal", "Whether x == y", "any dtype", "tf.equal")
 not_equal = _binary("not_equal", "NotEqual", "Whether x != y", "any dtype", "tf.not_equal")
@@ -223,14 +252,16 @@ less = _binary("less", "Less", "Whether x < y", _REALS, "tf.less")
 less_equal = _binary("less_equal", "LessEqual", "Whether x <= y", _REALS, "tf.less_equal")
 greater = _binary("greater", "Greater", "Whether x > y", _REALS, "tf.greater")
 greater_equal = _binary("greater_equal", "GreaterEqual", "Whether x >= y", _REALS, "tf.greater_equal")
-logical_and = _binary("logical_and", "LogicalAnd", "Whether both hold", "bool", "tf.logical_and")
-logical_or = _binary("logical_or", "LogicalOr", "Whether either holds", "bool", "tf.logical_or")
-bitwise_and = _binary("bitwise_and", "BitwiseAnd", "The bits set in both", "integers", "tf.bitwise.bitwise_and")
-bitwise_or = _binary("bitwise_or", "BitwiseOr", "The bits set in either", "integers", "tf.bitwise.bitwise_or")
-bitwise_xor = _binary("bitwise_xor", "BitwiseXor", "The bits set in one alone", "integers", "tf.bitwise.bitwise_xor")
-left_shift = _binary("left_shift", "LeftShift", "`x`, its bits moved up by `y`", "integers", "tf.bitwise.left_shift")
+logical_and = _binary("logical_and", "LogicalAnd", "The logical AND", "bool", "tf.logical_and")
+logical_or = _binary("logical_or", "LogicalOr", "The logical OR", "bool", "tf.logical_or")
+bitwise_and = _binary("bitwise_and", "BitwiseAnd", "The bitwise AND", "integers", "tf.bitwise.bitwise_and")
+bitwise_or = _binary("bitwise_or", "BitwiseOr", "The bitwise OR", "integers", "tf.bitwise.bitwise_or")
+bitwise_xor = _binary("bitwise_xor", "BitwiseXor", "The bitwise exclusive OR", "integers", "tf.bitwise.bitwise_xor")
+left_shift = _binary(
+    "left_shift", "LeftShift", "The bits of `x`, shifted left by `y`", "integers", "tf.bitwise.left_shift"
+)
 right_shift = _binary(
-    "right_shift", "RightShift", "`x`, its bits moved down by `y`", "integers", "tf.bitwise.right_shift"
+    "right_shift", "RightShift", "The bits of `x`, shifted right by `y`", "integers", "tf.bitwise.right_shift"
 )
 xdivy = _binary("xdivy", "Xdivy", "x / y, and 0 where x is 0", _FLOATS, "tf.math.xdivy", "", "xdivy")
 xlogy = _binary("xlogy", "Xlogy", "x * log(y), and 0 where x is 0", _FLOATS, "tf.math.xlogy")
@@ -252,6 +283,11 @@ def abs(x: Any, name: str | None = None) -> Any:
       name: name of the operation; "Abs" if None.
 
     Source: TensorFlow's `tf.abs`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.abs([-2.0, 3.0]).numpy()
+      array([2., 3.], dtype=float32)
     """
     if isinstance(x, SparseTensor):
         return x.with_values(abs(x.values, name))
@@ -335,6 +371,11 @@ def divide(x: Any, y: Any, name: str | None = None) -> Tensor:
       name: name of the operation; "truediv" if None.
 
     Source: TensorFlow's `tf.divide`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.divide([1, 2], 2).numpy()
+      array([0.5, 1. ])
     """
     if isinstance(x, SparseTensor):
         return x / y
@@ -342,9 +383,14 @@ def divide(x: Any, y: Any, name: str | None = None) -> Tensor:
 
 
 def logical_xor(x: Any, y: Any, name: str = "LogicalXor") -> Tensor:
-    """Whether one of two bools holds and not the other, element by element.
+    """Computes the logical exclusive OR, element by element.
 
     Source: TensorFlow's `tf.math.logical_xor`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.logical_xor([True, True], [True, False]).numpy()
+      array([False,  True])
     """
     b = scopes.builder(x, y)
     either = b.make("LogicalOr", (x, y), {}, "LogicalOr")
@@ -360,6 +406,11 @@ def round(x: Any, name: str | None = None) -> Tensor:
       name: name of the operation; "Round" if None.
 
     Source: TensorFlow's `tf.round`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.round([0.5, 1.5, -1.7]).numpy()
+      array([ 0.,  2., -2.], dtype=float32)
     """
     b = scopes.builder(x)
     x = b.tensor(x, None, "x")
@@ -367,9 +418,14 @@ def round(x: Any, name: str | None = None) -> Tensor:
 
 
 def reciprocal_no_nan(x: Any, name: str | None = None) -> Tensor:
-    """1 / x, and 0 where x is 0, element by element.
+    """Computes the reciprocal 1 / x, and 0 where x is 0, element by element.
 
     Source: TensorFlow's `tf.math.reciprocal_no_nan`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.reciprocal_no_nan([2.0, 0.0]).numpy()
+      array([0.5, 0. ], dtype=float32)
     """
     with scopes.name_scope(name, "reciprocal_no_nan", [x]) as scope:
         b = scopes.builder(x)
@@ -378,9 +434,14 @@ def reciprocal_no_nan(x: Any, name: str | None = None) -> Tensor:
 
 
 def erfcinv(x: Any, name: str | None = None) -> Tensor:
-    """The inverse of `erfc`, element by element.
+    """Computes the inverse complementary error function, element by element.
 
     Source: TensorFlow's `tf.math.erfcinv`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.erfcinv([1.5, 0.5]).numpy().round(3)
+      array([-0.477,  0.477], dtype=float32)
     """
     with scopes.name_scope(name, "erfcinv", [x]):
         b = scopes.builder(x)
@@ -389,9 +450,14 @@ def erfcinv(x: Any, name: str | None = None) -> Tensor:
 
 
 def log_sigmoid(x: Any, name: str | None = None) -> Tensor:
-    """log(sigmoid(x)), element by element, without overflow.
+    """Computes log(sigmoid(x)), element by element, without overflow.
 
     Source: TensorFlow's `tf.math.log_sigmoid`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.log_sigmoid([0.0, -100.0]).numpy().round(3)
+      array([  -0.693, -100.   ], dtype=float32)
     """
     with scopes.name_scope(name, "LogSigmoid", [x]) as scope:
         b = scopes.builder(x)
@@ -400,17 +466,27 @@ def log_sigmoid(x: Any, name: str | None = None) -> Tensor:
 
 
 def atan2(y: Any, x: Any, name: str | None = None) -> Tensor:
-    """The angle of the point (x, y), from -pi to pi, element by element.
+    """Computes the angle of the point (x, y), from -pi to pi, element by element.
 
     Source: TensorFlow's `tf.atan2`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.atan2([1.0, 0.0], [0.0, -1.0]).numpy().round(3)
+      array([1.571, 3.142], dtype=float32)
     """
     return scopes.builder(y, x).make("Atan2", (y, x), {}, name)
 
 
 def nextafter(x1: Any, x2: Any, name: str | None = None) -> Tensor:
-    """The float next to `x1` on the way to `x2`, element by element.
+    """Computes the next float after `x1` towards `x2`, element by element.
 
     Source: TensorFlow's `tf.math.nextafter`.
+
+    Example:
+      >>> import headrace as hr
+      >>> float(hr.nextafter(hr.constant(1.0, hr.float64), 2.0))
+      1.0000000000000002
     """
     return scopes.builder(x1, x2).make("NextAfter", (x1, x2), {}, name)
 
@@ -419,6 +495,11 @@ def igamma(a: Any, x: Any, name: str | None = None) -> Tensor:
     """The lower regularized incomplete gamma function, element by element.
 
     Source: TensorFlow's `tf.math.igamma`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.igamma(1.0, [1.0, 2.0]).numpy().round(3)
+      array([0.632, 0.865], dtype=float32)
     """
     return scopes.builder(a, x).make("Igamma", (a, x), {}, name)
 
@@ -427,14 +508,24 @@ def igammac(a: Any, x: Any, name: str | None = None) -> Tensor:
     """The upper regularized incomplete gamma function, element by element.
 
     Source: TensorFlow's `tf.math.igammac`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.igammac(1.0, [1.0, 2.0]).numpy().round(3)
+      array([0.368, 0.135], dtype=float32)
     """
     return scopes.builder(a, x).make("Igammac", (a, x), {}, name)
 
 
 def polygamma(a: Any, x: Any, name: str | None = None) -> Tensor:
-    """The derivative of `digamma`, `a` times over, at `x`, element by element.
+    """Computes the polygamma function, the derivative number `a` of `digamma` at `x`.
 
     Source: TensorFlow's `tf.math.polygamma`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.polygamma(1.0, [1.0, 2.0]).numpy().round(3)
+      array([1.645, 0.645], dtype=float32)
     """
     return scopes.builder(a, x).make("Polygamma", (a, x), {}, name)
 
@@ -443,6 +534,11 @@ def zeta(x: Any, q: Any, name: str | None = None) -> Tensor:
     """The Hurwitz zeta function, element by element.
 
     Source: TensorFlow's `tf.math.zeta`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.zeta([2.0, 4.0], 1.0).numpy().round(3)
+      array([1.645, 1.082], dtype=float32)
     """
     return scopes.builder(x, q).make("Zeta", (x, q), {}, name)
 
@@ -451,6 +547,11 @@ def betainc(a: Any, b: Any, x: Any, name: str | None = None) -> Tensor:
     """The regularized incomplete beta function, element by element.
 
     Source: TensorFlow's `tf.math.betainc`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.betainc(1.0, 2.0, [0.5, 1.0]).numpy().round(3)
+      array([0.75, 1.  ], dtype=float32)
     """
     return scopes.builder(a, b, x).make("Betainc", (a, b, x), {}, name)
 
@@ -583,6 +684,8 @@ def _part(name: str, type: str, what: str, of_reals: Callable[[Any, Any], Any] |
       name: name of the operation; "{type}" if None.
 
     Source: TensorFlow's `tf.math.{name}`.
+
+    {example(name)}
     """
     return function
 
@@ -662,7 +765,7 @@ def add_n(inputs: Any, name: str | None = None) -> Tensor:
 
 
 def accumulate_n(inputs: Any, shape: Any = None, tensor_dtype: Any = None, name: str | None = None) -> Tensor:
-    """`add_n`, of a list of tensors.
+    """Sums a list of tensors; see `add_n`.
 
     Args:
       inputs: the list.
@@ -675,6 +778,11 @@ def accumulate_n(inputs: Any, shape: Any = None, tensor_dtype: Any = None, name:
       SignatureError (a ValueError and a TypeError): they are no list, or not of this dtype.
 
     Source: TensorFlow's `tf.math.accumulate_n`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.accumulate_n([hr.constant([1, 2]), hr.constant([3, 4])]).numpy()
+      array([4, 6], dtype=int32)
     """
     if not isinstance(inputs, (list, tuple)):
         raise SignatureError(f"'inputs' must be a list of at least one tensor of one shape and dtype, got {inputs!r}")

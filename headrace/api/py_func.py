@@ -62,6 +62,11 @@ def numpy_function(
     """TensorFlow 2's name for `py_func`.
 
     Source: TensorFlow's `tf.numpy_function`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.numpy_function(lambda x: x + 1, [hr.constant([1, 2])], hr.int32).numpy()
+      array([2, 3], dtype=int32)
     """
     return py_func(func, inp, Tout, stateful, name)
 

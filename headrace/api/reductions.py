@@ -8,6 +8,7 @@ import numpy as np
 
 from headrace import dtypes, thresholds
 from headrace.api import math, scopes
+from headrace.api.table_examples import example
 from headrace.api.tensors import is_tensor
 from headrace.errors import ShapeError
 from headrace.ir.tensor_type import Tensor
@@ -230,6 +231,8 @@ def _arg(name: str, type: str, what: str) -> Argument:
       name: name of the operation; "{type}" if None.
 
     Source: TensorFlow's `tf.{name}`.
+
+    {example(name)}
     """
     return function
 
@@ -253,6 +256,8 @@ def _running(name: str, type: str, what: str, tf: str) -> Running:
       name: name of the operation; "{type}" if None.
 
     Source: TensorFlow's `{tf}`.
+
+    {example(name)}
     """
     return function
 
@@ -283,6 +288,8 @@ def _segment(name: str, type: str, what: str) -> Segments:
       A tensor with a row for each segment.
 
     Source: TensorFlow's `tf.math.{name}`.
+
+    {example(name)}
     """
     return function
 
@@ -302,6 +309,8 @@ def _unsorted(name: str, type: str, what: str) -> UnsortedSegments:
       name: name of the operation; "{type}" if None.
 
     Source: TensorFlow's `tf.math.{name}`.
+
+    {example(name)}
     """
     return function
 
@@ -323,6 +332,11 @@ def unsorted_segment_mean(data: Any, segment_ids: Any, num_segments: Any, name: 
     The arguments are those of `unsorted_segment_sum`; the default name is "UnsortedSegmentMean".
 
     Source: TensorFlow's `tf.math.unsorted_segment_mean`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.unsorted_segment_mean([1.0, 2.0, 4.0], [1, 0, 1], 2).numpy()
+      array([2. , 2.5], dtype=float32)
     """
     with scopes.name_scope(name, "UnsortedSegmentMean", [data, segment_ids, num_segments]):
         total, count = _totals(data, segment_ids, num_segments)
@@ -337,6 +351,11 @@ def unsorted_segment_sqrt_n(data: Any, segment_ids: Any, num_segments: Any, name
     The arguments are those of `unsorted_segment_sum`; the default name is "UnsortedSegmentSqrtN".
 
     Source: TensorFlow's `tf.math.unsorted_segment_sqrt_n`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.unsorted_segment_sqrt_n([1.0, 2.0, 3.0, 4.0, 5.0], [1, 0, 1, 1, 1], 2).numpy()
+      array([2. , 6.5], dtype=float32)
     """
     with scopes.name_scope(name, "UnsortedSegmentSqrtN", [data, segment_ids, num_segments]):
         total, count = _totals(data, segment_ids, num_segments)

@@ -584,6 +584,16 @@ def colocate_with(op: Operation | TensorOperations | None, ignore_existing: bool
     Surrounding `device` blocks have no effect.
 
     Source: TensorFlow's `tf.colocate_with`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     with hr.device("/cpu:1"):
+      ...         x = hr.constant(1.0, name="x")
+      ...     with hr.colocate_with(x.op):
+      ...         y = hr.identity(x)
+      >>> y.op.get_attr("_class")
+      ('loc:@x',)
     """
     b = builder(op)
     if not isinstance(b, Builder):

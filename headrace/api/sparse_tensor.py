@@ -25,6 +25,14 @@ class SparseTensorValue(NamedTuple):
     """Value of a `SparseTensor`: the result of a fetch, and a value to feed.
 
     Source: TensorFlow's `tf.compat.v1.SparseTensorValue`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     x = hr.sparse_placeholder(hr.int32, (3,))
+      ...     y = hr.sparse.to_dense(x)
+      >>> hr.Session(graph=g).run(y, {x: hr.SparseTensorValue([[1]], [5], [3])})
+      array([0, 5, 0], dtype=int32)
     """
 
     indices: Any
@@ -256,6 +264,12 @@ def convert_to_tensor_or_sparse_tensor(value: Any, dtype: Any = None, name: str 
       RuntimeError: the value is sparse and has another dtype.
 
     Source: TensorFlow's `tf.compat.v1.convert_to_tensor_or_sparse_tensor`.
+
+    Example:
+      >>> import headrace as hr
+      >>> value = hr.SparseTensorValue([[1]], [5], [3])
+      >>> type(hr.convert_to_tensor_or_sparse_tensor(value)).__name__
+      'SparseTensor'
     """
     wanted = None if dtype is None else dtypes.as_dtype(dtype)
     if is_sparse(value):

@@ -123,6 +123,14 @@ def placeholder_with_default(input: Any, shape: Any, name: str | None = None) ->
       The tensor.
 
     Source: TensorFlow's `tf.placeholder_with_default`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     x = hr.placeholder_with_default(1, ())
+      >>> session = hr.Session(graph=g)
+      >>> session.run(x), session.run(x, {x: 5})
+      (np.int32(1), np.int32(5))
     """
     b = scopes.graph_builder("placeholder_with_default")
     made: Tensor = b.make("PlaceholderWithDefault", (input,), {"shape": shapes.as_shape(shape)}, name)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headrace import nest, shapes
+from headrace import nest, shapes, tracebacks
 from headrace.api import rematerialization, scopes, tracing
 from headrace.api.cond import checked_predicate, is_true
 from headrace.errors import ShapeError, SignatureError
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from headrace.shapes import Shape
 
 
+@tracebacks.entry
 def while_loop(
     cond: Callable[..., Any],
     body: Callable[..., Any],

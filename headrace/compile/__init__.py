@@ -29,7 +29,7 @@ from headrace.schedule.timers import Timers
 from headrace.targets.native.sections import cut
 from headrace.targets.python import Printer
 from headrace.targets.python.runtime import RunState, quietly
-from headrace.targets.python.source import FILE
+from headrace.targets.python.source import FILE, listing
 
 if TYPE_CHECKING:
     from collections import deque
@@ -112,6 +112,11 @@ class Compiled:
     def native_source(self) -> str:
         """The text of the machine code, in LLVM's assembly language; "" if there is none."""
         return "" if self._native_source is None else self._native_source()
+
+    @property
+    def listing(self) -> str:
+        """The source with operations and the user's lines as comments."""
+        return listing(self.source, self._marks, self._function.__globals__)
 
     @property
     def schedule(self) -> str:

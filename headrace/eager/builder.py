@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 
-from headrace import dtypes, flags, forking, thresholds
+from headrace import dtypes, flags, forking, thresholds, tracebacks
 from headrace.api.recorder import Recorder, active
 from headrace.diagnosis import Diagnosis, Input, OpRef
 from headrace.eager.tensor import EagerTensor
@@ -374,26 +374,30 @@ class EagerBuilder(OpCalls[EagerTensor]):
             args = self._read(type, args)
             key, values = _key_of(type, args, attrs)
         try:
-            prepared = None if key is None else self._prepared.get(key)
-        except TypeError:  # an attribute is an array
-            prepared = None
-        if prepared is None or (prepared.numbers and not _set_numbers(values, prepared.numbers)):
-            args, values, prepared = self._bound_call(type, args, attrs, key)
-        op: EagerOp | None = None
-        before = error_state.set(IGNORED)
-        try:
-            if prepared.is_kept:
-                out = prepared.run(*values)
-            else:
-                op = EagerOp(name or type, prepared.record, prepared.attrs)
-                out = self._run(op, prepared, values)
+            try:
+                prepared = None if key is None else self._prepared.get(key)
+            except TypeError:  # an attribute is an array
+                prepared = None
+            if prepared is None or (prepared.numbers and not _set_numbers(values, prepared.numbers)):
+                args, values, prepared = self._bound_call(type, args, attrs, key)
+            op: EagerOp | None = None
+            before = error_state.set(IGNORED)
+            try:
+                if prepared.is_kept:
+                    out = prepared.run(*values)
+                else:
+                    op = EagerOp(name or type, prepared.record, prepared.attrs)
+                    out = self._run(op, prepared, values)
+            except Exception as e:
+                out = _diagnosed(e, op or EagerOp(name or type, prepared.record, prepared.attrs), values)
+                if out is e:
+                    raise
+                raise out from e
+            finally:
+                error_state.reset(before)
         except Exception as e:
-            out = _diagnosed(e, op or EagerOp(name or type, prepared.record, prepared.attrs), values)
-            if out is e:
-                raise
-            raise out from e
-        finally:
-            error_state.reset(before)
+            tracebacks.hide(e)
+            raise
         dtype = prepared.dtype
         if dtype is not None:
             tensor = EagerTensor(out, dtype)

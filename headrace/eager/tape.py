@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from headrace import dtypes, nest, notices, shapes, thresholds
+from headrace import dtypes, nest, notices, shapes, thresholds, tracebacks
 from headrace.api import scopes
 from headrace.api.recorder import CustomEntry, Entry, Recorder
 from headrace.api.variable import Variable
@@ -191,6 +191,7 @@ class GradientTape:
 
     # *** derivatives ***
 
+    @tracebacks.entry
     def gradient(
         self, target: Any, sources: Any, output_gradients: Any = None, unconnected_gradients: Any = "none"
     ) -> Any:
@@ -242,6 +243,7 @@ class GradientTape:
             ]
             return nest.pack(sources, self._gradients(pairs, starts, nest.flatten(sources), unconnected))
 
+    @tracebacks.entry
     def jacobian(
         self,
         target: Any,

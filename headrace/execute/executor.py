@@ -46,7 +46,6 @@ from headrace.ir.kernel import KernelContext
 from headrace.ir.kernel_errors import known_as, place
 
 if TYPE_CHECKING:
-    from headrace.execute.events import Observer
     from headrace.execute.plan import Plan, PlanNode
     from headrace.execute.records import Iteration, Origin
     from headrace.execute.rendezvous import Token

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from headrace import dtypes, nest
+from headrace import dtypes, nest, tracebacks
 from headrace.api import scopes, tracing
 from headrace.grad.transforms import jvp, vjp
 from headrace.grad.zeros import carries
@@ -54,6 +54,7 @@ class GradientMismatch(AssertionError):
     checks: list[Check]
 
 
+@tracebacks.entry
 def check_gradients(
     f: Callable[..., Any],
     args: Sequence[Any],

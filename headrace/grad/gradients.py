@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from headrace import dtypes, nest, shapes
+from headrace import dtypes, nest, shapes, tracebacks
 from headrace.api import scopes
 from headrace.api.sparse_tensor import SparseTensor
 from headrace.api.traced_graph import current_trace
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 UNCONNECTED = ("none", "zero")
 
 
+@tracebacks.entry
 def gradients(
     ys: Any,
     xs: Any,

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from headrace import dtypes, nest
+from headrace import dtypes, nest, tracebacks
 from headrace.api import functional, scopes, tracing
 from headrace.api.tensor_spec import TensorSpec
 from headrace.errors import GraphError, SignatureError
@@ -26,6 +26,7 @@ from headrace.jit.transformed import hashable, transformed
 MODES = ("rev", "fwd")
 
 
+@tracebacks.entry
 def jacobian(of: Any, by: Any = 0, mode: str = "rev", has_aux: bool = False) -> Any:
     """Computes the derivatives of each element of a result by each element of an argument.
 
@@ -68,6 +69,7 @@ def jacobian(of: Any, by: Any = 0, mode: str = "rev", has_aux: bool = False) -> 
     return transformed(of, ("jacobian", hashable(by), mode, has_aux), call)
 
 
+@tracebacks.entry
 def hessian(of: Any, by: Any = 0, has_aux: bool = False) -> Any:
     """Computes the second derivatives of a scalar, by forward mode over reverse mode.
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from headrace import dtypes, nest, shapes
+from headrace import dtypes, nest, shapes, tracebacks
 from headrace.api import recorder, scopes, tracing
 from headrace.api.traced_graph import current_trace
 from headrace.errors import GraphError, SignatureError
@@ -26,6 +26,7 @@ from headrace.jit.transformed import anywhere, hashable, transformed
 R = TypeVar("R")
 
 
+@tracebacks.entry
 def grad(f: Callable[..., Any], argnums: Any = 0, has_aux: bool = False) -> Callable[..., Any]:
     """Returns a function that computes the gradient of `f`, whose value is a scalar.
 
@@ -63,6 +64,7 @@ def grad(f: Callable[..., Any], argnums: Any = 0, has_aux: bool = False) -> Call
     return transformed(f, ("grad", hashable(argnums), has_aux), call)
 
 
+@tracebacks.entry
 def value_and_grad(f: Callable[..., R], argnums: Any = 0, has_aux: bool = False) -> Callable[..., tuple[R, Any]]:
     """Returns a function that computes both the value and the gradient of `f`.
 
@@ -119,6 +121,7 @@ def _value_and_grad(
     return made.value, made.like_arguments(grads, single), made.aux
 
 
+@tracebacks.entry
 def vjp(f: Callable[..., Any], *args: Any, has_aux: bool = False) -> Any:
     """Computes `f(*args)`, and a function from its gradient to those of the arguments.
 
@@ -244,6 +247,7 @@ def _is_zero(leaf: Any) -> bool:
     return isinstance(leaf, (int, float, np.ndarray, np.generic)) and not np.any(leaf)
 
 
+@tracebacks.entry
 def jvp(f: Callable[..., Any], args: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
     """Computes `f(*args)` and its derivative in the direction `tangents`, in forward mode.
 

@@ -9,7 +9,8 @@ HTML.
 text. `describe_step` does the same for the part of a graph that some fetches need. It also shows the ends of this part:
 its feeds, its fetches, the operations that are ready at the start (Source), and those for which no other operation
 waits (Sink). `structure` finds the loops, conditionals and calls, those of `primitives` too, and puts the operations
-into boxes (`parts`). `text`, `dot` and `page` only lay them out. No function here changes a graph.
+into boxes (`parts`). `text` (summary and tree), `program` (a line for each operation), `dot` and `page` only lay them
+out. No function here changes a graph.
 """
 
 from headrace.inspect.describing import Description, Resource, StepDescription, describe, describe_step
@@ -17,6 +18,7 @@ from headrace.inspect.difference import Change, Difference, diff
 from headrace.inspect.dot import render_dot
 from headrace.inspect.page import graph_html, render_page, render_snippet
 from headrace.inspect.parts import Box, Node, Passed, Structure, Value, cut, nodes
+from headrace.inspect.program import graph_text, render_program
 from headrace.inspect.structure import draw
 from headrace.inspect.text import render, render_box, render_step
 
@@ -37,11 +39,13 @@ __all__ = [
     "diff",
     "draw",
     "graph_html",
+    "graph_text",
     "nodes",
     "render",
     "render_box",
     "render_dot",
     "render_page",
+    "render_program",
     "render_snippet",
     "render_step",
 ]

@@ -61,7 +61,8 @@ class Node:
       outputs: its outputs.
       attrs: its attributes as text, without dtypes, defaults and large arrays.
       device: the requested device; "" for any.
-      source: the user's line; "" if it is not known.
+      source: the user's line with the path of the file and the function; "" if it is not known.
+      line: the user's line as "file:line", without the folder; "" if it is not known.
       goes_back: whether its inputs except the first come from the previous iteration.
       is_argument: whether it is a placeholder, or a parameter of a function.
     """
@@ -75,6 +76,7 @@ class Node:
     attrs: str = ""
     device: str = ""
     source: str = ""
+    line: str = ""
     goes_back: bool = False
     is_argument: bool = False
 
@@ -137,6 +139,7 @@ class Box:
       label: its role in its structure ("body", "true", "branches.0"); "" for the whole drawing.
       name: the name of the function or graph; "" for none.
       parts: its operations and structures, in the order of their creation.
+      params: names of its parameters, in order.
       results: references to its results.
       ops: number of its operations, without parameters and nested operations.
       total: number of nodes drawn in it, including nested ones.
@@ -147,6 +150,7 @@ class Box:
     label: str = ""
     name: str = ""
     parts: tuple[Part, ...] = ()
+    params: tuple[str, ...] = ()
     results: tuple[Reference, ...] = ()
     ops: int = 0
     total: int = 0

@@ -20,15 +20,7 @@ def rows(parts: Sequence[Part]) -> list[list[Part]]:
       >>> [[p.name for p in row] for row in rows([a, b, c])]
       [['a', 'c'], ['b']]
     """
-    at: dict[int, int] = {}
-    for i, part in enumerate(parts):
-        for id in _makes(part):
-            at[id] = i
-    before = [sorted({j for id in _takes(part) if (j := at.get(id, i)) != i}) for i, part in enumerate(parts)]
-    after: list[list[int]] = [[] for _ in parts]
-    for i, some in enumerate(before):
-        for j in some:
-            after[j].append(i)
+    before, after = _edges(parts)
     row = _levels(before, after)
     for i, part in enumerate(parts):
         if not before[i] and after[i] and not (isinstance(part, Node) and part.is_argument):
@@ -39,10 +31,48 @@ def rows(parts: Sequence[Part]) -> list[list[Part]]:
     return [some for some in out if some]
 
 
+def in_order(parts: Sequence[Part]) -> list[Part]:
+    """Arranges `parts` in the order of their creation, each behind its predecessors.
+
+    Edges from one iteration to the next are ignored. Any other cycle is cut at its first part.
+
+    Example:
+      >>> a, b = Node(1, "a", "Neg", (("b", 2),)), Node(2, "b", "Const")
+      >>> [p.name for p in in_order([a, b])]
+      ['b', 'a']
+    """
+    return [parts[i] for i in _sequence(*_edges(parts))]
+
+
+def _edges(parts: Sequence[Part]) -> tuple[list[list[int]], list[list[int]]]:
+    """Predecessors and successors of each part, by position."""
+    at: dict[int, int] = {}
+    for i, part in enumerate(parts):
+        for id in _makes(part):
+            at[id] = i
+    before = [sorted({j for id in _takes(part) if (j := at.get(id, i)) != i}) for i, part in enumerate(parts)]
+    after: list[list[int]] = [[] for _ in parts]
+    for i, some in enumerate(before):
+        for j in some:
+            after[j].append(i)
+    return before, after
+
+
 def _levels(before: Sequence[Sequence[int]], after: Sequence[Sequence[int]]) -> list[int]:
     """Level of each part: one more than the largest level of its predecessors."""
-    waiting = [len(b) for b in before]
     level = [0] * len(before)
+    done = [False] * len(before)
+    for i in _sequence(before, after):
+        done[i] = True
+        for j in after[i]:
+            if not done[j]:
+                level[j] = max(level[j], level[i] + 1)
+    return level
+
+
+def _sequence(before: Sequence[Sequence[int]], after: Sequence[Sequence[int]]) -> Iterator[int]:
+    """Iterates over the positions of parts, each behind its predecessors, the smallest first."""
+    waiting = [len(b) for b in before]
     done = [False] * len(before)
     ready = [i for i, n in enumerate(waiting) if not n]
     first = 0
@@ -53,13 +83,12 @@ def _levels(before: Sequence[Sequence[int]], after: Sequence[Sequence[int]]) -> 
             ready.append(first)
         i = heapq.heappop(ready)
         done[i] = True
+        yield i
         for j in after[i]:
             if not done[j]:
-                level[j] = max(level[j], level[i] + 1)
                 waiting[j] -= 1
                 if not waiting[j]:
                     heapq.heappush(ready, j)
-    return level
 
 
 def _makes(part: Part) -> Iterator[int]:

@@ -127,7 +127,12 @@ class _Drawing:
         results = graph.results if isinstance(graph, FuncGraph) else ()
         note = f"not all loops and conditionals were recognized: {places.problem}" if places.problem else ""
         box = self._box(top, places, depth, label, name, note)
-        return dataclasses.replace(box, ops=len(ops) - len(params), results=tuple(self._reference(t) for t in results))
+        return dataclasses.replace(
+            box,
+            params=tuple(t.op.name for t in params),
+            results=tuple(self._reference(t) for t in results),
+            ops=len(ops) - len(params),
+        )
 
     def _box(
         self, items: Iterable[_Item], places: primitives.Places, depth: int, label: str, name: str = "", note: str = ""
@@ -145,7 +150,7 @@ class _Drawing:
             ops += not isinstance(item, _Group)
             total += 1 if isinstance(part, Node) else part.total
             parts.append(part)
-        return Box(label, name, tuple(parts), (), ops, total, note)
+        return Box(label, name, tuple(parts), ops=ops, total=total, note=note)
 
     # *** operations ***
 
@@ -163,6 +168,7 @@ class _Drawing:
             _attrs(op),
             op.device,
             str(op.source) if op.source is not None and op.source.line else "",
+            op.source.brief if op.source is not None else "",
             op.opdef.primitive == "Merge" and any(t.op.opdef.primitive == "NextIteration" for t in op.inputs),
             op.type == "_Arg" or op.opdef.facts.placeholder,
         )
@@ -290,15 +296,16 @@ def _readable(op: Operation) -> FuncGraph | None:
 
 
 def _attrs(op: Operation) -> str:
-    """Text of the attributes of `op`, without dtypes, graphs, defaults and shapes of outputs."""
+    """Text of the attributes of `op`, without dtypes, graphs, defaults and numbers of inputs."""
     declared, out = op.opdef.attrs, []
+    counts = {a.number_attr for a in op.opdef.ins}
     if op.type == "_Arg":
         return ""
     for name, given in stated_attrs(op.attrs, op.notes).items():
         spec = declared.get(name)
         if name == "shape" and op.outputs and op.outputs[0].shape == given:
             continue
-        if (spec is not None and spec.kind in ("type", "func")) or name == "_output_shapes":
+        if (spec is not None and spec.kind in ("type", "func")) or name == "_output_shapes" or name in counts:
             continue
         if spec is not None and spec.default is not REQUIRED and attr_values.equal(given, spec.default):
             continue

@@ -7,6 +7,7 @@ import os
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+from headrace import tracebacks
 from headrace.api.scopes import Graph
 from headrace.errors import GraphError
 from headrace.ir.source import Source
@@ -87,6 +88,7 @@ def write_message(message: Message, path: str | os.PathLike[str], as_text: bool)
         raise
 
 
+@tracebacks.entry
 def read_graph(path: str | os.PathLike[str]) -> PlainGraph:
     """Reads a graph from a file.
 
@@ -104,7 +106,14 @@ def read_graph(path: str | os.PathLike[str]) -> PlainGraph:
       GraphError: the file has no graph that headrace can read (also a ValueError).
       NotFoundError: an op type that is not registered.
 
-    Example: see `write_graph`.
+    Example:
+      >>> import headrace as hr, tempfile
+      >>> with hr.Graph() as g:
+      ...     x = hr.constant(1, name="x")
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     again = hr.read_graph(hr.write_graph(g, folder, "graph.pbtxt"))
+      >>> again
+      <Graph of 1 operations>
     """
     path = os.fspath(path)
     with open(path, "rb") as f:

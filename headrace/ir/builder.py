@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from headrace import dtypes
+from headrace import dtypes, tracebacks
 from headrace.errors import NotFoundError, ShapeError
 from headrace.ir import source, weak_numbers
 from headrace.ir.binding import Decided, OpCalls, complete_attrs, has_tensors
@@ -154,26 +154,30 @@ class Builder(OpCalls[Tensor]):
         graph = self.graph
         name = name or type.lstrip("_")  # names cannot begin with the underscore of internal op types
         try:
-            groups, decided = self._match(record, args, attrs)
-            full = ""
-            if decided is not None and (fixed := self._with_floats(record, args, decided)) is not None:
-                groups, decided = self._match(record, fixed, attrs)
-            if decided is not None:
-                full = self._reserve(name)
-                self._in(full + "/", self.device, (), where)._convert_rest(record, groups, decided)
-            complete, inputs = complete_attrs(record, groups, attrs)
-            if self.colocate or self.gradients:
-                self._mark(type, complete)
-            controls: Sequence[Operation] = self.control_inputs
-            if controls:
-                controls = [c for c in map(graph.capture_control, controls) if c is not None]
-            name = full or self._reserve(name)
-            op = graph.add_checked(record, name, inputs, complete, controls, self.device, where, notes)
-        except (TypeError, ValueError) as e:
-            if where is not None and not isinstance(e, ShapeError):
-                e.add_note(f"while making {type} at {where}")
+            try:
+                groups, decided = self._match(record, args, attrs)
+                full = ""
+                if decided is not None and (fixed := self._with_floats(record, args, decided)) is not None:
+                    groups, decided = self._match(record, fixed, attrs)
+                if decided is not None:
+                    full = self._reserve(name)
+                    self._in(full + "/", self.device, (), where)._convert_rest(record, groups, decided)
+                complete, inputs = complete_attrs(record, groups, attrs)
+                if self.colocate or self.gradients:
+                    self._mark(type, complete)
+                controls: Sequence[Operation] = self.control_inputs
+                if controls:
+                    controls = [c for c in map(graph.capture_control, controls) if c is not None]
+                name = full or self._reserve(name)
+                op = graph.add_checked(record, name, inputs, complete, controls, self.device, where, notes)
+            except (TypeError, ValueError) as e:
+                if where is not None and not isinstance(e, ShapeError):
+                    e.add_note(f"while making {type} at {where}")
+                raise
+            infer_shapes(op)
+        except Exception as e:
+            tracebacks.hide(e)
             raise
-        infer_shapes(op)
         if self.device_function is not None:
             op.device = self.device_function(op)
         if graph.order is not None and (record.facts.effect or record.structured) and self.is_ordered:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import re
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace import forking, nest, recursion, shapes
@@ -49,6 +49,13 @@ class Tensor(StaticInfo, Uncopyable):
       shape: the static shape: a tuple of ints and Nones, or None for an unknown rank.
       static_shape: the same shape, which is a tuple in subclasses too (see `ir.symbolic`).
       handle: for resource and variant tensors, (dtype, shape) of the contents, if known (`ir.static_info`).
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     x = hr.placeholder(hr.float32, (None, 2), name="x")
+      >>> x.name, x.shape, x.dtype
+      ('x:0', (None, 2), headrace.float32)
     """
 
     __slots__ = ("_constant", "dtype", "index", "op")
@@ -106,6 +113,13 @@ class Operation(Uncopyable):
       source: the user's line, if known.
       id: the position in the graph.
       outputs: the output tensors.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     x = hr.identity(1.0, name="x")
+      >>> x.op.type, [t.name for t in x.op.inputs]
+      ('Identity', ['x/input:0'])
     """
 
     __slots__ = (
@@ -766,8 +780,20 @@ class Graph(Uncopyable):
                 self.library, self.gradient_functions, self.versions = library, gradients, versions
                 raise
 
+    def __str__(self) -> str:
+        return repr(self) if _text is None else _text(self)
+
     def __repr__(self) -> str:
         return f"<Graph of {len(self)} operations>"
+
+
+_text: Callable[[Graph], str] | None = None
+
+
+def set_text(text: Callable[[Graph], str]) -> None:
+    """Sets the function that `str` of a graph calls (`inspect.program`)."""
+    global _text
+    _text = text
 
 
 class FuncGraph(Graph, Owned):

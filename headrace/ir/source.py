@@ -6,12 +6,15 @@ function. `str()` of the result formats them.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from types import FrameType
 from typing import NamedTuple
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+# its decorators call functions of headrace; it calls a user's generator, whose frame is further inside
+_PASSED = _PACKAGE, contextlib.__file__
 
 
 class Source(NamedTuple):
@@ -26,6 +29,11 @@ class Source(NamedTuple):
     file: str
     line: int
     function: str = ""
+
+    @property
+    def brief(self) -> str:
+        """File name without folder, and line: "train.py:12"; "" if the line is unknown."""
+        return f"{os.path.basename(self.file)}:{self.line}" if self.line else ""
 
     def __str__(self) -> str:
         where = f"{self.file}:{self.line}" if self.line else self.file
@@ -47,7 +55,7 @@ def here(depth: int = 1) -> Source | None:
     while frame is not None:
         code = frame.f_code
         file = code.co_filename
-        if not file.startswith(_PACKAGE):
+        if not file.startswith(_PASSED):
             return Source(file, frame.f_lineno, code.co_name)
         frame = frame.f_back
     return None

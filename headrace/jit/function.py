@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, Final, overload
 
-from headrace import flags, nest
+from headrace import flags, nest, tracebacks
 from headrace.api import scopes, tracing
 from headrace.api.annotations import Checks
 from headrace.api.tensor_spec import TensorSpec
@@ -173,13 +173,17 @@ class Function:
     # *** calls ***
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        checks = self._checks
-        if checks is None:
-            return self.traces(args, kwargs)
-        names = checks.check_arguments(args, kwargs)
-        result = self.traces(args, kwargs)
-        checks.check_result(result, names)
-        return result
+        try:
+            checks = self._checks
+            if checks is None:
+                return self.traces(args, kwargs)
+            names = checks.check_arguments(args, kwargs)
+            result = self.traces(args, kwargs)
+            checks.check_result(result, names)
+            return result
+        except BaseException as e:
+            tracebacks.hide(e)
+            raise
 
     @functools.cached_property
     def _checks(self) -> Checks | None:
@@ -330,6 +334,7 @@ def jit(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
 function = jit
 
 
+@tracebacks.entry
 def trace(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> ConcreteFunction:
     """Traces a function for some arguments, without conversion of its source.
 

@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Final
 
-from headrace import nest
+from headrace import nest, tracebacks
 from headrace.api import tracing
 from headrace.jit.cache import Traces
 from headrace.jit.function import Function
@@ -48,7 +48,11 @@ def transformed(f: Callable[..., Any], key: tuple[Any, ...], call: Callable[...,
     name = getattr(f, "__name__", "function").replace("<lambda>", "function")
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        return traces(args, kwargs)
+        try:
+            return traces(args, kwargs)
+        except BaseException as e:
+            tracebacks.hide(e)
+            raise
 
     traces = anywhere(f, key, call)
     run.__name__ = run.__qualname__ = f"{key[0]}_of_{name}"

@@ -24,6 +24,11 @@ class DeviceModel:
       flops: floating-point operations per second.
       bandwidth: bytes per second that it reads and writes in memory.
       overhead: the least number of seconds of any op.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.DeviceModel("/device:GPU:0", flops=1e12).flops
+      1000000000000.0
     """
 
     name: str
@@ -44,6 +49,11 @@ class Link:
     Attributes:
       latency: seconds from the sending of an empty token to its arrival.
       bandwidth: bytes per second.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.Link(latency=1e-4, bandwidth=1e9).bandwidth
+      1000000000.0
     """
 
     latency: float = thresholds.LINK_LATENCY

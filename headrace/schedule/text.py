@@ -1,7 +1,7 @@
 """Text of a program: a line for each instruction, and indented blocks.
 
-    %2 float32[4] scalar = map add($0, $1) (%0, %1)      # add
-    %7 float32[4] array = Loop (%0, %2)                  # while
+    %2 float32[4] scalar = map add($0, $1) (%0, %1)      # add, train.py:4
+    %7 float32[4] array = Loop (%0, %2)                  # while, train.py:5
       ...
 
 `$0` is input 0 of the instruction, in parentheses behind it. A constant stands where it is read, as its number or its
@@ -74,7 +74,9 @@ def _block(block: Block) -> Iterator[str]:
         made = ", ".join(map(_defined, instr.made))
         what = f"{made} = {_what(instr)}" if made else _what(instr)
         drops = f" drop {_values(instr.drops)}" if instr.drops else ""
-        yield f"{what}{drops}  # {instr.op.name}"
+        source = instr.op.source
+        line = f", {source.brief}" if source is not None and source.line else ""
+        yield f"{what}{drops}  # {instr.op.name}{line}"
         yield from _blocks(instr)
     yield f"results ({_values(block.results)})"
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from headrace import dtypes, nest
+from headrace import dtypes, nest, tracebacks
 from headrace.api import scopes, tracing
 from headrace.autograph.conversion import convert
 from headrace.errors import AutographError, SignatureError
@@ -28,6 +28,7 @@ from headrace.vmap.walk import Batching
 R = TypeVar("R")
 
 
+@tracebacks.entry
 def vmap(f: Callable[..., R], in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., R]:
     """Returns a function that applies `f` to all examples of a batch at once.
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import headrace as hr
-from headrace import thresholds
+from headrace import flags, thresholds
 from headrace.explain import SHOWN
 from headrace.ir.text import from_text
 
@@ -108,3 +108,29 @@ def test_long_lists_are_cut() -> None:
     assert len(found.fused_regions[0]) == SHOWN + 5
     line = next(text for text in str(found).splitlines() if f"{SHOWN + 5} operations" in text)
     assert line.endswith(f"n{SHOWN - 1}, and 5 more")
+
+
+def test_the_listing_is_first_and_has_operations_lines_and_constants() -> None:
+    with hr.Graph() as g:
+        x = hr.placeholder(hr.float32, (None,), name="x")
+        hr.while_loop(lambda i, h: i < 3, lambda i, h: (i + 1, hr.cumsum(h, name="sums")), (0, x), name="loop")
+    with flags.override(NATIVE="off"):
+        found = told(g, "loop:1", [x])
+    assert str(found).startswith(found.listing)
+    source, listing = found.source.splitlines(), found.listing.splitlines()
+    assert [line.partition("  # ")[0].rstrip() for line in listing] == source  # only comments are added
+    op = g.get_operation_by_name("loop")
+    assert op.source is not None
+    line = op.source.line
+    assert f"# loop (StatelessWhile), test_explain.py:{line}" in found.listing
+    assert f"# loop/sums (Cumsum), test_explain.py:{line}; c" in found.listing
+    assert " = 0\n" in found.listing  # the axis
+    assert found.program == ""
+
+
+def test_a_step_that_is_interpreted_is_explained_by_its_program() -> None:
+    g, done = a_chain()
+    found = told(g, done)
+    assert found.listing == ""
+    assert str(found).startswith(found.program)
+    assert "%b: float32[] = Square(%a)  # test_explain.py:" in found.program

@@ -20,7 +20,7 @@ PACKAGE: Final = Path(__file__).parent.parent.parent / "headrace"
 
 #: Lines of code by package; "" is the modules of headrace/ itself.
 BUDGETS: Final = {
-    "": 5980,
+    "": 6050,
     "api": 15000,
     "autograph": 4500,
     "compile": 2600,
@@ -29,7 +29,7 @@ BUDGETS: Final = {
     "execute": 3610,
     "files": 2700,
     "grad": 2800,
-    "inspect": 1600,
+    "inspect": 1650,
     "interchange": 900,
     "ir": 7200,
     "jit": 1400,

@@ -39,7 +39,7 @@ def floats(name: str, *shape: int) -> Tensor:
 
 def shown(made: Program) -> str:
     """The text without the names of operations."""
-    return re.sub(r"  # \S+$", "", text.show(made), flags=re.M)
+    return re.sub(r"  # \S+(, \S+)?$", "", text.show(made), flags=re.M)
 
 
 def lines(expected: str) -> str:

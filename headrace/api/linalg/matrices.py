@@ -284,6 +284,11 @@ def adjoint(matrix: Any, name: str | None = None) -> Tensor:
       name: name of the scope; "adjoint" if None.
 
     Source: TensorFlow's `tf.linalg.adjoint`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.adjoint([[1 + 1j, 2]]).numpy().tolist()
+      [[(1-1j)], [(2-0j)]]
     """
     with scopes.name_scope(name, "adjoint", [matrix]):
         return matrix_transpose(matrix, conjugate=True)
@@ -398,6 +403,11 @@ def tensor_diag(diagonal: Any, name: str | None = None) -> Tensor:
       name: name of the operation; "Diag" if None.
 
     Source: TensorFlow's `tf.linalg.tensor_diag`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.tensor_diag([1, 2]).numpy().tolist()
+      [[1, 0], [0, 2]]
     """
     return scopes.builder(diagonal).make("Diag", (diagonal,), {}, name)
 
@@ -410,6 +420,11 @@ def tensor_diag_part(input: Any, name: str | None = None) -> Tensor:
       name: name of the operation; "DiagPart" if None.
 
     Source: TensorFlow's `tf.linalg.tensor_diag_part`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.tensor_diag_part([[1, 2], [3, 4]]).numpy()
+      array([1, 4], dtype=int32)
     """
     return scopes.builder(input).make("DiagPart", (input,), {}, name)
 

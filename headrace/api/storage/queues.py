@@ -36,6 +36,14 @@ class QueueBase:
       queue_ref: the handle, a tensor of dtype resource that is an input of the queue's operations.
 
     Source: TensorFlow's `tf.queue.QueueBase`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     queue = hr.FIFOQueue(10, [hr.int32])
+      ...     size = queue.size()
+      >>> isinstance(queue, hr.QueueBase), hr.Session(graph=g).run(size)
+      (True, np.int32(0))
     """
 
     def __init__(self, dtypes: Any, shapes: Any, names: Any, queue_ref: Any) -> None:
@@ -302,6 +310,18 @@ class PaddingFIFOQueue(QueueBase):
       Others: see `FIFOQueue`.
 
     Source: TensorFlow's `tf.queue.PaddingFIFOQueue`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     queue = hr.PaddingFIFOQueue(10, [hr.int32], [[None]])
+      ...     x = hr.placeholder(hr.int32, [None])
+      ...     put, items = queue.enqueue(x), queue.dequeue_many(2)
+      >>> session = hr.Session(graph=g)
+      >>> session.run(put, {x: [1]}), session.run(put, {x: [2, 3]})
+      (None, None)
+      >>> session.run(items).tolist()
+      [[1, 0], [2, 3]]
     """
 
     def __init__(
@@ -328,6 +348,17 @@ class RandomShuffleQueue(QueueBase):
       seed: seed of the order; None: another order in each run, unless `set_random_seed` was called.
 
     Source: TensorFlow's `tf.queue.RandomShuffleQueue`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     queue = hr.RandomShuffleQueue(10, 0, [hr.int32], [[]], seed=1)
+      ...     fill = queue.enqueue_many([[1, 2, 3]])
+      ...     items = queue.dequeue_many(3)
+      >>> session = hr.Session(graph=g)
+      >>> session.run(fill)
+      >>> sorted(session.run(items).tolist())
+      [1, 2, 3]
     """
 
     def __init__(
@@ -362,6 +393,17 @@ class PriorityQueue(QueueBase):
       capacity, shared_name, name: as for `FIFOQueue`.
 
     Source: TensorFlow's `tf.queue.PriorityQueue`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     queue = hr.PriorityQueue(10, [hr.string], [[]])
+      ...     fill = queue.enqueue_many([hr.constant([2, 1], hr.int64), ["later", "first"]])
+      ...     item = queue.dequeue()
+      >>> session = hr.Session(graph=g)
+      >>> session.run(fill)
+      >>> session.run(item)
+      [np.int64(1), b'first']
     """
 
     def __init__(

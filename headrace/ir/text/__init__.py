@@ -1,4 +1,4 @@
-"""Text form of graphs, one line for each operation, for readers and tests of passes.
+"""Lossless text form of graphs, a line for each operation, for files and dumps.
 
     # x * w + 1, on two devices
     x   = Placeholder[dtype=float32, shape=[2,?]]
@@ -43,7 +43,8 @@ the graph's attributes. A serialized function of a file's library is `function "
 "g"` states that g computes the gradient of f.
 
 The form is lossless: `to_text(from_text(to_text(g))) == to_text(g)`, with arrays equal bit for bit. (The text does not
-contain the user's source lines, and parameters come first.)
+contain the user's source lines, and parameters come first.) `inspect.program` is the form for readers, `str(graph)`: it
+omits details and cannot be read again.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from headrace.errors import HeadraceInternalError
 from headrace.opkit.forms import Product
 from headrace.records import record
 from headrace.schedule.program import AtOnce, Block, Call, Compute, Coverage, Loop, Section
-from headrace.schedule.select import KernelCall, Move
+from headrace.schedule.select import Move
 from headrace.schedule.timers import block_paths
 from headrace.targets.native import blas, cached_steps, engine
 from headrace.targets.native.cached_steps import CachedStep

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
 
 from headrace.ir.notes import FrameName
 from headrace.records import record
@@ -12,6 +15,9 @@ if TYPE_CHECKING:
     from headrace.ir.graph import Operation
 
 FILE: Final = "<compiled step>"  # the file name in tracebacks
+_COLUMN: Final = 60  # of the comments of a listing; longer lines have theirs further right
+_ELEMENTS: Final = 8  # of a constant that a listing shows
+_CONSTANT: Final = re.compile(r"\bc[0-9]+\b")
 
 
 @record(frozen=True, slots=True)
@@ -74,6 +80,37 @@ class Code:
     def has_loops(self) -> bool:
         """Whether the source contains a loop."""
         return any(m.loops for m in self.marks)
+
+
+def listing(text: str, marks: Sequence[Mark], names: Mapping[str, Any]) -> str:
+    """Returns a source with the origin of each line as a comment.
+
+    The comment has the operation's name and type, the user's line, and the small constants that the line reads:
+    `t6 = k5(v2, c4)  # while/Sum (Sum), train.py:12; c4 = [0, 1]`.
+
+    Args:
+      text: The source.
+      marks: The marks of its lines.
+      names: The globals of the code.
+    """
+    lines = text.splitlines()
+    width = min(max(map(len, lines), default=0), _COLUMN)
+    out = []
+    for line, mark in zip(lines, marks, strict=True):
+        op = mark.op
+        if op is not None:
+            where = f", {op.source.brief}" if op.source is not None and op.source.line else ""
+            values = [f"{name} = {_small(names[name])}" for name in _CONSTANT.findall(line) if _small(names.get(name))]
+            line = f"{line.ljust(width)}  # {'; '.join([f'{op.name} ({op.type}){where}', *values])}"
+        out.append(line)
+    return "\n".join(out) + "\n"
+
+
+def _small(value: Any) -> str:
+    """Text of a constant of few elements; "" for other objects."""
+    if isinstance(value, (np.ndarray, np.generic)) and value.size <= _ELEMENTS and value.dtype.kind in "biufc":
+        return str(value.tolist())
+    return ""
 
 
 class Source:
