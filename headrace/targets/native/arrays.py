@@ -248,7 +248,7 @@ class ArrayPrinter:
             found = {}
             for v, all_parts in each.items():
                 at = self._advanced("0", number, all_parts.dims[1])
-                start = self._at(dataclasses.replace(all_parts, pointer=next(inside)), at)
+                start = self.at(dataclasses.replace(all_parts, pointer=next(inside)), at)
                 found[v] = dataclasses.replace(totals[v], pointer=start)
                 self._fill(found[v], forms[v].ufunc)
             for storage, size in divided.own.items():
@@ -277,7 +277,7 @@ class ArrayPrinter:
         kept = dict(self.values)
 
         def cut(array: Array) -> Array:
-            pointer = self._at(array, self._advanced("0", row, array.strides[0]))
+            pointer = self.at(array, self._advanced("0", row, array.strides[0]))
             return dataclasses.replace(array, pointer=pointer, shape=(height, *array.shape[1:]))
 
         def place(v: Value) -> Array:
@@ -437,13 +437,14 @@ class ArrayPrinter:
 
     def load(self, array: Array, offset: str) -> str:
         """Prints a load of the element at an offset."""
-        return scalars.load(self.f, array.dtype, self._at(array, offset), self.access)
+        return scalars.load(self.f, array.dtype, self.at(array, offset), self.access)
 
     def store(self, array: Array, value: str, offset: str) -> None:
         """Prints a store to the element at an offset."""
-        scalars.store(self.f, array.dtype, value, self._at(array, offset), self.access)
+        scalars.store(self.f, array.dtype, value, self.at(array, offset), self.access)
 
-    def _at(self, array: Array, offset: str) -> str:
+    def at(self, array: Array, offset: str) -> str:
+        """Prints the address of the element at an offset."""
         if offset == "0":
             return array.pointer
         kind = scalars.memory_type(array.dtype)
@@ -493,7 +494,7 @@ class ArrayPrinter:
         name = transpose(self.module, source.dtype.itemsize)
 
         def one(at: Sequence[str]) -> None:
-            x, out = self._at(source, at[0]), self._at(target, at[1])
+            x, out = self.at(source, at[0]), self.at(target, at[1])
             self.f.line(f"call void {name}(ptr {out}, ptr {x}, {numbers})")
 
         outer = [k for k in range(len(shape)) if k not in found]
@@ -507,7 +508,7 @@ class ArrayPrinter:
 
     def shifted(self, array: Array, offset: int) -> str:
         """The address of the element at a static offset."""
-        return self._at(array, str(offset)) if offset else array.pointer
+        return self.at(array, str(offset)) if offset else array.pointer
 
     def global_array(self, array: np.ndarray) -> Array:
         """A constant array of the module."""
@@ -709,7 +710,7 @@ class ArrayPrinter:
         pointer, first = self.shifted(whole, offset), whole.strides[0]
         if is_turned(index):
             last = self.f.op(f"mul nsw i64 {self.f.op(f'sub i64 {whole.shape[0]}, 1')}, {first}")
-            pointer, first = self._at(dataclasses.replace(whole, pointer=pointer), last), -first
+            pointer, first = self.at(dataclasses.replace(whole, pointer=pointer), last), -first
         return Array(pointer, whole.dtype, (whole.shape[0], *dims(v)), (first, *strides))
 
     def _concat_grown(self, instr: Compute, sources: Sequence[int], axis: int) -> None:
@@ -826,7 +827,7 @@ class ArrayPrinter:
         more += "".join(f", i64 {size}" for size in (m, k_size) if isinstance(size, str))
 
         def one(at: Sequence[str]) -> None:
-            c, a, b = (self._at(x, offset) for x, offset in zip((target, *operands), at, strict=True))
+            c, a, b = (self.at(x, offset) for x, offset in zip((target, *operands), at, strict=True))
             self.f.line(f"call void {name}(ptr {c}, ptr {a}, ptr {b}{more}){calls}")
 
         calls = " noinline" if self.repeats.is_call(name, bool(self._loops)) else ""
@@ -954,7 +955,7 @@ class ArrayPrinter:
         number = combination(ufunc, target.dtype)[1]
 
         def element(at: Sequence[str]) -> None:
-            kind, to = scalars.memory_type(target.dtype), self._at(target, at[0])
+            kind, to = scalars.memory_type(target.dtype), self.at(target, at[0])
             self.f.line(f"store {kind} {number}, ptr {to}, align {target.dtype.itemsize}{self.access}")
 
         self.each(target.shape, (target.strides,), element)

@@ -150,7 +150,7 @@ def _compute(instr: Compute, elements: ElementTypes) -> str:
 def _multiplies(instr: Compute, form: Product, dtype: np.dtype) -> bool:
     """Whether native code has a product of matrices."""
     if dtype.kind == "c":
-        return not form.is_batch and all(v.is_static for v in instr.inputs)
+        return all(v.is_static for v in instr.inputs)
     return dtype.kind in "fiu" and dtype.itemsize >= 4
 
 
