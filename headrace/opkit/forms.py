@@ -347,7 +347,7 @@ class Top:
 
 @record(frozen=True, slots=True)
 class Window:
-    """Convolution or pooling of images with the channels last, or a gradient of one.
+    """Convolution or pooling of images, or a gradient of one.
 
     Attributes:
       kind: the result: "forward", "by_input" and "by_filter" are those of convolutions, and the others `PoolingKind`.
@@ -357,6 +357,7 @@ class Window:
       channels: the channels of the input.
       outputs: the channels of the result.
       groups: the number of groups into which both are divided.
+      is_channels_first: whether the channels of images are the axis before the spatial ones, and not the last one.
     """
 
     kind: str
@@ -366,6 +367,7 @@ class Window:
     channels: int
     outputs: int
     groups: int
+    is_channels_first: bool = False
 
     @property
     def work(self) -> int:
