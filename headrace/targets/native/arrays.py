@@ -32,7 +32,7 @@ from headrace.targets.native.addends import AddedProduct
 from headrace.targets.native.complex_sums import as_parts, sum_of_parts
 from headrace.targets.native.costs import Costs
 from headrace.targets.native.fusion import Nest
-from headrace.targets.native.grown import Dimensions, Front, Rows, is_array, is_grown, row_size
+from headrace.targets.native.grown import Dimensions, Front, Repeated, Rows, is_array, is_grown, row_size
 from headrace.targets.native.held import Array, Held, Items, Number
 from headrace.targets.native.interleaving import vectors_in_turns
 from headrace.targets.native.plan import (
@@ -539,11 +539,7 @@ class ArrayPrinter:
                 turned = Array(a.pointer, a.dtype, dims(out), tuple(a.strides[k] for k in axes))
                 self._view_or_copy(out, turned)
             case Broadcast(source, shape):
-                held = self.array_or_number(instr.inputs[source])
-                if isinstance(held, Number):
-                    slot = self.f.alloca(scalars.memory_type(held.dtype), 16)
-                    scalars.store(self.f, held.dtype, held.text, slot)
-                    held = Array(slot, held.dtype, (), ())
+                held = self._in_memory(self.array_or_number(instr.inputs[source]))
                 (out,) = instr.made
                 strides = spread(held.shape, held.strides, len(shape))
                 self.values[out] = Array(held.pointer, held.dtype, shape, strides)
@@ -636,6 +632,9 @@ class ArrayPrinter:
 
     def grown(self, instr: Compute) -> None:
         """Prints an instruction of the module `grown` that is no `Move`."""
+        if isinstance(instr.work, Repeated):
+            self._repeat(instr)
+            return
         source, (out,) = self.array(instr.inputs[0]), instr.made
         match instr.work:
             case Dimensions():
@@ -659,6 +658,36 @@ class ArrayPrinter:
             number = scalars.convert(f, str(d), np.dtype(np.int64), dtype)
             self.store(target, number, str(i))
         self.values[out] = target
+
+    def _repeat(self, instr: Compute) -> None:
+        """Prints copies of an array, after the test that it fits the wanted shape."""
+        f, (x, wanted), (out,) = self.f, instr.inputs, instr.made
+        length, *given = (self._element(wanted, k) for k in range(len(out.shape or ())))
+        bad = [f.op(f"icmp slt i64 {length}, 0")]
+        bad += [f.op(f"icmp ne i64 {g}, {d}") for g, d in zip(given, dims(out), strict=True)]
+        source, own = self._in_memory(self.array_or_number(x)), []
+        if is_grown(x):
+            own = [str(source.shape[0])]
+            differs = f.op(f"icmp ne i64 {own[0]}, {length}")
+            bad.append(f.op(f"and i1 {differs}, {f.op(f'icmp ne i64 {own[0]}, 1')}"))
+        found = bad[0]
+        for other in bad[1:]:
+            found = f.op(f"or i1 {found}, {other}")
+        self.fail_if(found, instr, "kernel", *own, length, *given)
+        target = self._grown(out, length)
+        layout = self._spread(source, length, len(target.shape)) if source.shape else (0,) * len(target.shape)
+        self.each(
+            target.shape, (layout, target.strides), lambda at: self.store(target, self.load(source, at[0]), at[1])
+        )
+        self.values[out] = target
+
+    def _in_memory(self, held: Array | Number) -> Array:
+        """An array, or a number that is stored on the stack."""
+        if isinstance(held, Array):
+            return held
+        slot = self.f.alloca(scalars.memory_type(held.dtype), 16)
+        scalars.store(self.f, held.dtype, held.text, slot)
+        return Array(slot, held.dtype, (), ())
 
     def _front(self, length: str, end: Value) -> str:
         """The number of rows below an end; a negative one counts from the last row."""

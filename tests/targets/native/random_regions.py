@@ -405,7 +405,10 @@ class Maker:
     def _of_rows(self, x: Any, others: list[Any]) -> Any:
         """The result of an operation on an array of unknown length."""
         rng, shape = self.rng, tuple(x.shape)
-        kind = rng.randrange(7)
+        kind = rng.randrange(8)
+        if kind == 7:
+            row = hr.sin(hr.reduce_sum(x, [0], keepdims=rng.random() < 0.5))
+            return hr.broadcast_to(row, hr.shape(x)) + x
         if kind == 0:
             return hr.tanh(x * 0.5) + x
         if kind == 1:

@@ -71,7 +71,7 @@ def _source(p: ArrayPrinter, form: Window, spec: Spec, i: int, array: Array) -> 
 
 
 def _result(p: ArrayPrinter, form: Window, spec: Spec, target: Array) -> Array:
-    """The memory into which the function writes: that of the result if it has its shape."""
+    """The memory into which the function writes; that of the result if it fits."""
     if form.kind == "by_filter":
         return target
     shape = _with_channels_last(target).dims if form.is_channels_first else target.dims
@@ -92,7 +92,7 @@ def _block(p: ArrayPrinter, dtype: np.dtype, shape: tuple[int, ...]) -> Array:
 
 
 def _put(p: ArrayPrinter, form: Window, result: Array, target: Array) -> None:
-    """Prints a copy of what a function wrote to the result, or of the sums over the filters of each channel."""
+    """Prints a copy to the result, of sums over the filters of each channel if there are several."""
     to = _with_channels_last(target) if form.is_channels_first else target
     if len(result.shape) > len(to.shape):
         total = _block(p, to.dtype, to.dims) if form.is_channels_first else to
