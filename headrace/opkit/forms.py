@@ -169,10 +169,12 @@ class Product:
     Attributes:
       turned: whether each of them is transposed first.
       is_batch: whether the matrices are the last two axes of the inputs, whose other axes broadcast.
+      conjugated: whether the conjugate of each of them is multiplied.
     """
 
     turned: tuple[bool, bool]
     is_batch: bool = False
+    conjugated: tuple[bool, bool] = (False, False)
 
 
 @record(frozen=True, slots=True)
@@ -345,7 +347,7 @@ class Top:
 
 @record(frozen=True, slots=True)
 class Window:
-    """Convolution or pooling of images with the channels last, or a gradient of one.
+    """Convolution or pooling of images, or a gradient of one.
 
     Attributes:
       kind: the result: "forward", "by_input" and "by_filter" are those of convolutions, and the others `PoolingKind`.
@@ -355,6 +357,7 @@ class Window:
       channels: the channels of the input.
       outputs: the channels of the result.
       groups: the number of groups into which both are divided.
+      is_channels_first: whether the channels of images are the axis before the spatial ones, and not the last one.
     """
 
     kind: str
@@ -364,6 +367,7 @@ class Window:
     channels: int
     outputs: int
     groups: int
+    is_channels_first: bool = False
 
     @property
     def work(self) -> int:
@@ -714,9 +718,9 @@ def matrix_product(op: Operation) -> Form | None:
 def batch_product(op: Operation) -> Form | None:
     """Form of `BatchMatMul` and `BatchMatMulV2`. Products of columns and rows are elementwise, by the kernel."""
     (a, _), out, dtype = [t.shape for t in op.inputs], op.outputs[0].shape, op.attrs["T"]
-    if not all(shapes.is_full(t.shape) for t in (*op.inputs, *op.outputs)) or dtype in HALF or dtype.is_complex:
+    if not all(shapes.is_full(t.shape) for t in (*op.inputs, *op.outputs)) or dtype in HALF:
         return None
     turned = op.attrs["adj_x"], op.attrs["adj_y"]
     if a is None or out is None or len(out) < 3 or a[-2 if turned[0] else -1] == 1:
         return None
-    return Product(turned, True)
+    return Product(turned, True, turned if dtype.is_complex else (False, False))

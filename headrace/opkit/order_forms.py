@@ -36,7 +36,7 @@ def accumulation(ufunc: np.ufunc, start: float) -> FormRule:
         x, axis, dtype = static_dims(op.inputs[0]), constant_value(op.inputs[1]), op.attrs["T"]
         if x is None or axis is None or axis.ndim or not -len(x) <= axis < len(x):
             return None
-        if dtype in HALF or dtype.numpy.kind not in "fiu":
+        if dtype in HALF or dtype.numpy.kind not in "fiuc":
             return None
         return Accumulate(0, ufunc, int(axis) % len(x), op.attrs["exclusive"], op.attrs["reverse"], start)
 

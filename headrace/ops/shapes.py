@@ -449,7 +449,12 @@ def _broadcast_to_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
             raise InvalidArgumentError(
                 f"Rank of input ({x.ndim}) must be no greater than rank of output shape ({len(wanted)})."
             )
-        return x if x.shape == wanted else xp.broadcast_to(x, wanted)
+        try:
+            return x if x.shape == wanted else xp.broadcast_to(x, wanted)
+        except ValueError:
+            raise InvalidArgumentError(
+                f"Incompatible shapes: {shapes.show(x.shape)} vs. {shapes.show(wanted)}"
+            ) from None
 
     return kernel
 

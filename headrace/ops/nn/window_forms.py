@@ -5,6 +5,7 @@ The module registers no ops.
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
 
 from headrace.dtypes import float32, float64
@@ -12,7 +13,7 @@ from headrace.errors import OpError
 from headrace.opkit.forms import Form, FormRule, Window, is_whole, static_dims
 from headrace.opkit.pooling import axes_of, counted
 from headrace.opkit.windows import sliding
-from headrace.ops.nn.convolving import geometry, refuse_others
+from headrace.ops.nn.convolving import geometry, refuse_others, shape_of
 
 _DTYPES: Final = (float32, float64)
 
@@ -21,7 +22,7 @@ _SOURCES: Final = {"forward": (0, 1), "by_input": (2, 1), "by_filter": (0, 2)}
 
 
 def convolution_form(type: str, kind: str) -> FormRule:
-    """Returns the rule of a convolution with the channels last, or of its gradient.
+    """Returns the rule of a convolution, or of its gradient.
 
     Args:
       type: the type of the op.
@@ -35,7 +36,7 @@ def convolution_form(type: str, kind: str) -> FormRule:
         rank = len(s.strides)
         if a is None or b is None or out is None or {len(a), len(b), len(out)} != {rank}:
             return None
-        if op.attrs["T"] not in _DTYPES or s.channels != rank - 1 or not is_whole(op.outputs[0]):
+        if op.attrs["T"] not in _DTYPES or not is_whole(op.outputs[0]):
             return None
         x, w, y = {"forward": (a, b, out), "by_input": (out, b, a), "by_filter": (a, out, b)}[kind]
         try:
@@ -43,9 +44,9 @@ def convolution_form(type: str, kind: str) -> FormRule:
             axes, groups, wanted = geometry(s, x, w)
         except OpError:
             return None
-        if wanted != y or (groups > 1 and w[-2] == 1 and w[-1] != x[-1]):
+        if wanted != y:
             return None
-        return Window(kind, _SOURCES[kind], axes, x[0], x[-1], y[-1], groups)
+        return Window(kind, _SOURCES[kind], axes, x[0], x[s.channels], y[s.channels], groups, s.channels == 1)
 
     return rule
 
@@ -57,7 +58,7 @@ def depthwise_form(type: str, kind: str) -> FormRule:
         found = [static_dims(t) for t in (*op.inputs, op.outputs[0])]
         x, w, y = (found[k] for k in {"forward": (0, 1, 2), "by_input": (3, 1, 2), "by_filter": (0, 3, 2)}[kind])
         s = sliding(type, op.attrs)
-        if x is None or w is None or y is None or not len(x) == len(w) == len(y) == 4 or s.channels != 3:
+        if x is None or w is None or y is None or not len(x) == len(w) == len(y) == 4:
             return None
         if op.attrs["T"] not in _DTYPES or not is_whole(op.outputs[0]):
             return None
@@ -66,16 +67,16 @@ def depthwise_form(type: str, kind: str) -> FormRule:
             axes = tuple([s.axis(i, x[i], size) for i, size in zip(s.spatial, w, strict=False)])
         except OpError:
             return None
-        channels = x[-1]
-        if w != (*w[:2], channels, 1) or y != (x[0], *(a.count for a in axes), channels) or channels == 1:
+        channels, outputs = x[s.channels], math.prod(w[2:])
+        if w[2] != channels or y != shape_of(s, x[0], axes, outputs) or channels == 1:
             return None
-        return Window(kind, _SOURCES[kind], axes, x[0], channels, channels, channels)
+        return Window(kind, _SOURCES[kind], axes, x[0], channels, outputs, channels, s.channels == 1)
 
     return rule
 
 
 def pooling_form(type: str, kind: str) -> FormRule:
-    """Returns the rule of a pooling with the channels last, or of its gradient.
+    """Returns the rule of a pooling, or of its gradient.
 
     Args:
       type: the type of the op.
@@ -90,14 +91,16 @@ def pooling_form(type: str, kind: str) -> FormRule:
         if x is None or y is None or op.attrs["T"] not in _DTYPES or not is_whole(op.outputs[0]):
             return None
         try:
-            first, *axes, last = axes_of(s, x, tuple(op.attrs["ksize"]))
+            all_axes = axes_of(s, x, tuple(op.attrs["ksize"]))
         except OpError:
             return None
-        if not (first.is_plain and last.is_plain) or not axes or counted((first, *axes, last)) != y:
+        axes = tuple([a for i, a in enumerate(all_axes) if i in s.spatial])
+        if not (all_axes[0].is_plain and all_axes[s.channels].is_plain) or not axes or counted(all_axes) != y:
             return None
         if kind == "maximum_gradient" and (op.inputs[0].shape != x or op.inputs[1].shape != y):
             return None
         sources = {"maximum_gradient": (0, 2), "mean_gradient": (1,)}.get(kind, (0,))
-        return Window(kind, sources, tuple(axes), x[0], x[-1], x[-1], x[-1])
+        channels = x[s.channels]
+        return Window(kind, sources, axes, x[0], channels, channels, channels, s.channels == 1)
 
     return rule

@@ -32,7 +32,7 @@ from headrace.targets.native.addends import AddedProduct
 from headrace.targets.native.complex_sums import as_parts, sum_of_parts
 from headrace.targets.native.costs import Costs
 from headrace.targets.native.fusion import Nest
-from headrace.targets.native.grown import Dimensions, Front, Rows, is_array, is_grown, row_size
+from headrace.targets.native.grown import Dimensions, Front, Repeated, Rows, is_array, is_grown, row_size
 from headrace.targets.native.held import Array, Held, Items, Number
 from headrace.targets.native.interleaving import vectors_in_turns
 from headrace.targets.native.plan import (
@@ -248,7 +248,7 @@ class ArrayPrinter:
             found = {}
             for v, all_parts in each.items():
                 at = self._advanced("0", number, all_parts.dims[1])
-                start = self._at(dataclasses.replace(all_parts, pointer=next(inside)), at)
+                start = self.at(dataclasses.replace(all_parts, pointer=next(inside)), at)
                 found[v] = dataclasses.replace(totals[v], pointer=start)
                 self._fill(found[v], forms[v].ufunc)
             for storage, size in divided.own.items():
@@ -277,7 +277,7 @@ class ArrayPrinter:
         kept = dict(self.values)
 
         def cut(array: Array) -> Array:
-            pointer = self._at(array, self._advanced("0", row, array.strides[0]))
+            pointer = self.at(array, self._advanced("0", row, array.strides[0]))
             return dataclasses.replace(array, pointer=pointer, shape=(height, *array.shape[1:]))
 
         def place(v: Value) -> Array:
@@ -437,13 +437,14 @@ class ArrayPrinter:
 
     def load(self, array: Array, offset: str) -> str:
         """Prints a load of the element at an offset."""
-        return scalars.load(self.f, array.dtype, self._at(array, offset), self.access)
+        return scalars.load(self.f, array.dtype, self.at(array, offset), self.access)
 
     def store(self, array: Array, value: str, offset: str) -> None:
         """Prints a store to the element at an offset."""
-        scalars.store(self.f, array.dtype, value, self._at(array, offset), self.access)
+        scalars.store(self.f, array.dtype, value, self.at(array, offset), self.access)
 
-    def _at(self, array: Array, offset: str) -> str:
+    def at(self, array: Array, offset: str) -> str:
+        """Prints the address of the element at an offset."""
         if offset == "0":
             return array.pointer
         kind = scalars.memory_type(array.dtype)
@@ -493,7 +494,7 @@ class ArrayPrinter:
         name = transpose(self.module, source.dtype.itemsize)
 
         def one(at: Sequence[str]) -> None:
-            x, out = self._at(source, at[0]), self._at(target, at[1])
+            x, out = self.at(source, at[0]), self.at(target, at[1])
             self.f.line(f"call void {name}(ptr {out}, ptr {x}, {numbers})")
 
         outer = [k for k in range(len(shape)) if k not in found]
@@ -507,7 +508,7 @@ class ArrayPrinter:
 
     def shifted(self, array: Array, offset: int) -> str:
         """The address of the element at a static offset."""
-        return self._at(array, str(offset)) if offset else array.pointer
+        return self.at(array, str(offset)) if offset else array.pointer
 
     def global_array(self, array: np.ndarray) -> Array:
         """A constant array of the module."""
@@ -538,11 +539,7 @@ class ArrayPrinter:
                 turned = Array(a.pointer, a.dtype, dims(out), tuple(a.strides[k] for k in axes))
                 self._view_or_copy(out, turned)
             case Broadcast(source, shape):
-                held = self.array_or_number(instr.inputs[source])
-                if isinstance(held, Number):
-                    slot = self.f.alloca(scalars.memory_type(held.dtype), 16)
-                    scalars.store(self.f, held.dtype, held.text, slot)
-                    held = Array(slot, held.dtype, (), ())
+                held = self._in_memory(self.array_or_number(instr.inputs[source]))
                 (out,) = instr.made
                 strides = spread(held.shape, held.strides, len(shape))
                 self.values[out] = Array(held.pointer, held.dtype, shape, strides)
@@ -635,6 +632,9 @@ class ArrayPrinter:
 
     def grown(self, instr: Compute) -> None:
         """Prints an instruction of the module `grown` that is no `Move`."""
+        if isinstance(instr.work, Repeated):
+            self._repeat(instr)
+            return
         source, (out,) = self.array(instr.inputs[0]), instr.made
         match instr.work:
             case Dimensions():
@@ -658,6 +658,36 @@ class ArrayPrinter:
             number = scalars.convert(f, str(d), np.dtype(np.int64), dtype)
             self.store(target, number, str(i))
         self.values[out] = target
+
+    def _repeat(self, instr: Compute) -> None:
+        """Prints copies of an array, after the test that it fits the wanted shape."""
+        f, (x, wanted), (out,) = self.f, instr.inputs, instr.made
+        length, *given = (self._element(wanted, k) for k in range(len(out.shape or ())))
+        bad = [f.op(f"icmp slt i64 {length}, 0")]
+        bad += [f.op(f"icmp ne i64 {g}, {d}") for g, d in zip(given, dims(out), strict=True)]
+        source, own = self._in_memory(self.array_or_number(x)), []
+        if is_grown(x):
+            own = [str(source.shape[0])]
+            differs = f.op(f"icmp ne i64 {own[0]}, {length}")
+            bad.append(f.op(f"and i1 {differs}, {f.op(f'icmp ne i64 {own[0]}, 1')}"))
+        found = bad[0]
+        for other in bad[1:]:
+            found = f.op(f"or i1 {found}, {other}")
+        self.fail_if(found, instr, "kernel", *own, length, *given)
+        target = self._grown(out, length)
+        layout = self._spread(source, length, len(target.shape)) if source.shape else (0,) * len(target.shape)
+        self.each(
+            target.shape, (layout, target.strides), lambda at: self.store(target, self.load(source, at[0]), at[1])
+        )
+        self.values[out] = target
+
+    def _in_memory(self, held: Array | Number) -> Array:
+        """An array, or a number that is stored on the stack."""
+        if isinstance(held, Array):
+            return held
+        slot = self.f.alloca(scalars.memory_type(held.dtype), 16)
+        scalars.store(self.f, held.dtype, held.text, slot)
+        return Array(slot, held.dtype, (), ())
 
     def _front(self, length: str, end: Value) -> str:
         """The number of rows below an end; a negative one counts from the last row."""
@@ -709,7 +739,7 @@ class ArrayPrinter:
         pointer, first = self.shifted(whole, offset), whole.strides[0]
         if is_turned(index):
             last = self.f.op(f"mul nsw i64 {self.f.op(f'sub i64 {whole.shape[0]}, 1')}, {first}")
-            pointer, first = self._at(dataclasses.replace(whole, pointer=pointer), last), -first
+            pointer, first = self.at(dataclasses.replace(whole, pointer=pointer), last), -first
         return Array(pointer, whole.dtype, (whole.shape[0], *dims(v)), (first, *strides))
 
     def _concat_grown(self, instr: Compute, sources: Sequence[int], axis: int) -> None:
@@ -826,7 +856,7 @@ class ArrayPrinter:
         more += "".join(f", i64 {size}" for size in (m, k_size) if isinstance(size, str))
 
         def one(at: Sequence[str]) -> None:
-            c, a, b = (self._at(x, offset) for x, offset in zip((target, *operands), at, strict=True))
+            c, a, b = (self.at(x, offset) for x, offset in zip((target, *operands), at, strict=True))
             self.f.line(f"call void {name}(ptr {c}, ptr {a}, ptr {b}{more}){calls}")
 
         calls = " noinline" if self.repeats.is_call(name, bool(self._loops)) else ""
@@ -954,7 +984,7 @@ class ArrayPrinter:
         number = combination(ufunc, target.dtype)[1]
 
         def element(at: Sequence[str]) -> None:
-            kind, to = scalars.memory_type(target.dtype), self._at(target, at[0])
+            kind, to = scalars.memory_type(target.dtype), self.at(target, at[0])
             self.f.line(f"store {kind} {number}, ptr {to}, align {target.dtype.itemsize}{self.access}")
 
         self.each(target.shape, (target.strides,), element)

@@ -194,6 +194,74 @@ def _log(a: Pair) -> Pair:
     return Pair(size, _call("arctan2", a.imag, a.real))
 
 
+def _log1p(a: Pair) -> Pair:
+    """The logarithm of 1 + a.
+
+    Its real part is log1p(|1 + a|² - 1) / 2 for small numbers.
+    """
+    x, y = a
+    near = _call("log1p", x.fma(x + 2.0, y * y)) * 0.5
+    real, imag = _log(Pair(x + 1.0, y))
+    is_small = abs(x).compare("olt", 0.5) & abs(y).compare("olt", 0.5)
+    return Pair(is_small.choose(near, real), imag)
+
+
+def _expm1(a: Pair) -> Pair:
+    """The exponential less 1.
+
+    Its real part is (exp(x) - 1) · cos(y) - 2 · sin²(y / 2), of which no term is near 1 for small numbers.
+    """
+    x, y = a
+    power, sine = _exp(a), _call("sin", y * 0.5)
+    near = _call("expm1", x) * _call("cos", y) - (sine * sine) * 2.0
+    return Pair(x.compare("ogt", 1.0).choose(power.real - 1.0, near), power.imag)
+
+
+def _sign(a: Pair) -> Pair:
+    """The direction of a number; 0 for 0, and an axis if one part is infinite."""
+    size, less = _sizes(a)
+    ratio = _ratio(size, less)
+    hypotenuse = _call("sqrt", ratio.fma(ratio, 1.0))
+    is_zero, is_infinite = size.compare("oeq", 0.0), size.compare("oeq", math.inf)
+    infinite = [abs(part).compare("oeq", math.inf) for part in a]
+    both = infinite[0] & infinite[1]
+    parts = []
+    for part, is_end in zip(a, infinite, strict=True):
+        end = is_end.choose(part.constant(1.0).signed_as(part), 0.0)
+        found = is_infinite.choose(both.choose(part.constant(math.nan), end), part / size / hypotenuse)
+        parts.append(is_zero.choose(part.constant(0.0), found))
+    is_nan = hypotenuse.compare("uno", 0.0)
+    return Pair(*(is_nan.choose(part.constant(math.nan), part) for part in parts))
+
+
+def _power(a: Pair, b: Pair) -> Pair:
+    """exp(b · log(a)); products of a if b is a whole number below 100."""
+    zero, one = a.real.constant(0.0), a.real.constant(1.0)
+    found = _exp(_multiply(b, _log(a)))
+    size = abs(b.real)
+    is_whole = b.imag.compare("oeq", 0.0) & size.compare("olt", 100.0)
+    is_whole = is_whole & b.real.intrinsic("trunc").compare("oeq", b.real)
+    count = is_whole.choose(size, 0.0).to("fptosi", "i32")
+    product, square = Pair(one, zero), a
+    for bit in range(7):
+        is_set = (count & 1 << bit).compare("ne", 0)
+        factor = _multiply(product, square) if bit else a
+        product = _chosen(is_set, factor, product)
+        square = _multiply(square, square)
+    inverse = _divide(Pair(one, zero), product)
+    whole = _chosen(b.real.compare("olt", 0.0), inverse, product)
+    found = _chosen(is_whole, whole, found)
+    is_zero = a.real.compare("oeq", 0.0) & a.imag.compare("oeq", 0.0)
+    nan = one.constant(math.nan)
+    of_zero = _chosen(b.real.compare("ogt", 0.0), Pair(zero, zero), Pair(nan, nan))
+    is_none = b.real.compare("oeq", 0.0) & b.imag.compare("oeq", 0.0)
+    return _chosen(is_none, Pair(one, zero), _chosen(is_zero, of_zero, found))
+
+
+def _chosen(condition: Value, a: Pair, b: Pair) -> Pair:
+    return Pair(*(condition.choose(x, y) for x, y in zip(a, b, strict=True)))
+
+
 def _sqrt(a: Pair) -> Pair:
     """The root by the root of the greater part, so that no square overflows."""
     x, y = a
@@ -298,10 +366,14 @@ ARITHMETIC: Final[dict[np.ufunc, Callable[..., Pair | Value]]] = {
     np.isinf: lambda a: abs(a.real).compare("oeq", math.inf) | abs(a.imag).compare("oeq", math.inf),
 }
 
-#: Functions of one argument.
-FUNCTIONS: Final[dict[np.ufunc, Callable[[Pair], Pair]]] = {
+#: Other functions.
+FUNCTIONS: Final[dict[np.ufunc, Callable[..., Pair]]] = {
     np.exp: _exp,
+    np.expm1: _expm1,
     np.log: _log,
+    np.log1p: _log1p,
+    np.sign: _sign,
+    np.power: _power,
     np.sqrt: _sqrt,
     np.sin: _sin,
     np.cos: _cos,

@@ -9,15 +9,16 @@ vectors of 512 and 256 bits are written as well. The vectorizer calls them in pl
 
 **Method.** The argument is reduced to a small interval, where a polynomial approximates the function: exp(x) is
 2ⁿ · exp(r) with |r| ≤ log(2) / 2, log(x) is n · log(2) + log(m) with m between √½ and √2, sin(x) is ± sin(r) or
-± cos(r) with |r| ≤ π / 4. The polynomials are minimax approximations by Remez' algorithm for the relative error of the
-result; the error in the comment of each is that of exact arithmetic. The constants log(2) and π / 2 are sums of parts.
-The first parts have so few bits that their products with n are exact, with and without a fused multiply-add.
+± cos(r) with |r| ≤ π / 4. The angle of a point is that of t = min(|x|, |y|) / max(|x|, |y|), reflected. The polynomials
+are minimax approximations by Remez' algorithm for the relative error of the result; the error in the comment of each is
+that of exact arithmetic. The constants log(2) and π / 2 are sums of parts. The first parts have so few bits that their
+products with n are exact, with and without a fused multiply-add.
 
 **Rounding.** n is rounded by the addition of 1.5 · 2²³ (2⁵² for doubles), whose sum has n in its last bits. LLVM's
 conversion to an integer has no result for NaN; this way NaN passes through.
 
-**Doubles for floats.** `power` and `erf` of float32 are computed in double precision and rounded, so their errors are
-little more than half an ulp.
+**Doubles for floats.** `power`, `erf` and `arctan2` of float32 are computed in double precision and rounded, so their
+errors are little more than half an ulp.
 """
 
 from __future__ import annotations
@@ -381,6 +382,78 @@ def _sin_or_cos_huge(x: Value, first: int) -> Value:
     return abs(x).compare("olt", math.inf).choose(_sin_in(quadrant + first, angle), math.nan)
 
 
+# *** Angles ***
+
+# atan(t) / t as a polynomial of t² for |t| <= 1 (2^-34.0)
+_ATAN_SINGLE: Final = (
+    *(0.9999999999412362, -0.33333331571214775, 0.19999912051749438, -0.14283980767498666, 0.11093241342799734),
+    *(-0.08980239540924431, 0.07245719662881639, -0.05427913292136001, 0.034209638249093066, -0.016111701990674306),
+    *(0.004850942218389708, -0.0006847939233187616),
+)
+# (atan(u) - u) / u³ as a polynomial of u² for |u| <= √2 - 1 (2^-56.9, by interpolation at Chebyshev's points)
+_ATAN_DOUBLE: Final = (
+    *(-0.3333333333333333, 0.19999999999995524, -0.14285714284667148, 0.11111111015293135, -0.09090904579278376),
+    *(0.07692183212534087, -0.06664511709038226, 0.0585815096214482, -0.05085459819981125, 0.03923194038662257),
+    -0.019177228193192,
+)
+# π/4 and 3π/4 as sums of two doubles
+_QUARTER_PI: Final = (math.pi / 4, float.fromhex("0x1.1a62633145c07p-55"))
+_THREE_QUARTERS_PI: Final = tuple(map(float.fromhex, ("0x1.2d97c7f3321d2p+1", "0x1.a79394c9e8a0ap-54")))
+
+
+def _sides(y: Value, x: Value) -> tuple[Value, Value, Value]:
+    """The lesser and the greater size of both, and whether that of `y` is greater.
+
+    They are 0 or 1 if one is infinite. A NaN is in one of them.
+    """
+    rise, run = abs(y), abs(x)
+    is_steep = rise.compare("ogt", run)
+    less, greater = is_steep.choose(run, rise), is_steep.choose(rise, run)
+    is_infinite = greater.compare("oeq", math.inf) & less.compare("ord", 0.0)
+    end = less.compare("oeq", math.inf).choose(x.constant(1.0), 0.0)
+    return is_infinite.choose(end, less), is_infinite.choose(x.constant(1.0), greater), is_steep
+
+
+def _is_negative(x: Value) -> Value:
+    """Whether a number, which may be zero, has the sign."""
+    return x.bits().compare("slt", 0)
+
+
+def _arctan2_single(y: Value, x: Value) -> Value:
+    rise, run = y.to("fpext", "double"), x.to("fpext", "double")
+    less, greater, is_steep = _sides(rise, run)
+    t = greater.compare("oeq", 0.0).choose(less, less / greater)
+    angle = t * _polynomial(t * t, _ATAN_SINGLE)
+    angle = is_steep.choose(math.pi / 2 - angle, angle)
+    angle = _is_negative(run).choose(math.pi - angle, angle)
+    return angle.signed_as(rise).to("fptrunc", "float")
+
+
+def _arctan2_double(y: Value, x: Value) -> Value:
+    less, greater, is_steep = _sides(y, x)
+    scale = greater.compare("ogt", 2.0**1000).choose(x.constant(0.25), 1.0)  # so that no sum overflows
+    less, greater = less * scale, greater * scale
+    is_diagonal = less.compare("ogt", greater * (math.sqrt(2) - 1))
+    above, below = is_diagonal.choose(less - greater, less), is_diagonal.choose(less + greater, greater)
+    u = below.compare("oeq", 0.0).choose(less, above / below)
+    z = u * u
+    rest = u * z * _polynomial(z, _ATAN_DOUBLE)
+    # the angle is a multiple of π/4, more or less atan(u)
+    count = is_diagonal.choose(x.constant(1.0), 0.0)
+    count = is_steep.choose(2.0 - count, count)
+    is_negative = _is_negative(x)
+    count = is_negative.choose(4.0 - count, count)
+    is_odd = count.compare("oeq", 3.0)
+    high, low = (is_odd.choose(x.constant(b), count * a) for a, b in zip(_QUARTER_PI, _THREE_QUARTERS_PI, strict=True))
+    is_less = is_steep ^ is_negative
+    u, rest = is_less.choose(-u, u), is_less.choose(-rest, rest)
+    return (high + (u + (rest + low))).signed_as(y)
+
+
+def _arctan(writer: Callable[[Value, Value], Value]) -> Callable[[Value], Value]:
+    return lambda x: writer(x, x.constant(1.0))
+
+
 # *** Functions of float32 in double precision ***
 
 # erf(x) / x as a polynomial of x² for |x| <= 3.95 (2^-34.6)
@@ -448,6 +521,10 @@ _INLINED: Final[dict[tuple[str, str], Callable[..., Value]]] = {
     ("tanh", "double"): _tanh_double,
     ("erf", "float"): _erf_single,
     ("power", "float"): _power_single,
+    ("arctan2", "float"): _arctan2_single,
+    ("arctan2", "double"): _arctan2_double,
+    ("arctan", "float"): _arctan(_arctan2_single),
+    ("arctan", "double"): _arctan(_arctan2_double),
 }
 
 _PURE: Final = "nounwind willreturn memory(none)"

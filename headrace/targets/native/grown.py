@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
+from headrace.dtypes import INDEX
 from headrace.opkit.forms import Concat, Pieces, Product, Reduce
 from headrace.records import record
 from headrace.schedule.program import Compute, Value
@@ -53,7 +54,15 @@ class Rows:
         return "rows"
 
 
-Work: TypeAlias = Dimensions | Front | Rows | Move
+@record(frozen=True, slots=True)
+class Repeated:
+    """Input 0, repeated along new axes and those of size 1. Input 1 is the shape of the result."""
+
+    def __str__(self) -> str:
+        return "repeated"
+
+
+Work: TypeAlias = Dimensions | Front | Rows | Repeated | Move
 
 
 def is_array(v: Value) -> bool:
@@ -118,6 +127,21 @@ def _reshape(instr: Compute) -> Work | None:
     return Rows() if wanted.shape == (len(out.shape or ()),) else None
 
 
+def _broadcast(instr: Compute) -> Work | None:
+    x, wanted = instr.inputs
+    (out,) = instr.made
+    mine, rest = x.shape, (out.shape or ())[1:]
+    if not is_grown(out) or wanted.storage == "constant" or wanted.shape != (len(rest) + 1,) or mine is None:
+        return None
+    if not is_grown(x) and (not x.is_static or x.dtype in INDEX):  # an error would take them for dimensions
+        return None
+    if len(mine) > len(rest) + 1 or (len(mine) > len(rest) and mine[0] not in (1, None)):
+        return None
+    inner = mine[len(mine) - min(len(mine), len(rest)) :]
+    is_known = len(mine) > len(rest) or not is_grown(x)
+    return Repeated() if is_known and all(d in (1, w) for d, w in zip(reversed(inner), reversed(rest))) else None
+
+
 def _reverse(instr: Compute) -> Work | None:
     x, axes = instr.inputs
     rank = len(x.shape or ())
@@ -165,6 +189,7 @@ _RULES: Final[Mapping[str, Callable[[Compute], Work | None]]] = {
     "Shape": _shape,
     "StridedSlice": _strided_slice,
     "Reshape": _reshape,
+    "BroadcastTo": _broadcast,
     "ReverseV2": _reverse,
     "ConcatV2": _concat,
     "Sum": _sum,

@@ -135,7 +135,7 @@ class IndexPrinter(ArrayPrinter):
             offset, _ = self._offset(instr, at, form.index, self._coordinates(at, indices, "0"), whole, "0")
             strides = reshaped(first.dims, first.strides, dims(out))
             assert strides is not None
-            self.define(out, Array(self._at(first, offset), whole.dtype, dims(out), strides))
+            self.define(out, Array(self.at(first, offset), whole.dtype, dims(out), strides))
             return
         batch, inner = at.shape[: form.batch], math.prod(at.shape[form.batch :])
         target = self.zeros(out) if at.skips_bad else self.place_of(out)
@@ -150,10 +150,10 @@ class IndexPrinter(ArrayPrinter):
                 offset, skipped = self._offset(instr, at, form.index, coordinates, whole, number)
                 with self._unless(skipped):
                     source = Array(
-                        self._at(first, self._sum(offsets[0], offset)), whole.dtype, shape, first.strides[form.batch :]
+                        self.at(first, self._sum(offsets[0], offset)), whole.dtype, shape, first.strides[form.batch :]
                     )
                     place = self._sum(offsets[1], self._advanced("0", i, target.strides[behind - 1]))
-                    self.copy(Array(self._at(target, place), target.dtype, shape, strides), source)
+                    self.copy(Array(self.at(target, place), target.dtype, shape, strides), source)
 
         numbers = tuple([n * inner for n in row_major(batch)])
         self.each(batch, (first.strides[: form.batch], target.strides[: form.batch], numbers), each_batch, False)
@@ -168,7 +168,7 @@ class IndexPrinter(ArrayPrinter):
         updates = self.array_or_number(instr.inputs[form.source])
         if not at.shape:
             coordinates = self._coordinates(at, indices, "0")
-            pointer = self._at(first, self._offset(instr, at, form.index, coordinates, target, "0")[0])
+            pointer = self.at(first, self._offset(instr, at, form.index, coordinates, target, "0")[0])
             if isinstance(updates, Array):
                 strides = reshaped(updates.dims, updates.strides, first.dims)
                 assert strides is not None
@@ -184,8 +184,8 @@ class IndexPrinter(ArrayPrinter):
             with self._unless(is_negative):
                 offset, skipped = self._offset(instr, at, form.index, coordinates, target, number)
                 with self._unless(skipped):
-                    source = dataclasses.replace(part, pointer=self._at(given, self._advanced("0", number, size)))
-                    self._combine(dataclasses.replace(first, pointer=self._at(first, offset)), source, form.ufunc)
+                    source = dataclasses.replace(part, pointer=self.at(given, self._advanced("0", number, size)))
+                    self._combine(dataclasses.replace(first, pointer=self.at(first, offset)), source, form.ufunc)
 
     def _based(self, instr: Compute, base: int) -> Array:
         """The memory of the result, with a copy of the array that is changed."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headrace import shapes
+from headrace.dtypes import INDEX
 from headrace.errors import HeadraceInternalError
 from headrace.ir.infer import constant_value
 from headrace.ir.kernel import find_kernel, made_for
@@ -40,6 +41,8 @@ def error_of_shapes(instr: Compute, numbers: Sequence[int]) -> Exception:
         elif is_grown(v):
             shape = (next(left), *(d or 0 for d in (v.shape or ())[1:]))
             inputs.append(np.broadcast_to(np.zeros((), v.dtype.numpy), shape))
+        elif v.dtype not in INDEX:
+            inputs.append(np.zeros([d or 0 for d in v.shape or ()], v.dtype.numpy))
         else:
             inputs.append(np.array([next(left) for _ in range(shapes.size(v.shape) or 0)], v.dtype.numpy))
     return _raised(instr.op, inputs, numbers)

@@ -44,6 +44,8 @@ _NOT_VECTORIZED: Final = frozenset(elementary.LIBRARY_NAMES) - {
     "sin",
     "cos",
     "erf",
+    "arctan",
+    "arctan2",
 }
 _REMAINDERS: Final = frozenset({"fmod", "remainder", "floor_divide"})
 

@@ -64,8 +64,8 @@ class OrderPrinter(ArrayPrinter):
                 if target is None:
                     addresses.append(self.f.alloca(f"[{count * dtype.itemsize} x i8]", 16))
                 else:
-                    addresses.append(self._at(target, self._advanced("0", row, count)))
-            addresses.append(self._at(source, self._advanced("0", row, size)))
+                    addresses.append(self.at(target, self._advanced("0", row, count)))
+            addresses.append(self.at(source, self._advanced("0", row, size)))
             self.f.line(f"call void {name}({', '.join(f'ptr {a}' for a in addresses)})")
         self.values.update(
             {v: a for v, a in zip(instr.outputs, targets, strict=True) if v is not None and a is not None}

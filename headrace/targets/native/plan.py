@@ -54,7 +54,7 @@ from headrace.schedule.program import Block, Branches, Call, Compute, Instr, Loo
 from headrace.schedule.select import Constant, ListOperation, Move
 from headrace.targets.native import threads
 from headrace.targets.native.fusion import Nest, deep_reads
-from headrace.targets.native.grown import Dimensions, Front, Rows, is_array, is_grown
+from headrace.targets.native.grown import Dimensions, Front, Repeated, Rows, is_array, is_grown
 from headrace.targets.native.rewriting import CrossEntropy
 from headrace.targets.native.strips import Strips, Unit, cut_reads, is_total, is_view, reduction, units
 from headrace.targets.native.tuples import Unpack
@@ -265,6 +265,8 @@ class Plan:
             for v in instr.made:
                 if is_array(v):
                     self._define(v, contiguous(v), frozenset())
+        elif isinstance(work, Repeated):
+            self._put(instr.made[0], wanted)
         elif isinstance(work, (Front, Rows)):
             source, (out,) = instr.inputs[0], instr.made
             if isinstance(work, Front):

@@ -33,7 +33,7 @@ from headrace.targets.native.cross_entropy import print_cross_entropy
 from headrace.targets.native.element_types import ElementTypes
 from headrace.targets.native.failures import Place as Failure
 from headrace.targets.native.fusion import Nest
-from headrace.targets.native.grown import Dimensions, Front, Rows, is_array, is_grown
+from headrace.targets.native.grown import Dimensions, Front, Repeated, Rows, is_array, is_grown
 from headrace.targets.native.held import Array, Held, Items, Number
 from headrace.targets.native.indexing import IndexPrinter
 from headrace.targets.native.lists import ListPrinter
@@ -461,7 +461,7 @@ class Printer(IndexPrinter, OrderPrinter, ListPrinter, CallPrinter):
                 print_window(self, instr, form)
             case Move():
                 self.move(instr)
-            case Dimensions() | Front() | Rows():
+            case Dimensions() | Front() | Rows() | Repeated():
                 self.grown(instr)
             case CrossEntropy():
                 print_cross_entropy(self, instr)

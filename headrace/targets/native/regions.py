@@ -28,7 +28,7 @@ from headrace.targets.native.calls import Functions, is_large
 from headrace.targets.native.costs import ufuncs
 from headrace.targets.native.element_types import KINDS, ElementTypes
 from headrace.targets.native.fusion import deep_reads
-from headrace.targets.native.grown import Dimensions, Front, Rows, is_array, is_grown
+from headrace.targets.native.grown import Dimensions, Front, Repeated, Rows, is_array, is_grown
 from headrace.targets.native.rewriting import CrossEntropy, Division
 from headrace.targets.native.tuples import Absent, Pack, Unpack, Zeros, is_tuple
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from headrace.schedule.program import Program
 
 # Work that takes Python a call of numpy.
-_MOVES: Final = (Move, ListOperation, Dimensions, Front, Rows, Pack, Unpack)
+_MOVES: Final = (Move, ListOperation, Dimensions, Front, Rows, Repeated, Pack, Unpack)
 
 # Blocks within blocks that a region may have: the printer is recursive.
 _DEEPEST: Final = 40
@@ -139,7 +139,9 @@ def _compute(instr: Compute, elements: ElementTypes) -> str:
             return ""
         case ListOperation(role):
             return _list(instr, role.kind)
-        case Convert() | Dimensions() | Front() | Rows() | CrossEntropy() | Pack() | Unpack() | Absent() | Zeros():
+        case Convert() | Dimensions() | Front() | Rows() | Repeated() | CrossEntropy():
+            return ""
+        case Pack() | Unpack() | Absent() | Zeros():
             return ""
         case Constant(value):
             array = np.asarray(value)
@@ -150,7 +152,7 @@ def _compute(instr: Compute, elements: ElementTypes) -> str:
 def _multiplies(instr: Compute, form: Product, dtype: np.dtype) -> bool:
     """Whether native code has a product of matrices."""
     if dtype.kind == "c":
-        return not form.is_batch and all(v.is_static for v in instr.inputs)
+        return all(v.is_static for v in instr.inputs)
     return dtype.kind in "fiu" and dtype.itemsize >= 4
 
 
@@ -256,7 +258,7 @@ def _takes_grown(instr: Instr | None) -> bool:
         case Move(Product((is_turned, _), is_batch)):
             fits = all(map(is_grown, instr.inputs)) if is_turned else instr.inputs[1].is_static
             return fits and not is_batch
-        case Move() | Dimensions() | Front() | Rows():
+        case Move() | Dimensions() | Front() | Rows() | Repeated():
             return True  # the rule of `grown` has tested it
         case ListOperation(role):
             return role.kind in ("stack", "from_tensor", "length", "get")

@@ -32,6 +32,8 @@ BOUNDS: dict[str, dict[np.dtype, float]] = {
     "cos": {SINGLE: 2.0, DOUBLE: 1.0},
     "erf": {SINGLE: 1.0},
     "power": {SINGLE: 1.0},
+    "arctan": {SINGLE: 1.0, DOUBLE: 2.0},
+    "arctan2": {SINGLE: 1.0, DOUBLE: 2.0},
 }
 
 

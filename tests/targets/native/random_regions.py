@@ -71,7 +71,7 @@ class Maker:
             if self.fails and self._depth > 0:
                 kinds += [self._fallible] * 2
             if self._depth < 3:
-                kinds += [self._cond, self._loop, self._listed, self._rows, self._complex]
+                kinds += [self._cond, self._loop, self._listed, self._rows, self._complex, self._half]
             if self._depth < 2:
                 kinds += [self._recursive]
             made = self.rng.choice(kinds)(values)
@@ -405,7 +405,10 @@ class Maker:
     def _of_rows(self, x: Any, others: list[Any]) -> Any:
         """The result of an operation on an array of unknown length."""
         rng, shape = self.rng, tuple(x.shape)
-        kind = rng.randrange(7)
+        kind = rng.randrange(8)
+        if kind == 7:
+            row = hr.sin(hr.reduce_sum(x, [0], keepdims=rng.random() < 0.5))
+            return hr.broadcast_to(row, hr.shape(x)) + x
         if kind == 0:
             return hr.tanh(x * 0.5) + x
         if kind == 1:
@@ -456,12 +459,23 @@ class Maker:
                 lambda: hr.where(hr.real(a) > hr.imag(b) + 0.0101, a, b * 0.5),
                 lambda: hr.cast(hr.abs(a + 0.1) * 0.5, hr.complex64) - b,
                 lambda: hr.reciprocal(a * hr.conj(a) + 1.0) + b,
+                lambda: scopes.builder().Log1p(hr.tanh(a * 0.3) * 0.3) + b,
+                lambda: scopes.builder().Expm1(hr.tanh(a * 0.3) * (0.2 - 0.3j)) - b,
+                lambda: hr.pow(hr.tanh(a * 0.3) * 0.3 + 3.0, hr.tanh(b * 0.3) * 0.5) - b,
+                lambda: hr.sign(hr.tanh(a * 0.3) * 0.3 + 2.0j) * b,
             ]
         )()
 
     def _complex_move(self, mine: list[Any], values: list[Any]) -> Any:
         """Moved, selected, packed, added and multiplied elements."""
-        kind = self.rng.randrange(8)
+        kind = self.rng.randrange(10)
+        if kind == 9:
+            a = self._pick(mine, lambda s: len(s) > 1)
+            b = None if a is None else self._pick(mine, lambda s: len(s) > 1 and s[-1] == a.shape[-1])
+            return None if b is None else hr.matmul(a[None] * 0.3, b, adjoint_b=True)
+        if kind == 8:
+            a = self._pick(mine, lambda s: len(s) > 0)
+            return None if a is None else hr.cumsum(a * 0.3, self.rng.randrange(len(a.shape)), exclusive=True)
         if kind == 0:
             a = self._pick(mine, lambda s: len(s) > 0)
             if a is None:
@@ -512,6 +526,56 @@ class Maker:
 
         _, z, out = hr.while_loop(lambda i, z, out: i < n, body, [hr.constant(0), start, out])
         return [z, out.stack()]
+
+    # *** Half precision ***
+
+    def _half(self, values: list[Any]) -> Any:
+        """The result of operations on half precision, in float32.
+
+        The numbers are few multiples of 1/4, so that float32 adds and multiplies them exactly in any order.
+        """
+        rng = self.rng
+        dtype = rng.choice([hr.float16, hr.bfloat16])
+        rows, cols = rng.choice([(3, 4), (4, 4), (2, 3)])
+        seed = np.random.default_rng(rng.randrange(2**32))
+        mine = [
+            hr.constant(seed.integers(-4, 5, (rows, cols)).astype(dtype.numpy) / dtype.numpy.type(4)) for _ in range(2)
+        ]
+        mine.append(mine[0] * (hr.cast(self._predicate(values), dtype) + 1.0))
+        for _ in range(rng.randint(1, 4)):
+            mine.append(self._half_step(mine, values))
+        trips = rng.choice([0, 1, 3])
+        out = hr.while_loop(
+            lambda i, z: i < trips,
+            lambda i, z: (i + 1, self._half_step([*mine, z, z], values)),
+            [hr.constant(0), mine[-1]],
+        )[1]
+        return hr.cast(out, hr.float32) * 0.25
+
+    def _half_step(self, mine: list[Any], values: list[Any]) -> Any:
+        a, b = self.rng.choice(mine[-3:]), self.rng.choice(mine)
+        size, dtype = a.shape[0], a.dtype
+        at = [self.rng.randrange(size) for _ in range(size)]
+        axis = self.rng.randrange(2)
+        made = self.rng.choice(
+            [
+                lambda: hr.matmul(hr.matmul(a, b, transpose_b=True), b) * 0.25,
+                lambda: hr.matmul(a[None], b[None], transpose_a=True)[0, :1] - a,
+                lambda: a + hr.reduce_sum(b, axis, keepdims=True),
+                lambda: a - hr.reduce_mean(b, axis, keepdims=True),
+                lambda: hr.reduce_max(a, axis, keepdims=True) + hr.reduce_min(b) + a,
+                lambda: hr.reduce_prod(a, axis, keepdims=True) - b,
+                lambda: hr.cumsum(a, axis, exclusive=self.rng.random() < 0.5, reverse=self.rng.random() < 0.5),
+                lambda: hr.cumprod(a, axis) + b,
+                lambda: hr.gather(a, hr.reshape(self._positions(values, size), [-1])[:1]) + b,
+                lambda: hr.gather(hr.unsorted_segment_sum(a, at, size), at[::-1]) - b,
+                lambda: hr.scatter_nd([[k] for k in at], a, a.shape) + b,
+                lambda: hr.tensor_scatter_nd_sub(a, [[k] for k in at], b),
+                lambda: hr.where(a > b, a, b * 0.5),
+            ]
+        )()
+        whole = hr.clip_by_value(hr.round(made * 4.0), -8.0, 8.0)
+        return hr.cast(whole, dtype) * 0.25
 
     # *** Lists whose elements are replaced ***
 

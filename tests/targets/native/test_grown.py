@@ -64,6 +64,10 @@ def check(y: Any, *runs: dict[Any, Any]) -> list[Any]:
     return mine
 
 
+def _columns(x: Any) -> Any:
+    return hr.broadcast_to(x, hr.concat([hr.shape(x)[:1], [5]], 0)) * 2.0
+
+
 CASES: dict[str, Callable[[Any], Any]] = {
     "itself": lambda x: x,
     "dimensions": hr.shape,
@@ -76,6 +80,11 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "sum": lambda x: hr.reduce_sum(x, [0, 1]),
     "sum of columns": lambda x: hr.reduce_sum(x, [0, 2], keepdims=True),
     "sum of all": lambda x: hr.reduce_sum(hr.reverse(x, [0]), [0, 1, 2]),
+    "repeated number": lambda x: hr.broadcast_to(hr.reduce_sum(x, [0, 1, 2]), hr.shape(x)) * x,
+    "repeated row": lambda x: hr.broadcast_to(hr.reduce_sum(x, [0, 1]), hr.shape(x)),
+    "repeated rows": lambda x: hr.broadcast_to(hr.reduce_sum(x, 0, keepdims=True), hr.shape(x)) + x,
+    "repeated columns": lambda x: _columns(hr.reshape(x, [-1, 1])),
+    "gradient of a sum": lambda x: hr.gradients(hr.reduce_sum(hr.square(hr.reduce_sum(hr.square(x), [0]))), x)[0],
     "product": lambda x: hr.matmul(hr.reshape(x, [-1, 3]), hr.reshape(x + 1.0, [-1, 3]), transpose_a=True),
     "turned product": lambda x: hr.matmul(
         hr.reverse(hr.reshape(x, [-1, 6]), [0]), hr.reshape(x, [-1, 6]), transpose_a=True
@@ -88,6 +97,18 @@ def test_results_are_those_of_the_kernels(name: str) -> None:
     x, n, rows = front()
     y = CASES[name](rows)
     check(y, *({x: X, n: number} for number in (0, 1, 3, 4, 9, -1, -9)))
+
+
+def test_an_array_is_repeated_to_a_shape_that_fits() -> None:
+    x, n, rows = front()
+    m = hr.placeholder(hr.int32, [])
+    y = hr.broadcast_to(hr.reduce_sum(rows, [0]), hr.stack([m, 2, 3]))
+    assert y.shape == (None, 2, 3)
+    found = check(y, *({x: X, n: 2, m: number} for number in (2, 0, -1)))
+    assert isinstance(found[2], str)
+    y = hr.broadcast_to(rows, hr.stack([m, 2, 3]))
+    found = check(y, *({x: X, n: n_, m: m_} for n_, m_ in ((2, 2), (1, 5), (2, 3))))
+    assert isinstance(found[2], str)
 
 
 def test_rows_of_another_size_must_fit() -> None:

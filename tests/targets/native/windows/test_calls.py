@@ -61,7 +61,29 @@ def _cell(x: Any, h: Any, w: Any) -> Any:
     return hr.tanh(hr.nn.conv2d(hr.concat([x, h], 3), w, strides=[1, 1, 1, 1], padding="SAME"))
 
 
+def _first(f: Callable[[Any], Any], h: Any) -> Any:
+    """The result for images with the channels first, with the channels last."""
+    return hr.transpose(f(hr.transpose(h, [0, 3, 1, 2])), [0, 2, 3, 1])
+
+
+def _depthwise_first(h: Any, w: Any) -> Any:
+    return _first(lambda z: hr.nn.depthwise_conv2d(z, w, [1, 1, 1, 1], "SAME", data_format="NCHW"), h)
+
+
 LOOPS: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "channels first": lambda x, h, w: hr.tanh(
+        _first(lambda z: hr.nn.conv2d(z, w[:, :, :2], strides=1, padding="SAME", data_format="NCHW"), h) + x
+    ),
+    "maximum, channels first": lambda x, h, w: (
+        _first(lambda z: hr.nn.max_pool2d(z, [2, 3], 1, "SAME", data_format="NCHW"), h) * 0.5 + x
+    ),
+    "mean, channels first": lambda x, h, w: (
+        _first(lambda z: hr.nn.avg_pool2d(z, 3, 1, "SAME", data_format="NCHW"), h) * 0.5 + x
+    ),
+    "several filters": lambda x, h, w: hr.tanh(
+        hr.nn.depthwise_conv2d(h + x, w[:, :, :2], [1, 1, 1, 1], "SAME")[..., 1:3]
+    ),
+    "several filters, channels first": lambda x, h, w: hr.tanh(_depthwise_first(h + x, w[:, :, :2])[..., ::2]),
     "convolution": _cell,
     "strides": lambda x, h, w: hr.tanh(
         hr.nn.conv2d_transpose(
