@@ -60,7 +60,7 @@ def is_plain(op: Operation) -> bool:
 
 
 def only_reads(op: Operation) -> bool:
-    """Whether the outputs of `op` are a function of its inputs and of a resource, such as a variable, at that time."""
+    """Whether `op` is a function of its inputs and of the present state of a resource."""
     facts = op.opdef.facts
     if facts.effect != "resource" or facts.writes or facts.waits or facts.checks or facts.blocking:
         return False

@@ -220,15 +220,17 @@ def test_reads_that_wait_for_different_operations() -> None:
 
 
 def test_reads_of_other_variables_or_rows() -> None:
-    unchanged(MergeCommon(), _V + "u = VarHandleOp[dtype=float32, shape=[2]]\n" + _READS.format("", "").replace("32](v)\nd", "32](u)\nd"))  # fmt: skip
-    rows = "i = Const[value=int32[]{0}, dtype=int32]\na = ResourceGather[dtype=float32](v, i)\nc = ResourceGather[dtype=float32](v, i)\n"
-    after, _ = apply(MergeCommon(), _V + rows)
+    other = "u = VarHandleOp[dtype=float32, shape=[2]]\n" + _READS.format("", "").replace("(v)\nd", "(u)\nd")
+    unchanged(MergeCommon(), _V + other)
+    row = "ResourceGather[dtype=float32](v, i)\n"
+    after, _ = apply(MergeCommon(), f"{_V}i = Const[value=int32[]{{0}}, dtype=int32]\na = {row}c = {row}")
     assert "c =" not in after
 
 
 def test_draws_of_a_queue_or_a_reference_are_made_each_time() -> None:
     unchanged(MergeCommon(), "q = FIFOQueueV2[component_types=(float32)]\na = QueueSizeV2(q)\nb = QueueSizeV2(q)")
-    unchanged(MergeCommon(), "v = VariableV2[dtype=float32, shape=[2]]\na = IsVariableInitialized(v)\nb = IsVariableInitialized(v)")  # fmt: skip
+    known = "IsVariableInitialized(v)"
+    unchanged(MergeCommon(), f"v = VariableV2[dtype=float32, shape=[2]]\na = {known}\nb = {known}")
 
 
 def test_reads_around_a_loop_that_writes() -> None:
