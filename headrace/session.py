@@ -270,7 +270,7 @@ class Session:
 
         def call(fed: Sequence[Any]) -> list[Any]:
             code = programs.for_values(fed).compiled
-            if code is None or not code.is_direct or self._closed:
+            if code is None or not code.is_direct or self._closed or scoped_options.count:
                 return self._run(prepared, fed, _NO_OPTIONS, None, is_checked=True)  # type: ignore[no-any-return]
             try:
                 return list(code.run(None, fed))

@@ -176,6 +176,7 @@ class RunStep(Message, frozen=True):
       timeout: seconds after which the step fails; 0: none.
       is_partial: whether the feeds arrive by `ResumeRun`; the reply to this message then has the number of the run.
       tracing: 0: no events; 1: events; 2: events with the bytes of outputs.
+      check: the check of numbers (`observe.numerics.as_number`); 0: none.
     """
 
     call: Number
@@ -184,6 +185,7 @@ class RunStep(Message, frozen=True):
     timeout: float = 0.0
     is_partial: bool = False
     tracing: Number = 0
+    check: Number = 0
 
 
 class ResumeRun(Message, frozen=True):
@@ -354,6 +356,7 @@ class StartStep(Message, frozen=True):
       tracing: as in `RunStep`.
       is_local: whether the client is in the process of the master. It counts only from the master of the worker's own
         process.
+      check: as in `RunStep`.
     """
 
     step: Number
@@ -364,6 +367,7 @@ class StartStep(Message, frozen=True):
     ended: Steps = ()
     tracing: Number = 0
     is_local: bool = False
+    check: Number = 0
 
 
 class ResumeStep(Message, frozen=True):
