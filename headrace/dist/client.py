@@ -360,8 +360,10 @@ class RemoteRun:
             values = [fed[i] for i in range(len(fed))]
             listener = self.step.listener
             level = 0 if listener is None else _tracing(listener)
+            check: int = getattr(self.step.inspector, "number", 0)
+            program = self._program.number
             self._call(
-                lambda call: messages.RunStep(call, self._session, self._program.number, timeout, tracing=level), values
+                lambda call: messages.RunStep(call, self._session, program, timeout, tracing=level, check=check), values
             )
         else:
             if self._partial is None:

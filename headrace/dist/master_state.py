@@ -342,6 +342,7 @@ class Run:
       waits: device → lines about the nodes that wait there.
       since: the time of its beginning.
       tracing: as in `messages.RunStep`.
+      check: as in `messages.RunStep`.
       trace: the events of its workers so far.
       error: the error of the step, once it has failed.
       failed_at: the time of the first `Tick` after the failure.
@@ -366,6 +367,7 @@ class Run:
     waits: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     since: float = 0.0
     tracing: int = 0
+    check: int = 0
     trace: list[list[Any]] = dataclasses.field(default_factory=list)
     error: BaseException | None = None
     failed_at: float | None = None
@@ -667,7 +669,7 @@ class MasterState:
         self._steps += 1
         state = StepState(self._steps % messages.MASTERS, tuple(program.result.parts))
         run = Run(self._steps, program, session.number, client, m.call, state)
-        run.is_partial, run.tracing, run.since = m.is_partial, m.tracing, self._now
+        run.is_partial, run.tracing, run.check, run.since = m.is_partial, m.tracing, m.check, self._now
         if 0 < m.timeout < LONGEST_TIMEOUT:
             run.deadline = self._now + m.timeout
             self._set_alarm(run)
@@ -729,7 +731,7 @@ class MasterState:
                 ended, worker.ended = tuple(worker.ended), []
                 start = messages.StartStep(
                     run.step, run.program.number, run.session, tuple(where), run.is_fed, ended, run.tracing,
-                    self._sessions[run.session].is_local,
+                    self._sessions[run.session].is_local, run.check,
                 )  # fmt: skip
                 self._out.append(ToWorker(name, start, what))
             else:

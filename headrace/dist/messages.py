@@ -177,6 +177,7 @@ class RunStep(Message, frozen=True):
       is_partial: whether the feeds arrive by `ResumeRun`; the reply to this message then has the number of the run.
       tracing: 0: no events; 1: events; 2: events with the bytes of outputs; 3: also with the causes of
         deadness.
+      check: the check of numbers (`observe.numerics.as_number`); 0: none.
     """
 
     call: Number
@@ -185,6 +186,7 @@ class RunStep(Message, frozen=True):
     timeout: float = 0.0
     is_partial: bool = False
     tracing: Number = 0
+    check: Number = 0
 
 
 class ResumeRun(Message, frozen=True):
@@ -355,6 +357,7 @@ class StartStep(Message, frozen=True):
       tracing: as in `RunStep`.
       is_local: whether the client is in the process of the master. It counts only from the master of the worker's own
         process.
+      check: as in `RunStep`.
     """
 
     step: Number
@@ -365,6 +368,7 @@ class StartStep(Message, frozen=True):
     ended: Steps = ()
     tracing: Number = 0
     is_local: bool = False
+    check: Number = 0
 
 
 class ResumeStep(Message, frozen=True):

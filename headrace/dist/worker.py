@@ -19,6 +19,7 @@ from headrace.dist import worker_state as state
 from headrace.dist.tracing import Collector
 from headrace.dist.worker_programs import WorkerProgram, prepare
 from headrace.errors import PermissionDeniedError, UnavailableError, from_data, to_data
+from headrace.execute.inspector import OneAtATime
 from headrace.file_access import FileAccess, limited
 from headrace.resources.shared import SessionResources
 
@@ -252,6 +253,13 @@ class Worker:
         events = Collector(m.tracing > 1, m.tracing > 2) if m.tracing else None
         step = self.target.step(resources=self._resources_of(master, m.session), listener=events)
         step.files = None if is_local else self._files
+        if m.check:
+            from headrace.observe.numerics import (  # needed by steps that are checked only
+                NumericsInspector,
+                from_number,
+            )
+
+            step.inspector = OneAtATime(NumericsInspector(from_number(m.check)))
 
         def report(r: messages.Report, values: Sequence[Any]) -> None:
             self._report(master, r if events is None else replace(r, trace=tuple(events.take())), values)

@@ -1,12 +1,13 @@
 """Inspector of a running step: sees the records of the token machine, in its thread.
 
 A listener (`step_events`) receives events, which are plain data. An inspector receives nodes, iterations and inputs, so
-it can look at live frames, and it may stop the step by raising an error. A step with an inspector runs in the thread of
-its caller alone, so its methods are called one at a time, except that heavy kernels still have threads of their own.
+it can look at live frames, and it may stop the step by raising an error. In one process, a step with an inspector runs
+in the thread of its caller alone, so its methods are called one at a time. A worker of a cluster uses several threads.
 """
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -55,6 +56,29 @@ class Inspector(Protocol):
           values: the values of its outputs; of a primitive the value that fired it.
         """
         ...
+
+
+class OneAtATime:
+    """Passes the records of several threads to `inspector`, one after the other."""
+
+    def __init__(self, inspector: Inspector) -> None:
+        self._inspector = inspector
+        self._lock = threading.Lock()
+
+    def begins(self, machine: Machine) -> None:
+        """See `Inspector`."""
+        with self._lock:
+            self._inspector.begins(machine)
+
+    def fires(self, machine: Machine, node: PlanNode, it: Iteration, x: Any) -> None:
+        """See `Inspector`."""
+        with self._lock:
+            self._inspector.fires(machine, node, it, x)
+
+    def fired(self, machine: Machine, node: PlanNode, it: Iteration, x: Any, values: tuple[Any, ...]) -> None:
+        """See `Inspector`."""
+        with self._lock:
+            self._inspector.fired(machine, node, it, x, values)
 
 
 class Several:

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
+from headrace import notices
 from headrace.denormals import unflushed
 from headrace.errors import CancelledError, FailedPreconditionError, InvalidArgumentError
 from headrace.execute import plan as plans
@@ -52,12 +53,15 @@ class Breakpoint:
     Attributes:
       name: the name of the tensor.
       hits: number of pauses at the breakpoint.
+      is_in_block: whether its `with` block is open. Then runs that do not compute the tensor are legal.
+      is_found: whether a run in the block computed the tensor.
     """
 
     def __init__(
         self, tensor: Tensor | str, condition: Condition | None, handler: Handler, is_interactive: bool
     ) -> None:
         if not isinstance(tensor, str):
+            tensor = getattr(tensor, "graph_element", tensor)  # of a variable
             if not isinstance(tensor, Tensor):
                 raise TypeError(f"a breakpoint needs a tensor of a graph or its name, got {tensor!r}")
             tensor = known_as(tensor)
@@ -65,19 +69,25 @@ class Breakpoint:
             raise TypeError(f"the condition of a breakpoint is a function of the value, got {condition!r}")
         self.name = tensor if ":" in tensor else f"{tensor}:0"
         self.hits = 0
+        self.is_in_block = self.is_found = False
         self.handler = handler
         self._condition = condition
         self._is_interactive = is_interactive
         self._block: list[AbstractContextManager[None]] = []
+        self._near = ""
 
     def __enter__(self) -> Breakpoint:
         block = scoped_options.changed(self._added)
         block.__enter__()
         self._block.append(block)
+        self.is_in_block, self.is_found = True, False
         return self
 
-    def __exit__(self, *exc: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *exc: object) -> None:
         self._block.pop().__exit__(None, None, None)
+        self.is_in_block = bool(self._block)
+        if kind is None and not self.is_found:
+            notices.warn(f"no run in the block of the breakpoint computed '{self.name}'{self._near}")
 
     def __repr__(self) -> str:
         return f"<Breakpoint at '{self.name}', {self.hits} hits>"
@@ -108,6 +118,25 @@ class Breakpoint:
             raise InvalidArgumentError(
                 f"the condition of the breakpoint at '{self.name}' failed with {type(e).__name__}: {e}"
             ) from e
+
+    def not_found(self, names: Iterable[str]) -> None:
+        """Reports that a step does not compute the tensor: an error, except in the `with` block.
+
+        Args:
+          names: the names of the operations of the step.
+
+        Raises:
+          InvalidArgumentError: the breakpoint is one of the options of the run.
+        """
+        import difflib  # a slow import, needed for names that are not found only
+
+        near = difflib.get_close_matches(self.name.rpartition(":")[0], sorted(set(names)), 3)
+        self._near = f"; near names: {', '.join(near)}" if near else self._near
+        if not self.is_in_block:
+            raise InvalidArgumentError(
+                f"no operation of this step computes '{self.name}', at which a breakpoint is set{self._near}. "
+                "Constants, and operations that the fetches do not need, do not fire"
+            )
 
     def matches(self, plan: Plan) -> dict[PlanNode, int]:
         """Returns the nodes that compute the tensor, with the index of its output."""
@@ -141,7 +170,7 @@ def breakpoint_when(
 
     At a pause a prompt inspects the live frames, the values and the user's lines, and steps (`help` lists its
     commands). Such a run is interpreted operation by operation. A tensor in a loop is computed in every iteration; a
-    breakpoint ignores dead firings.
+    breakpoint ignores dead firings. Runs in the block that do not compute the tensor do not pause.
 
     Args:
       tensor: the tensor, or its name; that of a tensor in a loop or branch is its path, such as "while/h".
@@ -204,7 +233,6 @@ class BreakpointInspector:
         for b in breakpoints:
             if not isinstance(b, Breakpoint):
                 raise InvalidArgumentError(f"breakpoints takes results of hr.breakpoint_when, got {b!r}")
-            b.check_terminal()
             self.add(b)
         self._last = breakpoints[0]
 
@@ -213,18 +241,14 @@ class BreakpointInspector:
 
         Raises:
           InvalidArgumentError: no operation of the step makes its tensor.
+          FailedPreconditionError: it needs a terminal, and there is none.
         """
         found = [(n, k) for plan in self._plans.values() for n, k in breakpoint.matches(plan).items()]
         if not found:
-            import difflib  # a slow import, needed for the error only
-
-            names = sorted({n.op.name for plan in self._plans.values() for n in plan.nodes})
-            near = difflib.get_close_matches(breakpoint.name.rpartition(":")[0], names, 3)
-            hint = f"; near names: {', '.join(near)}" if near else ""
-            raise InvalidArgumentError(
-                f"no operation of this step computes '{breakpoint.name}', at which a breakpoint is set{hint}. "
-                "Constants, and operations that the fetches do not need, do not fire"
-            )
+            breakpoint.not_found(n.op.name for plan in self._plans.values() for n in plan.nodes)
+            return
+        breakpoint.is_found = True
+        breakpoint.check_terminal()
         for node, k in found:
             self._at.setdefault(node, []).append((breakpoint, k))
 

@@ -26,16 +26,16 @@ def inspector_of(options: RunOptions, plans: Mapping[str, Plan]) -> Inspector:
       plans: the plans of the step by device.
 
     Raises:
-      UnimplementedError: the step runs on a cluster.
+      UnimplementedError: the step runs on a cluster, and the options need its values in this process.
       InvalidArgumentError: no operation of the step makes the tensor of a breakpoint.
       FailedPreconditionError: a breakpoint needs a terminal, and there is none.
     """
-    if not plans:
-        raise UnimplementedError(
-            "check_numerics and breakpoints look at the values of this process, and this step runs on a cluster; "
-            "run it in a session of this process, or use hr.check_numerics(tensor)"
-        )
     check = options.check_numerics
+    if not plans and (options.breakpoints or (isinstance(check, NumericsCheck) and check.ignore)):
+        raise UnimplementedError(
+            "breakpoints, and the names that a NumericsCheck ignores, are for steps of this process, and this step "
+            "runs on a cluster"
+        )
     out: list[Inspector] = []
     if options.breakpoints:
         out.append(BreakpointInspector(options.breakpoints, plans))

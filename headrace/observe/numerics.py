@@ -28,6 +28,7 @@ from headrace.errors import InvalidArgumentError
 from headrace.execute import plan as plans
 from headrace.execute.blame import where
 from headrace.ir.kernel_errors import brief, known_as, place, quoted, ref
+from headrace.metadata import NumericsCheck
 from headrace.observe.extremes import Extremes, is_finite, is_inexact
 from headrace.observe.history import Firing, History, inputs_of
 from headrace.opkit.batch_rules import rule_of
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from headrace.execute.records import Iteration
     from headrace.ir.graph import Operation, Tensor
     from headrace.ir.opdef import OpDef
-    from headrace.metadata import NumericsCheck
 
 
 #: How the value of an operation relates to those of its inputs.
@@ -47,15 +47,29 @@ _READS: Final = "reads"  # it comes from a constant, a variable, a list or a que
 _COMPUTES: Final = "computes"
 
 
+def as_number(check: NumericsCheck) -> int:
+    """Returns the settings of a check, except for the names that it ignores, as a number."""
+    return 1 + 2 * check.inf + 4 * check.sources
+
+
+def from_number(number: int) -> NumericsCheck:
+    """Returns the settings that `as_number` converted."""
+    return NumericsCheck(bool(number & 2), bool(number & 4))
+
+
 class NumericsInspector:
     """Inspector that stops the step at its first bad value.
 
     Args:
       check: the settings.
+
+    Attributes:
+      number: the settings in a message to a worker.
     """
 
     def __init__(self, check: NumericsCheck) -> None:
         self._check = check
+        self.number = as_number(check)
         self._history = History()
         # by operation: its role, and the indices of its outputs that are checked
         self._roles: dict[Operation, tuple[str, tuple[int, ...]]] = {}

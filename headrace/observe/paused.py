@@ -269,9 +269,8 @@ class Paused:
         return name, firing.it.tag, readable(value)
 
     def _absence(self, frame: Frame, index: int) -> str:
-        newest = frame.newest.index if hasattr(frame, "newest") else -1
-        if index > newest:
-            return f"the newest open iteration is {newest}"
+        if frame.parent is not None and hasattr(frame, "newest") and index > frame.newest.index:
+            return f"the newest open iteration is {frame.newest.index}"
         return "it has not fired there, fired dead, or its value was dropped"
 
     def _candidates(self, name: str) -> list[Operation]:

@@ -99,11 +99,16 @@ def test_wrong_breakpoints_are_refused() -> None:
         hr.breakpoint_when(3)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="is a function of the value"):
         hr.breakpoint_when("x", True)  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgumentError, match=r"no operation .* computes 'loop/g:0'.*near names: loop/h"):
+    with pytest.warns(
+        hr.errors.HeadraceWarning, match=r"no run in the block .* computed 'loop/g:0'; near names: loop/h"
+    ):
         paused_run("loop/g", None, print)
     with pytest.raises(InvalidArgumentError, match="the breakpoint at 'loop/h:0' failed with KeyError"):
         paused_run(None, lambda v: {}[1], print)
     g, x, _, y = program()
+    options = hr.RunOptions(breakpoints=[hr.breakpoint_when("loop/g", on_pause=print)])
+    with hr.Session(graph=g) as s, pytest.raises(InvalidArgumentError, match=r"computes 'loop/g:0'.*names: loop/h"):
+        s.run(y, {x: [1.0, 2.0]}, options=options)
     options = hr.RunOptions(breakpoints=["loop/h"])
     with (
         hr.Session(graph=g) as s,
@@ -139,6 +144,14 @@ def test_paused_time_does_not_count_for_the_deadline() -> None:
 def endless(g: hr.Graph) -> Any:
     with g.as_default():
         return hr.while_loop(lambda i: i >= 0, lambda i: (hr.identity(i * 0, name="i"),), (0,), name="e")[0]
+
+
+def test_a_jitted_function_pauses() -> None:
+    triple = hr.jit(lambda x: hr.multiply(x, 3.0, name="triple") + 1.0)
+    seen: list[Any] = []
+    with hr.breakpoint_when("triple", on_pause=lambda p: seen.append(float(p.values[0]))):
+        assert float(triple(np.float32(2.0))) == 7.0
+    assert seen == [6.0]
 
 
 # *** a paused step ***

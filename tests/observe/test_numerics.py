@@ -183,12 +183,24 @@ def test_a_value_from_recursive_calls_is_followed() -> None:
 
 
 @pytest.mark.system
-def test_a_step_of_a_cluster_refuses_the_check() -> None:
+def test_workers_of_a_cluster_check_their_parts() -> None:
     with hr.Graph() as g:
-        y = hr.log(hr.constant(-1.0))
-    with (
-        hr.cluster.local(1) as cluster,
-        hr.Session(cluster, graph=g) as s,
-        pytest.raises(UnimplementedError, match="runs on a cluster"),
-    ):
-        s.run(y, check_numerics=True)
+        x = hr.placeholder(hr.float32, (2,), name="x")
+        with hr.device("/task:0"):
+            a = hr.multiply(x, 2.0, name="a")
+        with hr.device("/task:1"):
+            y = hr.while_loop(lambda i, v: i < 3, lambda i, v: (i + 1, hr.log(v, name="log")), (0, a), name="w")[1]
+    with hr.cluster.local(2) as cluster, hr.Session(cluster, graph=g) as s:
+        assert s.run(a, {x: [1.0, np.inf]}, check_numerics=True).tolist() == [2.0, np.inf]
+        with pytest.raises(InvalidArgumentError, match=r"'w/log' .*made the first NaN of the step") as caught:
+            s.run(y, {x: [1.0, 5.0]}, check_numerics=True)
+        at = caught.value.diagnosis
+        assert at is not None
+        assert at.where == "iteration 2 of loop 'w'"
+        assert [link.op.name for link in at.chain] == ["w/log", "w/log"]  # as far as the worker goes
+        with pytest.raises(InvalidArgumentError, match="the fed 'x:0' holds"):
+            s.run(a, {x: [1.0, np.inf]}, check_numerics=hr.NumericsCheck(sources=True))
+        with pytest.raises(UnimplementedError, match="names that a NumericsCheck ignores"):
+            s.run(a, {x: [1.0, 1.0]}, check_numerics=hr.NumericsCheck(ignore=("a",)))
+        with pytest.raises(UnimplementedError, match="runs on a cluster"):
+            s.run(a, {x: [1.0, 1.0]}, options=hr.RunOptions(breakpoints=[hr.breakpoint_when(a, on_pause=print)]))
