@@ -32,6 +32,7 @@ from benchmarks import (
     native_coverage,
     per_example,
     placement,
+    recording,
     routes,
     startup,
     swap,
@@ -66,6 +67,7 @@ BENCHMARKS: dict[str, Callable[[], list[Result]]] = {
     "cluster": cluster.cluster,
     "native": native.native,
     "native_coverage": native_coverage.native_coverage,
+    "recording": recording.recording,
 }
 
 

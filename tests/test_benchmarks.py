@@ -28,6 +28,7 @@ from benchmarks import (
     per_example,
     placement,
     programs,
+    recording,
     routes,
     startup,
     swap,
@@ -62,6 +63,7 @@ pytestmark = pytest.mark.system
         lambda: swap.swap(repeats=1, size=swap.Lstm(32, 64, 40)),
         lambda: devices.devices(repeats=1, sizes=devices.Sizes(64, 3, 20, 2)),
         lambda: placement.placement(graphs=2),
+        lambda: recording.recording(trips=5, repeats=2),
         lambda: routes.routes(repeats=1, trips=3, size=4),
         lambda: native_coverage.native_coverage(sample=2),
         lambda: cluster.cluster(rounds=1, sizes=cluster.SMALL, contenders=["headrace"]),
@@ -81,7 +83,7 @@ def test_every_benchmark_is_listed() -> None:
         "overhead", "small_runs", "long_chain", "long_loop", "many_runs", "imports", "building", "writes",
         "first_results", "cached_steps", "gradients", "answers", "gradient_size", "per_example",
         "third_derivative", "gradient_memory", "nested_gradients", "recomputation", "swap", "devices", "placement",
-        "routes", "cluster", "eager_ops", "jitted", "native", "native_coverage",
+        "routes", "cluster", "eager_ops", "jitted", "native", "native_coverage", "recording",
     }  # fmt: skip
 
 
