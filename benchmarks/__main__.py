@@ -33,6 +33,7 @@ from benchmarks import (
     per_example,
     placement,
     recording_page,
+    recording,
     routes,
     startup,
     swap,
@@ -68,6 +69,7 @@ BENCHMARKS: dict[str, Callable[[], list[Result]]] = {
     "cluster": cluster.cluster,
     "native": native.native,
     "native_coverage": native_coverage.native_coverage,
+    "recording": recording.recording,
 }
 
 

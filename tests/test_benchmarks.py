@@ -29,6 +29,7 @@ from benchmarks import (
     placement,
     programs,
     recording_page,
+    recording,
     routes,
     startup,
     swap,
@@ -68,6 +69,7 @@ pytestmark = pytest.mark.system
             lambda: recording_page.recording_page(rounds=1, frames=3, name="nested"),
             marks=pytest.mark.skipif(bool(browsers.missing()), reason=browsers.missing() or "-"),
         ),
+        lambda: recording.recording(trips=5, repeats=2),
         lambda: routes.routes(repeats=1, trips=3, size=4),
         lambda: native_coverage.native_coverage(sample=2),
         lambda: cluster.cluster(rounds=1, sizes=cluster.SMALL, contenders=["headrace"]),
@@ -87,7 +89,8 @@ def test_every_benchmark_is_listed() -> None:
         "overhead", "small_runs", "long_chain", "long_loop", "many_runs", "imports", "building", "writes",
         "first_results", "cached_steps", "gradients", "answers", "gradient_size", "per_example",
         "third_derivative", "gradient_memory", "nested_gradients", "recomputation", "swap", "devices", "placement",
-        "routes", "cluster", "eager_ops", "jitted", "native", "native_coverage", "recording_page",
+        "routes", "cluster", "eager_ops", "jitted", "native", "native_coverage", "recording",
+        "recording_page",
     }  # fmt: skip
 
 

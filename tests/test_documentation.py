@@ -37,6 +37,7 @@ PAGES = (
     "docs/reference/compiling.md",
     "docs/reference/flags.md",
     "docs/how-to/memory.md",
+    "docs/how-to/recording.md",
     "docs/how-to/devices.md",
     "docs/how-to/placement.md",
     "docs/how-to/collectives.md",

@@ -81,7 +81,7 @@ class FiringLog:
     """
 
     __slots__ = (
-        *("_add", "_began", "_budget", "_counted", "_is_full", "_known", "_left", "_node", "_pending"),
+        *("_add", "_began", "_budget", "_counted", "_is_full", "_iteration", "_known", "_left", "_node", "_pending"),
         *("_started", "_summaries", "crossings", "device", "dropped", "firings", "iterations", "summarized"),
     )
 
@@ -95,7 +95,8 @@ class FiringLog:
         self._add = self.firings.extend  # looked up once, since it is called for each firing
         self._started: dict[tuple[PlanNode, Iteration], int] = {}  # begins of firings that end later
         self._began = 0
-        self._node: tuple[PlanNode, Iteration] | None = None
+        self._node: PlanNode | None = None  # the firing that began last
+        self._iteration: Iteration | None = None
         self._left = budget.take(0)  # bytes of arrays until the budget is looked at
         self._is_full = self._left <= 0
         self._known: dict[int, Any] = {}  # arrays that are counted, by identity
@@ -108,7 +109,9 @@ class FiringLog:
         """Nodes that fired last with their iterations, oldest first."""
         last = self.firings[-FIRING * RECENT :]
         out = list(zip(last[0::FIRING], last[1::FIRING], strict=True))
-        return out if self._node is None or out[-1:] == [self._node] else [*out, self._node]
+        if self._node is not None and self._iteration is not None and out[-1:] != [(self._node, self._iteration)]:
+            out.append((self._node, self._iteration))
+        return out
 
     def iteration(self, event: str, frame: Frame, it: Iteration) -> None:
         """Adds the opening or freeing of an iteration, which may end a call."""
@@ -129,7 +132,8 @@ class FiringLog:
 
     def start(self, node: PlanNode, it: Iteration) -> None:
         """Notes the begin of a firing."""
-        self._node = (node, it)
+        self._node = node
+        self._iteration = it
         self._began = _now()
 
     def wait(self, node: PlanNode, it: Iteration) -> None:
@@ -139,15 +143,16 @@ class FiringLog:
     def end(self, node: PlanNode, it: Iteration, values: tuple[Any, ...] | None, waited: bool = False) -> None:
         """Adds a firing."""
         now = _now()
-        began = self._started.pop((node.live, it), now) if waited else self._began
+        began = self._started.pop((node.live, it), now) if waited else self._began  # a call ends within a firing
         if self._is_full:
             values = self._brief(values)
         self._add((node, it, began, now, values))
-        for v in values or ():
-            if v.__class__ is _array:
-                self._left -= v.nbytes
-        if self._left < 0:
-            self._count()
+        if values:
+            for v in values:
+                if v.__class__ is _array:
+                    self._left -= v.nbytes
+                    if self._left < 0:
+                        self._count()
 
     def computed(self, node: PlanNode, began: int) -> None:
         """Has no effect: the firing of a heavy kernel has its time."""
