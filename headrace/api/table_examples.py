@@ -164,6 +164,12 @@ EXAMPLES: Final = {
     "assert_non_positive": ("hr.assert_non_positive([-1, 1])", _RAISES + "InvalidArgumentError: ..."),
     "assert_rank": ("hr.assert_rank([1, 2], 0)", _RAISES + "ShapeError: ..."),
     "assert_rank_at_least": ("hr.assert_rank_at_least([1, 2], 2)", _RAISES + "ShapeError: ..."),
+    "relu": ("hr.nn.relu([-1.0, 0.0, 2.0]).numpy()", "array([0., 0., 2.], dtype=float32)"),
+    "relu6": ("hr.nn.relu6([-1.0, 0.0, 8.0]).numpy()", "array([0., 0., 6.], dtype=float32)"),
+    "elu": ("hr.nn.elu([-1.0, 0.0, 2.0]).numpy().round(3)", "array([-0.632,  0.   ,  2.   ], dtype=float32)"),
+    "selu": ("hr.nn.selu([-1.0, 0.0, 2.0]).numpy().round(3)", "array([-1.111,  0.   ,  2.101], dtype=float32)"),
+    "softplus": ("hr.nn.softplus([-1.0, 0.0, 2.0]).numpy().round(3)", "array([0.313, 0.693, 2.127], dtype=float32)"),
+    "softsign": ("hr.nn.softsign([-1.0, 0.0, 2.0]).numpy().round(3)", "array([-0.5  ,  0.   ,  0.667], dtype=float32)"),
 }
 # fmt: on
 
