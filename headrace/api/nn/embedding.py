@@ -35,8 +35,9 @@ def embedding_lookup(params: Any, ids: Any, max_norm: Any = None, name: str | No
 
     Example:
       >>> import headrace as hr
-      >>> hr.nn.embedding_lookup([[1, 2], [3, 4], [5, 6]], [2, 0]).numpy().tolist()
-      [3, 1]
+      >>> table = hr.constant([[1, 2], [3, 4], [5, 6]])
+      >>> hr.nn.embedding_lookup(table, [2, 0]).numpy().tolist()
+      [[5, 6], [1, 2]]
     """
     return rows(params, ids, "div", name, max_norm)
 

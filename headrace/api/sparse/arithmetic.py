@@ -129,6 +129,12 @@ def softmax(sp_input: Any, name: str | None = None) -> SparseTensor:
       name: name of the scope; "SparseSoftmax" if None.
 
     Source: TensorFlow's `tf.sparse.softmax`.
+
+    Example:
+      >>> import headrace as hr
+      >>> x = hr.SparseTensor([[0, 0], [0, 1]], [1.0, 1.0], [1, 3])
+      >>> hr.sparse.softmax(x).values.numpy()
+      array([0.5, 0.5], dtype=float32)
     """
     sp = as_sparse(sp_input)
     inputs = nest.flatten(sp)
