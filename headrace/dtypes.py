@@ -197,6 +197,11 @@ def from_number(number: int) -> DType:
 
     Raises:
       TypeError: a number that headrace has no dtype for.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.dtypes.from_number(1)
+      headrace.float32
     """
     d = _BY_NUMBER.get(number)
     if d is None and number > _REF:
