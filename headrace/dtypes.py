@@ -219,6 +219,11 @@ def from_numpy(d: np.dtype) -> DType:
 
     Raises:
       TypeError: a numpy dtype without a counterpart.
+
+    Example:
+      >>> import headrace as hr, numpy as np
+      >>> hr.dtypes.from_numpy(np.dtype("float32"))
+      headrace.float32
     """
     found = _BY_NUMPY.get(d)
     if found is None and d.kind in "OSU":

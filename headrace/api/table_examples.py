@@ -170,6 +170,34 @@ EXAMPLES: Final = {
     "selu": ("hr.nn.selu([-1.0, 0.0, 2.0]).numpy().round(3)", "array([-1.111,  0.   ,  2.101], dtype=float32)"),
     "softplus": ("hr.nn.softplus([-1.0, 0.0, 2.0]).numpy().round(3)", "array([0.313, 0.693, 2.127], dtype=float32)"),
     "softsign": ("hr.nn.softsign([-1.0, 0.0, 2.0]).numpy().round(3)", "array([-0.5  ,  0.   ,  0.667], dtype=float32)"),
+    "sparse.maximum": (
+        "hr.sparse.maximum(hr.SparseTensor([[0]], [1], [2]), hr.SparseTensor([[0]], [5], [2])).values.numpy()",
+        "array([5], dtype=int32)",
+    ),
+    "sparse.minimum": (
+        "hr.sparse.minimum(hr.SparseTensor([[0]], [1], [2]), hr.SparseTensor([[0]], [5], [2])).values.numpy()",
+        "array([1], dtype=int32)",
+    ),
+    "sparse.reduce_max": (
+        "hr.sparse.reduce_max(hr.SparseTensor([[0, 0], [0, 1]], [1, 5], [2, 2])).numpy()",
+        "np.int32(5)",
+    ),
+    "sparse.reduce_sum": (
+        "hr.sparse.reduce_sum(hr.SparseTensor([[0, 0], [0, 1]], [1, 5], [2, 2])).numpy()",
+        "np.int32(6)",
+    ),
+    "sparse.segment_sum": (
+        "hr.sparse.segment_sum([[1.0], [2.0], [4.0]], [0, 2, 1], [0, 1, 1]).numpy().ravel().round(3)",
+        "array([1., 6.], dtype=float32)",
+    ),
+    "sparse.segment_mean": (
+        "hr.sparse.segment_mean([[1.0], [2.0], [4.0]], [0, 2, 1], [0, 1, 1]).numpy().ravel().round(3)",
+        "array([1., 3.], dtype=float32)",
+    ),
+    "sparse.segment_sqrt_n": (
+        "hr.sparse.segment_sqrt_n([[1.0], [2.0], [4.0]], [0, 2, 1], [0, 1, 1]).numpy().ravel().round(3)",
+        "array([1.   , 4.243], dtype=float32)",
+    ),
 }
 # fmt: on
 

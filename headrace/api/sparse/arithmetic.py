@@ -12,6 +12,7 @@ from headrace.api import arrays, reductions, scopes
 from headrace.api.counting import dense_weights, sparse_weights
 from headrace.api.debugging import assert_equal
 from headrace.api.sparse_tensor import SparseTensor, as_sparse, is_sparse
+from headrace.api.table_examples import example
 from headrace.ir.tensor_type import Tensor
 
 # *** element by element ***
@@ -71,6 +72,8 @@ def _greatest(name: str, type: str, what: str) -> Callable[..., SparseTensor]:
       name: name of the operation; "{type}" if None.
 
     Source: TensorFlow's `tf.sparse.{name}`.
+
+    {example(f"sparse.{name}")}
     """
     return function
 
@@ -174,6 +177,8 @@ def _reduction(name: str, type: str, what: str) -> Callable[..., Any]:
       name: name of the operation; "{type}" if None.
 
     Source: TensorFlow's `tf.sparse.{name}`.
+
+    {example(f"sparse.{name}")}
     """
     return function
 
@@ -242,6 +247,8 @@ def _segments(name: str, type: str, what: str) -> Callable[..., Any]:
       sparse_gradient: whether the gradient with respect to `data` is an `IndexedSlices`.
 
     Source: TensorFlow's `tf.sparse.{name}`.
+
+    {example(f"sparse.{name}")}
     """
     return function
 
