@@ -197,6 +197,11 @@ def from_number(number: int) -> DType:
 
     Raises:
       TypeError: a number that headrace has no dtype for.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.dtypes.from_number(1)
+      headrace.float32
     """
     d = _BY_NUMBER.get(number)
     if d is None and number > _REF:
@@ -214,6 +219,11 @@ def from_numpy(d: np.dtype) -> DType:
 
     Raises:
       TypeError: a numpy dtype without a counterpart.
+
+    Example:
+      >>> import headrace as hr, numpy as np
+      >>> hr.dtypes.from_numpy(np.dtype("float32"))
+      headrace.float32
     """
     found = _BY_NUMPY.get(d)
     if found is None and d.kind in "OSU":

@@ -133,6 +133,11 @@ def quantize_and_dequantize(
     The arguments are those of `quantize_and_dequantize_v2`; the default name is "QuantizeAndDequantizeV2".
 
     Source: TensorFlow's `tf.quantization.quantize_and_dequantize`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.quantization.quantize_and_dequantize([0.1, 1.0], -1.0, 1.0, num_bits=3, range_given=True).numpy().round(3)
+      array([0., 1.], dtype=float32)
     """
     attrs = {
         "signed_input": signed_input,
@@ -230,6 +235,11 @@ def fake_quant_with_min_max_args_gradient(
       name: name of the operation.
 
     Source: TensorFlow's `tf.quantization.fake_quant_with_min_max_args_gradient`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.quantization.fake_quant_with_min_max_args_gradient([1.0, 1.0], [0.0, 9.0]).numpy()
+      array([1., 0.], dtype=float32)
     """
     attrs = {"min": min, "max": max, "num_bits": num_bits, "narrow_range": narrow_range}
     args = (gradients, inputs)
@@ -252,6 +262,11 @@ def fake_quant_with_min_max_vars(
       Others: see `fake_quant_with_min_max_args`.
 
     Source: TensorFlow's `tf.quantization.fake_quant_with_min_max_vars`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.quantization.fake_quant_with_min_max_vars([0.1, 0.6, 2.0], 0.0, 1.0, num_bits=2).numpy().round(3)
+      array([0.   , 0.667, 1.   ], dtype=float32)
     """
     return _fake("FakeQuantWithMinMaxVars", (inputs, min, max), num_bits, narrow_range, name)
 
@@ -277,6 +292,12 @@ def fake_quant_with_min_max_vars_per_channel(
       Others: see `fake_quant_with_min_max_args`.
 
     Source: TensorFlow's `tf.quantization.fake_quant_with_min_max_vars_per_channel`.
+
+    Example:
+      >>> import headrace as hr
+      >>> quantize = hr.quantization.fake_quant_with_min_max_vars_per_channel
+      >>> quantize([[0.4, 4.0]], [0.0, 0.0], [1.0, 3.0], num_bits=2).numpy().round(3)
+      array([[0.333, 3.   ]], dtype=float32)
     """
     return _fake("FakeQuantWithMinMaxVarsPerChannel", (inputs, min, max), num_bits, narrow_range, name)
 

@@ -164,6 +164,40 @@ EXAMPLES: Final = {
     "assert_non_positive": ("hr.assert_non_positive([-1, 1])", _RAISES + "InvalidArgumentError: ..."),
     "assert_rank": ("hr.assert_rank([1, 2], 0)", _RAISES + "ShapeError: ..."),
     "assert_rank_at_least": ("hr.assert_rank_at_least([1, 2], 2)", _RAISES + "ShapeError: ..."),
+    "relu": ("hr.nn.relu([-1.0, 0.0, 2.0]).numpy()", "array([0., 0., 2.], dtype=float32)"),
+    "relu6": ("hr.nn.relu6([-1.0, 0.0, 8.0]).numpy()", "array([0., 0., 6.], dtype=float32)"),
+    "elu": ("hr.nn.elu([-1.0, 0.0, 2.0]).numpy().round(3)", "array([-0.632,  0.   ,  2.   ], dtype=float32)"),
+    "selu": ("hr.nn.selu([-1.0, 0.0, 2.0]).numpy().round(3)", "array([-1.111,  0.   ,  2.101], dtype=float32)"),
+    "softplus": ("hr.nn.softplus([-1.0, 0.0, 2.0]).numpy().round(3)", "array([0.313, 0.693, 2.127], dtype=float32)"),
+    "softsign": ("hr.nn.softsign([-1.0, 0.0, 2.0]).numpy().round(3)", "array([-0.5  ,  0.   ,  0.667], dtype=float32)"),
+    "sparse.maximum": (
+        "hr.sparse.maximum(hr.SparseTensor([[0]], [1], [2]), hr.SparseTensor([[0]], [5], [2])).values.numpy()",
+        "array([5], dtype=int32)",
+    ),
+    "sparse.minimum": (
+        "hr.sparse.minimum(hr.SparseTensor([[0]], [1], [2]), hr.SparseTensor([[0]], [5], [2])).values.numpy()",
+        "array([1], dtype=int32)",
+    ),
+    "sparse.reduce_max": (
+        "hr.sparse.reduce_max(hr.SparseTensor([[0, 0], [0, 1]], [1, 5], [2, 2])).numpy()",
+        "np.int32(5)",
+    ),
+    "sparse.reduce_sum": (
+        "hr.sparse.reduce_sum(hr.SparseTensor([[0, 0], [0, 1]], [1, 5], [2, 2])).numpy()",
+        "np.int32(6)",
+    ),
+    "sparse.segment_sum": (
+        "hr.sparse.segment_sum([[1.0], [2.0], [4.0]], [0, 2, 1], [0, 1, 1]).numpy().ravel().round(3)",
+        "array([1., 6.], dtype=float32)",
+    ),
+    "sparse.segment_mean": (
+        "hr.sparse.segment_mean([[1.0], [2.0], [4.0]], [0, 2, 1], [0, 1, 1]).numpy().ravel().round(3)",
+        "array([1., 3.], dtype=float32)",
+    ),
+    "sparse.segment_sqrt_n": (
+        "hr.sparse.segment_sqrt_n([[1.0], [2.0], [4.0]], [0, 2, 1], [0, 1, 1]).numpy().ravel().round(3)",
+        "array([1.   , 4.243], dtype=float32)",
+    ),
 }
 # fmt: on
 

@@ -278,6 +278,14 @@ def prevent_gradient(input: Any, message: str = "", name: str | None = None) -> 
     """Returns `input`; a gradient through it is an error with the text `message`.
 
     Source: TensorFlow's `tf.raw_ops.PreventGradient`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     x = hr.placeholder(hr.float32, ())
+      ...     y = hr.prevent_gradient(x, "not differentiable")
+      >>> hr.Session(graph=g).run(y, {x: 2.0})
+      np.float32(2.0)
     """
     return scopes.builder(input).make("PreventGradient", (input,), {"message": message}, name)
 

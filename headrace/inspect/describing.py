@@ -129,6 +129,16 @@ def describe_step(
       fetches: the fetched tensors.
       targets: the operations that the step runs.
       lowered: whether to describe the primitive form.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     x = hr.placeholder(hr.float32, (), name="x")
+      ...     y = hr.tanh(x, name="y")
+      >>> from headrace.inspect import describe_step
+      >>> step = describe_step(g, [x], [y], [])
+      >>> step.args[0][1]
+      ('y',)
     """
     pruned = prune(feeds, fetches, targets)
     ends = set(pruned.args) | set(pruned.retvals)

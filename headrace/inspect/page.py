@@ -190,7 +190,16 @@ def render_snippet(box: Box, title: str, limit: int | None = SNIPPET_LIMIT, more
 
 
 def graph_html(graph: Graph) -> str:
-    """HTML of a graph in a notebook: a drawing, or, if large, a summary."""
+    """HTML of a graph in a notebook: a drawing, or, if large, a summary.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     x = hr.placeholder(hr.float32, (), name="x")
+      >>> from headrace.inspect import graph_html
+      >>> graph_html(g)[:28]
+      '<div class="headrace-graph">'
+    """
     ops = list(nested_operations(graph.operations))
     title = f"graph of {plural(len(ops), 'operation')}"
     if len(ops) <= PAGE_LIMIT:

@@ -164,7 +164,16 @@ class Box:
 
 
 def nodes(box: Box) -> Iterator[Node]:
-    """Iterates over all nodes drawn in `box`, including nested ones."""
+    """Iterates over all nodes drawn in `box`, including nested ones.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     x = hr.placeholder(hr.float32, (), name="x")
+      >>> from headrace.inspect import draw, nodes
+      >>> [node.name for node in nodes(draw(g))]
+      ['x']
+    """
     for part in box.parts:
         if isinstance(part, Node):
             yield part

@@ -54,6 +54,14 @@ def graph_text(graph: Graph) -> str:
     """Program of a graph for `str`, with about `SHOWN` operations at most.
 
     A graph of more than `DRAWN` operations is described by its numbers of operations.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     x = hr.placeholder(hr.float32, (), name="x")
+      >>> from headrace.inspect import graph_text
+      >>> graph_text(g).splitlines()[0]
+      '# graph of 1 operation'
     """
     ops = collections.Counter(op.type for op in nested_operations(graph.operations))
     if ops.total() > DRAWN:

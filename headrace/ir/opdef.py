@@ -35,37 +35,79 @@ _absent: Final = object()
 
 
 def type_attr(allowed: Iterable[DType] | None = None, default: Any = REQUIRED) -> AttrSpec:
-    """Declares a dtype."""
+    """Declares a dtype.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.extend.type_attr().kind
+      'type'
+    """
     return AttrSpec("type", default=default, allowed=None if allowed is None else frozenset(allowed))
 
 
 def int_attr(default: Any = REQUIRED, minimum: int | None = None) -> AttrSpec:
-    """Declares an integer."""
+    """Declares an integer.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.extend.int_attr(3).default
+      3
+    """
     return AttrSpec("int", default=default, minimum=minimum)
 
 
 def float_attr(default: Any = REQUIRED) -> AttrSpec:
-    """Declares a float."""
+    """Declares a float.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.extend.float_attr(0.5).default
+      0.5
+    """
     return AttrSpec("float", default=default)
 
 
 def bool_attr(default: Any = REQUIRED) -> AttrSpec:
-    """Declares a bool."""
+    """Declares a bool.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.extend.bool_attr(False).default
+      False
+    """
     return AttrSpec("bool", default=default)
 
 
 def string_attr(default: Any = REQUIRED, allowed: Iterable[str] | None = None) -> AttrSpec:
-    """Declares a string: a Python `str`. Bytes that are not UTF-8 become surrogate escapes."""
+    """Declares a string: a Python `str`. Bytes that are not UTF-8 become surrogate escapes.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.extend.string_attr("SAME", allowed=("SAME", "VALID")).default
+      'SAME'
+    """
     return AttrSpec("string", default=default, allowed=None if allowed is None else frozenset(allowed))
 
 
 def shape_attr(default: Any = REQUIRED) -> AttrSpec:
-    """Declares a shape: a tuple of ints and Nones, or None for an unknown rank."""
+    """Declares a shape: a tuple of ints and Nones, or None for an unknown rank.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.extend.shape_attr(None).kind
+      'shape'
+    """
     return AttrSpec("shape", default=default)
 
 
 def tensor_attr(default: Any = REQUIRED) -> AttrSpec:
-    """Declares a tensor: a numpy array."""
+    """Declares a tensor: a numpy array.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.extend.tensor_attr().kind
+      'tensor'
+    """
     return AttrSpec("tensor", default=default)
 
 
@@ -75,7 +117,13 @@ def func_attr(default: Any = REQUIRED) -> AttrSpec:
 
 
 def list_attr(kind: str, default: Any = REQUIRED, minimum: int = 0, allowed: Iterable[Any] | None = None) -> AttrSpec:
-    """Declares a list of `kind`: a Python tuple."""
+    """Declares a list of `kind`: a Python tuple.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.extend.list_attr("int", minimum=1).minimum
+      1
+    """
     return AttrSpec(kind, True, default, None if allowed is None else frozenset(allowed), minimum)
 
 
@@ -177,12 +225,24 @@ class PerElement:
 
 
 def flops_per_element(k: float) -> PerElement:
-    """Returns the cost of an elementwise op: `k` flops for each element of output 0."""
+    """Returns the cost of an elementwise op: `k` flops for each element of output 0.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.extend.flops_per_element(2)([(3,), (3,)], [(3,)])
+      6
+    """
     return PerElement(k)
 
 
 def flops_per_input(k: float) -> Cost:
-    """Returns the cost of a reduction: `k` flops for each element of input 0."""
+    """Returns the cost of a reduction: `k` flops for each element of input 0.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.extend.flops_per_input(1)([(3, 4)], [(3,)])
+      12
+    """
 
     def cost(ins: Sequence[Shape], outs: Sequence[Shape]) -> float | None:
         n = _elements(ins[0])
@@ -313,7 +373,13 @@ class Case:
 
 
 def case(*inputs: Any, want: Any = None, **attrs: Any) -> Case:
-    """Returns `Case(inputs, attrs, want)`."""
+    """Returns `Case(inputs, attrs, want)`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.extend.case(1, 2).inputs
+      (1, 2)
+    """
     return Case(inputs, attrs, want)
 
 

@@ -29,7 +29,13 @@ def same_as(i: int = 0) -> Any:
 
 
 def fixed(*dims: Dim) -> Any:
-    """Returns a rule: the output always has this shape."""
+    """Returns a rule: the output always has this shape.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.extend.fixed(2, None)(None)
+      [(2, None)]
+    """
 
     def rule(c: Inference) -> Sequence[Shape]:
         return [dims]

@@ -368,6 +368,15 @@ class SingularMonitoredSession(_Monitored):
       graph: the graph. None: the current graph.
 
     Source: TensorFlow's `tf.train.SingularMonitoredSession`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     x = hr.constant(7)
+      ...     with hr.train.SingularMonitoredSession() as sess:
+      ...         value = sess.run(x)
+      >>> value
+      np.int32(7)
     """
 
     def __init__(

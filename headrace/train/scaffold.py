@@ -342,6 +342,15 @@ class ChiefSessionCreator(_Creator):
       checkpoint_filename_with_path: prefix of one checkpoint, in place of `checkpoint_dir`.
 
     Source: TensorFlow's `tf.train.ChiefSessionCreator`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     x = hr.constant(7)
+      ...     with hr.train.MonitoredSession(hr.train.ChiefSessionCreator()) as sess:
+      ...         value = sess.run(x)
+      >>> value
+      np.int32(7)
     """
 
     def __init__(

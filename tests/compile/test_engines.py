@@ -73,7 +73,7 @@ def test_an_explanation() -> None:
     assert "fold" in told.passes
     text = str(told)
     assert "engine: compiled" in text
-    assert told.source in text
+    assert told.listing in text
     with flags.override(OPTIMIZE="off"):
         assert hr.explain(hr.Session(graph=g).make_callable(y, [x])).passes == ()
     with pytest.raises(TypeError, match="cannot explain"):

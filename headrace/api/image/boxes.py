@@ -145,6 +145,13 @@ def non_max_suppression_with_scores(
       int32: indices of boxes, the best first; and their scores.
 
     Source: TensorFlow's `tf.image.non_max_suppression_with_scores`, and "Soft-NMS" (Bodla et al., 2017).
+
+    Example:
+      >>> import headrace as hr
+      >>> boxes = [[0.0, 0.0, 1.0, 1.0], [0.0, 0.0, 1.0, 0.9]]
+      >>> chosen, scores = hr.image.non_max_suppression_with_scores(boxes, [0.6, 0.8], 2)
+      >>> chosen.numpy().tolist()
+      [1]
     """
     with scopes.name_scope(name, "non_max_suppression_with_scores", [boxes, scores]):
         b = scopes.builder(boxes, scores, max_output_size)
@@ -174,6 +181,11 @@ def non_max_suppression_overlaps(
       name: name of the scope; "non_max_suppression_overlaps" if None.
 
     Source: TensorFlow's `tf.image.non_max_suppression_overlaps`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.image.non_max_suppression_overlaps([[1.0, 0.9], [0.9, 1.0]], [0.6, 0.8], 2).numpy()
+      array([1], dtype=int32)
     """
     with scopes.name_scope(name, "non_max_suppression_overlaps", [overlaps, scores]):
         b = scopes.builder(overlaps, scores, max_output_size)

@@ -61,6 +61,12 @@ def decode_jpeg(
       A tensor [height, width, channels].
 
     Source: TensorFlow's `tf.io.decode_jpeg`. See `decode_png`.
+
+    Example:
+      >>> import headrace as hr, numpy as np
+      >>> data = hr.image.encode_jpeg(np.full((8, 8, 3), 7, np.uint8))
+      >>> hr.image.decode_jpeg(data).shape
+      (8, 8, 3)
     """
     attrs = _jpeg_attrs(channels, ratio, fancy_upscaling, try_recover_truncated, acceptable_fraction, dct_method)
     return scopes.builder(contents).make("DecodeJpeg", (contents,), attrs, name)
@@ -84,6 +90,12 @@ def decode_and_crop_jpeg(
       Others: see `decode_jpeg`.
 
     Source: TensorFlow's `tf.io.decode_and_crop_jpeg`.
+
+    Example:
+      >>> import headrace as hr, numpy as np
+      >>> data = hr.image.encode_jpeg(np.full((8, 8, 3), 7, np.uint8))
+      >>> hr.image.decode_and_crop_jpeg(data, [0, 0, 2, 3]).shape
+      (2, 3, 3)
     """
     attrs = _jpeg_attrs(channels, ratio, fancy_upscaling, try_recover_truncated, acceptable_fraction, dct_method)
     return scopes.builder(contents, crop_window).make("DecodeAndCropJpeg", (contents, crop_window), attrs, name)
@@ -148,6 +160,12 @@ def decode_image(
       [height, width, channels], or [frames, height, width, 3].
 
     Source: TensorFlow's `tf.io.decode_image`.
+
+    Example:
+      >>> import headrace as hr
+      >>> image = hr.constant([[[255, 0, 0]]], hr.uint8)
+      >>> hr.image.decode_image(hr.image.encode_png(image)).numpy().tolist()
+      [[[255, 0, 0]]]
     """
     attrs = {"channels": channels or 0, "dtype": dtypes.as_dtype(dtype), "expand_animations": expand_animations}
     return scopes.builder(contents).make("DecodeImage", (contents,), attrs, name)
@@ -165,6 +183,12 @@ def encode_png(image: Any, compression: int = -1, name: str | None = None) -> Te
       A string for each image.
 
     Source: TensorFlow's `tf.io.encode_png`.
+
+    Example:
+      >>> import headrace as hr
+      >>> image = hr.constant([[[255, 0, 0]]], hr.uint8)
+      >>> hr.image.encode_png(image).numpy()[:4]
+      b'\x89PNG'
     """
     return scopes.builder(image).make("EncodePng", (image,), {"compression": compression}, name)
 
@@ -199,6 +223,12 @@ def encode_jpeg(
       A string scalar.
 
     Source: TensorFlow's `tf.io.encode_jpeg`.
+
+    Example:
+      >>> import headrace as hr
+      >>> image = hr.constant([[[255, 0, 0]]], hr.uint8)
+      >>> hr.image.encode_jpeg(image).numpy()[:2]
+      b'\xff\xd8'
     """
     attrs = {
         "format": format,
@@ -223,6 +253,12 @@ def extract_jpeg_shape(contents: Any, output_type: Any = dtypes.int32, name: str
       name: name of the operation; "ExtractJpegShape" if None.
 
     Source: TensorFlow's `tf.io.extract_jpeg_shape`.
+
+    Example:
+      >>> import headrace as hr, numpy as np
+      >>> data = hr.image.encode_jpeg(np.full((8, 4, 3), 7, np.uint8))
+      >>> hr.image.extract_jpeg_shape(data).numpy()
+      array([8, 4, 3], dtype=int32)
     """
     attrs = {"output_type": dtypes.as_dtype(output_type)}
     return scopes.builder(contents).make("ExtractJpegShape", (contents,), attrs, name)

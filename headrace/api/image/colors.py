@@ -166,6 +166,11 @@ def rgb_to_yiq(images: Any) -> Tensor:
       images: floats, [..., 3].
 
     Source: TensorFlow's `tf.image.rgb_to_yiq`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.image.rgb_to_yiq([[[1.0, 1.0, 1.0]]]).numpy().shape
+      (1, 1, 3)
     """
     return _mixed(images, _RGB_TO_YIQ)
 
@@ -177,6 +182,11 @@ def yiq_to_rgb(images: Any) -> Tensor:
       images: floats, [..., 3].
 
     Source: TensorFlow's `tf.image.yiq_to_rgb`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.image.yiq_to_rgb([[[0.5, 0.0, 0.0]]]).numpy().round(3).tolist()
+      [[[0.5, 0.5, 0.5]]]
     """
     return _mixed(images, _YIQ_TO_RGB)
 
@@ -188,6 +198,11 @@ def rgb_to_yuv(images: Any) -> Tensor:
       images: floats, [..., 3].
 
     Source: TensorFlow's `tf.image.rgb_to_yuv`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.image.rgb_to_yuv([[[1.0, 1.0, 1.0]]]).numpy().shape
+      (1, 1, 3)
     """
     return _mixed(images, _RGB_TO_YUV)
 
@@ -199,6 +214,11 @@ def yuv_to_rgb(images: Any) -> Tensor:
       images: floats, [..., 3].
 
     Source: TensorFlow's `tf.image.yuv_to_rgb`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.image.yuv_to_rgb([[[0.5, 0.0, 0.0]]]).numpy().round(3).tolist()
+      [[[0.5, 0.5, 0.5]]]
     """
     return _mixed(images, _YUV_TO_RGB)
 
@@ -262,6 +282,12 @@ def adjust_hue(image: Any, delta: Any, name: str | None = None) -> Tensor:
       ValueError: `delta` is a number out of range.
 
     Source: TensorFlow's `tf.image.adjust_hue`.
+
+    Example:
+      >>> import headrace as hr
+      >>> x = hr.constant([[[0.5, 0.25, 0.75]]])
+      >>> hr.image.adjust_hue(x, 0.5).numpy().round(3).tolist()
+      [[[0.5, 0.75, 0.25]]]
     """
     if not is_tensor(delta) and not -1 <= delta <= 1:
         raise ValueError(f"'delta' must be in the interval [-1, 1], got {delta!r}")
@@ -280,6 +306,12 @@ def adjust_saturation(image: Any, saturation_factor: Any, name: str | None = Non
       name: name of the scope; "adjust_saturation" if None.
 
     Source: TensorFlow's `tf.image.adjust_saturation`.
+
+    Example:
+      >>> import headrace as hr
+      >>> x = hr.constant([[[0.5, 0.25, 0.75]]])
+      >>> hr.image.adjust_saturation(x, 0.0).numpy().round(3).tolist()
+      [[[0.75, 0.75, 0.75]]]
     """
     with scopes.name_scope(name, "adjust_saturation", [image]):
         b = scopes.builder(image, saturation_factor)
@@ -355,6 +387,11 @@ def random_brightness(image: Any, max_delta: float, seed: int | None = None) -> 
       ValueError: `max_delta` is negative.
 
     Source: TensorFlow's `tf.image.random_brightness`.
+
+    Example:
+      >>> import headrace as hr, numpy as np
+      >>> hr.image.random_brightness(np.zeros((2, 2, 1), np.float32), 0.5, seed=1).shape
+      (2, 2, 1)
     """
     if max_delta < 0:
         raise ValueError(f"max_delta must be non-negative, got {max_delta!r}")
@@ -373,6 +410,11 @@ def random_contrast(image: Any, lower: float, upper: float, seed: int | None = N
       ValueError: `lower` is negative, or `upper` is not above it.
 
     Source: TensorFlow's `tf.image.random_contrast`.
+
+    Example:
+      >>> import headrace as hr, numpy as np
+      >>> hr.image.random_contrast(np.zeros((2, 2, 1), np.float32), 0.5, 1.5, seed=1).shape
+      (2, 2, 1)
     """
     return adjust_contrast(image, _factor(lower, upper, seed))
 
@@ -389,6 +431,11 @@ def random_saturation(image: Any, lower: float, upper: float, seed: int | None =
       ValueError: `lower` is negative, or `upper` is not above it.
 
     Source: TensorFlow's `tf.image.random_saturation`.
+
+    Example:
+      >>> import headrace as hr, numpy as np
+      >>> hr.image.random_saturation(np.zeros((2, 2, 3), np.float32), 0.5, 1.5, seed=1).shape
+      (2, 2, 3)
     """
     return adjust_saturation(image, _factor(lower, upper, seed))
 
@@ -413,6 +460,11 @@ def random_hue(image: Any, max_delta: float, seed: int | None = None) -> Tensor:
       ValueError: `max_delta` is not from 0 to 0.5.
 
     Source: TensorFlow's `tf.image.random_hue`.
+
+    Example:
+      >>> import headrace as hr, numpy as np
+      >>> hr.image.random_hue(np.zeros((2, 2, 3), np.float32), 0.1, seed=1).shape
+      (2, 2, 3)
     """
     if not 0 <= max_delta <= 0.5:
         fault = "must be non-negative" if max_delta < 0 else "must be <= 0.5"

@@ -56,6 +56,11 @@ class ResizeMethod:
     """Methods of interpolation for `resize`.
 
     Source: TensorFlow's `tf.image.ResizeMethod`.
+
+    Example:
+      >>> import headrace as hr, numpy as np
+      >>> hr.image.resize(np.ones((1, 2, 2, 1)), [4, 4], hr.image.ResizeMethod.NEAREST_NEIGHBOR).shape
+      (1, 4, 4, 1)
     """
 
     BILINEAR = "bilinear"
@@ -469,6 +474,12 @@ def random_flip_left_right(image: Any, seed: int | None = None) -> Tensor:
       seed: see `headrace.api.random`.
 
     Source: TensorFlow's `tf.image.random_flip_left_right`.
+
+    Example:
+      >>> import headrace as hr
+      >>> x = hr.image.random_flip_left_right([[[1], [2]]], seed=1).numpy()
+      >>> sorted(x.ravel().tolist())
+      [1, 2]
     """
     return _randomly_flipped(image, -2, seed, "random_flip_left_right")
 
@@ -481,6 +492,12 @@ def random_flip_up_down(image: Any, seed: int | None = None) -> Tensor:
       seed: see `hr.random`.
 
     Source: TensorFlow's `tf.image.random_flip_up_down`.
+
+    Example:
+      >>> import headrace as hr
+      >>> x = hr.image.random_flip_up_down([[[1]], [[2]]], seed=1).numpy()
+      >>> sorted(x.ravel().tolist())
+      [1, 2]
     """
     return _randomly_flipped(image, -3, seed, "random_flip_up_down")
 

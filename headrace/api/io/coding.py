@@ -109,6 +109,12 @@ def decode_compressed(bytes: Any, compression_type: str = "", name: str | None =
       name: name of the operation; "DecodeCompressed" if None.
 
     Source: TensorFlow's `tf.io.decode_compressed`.
+
+    Example:
+      >>> import headrace as hr
+      >>> import zlib
+      >>> hr.io.decode_compressed(zlib.compress(b"cat"), "ZLIB").numpy()
+      b'cat'
     """
     return scopes.builder(bytes).make("DecodeCompressed", (bytes,), {"compression_type": compression_type}, name)
 
@@ -142,6 +148,11 @@ def parse_tensor(serialized: Any, out_type: Any, name: str | None = None) -> Ten
       InvalidArgumentError: in a run, if the string is not such a message, or the tensor has another dtype.
 
     Source: TensorFlow's `tf.io.parse_tensor`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.io.parse_tensor(hr.io.serialize_tensor([1, 2]), hr.int32).numpy()
+      array([1, 2], dtype=int32)
     """
     attrs = {"out_type": dtypes.as_dtype(out_type)}
     return scopes.builder(serialized).make("ParseTensor", (serialized,), attrs, name)

@@ -22,6 +22,15 @@ def read_file(filename: Any, name: str | None = None) -> Tensor:
       NotFoundError, FailedPreconditionError, PermissionDeniedError: the file cannot be read.
 
     Source: TensorFlow's `tf.io.read_file`.
+
+    Example:
+      >>> import headrace as hr
+      >>> import pathlib, tempfile
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     _ = pathlib.Path(folder, "a.txt").write_text("cat")
+      ...     data = hr.io.read_file(f"{folder}/a.txt").numpy()
+      >>> data
+      b'cat'
     """
     return scopes.builder(filename).make("ReadFile", (filename,), {}, name)
 
@@ -60,5 +69,14 @@ def matching_files(pattern: Any, name: str | None = None) -> Tensor:
       A vector of strings.
 
     Source: TensorFlow's `tf.io.matching_files`.
+
+    Example:
+      >>> import headrace as hr
+      >>> import pathlib, tempfile
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     _ = pathlib.Path(folder, "a.txt").write_text("cat")
+      ...     found = hr.io.matching_files(f"{folder}/*.txt").numpy()
+      >>> [name.rpartition(b"/")[2] for name in found]
+      [b'a.txt']
     """
     return scopes.builder(pattern).make("MatchingFiles", (pattern,), {}, name)

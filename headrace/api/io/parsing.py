@@ -31,6 +31,11 @@ class VarLenFeature(NamedTuple):
       dtype: float32, int64 or string.
 
     Source: TensorFlow's `tf.io.VarLenFeature`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.io.VarLenFeature(hr.int64).dtype
+      headrace.int64
     """
 
     dtype: Any
@@ -45,6 +50,11 @@ class FixedLenFeature(NamedTuple):
       default_value: the value of a missing feature; None: a missing feature is an error.
 
     Source: TensorFlow's `tf.io.FixedLenFeature`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.io.FixedLenFeature([2], hr.float32).shape
+      [2]
     """
 
     shape: Any
@@ -63,6 +73,11 @@ class FixedLenSequenceFeature(NamedTuple):
       default_value: a scalar that pads shorter sequences; None: zero or the empty string.
 
     Source: TensorFlow's `tf.io.FixedLenSequenceFeature`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.io.FixedLenSequenceFeature([2], hr.float32).shape
+      [2]
     """
 
     shape: Any
@@ -82,6 +97,11 @@ class SparseFeature(NamedTuple):
       already_sorted: whether the indices are in order.
 
     Source: TensorFlow's `tf.io.SparseFeature`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.io.SparseFeature("index", "value", hr.float32, 10).size
+      10
     """
 
     index_key: Any

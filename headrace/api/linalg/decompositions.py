@@ -15,21 +15,42 @@ from headrace.ir.tensor_type import Tensor
 
 
 class QR(NamedTuple):
-    """Result of `qr`."""
+    """Result of `qr`.
+
+    Example:
+      >>> import headrace as hr, numpy as np
+      >>> found = hr.linalg.qr([[2.0, 0.0], [0.0, 4.0]])
+      >>> np.abs(found.r.numpy()).tolist()
+      [[2.0, 0.0], [0.0, 4.0]]
+    """
 
     q: Tensor
     r: Tensor
 
 
 class LU(NamedTuple):
-    """Result of `lu`."""
+    """Result of `lu`.
+
+    Example:
+      >>> import headrace as hr
+      >>> found = hr.linalg.lu([[2.0, 0.0], [0.0, 4.0]])
+      >>> found.lu.numpy().tolist(), found.p.numpy().tolist()
+      ([[2.0, 0.0], [0.0, 4.0]], [0, 1])
+    """
 
     lu: Tensor
     p: Tensor
 
 
 class SignAndLog(NamedTuple):
-    """Result of `slogdet`."""
+    """Result of `slogdet`.
+
+    Example:
+      >>> import headrace as hr
+      >>> found = hr.linalg.slogdet([[-1.0, 0.0], [0.0, 1.0]])
+      >>> found.sign.numpy(), found.log_abs_determinant.numpy()
+      (np.float32(-1.0), np.float32(0.0))
+    """
 
     sign: Tensor
     log_abs_determinant: Tensor
@@ -130,6 +151,11 @@ def eigvalsh(tensor: Any, name: str | None = None) -> Tensor:
       name: name of the operation; "SelfAdjointEigV2" if None.
 
     Source: TensorFlow's `tf.linalg.eigvalsh`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.linalg.eigvalsh([[2.0, 0.0], [0.0, 1.0]]).numpy()
+      array([1., 2.], dtype=float32)
     """
     return scopes.builder(tensor).make("SelfAdjointEigV2", (tensor,), {"compute_v": False}, name)[0]
 
@@ -153,6 +179,12 @@ def eig(tensor: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
       The eigenvalues [..., N], and the eigenvectors, the columns of [..., N, N].
 
     Source: TensorFlow's `tf.linalg.eig`.
+
+    Example:
+      >>> import headrace as hr
+      >>> values, vectors = hr.linalg.eig([[2.0, 0.0], [0.0, 3.0]])
+      >>> values.numpy().real.tolist()
+      [2.0, 3.0]
     """
     values, vectors = _eig(tensor, True, name)
     return values, vectors
@@ -203,6 +235,11 @@ def eigh_tridiagonal(
       ValueError: `select` is unknown, or its range is missing or empty.
 
     Source: TensorFlow's `tf.linalg.eigh_tridiagonal`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.linalg.eigh_tridiagonal([2.0, 2.0], [1.0]).numpy().round(3)
+      array([1., 3.], dtype=float32)
     """
     if select not in ("a", "i", "v"):
         raise ValueError(f"'select' must be 'a', 'i' or 'v', got {select!r}")
@@ -367,6 +404,12 @@ def lu_matrix_inverse(lower_upper: Any, perm: Any, validate_args: bool = False, 
       name: name of the scope; "lu_matrix_inverse" if None.
 
     Source: TensorFlow's `tf.linalg.lu_matrix_inverse`.
+
+    Example:
+      >>> import headrace as hr
+      >>> lu, p = hr.linalg.lu([[2.0, 0.0], [0.0, 4.0]])
+      >>> hr.linalg.lu_matrix_inverse(lu, p).numpy().tolist()
+      [[0.5, 0.0], [0.0, 0.25]]
     """
     with scopes.name_scope(name, "lu_matrix_inverse", [lower_upper, perm]):
         x = scopes.builder(lower_upper, perm).tensor(lower_upper, None, "lower_upper")

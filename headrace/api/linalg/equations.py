@@ -80,6 +80,11 @@ def banded_triangular_solve(
       name: name of the scope; "banded_triangular_solve" if None.
 
     Source: TensorFlow's `tf.linalg.banded_triangular_solve`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.linalg.banded_triangular_solve([[2.0, 4.0]], [[2.0], [8.0]]).numpy().ravel()
+      array([1., 2.], dtype=float32)
     """
     with scopes.name_scope(name, "banded_triangular_solve", [bands, rhs]):
         b = scopes.builder(bands, rhs)
@@ -466,6 +471,11 @@ def logm(input: Any, name: str | None = None) -> Tensor:
       name: name of the operation; "MatrixLogarithm" if None.
 
     Source: TensorFlow's `tf.linalg.logm`.
+
+    Example:
+      >>> import headrace as hr, numpy as np
+      >>> np.allclose(hr.linalg.logm(np.eye(2, dtype=np.complex64)), np.zeros((2, 2)), atol=1e-6)
+      True
     """
     return scopes.builder(input).make("MatrixLogarithm", (input,), {}, name)
 

@@ -437,6 +437,11 @@ def trace(x: Any, name: str | None = None) -> Tensor:
       name: name of the operation; "Trace" if None.
 
     Source: TensorFlow's `tf.linalg.trace`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.linalg.trace([[1, 2], [3, 4]]).numpy()
+      np.int32(5)
     """
     with scopes.name_scope(name, "Trace", [x]) as scope:
         return reductions.reduce_sum(diag_part(x), [-1], name=scope)

@@ -9,6 +9,7 @@ import numpy as np
 
 from headrace import dtypes
 from headrace.api import arrays, math, scopes
+from headrace.api.table_examples import example
 from headrace.api.tensors import is_tensor
 from headrace.errors import ShapeError
 from headrace.ir.tensor_type import Tensor
@@ -34,20 +35,22 @@ def _activation(name: str, type: str, what: str, tf: str = "") -> Activation:
       name: name of the operation; "{type}" if None.
 
     Source: TensorFlow's `tf.nn.{name}`.
+
+    {example(name)}
     """
     return function
 
 
-relu = _activation("relu", "Relu", "max(x, 0)")
-relu6 = _activation("relu6", "Relu6", "min(max(x, 0), 6)")
-elu = _activation("elu", "Elu", "x where x > 0, and exp(x) - 1 elsewhere")
-selu = _activation("selu", "Selu", "`elu`, scaled to keep mean 0 and variance 1")
-softplus = _activation("softplus", "Softplus", "log(1 + exp(x))")
-softsign = _activation("softsign", "Softsign", "x / (1 + |x|)")
+relu = _activation("relu", "Relu", "the rectified linear unit max(x, 0)")
+relu6 = _activation("relu6", "Relu6", "the rectified linear unit min(max(x, 0), 6)")
+elu = _activation("elu", "Elu", "the exponential linear unit, x where x > 0 and exp(x) - 1 elsewhere")
+selu = _activation("selu", "Selu", "the scaled exponential linear unit, which keeps mean 0 and variance 1")
+softplus = _activation("softplus", "Softplus", "softplus, log(1 + exp(x))")
+softsign = _activation("softsign", "Softsign", "softsign, x / (1 + |x|)")
 
 
 def leaky_relu(features: Any, alpha: float = 0.2, name: str | None = None) -> Tensor:
-    """Computes x where x > 0, and alpha * x elsewhere, element by element.
+    """Computes the leaky rectified linear unit: alpha * x where x < 0.
 
     Args:
       features: a tensor of floats; integers are cast to float32.
@@ -55,6 +58,11 @@ def leaky_relu(features: Any, alpha: float = 0.2, name: str | None = None) -> Te
       name: name of the operation; "LeakyRelu" if None.
 
     Source: TensorFlow's `tf.nn.leaky_relu`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.nn.leaky_relu([-1.0, 0.0, 2.0]).numpy()
+      array([-0.2,  0. ,  2. ], dtype=float32)
     """
     with scopes.name_scope(name, "LeakyRelu", [features]) as scope:
         b = scopes.builder(features)
@@ -65,7 +73,7 @@ def leaky_relu(features: Any, alpha: float = 0.2, name: str | None = None) -> Te
 
 
 def gelu(features: Any, approximate: bool = False, name: str | None = None) -> Tensor:
-    """Computes x * P(X <= x) for standard normal X, element by element.
+    """Computes the Gaussian error linear unit, x * P(X <= x) for standard normal X.
 
     Args:
       features: a tensor of floats.
@@ -73,6 +81,11 @@ def gelu(features: Any, approximate: bool = False, name: str | None = None) -> T
       name: name of the scope; "Gelu" if None.
 
     Source: TensorFlow's `tf.nn.gelu`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.nn.gelu([-1.0, 0.0, 2.0]).numpy().round(3)
+      array([-0.159,  0.   ,  1.954], dtype=float32)
     """
     with scopes.name_scope(name, "Gelu", [features]):
         b = scopes.builder(features)
@@ -95,6 +108,11 @@ def silu(features: Any, beta: Any = 1.0, name: str | None = None) -> Tensor:
       name: name of the scope; "swish" if None.
 
     Source: TensorFlow's `tf.nn.silu` (`tf.nn.swish`).
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.nn.silu([-1.0, 0.0, 2.0]).numpy().round(3)
+      array([-0.269,  0.   ,  1.762], dtype=float32)
     """
     with scopes.name_scope(name, "swish", [features]):
         b = scopes.builder(features, beta)
@@ -165,6 +183,11 @@ def softmax(logits: Any, axis: int | None = None, name: str | None = None) -> Te
       name: name of the operation; "Softmax" if None.
 
     Source: TensorFlow's `tf.nn.softmax`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.nn.softmax([0.0, 0.0, 1.0]).numpy().round(3)
+      array([0.212, 0.212, 0.576], dtype=float32)
     """
     return _softmax("Softmax", logits, axis, name)
 
@@ -178,5 +201,10 @@ def log_softmax(logits: Any, axis: int | None = None, name: str | None = None) -
       name: name of the operation; "LogSoftmax" if None.
 
     Source: TensorFlow's `tf.nn.log_softmax`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.nn.log_softmax([0.0, 0.0, 1.0]).numpy().round(3)
+      array([-1.551, -1.551, -0.551], dtype=float32)
     """
     return _softmax("LogSoftmax", logits, axis, name)

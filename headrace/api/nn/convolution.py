@@ -244,6 +244,12 @@ def atrous_conv2d(value: Any, filters: Any, rate: int, padding: Any, name: str |
       name: name of the operation; "convolution" if None.
 
     Source: TensorFlow's `tf.nn.atrous_conv2d`.
+
+    Example:
+      >>> import headrace as hr, numpy as np
+      >>> x = np.arange(9.0).reshape(1, 3, 3, 1)
+      >>> hr.nn.atrous_conv2d(x, np.ones((2, 2, 1, 1)), 2, "VALID").numpy().ravel()
+      array([16.])
     """
     return convolution(value, filters, None, padding, None, rate, name)
 
@@ -384,6 +390,12 @@ def conv_transpose(
       name: name of the operation; "conv_transpose" if None.
 
     Source: TensorFlow's `tf.nn.conv_transpose`.
+
+    Example:
+      >>> import headrace as hr, numpy as np
+      >>> x, w = np.ones((1, 2, 1)), np.ones((2, 1, 1))
+      >>> hr.nn.conv_transpose(x, w, [1, 4, 1], 2, "VALID").numpy().ravel()
+      array([1., 1., 1., 1.])
     """
     with scopes.name_scope(name, "conv_transpose", [input, filters, output_shape]) as scope:
         x = scopes.builder(input, filters).tensor(input, None, "input")
@@ -408,6 +420,12 @@ def atrous_conv2d_transpose(
       ValueError: the rate is less than 1, or the padding is unknown.
 
     Source: TensorFlow's `tf.nn.atrous_conv2d_transpose`.
+
+    Example:
+      >>> import headrace as hr, numpy as np
+      >>> x, w = np.ones((1, 1, 1, 1)), np.ones((2, 2, 1, 1))
+      >>> hr.nn.atrous_conv2d_transpose(x, w, [1, 3, 3, 1], 2, "VALID").numpy()[0, :, :, 0].tolist()
+      [[1.0, 0.0, 1.0], [0.0, 0.0, 0.0], [1.0, 0.0, 1.0]]
     """
     if rate < 1:
         raise ValueError(f"'rate' must be at least 1, got {rate}")
@@ -554,6 +572,12 @@ def depthwise_conv2d_backprop_input(
       name: name of the operation; "DepthwiseConv2dNativeBackpropInput" if None.
 
     Source: TensorFlow's `tf.nn.depthwise_conv2d_backprop_input`.
+
+    Example:
+      >>> import headrace as hr, numpy as np
+      >>> w, dy = np.ones((2, 2, 1, 1)), np.ones((1, 1, 1, 1))
+      >>> hr.nn.depthwise_conv2d_backprop_input([1, 2, 2, 1], w, dy, [1, 1, 1, 1], "VALID").numpy().ravel()
+      array([1., 1., 1., 1.])
     """
     inputs = (input_sizes, filter, out_backprop)
     attrs = sliding(strides, padding, data_format, dilations)
@@ -580,6 +604,12 @@ def depthwise_conv2d_backprop_filter(
       name: name of the operation; "DepthwiseConv2dNativeBackpropFilter" if None.
 
     Source: TensorFlow's `tf.nn.depthwise_conv2d_backprop_filter`.
+
+    Example:
+      >>> import headrace as hr, numpy as np
+      >>> x, dy = np.ones((1, 2, 2, 1)), np.ones((1, 1, 1, 1))
+      >>> hr.nn.depthwise_conv2d_backprop_filter(x, [2, 2, 1, 1], dy, [1, 1, 1, 1], "VALID").numpy().ravel()
+      array([1., 1., 1., 1.])
     """
     inputs = (input, filter_sizes, out_backprop)
     attrs = sliding(strides, padding, data_format, dilations)

@@ -32,6 +32,12 @@ def embedding_lookup(params: Any, ids: Any, max_norm: Any = None, name: str | No
       ValueError: the list of parts is empty.
 
     Source: TensorFlow's `tf.nn.embedding_lookup`.
+
+    Example:
+      >>> import headrace as hr
+      >>> table = hr.constant([[1, 2], [3, 4], [5, 6]])
+      >>> hr.nn.embedding_lookup(table, [2, 0]).numpy().tolist()
+      [[5, 6], [1, 2]]
     """
     return rows(params, ids, "div", name, max_norm)
 
@@ -218,6 +224,13 @@ def safe_embedding_lookup_sparse(
       ValueError: `embedding_weights` is None or an empty list.
 
     Source: TensorFlow's `tf.nn.safe_embedding_lookup_sparse`.
+
+    Example:
+      >>> import headrace as hr
+      >>> words = hr.SparseTensor([[0, 0], [0, 1]], hr.constant([2, 0], hr.int64), [2, 2])
+      >>> table = hr.constant([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+      >>> hr.nn.safe_embedding_lookup_sparse(table, words).numpy().tolist()
+      [[3.0, 4.0], [0.0, 0.0]]
     """
     parts = parts_of(embedding_weights)
     if embedding_weights is None or not parts:

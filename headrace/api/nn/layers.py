@@ -24,6 +24,11 @@ def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | 
       ValueError: the format is unknown.
 
     Source: TensorFlow's `tf.nn.bias_add`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.nn.bias_add([[1.0, 2.0]], [10.0, 20.0]).numpy()
+      array([[11., 22.]], dtype=float32)
     """
     given = data_format or "N...C"
     if not given.startswith("N") or "C" not in given:
@@ -47,6 +52,11 @@ def dropout(x: Any, rate: Any, noise_shape: Any = None, seed: int | None = None,
       ValueError: `x` is not of floats, or the rate is out of range.
 
     Source: TensorFlow's `tf.nn.dropout`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.nn.dropout([1.0, 2.0], rate=0.0).numpy()
+      array([1., 2.], dtype=float32)
     """
     if not is_tensor(rate) and not 0 <= rate < 1:
         raise ValueError(f"'rate' must be a scalar tensor or a float in the range [0, 1), got {rate!r}")
@@ -100,6 +110,11 @@ def zero_fraction(value: Any, name: str | None = None) -> Tensor:
       name: name of the scope; "zero_fraction" if None.
 
     Source: TensorFlow's `tf.math.zero_fraction`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.nn.zero_fraction([0.0, 1.0, 0.0, 2.0]).numpy()
+      np.float32(0.5)
     """
     with scopes.name_scope(name, "zero_fraction", [value]):
         b = scopes.builder(value)

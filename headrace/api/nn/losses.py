@@ -27,6 +27,11 @@ def sigmoid_cross_entropy_with_logits(labels: Any = None, logits: Any = None, na
       ValueError: an argument is missing, or the shapes differ.
 
     Source: TensorFlow's `tf.nn.sigmoid_cross_entropy_with_logits`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.nn.sigmoid_cross_entropy_with_logits(labels=[1.0, 0.0], logits=[0.0, 0.0]).numpy().round(3)
+      array([0.693, 0.693], dtype=float32)
     """
     with scopes.name_scope(name, "logistic_loss", [logits, labels]) as scope:
         b, z, x = _labels_and_logits(labels, logits)
@@ -61,6 +66,11 @@ def weighted_cross_entropy_with_logits(labels: Any, logits: Any, pos_weight: Any
       name: name of the scope; "logistic_loss" if None.
 
     Source: TensorFlow's `tf.nn.weighted_cross_entropy_with_logits`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.nn.weighted_cross_entropy_with_logits([1.0, 0.0], [0.0, 0.0], 2.0).numpy().round(3)
+      array([1.386, 0.693], dtype=float32)
     """
     with scopes.name_scope(name, "logistic_loss", [logits, labels]) as scope:
         b, z, x = _labels_and_logits(labels, logits)
@@ -83,6 +93,11 @@ def softmax_cross_entropy_with_logits(labels: Any, logits: Any, axis: int = -1, 
       name: name of the scope; "softmax_cross_entropy_with_logits" if None.
 
     Source: TensorFlow's `tf.nn.softmax_cross_entropy_with_logits`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.nn.softmax_cross_entropy_with_logits(labels=[[1.0, 0.0]], logits=[[0.0, 0.0]]).numpy().round(3)
+      array([0.693], dtype=float32)
     """
     with scopes.name_scope(name, "softmax_cross_entropy_with_logits", [logits, labels]):
         b, z, x = _labels_and_logits(labels, logits)
@@ -125,6 +140,11 @@ def sparse_softmax_cross_entropy_with_logits(labels: Any, logits: Any, name: str
       name: name of the scope; "SparseSoftmaxCrossEntropyWithLogits" if None.
 
     Source: TensorFlow's `tf.nn.sparse_softmax_cross_entropy_with_logits`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.nn.sparse_softmax_cross_entropy_with_logits(labels=[0], logits=[[0.0, 0.0]]).numpy().round(3)
+      array([0.693], dtype=float32)
     """
     with scopes.name_scope(name, "SparseSoftmaxCrossEntropyWithLogits", [labels, logits]):
         b = scopes.builder(labels, logits)
@@ -150,6 +170,11 @@ def log_poisson_loss(targets: Any, log_input: Any, compute_full_loss: bool = Fal
       name: name of the scope; "log_poisson_loss" if None.
 
     Source: TensorFlow's `tf.nn.log_poisson_loss`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.nn.log_poisson_loss([1.0, 2.0], [0.0, 0.0]).numpy()
+      array([1., 1.], dtype=float32)
     """
     with scopes.name_scope(name, "log_poisson_loss", [log_input, targets]):
         b = scopes.builder(log_input, targets)
@@ -173,5 +198,10 @@ def l2_loss(t: Any, name: str | None = None) -> Tensor:
       name: name of the operation; "L2Loss" if None.
 
     Source: TensorFlow's `tf.nn.l2_loss`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.nn.l2_loss([3.0, 4.0]).numpy()
+      np.float32(12.5)
     """
     return scopes.builder(t).make("L2Loss", (t,), {}, name)

@@ -26,6 +26,12 @@ def moments(
       name: name of the scope; "moments" if None.
 
     Source: TensorFlow's `tf.nn.moments`.
+
+    Example:
+      >>> import headrace as hr
+      >>> mean, variance = hr.nn.moments([1.0, 2.0, 3.0, 4.0], [0])
+      >>> mean.numpy(), variance.numpy()
+      (np.float32(2.5), np.float32(1.25))
     """
     with scopes.name_scope(name, "moments", [x, axes]):
         b = scopes.builder(x)
@@ -56,6 +62,11 @@ def batch_normalization(
       name: name of the scope; "batchnorm" if None.
 
     Source: TensorFlow's `tf.nn.batch_normalization`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.nn.batch_normalization([1.0, 3.0], 2.0, 1.0, 0.5, 2.0, 0.0).numpy()
+      array([-1.5,  2.5], dtype=float32)
     """
     with scopes.name_scope(name, "batchnorm", [x, mean, variance, scale, offset]):
         b = scopes.builder(x, mean, variance)
@@ -205,6 +216,13 @@ def batch_norm_with_global_normalization(
       name: name of the scope; "batchnorm" if None.
 
     Source: TensorFlow's `tf.nn.batch_norm_with_global_normalization`.
+
+    Example:
+      >>> import headrace as hr, numpy as np
+      >>> x = np.array([[[[1.0]], [[3.0]]]], np.float32)
+      >>> one = np.ones(1, np.float32)
+      >>> hr.nn.batch_norm_with_global_normalization(x, 2 * one, one, 0 * one, one, 0.0, False).numpy().ravel()
+      array([-1.,  1.], dtype=float32)
     """
     scale = gamma if scale_after_normalization else None
     return batch_normalization(input, mean, variance, beta, scale, variance_epsilon, name)

@@ -27,6 +27,12 @@ def max_pool(
       ValueError: as for these functions; or neither the rank nor `data_format` is known.
 
     Source: TensorFlow's `tf.nn.max_pool`.
+
+    Example:
+      >>> import headrace as hr, numpy as np
+      >>> x = np.arange(16.0).reshape(1, 4, 4, 1)
+      >>> hr.nn.max_pool(x, 2, 2, "VALID").numpy().ravel()
+      array([ 5.,  7., 13., 15.])
     """
     return _by_rank("max_pool", _MAX, input, ksize, strides, padding, data_format, name)
 
@@ -42,6 +48,12 @@ def avg_pool(
       name: name of the operation.
 
     Source: TensorFlow's `tf.nn.avg_pool`.
+
+    Example:
+      >>> import headrace as hr, numpy as np
+      >>> x = np.arange(16.0).reshape(1, 4, 4, 1)
+      >>> hr.nn.avg_pool(x, 2, 2, "VALID").numpy().ravel()
+      array([ 2.5,  4.5, 10.5, 12.5])
     """
     return _by_rank("avg_pool", _MEAN, input, ksize, strides, padding, data_format, name)
 
@@ -86,6 +98,12 @@ def avg_pool1d(
       Others: see `max_pool1d`.
 
     Source: TensorFlow's `tf.nn.avg_pool1d`.
+
+    Example:
+      >>> import headrace as hr, numpy as np
+      >>> x = np.arange(4.0).reshape(1, 4, 1)
+      >>> hr.nn.avg_pool1d(x, 2, 2, "VALID").numpy().ravel()
+      array([0.5, 2.5])
     """
     return _pool_of_sequences("AvgPool1D", "AvgPool", input, ksize, strides, padding, data_format, name)
 
@@ -191,6 +209,12 @@ def avg_pool3d(
       Others: see `max_pool3d`.
 
     Source: TensorFlow's `tf.nn.avg_pool3d`.
+
+    Example:
+      >>> import headrace as hr, numpy as np
+      >>> x = np.arange(8.0).reshape(1, 2, 2, 2, 1)
+      >>> hr.nn.avg_pool3d(x, 2, 2, "VALID").numpy().ravel()
+      array([3.5])
     """
     return _pool("AvgPool3D", input, ksize, strides, padding, data_format, name, 3)
 
@@ -368,6 +392,12 @@ def fractional_avg_pool(
       Others: see `fractional_max_pool`.
 
     Source: TensorFlow's `tf.nn.fractional_avg_pool`.
+
+    Example:
+      >>> import headrace as hr, numpy as np
+      >>> x = np.ones((1, 4, 4, 1), np.float32)
+      >>> hr.nn.fractional_avg_pool(x, [1.0, 2.0, 2.0, 1.0], seed=1)[0].shape
+      (1, 2, 2, 1)
     """
     return _fractional("FractionalAvgPool", value, pooling_ratio, pseudo_random, overlapping, seed, name)
 

@@ -96,6 +96,13 @@ def fixed_unigram_candidate_sampler(
       As for `uniform_candidate_sampler`.
 
     Source: TensorFlow's `tf.random.fixed_unigram_candidate_sampler`.
+
+    Example:
+      >>> import headrace as hr
+      >>> labels = hr.constant([[0]], hr.int64)
+      >>> found = hr.nn.fixed_unigram_candidate_sampler(labels, 1, 2, True, 2, unigrams=[1.0, 3.0], seed=1)
+      >>> sorted(found[0].numpy().tolist())
+      [0, 1]
     """
     attrs: dict[str, Any] = {
         "range_max": range_max,
@@ -119,6 +126,11 @@ def all_candidate_sampler(
       true_classes, num_true, num_sampled, unique, seed, name: as for `uniform_candidate_sampler`.
 
     Source: TensorFlow's `tf.random.all_candidate_sampler`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.nn.all_candidate_sampler(hr.constant([[0]], hr.int64), 1, 3, True)[0].numpy()
+      array([0, 1, 2])
     """
     attrs = random.seeds(seed)
     return _sampled("AllCandidateSampler", true_classes, num_true, num_sampled, unique, attrs, name)

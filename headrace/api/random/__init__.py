@@ -156,6 +156,12 @@ def truncated_normal(
     The arguments are those of `normal`; the default name is "truncated_normal".
 
     Source: TensorFlow's `tf.random.truncated_normal`.
+
+    Example:
+      >>> import headrace as hr
+      >>> x = hr.random.truncated_normal([100], seed=1).numpy()
+      >>> x.shape, bool((abs(x) <= 2.0).all())
+      ((100,), True)
     """
     return _normal("TruncatedNormal", "truncated_normal", (shape, mean, stddev), dtype, seed, graph_seed, name)
 
@@ -182,6 +188,12 @@ def uniform(
       ValueError: `maxval` is missing for integers.
 
     Source: TensorFlow's `tf.random.uniform`.
+
+    Example:
+      >>> import headrace as hr
+      >>> x = hr.random.uniform([100], 2.0, 3.0, seed=1).numpy()
+      >>> x.shape, bool(((x >= 2.0) & (x < 3.0)).all())
+      ((100,), True)
     """
     t = dtypes.as_dtype(dtype)
     if maxval is None:
@@ -212,6 +224,11 @@ def shuffle(value: Any, seed: int | None = None, name: str | None = None, graph_
       name: name of the operation; "RandomShuffle" if None.
 
     Source: TensorFlow's `tf.random.shuffle`.
+
+    Example:
+      >>> import headrace as hr
+      >>> sorted(hr.random.shuffle([1, 2, 3], seed=1).numpy().tolist())
+      [1, 2, 3]
     """
     return scopes.builder(value).make("RandomShuffle", (value,), seeds(seed, graph_seed), name)
 
@@ -237,6 +254,11 @@ def categorical(
       A tensor [rows, num_samples].
 
     Source: TensorFlow's `tf.random.categorical`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.random.categorical([[0.0, -1e9]], 3, seed=1).numpy()
+      array([[0, 0, 0]])
     """
     with scopes.name_scope(name, "categorical", [logits]):
         attrs = {"output_dtype": dtypes.as_dtype(dtype or dtypes.int64), **seeds(seed, graph_seed)}

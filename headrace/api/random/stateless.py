@@ -164,6 +164,12 @@ def stateless_truncated_normal(
     The arguments are those of `stateless_normal`; the default name is "stateless_truncated_normal".
 
     Source: TensorFlow's `tf.random.stateless_truncated_normal`.
+
+    Example:
+      >>> import headrace as hr
+      >>> x = hr.random.stateless_truncated_normal([100], [1, 2]).numpy()
+      >>> x.shape, bool((abs(x) <= 2.0).all())
+      ((100,), True)
     """
     at = (mean, stddev)
     return _normal("StatelessTruncatedNormalV2", "stateless_truncated_normal", shape, seed, at, dtype, name, alg)
@@ -319,6 +325,11 @@ def stateless_shuffle(value: Any, seed: Any, alg: Any = "auto_select", name: str
       name: name of the scope; "stateless_shuffle" if None.
 
     Source: TensorFlow's `tf.random.experimental.stateless_shuffle`.
+
+    Example:
+      >>> import headrace as hr
+      >>> sorted(hr.random.stateless_shuffle([1, 2, 3], [1, 2]).numpy().tolist())
+      [1, 2, 3]
     """
     with scopes.name_scope(name, "stateless_shuffle", [value, seed]):
         b = scopes.builder(value, seed)

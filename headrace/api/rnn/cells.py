@@ -39,6 +39,12 @@ class LSTMStateTuple(NamedTuple):
       h: last output: [batch, units], or [batch, num_proj].
 
     Source: TensorFlow's `tf.nn.rnn_cell.LSTMStateTuple`.
+
+    Example:
+      >>> import headrace as hr
+      >>> state = hr.layers.LSTMStateTuple(c=1.0, h=2.0)
+      >>> state.h
+      2.0
     """
 
     c: Any

@@ -164,6 +164,11 @@ def eye(num_rows: Any, num_columns: Any = None, dtype: Any = dtypes.float32, nam
       name: name of the scope; "eye" if None.
 
     Source: TensorFlow's `tf.sparse.eye`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.sparse.to_dense(hr.sparse.eye(2)).numpy().tolist()
+      [[1.0, 0.0], [0.0, 1.0]]
     """
     with scopes.name_scope(name, "eye", [num_rows, num_columns]):
         rows = _int64(num_rows, "num_rows")
@@ -313,6 +318,12 @@ def expand_dims(sp_input: Any, axis: Any = None, name: str | None = None) -> Spa
       TypeError: `axis` is not an integer.
 
     Source: TensorFlow's `tf.sparse.expand_dims`.
+
+    Example:
+      >>> import headrace as hr
+      >>> x = hr.SparseTensor([[0, 1], [1, 0]], [3.0, 4.0], [2, 2])
+      >>> hr.sparse.expand_dims(x, 0).shape
+      (1, 2, 2)
     """
     sp = as_sparse(sp_input)
     rank = shapes.with_rank(sp.dense_shape.shape, 1)[0]
@@ -381,6 +392,12 @@ def slice(sp_input: Any, start: Any, size: Any, name: str | None = None) -> Spar
       name: name of the operation; "SparseSlice" if None.
 
     Source: TensorFlow's `tf.sparse.slice`.
+
+    Example:
+      >>> import headrace as hr
+      >>> x = hr.SparseTensor([[0, 1], [1, 0]], [3.0, 4.0], [2, 2])
+      >>> hr.sparse.to_dense(hr.sparse.slice(x, [0, 0], [1, 2])).numpy().tolist()
+      [[0.0, 3.0]]
     """
     parts = nest.flatten(as_sparse(sp_input))
     b = scopes.builder(*parts, start, size)
@@ -404,6 +421,12 @@ def split(
       ValueError: `sp_input`, `num_split` or `axis` is missing.
 
     Source: TensorFlow's `tf.sparse.split`.
+
+    Example:
+      >>> import headrace as hr
+      >>> x = hr.SparseTensor([[0, 1], [1, 0]], [3.0, 4.0], [2, 2])
+      >>> [part.values.numpy().tolist() for part in hr.sparse.split(x, 2, 1)]
+      [[4.0], [3.0]]
     """
     if sp_input is None or num_split is None or axis is None:
         raise ValueError("sparse.split needs sp_input, num_split and axis")
@@ -455,6 +478,13 @@ def fill_empty_rows(sp_input: Any, default_value: Any, name: str | None = None) 
       The filled sparse tensor, and a bool vector: whether each row was empty.
 
     Source: TensorFlow's `tf.sparse.fill_empty_rows`.
+
+    Example:
+      >>> import headrace as hr
+      >>> x = hr.SparseTensor([[0, 1]], [3.0], [2, 2])
+      >>> filled, is_empty = hr.sparse.fill_empty_rows(x, 0.0)
+      >>> is_empty.numpy().tolist(), filled.indices.numpy().tolist()
+      ([False, True], [[0, 1], [1, 0]])
     """
     sp = as_sparse(sp_input)
     with scopes.name_scope(name, "SparseFillEmptyRows", nest.flatten(sp)):
@@ -473,6 +503,12 @@ def mask(a: IndexedSlices, mask_indices: Any, name: str | None = None) -> Indexe
       name: name of the operation; "sparse_mask" if None.
 
     Source: TensorFlow's `tf.sparse.mask`.
+
+    Example:
+      >>> import headrace as hr
+      >>> x = hr.IndexedSlices(hr.constant([[1], [2]]), hr.constant([0, 5]))
+      >>> hr.sparse.mask(x, hr.constant([5])).values.numpy().tolist()
+      [[1]]
     """
     with scopes.name_scope(name, "sparse_mask", [a.values, mask_indices]) as scope:
         b = scopes.builder(a.values, mask_indices)

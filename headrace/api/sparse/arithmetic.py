@@ -12,6 +12,7 @@ from headrace.api import arrays, reductions, scopes
 from headrace.api.counting import dense_weights, sparse_weights
 from headrace.api.debugging import assert_equal
 from headrace.api.sparse_tensor import SparseTensor, as_sparse, is_sparse
+from headrace.api.table_examples import example
 from headrace.ir.tensor_type import Tensor
 
 # *** element by element ***
@@ -71,6 +72,8 @@ def _greatest(name: str, type: str, what: str) -> Callable[..., SparseTensor]:
       name: name of the operation; "{type}" if None.
 
     Source: TensorFlow's `tf.sparse.{name}`.
+
+    {example(f"sparse.{name}")}
     """
     return function
 
@@ -129,6 +132,12 @@ def softmax(sp_input: Any, name: str | None = None) -> SparseTensor:
       name: name of the scope; "SparseSoftmax" if None.
 
     Source: TensorFlow's `tf.sparse.softmax`.
+
+    Example:
+      >>> import headrace as hr
+      >>> x = hr.SparseTensor([[0, 0], [0, 1]], [1.0, 1.0], [1, 3])
+      >>> hr.sparse.softmax(x).values.numpy()
+      array([0.5, 0.5], dtype=float32)
     """
     sp = as_sparse(sp_input)
     inputs = nest.flatten(sp)
@@ -168,6 +177,8 @@ def _reduction(name: str, type: str, what: str) -> Callable[..., Any]:
       name: name of the operation; "{type}" if None.
 
     Source: TensorFlow's `tf.sparse.{name}`.
+
+    {example(f"sparse.{name}")}
     """
     return function
 
@@ -236,6 +247,8 @@ def _segments(name: str, type: str, what: str) -> Callable[..., Any]:
       sparse_gradient: whether the gradient with respect to `data` is an `IndexedSlices`.
 
     Source: TensorFlow's `tf.sparse.{name}`.
+
+    {example(f"sparse.{name}")}
     """
     return function
 

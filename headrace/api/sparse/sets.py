@@ -75,6 +75,11 @@ def difference(a: Any, b: Any, aminusb: bool = True, validate_indices: bool = Tr
 
 
     Source: TensorFlow's `tf.sets.difference`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.sparse.to_dense(hr.sets.difference([[1, 2, 3]], [[2, 4, 5]])).numpy()
+      array([[1, 3]], dtype=int32)
     """
     one, other, is_flipped = _in_order(a, b)
     return _operation(one, other, "a-b" if aminusb != is_flipped else "b-a", validate_indices)
@@ -88,6 +93,11 @@ def union(a: Any, b: Any, validate_indices: bool = True) -> SparseTensor:
 
 
     Source: TensorFlow's `tf.sets.union`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.sparse.to_dense(hr.sets.union([[1, 2]], [[2, 4]])).numpy()
+      array([[1, 2, 4]], dtype=int32)
     """
     one, other, _ = _in_order(a, b)
     return _operation(one, other, "union", validate_indices)

@@ -85,6 +85,13 @@ class KeyValueTensorInitializer(TableInitializer):
       name: name of the scope of the operation; "key_value_init" if None.
 
     Source: TensorFlow's `tf.lookup.KeyValueTensorInitializer`.
+
+    Example:
+      >>> import headrace as hr
+      >>> init = hr.lookup.KeyValueTensorInitializer(["a", "b"], [1, 2])
+      >>> with hr.Graph() as g:
+      ...     table = hr.lookup.StaticHashTable(init, -1)
+      ...     found = table.lookup(hr.constant(["b", "c"]))
     """
 
     def __init__(

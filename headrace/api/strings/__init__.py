@@ -33,6 +33,11 @@ def join(inputs: Any, separator: str = "", name: str | None = None) -> Tensor:
       name: name of the operation; "StringJoin" if None.
 
     Source: TensorFlow's `tf.strings.join`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.strings.join([["a", "b"], ["c", "d"]], "-").numpy()
+      array([b'a-c', b'b-d'], dtype=object)
     """
     return scopes.builder(*inputs).make("StringJoin", (list(inputs),), {"separator": separator}, name)
 
@@ -50,6 +55,11 @@ def reduce_join(
       name: name of the scope; "ReduceJoin" if None.
 
     Source: TensorFlow's `tf.strings.reduce_join`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.strings.reduce_join([["a", "b"], ["c", "d"]], 1).numpy()
+      array([b'ab', b'cd'], dtype=object)
     """
     with scopes.name_scope(name, "ReduceJoin", [inputs, axis]):
         b = scopes.builder(inputs, axis)
@@ -72,6 +82,11 @@ def format(template: str, inputs: Any, placeholder: str = "{}", summarize: int =
       ValueError: the numbers of placeholders and tensors differ.
 
     Source: TensorFlow's `tf.strings.format`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.strings.format("x: {}", [hr.constant([1, 2])]).numpy()
+      b'x: [1 2]'
     """
     items = nest.as_list(inputs)
     if template.count(placeholder) != len(items):
@@ -105,6 +120,11 @@ def as_string(
       name: name of the operation; "AsString" if None.
 
     Source: TensorFlow's `tf.strings.as_string`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.strings.as_string([1, 25]).numpy()
+      array([b'1', b'25'], dtype=object)
     """
     attrs = {"precision": precision, "scientific": scientific, "shortest": shortest, "width": width, "fill": fill}
     return scopes.builder(input).make("AsString", (input,), attrs, name)
@@ -119,6 +139,11 @@ def to_number(input: Any, out_type: Any = dtypes.float32, name: str | None = Non
       name: name of the operation; "StringToNumber" if None.
 
     Source: TensorFlow's `tf.strings.to_number`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.strings.to_number(["1.5", "-2"]).numpy()
+      array([ 1.5, -2. ], dtype=float32)
     """
     return scopes.builder(input).make("StringToNumber", (input,), {"out_type": dtypes.as_dtype(out_type)}, name)
 
@@ -132,6 +157,11 @@ def length(input: Any, unit: str = "BYTE", name: str | None = None) -> Tensor:
       name: name of the operation; "StringLength" if None.
 
     Source: TensorFlow's `tf.strings.length`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.strings.length(["cat", ""]).numpy()
+      array([3, 0], dtype=int32)
     """
     return scopes.builder(input).make("StringLength", (input,), {"unit": unit}, name)
 
@@ -146,6 +176,11 @@ def substr(input: Any, pos: Any, len: Any, unit: str = "BYTE", name: str | None 
       name: name of the operation; "Substr" if None.
 
     Source: TensorFlow's `tf.strings.substr`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.strings.substr("headrace", 4, 4).numpy()
+      b'race'
     """
     return scopes.builder(input, pos, len).make("Substr", (input, pos, len), {"unit": unit}, name)
 
@@ -159,6 +194,11 @@ def lower(input: Any, encoding: str = "", name: str | None = None) -> Tensor:
       name: name of the operation; "StringLower" if None.
 
     Source: TensorFlow's `tf.strings.lower`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.strings.lower("Cat").numpy()
+      b'cat'
     """
     return scopes.builder(input).make("StringLower", (input,), {"encoding": encoding}, name)
 
@@ -172,6 +212,11 @@ def upper(input: Any, encoding: str = "", name: str | None = None) -> Tensor:
       name: name of the operation; "StringUpper" if None.
 
     Source: TensorFlow's `tf.strings.upper`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.strings.upper("Cat").numpy()
+      b'CAT'
     """
     return scopes.builder(input).make("StringUpper", (input,), {"encoding": encoding}, name)
 
@@ -184,6 +229,11 @@ def strip(input: Any, name: str | None = None) -> Tensor:
       name: name of the operation; "StringStrip" if None.
 
     Source: TensorFlow's `tf.strings.strip`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.strings.strip(" cat ").numpy()
+      b'cat'
     """
     return scopes.builder(input).make("StringStrip", (input,), {}, name)
 
@@ -240,6 +290,11 @@ def string_split(
       ValueError: both `sep` and `delimiter` are given.
 
     Source: TensorFlow's `tf.compat.v1.string_split`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.strings.string_split(["a b", "c"]).values.numpy()
+      array([b'a', b'b', b'c'], dtype=object)
     """
     if sep is not None and delimiter is not None:
         raise ValueError("'sep' and 'delimiter' are the same; give one of them")
@@ -401,6 +456,11 @@ def to_hash_bucket(input: Any, num_buckets: int, name: str | None = None) -> Ten
       name: name of the operation; "StringToHashBucket" if None.
 
     Source: TensorFlow's `tf.compat.v1.strings.to_hash_bucket`.
+
+    Example:
+      >>> import headrace as hr
+      >>> int(hr.strings.to_hash_bucket("cat", 10)) in range(10)
+      True
     """
     return scopes.builder(input).make("StringToHashBucket", (input,), {"num_buckets": num_buckets}, name)
 
@@ -437,6 +497,11 @@ def to_hash_bucket_strong(input: Any, num_buckets: int, key: Sequence[int], name
       name: name of the operation.
 
     Source: TensorFlow's `tf.strings.to_hash_bucket_strong`.
+
+    Example:
+      >>> import headrace as hr
+      >>> int(hr.strings.to_hash_bucket_strong("cat", 10, [1, 2])) in range(10)
+      True
     """
     attrs = {"num_buckets": num_buckets, "key": key}
     return scopes.builder(input).make("StringToHashBucketStrong", (input,), attrs, name)
@@ -451,6 +516,11 @@ def encode_base64(input: Any, pad: bool = False, name: str | None = None) -> Ten
       name: name of the operation.
 
     Source: TensorFlow's `tf.io.encode_base64`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.strings.encode_base64("cat").numpy()
+      b'Y2F0'
     """
     return scopes.builder(input).make("EncodeBase64", (input,), {"pad": pad}, name)
 
@@ -466,6 +536,11 @@ def decode_base64(input: Any, name: str | None = None) -> Tensor:
       InvalidArgumentError: in a run, if a string is not base64.
 
     Source: TensorFlow's `tf.io.decode_base64`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.strings.decode_base64("Y2F0").numpy()
+      b'cat'
     """
     return scopes.builder(input).make("DecodeBase64", (input,), {}, name)
 

@@ -32,6 +32,11 @@ def unicode_script(input: Any, name: str | None = None) -> Any:
       name: name of the operation; "UnicodeScript" if None.
 
     Source: TensorFlow's `tf.strings.unicode_script`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.strings.unicode_script([ord("a"), ord("β")]).numpy()
+      array([25, 14], dtype=int32)
     """
     return scopes.builder(input).make("UnicodeScript", (input,), {}, name)
 
@@ -158,6 +163,12 @@ def unicode_decode_with_offsets(
       An int32 vector of code points, and an int64 vector of offsets.
 
     Source: TensorFlow's `tf.strings.unicode_decode_with_offsets`, as far as its results are not ragged.
+
+    Example:
+      >>> import headrace as hr
+      >>> points, offsets = hr.strings.unicode_decode_with_offsets("a€b", "UTF-8")
+      >>> points.numpy().tolist(), offsets.numpy().tolist()
+      ([97, 8364, 98], [0, 1, 4])
     """
     with scopes.name_scope(name, "UnicodeDecodeWithOffsets", [input]):
         attrs = (input_encoding, errors, replacement_char, replace_control_characters)
@@ -214,6 +225,12 @@ def unicode_split_with_offsets(
       A vector of strings, and an int64 vector of offsets.
 
     Source: TensorFlow's `tf.strings.unicode_split_with_offsets`, as far as its results are not ragged.
+
+    Example:
+      >>> import headrace as hr
+      >>> parts, offsets = hr.strings.unicode_split_with_offsets("ab", "UTF-8")
+      >>> parts.numpy().tolist(), offsets.numpy().tolist()
+      ([b'a', b'b'], [0, 1])
     """
     with scopes.name_scope(name, "UnicodeSplitWithOffsets", [input]):
         numbers, starts = _decoded(input, input_encoding, errors, replacement_char, False, "unicode_split")

@@ -39,6 +39,11 @@ class SessionRunArgs(NamedTuple):
         counts.
 
     Source: TensorFlow's `tf.train.SessionRunArgs`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.train.SessionRunArgs(fetches=["loss:0"]).fetches
+      ['loss:0']
     """
 
     fetches: Any

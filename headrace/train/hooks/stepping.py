@@ -34,6 +34,12 @@ class StopAtStepHook(SessionRunHook):
       RuntimeError: in `begin`: the graph has no global step.
 
     Source: TensorFlow's `tf.train.StopAtStepHook`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hook = hr.train.StopAtStepHook(last_step=100)
+      >>> isinstance(hook, hr.train.SessionRunHook)
+      True
     """
 
     def __init__(self, num_steps: int | None = None, last_step: int | None = None) -> None:
@@ -79,6 +85,11 @@ class StepCounterHook(SessionRunHook):
       ValueError: not exactly one of `every_n_steps` and `every_n_secs` is given.
 
     Source: TensorFlow's `tf.train.StepCounterHook`.
+
+    Example:
+      >>> import headrace as hr
+      >>> isinstance(hr.train.StepCounterHook(every_n_steps=10), hr.train.SessionRunHook)
+      True
     """
 
     def __init__(

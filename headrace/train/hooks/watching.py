@@ -62,6 +62,12 @@ class LoggingTensorHook(SessionRunHook):
       ValueError, KeyError: in `begin`: see `element`.
 
     Source: TensorFlow's `tf.train.LoggingTensorHook`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hook = hr.train.LoggingTensorHook(["loss:0"], every_n_iter=10)
+      >>> isinstance(hook, hr.train.SessionRunHook)
+      True
     """
 
     def __init__(
@@ -143,6 +149,11 @@ class NanTensorHook(SessionRunHook):
       NanLossDuringTrainingError: after a step with such a loss, if `fail_on_nan_loss`.
 
     Source: TensorFlow's `tf.train.NanTensorHook`.
+
+    Example:
+      >>> import headrace as hr
+      >>> isinstance(hr.train.NanTensorHook("loss:0"), hr.train.SessionRunHook)
+      True
     """
 
     def __init__(self, loss_tensor: Any, fail_on_nan_loss: bool = True) -> None:
@@ -176,6 +187,15 @@ class FinalOpsHook(SessionRunHook):
       final_ops_values: results of the run, in the structure of `final_ops`. None before the end.
 
     Source: TensorFlow's `tf.train.FinalOpsHook`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     hook = hr.train.FinalOpsHook(hr.constant(7))
+      ...     with hr.train.MonitoredSession(hooks=[hook]) as sess:
+      ...         pass
+      >>> hook.final_ops_values
+      np.int32(7)
     """
 
     def __init__(self, final_ops: Any, final_ops_feed_dict: Any = None) -> None:
@@ -207,6 +227,12 @@ class FeedFnHook(SessionRunHook):
       feed_fn: the function.
 
     Source: TensorFlow's `tf.train.FeedFnHook`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hook = hr.train.FeedFnHook(lambda: {"x:0": 1.0})
+      >>> hook.before_run(None).feed_dict
+      {'x:0': 1.0}
     """
 
     def __init__(self, feed_fn: Callable[[], Mapping[Any, Any]]) -> None:

@@ -178,6 +178,20 @@ def range_input_producer(
       num_epochs, shuffle, seed, capacity, shared_name, name: see `input_producer`.
 
     Source: TensorFlow's `tf.train.range_input_producer`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     number = hr.train.range_input_producer(2, num_epochs=1, shuffle=False).dequeue()
+      >>> with hr.Session(graph=g) as sess:
+      ...     sess.run(hr.variables_initializer(g.variables))
+      ...     coord = hr.train.Coordinator()
+      ...     threads = hr.train.start_queue_runners(sess, coord)
+      ...     values = [int(sess.run(number)) for _ in range(2)]
+      ...     coord.request_stop()
+      ...     coord.join(threads)
+      >>> values
+      [0, 1]
     """
     with scopes.name_scope(name, "input_producer", [limit]) as scope:
         return input_producer(
@@ -208,6 +222,20 @@ def slice_input_producer(
       ValueError: there are no tensors.
 
     Source: TensorFlow's `tf.train.slice_input_producer`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     row = hr.train.slice_input_producer([[5, 6]], num_epochs=1, shuffle=False)
+      >>> with hr.Session(graph=g) as sess:
+      ...     sess.run(hr.variables_initializer(g.variables))
+      ...     coord = hr.train.Coordinator()
+      ...     threads = hr.train.start_queue_runners(sess, coord)
+      ...     values = [int(sess.run(row)[0]) for _ in range(2)]
+      ...     coord.request_stop()
+      ...     coord.join(threads)
+      >>> values
+      [5, 6]
     """
     with scopes.name_scope(name, "input_producer", list(tensor_list)):
         given = [tensors.convert_to_tensor(t) for t in tensor_list]

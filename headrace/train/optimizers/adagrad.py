@@ -61,6 +61,13 @@ class ProximalAdagrad(Optimizer):
       l2_regularization_strength: strength of the L2 penalty, not negative. It makes all weights smaller.
 
     Source: TensorFlow's `tf.train.ProximalAdagradOptimizer`; Duchi and Singer 2009.
+
+    Example:
+      >>> import headrace as hr
+      >>> w = hr.Variable(1.0)
+      >>> hr.train.ProximalAdagrad(0.25).minimize(lambda: hr.square(w), var_list=[w])
+      >>> float(w) < 1.0
+      True
     """
 
     op = "ProximalAdagrad"
@@ -99,6 +106,15 @@ class AdagradDA(Optimizer):
       l1_regularization_strength, l2_regularization_strength: see `ProximalAdagrad`.
 
     Source: TensorFlow's `tf.train.AdagradDAOptimizer`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     w = hr.Variable(1.0)
+      ...     step = hr.train.AdagradDA(0.25, hr.train.get_or_create_global_step()).minimize(hr.square(w))
+      >>> with hr.Session(graph=g) as sess:
+      ...     sess.run(hr.variables_initializer(g.variables))
+      ...     sess.run(step)
     """
 
     op = "AdagradDA"
@@ -148,6 +164,13 @@ class Adadelta(Optimizer):
       name: see `Optimizer`.
 
     Source: TensorFlow's `tf.train.AdadeltaOptimizer`; Zeiler 2012.
+
+    Example:
+      >>> import headrace as hr
+      >>> w = hr.Variable(1.0)
+      >>> hr.train.Adadelta(0.5).minimize(lambda: hr.square(w), var_list=[w])
+      >>> float(w) < 1.0
+      True
     """
 
     op = "Adadelta"

@@ -59,6 +59,13 @@ class ProximalGradientDescent(Optimizer):
       l2_regularization_strength: strength of the L2 penalty, not negative. It makes all weights smaller.
 
     Source: TensorFlow's `tf.train.ProximalGradientDescentOptimizer`; Duchi and Singer 2009.
+
+    Example:
+      >>> import headrace as hr
+      >>> w = hr.Variable(1.0)
+      >>> hr.train.ProximalGradientDescent(0.25).minimize(lambda: hr.square(w), var_list=[w])
+      >>> float(w) < 1.0
+      True
     """
 
     op = "ProximalGradientDescent"

@@ -30,6 +30,13 @@ class Ftrl(Optimizer):
       ValueError: a parameter has the wrong sign.
 
     Source: TensorFlow's `tf.train.FtrlOptimizer`; McMahan and others 2013.
+
+    Example:
+      >>> import headrace as hr
+      >>> w = hr.Variable(1.0)
+      >>> hr.train.Ftrl(0.5).minimize(lambda: hr.square(w), var_list=[w])
+      >>> float(w) < 1.0
+      True
     """
 
     def __init__(

@@ -41,6 +41,14 @@ def get_checkpoint_state(
       file does not exist, or it is damaged, which gives a warning.
 
     Source: TensorFlow's `tf.train.get_checkpoint_state`.
+
+    Example:
+      >>> import headrace as hr
+      >>> import tempfile
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     state = hr.train.get_checkpoint_state(folder)
+      >>> state is None
+      True
     """
     try:
         return states.read(os.fspath(checkpoint_dir), latest_filename)
@@ -108,6 +116,11 @@ def checkpoint_exists(checkpoint_prefix: str | os.PathLike[str]) -> bool:
       checkpoint_prefix: prefix of the checkpoint's files.
 
     Source: TensorFlow's `tf.train.checkpoint_exists`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.train.checkpoint_exists("no/such/checkpoint")
+      False
     """
     prefix = os.fspath(checkpoint_prefix)
     return any(os.path.isfile(prefix + ending) for ending in _INDEXES) or bool(checkpoint_v1.paths(prefix))

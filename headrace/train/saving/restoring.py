@@ -111,6 +111,19 @@ def load_checkpoint(ckpt_dir_or_file: str | os.PathLike[str]) -> CheckpointReade
       ckpt_dir_or_file: see `CheckpointReader`.
 
     Source: TensorFlow's `tf.train.load_checkpoint`.
+
+    Example:
+      >>> import headrace as hr
+      >>> import tempfile
+      >>> with hr.Graph() as g:
+      ...     v = hr.Variable(3.0, name="v")
+      ...     saver = hr.train.Saver()
+      >>> with hr.Session(graph=g) as sess, tempfile.TemporaryDirectory() as folder:
+      ...     sess.run(hr.variables_initializer([v]))
+      ...     reader = hr.train.load_checkpoint(saver.save(sess, f"{folder}/model"))
+      ...     shapes = reader.get_variable_to_shape_map()
+      >>> shapes
+      {'v': []}
     """
     return CheckpointReader(ckpt_dir_or_file)
 
@@ -154,6 +167,18 @@ def load_variable(ckpt_dir_or_file: str | os.PathLike[str], name: str) -> Any:
     Source: TensorFlow's `tf.train.load_variable`.
 
     Example: see `list_variables`.
+
+    Example:
+      >>> import headrace as hr
+      >>> import tempfile
+      >>> with hr.Graph() as g:
+      ...     v = hr.Variable(3.0, name="v")
+      ...     saver = hr.train.Saver()
+      >>> with hr.Session(graph=g) as sess, tempfile.TemporaryDirectory() as folder:
+      ...     sess.run(hr.variables_initializer([v]))
+      ...     value = hr.train.load_variable(saver.save(sess, f"{folder}/model"), "v")
+      >>> value
+      np.float32(3.0)
     """
     return load_checkpoint(ckpt_dir_or_file).get_tensor(name.removesuffix(":0"))
 

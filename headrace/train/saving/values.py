@@ -99,6 +99,18 @@ def load(path: str | os.PathLike[str], like: Any = None) -> Any:
       DataLossError: the checkpoint is damaged.
 
     Example: see `save`.
+
+    Example:
+      >>> import headrace as hr
+      >>> import tempfile
+      >>> with hr.Graph() as g:
+      ...     v = hr.Variable(3.0, name="v")
+      ...     saver = hr.train.Saver()
+      >>> with hr.Session(graph=g) as sess, tempfile.TemporaryDirectory() as folder:
+      ...     sess.run(hr.variables_initializer([v]))
+      ...     values = hr.train.load(saver.save(sess, f"{folder}/model"))
+      >>> values
+      {'v': np.float32(3.0)}
     """
     reader = checkpoints.open(prefix_of(path))
 
