@@ -474,9 +474,9 @@ class Session:
             if self._closed:
                 raise CancelledError("the session was closed before the run began")
             if options.check_numerics or options.breakpoints:
-                from headrace.observe.inspectors import inspector_of  # needed by runs that are debugged only
+                from headrace.observe.inspectors import inspectors_of  # needed by runs that are debugged only
 
-                step.inspector = inspector_of(options, found.plans)
+                step.inspectors = inspectors_of(options, found.plans)
             if code is not None and not code.blocks:  # all feeds and fetches are there at once
                 out = self._called(code, step, fed)
             else:

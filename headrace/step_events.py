@@ -218,7 +218,7 @@ Listener: TypeAlias = Callable[[Event], object]
 class OneAtATime:
     """Passes events of several threads to `listener`, one after the other, in the user's mode.
 
-    A listener with a method `observer` receives the executor's records in place of events (`execute.events.Observer`).
+    A listener with a method `observer` receives the executor's records in place of events (`execute.observer`).
     """
 
     __slots__ = ("_listener", "_lock", "observer", "wants_causes", "wants_sizes", "wants_values")

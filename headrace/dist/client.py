@@ -360,7 +360,7 @@ class RemoteRun:
             values = [fed[i] for i in range(len(fed))]
             listener = self.step.listener
             level = 0 if listener is None else _tracing(listener)
-            check: int = getattr(self.step.inspector, "number", 0)
+            check: int = max((getattr(i, "number", 0) for i in self.step.inspectors), default=0)
             program = self._program.number
             self._call(
                 lambda call: messages.RunStep(call, self._session, program, timeout, tracing=level, check=check), values

@@ -51,10 +51,7 @@ class Collector:
         kind = type(event)
         if kind in _FIELDS and self._count < thresholds.STEP_TRACE_EVENTS:
             self._count += 1
-            fields = [getattr(event, name) for name in _FIELDS[kind]]
-            if kind is step_events.NodeEnd and fields[-1] is not None:
-                fields[-1] = plain_data.encode(fields[-1])
-            self._events.append([kind.__name__, *fields])
+            self._events.append([kind.__name__, *[_plain(getattr(event, name)) for name in _FIELDS[kind]]])
 
     def take(self) -> list[list[Any]]:
         """Returns the events since the last call."""
@@ -103,6 +100,10 @@ def decode(events: Sequence[Any], step: int) -> list[step_events.Event]:
                     continue
             out.append(_KINDS[event[0]](**given))
     return sorted(out, key=lambda e: e.time)
+
+
+def _plain(value: Any) -> Any:
+    return plain_data.encode(value) if isinstance(value, DeadCause) else value
 
 
 def _fields(event: Any) -> tuple[str, ...]:

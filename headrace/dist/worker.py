@@ -259,7 +259,7 @@ class Worker:
                 from_number,
             )
 
-            step.inspector = OneAtATime(NumericsInspector(from_number(m.check)))
+            step.inspectors = (OneAtATime(NumericsInspector(from_number(m.check))),)
 
         def report(r: messages.Report, values: Sequence[Any]) -> None:
             self._report(master, r if events is None else replace(r, trace=tuple(events.take())), values)

@@ -4,71 +4,24 @@ from __future__ import annotations
 
 import collections
 import time
-from collections.abc import Collection
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from headrace import shapes, step_events
 from headrace.execute.blame import dead_cause
+from headrace.execute.observer import RECENT
 from headrace.execute.plan import DEAD, SWITCH, SWITCH_N
 
 if TYPE_CHECKING:
+    from headrace.execute.observer import Machine
     from headrace.execute.plan import PlanNode
     from headrace.execute.records import Frame, Iteration, Origin
     from headrace.ir.graph import Operation
 
 
-RECENT: Final = 8  # firings that an error lists
-
-
-class Observer(Protocol):
-    """Receiver of the executor's own records of one device's part of a step.
-
-    `Events` makes the events of `step_events` of them. A listener with a method `observer(step, device)` supplies
-    another one, for which no events are made. An observer is called by the thread of its part; `computed` also by
-    others.
-
-    Attributes:
-      recent: the nodes that fired last with their iterations, oldest first; at most `RECENT` are read.
-    """
-
-    @property
-    def recent(self) -> Collection[tuple[PlanNode, Iteration]]: ...
-
-    def iteration(self, event: str, frame: Frame, it: Iteration) -> None:
-        """Called at the opening ("open") and the freeing ("free") of an iteration."""
-
-    def fed(self, node: PlanNode, it: Iteration, value: Any) -> None:
-        """Called with the value of a feed, for which `start` and `end` are not called."""
-
-    def start(self, node: PlanNode, it: Iteration) -> None:
-        """Called when `node` starts to fire."""
-
-    def wait(self, node: PlanNode, it: Iteration) -> None:
-        """Called after `start` if the firing ends later, with `waited`."""
-
-    def end(self, node: PlanNode, it: Iteration, values: tuple[Any, ...] | None, waited: bool = False) -> None:
-        """Called when `node` has fired; see `Events.end`."""
-
-    def computed(self, node: PlanNode, began: int) -> None:
-        """Called when the heavy kernel of `node`, which began at `began` (ns), has run."""
-
-    def sent(self, node: PlanNode, it: Iteration, value: Any, origin: Origin | None) -> None:
-        """Called when the Send `node` sends its token; a dead one has an `origin`."""
-
-    def received(self, node: PlanNode, it: Iteration, value: Any, origin: Origin | None) -> None:
-        """Called when the Recv `node` has received its token; a dead one has an `origin`."""
-
-
-def observer(listener: step_events.Listener, step: int, device: str) -> Observer:
-    """Returns the observer of the part of `step` on `device` for a listener."""
-    make = getattr(listener, "observer", None)
-    return Events(listener, step, device) if make is None else make(step, device)
-
-
 class Events:
-    """The events of one step on one device.
+    """Observer that makes the events of one device's part of a step.
 
     Args:
       listener: the receiver of the events.
@@ -91,6 +44,9 @@ class Events:
         self._wants_sizes = bool(getattr(listener, "wants_sizes", False))
         self._wants_causes = bool(getattr(listener, "wants_causes", False))
 
+    def begins(self, machine: Machine) -> None:
+        """Has no effect: the session makes the event of a step's start."""
+
     def iteration(self, event: str, frame: Frame, it: Iteration) -> None:
         """Reports the opening ("open") or freeing ("free") of an iteration.
 
@@ -103,7 +59,7 @@ class Events:
             return
         self._listener(step_events.IterationFree(now, self._step, it.tag, name, it.index, device))
         if frame.call is not None and frame.parent is not None:
-            self.end(frame.call, frame.parent, None, waited=True)
+            self.end(frame.call, frame.parent, None, None, waited=True)
 
     def fed(self, node: PlanNode, it: Iteration, value: Any) -> None:
         """Has no effect: there is no event of a feed."""
@@ -111,7 +67,7 @@ class Events:
     def wait(self, node: PlanNode, it: Iteration) -> None:
         """Has no effect: the end of the firing is reported by `end`."""
 
-    def start(self, node: PlanNode, it: Iteration) -> None:
+    def start(self, node: PlanNode, it: Iteration, x: Any) -> None:
         """Reports that `node` starts to fire."""
         self.recent.append((node, it))
         op, frame, is_dead = node.op, it.frame.plan.name, node.kind == DEAD
@@ -120,12 +76,13 @@ class Events:
             step_events.NodeStart(now, self._step, op.name, op.type, it.tag, frame, it.index, is_dead, self._device)
         )
 
-    def end(self, node: PlanNode, it: Iteration, values: tuple[Any, ...] | None, waited: bool = False) -> None:
+    def end(self, node: PlanNode, it: Iteration, x: Any, values: tuple[Any, ...] | None, waited: bool = False) -> None:
         """Reports that `node` has fired.
 
         Args:
           node: the node.
           it: the iteration in which it fired.
+          x: its inputs.
           values: the values of its outputs; None if they are not known. Of a dead twin, the origin of its deadness.
           waited: whether the node was started earlier and other nodes could fire in the meantime.
         """

@@ -37,8 +37,10 @@ from headrace.execute.blame import dead_cause, dead_fetch, raise_blamed, tell, w
 from headrace.execute.blocking import is_observed, submit
 from headrace.execute.dispatch_loop import dispatch_loop
 from headrace.execute.entered import entered
-from headrace.execute.events import observer
+from headrace.execute.events import Events
 from headrace.execute.frames import Propagator
+from headrace.execute.inspector import Inspected
+from headrace.execute.observer import Several
 from headrace.execute.ports import Ports
 from headrace.execute.run import RunStatistics
 from headrace.execute.waits import next_look, note_interrupt, tell_long_wait, waits_of
@@ -46,6 +48,7 @@ from headrace.ir.kernel import KernelContext
 from headrace.ir.kernel_errors import known_as, place
 
 if TYPE_CHECKING:
+    from headrace.execute.observer import Observer
     from headrace.execute.plan import Plan, PlanNode
     from headrace.execute.records import Iteration, Origin
     from headrace.execute.rendezvous import Token
@@ -80,6 +83,16 @@ class MachineProgram:
         return Executor(self.plan, step, self._ports, self.environment.blas_threads)
 
 
+def _observer(step: Step, device: str) -> Observer | None:
+    """Returns the observer of the part of `step` on `device`; None without a listener and inspectors."""
+    found: list[Observer] = []
+    if (listener := step.listener) is not None:
+        make = getattr(listener, "observer", None)
+        found.append(Events(listener, step.id, device) if make is None else make(step.id, device))
+    found += map(Inspected, step.inspectors)
+    return Several(found) if len(found) > 1 else found[0] if found else None
+
+
 class Executor:
     """A run of a plan.
 
@@ -106,12 +119,11 @@ class Executor:
             "_calls",
             "_calls_wait",
             "_dead",
-            "_events",
             "_deferred",
             "_is_fed",
             "_kernels",
             "_mode",
-            "_inspector",
+            "_observer",
             "_ready",
             "_receiving",
             "_seconds",
@@ -128,15 +140,16 @@ class Executor:
         self.sent = self.received = 0
         self._receiving = 0  # Recvs that wait for their tokens
         self._blas_threads = blas_threads
-        listener = step.listener
-        self._events = None if listener is None else observer(listener, step.id, plan.device)
+        self._observer = _observer(step, plan.device)
         self._ready = step.ready_queue(plan.device)
         self._calls: list[tuple[PlanNode, Iteration, Any]] = []  # calls that wait for their turn
         self._calls_wait = step.ready is None
         self._deferred: list[tuple[PlanNode, Iteration, Any]] = []  # blocking kernels to call when no node is ready
         self._mode = user_mode() if plan.blocks else None  # of the calling thread; blocking kernels run in it
         make = AcyclicPropagator if plan.is_acyclic else Propagator
-        self.propagator: Propagator = make(plan, self._ready, None if self._events is None else self._events.iteration)
+        self.propagator: Propagator = make(
+            plan, self._ready, None if self._observer is None else self._observer.iteration
+        )
         self.results: list[Any] = [_unset] * (plan.retvals[-1].position + 1 if plan.retvals else 0)
         self._dead: dict[int, Origin] = {}
         self._kernels: list[Callable[..., Any]] = (
@@ -146,9 +159,8 @@ class Executor:
         self._started = False
         self._is_fed = False
         self._seconds = 0.0
-        self._inspector = step.inspector
-        if self._inspector is not None:
-            self._inspector.begins(self)
+        if self._observer is not None:
+            self._observer.begins(self)
 
     # *** the interface of the owner ***
 
@@ -157,11 +169,9 @@ class Executor:
         if self.ports.copies:
             value = self.ports.put(value, self.plan.args[position].op.outputs[0].dtype)
         node, root = self.plan.args[position], self.propagator.root
-        if self._events is not None:
-            self._events.fed(node, root, value)
         self.propagator.done(node, root, value)
-        if self._inspector is not None:
-            self._inspector.fired(self, node, root, None, (value,))
+        if self._observer is not None:
+            self._observer.fed(node, root, value)
 
     def run(self, until: Sequence[int] | None = None, is_fed: bool = True) -> None:
         """Runs until the step is finished or paused, see `run.Run`."""
@@ -213,7 +223,7 @@ class Executor:
 
     def tell(self, error: BaseException) -> None:
         """Adds the last events of the step to the notes of its error."""
-        recent = () if self._events is None else self._events.recent
+        recent = () if self._observer is None else self._observer.recent
         tell(error, self.propagator, recent, self._waiting)
 
     def abandon(self) -> None:
@@ -293,30 +303,27 @@ class Executor:
 
     def _fire_ready(self, limit: int) -> None:
         """Fires ready nodes until none is left, with other checks after every `limit` nodes."""
-        if self._events is not None or self._inspector is not None:
-            self._fire_traced(limit)
+        if self._observer is not None:
+            self._fire_observed(self._observer, limit)
             return
         p, fire, decide = self.propagator, self._fire, self.ports.predicate
         while dispatch_loop(p, fire, decide, limit):
             self._look()
 
-    def _fire_traced(self, limit: int) -> None:
-        ready, events, inspector = self._ready, self._events, self._inspector
+    def _fire_observed(self, observer: Observer, limit: int) -> None:
+        ready = self._ready
         count = 0
         while ready:
             node, it, x = ready.popleft()
-            if events is not None:
-                events.start(node, it)
-            if inspector is not None:
-                inspector.fires(self, node, it, x)
+            observer.start(node, it, x)
             try:
                 values = self._fire(node, it, x)
             except BaseException as e:
                 raise_blamed(e, node, it, x)
-            if node.real != plans.CALL and not (self._waiting and (node.live, it) in self._waiting):
-                self._ended(node, it, x, values)
-            elif events is not None:
-                events.wait(node, it)
+            if node.real == plans.CALL or (self._waiting and (node.live, it) in self._waiting):
+                observer.wait(node, it)
+            else:
+                observer.end(node, it, x, values)
             count += 1
             if count % limit == 0:
                 self._look()
@@ -461,15 +468,15 @@ class Executor:
             value = self._computed(node, kernel, x)
             self.propagator.done(node, it, value)
             return (value,)
-        completions, events, flushes = self.step.completions, self._events, self.plan.flushes
+        completions, observer, flushes = self.step.completions, self._observer, self.plan.flushes
 
         def job() -> None:
             began = time.perf_counter_ns()
             try:
                 with entered(flushes):
                     value = self._computed(node, kernel, x)
-                if events is not None:
-                    events.computed(node, began)
+                if observer is not None:
+                    observer.computed(node, began)
             except BaseException as e:
                 completions.put((node, it, x, None, e))
             else:
@@ -495,8 +502,8 @@ class Executor:
         ports = self.ports
         if ports.copies and origin is None and node.arity:
             value = ports.get(value, node.op.inputs[0].dtype)
-        if self._events is not None:
-            self._events.sent(node, it, value, origin)
+        if self._observer is not None:
+            self._observer.sent(node, it, value, origin)
         self.sent += 1
         ports.send(node, it, value, None if origin is None else dead_cause(origin))
 
@@ -513,8 +520,8 @@ class Executor:
     def _received(self, node: PlanNode, it: Iteration, token: Token) -> tuple[Any, ...]:
         self.received += 1
         value, cause = token
-        if self._events is not None:
-            self._events.received(node, it, value, cause)
+        if self._observer is not None:
+            self._observer.received(node, it, value, cause)
         if cause is not None:
             self.propagator.dead(node.dead, it, cause)
             return ()
@@ -655,14 +662,8 @@ class Executor:
                 raise_blamed(e, node, it, ())
             if value[1] is not None:
                 node = node.dead
-        self._ended(node, it, x, values, waited=True)
-
-    def _ended(self, node: PlanNode, it: Iteration, x: Any, values: tuple[Any, ...], waited: bool = False) -> None:
-        """Reports that `node` has fired."""
-        if self._events is not None:
-            self._events.end(node, it, values, waited)
-        if self._inspector is not None:
-            self._inspector.fired(self, node, it, x, values)
+        if self._observer is not None:
+            self._observer.end(node, it, x, values, waited=True)
 
     def waits(self) -> str:
         """Names the operations that were started and have not completed; "" without any."""

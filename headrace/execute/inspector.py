@@ -11,27 +11,9 @@ import threading
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from headrace.execute.frames import Propagator
-    from headrace.execute.plan import Plan, PlanNode
-    from headrace.execute.records import Iteration
-
-
-class Machine(Protocol):
-    """Token machine of one device as an inspector sees it; `executor.Executor` is one.
-
-    Attributes:
-      plan: the plan of the device's part of the step.
-      propagator: the state of the machine.
-      step: the step (`execute.step.Step`), or the part of it on this device.
-    """
-
-    plan: Plan
-    propagator: Propagator
-    step: Any
-
-    def started(self) -> list[tuple[PlanNode, Iteration]]:
-        """Nodes that were started and have not completed, with their iterations."""
-        ...
+    from headrace.execute.observer import Machine
+    from headrace.execute.plan import PlanNode
+    from headrace.execute.records import Frame, Iteration, Origin
 
 
 class Inspector(Protocol):
@@ -81,23 +63,43 @@ class OneAtATime:
             self._inspector.fired(machine, node, it, x, values)
 
 
-class Several:
-    """Passes each record to all of `inspectors`, in order."""
+class Inspected:
+    """Observer that passes the firings of one device to an inspector."""
 
-    def __init__(self, inspectors: tuple[Inspector, ...]) -> None:
-        self._observers = inspectors
+    recent: tuple[tuple[PlanNode, Iteration], ...] = ()
+
+    def __init__(self, inspector: Inspector) -> None:
+        self._inspector = inspector
+        self._machine: Any = None
 
     def begins(self, machine: Machine) -> None:
-        """See `Inspector`."""
-        for o in self._observers:
-            o.begins(machine)
+        """See `Observer`."""
+        self._machine = machine
+        self._inspector.begins(machine)
 
-    def fires(self, machine: Machine, node: PlanNode, it: Iteration, x: Any) -> None:
-        """See `Inspector`."""
-        for o in self._observers:
-            o.fires(machine, node, it, x)
+    def iteration(self, event: str, frame: Frame, it: Iteration) -> None:
+        """Has no effect."""
 
-    def fired(self, machine: Machine, node: PlanNode, it: Iteration, x: Any, values: tuple[Any, ...]) -> None:
-        """See `Inspector`."""
-        for o in self._observers:
-            o.fired(machine, node, it, x, values)
+    def fed(self, node: PlanNode, it: Iteration, value: Any) -> None:
+        """See `Observer`."""
+        self._inspector.fired(self._machine, node, it, None, (value,))
+
+    def start(self, node: PlanNode, it: Iteration, x: Any) -> None:
+        """See `Observer`."""
+        self._inspector.fires(self._machine, node, it, x)
+
+    def wait(self, node: PlanNode, it: Iteration) -> None:
+        """Has no effect."""
+
+    def end(self, node: PlanNode, it: Iteration, x: Any, values: tuple[Any, ...] | None, waited: bool = False) -> None:
+        """See `Observer`."""
+        self._inspector.fired(self._machine, node, it, x, values or ())
+
+    def computed(self, node: PlanNode, began: int) -> None:
+        """Has no effect."""
+
+    def sent(self, node: PlanNode, it: Iteration, value: Any, origin: Origin | None) -> None:
+        """Has no effect."""
+
+    def received(self, node: PlanNode, it: Iteration, value: Any, origin: Origin | None) -> None:
+        """Has no effect."""

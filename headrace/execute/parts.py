@@ -137,8 +137,8 @@ class Parts(PartsDriver):
         if not names:
             return
         self._runnable, self._over = queue.SimpleQueue(), queue.SimpleQueue()
-        # an inspector receives the records of all parts in the thread of the caller
-        self._helpers = list(names[1:]) if self.step.inspector is None else []
+        # inspectors receive the records of all parts in the thread of the caller
+        self._helpers = [] if self.step.inspectors else list(names[1:])
         self._started, self._free = 0, 0
         mine = self._mine[threading.get_ident()] = []
         try:

@@ -77,7 +77,7 @@ class Step:
       id: a number that no other step of this process has.
       iteration: the iteration of the node that fires now.
       listener: receives `step_events`, or None.
-      inspector: receives the records of the token machine (`execute.inspector`), or None.
+      inspectors: receive the firings of the token machine and may stop it (`execute.inspector`).
       locate: returns the tag in compiled code.
       exchange: sends values to the shares of other devices, and receives theirs (`partition.shares`); None: none.
       files: the files that kernels may use; None: all.
@@ -108,7 +108,7 @@ class Step:
         "exchange",
         "files",
         "id",
-        "inspector",
+        "inspectors",
         "is_long_wait_told",
         "iteration",
         "listener",
@@ -136,7 +136,7 @@ class Step:
         self.listener = listener
         self.ready = ready
         self.clock = clock
-        self.inspector: Inspector | None = None
+        self.inspectors: tuple[Inspector, ...] = ()
         self.iteration: Iteration | None = None
         self.locate: Callable[[], str] | None = None
         self.memory: Any = None
@@ -165,7 +165,7 @@ class Step:
             self.session, self._make_resources, self.deadline, self.threads, self.listener, self.ready, self.clock
         )
         out.id, out.of, out.cancelled, out.files = self.id, self, self.cancelled, self.files
-        out.inspector, out.advise = self.inspector, self.advise
+        out.inspectors, out.advise = self.inspectors, self.advise
         self.parts.append(out)
         return out
 

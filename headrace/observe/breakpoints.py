@@ -30,7 +30,7 @@ from headrace.observe.paused import Paused, readable
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from headrace.execute.inspector import Machine
+    from headrace.execute.observer import Machine
     from headrace.execute.plan import Plan, PlanNode
     from headrace.execute.records import Iteration
     from headrace.metadata import RunOptions

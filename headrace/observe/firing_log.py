@@ -1,6 +1,6 @@
 """Log of the firings of one device's part of a step.
 
-A `FiringLog` is an `execute.events.Observer`: the executor calls it with its own records, and it appends them to flat
+A `FiringLog` is an `execute.observer.Observer`: the executor calls it with its own records, and it appends them to flat
 lists. It computes no text and no statistics, so that a step with it takes less than three times as long as without.
 `observe.assembly` does the rest after the step.
 
@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from headrace.execute.events import RECENT
+from headrace.execute.observer import RECENT
 from headrace.observe.summaries import Summary, summary
 
 if TYPE_CHECKING:
+    from headrace.execute.observer import Machine
     from headrace.execute.plan import PlanNode
     from headrace.execute.records import Frame, Iteration, Origin
 
@@ -72,7 +73,7 @@ class FiringLog:
     Attributes:
       device: the device of the part.
       firings: for each firing the node, the iteration, its begin and end (ns) and the tuple of its values, in one list.
-        The values are those of `execute.events.Events.end`.
+        The values are those of `execute.observer.Observer.end`.
       iterations: for each opening or freeing of an iteration whether it is an opening, the iteration and the time.
       crossings: for each token of a Send or Recv whether it is sent, the node, the iteration, the time and the origin
         of its deadness, or None.
@@ -113,6 +114,9 @@ class FiringLog:
             out.append((self._node, self._iteration))
         return out
 
+    def begins(self, machine: Machine) -> None:
+        """Has no effect."""
+
     def iteration(self, event: str, frame: Frame, it: Iteration) -> None:
         """Adds the opening or freeing of an iteration, which may end a call."""
         self.iterations += (event == "open", it, _now())
@@ -123,14 +127,14 @@ class FiringLog:
             else:
                 self._drop(n - self._pending)
         if event == "free" and frame.call is not None and frame.parent is not None:
-            self.end(frame.call, frame.parent, None, waited=True)
+            self.end(frame.call, frame.parent, None, None, waited=True)
 
     def fed(self, node: PlanNode, it: Iteration, value: Any) -> None:
         """Adds a feed as a firing without duration."""
         self._began = _now()
-        self.end(node, it, (value,))
+        self.end(node, it, None, (value,))
 
-    def start(self, node: PlanNode, it: Iteration) -> None:
+    def start(self, node: PlanNode, it: Iteration, x: Any) -> None:
         """Notes the begin of a firing."""
         self._node = node
         self._iteration = it
@@ -140,7 +144,7 @@ class FiringLog:
         """Notes that the firing that began last ends later."""
         self._started[node.live, it] = self._began
 
-    def end(self, node: PlanNode, it: Iteration, values: tuple[Any, ...] | None, waited: bool = False) -> None:
+    def end(self, node: PlanNode, it: Iteration, x: Any, values: tuple[Any, ...] | None, waited: bool = False) -> None:
         """Adds a firing."""
         now = _now()
         began = self._started.pop((node.live, it), now) if waited else self._began  # a call ends within a firing

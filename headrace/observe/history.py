@@ -21,7 +21,7 @@ from headrace.execute import plan as plans
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
 
-    from headrace.execute.inspector import Machine
+    from headrace.execute.observer import Machine
     from headrace.execute.plan import PlanNode
     from headrace.execute.records import Frame, Iteration
     from headrace.ir.graph import Operation, Tensor

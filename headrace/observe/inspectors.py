@@ -1,11 +1,10 @@
-"""Inspector of a run, by its options."""
+"""Inspectors of a run, by its options."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from headrace.errors import UnimplementedError
-from headrace.execute.inspector import Several
 from headrace.metadata import NumericsCheck
 from headrace.observe.breakpoints import BreakpointInspector
 from headrace.observe.numerics import NumericsInspector
@@ -18,8 +17,8 @@ if TYPE_CHECKING:
     from headrace.metadata import RunOptions
 
 
-def inspector_of(options: RunOptions, plans: Mapping[str, Plan]) -> Inspector:
-    """Returns the inspector that carries out the options of a run.
+def inspectors_of(options: RunOptions, plans: Mapping[str, Plan]) -> tuple[Inspector, ...]:
+    """Returns the inspectors that carry out the options of a run.
 
     Args:
       options: options with a check of numbers, breakpoints, or both.
@@ -41,4 +40,4 @@ def inspector_of(options: RunOptions, plans: Mapping[str, Plan]) -> Inspector:
         out.append(BreakpointInspector(options.breakpoints, plans))
     if check:
         out.append(NumericsInspector(check if isinstance(check, NumericsCheck) else NumericsCheck()))
-    return out[0] if len(out) == 1 else Several(tuple(out))
+    return tuple(out)

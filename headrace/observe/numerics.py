@@ -34,7 +34,7 @@ from headrace.observe.history import Firing, History, inputs_of
 from headrace.opkit.batch_rules import rule_of
 
 if TYPE_CHECKING:
-    from headrace.execute.inspector import Machine
+    from headrace.execute.observer import Machine
     from headrace.execute.plan import PlanNode
     from headrace.execute.records import Iteration
     from headrace.ir.graph import Operation, Tensor

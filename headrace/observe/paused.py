@@ -24,7 +24,7 @@ from headrace.resources.variable import Variable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from headrace.execute.inspector import Machine
+    from headrace.execute.observer import Machine
     from headrace.execute.plan import PlanNode
     from headrace.execute.records import Frame, Iteration
     from headrace.ir.graph import Operation

@@ -311,10 +311,10 @@ def test_the_end_of_the_input_cancels_the_step() -> None:
 
 
 def test_a_cluster_refuses_breakpoints() -> None:
-    from headrace.observe.inspectors import inspector_of
+    from headrace.observe.inspectors import inspectors_of
 
     with pytest.raises(UnimplementedError, match="runs on a cluster"):
-        inspector_of(hr.RunOptions(breakpoints=[hr.breakpoint_when("x", on_pause=print)]), {})
+        inspectors_of(hr.RunOptions(breakpoints=[hr.breakpoint_when("x", on_pause=print)]), {})
 
 
 def test_a_breakpoint_sees_a_bad_value_before_the_check_of_numbers() -> None:

@@ -12,9 +12,9 @@ import pytest
 
 import headrace as hr
 from headrace import flags
-from headrace import session as session_module
 from headrace.api import scopes
 from headrace.errors import InvalidArgumentError
+from headrace.metadata import scoped_options
 from headrace.observe.profile import Profile
 from headrace.targets.native import engine
 from tests.inside import step_of
@@ -127,7 +127,7 @@ def test_an_error_keeps_its_diagnosis(opened: Callable[[hr.Graph], hr.Session]) 
         assert "quotient" in shown[0]
         assert p.runs == 1
         assert session.run(y, {d: 10}) == session.run(y, {d: 10})
-    assert session_module.open_profile is None
+    assert scoped_options.count == 0
 
 
 class FakeClock:
@@ -199,7 +199,7 @@ def test_other_threads_are_not_in_the_profile() -> None:
             with pytest.raises(RuntimeError, match="this profile is open"):
                 p.__enter__()
     assert (p.runs, inner.runs) == (1, 1)
-    assert session_module.open_profile is None
+    assert scoped_options.count == 0
 
 
 def test_jitted_functions_and_callables_are_in_the_profile() -> None:

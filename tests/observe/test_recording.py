@@ -14,6 +14,7 @@ import pytest
 import headrace as hr
 from headrace import step_events, thresholds
 from headrace.errors import FailedPreconditionError, InvalidArgumentError
+from headrace.metadata import scoped_options
 from headrace.observe import columns
 from headrace.observe.assembly import document_of_graph
 from headrace.observe.recorded import check, read_recording
@@ -364,7 +365,7 @@ def test_a_block_records_the_last_run_of_its_thread(tmp_path: Path) -> None:
         other.join(30)
     s.run(c)
     assert read_recording(file)["step"]["fetches"] == ["b:0"]
-    assert not step_events.listening
+    assert scoped_options.count == 0
 
 
 def test_a_block_without_a_run_is_an_error(tmp_path: Path) -> None:

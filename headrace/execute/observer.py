@@ -1,0 +1,150 @@
+"""Observers of a running step: receive the records of the token machine while it runs.
+
+Without an observer the machine makes no records. A listener of the step (`step_events`) receives events, which are
+plain data (`events.Events`), or supplies an observer of its own. An inspector (`inspector`) looks at live frames and
+may stop the step. Several observers receive each record in turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+if TYPE_CHECKING:
+    from headrace.execute.frames import Propagator
+    from headrace.execute.plan import Plan, PlanNode
+    from headrace.execute.records import Frame, Iteration, Origin
+
+RECENT: Final = 8  # firings that an error lists
+
+
+class Machine(Protocol):
+    """Token machine of one device as an observer sees it; `executor.Executor` is one.
+
+    Attributes:
+      plan: the plan of the device's part of the step.
+      propagator: the state of the machine.
+      step: the step (`execute.step.Step`), or the part of it on this device.
+    """
+
+    plan: Plan
+    propagator: Propagator
+    step: Any
+
+    def started(self) -> list[tuple[PlanNode, Iteration]]:
+        """Nodes that were started and have not completed, with their iterations."""
+        ...
+
+
+class Observer(Protocol):
+    """Receiver of the records of one device's part of a step.
+
+    An observer is called by the thread of its part; `computed` also by others.
+    """
+
+    @property
+    def recent(self) -> Collection[tuple[PlanNode, Iteration]]:
+        """Nodes that fired last with their iterations, oldest first; at most `RECENT` are read."""
+        ...
+
+    def begins(self, machine: Machine) -> None:
+        """Receives the token machine before its first firing."""
+        ...
+
+    def iteration(self, event: str, frame: Frame, it: Iteration) -> None:
+        """Receives the opening ("open") or the freeing ("free") of an iteration."""
+        ...
+
+    def fed(self, node: PlanNode, it: Iteration, value: Any) -> None:
+        """Receives the value of a feed, for which `start` and `end` are not called."""
+        ...
+
+    def start(self, node: PlanNode, it: Iteration, x: Any) -> None:
+        """Receives a ready node with its inputs, before it fires."""
+        ...
+
+    def wait(self, node: PlanNode, it: Iteration) -> None:
+        """Receives a node after `start` whose firing ends later, with `waited`."""
+        ...
+
+    def end(self, node: PlanNode, it: Iteration, x: Any, values: tuple[Any, ...] | None, waited: bool = False) -> None:
+        """Receives a node that has fired, after its tokens were sent.
+
+        Args:
+          node: the node, or its dead twin.
+          it: the iteration in which it fired.
+          x: its inputs, in the form of a ready entry (`plan.PlanNode`).
+          values: the values of its outputs; None if they are not known. Of a primitive the value that fired it, of a
+            dead twin the origin of its deadness.
+          waited: whether the node was started earlier and other nodes could fire in the meantime.
+        """
+        ...
+
+    def computed(self, node: PlanNode, began: int) -> None:
+        """Receives the node of a heavy kernel that has run since `began` (ns)."""
+        ...
+
+    def sent(self, node: PlanNode, it: Iteration, value: Any, origin: Origin | None) -> None:
+        """Receives the token that the Send `node` sends; a dead one has an `origin`."""
+        ...
+
+    def received(self, node: PlanNode, it: Iteration, value: Any, origin: Origin | None) -> None:
+        """Receives the token that the Recv `node` has received; a dead one has an `origin`."""
+        ...
+
+
+class Several:
+    """Passes each record to all of `observers`, in order."""
+
+    def __init__(self, observers: Sequence[Observer]) -> None:
+        self._observers = observers
+
+    @property
+    def recent(self) -> Collection[tuple[PlanNode, Iteration]]:
+        """Nodes that fired last, of the first observer that keeps them."""
+        return next((o.recent for o in self._observers if o.recent), ())
+
+    def begins(self, machine: Machine) -> None:
+        """See `Observer`."""
+        for o in self._observers:
+            o.begins(machine)
+
+    def iteration(self, event: str, frame: Frame, it: Iteration) -> None:
+        """See `Observer`."""
+        for o in self._observers:
+            o.iteration(event, frame, it)
+
+    def fed(self, node: PlanNode, it: Iteration, value: Any) -> None:
+        """See `Observer`."""
+        for o in self._observers:
+            o.fed(node, it, value)
+
+    def start(self, node: PlanNode, it: Iteration, x: Any) -> None:
+        """See `Observer`."""
+        for o in self._observers:
+            o.start(node, it, x)
+
+    def wait(self, node: PlanNode, it: Iteration) -> None:
+        """See `Observer`."""
+        for o in self._observers:
+            o.wait(node, it)
+
+    def end(self, node: PlanNode, it: Iteration, x: Any, values: tuple[Any, ...] | None, waited: bool = False) -> None:
+        """See `Observer`."""
+        for o in self._observers:
+            o.end(node, it, x, values, waited)
+
+    def computed(self, node: PlanNode, began: int) -> None:
+        """See `Observer`."""
+        for o in self._observers:
+            o.computed(node, began)
+
+    def sent(self, node: PlanNode, it: Iteration, value: Any, origin: Origin | None) -> None:
+        """See `Observer`."""
+        for o in self._observers:
+            o.sent(node, it, value, origin)
+
+    def received(self, node: PlanNode, it: Iteration, value: Any, origin: Origin | None) -> None:
+        """See `Observer`."""
+        for o in self._observers:
+            o.received(node, it, value, origin)
