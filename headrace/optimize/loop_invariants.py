@@ -194,7 +194,7 @@ def _condition(loop: LoopEditor) -> list[Operation]:
 
 
 def _can_copy_condition(loop: LoopEditor) -> bool:
-    """Whether a copy of the condition may precede the loop: it is pure and cannot fail."""
+    """Whether the condition is pure and cannot fail, as a copy of it must."""
     end = loop.cond.results[0]
     if end.shape != () or end.dtype.base is not dtypes.bool_:
         return False

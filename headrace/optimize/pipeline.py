@@ -31,6 +31,7 @@ from headrace.optimize.interprocedural_constants import PropagateConstants
 from headrace.optimize.list_zeros import ReserveZeros
 from headrace.optimize.loops import LOOP_PASSES
 from headrace.optimize.matrix_products import MultiplyMatrices
+from headrace.optimize.recursive_reads import ReadBeforeRecursion
 from headrace.optimize.slice_merging import MergeSlices
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ PASSES: Final[tuple[Pass | Repeat, ...]] = (
     _EFFECTS,  # an operation with an effect may be reached only through an argument of a call
     Repeat((Inline(),)),  # nested calls
     _EFFECTS,  # of the functions that came from the library
+    ReadBeforeRecursion(),
     MultiplyMatrices(),
     _CLEAN_UP,
     FoldBatchNorm(),

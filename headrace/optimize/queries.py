@@ -60,7 +60,7 @@ def is_plain(op: Operation) -> bool:
 
 
 def only_reads(op: Operation) -> bool:
-    """Whether `op` is a function of its inputs and of the present state of a resource."""
+    """Whether `op` reads a resource, such as a variable, and has no effect."""
     facts = op.opdef.facts
     if facts.effect != "resource" or facts.writes or facts.waits or facts.checks or facts.blocking:
         return False

@@ -38,7 +38,7 @@ BUDGETS: Final = {
     "observe": 3100,
     "opkit": 2950,
     "ops": 36000,
-    "optimize": 5100,
+    "optimize": 5400,
     "partition": 1000,
     "pb": 150,
     "place": 1500,

@@ -27,6 +27,7 @@ ENGINES = [
     {"ENGINE": "compiled", "NATIVE": "on", "CACHE": "off"},
 ]
 REFERENCE = {"ENGINE": "interpret", "OPTIMIZE": "off"}
+DEVICES = ["/device:CPU:0", "/device:CPU:1"]
 VECTOR = (3,)
 
 
@@ -40,12 +41,16 @@ class Program:
       initial: initializers of the variables that have a value.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, devices: int = 1) -> None:
         self.rng = random.Random(seed)
+        self.devices = DEVICES[:devices]
         self.writes = self.rng.random() < 0.4
         self.graph = hr.Graph()
         with self.graph:
-            self.vectors = [hr.Variable(np.full(VECTOR, 0.25 * (k + 1)), name=f"v{k}") for k in range(3)]
+            self.vectors = []
+            for k in range(3):
+                with hr.device(self.devices[k % devices]):
+                    self.vectors.append(hr.Variable(np.full(VECTOR, 0.25 * (k + 1)), name=f"v{k}"))
             self.last = self.vectors[0]
             self.count = hr.Variable(np.int32(2), name="count")
             self.limits = [hr.placeholder(hr.int32, (), name=f"n{k}") for k in range(3)]
@@ -116,7 +121,8 @@ class Program:
     def run(self, feeds: Sequence[Any], **settings: Any) -> list[Any]:
         """The fetches and variables of three runs, or the class of an error."""
         out: list[Any] = []
-        with flags.override(**settings), hr.Session(graph=self.graph) as session:
+        devices = {"CPU": len(self.devices)}
+        with flags.override(**settings), hr.Session(graph=self.graph, devices=devices) as session:
             if self.initial:
                 session.run(self.initial)
             for values in (feeds, feeds, [*feeds[1:3], feeds[0], *feeds[3:]]):
@@ -133,13 +139,13 @@ class Program:
         return out
 
 
-def check(seed: int) -> None:
-    program = Program(seed)
+def check(seed: int, devices: int = 1) -> None:
+    program = Program(seed, devices)
     rng = random.Random(seed)
     for _ in range(2):
         feeds = [*(np.int32(rng.choice([0, 0, 1, 2, 2])) for _ in range(3)), rng.random() < 0.6, np.full(VECTOR, 0.5)]
         want = program.run(feeds, **REFERENCE)
-        for engine in ENGINES:
+        for engine in ENGINES if devices == 1 else [{"OPTIMIZE": "on"}]:
             got = program.run(feeds, **engine)
             assert len(got) == len(want), (engine, got, want)
             for a, b in zip(got, want, strict=True):
@@ -154,8 +160,13 @@ def test_reads_of_variables_in_random_programs(seed: int) -> None:
     check(seed)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_reads_of_variables_on_two_devices(seed: int) -> None:
+    check(seed, 2)
+
+
 @pytest.mark.nightly
 @pytest.mark.timeout(3600)
 def test_reads_of_variables_in_many_random_programs() -> None:
     for seed in range(1000, 2000):
-        check(seed)
+        check(seed, 2 if seed % 5 == 0 else 1)
