@@ -35,6 +35,7 @@ from benchmarks import (
     routes,
     startup,
     swap,
+    watching,
 )
 from benchmarks.measure import Result, table
 
@@ -66,6 +67,7 @@ BENCHMARKS: dict[str, Callable[[], list[Result]]] = {
     "cluster": cluster.cluster,
     "native": native.native,
     "native_coverage": native_coverage.native_coverage,
+    "watching": watching.watching,
 }
 
 

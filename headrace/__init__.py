@@ -230,8 +230,8 @@ __all__ = [
     "tree", "truediv", "truncatediv", "truncatemod", "tuple", "uint16", "uint32", "uint64", "uint8", "unique",
     "unique_with_counts", "unravel_index", "unsorted_segment_max", "unsorted_segment_mean", "unsorted_segment_min",
     "unsorted_segment_prod", "unsorted_segment_sqrt_n", "unsorted_segment_sum", "unstack", "value_and_grad",
-    "variables_initializer", "variant", "vjp", "vmap", "watch", "where", "while_loop", "write_graph", "xdivy", "xlog1py",
-    "xlogy", "zeros", "zeros_like", "zeta",
+    "variables_initializer", "variant", "vjp", "vmap", "watch", "where", "while_loop", "write_graph", "xdivy",
+    "xlog1py", "xlogy", "zeros", "zeros_like", "zeta",
 ]
 
 if not _typing.TYPE_CHECKING:

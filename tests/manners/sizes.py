@@ -20,7 +20,7 @@ PACKAGE: Final = Path(__file__).parent.parent.parent / "headrace"
 
 #: Lines of code by package; "" is the modules of headrace/ itself.
 BUDGETS: Final = {
-    "": 5780,
+    "": 5830,
     "api": 15000,
     "autograph": 4500,
     "compile": 2600,
@@ -36,6 +36,7 @@ BUDGETS: Final = {
     "lower": 1200,
     "metadata": 550,
     "opkit": 2950,
+    "observe": 800,
     "ops": 36000,
     "optimize": 5100,
     "partition": 1000,
@@ -44,7 +45,7 @@ BUDGETS: Final = {
     "recover": 1600,
     "resources": 4700,
     "schedule": 1980,
-    "targets": 13300,
+    "targets": 13370,
     "train": 6600,
     "v1": 8200,
     "vmap": 2000,
