@@ -34,7 +34,7 @@ BUDGETS: Final = {
     "ir": 7200,
     "jit": 1400,
     "lower": 1200,
-    "metadata": 550,
+    "metadata": 560,
     "opkit": 2950,
     "observe": 800,
     "ops": 36000,
