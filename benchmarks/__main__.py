@@ -37,6 +37,7 @@ from benchmarks import (
     routes,
     startup,
     swap,
+    watching,
 )
 from benchmarks.measure import Result, table
 
@@ -70,6 +71,7 @@ BENCHMARKS: dict[str, Callable[[], list[Result]]] = {
     "native": native.native,
     "native_coverage": native_coverage.native_coverage,
     "recording": recording.recording,
+    "watching": watching.watching,
 }
 
 

@@ -34,7 +34,7 @@ BASE |= {"gc_pause", "denormals", "forking", "recursion", "notices", "deprecatio
 BASE |= {"file_access", "plugins", "float_errors", "intra_op", "philox_rounds", "public_names", "records", "tracebacks"}
 GRAPH = BASE | {"ir", "opkit"}
 OPS = GRAPH | {"files", "ops", "resources"}
-FRONT = {"api", "recover", "grad", "eager", "autograph", "jit", "vmap"}
+FRONT = {"api", "recover", "grad", "eager", "autograph", "jit", "vmap", "observe"}
 PASSES = {"prune", "optimize", "place", "lower", "partition", "schedule", "targets", "compile"}
 ENGINE = OPS | FRONT | PASSES | {"execute"}
 TOP = ENGINE | {"explain", "extend", "fetches", "interchange", "partial", "pipeline", "report", "session", "simulate"}
@@ -62,6 +62,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "grad": OPS | {"api", "recover", "autograph", "jit"},
     "vmap": OPS | {"api", "autograph", "jit"},
     "eager": OPS | {"api", "grad", "jit"},
+    "observe": OPS | {"api", "prune"},
     **dict.fromkeys(PASSES, GRAPH),
     "targets": GRAPH | {"schedule"},
     "compile": GRAPH | {"schedule", "targets"},

@@ -15,6 +15,7 @@ import numpy as np
 from headrace import nest, shapes, tracebacks
 from headrace.api import rematerialization, scopes, tracing
 from headrace.api.cond import checked_predicate, is_true
+from headrace.api.independence import check_independent
 from headrace.errors import ShapeError, SignatureError
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Tensor
@@ -39,6 +40,7 @@ def while_loop(
     swap_memory: bool = False,
     return_same_structure: bool = True,
     save: Any = "all",
+    assert_independent: bool = False,
 ) -> Any:
     """Replaces `loop_vars` by `body(*loop_vars)` as long as `cond(*loop_vars)` is true.
 
@@ -67,6 +69,9 @@ def while_loop(
         "auto": values that are cheap to compute are computed again; the others are kept, and swapped if they would
         exceed the session's memory limit. If they are expected to exceed the flag ACCUMULATOR_LIMIT, "auto" acts like
         `hr.recompute("sqrt")`.
+      assert_independent: True checks, when the loop is built, that no iteration depends on the one before it. Allowed
+        are counters (variables to which each iteration adds a constant) and writes to a `TensorArray`. Then up to
+        `parallel_iterations` iterations can run at the same time. Eager execution does not check.
       return_same_structure: False returns the result of a single variable as itself, not as a list of one.
 
     Returns:
@@ -78,6 +83,7 @@ def while_loop(
       SignatureError (a ValueError and TypeError): `cond` did not return a boolean scalar; `body` returned too few or
         too many values, or values of another structure or dtype.
       ShapeError (a ValueError): a variable changes its shape, or an invariant does not cover its initial shape.
+      GraphError (a ValueError): `assert_independent`, and an iteration depends on the one before.
 
     Source: TensorFlow's `tf.while_loop`.
 
@@ -87,6 +93,10 @@ def while_loop(
       ...     i, total = hr.while_loop(lambda i, s: i < 5, lambda i, s: (i + 1, s + i), (0, 0))
       >>> hr.Session(graph=g).run(total)
       np.int32(10)
+      >>> with hr.Graph():
+      ...     hr.while_loop(lambda i, s: i < 5, lambda i, s: (i + 1, s + i), (0, 0), assert_independent=True)
+      Traceback (most recent call last):
+      headrace.errors.GraphError: the iterations of 'while' are not independent: the body reads loop variable ...
     """
     tracing.check_callable(cond=cond, body=body)
     if not isinstance(parallel_iterations, (int, np.integer)) or parallel_iterations < 1:
@@ -105,7 +115,7 @@ def while_loop(
             if swap_memory or save == "auto":
                 notes.append(SwapMemory())
             loop = _LoopTracer(scopes.builder(), scope, cond, body, variables)
-            results = loop.make(shape_invariants, is_single, maximum_iterations, attrs, notes, save)
+            results = loop.make(shape_invariants, is_single, maximum_iterations, attrs, notes, save, assert_independent)
     else:
         results = _run(cond, body, variables, maximum_iterations)
     if is_single or (len(results) == 1 and not return_same_structure):
@@ -139,6 +149,7 @@ class _LoopTracer:
         attrs: dict[str, Any],
         notes: Sequence[Note],
         save: Any,
+        is_independent: bool,
     ) -> list[Any]:
         """Creates the loop; returns its results as a flat list."""
         b = self.b
@@ -160,6 +171,9 @@ class _LoopTracer:
         self._shapes(invariants, is_single)
         cond_graph = self._condition(counter)
         body_graph, value = self._body(counter)
+        if is_independent:
+            labels = ["the iteration counter"] * len(counter) + self.labels
+            check_independent(self.name, cond_graph, body_graph, labels)
         variables = [*counter, *self.first]
         how = rematerialization.strategy(save, body_graph, self.limit, self.name)
         if how is not None:

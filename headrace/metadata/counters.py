@@ -95,6 +95,9 @@ class _OnDevice:
       total: the sums of the device.
       current: the start of the node that fires now or fired last.
       late: starts of nodes that wait, by name and tag.
+      last_next: the NextIteration that fired last, by the tag of the iteration.
+      full: the loop whose oldest iteration was freed while the limit was reached. If the next event opens an iteration,
+        the limit has held it.
       ops: statistics of operations, by name.
       loops: statistics of loops, by name.
       running: loops that were entered and are not over, by tag.
@@ -108,6 +111,8 @@ class _OnDevice:
         self.total = Device(name)
         self.current: step_events.NodeStart | None = None
         self.late: dict[tuple[str, str], step_events.NodeStart] = {}
+        self.last_next: dict[str, str] = {}
+        self.full: _Running | None = None
         self.ops: dict[str, Op] = {}
         self.loops: dict[str, LoopStats] = {}
         self.running: dict[str, _Running] = {}
@@ -120,6 +125,9 @@ class _OnDevice:
         if before is not None:
             self.late[before.node, before.tag] = before
         self.current = e
+        self.full = None
+        if e.type == "NextIteration" and not e.dead:
+            self.last_next[e.tag] = e.node
         if e.type == "LoopCond" and not e.dead:
             running = self.running.get(e.tag.rpartition("#")[0])
             if running is not None:
@@ -180,6 +188,9 @@ class _OnDevice:
             running = self.running[tag] = _Running(loop, tag)
         one = running.shown
         running.open += 1
+        if self.full is running:
+            running.loop.held += 1
+        self.full = None
         one.most_in_flight = max(one.most_in_flight, running.open)
         if e.iteration:
             one.trips = e.iteration
@@ -190,7 +201,11 @@ class _OnDevice:
             self._over(self.ending)
             self.ending = None
         running = self.running.get(e.tag.rpartition("#")[0])
+        last = self.last_next.pop(e.tag, None)
         if running is not None:
+            if last is not None:
+                running.loop.last[last] = running.loop.last.get(last, 0) + 1
+            self.full = running if running.open == running.loop.parallel_iterations else None
             running.open -= 1
             if not running.open:
                 self.ending = running
@@ -314,6 +329,7 @@ def _merged(loops: list[LoopStats]) -> list[LoopStats]:
     for same in of.values():
         best = max(same, key=lambda loop: (loop.trips, loop.entered))
         best.most_in_flight = max(loop.most_in_flight for loop in same)
+        best.held = max(loop.held for loop in same)
         best.devices = [loop.devices[0] for loop in same]
         out.append(best)
     return out

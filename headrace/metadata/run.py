@@ -167,6 +167,9 @@ class LoopStats:
       most_in_flight: the largest number of iterations of one entry that were open at the same time, on any device.
       instances: the first `thresholds.LISTED_LOOP_FIRINGS` live entries, in order.
       devices: the devices of the loop.
+      held: number of iterations whose beginning `parallel_iterations` delayed, until an older one had ended.
+      last: for a NextIteration, the edge of a loop variable to the next iteration, the number of iterations in which
+        its token was the last one.
     """
 
     name: str
@@ -179,6 +182,20 @@ class LoopStats:
     most_in_flight: int = 0
     instances: list[LoopInstance] = field(default_factory=list)
     devices: list[str] = field(default_factory=list)
+    held: int = 0
+    last: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def bound(self) -> str:
+        """Reason why not more iterations were in flight.
+
+        It is "parallel_iterations" if that limit delayed more than half of the iterations. Otherwise it is the
+        NextIteration whose token arrived last most often, since an iteration needs the tokens of all loop variables.
+        It is "" if the loop ran no iteration.
+        """
+        if self.held > self.trips / 2:
+            return "parallel_iterations"
+        return max(self.last, key=lambda name: self.last[name], default="")
 
 
 @record(slots=True)
@@ -384,6 +401,10 @@ def _text(m: RunMetadata) -> Iterator[str]:
                 for x in m.loops
             ],
         )
+        for x in m.loops:
+            if x.bound:
+                n = x.last.get(x.bound, x.held)
+                yield f"  the next iteration of {x.name} waited for {x.bound} in {n:,} of {x.trips:,} iterations"
     if len(m.devices) > 1:
         yield from _table(
             ("busy", "alive", "dead", "outputs", "device"),

@@ -6,8 +6,8 @@ inputs and results. Where the tensor is computed, its value is pushed to the lis
 values of the graph, as the residuals that a gradient keeps (`grad.loops`). So every pass, engine and device handles
 them, and an iteration does not wait for the pushes of another.
 
-**The log.** The second list says where the values belong. It has pairs of int64, in the order in which the program would
-run in one thread:
+**The log.** The second list says where the values belong. It has pairs of int64, in the order in which the program
+would run in one thread:
 
     (site, i)      the operation number `site` begins: a loop, or the call of a library function. i is the iteration,
                    in which it is, of the loop around it
@@ -17,12 +17,12 @@ run in one thread:
 
 `watched_values` reads the log.
 
-**Cost.** A tensor directly in the body of a loop, all of whose values are wanted, needs no entries: each iteration pushes
-one value, and the log has the trip count (`Site.is_dense`). The number of the iteration is an existing counter of the
-loop where there is one. A value that is not selected is not pushed: selection and predicate are the condition of an
+**Cost.** A tensor directly in the body of a loop, all of whose values are wanted, needs no entries: each iteration
+pushes one value, and the log has the trip count (`Site.dense`). The number of the iteration is an existing counter of
+the loop where there is one. A value that is not selected is not pushed: selection and predicate are the condition of an
 `If`. The last iterations are not known while a loop runs. So loop variables carry the last values of a tensor directly
-in its body, and they are pushed after the loop. A tensor deeper inside, of a branch or function, has several values in an
-iteration, or none. All its values are pushed (OFFERED).
+in its body, and they are pushed after the loop. A tensor deeper inside, of a branch or function, has several values in
+an iteration, or none. All its values are pushed (OFFERED).
 
 A function of the library gets a copy with parameters and results for the lists, which all watched calls use, recursive
 ones too. If the shapes of a tensor's values are known and equal, the fetched value is one array, else the list.
@@ -31,6 +31,7 @@ ones too. If the shapes of a tensor's values are known and equal, the fetched va
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -144,7 +145,7 @@ class Accumulators:
         graph.own_functions()
 
     def add(self) -> list[Lists]:
-        """Adds the accumulators; returns the values and the log of each watched tensor, tensors of the graph.
+        """Adds the accumulators; returns the values and the log of each watched tensor.
 
         Raises:
           UnimplementedError: a tensor is in a graph of an operation that cannot be extended.
@@ -231,7 +232,7 @@ class Accumulators:
         return lists
 
     def _pushed(self, b: Builder, w: WatchedTensor, t: Tensor, lists: Lists, place: _Place) -> Lists:
-        """Returns the lists with the value of `t` in the iteration of `place`, if it is selected."""
+        """Returns the lists with the value of `t`, if the iteration is selected."""
         b = b.on(t.op.device)
         if t.dtype.is_ref:
             t = b.Identity(t)
@@ -240,15 +241,16 @@ class Accumulators:
         wanted, i = w.spec.iterations, place.iteration
         conditions: list[Callable[[Builder], Tensor]] = []
         marker = TAKEN
-        if wanted is not None and isinstance(i, int):
-            if not w.spec.takes(i, i + 1):
+        if wanted is not None:
+            if isinstance(i, int):
+                if not w.spec.takes(i, i + 1):
+                    return lists
+            elif w.spec.reaches_back and w not in place.carried:
+                marker = OFFERED
+            elif max(wanted) < 0:
                 return lists
-        elif wanted is not None and w not in place.carried and wanted[0] < 0:
-            marker = OFFERED
-        elif isinstance(wanted, range) or (wanted is not None and wanted[-1] >= 0):
-            conditions.append(lambda b: _is_one_of(b, i, wanted))
-        elif wanted is not None:
-            return lists
+            else:
+                conditions.append(functools.partial(_is_one_of, i=i, wanted=wanted))
         if w.when is not None:
             conditions.append(lambda b: self._holds(b, w, t))
         return _when(b, conditions, lists, lambda b: _with_value(b, lists, t, marker, i))
@@ -257,7 +259,7 @@ class Accumulators:
         """The predicate of `w` for the value of `t`."""
         assert w.when is not None
         (param,), graph = w.when.params, w.when
-        moved = {param: b.own(t)}
+        moved: dict[Tensor, Tensor] = {param: b.own(t)}
         copy_into(b.graph, walk.in_order([op for op in graph.operations if op is not param.op]), moved)
         return moved[graph.results[0]]
 
@@ -271,9 +273,7 @@ class Accumulators:
             return self._call(op, lists, place)
         if kind in ("If", "Case", "Call"):
             return self._branches(op, lists, place)
-        raise UnimplementedError(
-            f"values inside of '{op.name}' ({op.type}) cannot be accumulated", op.name, op
-        )
+        raise UnimplementedError(f"values inside of '{op.name}' ({op.type}) cannot be accumulated", op.name, op)
 
     def _branches(self, op: Operation, lists: State, place: _Place) -> State:
         given = _flat(lists)
@@ -313,7 +313,7 @@ class Accumulators:
         return {w: (values, _noted(b, log, CLOSE, 1)) for w, (values, log) in out.items()}
 
     def _copy(self, name: str, caller: Operation) -> FuncGraph:
-        """Returns the copy with accumulators of a function of the library, made at the first call."""
+        """Returns the copy with accumulators of a library function."""
         made = self._copies.get(name)
         if made is not None:
             return made
@@ -324,8 +324,8 @@ class Accumulators:
         params: list[Tensor] = []
         for w in order:
             element = (w.tensor.dtype.base, w.tensor.shape)
-            for handle in (element, (dtypes.int64, ())):
-                params.append(made.add_param(dtypes.variant, (), "watch", handle=handle))
+            handles = (element, (dtypes.int64, ()))
+            params += [made.add_param(dtypes.variant, (), "watch", handle=handle) for handle in handles]
         place = _Place() if name in self._recursive else _Place(made.add_param(dtypes.int64, (), "iteration"))
         out = self._through(made, _paired(dict.fromkeys(order), params), place)
         made.add_results(_flat({w: out[w] for w in order}))
@@ -338,7 +338,7 @@ class Accumulators:
         tested = {w: t for w in lists if (t := self._here(op.attrs["cond"], w)) is not None}
         deeper = frozenset().union(*(self._below(o) for o in body.operations if o.opdef.structured))
         dense = frozenset(w for w in direct if w.spec.iterations is None and w.when is None and w not in deeper)
-        carried = frozenset(w for w in direct if w.spec.iterations and min(w.spec.iterations) < 0)
+        carried = frozenset(w for w in direct if w.spec.reaches_back)
         site = self._site(Site(op.name, False, True, dense, frozenset(tested)))
 
         b = Builder(op.graph, "watch/", source=op.source)
@@ -349,7 +349,7 @@ class Accumulators:
         for t in _flat(lists):
             at[t] = len(body.params)
             params.append(add_values.add_variable(op, t, "watch")[0])
-        windows = {w: self._window(op, body, direct[w], -min(w.spec.iterations)) for w in carried}
+        windows = {w: self._window(op, body, direct[w], w.spec.reaches_back) for w in carried}
         inner = _paired(lists, params)
         for w, t in tested.items():
             again = _computed_again(body, op.attrs["cond"], t, body.params)
@@ -361,7 +361,7 @@ class Accumulators:
         out = _paired(lists, [op.outputs[at[t]] for t in _flat(lists)])
         for w, last in windows.items():
             for k, t in reversed([*enumerate(last, 1)]):
-                if -k in w.spec.iterations:
+                if w.spec.iterations is not None and -k in w.spec.iterations:
                     out[w] = self._pushed_last(b, w, t, k, trips, out[w])
         for w, t in tested.items():
             again = _computed_again(op.graph, op.attrs["cond"], t, op.outputs)
@@ -380,7 +380,7 @@ class Accumulators:
         return param, out
 
     def _window(self, op: Operation, body: FuncGraph, t: Tensor, n: int) -> list[Tensor]:
-        """Adds variables with the values of `t` in the last `n` iterations, the last one first.
+        """Adds variables with the last `n` values of `t`, the last one first.
 
         Those of iterations that did not take place have a value that is not read.
         """
@@ -395,7 +395,7 @@ class Accumulators:
         return outs
 
     def _pushed_last(self, b: Builder, w: WatchedTensor, t: Tensor, k: int, trips: Tensor, lists: Lists) -> Lists:
-        """Returns the lists with `t`, the value of the iteration `k` before the end, if there was one."""
+        """Returns the lists with `t`, the value `k` iterations before the end, if it exists."""
         conditions: list[Callable[[Builder], Tensor]] = [lambda b: b.GreaterEqual(trips, k)]
         if w.when is not None:
             conditions.append(lambda b: self._holds(b, w, t))
@@ -407,12 +407,12 @@ class Accumulators:
 
 
 def is_repeatable(graph: FuncGraph, t: Tensor) -> bool:
-    """Whether the operations of a condition that compute `t` have the same result when they run again."""
+    """Whether `t`, a tensor of a condition, can be computed twice with the same result."""
     return t.op.graph is graph and all(op.opdef.is_pure or op.type == "_Arg" for op in walk.reachable([t.op]))
 
 
 def _computed_again(graph: Graph, cond: FuncGraph, t: Tensor, variables: Sequence[Tensor]) -> Tensor:
-    """Returns a tensor of the condition of a loop, computed of other values of the loop variables.
+    """Returns a tensor of a loop's condition, computed from other loop variables.
 
     A condition has no results but the predicate, so the body computes the tensor again, and so does the graph around
     the loop for the last evaluation of the condition.
@@ -464,10 +464,14 @@ def _long(b: Builder, t: Tensor) -> Tensor:
 def _is_one_of(b: Builder, i: Tensor, wanted: Sequence[int]) -> Tensor:
     """Whether the number `i` is one of the numbers from 0 on in `wanted`."""
     out: Tensor
+    if max(wanted) > np.iinfo(i.dtype.base.numpy).max:
+        i = _long(b, i)
     if isinstance(wanted, range) and len(wanted) > _FEW:
         low, high, step = min(wanted[0], wanted[-1]), max(wanted[0], wanted[-1]), abs(wanted.step)
         out = b.LogicalAnd(b.GreaterEqual(i, low), b.LessEqual(i, high))
-        return out if step == 1 else b.LogicalAnd(out, b.Equal(b.FloorMod(b.Sub(i, low), step), 0))  # type: ignore[no-any-return]
+        if step > 1:
+            out = b.LogicalAnd(out, b.Equal(b.FloorMod(b.Sub(i, low), step), 0))
+        return out
     numbers = [n for n in wanted if n >= 0]
     if len(numbers) > _FEW:
         return b.Any(b.Equal(i, b.const(np.array(numbers), i.dtype.base)), [0])  # type: ignore[no-any-return]

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 from headrace.ir import tensor_type
 from headrace.ir.graph import Operation, Tensor
+from headrace.observe.watchable import canonical
 from headrace.records import record
 
 # Names of the frames around a value with their iterations, outermost first.
@@ -34,6 +35,11 @@ class Watch:
     what: tuple[Tensor | str, ...]
     iterations: tuple[int, ...] | range | None = None
     when: Callable[[Any], Any] | None = None
+
+    @property
+    def reaches_back(self) -> int:
+        """Greatest number of iterations before the end that is selected; 0 for none."""
+        return 0 if self.iterations is None else max(0, -min(self.iterations))
 
     def takes(self, iteration: int, trips: int) -> bool:
         """Whether `iterations` has the iteration of a loop that ran `trips` iterations."""
@@ -76,7 +82,7 @@ def watch(
       >>> [(r.path, r.iteration, int(r.value)) for r in watched["loop/double"]]
       [((('loop', 0),), 0, 2), ((('loop', 9),), 9, 1024)]
     """
-    named = (what,) if isinstance(what, (str, tensor_type.Tensor)) else tuple(what)
+    named: tuple[Any, ...] = (what,) if isinstance(what, (str, tensor_type.Tensor)) else tuple(what)
     if not named:
         raise ValueError("hr.watch needs a tensor or a name")
     for each in named:
@@ -84,12 +90,12 @@ def watch(
             raise TypeError(f"hr.watch takes symbolic tensors and their names, got {each!r} ({type(each).__name__})")
     if when is not None and not callable(when):
         raise TypeError(f"when={when!r} must be a function of the value that returns a boolean tensor")
-    return Watch(named, _iterations(iterations), when)  # type: ignore[arg-type]
+    return Watch(named, _iterations(iterations), when)
 
 
 def _iterations(given: Any) -> tuple[int, ...] | range | None:
     if given is None or (isinstance(given, range) and len(given) and min(given[0], given[-1]) >= 0):
-        return given  # type: ignore[no-any-return]
+        return given
     try:
         return (operator.index(given),)
     except TypeError:
@@ -138,8 +144,8 @@ class Watched(Mapping[str, list[WatchedValue]]):
         self._names = names
         self._records: dict[str, list[WatchedValue]] = {}
 
-    def __getitem__(self, key: str | tensor_type.Tensor) -> list[WatchedValue]:
-        name = self._names.get(key, key) if isinstance(key, Tensor) else key
+    def __getitem__(self, key: str | Tensor) -> list[WatchedValue]:
+        name = key if isinstance(key, str) else self._names.get(key) or f"{canonical(key.op)}:{key.index}"
         name = name if name in self._read else f"{name}:0"
         found = self._records.get(name)
         if found is None:

@@ -14,6 +14,7 @@ from headrace.observe.watch import WatchedValue
 if TYPE_CHECKING:
     from headrace.observe.accumulators import WatchedTensor
 
+_SWITCHES: Final = frozenset(("Switch", "RefSwitch", "_SwitchN"))  # an event has the data and the selector
 _FRAME: Final = re.compile(r"(.+?)#(\d+)(?:/|\Z)")
 
 
@@ -44,7 +45,13 @@ class WatchListener:
         elif isinstance(event, step_events.NodeEnd) and event.values is not None and event.node in self._of:
             path = tuple((name, int(i)) for name, i in _FRAME.findall(event.tag))
             for k in self._of[event.node]:
-                value = event.values[self._tensors[k].tensor.index]
+                index = self._tensors[k].tensor.index
+                if event.type in _SWITCHES:
+                    value, taken = event.values[0]
+                    if int(taken) != index:
+                        continue
+                else:
+                    value = event.values[index]
                 value = value.copy() if isinstance(value, np.ndarray) else value
                 self._found[k].append(WatchedValue(path, event.iteration, value))
 
@@ -59,7 +66,7 @@ class WatchListener:
         return out
 
     def _trips(self, r: WatchedValue) -> int:
-        """Number of iterations of the loop around a value; the last one that opens only computes the condition."""
+        """Trip count of the loop around a value: the last iteration only computes the condition."""
         tag = "/".join(f"{name}#{i}" for name, i in r.path).rpartition("#")[0]
         return self._last.get(tag, 0) if r.path and "@" not in r.path[-1][0] else 1
 

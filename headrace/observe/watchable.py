@@ -57,7 +57,9 @@ class Names:
             name = f"{canonical(what.op)}:{what.index}"
             if not found:
                 raise InvalidArgumentError(
-                    f"'{name}' cannot be watched: it is not part of this step{self._advice(name)}", what.op.name, what.op
+                    f"'{name}' cannot be watched: it is not part of this step{self._advice(name)}",
+                    what.op.name,
+                    what.op,
                 )
             return [(name, _checked(name, t)) for t in found]
         if not _GLOB.isdisjoint(what):
@@ -87,8 +89,10 @@ class Names:
         return out
 
     def _copies(self, t: Tensor) -> list[Tensor]:
-        """Returns the tensors of the step that are copies of the user's tensor `t`, or `t` itself."""
-        out = [g.originals[t] for g in self._graphs if t in g.originals]
+        """Returns the tensors of the step that stand for the user's tensor `t`."""
+        copies = [g.originals[t] for g in self._graphs if t in g.originals]
+        # a gradient that computes values again has further copies, with other names
+        out = [c for c in copies if c.op.name == t.op.name] or copies
         out = out or [t for g in self._graphs if t.op.graph is g]
         if out or isinstance(t.op.graph, FuncGraph):
             return out
@@ -126,7 +130,7 @@ def _checked(name: str, t: Tensor) -> Tensor:
 
 
 def conditions(ops: Iterable[Operation]) -> set[Graph]:
-    """Returns the graphs of the conditions of the loops in `ops`, with the graphs nested in them."""
+    """Returns the graphs of all conditions of loops in `ops`, with nested graphs."""
     loops = [op for op in nested_operations(ops, calls=True) if op.opdef.structured == "While"]
     found = [graph for op in loops for name, graph in bodies(op) if name == "cond"]
     return {*found, *(inner for graph in found for _, inner in nested(graph.operations))}

@@ -13,7 +13,6 @@ from headrace.resources.tensor_list import TensorList
 
 if TYPE_CHECKING:
     from headrace.observe.accumulators import Site, WatchedTensor
-    from headrace.observe.watch import Watch
 
 
 @record(slots=True)
@@ -91,12 +90,12 @@ class _Reader:
         self._frames.pop()
 
     def _select(self, k: int, trips: int) -> None:
-        """Drops values that are not selected, now that the trip count of frame `k` is known, and sorts the rest."""
+        """Sorts the values of frame `k`, and drops those that its trip count excludes."""
         spec, first = self._w.spec, self._frames[k].first
         if self._offered:
             rest = self._out[first:]
             self._out[first:] = [(r, at) for r, at in rest if at != k or spec.takes(r.iteration, trips)]
-        if k and _has_negative(spec):  # the last values come after all others, and may be selected twice
+        if k and spec.reaches_back:  # the last values come after all others, and may be selected twice
             place = len([f for f in self._frames[: k + 1] if f.site is not None]) - 1
             rest = sorted(self._out[first:], key=lambda each: each[0].path[place][1])
             seen: set[FramePath] = set()
@@ -107,7 +106,3 @@ class _Reader:
                         continue
                     seen.add(r.path)
                 self._out.append((r, at))
-
-
-def _has_negative(spec: Watch) -> bool:
-    return spec.iterations is not None and min(spec.iterations[0], spec.iterations[-1]) < 0

@@ -83,7 +83,7 @@ class Watching:
         self._names: dict[Tensor, str] = {}  # names of the tensors of the specifications
 
     def added(self, step: StepGraph) -> StepGraph:
-        """Returns a copy of a step with accumulators and their fetches, in place of the fetches of `root_tensors`.
+        """Returns a copy of a step with accumulators, which are its last fetches.
 
         Args:
           step: the step, pruned and recovered.
@@ -97,8 +97,10 @@ class Watching:
         extra = step.retvals[self._fetched :]
         given = {f"{t.op.name}:{t.index}": r.inputs[0] for t, r in zip(self.root_tensors, extra, strict=True)}
         names = Names(step.graph)
-        found = [(spec, *pair) for spec in self._specs for what in spec.what for pair in self._found(names, what, given)]
-        self.tensors = [WatchedTensor(name, t, spec, _traced(spec, t)) for spec, name, t in found]
+        found = {
+            (spec, t): name for spec in self._specs for what in spec.what for name, t in self._found(names, what, given)
+        }
+        self.tensors = [WatchedTensor(name, t, spec, _traced(spec, t)) for (spec, t), name in found.items()]
         Editor(step.graph).remove(extra)
         for t in [t for pair in self._accumulated(step.graph) for t in pair]:
             attrs = {"T": t.dtype.base, "index": len(retvals)}
@@ -153,9 +155,9 @@ class Watching:
 
 
 def _root_tensor(graph: Graph, what: Tensor | str) -> Tensor | None:
-    """Returns the tensor of the root graph that `what` means, if it has a value there.
+    """Returns the tensor of the root graph that `what` means, or None.
 
-    A tensor inside of loops or conditionals that are primitives has none.
+    A tensor inside of loops or conditionals that are primitives has no value there.
     """
     if isinstance(what, Tensor):
         if what.op.graph is not graph:

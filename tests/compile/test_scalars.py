@@ -281,3 +281,37 @@ def test_random_expressions_in_a_loop(dtype: str) -> None:
             out = hr.while_loop(lambda i, x, y: i < 6, body, [0, *feeds])
             for k in range(3):
                 both(list(out), dict(zip(feeds, numbers(dtype, 2, k), strict=True)))
+
+
+# *** comparisons of counters ***
+
+
+def _selected(i: Any, x: Any) -> Any:
+    is_few = hr.logical_or(hr.equal(i, 2), hr.greater_equal(i, 5))
+    return i + 1, hr.cond(is_few, lambda: x * 10 + hr.cast(i, hr.int64), lambda: x)
+
+
+@pytest.mark.usefixtures("python_target")
+def test_a_predicate_compares_a_counter_as_a_number_of_python() -> None:
+    with hr.Graph():
+        n = hr.placeholder("int32", [], name="n")
+        x = hr.while_loop(lambda i, x: i < n, _selected, (0, hr.constant(0, hr.int64)))[1]
+        assert both(x, {n: 7}) == 256
+        text = source(x, [n])
+    (first, second) = [line.split(" = ")[1] for line in text.splitlines() if "== 2" in line or ">= 5" in line]
+    assert first.startswith("i")
+    assert ">= 5" in second
+    assert text.count("= f") == 0  # the scalar of the counter is made in the branch, as an argument
+
+
+@pytest.mark.usefixtures("python_target")
+def test_a_comparison_that_is_also_a_value_is_one_of_numpy() -> None:
+    def body(i: Any, x: Any, last: Any) -> Any:
+        is_second = hr.equal(i, 1)
+        return i + 1, hr.cond(is_second, lambda: x + 1, lambda: x), hr.logical_not(is_second)
+
+    with hr.Graph():
+        n = hr.placeholder("int32", [], name="n")
+        fetches = hr.while_loop(lambda i, x, last: i < n, body, (0, 0, False))[1:]
+        assert [bool(v) for v in both(fetches, {n: 2})] == [True, False]
+        assert [bool(v) for v in both(fetches, {n: 3})] == [True, True]

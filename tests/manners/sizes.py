@@ -20,7 +20,7 @@ PACKAGE: Final = Path(__file__).parent.parent.parent / "headrace"
 
 #: Lines of code by package; "" is the modules of headrace/ itself.
 BUDGETS: Final = {
-    "": 6050,
+    "": 6100,
     "api": 15000,
     "autograph": 4500,
     "compile": 2600,
@@ -34,8 +34,8 @@ BUDGETS: Final = {
     "ir": 7200,
     "jit": 1400,
     "lower": 1200,
-    "metadata": 620,
-    "observe": 3100,
+    "metadata": 640,
+    "observe": 3300,
     "opkit": 2950,
     "ops": 36000,
     "optimize": 5400,
@@ -45,7 +45,7 @@ BUDGETS: Final = {
     "recover": 1600,
     "resources": 4700,
     "schedule": 2060,
-    "targets": 13600,
+    "targets": 13700,
     "train": 6600,
     "v1": 8200,
     "view": 400,

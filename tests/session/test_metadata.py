@@ -170,6 +170,7 @@ def test_a_loop_that_is_held_back_is_one_loop(parallel_iterations: int) -> None:
     (found,) = m.loops
     assert (found.name, found.trips, found.entered, found.dead) == ("count", 50, 1, 0)
     assert found.most_in_flight <= parallel_iterations
+    assert found.held == (50 if parallel_iterations == 1 else 0)
     assert [dataclasses.astuple(x) for x in found.instances] == [("count", 50, found.most_in_flight)]
 
 
@@ -183,7 +184,21 @@ def test_a_full_window_is_seen() -> None:
     ready.last |= {slow.op.name}
     with session(b) as s:
         s.run([loop.exit(i), slow.op], options=dataclasses.replace(FULL, ready=ready), run_metadata=m)
-    assert m.loops[0].most_in_flight == 4
+    (found,) = m.loops
+    assert (found.most_in_flight, found.bound) == (4, "parallel_iterations")
+    assert found.held > found.trips / 2
+
+
+def test_the_variable_that_bounds_a_loop_is_named() -> None:
+    with hr.Graph() as g:
+        body = lambda i, x, k: (i + 1, hr.sin(hr.sin(hr.sin(x))), k + 1)
+        x = hr.while_loop(lambda i, x, k: i < 9, body, (0, 1.0, 0), name="loop")[1]
+    m = hr.RunMetadata()
+    with hr.Session(graph=g) as s:
+        s.run(x, options=FULL, run_metadata=m)
+    (found,) = m.loops
+    assert (found.held, found.last, found.bound) == (0, {"loop/NextIteration_1": 9}, "loop/NextIteration_1")
+    assert "the next iteration of loop waited for loop/NextIteration_1 in 9 of 9 iterations" in str(m)
 
 
 def test_instances_say_where_they_were() -> None:
