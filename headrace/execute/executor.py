@@ -305,9 +305,9 @@ class Executor:
             node, it, x = ready.popleft()
             if events is not None:
                 events.start(node, it)
-            if inspector is not None:
-                inspector.fires(self, node, it, x)
             try:
+                if inspector is not None:
+                    inspector.fires(self, node, it, x)
                 values = self._fire(node, it, x)
             except BaseException as e:
                 raise_blamed(e, node, it, x)
