@@ -315,8 +315,8 @@ class Executor:
         count = 0
         while ready:
             node, it, x = ready.popleft()
-            observer.start(node, it, x)
             try:
+                observer.start(node, it, x)
                 values = self._fire(node, it, x)
             except BaseException as e:
                 raise_blamed(e, node, it, x)

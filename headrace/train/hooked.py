@@ -149,7 +149,8 @@ def _check_apart(feeds: Any, more: Any, how: str) -> None:
 def merged(options: Any, more: Any) -> Any:
     """Returns `RunOptions` for a step that has two.
 
-    The result has the longer time limit, the higher trace level and both listeners.
+    The result has the longer time limit, the higher trace level, both listeners and all breakpoints. Of two checks of
+    numbers it has the first.
 
     Args:
       options: `RunOptions`, or None.
@@ -171,4 +172,7 @@ def merged(options: Any, more: Any) -> Any:
         trace_level=max(options.trace_level, more.trace_level),
         listener=listener,
         ready=options.ready if options.ready is not None else more.ready,
+        check_numerics=options.check_numerics or more.check_numerics,
+        breakpoints=(*options.breakpoints, *more.breakpoints),
+        profile=options.profile if options.profile is not None else more.profile,
     )

@@ -18,6 +18,7 @@ from headrace.files.events import files_in as events_in
 from headrace.files.events import read as read_events
 from headrace.train import global_step
 from headrace.train.event_writer import FileWriterCache
+from headrace.train.hooked import merged
 from headrace.train.hooks import (
     CheckpointSaverHook,
     CheckpointSaverListener,
@@ -421,6 +422,13 @@ def test_options_of_hooks_and_user_are_put_together(model: Model) -> None:
     assert events["hook"] == events["user"] != []
     assert given.timeout_in_ms == 10, "what the user gave stays as it was"
     assert metadata.ops
+
+
+def test_the_check_and_the_breakpoints_of_both_options_are_kept() -> None:
+    one, two = hr.breakpoint_when("a", on_pause=print), hr.breakpoint_when("b", on_pause=print)
+    both = merged(hr.RunOptions(breakpoints=[one]), hr.RunOptions(check_numerics=True, breakpoints=[two]))
+    assert both.check_numerics is True
+    assert both.breakpoints == (one, two)
 
 
 # *** progress ***
