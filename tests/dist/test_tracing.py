@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,8 +12,10 @@ import pytest
 
 import headrace as hr
 from headrace import step_events
+from headrace.diagnosis import OpRef
 from headrace.dist import tracing
 from headrace.errors import UnimplementedError
+from headrace.execute.records import DeadCause
 
 pytestmark = [pytest.mark.system, pytest.mark.one_engine, pytest.mark.timeout(60)]
 
@@ -55,6 +58,34 @@ def test_the_events_of_all_workers_are_on_one_time_line(cluster: Any, tmp_path: 
     assert all(received[k] - sent[k] > -5e6 for k in sent)
     step_events.write_chrome(events, str(tmp_path / "trace.json"))
     assert json.loads((tmp_path / "trace.json").read_text())
+
+
+def test_a_listener_that_asks_gets_the_causes_of_dead_tokens(cluster: Any) -> None:
+    class Causes(list[Any]):
+        wants_causes = True
+
+        def __call__(self, event: Any) -> None:
+            self.append(event)
+
+    g, x, y = looping()
+    asked, plain = Causes(), list[Any]()
+    with hr.Session(cluster, graph=g) as session:
+        for listener in (asked, plain.append):
+            session.run(y, {x: 1.0}, hr.RunOptions(listener=listener))
+    dead = [e for e in asked if isinstance(e, step_events.NodeEnd) and e.dead and e.type != "_Recv"]
+    assert {type(e.cause) for e in dead} == {DeadCause}
+    assert {e.cause.where for e in dead} == {"iteration 3 of loop 'while'"}
+    assert all(e.cause is None for e in plain if isinstance(e, step_events.NodeEnd))
+
+
+def test_a_malformed_cause_is_left_out() -> None:
+    event = step_events.NodeEnd(5, 1, "a", "Neg", "", "", 0, True, None)
+    collector = tracing.Collector(False, True)
+    collector(dataclasses.replace(event, cause=DeadCause(OpRef("s", "Switch"), "", "p:0", 1, 2)))
+    (good,) = collector.take()
+    assert tracing.decode([good], 1)[0].cause == DeadCause(OpRef("s", "Switch"), "", "p:0", 1, 2)
+    for bad in (3, ["s"], [["s", "Switch", ""], "", "p:0", "1", 2]):
+        assert tracing.decode([[*good[:-1], bad]], 1) == []
 
 
 def test_metadata_has_a_part_for_each_worker(cluster: Any) -> None:
