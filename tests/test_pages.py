@@ -180,4 +180,4 @@ def test_index_has_every_page() -> None:
         assert sorted(rows) == sorted(p.name for p in (DOCS / folder).glob("*.md")), folder
     head = index.partition("\n## ")[0]
     assert all(len(re.findall(rf"\[[^\]]+\]\({page}\)", head)) == 1 for page in AT_THE_TOP)
-    assert {p.name for p in DOCS.iterdir()} == {*FOLDERS, *AT_THE_TOP, "index.md"}
+    assert {p.name for p in DOCS.iterdir()} == {*FOLDERS, *AT_THE_TOP, "images", "index.md"}

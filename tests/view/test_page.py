@@ -324,6 +324,22 @@ def test_a_large_recording_is_drawn_and_scrubbed(browser: Browser, pages: Path) 
         assert not opened.errors
 
 
+def test_a_long_graph_without_scopes_is_divided_into_parts(browser: Browser, pages: Path) -> None:
+    with browser.open(browsers.write("flat", pages)) as opened:
+        assert not opened.errors
+        parts = opened.run("app.model.containers[0].children.map((id) => app.model.containers[id].nodes.length)")
+        assert sum(parts) == 2000
+        assert max(parts) <= 160
+        # Edges between parts have one direction.
+        part_of = opened.run("[...app.model.ofNode]")
+        assert part_of == sorted(part_of)
+        opened.run(f"app.graph.reveal({opened.node('step_1990')})")
+        opened.wait(f"app.graph.boxes['n{opened.node('step_1990')}'] !== undefined")
+        x, y = opened.where("step_1990")
+        opened.page.mouse.click(x, y)
+        assert opened.text("#details h2") == "step_1990"
+
+
 def test_a_page_without_a_document_fetches_it_from_its_server(browser: Browser) -> None:
     texts = {"/": assemble(None), "/recording.json": json.dumps(documents.nested())}
 

@@ -85,7 +85,7 @@ class GraphView {
     for (const [container, all] of Object.entries(lines)) for (const [from, to, each] of all) points.set(`${container}|${from}|${to}`, each);
     for (const line of this.waiting.lines.values()) {
       const found = points.get(`${line.container}|${line.from}|${line.to}`);
-      if (found) this.segments.set(line.key, this.segment(line, found));
+      if (found !== undefined) this.segments.set(line.key, this.segment(line, found));
     }
     this.loopBacks();
     this.items = [];
@@ -119,8 +119,8 @@ class GraphView {
       const at = inner ? inner[0] + 3 : Math.max(left + 12, Math.min(left + width - 12, x));
       return [at, isSource ? top + height : top];
     };
-    const n = points.length / 2;
-    const from = end(line.from, n > 3 ? points[2] : points[2 * n - 2], true);
+    const n = points ? points.length / 2 : 0; // none: a long line that is drawn directly
+    const from = end(line.from, n > 3 ? points[2] : n ? points[2 * n - 2] : this.centerOf(line.to, line), true);
     const to = end(line.to, n > 3 ? points[2 * n - 4] : from[0], false);
     const knots = [from];
     // Between neighboring ranks dagre's point is in the middle and the curve is smoother without it; of a straight run,
@@ -148,6 +148,11 @@ class GraphView {
     }
     const arrow = line.to[0] === "o" || this.boxes[`${line.to}/i${line.source}`] ? null : knots[knots.length - 1];
     return { path, bounds, arrow, kind: line.kind };
+  }
+
+  centerOf(key, line) {
+    const [x, , width] = this.boxes[`${line.container}/${key}`] || this.boxes[key];
+    return x + width / 2;
   }
 
   /** Curves from the next value of a loop variable back to the variable, drawn for the selected one. */
@@ -513,10 +518,10 @@ class GraphView {
     const { scale } = this.camera;
     if (!isReadable) {
       if (scale < NAMED || width * scale < 24) return;
-      context.font = `500 ${9.5 / scale}px ${theme.sans}`;
+      context.font = `500 ${9 / scale}px ${theme.sans}`;
       context.textAlign = "center";
       context.fillStyle = isPill ? theme.loop : theme.text;
-      context.fillText(fit(context, model.label(node), width - 8 / scale), x + width / 2, y + height / 2);
+      context.fillText(fit(context, model.label(node), width - 3 / scale), x + width / 2, y + height / 2);
       return;
     }
     if (isPill && !this.hasRun) {

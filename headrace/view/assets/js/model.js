@@ -3,6 +3,8 @@
 
 const TOP = "top";
 const BOTTOM = "bottom";
+const MOST_ITEMS = 160; // of a box that is not divided
+const PART = 60; // items of a part of a divided box
 
 class Model {
   constructor(recording) {
@@ -64,6 +66,7 @@ class Model {
     this.ofNode.forEach((container, node) => this.containers[container].nodes.push(node));
     for (const container of this.containers) if (container.parent >= 0) this.containers[container.parent].children.push(container.id);
     this.dissolveSmallScopes();
+    this.divideLargeBoxes();
     for (const container of this.ordered()) {
       container.path = container.parent < 0 ? [0] : [...this.containers[container.parent].path, container.id];
     }
@@ -89,6 +92,78 @@ class Model {
       container.nodes = [];
       container.children = [];
     }
+  }
+
+  /**
+   * Divides a box with many items into parts, in topological order, so that edges between parts have one direction. A
+   * drawing of a thousand cards helps no reader, and the layout's time grows faster than their number.
+   */
+  divideLargeBoxes() {
+    const rank = this.topologicalRanks();
+    for (const container of [...this.containers]) {
+      if (container.kind === "gone" || container.nodes.length + container.children.length <= MOST_ITEMS) continue;
+      const { nodes } = this.recording;
+      const isSetup = (node) => nodes[node].setup || nodes[node].constant !== null;
+      const first = (id) => this.containers[id].nodes.reduce((least, node) => Math.min(least, rank[node]),
+        this.containers[id].children.reduce((least, child) => Math.min(least, first(child)), Infinity));
+      let items = [...container.nodes.map((node) => [rank[node], -1, node]), ...container.children.map((id) => [first(id), id, -1])];
+      items = items.sort((a, b) => a[0] - b[0] || a[2] - b[2] || a[1] - b[1]);
+      const shown = items.filter(([, , node]) => node < 0 || !isSetup(node)).length;
+      if (shown <= MOST_ITEMS) continue;
+      const parts = Math.min(MOST_ITEMS, Math.ceil(shown / PART));
+      const per = Math.ceil(shown / parts);
+      let part = -1;
+      let taken = per;
+      container.nodes = [];
+      container.children = [];
+      for (const [, id, node] of items) {
+        const counts = node < 0 || !isSetup(node);
+        if (counts && taken === per) {
+          part = this.add("scope", "", container.id, container.frame, container.prefix);
+          container.children.push(part);
+          taken = 0;
+        }
+        if (counts) taken++;
+        const home = this.containers[part < 0 ? container.id : part];
+        if (node >= 0) {
+          home.nodes.push(node);
+          this.ofNode[node] = home.id;
+        } else {
+          home.children.push(id);
+          this.containers[id].parent = home.id;
+        }
+      }
+      for (const id of container.children) {
+        const each = this.containers[id];
+        const named = each.nodes.filter((node) => !isSetup(node));
+        if (named.length) each.name = `${this.label(named[0])} … ${this.label(named[named.length - 1])}`;
+        else each.name = `${this.title(this.containers[each.children[0]])} …`;
+      }
+    }
+  }
+
+  /** Position of each node in an order in which inputs come first, apart from next iterations. */
+  topologicalRanks() {
+    const { nodes } = this.recording;
+    const rank = new Uint32Array(nodes.length);
+    const waiting = new Uint32Array(nodes.length);
+    const next = nodes.map(() => []);
+    nodes.forEach((node, at) => {
+      for (const input of [...node.inputs.map(([each]) => each), ...node.controls]) {
+        if (/^(Ref)?NextIteration$/.test(nodes[input].type)) continue;
+        waiting[at]++;
+        next[input].push(at);
+      }
+    });
+    const ready = [];
+    for (let node = nodes.length - 1; node >= 0; node--) if (!waiting[node]) ready.push(node);
+    let position = 0;
+    while (ready.length) {
+      const node = ready.pop();
+      rank[node] = position++;
+      for (let at = next[node].length - 1; at >= 0; at--) if (--waiting[next[node][at]] === 0) ready.push(next[node][at]);
+    }
+    return rank;
   }
 
   /** Containers from the outside in. */
