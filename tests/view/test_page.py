@@ -340,6 +340,36 @@ def test_a_long_graph_without_scopes_is_divided_into_parts(browser: Browser, pag
         assert opened.text("#details h2") == "step_1990"
 
 
+def test_a_branch_of_set_up_operations_alone_is_not_drawn(browser: Browser, tmp_path: Path) -> None:
+    document = documents.nested()
+    for node in document["nodes"]:
+        node["setup"] = node["setup"] or node["name"] == "outer/cond/negate"
+    (tmp_path / "folded.html").write_text(assemble(json.dumps(document)), encoding="utf-8")
+    with browser.open(tmp_path / "folded.html") as opened:
+        titles = opened.page.locator("#titles .fold .name").all_inner_texts()
+        assert "then" in titles
+        assert "else" not in titles
+        assert not opened.errors
+
+
+def test_a_send_has_an_edge_to_its_recv_and_loops_that_keep_step_are_hidden(browser: Browser, tmp_path: Path) -> None:
+    b = documents.Builder(["/device:CPU:0", "/device:CPU:1"])
+    loop = b.frame("loop", "loop", 0)
+    x = b.node("x", "Placeholder")
+    idle = b.node("loop/control/Merge", "Merge", [x], loop, setup=True, device=1)
+    step = b.node("loop/control/NextIteration", "NextIteration", [idle], loop, setup=True, device=1)
+    b.nodes[idle]["inputs"].append([step, 0])
+    send = b.node("loop/p/to_CPU_1", "_Send", [x], loop)
+    receive = b.node("loop/p/from_CPU_0", "_Recv", [], loop, device=1, controls=[idle])
+    b.fire(x, 0, 1.0)
+    (tmp_path / "send.html").write_text(assemble(json.dumps(b.document(("a.py", "")))), encoding="utf-8")
+    with browser.open(tmp_path / "send.html") as opened:
+        edges = opened.run("app.model.edges.map((edge) => [edge.from, edge.to, edge.kind])")
+        assert [send, receive, "transfer"] in edges
+        assert opened.run(f"[app.model.shown[{idle}], app.model.shown[{step}]]") == [0, 0]
+        assert not opened.errors
+
+
 def test_a_page_without_a_document_fetches_it_from_its_server(browser: Browser) -> None:
     texts = {"/": assemble(None), "/recording.json": json.dumps(documents.nested())}
 

@@ -54,7 +54,7 @@ class GraphView {
       },
       closed: (container) => [Math.max(140, Math.min(280, width(model.title(container), `600 12px ${theme.sans}`) + (container.kind === "scope" ? 92 : 140))), 34],
       header: (container) => {
-        const selector = container.kind === "loop" && this.hasRun ? 216 : 70;
+        const selector = container.kind === "loop" && this.hasRun ? 232 : container.kind === "scope" ? 50 : 100;
         return Math.min(420, width(model.title(container), `600 12px ${theme.sans}`) + selector);
       },
     };
@@ -164,12 +164,19 @@ class GraphView {
       const to = this.boxes[`n${edge.to}`];
       const outer = this.boxes[`c${this.model.ofNode[edge.to]}`];
       if (!from || !to || !outer) continue;
+      // Below the row of next values, along the left border, and above the row of variables.
       const path = new Path2D();
       const left = outer[0] + 7;
-      path.moveTo(from[0], from[1] + from[3] / 2);
-      path.bezierCurveTo(left, from[1] + from[3] / 2, left, from[1] + from[3] / 2, left, from[1] - 14);
-      path.lineTo(left, to[1] + to[3] + 14);
-      path.bezierCurveTo(left, to[1] + to[3] / 2, left, to[1] + to[3] / 2, to[0], to[1] + to[3] / 2);
+      const start = from[0] + from[2] / 2 - 8;
+      const stop = to[0] + to[2] / 2 - 8;
+      const low = from[1] + from[3] + 10;
+      const high = to[1] - 10;
+      path.moveTo(start, from[1] + from[3]);
+      path.arcTo(start, low, left, low, 8);
+      path.arcTo(left, low, left, high, 8);
+      path.arcTo(left, high, stop, high, 8);
+      path.arcTo(stop, high, stop, to[1], 8);
+      path.lineTo(stop, to[1]);
       this.backs.set(`${edge.from}>${edge.to}`, path);
     }
   }
@@ -469,7 +476,7 @@ class GraphView {
       const [x0, y0, x1, y1] = segment.bounds;
       if (x0 > right || y0 > bottom || x1 < left || y1 < top) continue;
       if (camera.scale < 0.12 && x1 - x0 + y1 - y0 < 60) continue;
-      if (segment.kind !== "data") context.setLineDash(segment.kind === "guard" ? [6, 4] : [2, 4]);
+      if (segment.kind !== "data") context.setLineDash(segment.kind === "control" ? [2, 4] : [6, 4]);
       context.stroke(segment.path);
       if (segment.kind !== "data") context.setLineDash([]);
       if (segment.arrow && camera.scale > 0.25) arrowHead(context, segment.arrow);
@@ -671,7 +678,7 @@ class GraphView {
     context.lineWidth = Math.max(1.6, 1.2 / this.camera.scale);
     for (const at of this.model.edgesOf[node]) {
       const edge = this.model.edges[at];
-      if (edge.to === node && edge.kind === "data") this.strokeChain(context, at);
+      if (edge.to === node && (edge.kind === "data" || edge.kind === "transfer")) this.strokeChain(context, at);
       else if (edge.to === node && edge.kind === "back" && this.hasRun) {
         const tag = this.recording.tokens.tag[this.moment.row];
         const path = this.backs.get(`${edge.from}>${edge.to}`);

@@ -191,6 +191,8 @@ class Model {
       if (end) return end[1];
     }
     const { prefix } = this.containers[this.ofNode[node]];
+    // The next value of a variable is named after it, unless the operation has a name of its own.
+    if (this.variableOf && this.variableOf.has(node) && /(^|\/)NextIteration(_\d+)?$/.test(name)) return `next ${this.label(this.variableOf.get(node))}`;
     return prefix && name.startsWith(`${prefix}/`) ? name.slice(prefix.length + 1) : name;
   }
 
@@ -202,6 +204,7 @@ class Model {
     this.role = new Array(nodes.length).fill("");
     this.shown = new Uint8Array(nodes.length);
     this.nextOf = new Map(); // Merge of a loop variable → its NextIteration
+    this.variableOf = new Map(); // the inverse
     nodes.forEach((node, at) => {
       if (/^(Ref)?Merge$/.test(node.type)) {
         for (const [input] of node.inputs) {
@@ -209,6 +212,7 @@ class Model {
             this.role[at] = TOP;
             this.role[input] = BOTTOM;
             this.nextOf.set(at, input);
+            this.variableOf.set(input, at);
           }
         }
       } else if (node.type === "LoopCond") this.role[at] = BOTTOM;
@@ -218,12 +222,32 @@ class Model {
       this.shown[at] = hidden ? 0 : 1;
     });
     if (!this.shown.includes(1)) this.shown.fill(1);
+    this.findEdges();
+    if (this.folded && this.hideIdleVariables()) this.findEdges();
     for (const container of this.ordered().reverse()) {
       container.shownNodes = container.nodes.filter((node) => this.shown[node]);
       container.size = container.shownNodes.length;
       for (const child of container.children) container.size += this.containers[child].size;
     }
-    this.findEdges();
+  }
+
+  /**
+   * Hides loop variables whose values no operation reads, in or after the loop: such loops make another device iterate
+   * in step (partition), and their control edges say no more. Returns whether there were any.
+   */
+  hideIdleVariables() {
+    let found = false;
+    for (const [variable, next] of this.nextOf) {
+      if (!this.recording.nodes[variable].setup || !this.recording.nodes[next].setup) continue;
+      const isRead = [variable, next].some((node) => this.edgesOf[node].some((at) => {
+        const { from, to, kind } = this.edges[at];
+        return kind === "data" && from === node && !(from === variable && to === next);
+      }));
+      if (isRead) continue;
+      this.shown[variable] = this.shown[next] = 0;
+      found = true;
+    }
+    return found;
   }
 
   /** Whether a container is drawn: it has a visible node. */
@@ -286,6 +310,9 @@ class Model {
       }
       for (const input of node.controls) for (const source of sources(input)) if (source !== at) add(source, at, "control");
     });
+    for (const [send, receive] of this.transfers()) {
+      if (this.shown[send] && this.shown[receive]) add(send, receive, "transfer");
+    }
     this.edges = [...edges.values()];
     for (const [branch, found] of guards) {
       const path = this.containers[branch].path;
@@ -301,10 +328,43 @@ class Model {
       if (edge.to >= 0) this.edgesOf[edge.to].push(at);
     });
     this.operands = nodes.map((node) => {
-      if (!node.inputs.some(([input]) => nodes[input].constant !== null)) return "";
-      const parts = node.inputs.map(([input]) => (nodes[input].constant === null ? "·" : clip(nodes[input].constant, 12)));
+      const constants = node.inputs.map(([input]) => this.constantOf(input));
+      if (constants.every((each) => each === null)) return "";
+      const parts = constants.map((each) => (each === null ? "·" : clip(each, 12)));
       return parts.length <= 4 ? `(${parts.join(", ")})` : `(${parts.slice(0, 3).join(", ")}, …)`;
     });
+  }
+
+  /** Pairs of a Send and its Recv: partition puts both into the scope of the tensor, and names a Send after its target. */
+  transfers() {
+    const { nodes, devices } = this.recording;
+    const sends = new Map();
+    nodes.forEach((node, at) => {
+      if (!/^_(Host)?Send$/.test(node.type)) return;
+      const scope = node.name.slice(0, node.name.lastIndexOf("/") + 1);
+      if (!sends.has(scope)) sends.set(scope, []);
+      sends.get(scope).push(at);
+    });
+    const out = [];
+    nodes.forEach((node, at) => {
+      if (!/^_(Host)?Recv$/.test(node.type)) return;
+      const found = (sends.get(node.name.slice(0, node.name.lastIndexOf("/") + 1)) || []).filter((send) => nodes[send].device !== node.device);
+      const target = shortDevice(devices[node.device] || "").replace(/[^\w]/g, "_");
+      const named = found.filter((send) => nodes[send].name.endsWith(`to_${target}`));
+      const pair = named.length === 1 ? named : found;
+      if (pair.length === 1) out.push([pair[0], at]);
+    });
+    return out;
+  }
+
+  /** The text of a constant that reaches a node through the Enters of loops; null: another value does. */
+  constantOf(node) {
+    const { nodes } = this.recording;
+    while (nodes[node].constant === null) {
+      if (!/^(Ref)?Enter$/.test(nodes[node].type) || !nodes[node].inputs.length) return null;
+      [[node]] = nodes[node].inputs;
+    }
+    return nodes[node].constant;
   }
 
   // --- open and closed ---
@@ -375,7 +435,7 @@ class Model {
     // those around its target. Lines with the same source share their ports.
     const lines = new Map(); // container|from|to|source → {container, from, to, source, kinds}
     const chains = this.edges.map((edge) => {
-      if (edge.kind === "back") return [];
+      if (edge.kind === "back" || (edge.into >= 0 && !this.isDrawn(edge.into))) return [];
       const up = this.openPath(this.ofNode[edge.from]);
       const target = edge.into >= 0 ? edge.into : this.ofNode[edge.to];
       const down = edge.into >= 0 ? this.openPath(this.containers[edge.into].parent) : this.openPath(target);
