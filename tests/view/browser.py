@@ -145,7 +145,9 @@ def take(opened: Opened, path: Path) -> None:
 
     opened.settle()
     opened.page.screenshot(path=path)
-    Image.open(path).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)
+    Image.open(path).convert("RGB").quantize(256, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(
+        path, optimize=True
+    )
 
 
 def screenshots(folder: Path, work: Path) -> None:

@@ -485,6 +485,17 @@ def large(nodes: int = 2000, tokens: int = 200_000) -> Document:
     )
 
 
+def flat(nodes: int = 2000) -> Document:
+    """A chain without scopes, in which each operation also reads the first one."""
+    b = Builder(["/device:CPU:0"])
+    all = [b.node("first", "Placeholder")]
+    for at in range(1, nodes):
+        all.append(b.node(f"step_{at}", "AddN", [all[-1], all[0]]))
+    for node in all:
+        b.fire(node, 0, np.float32(node))
+    return b.document(("chain.py", "x = 1\n"))
+
+
 def graph_only() -> Document:
     """The graph of `nested` without a run."""
     document = nested()
@@ -493,7 +504,7 @@ def graph_only() -> Document:
     return document | {"critical": column("u4", []), "causes": [], "tags": document["tags"][:1]}
 
 
-DOCUMENTS = {"nested": nested, "large": large, "graph": graph_only}
+DOCUMENTS = {"nested": nested, "large": large, "graph": graph_only, "flat": flat}
 
 
 def main(name: str, path: str) -> None:

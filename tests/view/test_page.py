@@ -324,6 +324,52 @@ def test_a_large_recording_is_drawn_and_scrubbed(browser: Browser, pages: Path) 
         assert not opened.errors
 
 
+def test_a_long_graph_without_scopes_is_divided_into_parts(browser: Browser, pages: Path) -> None:
+    with browser.open(browsers.write("flat", pages)) as opened:
+        assert not opened.errors
+        parts = opened.run("app.model.containers[0].children.map((id) => app.model.containers[id].nodes.length)")
+        assert sum(parts) == 2000
+        assert max(parts) <= 160
+        # Edges between parts have one direction.
+        part_of = opened.run("[...app.model.ofNode]")
+        assert part_of == sorted(part_of)
+        opened.run(f"app.graph.reveal({opened.node('step_1990')})")
+        opened.wait(f"app.graph.boxes['n{opened.node('step_1990')}'] !== undefined")
+        x, y = opened.where("step_1990")
+        opened.page.mouse.click(x, y)
+        assert opened.text("#details h2") == "step_1990"
+
+
+def test_a_branch_of_set_up_operations_alone_is_not_drawn(browser: Browser, tmp_path: Path) -> None:
+    document = documents.nested()
+    for node in document["nodes"]:
+        node["setup"] = node["setup"] or node["name"] == "outer/cond/negate"
+    (tmp_path / "folded.html").write_text(assemble(json.dumps(document)), encoding="utf-8")
+    with browser.open(tmp_path / "folded.html") as opened:
+        titles = opened.page.locator("#titles .fold .name").all_inner_texts()
+        assert "then" in titles
+        assert "else" not in titles
+        assert not opened.errors
+
+
+def test_a_send_has_an_edge_to_its_recv_and_loops_that_keep_step_are_hidden(browser: Browser, tmp_path: Path) -> None:
+    b = documents.Builder(["/device:CPU:0", "/device:CPU:1"])
+    loop = b.frame("loop", "loop", 0)
+    x = b.node("x", "Placeholder")
+    idle = b.node("loop/control/Merge", "Merge", [x], loop, setup=True, device=1)
+    step = b.node("loop/control/NextIteration", "NextIteration", [idle], loop, setup=True, device=1)
+    b.nodes[idle]["inputs"].append([step, 0])
+    send = b.node("loop/p/to_CPU_1", "_Send", [x], loop)
+    receive = b.node("loop/p/from_CPU_0", "_Recv", [], loop, device=1, controls=[idle])
+    b.fire(x, 0, 1.0)
+    (tmp_path / "send.html").write_text(assemble(json.dumps(b.document(("a.py", "")))), encoding="utf-8")
+    with browser.open(tmp_path / "send.html") as opened:
+        edges = opened.run("app.model.edges.map((edge) => [edge.from, edge.to, edge.kind])")
+        assert [send, receive, "transfer"] in edges
+        assert opened.run(f"[app.model.shown[{idle}], app.model.shown[{step}]]") == [0, 0]
+        assert not opened.errors
+
+
 def test_a_page_without_a_document_fetches_it_from_its_server(browser: Browser) -> None:
     texts = {"/": assemble(None), "/recording.json": json.dumps(documents.nested())}
 
