@@ -57,6 +57,17 @@ def test_the_events_of_all_workers_are_on_one_time_line(cluster: Any, tmp_path: 
     assert json.loads((tmp_path / "trace.json").read_text())
 
 
+def test_a_profile_has_the_trips_on_each_worker(cluster: Any) -> None:
+    g, x, y = looping()
+    with hr.Session(cluster, graph=g) as session:
+        p = hr.profile(lambda: session.run(y, {x: 1.0}))
+    assert p.result == 15.0
+    calls = {row.types[0]: (row.device, row.calls) for row in p.rows if row.types in (("Mul",), ("LoopCond",))}
+    assert calls == {"Mul": (f"{TASK}1/device:CPU:0", 3), "LoopCond": (f"{TASK}0/device:CPU:0", 4)}
+    assert [loop.calls for loop in p.loops if loop.name == "while"] == [3]
+    assert f"{TASK}1/device:CPU:0" in str(p)
+
+
 def test_metadata_has_a_part_for_each_worker(cluster: Any) -> None:
     g, x, y = looping()
     metadata = hr.RunMetadata()
