@@ -44,7 +44,7 @@ class Compiled:
     """Step compiled into one Python function.
 
     Args:
-      make: Makes the program of the step. Its argument takes the sites of profiled code; it is None for code without.
+      make: Makes the program of the step. An argument takes the sites of profiled code; without it there are none.
       timers: The argument for `make`.
 
     Attributes:
@@ -84,7 +84,7 @@ class Compiled:
         "uses_threads",
     )
 
-    def __init__(self, make: Callable[[Timers | None], Program], timers: Timers | None = None) -> None:
+    def __init__(self, make: Callable[..., Program], timers: Timers | None = None) -> None:
         self._make = make
         self._timed: Compiled | None = None
         program = make(timers)
@@ -121,7 +121,7 @@ class Compiled:
     @property
     def schedule(self) -> str:
         """The text of the instructions that the code was generated from."""
-        return text.show(self._make(None))
+        return text.show(self._make())
 
     @property
     def timed(self) -> Compiled:
@@ -257,7 +257,7 @@ def compile_graph(
       GraphError, NotFoundError: A called function does not fit or does not exist.
     """
 
-    def make(timers: Timers | None) -> Program:
+    def make(timers: Timers | None = None) -> Program:
         cut_timed = cut if timers is None else functools.partial(cut, timers=timers)
         return schedule(Regions(graph, targets, expand), args, retvals, cut_timed)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from headrace import step_events, thresholds
@@ -297,8 +297,12 @@ def _text(p: Profile) -> Iterator[str]:
         f"{show_seconds(p.timer_seconds)} ({p.timer_seconds / whole:.1%})"
     )
     waits = any(row.waited for row in rows)
-    devices = len({row.device for row in rows}) > 1
-    heads = ["time", "share", *["waited"] * waits, "calls", "op", "type", "loop", "line", *["device"] * devices]
+    devices = {row.device: row.device.rpartition("/device:")[2] for row in rows}
+    if len(set(devices.values())) < len(devices):  # on several machines
+        devices = {device: device for device in devices}
+    if len(devices) < 2:
+        devices = {}
+    heads = ["time", "share", *["waited"] * waits, "calls", "op", "type", "loop", "line", *["device"] * bool(devices)]
     yield from _table(heads, [_cells(row, whole, waits, devices) for row in rows[:SHOWN]])
     if len(rows) > SHOWN:
         rest = sum(row.seconds for row in rows[SHOWN:])
@@ -318,7 +322,7 @@ def _text(p: Profile) -> Iterator[str]:
             yield from _table(["time", "share", *([calls] if calls else []), head], cells)
 
 
-def _cells(row: Row, whole: float, waits: bool, devices: bool) -> list[str]:
+def _cells(row: Row, whole: float, waits: bool, devices: Mapping[str, str]) -> list[str]:
     cells = [show_seconds(row.seconds), f"{row.seconds / whole:.1%}"] if row.is_timed else ["", ""]
     if waits:
         cells.append(show_seconds(row.waited) if row.waited else "")
@@ -329,7 +333,7 @@ def _cells(row: Row, whole: float, waits: bool, devices: bool) -> list[str]:
         row.shown_path,
         ", ".join(map(short, row.lines)),
     ]
-    return cells + [row.device.rpartition("/device:")[2]] * devices
+    return [*cells, devices[row.device]] if devices else cells
 
 
 def _cut(text: str, column: str) -> str:

@@ -83,11 +83,15 @@ class Sum:
 
 
 def by_loop(rows: Sequence[Row]) -> list[Sum]:
-    """The time of each loop or function with all inside, and its iterations."""
+    """The time of each loop or function with all inside, and its iterations.
+
+    The devices of a loop run the same iterations.
+    """
     paths = {row.path[:n]: 0 for row in rows for n in range(1, len(row.path) + 1)}
-    for row in rows:
-        if row.is_loop:
-            paths[row.path] += row.calls
+    for device in {row.device for row in rows}:
+        mine = [row for row in rows if row.is_loop and row.device == device]
+        for path in {row.path for row in mine}:
+            paths[path] = max(paths[path], sum(row.calls for row in mine if row.path == path))
     found = [
         Sum(shown(path), sum(row.seconds for row in rows if row.path[: len(path)] == path), calls)
         for path, calls in paths.items()

@@ -85,7 +85,18 @@ def test_a_malformed_cause_is_left_out() -> None:
     (good,) = collector.take()
     assert tracing.decode([good], 1)[0].cause == DeadCause(OpRef("s", "Switch"), "", "p:0", 1, 2)
     for bad in (3, ["s"], [["s", "Switch", ""], "", "p:0", "1", 2]):
-        assert tracing.decode([[*good[:-1], bad]], 1) == []
+        assert tracing.decode([[bad if isinstance(x, list) else x for x in good]], 1) == []
+
+
+def test_a_profile_has_the_trips_on_each_worker(cluster: Any) -> None:
+    g, x, y = looping()
+    with hr.Session(cluster, graph=g) as session:
+        p = hr.profile(lambda: session.run(y, {x: 1.0}))
+    assert p.result == 15.0
+    calls = {row.types[0]: (row.device, row.calls) for row in p.rows if row.types in (("Mul",), ("LoopCond",))}
+    assert calls == {"Mul": (f"{TASK}1/device:CPU:0", 3), "LoopCond": (f"{TASK}0/device:CPU:0", 4)}
+    assert [loop.calls for loop in p.loops if loop.name == "while"] == [3]
+    assert f"{TASK}1/device:CPU:0" in str(p)
 
 
 def test_metadata_has_a_part_for_each_worker(cluster: Any) -> None:

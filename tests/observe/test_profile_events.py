@@ -80,6 +80,7 @@ def test_sums_by_loop_are_inclusive_and_those_by_line_are_divided() -> None:
         Row(("b", "c"), ("B", "C"), ("outer",), ("m.py:1", "m.py:2"), 2, 2.0),
         Row(("outer",), ("While",), ("outer",), (), 2, 0.5, is_loop=True),
         Row(("d",), ("D",), (), ("m.py:2",), 1, 1.0),
+        Row(("outer",), ("While",), ("outer",), (), 2, 0.0, is_loop=True, device="cpu:1"),
     ]
     assert by_loop(rows) == [Sum("outer", 5.5, 2), Sum("outer / inner", 3.0)]
     assert by_line(rows) == [Sum("m.py:1", 4.0), Sum("m.py:2", 2.0)]
