@@ -75,22 +75,26 @@ def hide(error: BaseException) -> None:
         return
     whole = full(error)
     if not _is_for_user(error, whole):
+        restore(error)
         return
     caller: FrameType | None = sys._getframe(1).f_back
     while caller is not None and caller.f_code.co_filename.startswith(_BETWEEN):
         caller = caller.f_back
     _shorten(error, whole, caller is not None and _is_ours(caller.f_code.co_filename))
     is_explained = not isinstance(error, UnknownError)
-    seen = {id(error)}
-    cause = _cause(error)
-    while cause is not None and id(cause) not in seen:
-        seen.add(id(cause))
+    for cause in _causes(error):
         whole = full(cause)
         if isinstance(cause, Exception) and (
             _is_for_user(cause, whole) or (is_explained and not _is_defect(cause, whole))
         ):
             _shorten(cause, whole, True)
-        cause = _cause(cause)
+
+
+def restore(error: BaseException) -> None:
+    """Adds the removed frames again to the tracebacks of an error and its causes."""
+    for e in (error, *_causes(error)):
+        e.__traceback__ = full(e)
+        e.__dict__.pop(_KEY, None)
 
 
 def entry(function: Callable[P, R]) -> Callable[P, R]:
@@ -122,11 +126,18 @@ def full(error: BaseException) -> TracebackType | None:
     return whole
 
 
-def _cause(error: BaseException) -> BaseException | None:
-    """The error that Python prints before `error`."""
-    if error.__cause__ is not None:
-        return error.__cause__
-    return None if error.__suppress_context__ else error.__context__
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Iterates over the errors that Python prints before `error`, the last one first."""
+    seen = {id(error)}
+    while True:
+        cause = error.__cause__
+        if cause is None and not error.__suppress_context__:
+            cause = error.__context__
+        if cause is None or id(cause) in seen:
+            return
+        seen.add(id(cause))
+        yield cause
+        error = cause
 
 
 def _is_defect(error: Exception, tb: TracebackType | None) -> bool:

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace import flags, tracebacks
-from headrace.errors import GraphError, HeadraceInternalError, InternalError
+from headrace import flags, pipeline, tracebacks
+from headrace.errors import CompileWarning, GraphError, HeadraceInternalError, InternalError
 from headrace.report import stage
 
 PACKAGE = str(Path(hr.__file__).parent)
@@ -119,6 +119,17 @@ def test_a_defect_shows_all_frames(graph: hr.Graph, kind: type[Exception], monke
     error = raised(lambda: session.run("row:0", FED))
     assert type(error) is kind
     assert frames(error)[1:] == ["<lambda>", "headrace run", "headrace _call", "headrace fail"]
+
+
+def test_a_failure_of_a_pass_shows_all_frames(graph: hr.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stage(*args: Any) -> None:
+        x = graph.get_tensor_by_name("x:0")
+        hr.matmul(x, x)
+
+    monkeypatch.setattr(pipeline, "compile_graph", stage)
+    with pytest.warns(CompileWarning):
+        found = hr.Session(graph=graph).explain("row:0", list(FED))
+    assert ", in infer_shapes\n" in found.failures[0]
 
 
 def test_a_failed_assertion_of_the_user_is_no_defect(graph: hr.Graph) -> None:

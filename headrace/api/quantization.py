@@ -93,6 +93,11 @@ def dequantize(
       dtype: float32 or (with "MIN_COMBINED") bfloat16.
 
     Source: TensorFlow's `tf.quantization.dequantize`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.quantization.dequantize(hr.cast([0, 255], hr.quint8), 0.0, 1.0).numpy()
+      array([0., 1.], dtype=float32)
     """
     attrs = {
         "mode": mode,

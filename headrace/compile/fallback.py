@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import traceback
 
-from headrace import notices
+from headrace import notices, tracebacks
 from headrace.errors import CompileWarning, HeadraceError, HeadraceInternalError
 
 
@@ -20,6 +20,7 @@ class Failure:
     """
 
     def __init__(self, stage: str, error: Exception) -> None:
+        tracebacks.restore(error)  # a builder in a pass has removed its frames
         self.stage = stage
         self.error = error
 

@@ -31,6 +31,15 @@ class Resource:
       name: the name of the operation.
       detail: the contents of the object, as far as the attributes show them.
       bytes: the size of a variable of known shape; else None.
+
+    Example:
+      >>> import headrace as hr
+      >>> from headrace.inspect import describe
+      >>> with hr.Graph() as g:
+      ...     v = hr.Variable([1.0, 2.0], name="v")
+      >>> resource = describe(g).resources[0]
+      >>> resource.name, resource.bytes
+      ('v', 8)
     """
 
     type: str
@@ -55,6 +64,16 @@ class Description:
       box: the operations, in their loops, branches and bodies.
       functions: names of the graph's functions.
       devices: number of operations that request each device.
+
+    Example:
+      >>> import headrace as hr
+      >>> from headrace.inspect import describe
+      >>> with hr.Graph() as g:
+      ...     x = hr.placeholder(hr.float32, (2,), name="x")
+      ...     y = hr.tanh(x, name="y")
+      >>> description = describe(g)
+      >>> dict(description.ops), description.outputs
+      ({'Placeholder': 1, 'Tanh': 1}, ('y:0  float32 [2]',))
     """
 
     ops: Mapping[str, int]
@@ -81,6 +100,16 @@ class StepDescription:
       source: operations without inputs, except for constants.
       constants: number of constants without inputs.
       sink: operations without consumers, except for the ends of the fetches.
+
+    Example:
+      >>> import headrace as hr
+      >>> from headrace.inspect import describe_step
+      >>> with hr.Graph() as g:
+      ...     x = hr.placeholder(hr.float32, (2,), name="x")
+      ...     y = hr.tanh(x, name="y")
+      >>> step = describe_step(g, [x], [y], [])
+      >>> step.of, step.retvals[0].name
+      (2, 'y:0')
     """
 
     of: int

@@ -43,6 +43,15 @@ class Change:
       kind: "added", "removed", "changed" or "renamed".
       type: the op type, or "function"; "" for the ends of a graph.
       details: a line for each difference.
+
+    Example:
+      >>> import headrace as hr
+      >>> from headrace.inspect import diff
+      >>> with hr.Graph() as g:
+      ...     x = hr.placeholder(hr.float32, (2,), name="x")
+      ...     y = hr.tanh(x, name="y")
+      >>> [change.name for change in diff(hr.Graph(), g).changes]
+      ['x', 'y']
     """
 
     where: tuple[str, ...]
@@ -61,6 +70,15 @@ class Difference:
     Attributes:
       changes: the changes, sorted by place and name.
       compared: number of operations of the second graph, without those of its bodies and functions.
+
+    Example:
+      >>> import headrace as hr
+      >>> from headrace.inspect import diff
+      >>> with hr.Graph() as g:
+      ...     x = hr.placeholder(hr.float32, (2,), name="x")
+      ...     y = hr.tanh(x, name="y")
+      >>> bool(diff(g, g))
+      False
     """
 
     changes: tuple[Change, ...]

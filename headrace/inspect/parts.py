@@ -29,6 +29,12 @@ class Value:
       dtype: the name of its dtype.
       shape: its static shape.
       bytes: its size if the shape is known; else None.
+
+    Example:
+      >>> import headrace as hr
+      >>> from headrace.inspect import Value
+      >>> str(Value("x:0", "float32", (2, None)))
+      'x:0  float32 [2,?]'
     """
 
     name: str
@@ -65,6 +71,16 @@ class Node:
       line: the user's line as "file:line", without the folder; "" if it is not known.
       goes_back: whether its inputs except the first come from the previous iteration.
       is_argument: whether it is a placeholder, or a parameter of a function.
+
+    Example:
+      >>> import headrace as hr
+      >>> from headrace.inspect import draw, nodes
+      >>> with hr.Graph() as g:
+      ...     x = hr.placeholder(hr.float32, (2,), name="x")
+      ...     y = hr.tanh(x, name="y")
+      >>> node = list(nodes(draw(g)))[1]
+      >>> node.type, node.inputs[0][0], node.outputs[0].kind
+      ('Tanh', 'x', 'float32 [2]')
     """
 
     id: int
@@ -91,6 +107,15 @@ class Passed:
       start: the name of its source outside; "" if it is not known.
       next: the name of its value for the next iteration; "" if there is none.
       out: the names of the Exits of a loop of primitives; "" for none.
+
+    Example:
+      >>> import headrace as hr
+      >>> from headrace.inspect import draw
+      >>> with hr.Graph() as g:
+      ...     y = hr.while_loop(lambda i: i < 3, lambda i: i + 1, [0])
+      >>> passed = draw(g).structures[0].passed[0]
+      >>> passed.role, passed.value.name, passed.next
+      ('variable', 'i', 'while/add')
     """
 
     role: str
@@ -112,6 +137,15 @@ class Structure:
       passed: the values passed to it, in order.
       outputs: its outputs.
       boxes: the branches, the condition and body, or the function.
+
+    Example:
+      >>> import headrace as hr
+      >>> from headrace.inspect import draw
+      >>> with hr.Graph() as g:
+      ...     y = hr.cond(hr.placeholder(hr.bool, ()), lambda: 1, lambda: 2)
+      >>> structure = draw(g).structures[0]
+      >>> structure.kind, [box.label for box in structure.boxes]
+      ('if', ['then_branch', 'else_branch'])
     """
 
     kind: str
@@ -145,6 +179,16 @@ class Box:
       total: number of nodes drawn in it, including nested ones.
       note: the reason why it shows no more; "" for none.
       left_out: number of operations that are not drawn, including nested ones (`cut`).
+
+    Example:
+      >>> import headrace as hr
+      >>> from headrace.inspect import draw
+      >>> with hr.Graph() as g:
+      ...     x = hr.placeholder(hr.float32, (2,), name="x")
+      ...     y = hr.tanh(x, name="y")
+      >>> box = draw(g)
+      >>> box.ops, [part.name for part in box.parts]
+      (2, ['x', 'y'])
     """
 
     label: str = ""

@@ -89,6 +89,11 @@ class FixedLossScale(LossScale):
       ValueError: `loss_scale_value` is less than 1, or not a number.
 
     Source: TensorFlow's `tf.train.experimental.FixedLossScale`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.train.FixedLossScale(8.0).now().numpy()
+      np.float32(8.0)
     """
 
     def __init__(self, loss_scale_value: float) -> None:

@@ -36,6 +36,14 @@ class QueueRunner:
 
     Raises:
       ValueError: `enqueue_ops` is empty, or there is neither a queue nor the two operations.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     queue = hr.FIFOQueue(10, [hr.int32])
+      ...     runner = hr.train.QueueRunner(queue, [queue.enqueue(1)] * 2)
+      >>> len(runner.enqueue_ops)
+      2
     """
 
     def __init__(

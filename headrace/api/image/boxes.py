@@ -231,6 +231,13 @@ def combined_non_max_suppression(
       valid ones.
 
     Source: TensorFlow's `tf.image.combined_non_max_suppression`.
+
+    Example:
+      >>> import headrace as hr
+      >>> boxes = [[[[0.0, 0.0, 1.0, 1.0]], [[0.0, 0.0, 1.0, 0.9]]]]
+      >>> found = hr.image.combined_non_max_suppression(boxes, [[[0.6], [0.8]]], 2, 2)
+      >>> found[3].numpy()
+      array([1], dtype=int32)
     """
     with scopes.name_scope(name, "combined_non_max_suppression", [boxes, scores]):
         b = scopes.builder(boxes, scores, max_output_size_per_class)

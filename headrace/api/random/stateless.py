@@ -23,6 +23,11 @@ class Algorithm(enum.Enum):
     """Algorithms of random numbers. `AUTO_SELECT` means `PHILOX`; `THREEFRY` is not implemented.
 
     Source: TensorFlow's `tf.random.Algorithm`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.random.Algorithm.PHILOX.name
+      'PHILOX'
     """
 
     PHILOX = 1

@@ -129,6 +129,13 @@ def merge(
       ValueError: `sp_ids` and `vocab_size` have different lengths.
 
     Source: TensorFlow's `tf.compat.v1.sparse.merge`.
+
+    Example:
+      >>> import headrace as hr
+      >>> ids = hr.SparseTensor([[0, 0]], hr.constant([2], hr.int64), [1, 1])
+      >>> values = hr.SparseTensor([[0, 0]], [7.0], [1, 1])
+      >>> hr.sparse.to_dense(hr.sparse.merge(ids, values, 4)).numpy().tolist()
+      [[0.0, 0.0, 7.0, 0.0]]
     """
     if is_sparse(sp_ids):
         sp_ids, vocab_size = [sp_ids], [vocab_size]

@@ -352,6 +352,13 @@ class StaticVocabularyTable:
       TypeError: the initializer has other dtypes.
 
     Source: TensorFlow's `tf.lookup.StaticVocabularyTable`.
+
+    Example:
+      >>> import headrace as hr
+      >>> init = hr.lookup.KeyValueTensorInitializer(["a", "b"], hr.constant([0, 1], hr.int64))
+      >>> table = hr.lookup.StaticVocabularyTable(init, 1)
+      >>> table.lookup(hr.constant(["b", "other"])).numpy()
+      array([1, 2])
     """
 
     def __init__(
@@ -534,6 +541,13 @@ class DenseHashTable(_ChangingTable):
       name: name of the operation.
 
     Source: TensorFlow's `tf.lookup.experimental.DenseHashTable`.
+
+    Example:
+      >>> import headrace as hr
+      >>> table = hr.lookup.DenseHashTable(hr.string, hr.int64, -1, "", "deleted")
+      >>> done = table.insert(hr.constant(["a"]), hr.constant([5], hr.int64))
+      >>> table.lookup(hr.constant(["a", "b"])).numpy()
+      array([ 5, -1])
     """
 
     def __init__(

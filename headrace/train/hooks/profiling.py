@@ -41,6 +41,12 @@ class ProfilerHook(SessionRunHook):
       RuntimeError: in `begin`: the graph has no global step.
 
     Source: TensorFlow's `tf.train.ProfilerHook`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hook = hr.train.ProfilerHook(save_steps=10, output_dir="logs")
+      >>> isinstance(hook, hr.train.SessionRunHook)
+      True
     """
 
     def __init__(

@@ -82,6 +82,12 @@ class CheckpointSaverHook(SessionRunHook):
       RuntimeError: the graph has no global step (in `begin`), or no saver is found (later).
 
     Source: TensorFlow's `tf.train.CheckpointSaverHook`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hook = hr.train.CheckpointSaverHook("checkpoints", save_steps=10)
+      >>> isinstance(hook, hr.train.SessionRunHook)
+      True
     """
 
     def __init__(
@@ -211,6 +217,12 @@ class SummarySaverHook(SessionRunHook):
       RuntimeError: in `begin`: the graph has no global step.
 
     Source: TensorFlow's `tf.train.SummarySaverHook`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hook = hr.train.SummarySaverHook(save_steps=10, output_dir="logs", summary_op=[])
+      >>> isinstance(hook, hr.train.SessionRunHook)
+      True
     """
 
     def __init__(

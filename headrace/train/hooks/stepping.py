@@ -166,6 +166,11 @@ class GlobalStepWaiterHook(SessionRunHook):
       DeadlineExceededError: in the first step: the value was not reached in `max_wait_secs`.
 
     Source: TensorFlow's `tf.train.GlobalStepWaiterHook`, which has no limit of the wait.
+
+    Example:
+      >>> import headrace as hr
+      >>> isinstance(hr.train.GlobalStepWaiterHook(100), hr.train.SessionRunHook)
+      True
     """
 
     def __init__(

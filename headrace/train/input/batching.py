@@ -108,6 +108,21 @@ def maybe_batch(
       name: name of the operation. None: "batch".
 
     Source: TensorFlow's `tf.train.maybe_batch`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     number = hr.train.range_input_producer(4, num_epochs=1, shuffle=False).dequeue()
+      ...     out = hr.train.maybe_batch([number], number > 1, 2)
+      >>> with hr.Session(graph=g) as sess:
+      ...     sess.run(hr.variables_initializer(g.variables))
+      ...     coord = hr.train.Coordinator()
+      ...     threads = hr.train.start_queue_runners(sess, coord)
+      ...     value = sess.run(out)
+      ...     coord.request_stop()
+      ...     coord.join(threads)
+      >>> value
+      array([2, 3], dtype=int32)
     """
     queue = _fifo(capacity, dynamic_pad, shared_name)
     return _batched(
@@ -135,6 +150,21 @@ def batch_join(
       name: name of the operation. None: "batch_join".
 
     Source: TensorFlow's `tf.train.batch_join`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     number = hr.train.range_input_producer(4, num_epochs=1, shuffle=False).dequeue()
+      ...     out = hr.train.batch_join([[number], [number]], 2)
+      >>> with hr.Session(graph=g) as sess:
+      ...     sess.run(hr.variables_initializer(g.variables))
+      ...     coord = hr.train.Coordinator()
+      ...     threads = hr.train.start_queue_runners(sess, coord)
+      ...     value = sess.run(out)
+      ...     coord.request_stop()
+      ...     coord.join(threads)
+      >>> value.shape
+      (2,)
     """
     return maybe_batch_join(
         tensors_list, True, batch_size, capacity, enqueue_many, shapes, dynamic_pad, allow_smaller_final_batch,
@@ -163,6 +193,21 @@ def maybe_batch_join(
       name: name of the operation. None: "batch_join".
 
     Source: TensorFlow's `tf.train.maybe_batch_join`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     number = hr.train.range_input_producer(4, num_epochs=1, shuffle=False).dequeue()
+      ...     out = hr.train.maybe_batch_join([[number], [number]], True, 2)
+      >>> with hr.Session(graph=g) as sess:
+      ...     sess.run(hr.variables_initializer(g.variables))
+      ...     coord = hr.train.Coordinator()
+      ...     threads = hr.train.start_queue_runners(sess, coord)
+      ...     value = sess.run(out)
+      ...     coord.request_stop()
+      ...     coord.join(threads)
+      >>> value.shape
+      (2,)
     """
     queue = _fifo(capacity, dynamic_pad, shared_name)
     return _batched(
@@ -197,6 +242,21 @@ def shuffle_batch(
       ValueError: `capacity` is not larger than `min_after_dequeue`; or see `batch`.
 
     Source: TensorFlow's `tf.train.shuffle_batch`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     number = hr.train.range_input_producer(4, num_epochs=1, shuffle=False).dequeue()
+      ...     out = hr.train.shuffle_batch([number], 2, 4, 1, seed=1)
+      >>> with hr.Session(graph=g) as sess:
+      ...     sess.run(hr.variables_initializer(g.variables))
+      ...     coord = hr.train.Coordinator()
+      ...     threads = hr.train.start_queue_runners(sess, coord)
+      ...     value = sess.run(out)
+      ...     coord.request_stop()
+      ...     coord.join(threads)
+      >>> value.shape
+      (2,)
     """
     return maybe_shuffle_batch(
         tensors, batch_size, capacity, min_after_dequeue, True, num_threads, seed, enqueue_many, shapes,
@@ -227,6 +287,21 @@ def maybe_shuffle_batch(
       name: name of the operation. None: "shuffle_batch".
 
     Source: TensorFlow's `tf.train.maybe_shuffle_batch`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     number = hr.train.range_input_producer(4, num_epochs=1, shuffle=False).dequeue()
+      ...     out = hr.train.maybe_shuffle_batch([number], 2, 4, 1, number >= 0, seed=1)
+      >>> with hr.Session(graph=g) as sess:
+      ...     sess.run(hr.variables_initializer(g.variables))
+      ...     coord = hr.train.Coordinator()
+      ...     threads = hr.train.start_queue_runners(sess, coord)
+      ...     value = sess.run(out)
+      ...     coord.request_stop()
+      ...     coord.join(threads)
+      >>> value.shape
+      (2,)
     """
     queue = _shuffling(capacity, min_after_dequeue, seed, shared_name)
     return _batched(
@@ -256,6 +331,21 @@ def shuffle_batch_join(
       name: name of the operation. None: "shuffle_batch_join".
 
     Source: TensorFlow's `tf.train.shuffle_batch_join`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     number = hr.train.range_input_producer(4, num_epochs=1, shuffle=False).dequeue()
+      ...     out = hr.train.shuffle_batch_join([[number], [number]], 2, 4, 1, seed=1)
+      >>> with hr.Session(graph=g) as sess:
+      ...     sess.run(hr.variables_initializer(g.variables))
+      ...     coord = hr.train.Coordinator()
+      ...     threads = hr.train.start_queue_runners(sess, coord)
+      ...     value = sess.run(out)
+      ...     coord.request_stop()
+      ...     coord.join(threads)
+      >>> value.shape
+      (2,)
     """
     return maybe_shuffle_batch_join(
         tensors_list, batch_size, capacity, min_after_dequeue, True, seed, enqueue_many, shapes,
@@ -286,6 +376,21 @@ def maybe_shuffle_batch_join(
       name: name of the operation. None: "shuffle_batch_join".
 
     Source: TensorFlow's `tf.train.maybe_shuffle_batch_join`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     number = hr.train.range_input_producer(4, num_epochs=1, shuffle=False).dequeue()
+      ...     out = hr.train.maybe_shuffle_batch_join([[number], [number]], 2, 4, 1, True, seed=1)
+      >>> with hr.Session(graph=g) as sess:
+      ...     sess.run(hr.variables_initializer(g.variables))
+      ...     coord = hr.train.Coordinator()
+      ...     threads = hr.train.start_queue_runners(sess, coord)
+      ...     value = sess.run(out)
+      ...     coord.request_stop()
+      ...     coord.join(threads)
+      >>> value.shape
+      (2,)
     """
     queue = _shuffling(capacity, min_after_dequeue, seed, shared_name)
     return _batched(
@@ -308,6 +413,21 @@ def prefetch(
 
     Returns:
       Tensors in the structure of `tensors`, dequeued from a queue of computed values.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     number = hr.train.range_input_producer(4, num_epochs=1, shuffle=False).dequeue()
+      ...     out = hr.train.prefetch([number])
+      >>> with hr.Session(graph=g) as sess:
+      ...     sess.run(hr.variables_initializer(g.variables))
+      ...     coord = hr.train.Coordinator()
+      ...     threads = hr.train.start_queue_runners(sess, coord)
+      ...     value = sess.run(out)
+      ...     coord.request_stop()
+      ...     coord.join(threads)
+      >>> value
+      [np.int32(0)]
     """
     flat = nest.flatten(tensors)
     with scopes.name_scope(name, "prefetch", flat):

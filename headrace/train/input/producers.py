@@ -46,6 +46,16 @@ def limit_epochs(tensor: Any, num_epochs: int | None = None, name: str | None = 
       ValueError: `num_epochs` is not positive.
 
     Source: TensorFlow's `tf.train.limit_epochs`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     x = hr.train.limit_epochs(hr.constant([1, 2]), 1)
+      >>> with hr.Session(graph=g) as sess:
+      ...     sess.run(hr.variables_initializer(g.variables))
+      ...     value = sess.run(x)
+      >>> value
+      array([1, 2], dtype=int32)
     """
     if num_epochs is None:
         return tensor
@@ -90,6 +100,20 @@ def input_producer(
       ValueError: the shape of a row is not known, or `num_epochs` is not positive.
 
     Source: TensorFlow's `tf.train.input_producer`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     out = hr.train.input_producer(hr.constant([7, 8]), num_epochs=1, shuffle=False).dequeue()
+      >>> with hr.Session(graph=g) as sess:
+      ...     sess.run(hr.variables_initializer(g.variables))
+      ...     coord = hr.train.Coordinator()
+      ...     threads = hr.train.start_queue_runners(sess, coord)
+      ...     value = sess.run(out)
+      ...     coord.request_stop()
+      ...     coord.join(threads)
+      >>> value
+      np.int32(7)
     """
     graph = scopes.graph_builder("input_producer").graph
     with scopes.name_scope(name, "input_producer", [input_tensor]):

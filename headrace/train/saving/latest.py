@@ -133,6 +133,11 @@ def get_checkpoint_mtimes(checkpoint_prefixes: Iterable[str]) -> list[float]:
       checkpoint_prefixes: prefixes of checkpoints. Those that do not exist are ignored.
 
     Source: TensorFlow's `tf.train.get_checkpoint_mtimes`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.train.get_checkpoint_mtimes(["no/such/checkpoint"])
+      []
     """
     found = map(checkpoints.modified, checkpoint_prefixes)
     return [t for t in found if t is not None]
@@ -153,6 +158,19 @@ def remove_checkpoint(checkpoint_prefix: str | os.PathLike[str], meta_graph_suff
       meta_graph_suffix: extension of the file with the graph.
 
     Source: TensorFlow's `tf.train.remove_checkpoint`.
+
+    Example:
+      >>> import headrace as hr
+      >>> import tempfile
+      >>> with hr.Graph() as g:
+      ...     v = hr.Variable(3.0, name="v")
+      ...     saver = hr.train.Saver()
+      >>> with hr.Session(graph=g) as sess, tempfile.TemporaryDirectory() as folder:
+      ...     sess.run(hr.variables_initializer([v]))
+      ...     path = saver.save(sess, f"{folder}/model")
+      ...     hr.train.remove_checkpoint(path)
+      ...     hr.train.checkpoint_exists(path)
+      False
     """
     prefix = os.fspath(checkpoint_prefix)
     checkpoints.remove(prefix)

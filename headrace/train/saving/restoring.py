@@ -42,6 +42,19 @@ class CheckpointReader:
       DataLossError: the checkpoint is damaged.
 
     Source: TensorFlow's `tf.train.load_checkpoint` and `CheckpointReader`.
+
+    Example:
+      >>> import headrace as hr
+      >>> import tempfile
+      >>> with hr.Graph() as g:
+      ...     v = hr.Variable(3.0, name="v")
+      ...     saver = hr.train.Saver()
+      >>> with hr.Session(graph=g) as sess, tempfile.TemporaryDirectory() as folder:
+      ...     sess.run(hr.variables_initializer([v]))
+      ...     reader = hr.train.load_checkpoint(saver.save(sess, f"{folder}/model"))
+      ...     value = reader.get_tensor("v")
+      >>> value
+      np.float32(3.0)
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
