@@ -6,8 +6,11 @@ there is one. Both have the constants of this module.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
+
+from headrace import thresholds
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,6 +26,7 @@ _WEYL1: Final = 0xBB67AE85
 Fill: TypeAlias = "Callable[[int, int, np.ndarray, np.ndarray], bool]"
 
 _fills: list[Fill] = []  # at most one: the registry of the function
+_draws = itertools.count()  # of few blocks, in this process
 
 
 def round_keys(key: int) -> list[int]:
@@ -37,5 +41,11 @@ def provide(fill: Fill) -> None:
 
 
 def filled(key: int, counter: int, offsets: np.ndarray, out: np.ndarray) -> bool:
-    """Calls the registered function; returns False without one."""
-    return bool(_fills) and _fills[0](key, counter, offsets, out)
+    """Calls the registered function for many blocks, and after many draws for few.
+
+    Returns:
+      Whether it computed the blocks. Those that numpy computes are the same.
+    """
+    if not _fills or (len(offsets) < thresholds.NATIVE_RANDOM_BLOCKS and next(_draws) < thresholds.NATIVE_RANDOM_DRAWS):
+        return False
+    return _fills[0](key, counter, offsets, out)

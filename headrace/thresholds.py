@@ -461,6 +461,11 @@ ABANDONED_WRITE: Final = 3600.0
 # Unit: blocks. Measured (docs/reference/native.md "Kernels").
 NATIVE_RANDOM_BLOCKS: Final = 256
 
+# Draws of fewer blocks after which native code computes those too: numpy has taken about 20 ms for them, as long as
+# native code takes to be loaded.
+# Unit: draws. Measured (docs/reference/native.md "Kernels").
+NATIVE_RANDOM_DRAWS: Final = 256
+
 # Size m * k * n of a matrix product up to which its code is part of the calling loop.
 # Unit: multiplications. Measured (docs/reference/native.md "Products").
 INLINED_PRODUCT: Final = 2048

@@ -42,6 +42,8 @@ class WidenHalfPrecision(Pass):
         if context.options.is_lowered:
             return False
         changed = any(loops_of(graph, context, having=_widens)) and HoistInvariants().call(graph, context)
+        if not any(map(_half_of, graph.operations)):
+            return changed
         walking = Rewriter(graph, context)
         for op in walking:
             dtype = _half_of(op)

@@ -218,7 +218,7 @@ class Stream:
 
     def _fill(self, offsets: np.ndarray, out: np.ndarray) -> None:
         """Computes the block at `offsets[i]` into `out[i]`."""
-        if len(offsets) >= thresholds.NATIVE_RANDOM_BLOCKS and filled(self.key, self.counter, offsets, out):
+        if filled(self.key, self.counter, offsets, out):
             return
         if len(offsets) <= thresholds.PHILOX_SCALAR_BLOCKS:
             for i, offset in enumerate(offsets.tolist()):

@@ -17,7 +17,7 @@ from headrace import dtypes, thresholds
 from headrace.records import record
 from headrace.schedule.program import Call, Compute, Instr, Loop, Value
 from headrace.schedule.select import ListOperation
-from headrace.targets.native.rewriting import rewritten
+from headrace.targets.native.rewriting import flat, rewritten
 from headrace.targets.native.tuples import Pack, Tuples, Zeros, is_tuple
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Functions:
         for i, (name, f) in enumerate(program.functions.items() if program is not None else ()):
             params, results = (tuple(map(self.value, vs)) for vs in (f.params, f.block.results))
             params += self._constants[name]
-            self.bodies[name] = Body(f"function{i}", params, self.rewritten(f.block.instrs), results, f.block)
+            self.bodies[name] = Body(f"function{i}", params, flat(self.rewritten(f.block.instrs)), results, f.block)
 
     def value(self, v: Value) -> Value:
         """The form of a value: the address of a tuple."""

@@ -56,7 +56,10 @@ class Rows:
 
 @record(frozen=True, slots=True)
 class Repeated:
-    """Input 0, repeated along new axes and those of size 1. Input 1 is the shape of the result."""
+    """Input 0, repeated along new axes and those of size 1.
+
+    Input 1 is the shape of the result.
+    """
 
     def __str__(self) -> str:
         return "repeated"

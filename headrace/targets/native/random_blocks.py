@@ -5,6 +5,8 @@ A block takes ten rounds with two products of 32-bit numbers each. numpy makes a
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from headrace.philox_rounds import MULTIPLIER0, MULTIPLIER2, ROUNDS, round_keys
@@ -17,16 +19,22 @@ def filled(key: int, counter: int, offsets: np.ndarray, out: np.ndarray) -> bool
     """Computes the block at each offset (`philox_rounds.Fill`), if native code is available."""
     if engine.available():
         return False
-    numbers = np.array([counter % (1 << 64), counter >> 64, *round_keys(key)], np.uint64)
-    compiled(("philox",), _blocks)(out, numbers, offsets, len(offsets))
+    start = np.array((counter % (1 << 64), counter >> 64), np.uint64)
+    compiled(("philox",), _blocks)(out, start, _keys_of(key), offsets, len(offsets))
     return True
 
 
+@functools.lru_cache(256)
+def _keys_of(key: int) -> np.ndarray:
+    """The words of a key in each round; each operation that draws has one key."""
+    return np.array(round_keys(key), np.uint64)
+
+
 def _blocks() -> Loops:
-    loops = Loops([np.uint32, np.uint64, np.uint64], ["n"])
-    out, numbers, offsets = loops.arrays
-    low, high = numbers[0], numbers[1]
-    keys = [numbers[2 + k] for k in range(2 * ROUNDS)]
+    loops = Loops([np.uint32, np.uint64, np.uint64, np.uint64], ["n"])
+    out, start, words, offsets = loops.arrays
+    low, high = start[0], start[1]
+    keys = [words[k] for k in range(2 * ROUNDS)]
     with loops.each(0, loops.sizes[0]) as i:
         at = offsets[i]
         first = low + at

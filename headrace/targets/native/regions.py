@@ -29,7 +29,7 @@ from headrace.targets.native.costs import ufuncs
 from headrace.targets.native.element_types import KINDS, ElementTypes
 from headrace.targets.native.fusion import deep_reads
 from headrace.targets.native.grown import Dimensions, Front, Repeated, Rows, is_array, is_grown
-from headrace.targets.native.rewriting import CrossEntropy, Division
+from headrace.targets.native.rewriting import CrossEntropy, Division, Parts, flat
 from headrace.targets.native.tuples import Absent, Pack, Unpack, Zeros, is_tuple
 
 if TYPE_CHECKING:
@@ -139,6 +139,8 @@ def _compute(instr: Compute, elements: ElementTypes) -> str:
             return ""
         case ListOperation(role):
             return _list(instr, role.kind)
+        case Parts(instrs):
+            return next(filter(None, map(why_not, instrs)), "")
         case Convert() | Dimensions() | Front() | Rows() | Repeated() | CrossEntropy():
             return ""
         case Pack() | Unpack() | Absent() | Zeros():
@@ -439,7 +441,7 @@ def make_region(
       elements: The types of the elements of lists; None to compute them.
     """
     instrs = Functions().rewritten(block.instrs) if instrs is None else instrs
-    mine = list(instrs[start:stop])
+    mine = flat(instrs[start:stop])
     rows = _rows(instrs)
     crossing = _crossing(instrs, block.results, start, stop)
     made = {v for instr in mine for v in instr.made}
@@ -504,6 +506,8 @@ def _saved(instr: Instr) -> float:
                 return count * thresholds.NUMPY_SCALAR
             size = max(0, instr.made[0].bytes) if instr.made else 0
             return count * (thresholds.NUMPY_CALL + thresholds.NUMPY_BYTE * size)
+        if isinstance(instr.work, Parts):
+            return sum(map(_saved, instr.work.instrs))
         if isinstance(instr.work, Move) and isinstance(instr.work.form, Reduce):
             return thresholds.NUMPY_CALL + thresholds.NUMPY_BYTE * max(0, instr.inputs[instr.work.form.source].bytes)
         is_window = isinstance(instr.work, Move) and isinstance(instr.work.form, Window)

@@ -5,16 +5,18 @@ between numbers, conversions, the division of integers, which fails if a divisor
 cross entropy of few rows. `rewritten` returns the instructions of a block with these in place of kernel calls, also in
 inner blocks. The program keeps its own instructions, for the Python target; values are common to both.
 
-In an inner block, a choice of rows is two instructions: a view of the vector of conditions as a column, and a map. So
-numpy, which takes all rows of one array at no cost, keeps its kernel. An operation on rows with sums or maxima of each
-row, such as softmax, is maps and reductions there. Elsewhere the kernel reads each row once, by `row_maps`.
+A choice of rows is two instructions: a view of the vector of conditions as a column, and a map. A sum of many arrays,
+whose expression would be too deep, is several maps, in the same order. In the block of the step they are the `Parts` of
+one instruction, since the block keeps its instructions, of which some run in Python. In an inner block, an operation on
+rows with sums or maxima of each row, such as softmax, is maps and reductions. Elsewhere the kernel reads each row once,
+by `row_maps`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -24,7 +26,7 @@ from headrace.ir.kernel import made_for
 from headrace.opkit.forms import NATIVE, Reduce, Reshape, Window, form_of
 from headrace.records import record
 from headrace.schedule.program import Block, Branches, Compute, Instr, Loop, Value
-from headrace.schedule.scalar_expressions import Apply, Check, Input, formula, is_plain, row_formula_of
+from headrace.schedule.scalar_expressions import DEEPEST, Apply, Check, Input, formula, is_plain, row_formula_of
 from headrace.schedule.select import Constant, KernelCall, Map, Move
 from headrace.targets.native import grown
 
@@ -48,9 +50,37 @@ class CrossEntropy:
         return "cross entropy"
 
 
+@record(frozen=True, slots=True)
+class Parts:
+    """Instructions that do the work of one together.
+
+    Attributes:
+      instrs: The instructions.
+    """
+
+    instrs: tuple[Instr, ...]
+
+    def __str__(self) -> str:
+        return "; ".join(map(str, self.instrs))
+
+
 def rewritten(instrs: Sequence[Instr]) -> list[Instr]:
     """The instructions of a block, with maps in place of kernel calls."""
-    return [_rewritten(instr) for instr in instrs]
+    return [_whole(instr) for instr in instrs]
+
+
+def flat(instrs: Iterable[Instr]) -> list[Instr]:
+    """Instructions with their parts in place of those that have some."""
+    out: list[Instr] = []
+    for instr in instrs:
+        is_whole = isinstance(instr, Compute) and isinstance(instr.work, Parts)
+        out += instr.work.instrs if is_whole else [instr]  # type: ignore[attr-defined]
+    return out
+
+
+def _whole(instr: Instr) -> Instr:
+    parts = _parts_of(instr)
+    return dataclasses.replace(instr, work=Parts(tuple(parts))) if parts else _rewritten(instr)  # type: ignore[call-arg]
 
 
 def _rewritten(instr: Instr) -> Instr:
@@ -83,11 +113,46 @@ def _expanded(instr: Instr) -> list[Instr]:
         return [_rewritten(instr)]
     if instr.work.kernel.factory is not instr.op.opdef.kernel or not instr.made:
         return [_rewritten(instr)]
-    if instr.op.type != "Select" or not _is_of_rows(instr):
-        form = _form_of(instr, instr.work, is_inner=True)
-        return _on_rows(instr, instr.work) or [
-            _rewritten(instr) if form is None else dataclasses.replace(instr, work=form)
-        ]
+    form = _form_of(instr, instr.work, is_inner=True)
+    return (
+        _parts_of(instr)
+        or _on_rows(instr, instr.work)
+        or [_rewritten(instr) if form is None else dataclasses.replace(instr, work=form)]
+    )
+
+
+def _parts_of(instr: Instr) -> list[Instr]:
+    """The instructions in place of one of any block; none if it stays one."""
+    if not isinstance(instr, Compute) or not isinstance(instr.work, KernelCall) or not instr.made:
+        return []
+    if instr.work.kernel.factory is not instr.op.opdef.kernel:
+        return []
+    if instr.op.type == "Select" and _is_of_rows(instr):
+        return _choice_of_rows(instr)
+    return _long_sum(instr) if instr.op.type == "AddN" and len(instr.inputs) > DEEPEST else []
+
+
+def _long_sum(instr: Compute) -> list[Instr]:
+    """The sums of groups of arrays, each with the sum of those before."""
+    (out,) = instr.made
+    dtype, shape = out.dtype.numpy, tuple(d for d in out.shape or () if d is not None)
+    if not is_plain(dtype) or not all(v.is_static and v.shape == out.shape for v in (*instr.inputs, out)):
+        return []
+    parts: list[Instr] = []
+    total, *left = instr.inputs
+    while left:
+        group, left = [total, *left[: DEEPEST - 1]], left[DEEPEST - 1 :]
+        expression: Apply | Input = Input(0)
+        for k in range(1, len(group)):
+            expression = Apply(np.add, (expression, Input(k)), dtype, shape)
+        assert isinstance(expression, Apply)
+        total = Value(out.number, out.tensor, out.dtype, out.shape, out.representation, "fresh") if left else out
+        parts.append(Compute(instr.op, tuple(group), (total,), Map(expression, not shape)))
+    return parts
+
+
+def _choice_of_rows(instr: Compute) -> list[Instr]:
+    """A column of the conditions, and a map."""
     condition, x, y = instr.inputs
     shape = (*(condition.shape or ()), *[1] * (len(x.shape or ()) - 1))
     column = Value(condition.number, condition.tensor, condition.dtype, shape, "array", "shared")

@@ -64,7 +64,7 @@ class Maker:
                 [self._map] * 5
                 + [self._view] * 3
                 + [self._join, self._product, self._sum, self._replaced, self._taken, self._put, self._row]
-                + [self._packed, self._entropy, self._ordered, self._ranged]
+                + [self._packed, self._entropy, self._ordered, self._ranged, self._chosen]
             )
             if self._depth > 0:  # elsewhere kernels compute windows
                 kinds.append(self._window)
@@ -110,6 +110,16 @@ class Maker:
                 lambda: hr.square(hr.tanh(a)) - 1.0,
             ]
         )()
+
+    def _chosen(self, values: list[Any]) -> Any:
+        """A choice of rows, or a sum of many arrays."""
+        a = self._pick(values, lambda s: len(s) > 1)
+        if a is None or self.rng.random() < 0.3:
+            a, b = self._pair(values)
+            some = [a * 0.02, hr.sin(a) * 0.01] if a.shape == b.shape else [a * 0.02]
+            return hr.add_n([self.rng.choice(some) for _ in range(self.rng.choice([33, 70]))])
+        is_first = hr.reduce_sum(a, list(range(1, len(a.shape)))) > 0.0101
+        return scopes.builder().Select(is_first, a, hr.sin(a) * 0.5)
 
     def _view(self, values: list[Any]) -> Any:
         rng, a = self.rng, self._pick(values, lambda s: len(s) > 0)

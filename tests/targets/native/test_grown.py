@@ -15,6 +15,7 @@ from headrace import flags, thresholds
 from headrace.api import scopes
 from headrace.errors import InvalidArgumentError
 from headrace.targets.native import engine
+from tests.targets.native import region_running as running
 
 with flags.override(NATIVE="on"):
     if engine.available():
@@ -212,3 +213,34 @@ def test_a_training_step_with_fed_lengths_has_one_region() -> None:
                 assert len([line for line in sections if "while" in line.lower()]) == 1
             found.append([session.run([losses, step], feeds)[0] for _ in range(3)])
     np.testing.assert_allclose(found[0], found[1], rtol=1e-4, atol=1e-5)
+
+
+# *** Several instructions in place of one ***
+
+
+def choice(x: Any, y: Any, of: Any) -> Any:
+    return scopes.builder().Select(of, x, y)
+
+
+def test_rows_are_chosen_outside_of_loops() -> None:
+    x, n = hr.placeholder(hr.float32, [4, 2, 3]), hr.placeholder(hr.int32, [4])
+    y = choice(hr.sin(x), x * 2.0, n > 1)
+    slope = hr.convert_to_tensor(hr.gradients(hr.reduce_sum(y * y), x)[0])
+    running.run([y, slope, hr.reverse(y, [0])], {x: X / 10, n: np.array([2, 0, 1, 5])})
+
+
+@pytest.mark.parametrize("count", [33, 64, 65, 100])
+@pytest.mark.parametrize("shape", [(), (3, 4)], ids=str)
+def test_a_sum_of_many_arrays_has_the_order_of_the_kernel(count: int, shape: tuple[int, ...]) -> None:
+    x = hr.placeholder(hr.float32, shape)
+    y = hr.add_n([x * float(k) for k in range(count)])
+    value = np.random.default_rng(0).normal(size=shape).astype(np.float32)
+
+    def same(got: Any, want: Any) -> None:
+        np.testing.assert_array_equal(got, want)
+
+    running.run(
+        [y, hr.while_loop(lambda i, z: i < 3, lambda i, z: (i + 1, hr.add_n([x] * count) + z), (0, y))[1]],
+        {x: value},
+        same,
+    )

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+from unittest import mock
+
 import numpy as np
 import pytest
 
-from headrace import dtypes, flags, thresholds
+from headrace import dtypes, flags, philox_rounds, thresholds
 from headrace.resources.philox import Stream
 from headrace.targets.native.random_blocks import filled
 
@@ -42,3 +45,17 @@ def test_numpy_computes_blocks_without_native_code() -> None:
     assert not out.any()
     assert filled(1, 2, np.arange(3, dtype=np.uint64), out)
     assert out.all()
+
+
+@pytest.mark.parametrize("blocks", [1, 7, 16])
+def test_few_blocks_are_native_after_many_draws(blocks: int) -> None:
+    stream, native = Stream(3, (1 << 64) - 5), mock.Mock(side_effect=filled)
+    with (
+        mock.patch.object(philox_rounds, "_fills", [native]),
+        mock.patch.object(philox_rounds, "_draws", itertools.count()),
+        mock.patch.object(thresholds, "NATIVE_RANDOM_DRAWS", 3),
+    ):
+        drawn = [stream.blocks(blocks) for _ in range(5)]
+    assert native.call_count == 2
+    for found in drawn[1:]:
+        np.testing.assert_array_equal(found, drawn[0])
