@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Addition(Protocol):
-    """Change of the graph of a step before all other stages, such as accumulators of watched tensors."""
+    """Change of a pruned step, such as accumulators of watched tensors."""
 
     def added(self, step: StepGraph) -> StepGraph:
         """Returns a changed copy of a step, which may have further fetches at the end."""

@@ -209,7 +209,10 @@ class Session:
             if check_numerics:
                 options = dataclasses.replace(options, check_numerics=check_numerics)
             if watch is not None:
-                return self._watched(fetches, feed_dict, options, run_metadata, timeout_ms, watch)
+                from headrace.observe.watching import specs_of
+
+                call = self._call(fetches, feed_dict, specs_of(watch))
+                return self._watched(call, list(feed_dict.values()), options, run_metadata, timeout_ms)
             call = self._call(fetches, feed_dict)
             if run_metadata is not None:
                 return self._measured(call, list(feed_dict.values()), options, timeout_ms, run_metadata)
@@ -220,23 +223,20 @@ class Session:
 
     def _watched(
         self,
-        fetches: Any,
-        feed_dict: Mapping[Any, Any],
+        call: PreparedCall,
+        values: Sequence[Any],
         options: RunOptions,
         run_metadata: RunMetadata | None,
         timeout_ms: float | None,
-        watch: Watch | Sequence[Watch],
     ) -> tuple[Any, Watched]:
         """Runs a step; returns its values and the watched values."""
-        from headrace.observe.watching import Watching, specs_of
+        from headrace.observe.watching import Watching
 
-        call = self._call(fetches, feed_dict, specs_of(watch))
         watching = call.programs.request.addition
         assert isinstance(watching, Watching)
         listener = watching.listener()
         if listener is not None:
             options = dataclasses.replace(options, listener=step_events.joined(options.listener, listener))
-        values = list(feed_dict.values())
         if run_metadata is not None:
             out = self._measured(call, values, options, timeout_ms, run_metadata)
         else:
@@ -245,7 +245,12 @@ class Session:
 
     @tracebacks.entry
     def make_callable(
-        self, fetches: Any, feed_list: Sequence[Any] = (), accept_options: bool = False
+        self,
+        fetches: Any,
+        feed_list: Sequence[Any] = (),
+        accept_options: bool = False,
+        *,
+        watch: Watch | Sequence[Watch] | None = None,
     ) -> Callable[..., Any]:
         """Returns a function from values of `feed_list` to values of `fetches`.
 
@@ -253,6 +258,8 @@ class Session:
           fetches: as for `run`.
           feed_list: the keys of a feed dict, in the order of the function's arguments.
           accept_options: whether the function takes the keyword arguments `options` and `run_metadata`.
+          watch: as for `run`; the function then returns a pair.
+
         Example:
           >>> import headrace as hr
           >>> with hr.Graph() as g:
@@ -262,8 +269,13 @@ class Session:
           (np.int32(8), np.int32(10))
         """
         key = tuple(feed_list)
+        watched: tuple[Watch, ...] = ()
+        if watch is not None:
+            from headrace.observe.watching import specs_of
+
+            watched = specs_of(watch)
         # (graph version, call): no look-up until the graph grows
-        known = (self.graph.version, self._call(fetches, dict.fromkeys(key)))
+        known = (self.graph.version, self._call(fetches, dict.fromkeys(key), watched))
         with self._explained():
             known[1].programs.general  # noqa: B018 - errors of compiling are raised here, not at the first call
 
@@ -275,7 +287,9 @@ class Session:
                 if not accept_options and (options is not None or run_metadata is not None):
                     raise TypeError("this callable takes no options: make it with accept_options=True")
                 if self._closed or known[0] != self.graph.version:
-                    known = (self.graph.version, self._call(fetches, key))
+                    known = (self.graph.version, self._call(fetches, key, watched))
+                if watched:
+                    return self._watched(known[1], args, options or _NO_OPTIONS, run_metadata, None)
                 if run_metadata is not None:
                     return self._measured(known[1], args, options or _NO_OPTIONS, None, run_metadata)
                 return self._run(known[1], args, options or _NO_OPTIONS, None)

@@ -716,7 +716,7 @@ class Graph(Uncopyable):
         self.gradient_functions = other.gradient_functions
 
     def own_functions(self) -> None:
-        """Replaces a table of functions that other graphs share by a copy, to which functions can be added."""
+        """Replaces the shared table of functions by a copy, which may grow."""
         self.functions = dict(self.functions)
 
     def capture(self, t: Tensor) -> Tensor:

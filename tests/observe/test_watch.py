@@ -241,6 +241,15 @@ def test_a_step_is_compiled_once_for_a_specification(nested: Any) -> None:
         assert session.statistics().made == 3
 
 
+def test_a_callable_returns_watched_values(nested: Any) -> None:
+    g, n, x, _ = nested
+    with hr.Session(graph=g) as session:
+        call = session.make_callable(x, [n], watch=hr.watch("outer/h", -1))
+        for k in (1, 3):
+            value, watched = call(k)
+            assert (value, [r.iteration for r in watched["outer/h"]]) == (session.run(x, {n: k}), [k - 1])
+
+
 def test_gradients_are_watched() -> None:
     with hr.Graph() as g:
         x = hr.placeholder(hr.float64, ())

@@ -197,7 +197,7 @@ class InstructionWriter(ListWriter):
     def _give_scalar(
         self, instr: Compute, found: Apply, out: str, inputs: tuple[str, ...], following: Instr | None
     ) -> None:
-        """Assigns an expression to the result of an instruction, or keeps it for the only reader."""
+        """Assigns an expression to a result, or keeps it for the only reader."""
         if _is_part(instr, found, following) and len(out) < thresholds.INLINE_EXPRESSION:
             self.texts[instr.made[0]] = f"({out})"
         else:
