@@ -67,11 +67,12 @@ class Opened:
 
     def __init__(self, context: Any, path: Path | str) -> None:
         self.errors: list[str] = []
-        self._metrics: Any = None
         self.page = context.new_page()
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
         self.page.on("console", lambda text: self.errors.append(text.text) if text.type == "error" else None)
         self.page.set_default_timeout(DEADLINE)
+        self._metrics = context.new_cdp_session(self.page)
+        self._metrics.send("Performance.enable", {"timeDomain": "threadTicks"})
         self.page.goto(path.as_uri() if isinstance(path, Path) else path)
         self.page.wait_for_selector("html[data-ready], #problem:not([hidden])", state="attached")
 
@@ -120,9 +121,6 @@ class Opened:
 
     def cpu_seconds(self) -> float:
         """CPU time of the page's main thread so far."""
-        if self._metrics is None:
-            self._metrics = self.page.context.new_cdp_session(self.page)
-            self._metrics.send("Performance.enable", {"timeDomain": "threadTicks"})
         found = self._metrics.send("Performance.getMetrics")["metrics"]
         return next(each["value"] for each in found if each["name"] == "TaskDuration")
 

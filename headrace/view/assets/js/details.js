@@ -82,7 +82,7 @@ class Details {
   // --- a node ---
 
   showNode(at) {
-    const { recording, model, moment } = this;
+    const { recording, moment } = this;
     const node = recording.nodes[at];
     const device = recording.devices[node.device];
     const close = el("button", { type: "button", class: "icon", "aria-label": "Close the details", onclick: () => moment.select(-1) }, "×");
@@ -103,7 +103,6 @@ class Details {
     if (attrs) sections.push(el("section", {}, el("h3", {}, node.constant !== null ? "Constant" : "Attributes"), el("pre", {}, clip(attrs, 2000))));
     this.root.replaceChildren(...sections);
     this.update();
-    void model;
   }
 
   list(items, make) {

@@ -197,7 +197,7 @@ class GraphView {
   // --- titles of boxes ---
 
   placeTitles() {
-    const { model, recording } = this;
+    const { model } = this;
     const focused = document.activeElement && document.activeElement.dataset.box;
     const titles = [];
     this.selectors = new Map();
@@ -225,7 +225,6 @@ class GraphView {
       if (again) again.focus({ preventScroll: true });
     }
     this.showIterations();
-    void recording;
   }
 
   /** Controls that choose the iteration of a loop. */
@@ -618,7 +617,6 @@ class GraphView {
 
   /** The mark of a node's state, and its value. */
   drawState(context, x, y, width, height, isPill, row, isDead, isAhead) {
-    const { recording } = this;
     context.fillStyle = isDead ? theme.dead : theme.live;
     context.globalAlpha = isAhead ? 0.35 : 1;
     if (isPill) {
@@ -636,7 +634,6 @@ class GraphView {
       context.fillText(fit(context, isDead ? "dead" : this.valueText(row), width - 24), x + 13, y + 29);
     }
     context.globalAlpha = 1;
-    void recording;
   }
 
   valueText(row) {

@@ -51,7 +51,7 @@ function start(recording) {
   app.search = new Search(recording, model, moment);
   if (recording.length) app.timeline = new Timeline(recording, model, moment);
   describeStep(recording);
-  wire(recording, model, moment);
+  wire(recording, moment);
   app.details.show();
   let spoken = 0;
   moment.on("row selection", () => {
@@ -203,7 +203,7 @@ function help(isOpen) {
   else if (!isOpen && dialog.open) dialog.close();
 }
 
-function wire(recording, model, moment) {
+function wire(recording, moment) {
   byId("keys").replaceChildren(...KEYS.map(([keys, text]) => el("tr", {}, el("th", { scope: "row" }, ...keys.split("  ").flatMap((key, at) => [at ? " " : "", el("kbd", {}, key)])), el("td", {}, text))));
   const on = (id, action) => byId(id).addEventListener("click", action);
   on("first", () => moment.seek(0));
@@ -239,7 +239,6 @@ function wire(recording, model, moment) {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
   document.addEventListener("keydown", pressed);
   splitters();
-  void model;
 }
 
 const ACTIONS = {

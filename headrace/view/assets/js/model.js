@@ -259,8 +259,8 @@ class Model {
     const { nodes, frames } = this.recording;
     const memo = new Map();
     const empty = [];
-    // Visible nodes whose tokens reach output `output` of `node` through folded ones.
-    const sources = (node, guards) => {
+    // Visible nodes whose tokens reach the outputs of `node` through folded ones.
+    const sources = (node) => {
       if (this.shown[node]) return [node];
       if (memo.has(node)) return memo.get(node);
       memo.set(node, empty); // a cycle of folded nodes brings nothing new

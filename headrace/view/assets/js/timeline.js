@@ -288,7 +288,7 @@ class Timeline {
       summary.replaceChildren("no loop ran in this step");
       return;
     }
-    const { limit, name } = recording.frames[loop];
+    const { limit } = recording.frames[loop];
     const frames = [...new Set(Array.from(recording.iterations.tag, (each) => recording.tagFrame[each]))];
     const choice = el("select", { "aria-label": "Loop", onchange: (event) => this.showLoop(Number(event.target.value)) },
       ...frames.map((frame) => el("option", { value: frame, selected: frame === loop }, recording.frames[frame].name)));
@@ -298,7 +298,6 @@ class Timeline {
       holder ? el("span", {}, " · the next one waited most often for ") : "",
       holder ? el("button", { type: "button", class: "link", onclick: () => app.graph.reveal(holder[0]) }, recording.nodes[holder[0]].name) : "",
       holder ? ` (${count(holder[1])}×)` : "");
-    void name;
     this.moment.emit("timeline");
   }
 
