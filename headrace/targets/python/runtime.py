@@ -109,7 +109,7 @@ class RunState:
         laps: Laps | None = None,
     ) -> None:
         self.step: Any = step
-        self.laps = laps
+        self.laps: Any = laps
         self.kernels = kernels
         self.bound = bound
         self.list_bytes: dict[int, int] = {}
