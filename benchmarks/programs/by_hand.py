@@ -6,8 +6,8 @@ The functions are called as those of `in_graphs` are, with arrays for tensors. `
 They use all knowledge of the whole program, and compute the same program:
 
 * Work that does not depend on the state is moved out of a loop. An LSTM's inputs are multiplied by their half of the
-  matrix before the loop, in one product; the derivative of a matrix is one product of stacked arrays behind the loop; and the
-  factors of the gates' derivatives are computed for all steps at once.
+  matrix before the loop, in one product; the derivative of a matrix is one product of stacked arrays after the loop;
+  and the factors of the gates' derivatives are computed for all steps at once.
 * Arrays are written in place, tapes are Python lists or arrays of the final size.
 * Counters are Python integers, as is usual. Other numbers of rank 0 are `np.float32`: Python's
   own floats have 64 bits and would give other results.
