@@ -34,11 +34,10 @@ BASE |= {"gc_pause", "denormals", "forking", "recursion", "notices", "deprecatio
 BASE |= {"file_access", "plugins", "float_errors", "intra_op", "philox_rounds", "public_names", "records", "tracebacks"}
 GRAPH = BASE | {"ir", "opkit"}
 OPS = GRAPH | {"files", "ops", "resources"}
-FRONT = {"api", "recover", "grad", "eager", "autograph", "jit", "vmap", "observe"}
+FRONT = {"api", "recover", "grad", "eager", "autograph", "jit", "vmap"}
 PASSES = {"prune", "optimize", "place", "lower", "partition", "schedule", "targets", "compile"}
 ENGINE = OPS | FRONT | PASSES | {"execute"}
 TOP = ENGINE | {"explain", "extend", "fetches", "interchange", "partial", "pipeline", "report", "session", "simulate"}
-TOP |= {"observe"}
 TOP |= {"compiled_step", "environment", "graph_growth", "programs", "session_config", "stages", "target"}
 COMMAND = {"cli", "inspect", "progress", "view"}
 OBSERVE = TOP | {"inspect", "observe"}
@@ -62,7 +61,6 @@ MAY_IMPORT: dict[str, set[str]] = {
     "grad": OPS | {"api", "recover", "autograph", "jit"},
     "vmap": OPS | {"api", "autograph", "jit"},
     "eager": OPS | {"api", "grad", "jit"},
-    "observe": OPS | {"api", "prune"},
     **dict.fromkeys(PASSES, GRAPH),
     "targets": GRAPH | {"schedule"},
     "compile": GRAPH | {"schedule", "targets"},
@@ -96,7 +94,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "target",
     },
     "target": ENGINE | {"compiled_step", "environment", "pipeline", "stages"},
-    "dist": TOP,
+    "dist": TOP | {"observe"},
     "train": TOP,
     **dict.fromkeys(COMMAND, TOP | COMMAND | {"dist", "observe", "train", "view"}),
     "observe": OBSERVE,
@@ -127,7 +125,6 @@ LAYER = (
             "extend",
             "fetches",
             "interchange",
-            "observe",
             "partial",
             "pipeline",
             "programs",
