@@ -167,7 +167,7 @@ def _are_distinct(a: Key | None, b: Key) -> bool:
 
     Different parameters may be one resource.
     """
-    is_named = all(isinstance(key, tuple) and key[0] == "resource" and isinstance(key[-1], str) for key in (a, b))
+    is_named = all(isinstance(key, tuple) and isinstance(key[-1], str) for key in (a, b))
     return is_named and a[-1] != b[-1]  # type: ignore[index]
 
 

@@ -14,10 +14,11 @@ reads, so the recursion would stay in Python. The value takes the place of the h
 The read can fail, because the variable may have no value, and then the outermost call must not read it in vain. So the
 reads are in the function itself, or together with all of its calls of itself in one branch of a conditional of the
 function. The outermost call then reads the variable if it takes this branch, and otherwise no call does. The results of
-the function, and of the branch, depend on a read. In lowered form, which computes each result by itself, each does.
+the function, and of the branch, depend on a read.
 
 The function writes no state and waits for nothing, passes the handle on unchanged, and uses it in no other way. All
-other calls of the function are in the graph of the step.
+other calls of the function are in the graph of the step. In lowered form, which computes each result by itself, and
+where reads cost no more than parameters, they stay.
 """
 
 from __future__ import annotations
@@ -49,16 +50,16 @@ class ReadBeforeRecursion(Pass):
     grows = True
 
     def call(self, graph: Graph, context: PassContext) -> bool:
-        if not any(called_names(op) for op in nested_operations(graph.operations)):
+        if context.options.is_lowered or not any(called_names(op) for op in nested_operations(graph.operations)):
             return False
-        changed, is_lowered = False, context.options.is_lowered
+        changed = False
         for name in sorted(recursive_functions(graph.operations)):
             function, calls = _calls(graph, name)
             if function is None or (why := _why_not(function)):
                 if function is not None and _handles(function):
                     context.refused(self.name, calls[0], f"{name!r} {why}")
                 continue
-            found = {k: needs for k in _handles(function) if (needs := _needs(function, k, is_lowered)) is not None}
+            found = {k: needs for k in _handles(function) if (needs := _needs(function, k)) is not None}
             if not found:
                 continue
             mine = copied(function, graph)
@@ -115,7 +116,7 @@ def _why_not(function: FuncGraph) -> str:
     return other_device(ops)
 
 
-def _needs(function: FuncGraph, k: int, by_each: bool) -> _Needs | None:
+def _needs(function: FuncGraph, k: int) -> _Needs | None:
     """Returns when the outermost call reads the variable of parameter `k`, or None."""
     reads: list[Operation] = []
     if not _finds(function, function.params[k], k, function.name, reads):
@@ -125,16 +126,16 @@ def _needs(function: FuncGraph, k: int, by_each: bool) -> _Needs | None:
     value = reads[0].outputs[0]
     if value.dtype.base in dtypes.OBJECT or not shapes.is_full(value.shape):
         return None
-    if _are_reached(function, [read for read in reads if read.graph is function], by_each):
+    if _are_reached(function, [read for read in reads if read.graph is function]):
         return _Needs(reads[0])
     calls = [op for op in nested_operations(function.operations) if function.name in called_names(op)]
     for op in function.operations:
-        if op.opdef.structured != "If" or not _are_reached(function, [op], by_each) or not _is_known(op.inputs[0]):
+        if op.opdef.structured != "If" or not _are_reached(function, [op]) or not _is_known(op.inputs[0]):
             continue
         for is_then, branch in ((True, op.attrs["then_branch"]), (False, op.attrs["else_branch"])):
             inside = set(nested_operations(branch.operations)) if isinstance(branch, FuncGraph) else set()
             direct = [read for read in reads if read.graph is branch]
-            if inside.issuperset((*reads, *calls)) and _are_reached(branch, direct, by_each):
+            if inside.issuperset((*reads, *calls)) and _are_reached(branch, direct):
                 return _Needs(direct[0], op, is_then)
     return None
 
@@ -171,11 +172,9 @@ def _finds(graph: FuncGraph, handle: Tensor, k: int, name: str, reads: list[Oper
     return True
 
 
-def _are_reached(graph: FuncGraph, some: Iterable[Operation], by_each: bool) -> bool:
-    """Whether the results of `graph`, or each of them, depend on one of `some`."""
-    wanted = set(some)
-    found = [not wanted.isdisjoint(walk.reachable([t.op])) for t in graph.results]
-    return all(found) and bool(wanted) if by_each else any(found)
+def _are_reached(graph: FuncGraph, some: Iterable[Operation]) -> bool:
+    """Whether the results of `graph` depend on one of `some`."""
+    return not walk.reachable([t.op for t in graph.results]).isdisjoint(some)
 
 
 def _maker(t: Tensor) -> list[Operation]:

@@ -241,7 +241,9 @@ def test_a_read_that_waits_for_what_the_loop_waits_for() -> None:
         {"cond": "less = Less(i, n) ^i"},
         {"cond": "r = LogicalNot(q)", "more": _V + " | q: bool[1]"},
         {"cond": "r = Less(i, n)", "named": "r"},
+        {"cond": "r = Sub(n, i)"},
         {"more": "v: resource[] holds float32[?,2] = var", "before": _VAR.replace("2,2", "?,2")},
+        {"body": "x = ReadVariableOp[dtype=string](s) | h1 = Tanh(h) | t1 = Identity(x)", "more": "s: resource[] holds string[2] = var | t: string[2] -> t1", "before": "var = VarHandleOp[dtype=string, shape=[2]]\nc = NoOp"},
         {"body": _READ.replace("ReadVariableOp[dtype=float32](v)", "ResourceGather[dtype=float32, Tindices=int32](v, zero)")},
     ],
 )  # fmt: skip
@@ -258,6 +260,7 @@ def test_a_read_without_a_condition_to_copy_stays(changes: dict[str, str]) -> No
     assert "it may fail, and the trip count may be 0" in [n.text for n in context.notes if not n.fired]
 
 
+_READ_M = "same = Identity(m)\nmost = ReadVariableOp[dtype=int32](same)\nless = Less(i, most)"
 _OTHER = _V + " | u: resource[] holds float32[2,2] = {}"
 _WRITES = _READ + " | a = AssignVariableOp(u, h)"
 
@@ -279,6 +282,27 @@ def test_another_variable_may_be_written() -> None:
 )
 def test_a_variable_that_may_be_written_is_read_each_time(var: str, before: str) -> None:
     untouched(_RULE, maybe(_WRITES, _OTHER.format(var), before))
+
+
+@pytest.mark.parametrize("cond", ["less = Less(i, n)", _READ_M])
+def test_a_handle_that_the_loop_computes(cond: str) -> None:
+    two = _VAR + "\nother = VarHandleOp[dtype=float32, shape=[2,2]]\nlimit = VarHandleOp[dtype=int32, shape=[]]"
+    body = (
+        "same = Identity(v) | x = ReadVariableOp[dtype=float32](same) | h1 = AddV2(h, x) | a = AssignVariableOp(u, h)"
+    )
+    more = _OTHER.format("other") + " | m: resource[] holds int32[] = limit"
+    assert not any("_ReadVariable" in line for line in lines_of(maybe(body, more, two, cond)))
+
+
+def test_a_handle_that_changes_may_be_any() -> None:
+    names = "other", "third"
+    more = _V + " | u: resource[] holds float32[2,2] = other -> t | t: resource[] holds float32[2,2] = third -> u"
+    before = "\n".join([_VAR, *(f"{name} = VarHandleOp[dtype=float32, shape=[2,2]]" for name in names)])
+    untouched(_RULE, maybe(_WRITES, more, before))
+
+
+def test_a_condition_is_copied_only_for_reads() -> None:
+    assert "less" not in "".join(lines_of(maybe("y = Neg(w) | h1 = AddV2(h, y)")))
 
 
 _OUTER = """
@@ -316,6 +340,10 @@ def test_a_read_stays_in_the_loop_on_which_its_condition_depends() -> None:
 
 def test_a_read_stays_in_the_loop_that_writes() -> None:
     assert "  x = _ReadVariableIfNeeded(v, less_1)" in lines_of(nested("\na = AssignVariableOp(v, inner:1) ^inner"))
+
+
+def test_in_lowered_form_a_read_leaves_a_loop_that_does_not_wait() -> None:
+    assert _GUARDED in transformed(maybe(), [PASSES[_RULE]], is_lowered=True)[0]
 
 
 @pytest.mark.parametrize("is_lowered", [False, True])
