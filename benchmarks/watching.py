@@ -47,7 +47,7 @@ def _engine(name: str, trips: int, repeats: int) -> list[Result]:
             np.testing.assert_array_equal(got, plain)
             with_watch, without = alternating([run, lambda: session.run(last, {n: trips})], repeats)
             more = statistics.median(100 * (a / b - 1) for a, b in zip(with_watch, without, strict=True))
-            facts = f"{more:+.1f} % for {len(watched['loop/h']):,} values of {trips:,} iterations"
+            facts = f"{more:+.1f} % with {len(watched['loop/h']):,} records of {trips:,} iterations"
             micros = [1e6 * s / trips for s in with_watch]
             others = {"not watched": [1e6 * s / trips for s in without]}
             out.append(Result(f"watching, {name}: {title}", "µs", micros, facts, others))

@@ -33,6 +33,7 @@ from benchmarks import (
     routes,
     startup,
     swap,
+    watching,
 )
 from benchmarks import differentiation_compared as compared
 from benchmarks.measure import Result, table
@@ -72,6 +73,7 @@ pytestmark = pytest.mark.system
         lambda: recording.recording(trips=5, repeats=2),
         lambda: routes.routes(repeats=1, trips=3, size=4),
         lambda: native_coverage.native_coverage(sample=2),
+        lambda: watching.watching(trips=20, repeats=1),
         lambda: cluster.cluster(rounds=1, sizes=cluster.SMALL, contenders=["headrace"]),
     ],
 )
@@ -90,7 +92,7 @@ def test_every_benchmark_is_listed() -> None:
         "first_results", "cached_steps", "gradients", "answers", "gradient_size", "per_example",
         "third_derivative", "gradient_memory", "nested_gradients", "recomputation", "swap", "devices", "placement",
         "routes", "cluster", "eager_ops", "jitted", "native", "native_coverage", "recording",
-        "recording_page",
+        "recording_page", "watching",
     }  # fmt: skip
 
 
