@@ -32,7 +32,7 @@ def assemble(document_json: str | None) -> str:
         The text of an HTML page that needs no other file.
     """
     before, after = _frame()
-    # In JSON, `<` occurs within strings only, so the escape keeps every value. Unescaped, a string could end the element.
+    # In JSON, `<` occurs within strings only, so the escape keeps every value and no string ends the element.
     return before + ("" if document_json is None else document_json.replace("<", "\\u003c")) + after
 
 

@@ -4,6 +4,7 @@
 // this text, in the same worker.
 
 const cache = new Map();
+const MOST_DUMMIES = 1200;
 const CACHED = 400; // problems; a page that opens and folds boxes for hours stays small
 
 self.onmessage = (event) => {
@@ -46,15 +47,62 @@ function place(name, x, y, containers, laid, boxes, lines) {
     if (laid[key]) place(key, x + left, y + top, containers, laid, boxes, lines);
     else boxes[mine.ports.has(key) ? `${name}/${key}` : key] = [x + left, y + top, width, height];
   }
-  lines[name] = mine.lines.map(([from, to, points]) => [from, to, points.map((v, at) => v + (at % 2 ? y : x))]);
+  lines[name] = mine.lines.map(([from, to, points]) => [from, to, points && points.map((v, at) => v + (at % 2 ? y : x))]);
+}
+
+/** Ranks by the longest path from a source; on a cycle, the last rank that was found. */
+function ranks(keys, edges) {
+  const out = new Map(keys.map((key) => [key, 0]));
+  const waiting = new Map(keys.map((key) => [key, 0]));
+  const next = new Map(keys.map((key) => [key, []]));
+  for (const [from, to] of edges) {
+    waiting.set(to, waiting.get(to) + 1);
+    next.get(from).push(to);
+  }
+  const ready = keys.filter((key) => !waiting.get(key));
+  while (ready.length) {
+    const key = ready.pop();
+    for (const to of next.get(key)) {
+      out.set(to, Math.max(out.get(to), out.get(key) + 1));
+      waiting.set(to, waiting.get(to) - 1);
+      if (!waiting.get(to)) ready.push(to);
+    }
+  }
+  return out;
+}
+
+/**
+ * Splits edges into those that dagre routes and those that are drawn directly. An edge takes a dummy node for each rank
+ * that it passes, and the time grows with their square: a constant that each operation of a long chain reads would take
+ * minutes. The longest edges are drawn directly, as long as their targets have another one.
+ */
+function split(keys, edges) {
+  const rank = ranks(keys, edges);
+  const span = ([from, to]) => Math.abs(rank.get(to) - rank.get(from));
+  let dummies = 0;
+  const inputs = new Map();
+  for (const edge of edges) {
+    dummies += 2 * span(edge);
+    inputs.set(edge[1], (inputs.get(edge[1]) || 0) + 1);
+  }
+  const direct = new Set();
+  for (const edge of [...edges].sort((a, b) => span(b) - span(a))) {
+    if (dummies <= MOST_DUMMIES || span(edge) < 3) break;
+    if (inputs.get(edge[1]) < 2) continue;
+    inputs.set(edge[1], inputs.get(edge[1]) - 1);
+    dummies -= 2 * span(edge);
+    direct.add(edge);
+  }
+  return [edges.filter((edge) => !direct.has(edge)), [...direct]];
 }
 
 /** One container: the positions of its items relative to its corner, and the points of its lines. */
-function solve({ items, children, edges, inPorts, outPorts, header, width: least, pad }) {
+function solve({ items, children, edges: all, inPorts, outPorts, header, width: least, pad }) {
+  const [edges, direct] = split([...items.map(([key]) => key), ...inPorts, ...outPorts], all);
   const roomy = children.length > 0;
   const ports = new Set([...inPorts, ...outPorts]);
   const connected = new Set();
-  for (const [from, to] of edges) connected.add(from).add(to);
+  for (const [from, to] of all) connected.add(from).add(to);
   const loose = items.filter(([key]) => !connected.has(key));
   const held = items.filter(([key]) => connected.has(key));
   const boxes = [];
@@ -124,6 +172,7 @@ function solve({ items, children, edges, inPorts, outPorts, header, width: least
       }
       lines.push([v, w, points]);
     }
+    for (const [from, to] of direct) lines.push([from, to, null]);
   }
   // Items without edges would be one long row: they fill rows below the others.
   if (loose.length) {
@@ -145,7 +194,7 @@ function solve({ items, children, edges, inPorts, outPorts, header, width: least
   const shift = (width - right) / 2;
   for (const box of boxes) [box[1], box[2]] = [box[1] + shift, box[2] + header + pad];
   for (const [, , points] of lines) {
-    for (let at = 0; at < points.length; at += 2) [points[at], points[at + 1]] = [points[at] + shift, points[at + 1] + header + pad];
+    for (let at = 0; points && at < points.length; at += 2) [points[at], points[at + 1]] = [points[at] + shift, points[at + 1] + header + pad];
   }
   return { width, height: bottom + header + 2 * pad, boxes, lines, ports };
 }

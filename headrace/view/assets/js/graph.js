@@ -54,7 +54,7 @@ class GraphView {
       },
       closed: (container) => [Math.max(140, Math.min(280, width(model.title(container), `600 12px ${theme.sans}`) + (container.kind === "scope" ? 92 : 140))), 34],
       header: (container) => {
-        const selector = container.kind === "loop" && this.hasRun ? 216 : 70;
+        const selector = container.kind === "loop" && this.hasRun ? 232 : container.kind === "scope" ? 50 : 100;
         return Math.min(420, width(model.title(container), `600 12px ${theme.sans}`) + selector);
       },
     };
@@ -85,7 +85,7 @@ class GraphView {
     for (const [container, all] of Object.entries(lines)) for (const [from, to, each] of all) points.set(`${container}|${from}|${to}`, each);
     for (const line of this.waiting.lines.values()) {
       const found = points.get(`${line.container}|${line.from}|${line.to}`);
-      if (found) this.segments.set(line.key, this.segment(line, found));
+      if (found !== undefined) this.segments.set(line.key, this.segment(line, found));
     }
     this.loopBacks();
     this.items = [];
@@ -119,8 +119,8 @@ class GraphView {
       const at = inner ? inner[0] + 3 : Math.max(left + 12, Math.min(left + width - 12, x));
       return [at, isSource ? top + height : top];
     };
-    const n = points.length / 2;
-    const from = end(line.from, n > 3 ? points[2] : points[2 * n - 2], true);
+    const n = points ? points.length / 2 : 0; // none: a long line that is drawn directly
+    const from = end(line.from, n > 3 ? points[2] : n ? points[2 * n - 2] : this.centerOf(line.to, line), true);
     const to = end(line.to, n > 3 ? points[2 * n - 4] : from[0], false);
     const knots = [from];
     // Between neighboring ranks dagre's point is in the middle and the curve is smoother without it; of a straight run,
@@ -150,6 +150,11 @@ class GraphView {
     return { path, bounds, arrow, kind: line.kind };
   }
 
+  centerOf(key, line) {
+    const [x, , width] = this.boxes[`${line.container}/${key}`] || this.boxes[key];
+    return x + width / 2;
+  }
+
   /** Curves from the next value of a loop variable back to the variable, drawn for the selected one. */
   loopBacks() {
     this.backs = new Map();
@@ -159,12 +164,19 @@ class GraphView {
       const to = this.boxes[`n${edge.to}`];
       const outer = this.boxes[`c${this.model.ofNode[edge.to]}`];
       if (!from || !to || !outer) continue;
+      // Below the row of next values, along the left border, and above the row of variables.
       const path = new Path2D();
       const left = outer[0] + 7;
-      path.moveTo(from[0], from[1] + from[3] / 2);
-      path.bezierCurveTo(left, from[1] + from[3] / 2, left, from[1] + from[3] / 2, left, from[1] - 14);
-      path.lineTo(left, to[1] + to[3] + 14);
-      path.bezierCurveTo(left, to[1] + to[3] / 2, left, to[1] + to[3] / 2, to[0], to[1] + to[3] / 2);
+      const start = from[0] + from[2] / 2 - 8;
+      const stop = to[0] + to[2] / 2 - 8;
+      const low = from[1] + from[3] + 10;
+      const high = to[1] - 10;
+      path.moveTo(start, from[1] + from[3]);
+      path.arcTo(start, low, left, low, 8);
+      path.arcTo(left, low, left, high, 8);
+      path.arcTo(left, high, stop, high, 8);
+      path.arcTo(stop, high, stop, to[1], 8);
+      path.lineTo(stop, to[1]);
       this.backs.set(`${edge.from}>${edge.to}`, path);
     }
   }
@@ -464,7 +476,7 @@ class GraphView {
       const [x0, y0, x1, y1] = segment.bounds;
       if (x0 > right || y0 > bottom || x1 < left || y1 < top) continue;
       if (camera.scale < 0.12 && x1 - x0 + y1 - y0 < 60) continue;
-      if (segment.kind !== "data") context.setLineDash(segment.kind === "guard" ? [6, 4] : [2, 4]);
+      if (segment.kind !== "data") context.setLineDash(segment.kind === "control" ? [2, 4] : [6, 4]);
       context.stroke(segment.path);
       if (segment.kind !== "data") context.setLineDash([]);
       if (segment.arrow && camera.scale > 0.25) arrowHead(context, segment.arrow);
@@ -513,10 +525,10 @@ class GraphView {
     const { scale } = this.camera;
     if (!isReadable) {
       if (scale < NAMED || width * scale < 24) return;
-      context.font = `500 ${9.5 / scale}px ${theme.sans}`;
+      context.font = `500 ${9 / scale}px ${theme.sans}`;
       context.textAlign = "center";
       context.fillStyle = isPill ? theme.loop : theme.text;
-      context.fillText(fit(context, model.label(node), width - 8 / scale), x + width / 2, y + height / 2);
+      context.fillText(fit(context, model.label(node), width - 3 / scale), x + width / 2, y + height / 2);
       return;
     }
     if (isPill && !this.hasRun) {
@@ -666,7 +678,7 @@ class GraphView {
     context.lineWidth = Math.max(1.6, 1.2 / this.camera.scale);
     for (const at of this.model.edgesOf[node]) {
       const edge = this.model.edges[at];
-      if (edge.to === node && edge.kind === "data") this.strokeChain(context, at);
+      if (edge.to === node && (edge.kind === "data" || edge.kind === "transfer")) this.strokeChain(context, at);
       else if (edge.to === node && edge.kind === "back" && this.hasRun) {
         const tag = this.recording.tokens.tag[this.moment.row];
         const path = this.backs.get(`${edge.from}>${edge.to}`);

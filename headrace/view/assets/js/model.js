@@ -3,6 +3,8 @@
 
 const TOP = "top";
 const BOTTOM = "bottom";
+const MOST_ITEMS = 160; // of a box that is not divided
+const PART = 60; // items of a part of a divided box
 
 class Model {
   constructor(recording) {
@@ -64,6 +66,7 @@ class Model {
     this.ofNode.forEach((container, node) => this.containers[container].nodes.push(node));
     for (const container of this.containers) if (container.parent >= 0) this.containers[container.parent].children.push(container.id);
     this.dissolveSmallScopes();
+    this.divideLargeBoxes();
     for (const container of this.ordered()) {
       container.path = container.parent < 0 ? [0] : [...this.containers[container.parent].path, container.id];
     }
@@ -91,6 +94,78 @@ class Model {
     }
   }
 
+  /**
+   * Divides a box with many items into parts, in topological order, so that edges between parts have one direction. A
+   * drawing of a thousand cards helps no reader, and the layout's time grows faster than their number.
+   */
+  divideLargeBoxes() {
+    const rank = this.topologicalRanks();
+    for (const container of [...this.containers]) {
+      if (container.kind === "gone" || container.nodes.length + container.children.length <= MOST_ITEMS) continue;
+      const { nodes } = this.recording;
+      const isSetup = (node) => nodes[node].setup || nodes[node].constant !== null;
+      const first = (id) => this.containers[id].nodes.reduce((least, node) => Math.min(least, rank[node]),
+        this.containers[id].children.reduce((least, child) => Math.min(least, first(child)), Infinity));
+      let items = [...container.nodes.map((node) => [rank[node], -1, node]), ...container.children.map((id) => [first(id), id, -1])];
+      items = items.sort((a, b) => a[0] - b[0] || a[2] - b[2] || a[1] - b[1]);
+      const shown = items.filter(([, , node]) => node < 0 || !isSetup(node)).length;
+      if (shown <= MOST_ITEMS) continue;
+      const parts = Math.min(MOST_ITEMS, Math.ceil(shown / PART));
+      const per = Math.ceil(shown / parts);
+      let part = -1;
+      let taken = per;
+      container.nodes = [];
+      container.children = [];
+      for (const [, id, node] of items) {
+        const counts = node < 0 || !isSetup(node);
+        if (counts && taken === per) {
+          part = this.add("scope", "", container.id, container.frame, container.prefix);
+          container.children.push(part);
+          taken = 0;
+        }
+        if (counts) taken++;
+        const home = this.containers[part < 0 ? container.id : part];
+        if (node >= 0) {
+          home.nodes.push(node);
+          this.ofNode[node] = home.id;
+        } else {
+          home.children.push(id);
+          this.containers[id].parent = home.id;
+        }
+      }
+      for (const id of container.children) {
+        const each = this.containers[id];
+        const named = each.nodes.filter((node) => !isSetup(node));
+        if (named.length) each.name = `${this.label(named[0])} … ${this.label(named[named.length - 1])}`;
+        else each.name = `${this.title(this.containers[each.children[0]])} …`;
+      }
+    }
+  }
+
+  /** Position of each node in an order in which inputs come first, apart from next iterations. */
+  topologicalRanks() {
+    const { nodes } = this.recording;
+    const rank = new Uint32Array(nodes.length);
+    const waiting = new Uint32Array(nodes.length);
+    const next = nodes.map(() => []);
+    nodes.forEach((node, at) => {
+      for (const input of [...node.inputs.map(([each]) => each), ...node.controls]) {
+        if (/^(Ref)?NextIteration$/.test(nodes[input].type)) continue;
+        waiting[at]++;
+        next[input].push(at);
+      }
+    });
+    const ready = [];
+    for (let node = nodes.length - 1; node >= 0; node--) if (!waiting[node]) ready.push(node);
+    let position = 0;
+    while (ready.length) {
+      const node = ready.pop();
+      rank[node] = position++;
+      for (let at = next[node].length - 1; at >= 0; at--) if (--waiting[next[node][at]] === 0) ready.push(next[node][at]);
+    }
+    return rank;
+  }
+
   /** Containers from the outside in. */
   ordered() {
     const out = [];
@@ -116,6 +191,8 @@ class Model {
       if (end) return end[1];
     }
     const { prefix } = this.containers[this.ofNode[node]];
+    // The next value of a variable is named after it, unless the operation has a name of its own.
+    if (this.variableOf && this.variableOf.has(node) && /(^|\/)NextIteration(_\d+)?$/.test(name)) return `next ${this.label(this.variableOf.get(node))}`;
     return prefix && name.startsWith(`${prefix}/`) ? name.slice(prefix.length + 1) : name;
   }
 
@@ -127,6 +204,7 @@ class Model {
     this.role = new Array(nodes.length).fill("");
     this.shown = new Uint8Array(nodes.length);
     this.nextOf = new Map(); // Merge of a loop variable → its NextIteration
+    this.variableOf = new Map(); // the inverse
     nodes.forEach((node, at) => {
       if (/^(Ref)?Merge$/.test(node.type)) {
         for (const [input] of node.inputs) {
@@ -134,6 +212,7 @@ class Model {
             this.role[at] = TOP;
             this.role[input] = BOTTOM;
             this.nextOf.set(at, input);
+            this.variableOf.set(input, at);
           }
         }
       } else if (node.type === "LoopCond") this.role[at] = BOTTOM;
@@ -143,12 +222,32 @@ class Model {
       this.shown[at] = hidden ? 0 : 1;
     });
     if (!this.shown.includes(1)) this.shown.fill(1);
+    this.findEdges();
+    if (this.folded && this.hideIdleVariables()) this.findEdges();
     for (const container of this.ordered().reverse()) {
       container.shownNodes = container.nodes.filter((node) => this.shown[node]);
       container.size = container.shownNodes.length;
       for (const child of container.children) container.size += this.containers[child].size;
     }
-    this.findEdges();
+  }
+
+  /**
+   * Hides loop variables whose values no operation reads, in or after the loop: such loops make another device iterate
+   * in step (partition), and their control edges say no more. Returns whether there were any.
+   */
+  hideIdleVariables() {
+    let found = false;
+    for (const [variable, next] of this.nextOf) {
+      if (!this.recording.nodes[variable].setup || !this.recording.nodes[next].setup) continue;
+      const isRead = [variable, next].some((node) => this.edgesOf[node].some((at) => {
+        const { from, to, kind } = this.edges[at];
+        return kind === "data" && from === node && !(from === variable && to === next);
+      }));
+      if (isRead) continue;
+      this.shown[variable] = this.shown[next] = 0;
+      found = true;
+    }
+    return found;
   }
 
   /** Whether a container is drawn: it has a visible node. */
@@ -211,6 +310,9 @@ class Model {
       }
       for (const input of node.controls) for (const source of sources(input)) if (source !== at) add(source, at, "control");
     });
+    for (const [send, receive] of this.transfers()) {
+      if (this.shown[send] && this.shown[receive]) add(send, receive, "transfer");
+    }
     this.edges = [...edges.values()];
     for (const [branch, found] of guards) {
       const path = this.containers[branch].path;
@@ -226,10 +328,43 @@ class Model {
       if (edge.to >= 0) this.edgesOf[edge.to].push(at);
     });
     this.operands = nodes.map((node) => {
-      if (!node.inputs.some(([input]) => nodes[input].constant !== null)) return "";
-      const parts = node.inputs.map(([input]) => (nodes[input].constant === null ? "·" : clip(nodes[input].constant, 12)));
+      const constants = node.inputs.map(([input]) => this.constantOf(input));
+      if (constants.every((each) => each === null)) return "";
+      const parts = constants.map((each) => (each === null ? "·" : clip(each, 12)));
       return parts.length <= 4 ? `(${parts.join(", ")})` : `(${parts.slice(0, 3).join(", ")}, …)`;
     });
+  }
+
+  /** Pairs of a Send and its Recv: partition puts both into the scope of the tensor, and names a Send after its target. */
+  transfers() {
+    const { nodes, devices } = this.recording;
+    const sends = new Map();
+    nodes.forEach((node, at) => {
+      if (!/^_(Host)?Send$/.test(node.type)) return;
+      const scope = node.name.slice(0, node.name.lastIndexOf("/") + 1);
+      if (!sends.has(scope)) sends.set(scope, []);
+      sends.get(scope).push(at);
+    });
+    const out = [];
+    nodes.forEach((node, at) => {
+      if (!/^_(Host)?Recv$/.test(node.type)) return;
+      const found = (sends.get(node.name.slice(0, node.name.lastIndexOf("/") + 1)) || []).filter((send) => nodes[send].device !== node.device);
+      const target = shortDevice(devices[node.device] || "").replace(/[^\w]/g, "_");
+      const named = found.filter((send) => nodes[send].name.endsWith(`to_${target}`));
+      const pair = named.length === 1 ? named : found;
+      if (pair.length === 1) out.push([pair[0], at]);
+    });
+    return out;
+  }
+
+  /** The text of a constant that reaches a node through the Enters of loops; null: another value does. */
+  constantOf(node) {
+    const { nodes } = this.recording;
+    while (nodes[node].constant === null) {
+      if (!/^(Ref)?Enter$/.test(nodes[node].type) || !nodes[node].inputs.length) return null;
+      [[node]] = nodes[node].inputs;
+    }
+    return nodes[node].constant;
   }
 
   // --- open and closed ---
@@ -300,7 +435,7 @@ class Model {
     // those around its target. Lines with the same source share their ports.
     const lines = new Map(); // container|from|to|source → {container, from, to, source, kinds}
     const chains = this.edges.map((edge) => {
-      if (edge.kind === "back") return [];
+      if (edge.kind === "back" || (edge.into >= 0 && !this.isDrawn(edge.into))) return [];
       const up = this.openPath(this.ofNode[edge.from]);
       const target = edge.into >= 0 ? edge.into : this.ofNode[edge.to];
       const down = edge.into >= 0 ? this.openPath(this.containers[edge.into].parent) : this.openPath(target);

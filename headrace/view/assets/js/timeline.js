@@ -14,6 +14,7 @@ class Timeline {
     this.reset();
     this.loop = -1;
     this.stack();
+    this.skipPreparation();
     this.listen();
     moment.on("row", () => this.moved());
     moment.on("selection pins", () => this.chooseLoop());
@@ -50,6 +51,15 @@ class Timeline {
     for (let row = 0; row < length; row++) this.longest = Math.max(this.longest, end[row] - begin[row]);
   }
 
+  /** Begins the view after the time in which a step is prepared: the arguments have tokens, and then none follow. */
+  skipPreparation() {
+    const { recording, order } = this;
+    const { begin } = recording.tokens;
+    const from = begin[order[Math.floor(order.length * 0.02)]];
+    const long = this.most[1] - from;
+    if (from - this.most[0] > 0.25 * (this.most[1] - this.most[0])) this.span = [from - 0.02 * long, this.most[1]];
+  }
+
   /** The whole step. */
   reset() {
     const { start, duration: long } = this.recording;
@@ -60,7 +70,7 @@ class Timeline {
   /** Heights of lanes: they fill the panel, within limits. */
   arrangeLanes(height) {
     const rows = this.lanes.reduce((sum, lane) => sum + lane.rows, 0);
-    this.rowHeight = Math.max(9, Math.min(26, (height - 30 - 10 * this.lanes.length) / rows));
+    this.rowHeight = Math.max(6, Math.min(26, (height - 30 - 10 * this.lanes.length) / rows));
     let top = 8;
     for (const lane of this.lanes) {
       lane.top = top;
@@ -156,7 +166,7 @@ class Timeline {
       line[level] = Math.ceil(right * 2) / 2;
       const y = this.lanes[device[row]].top + level * this.rowHeight - shift;
       groups[kind].push(left, y, right - left);
-      if (right - left > 34) labels.push([row, Math.max(left, GUTTER), y, Math.min(right, width) - Math.max(left, GUTTER)]);
+      if (right - left > 34 && this.rowHeight > 12) labels.push([row, Math.max(left, GUTTER), y, Math.min(right, width) - Math.max(left, GUTTER)]);
     }
     const colors = [theme.live, theme.dead, theme.critical];
     groups.forEach((group, kind) => {
