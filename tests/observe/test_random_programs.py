@@ -21,7 +21,7 @@ EACH = 10  # programs of one test
 
 
 def step(seed: int, listener: Recording | reading.Events) -> bool:
-    """Runs the program with a listener in a session of its own; returns whether it ran to its end."""
+    """Whether the program ran to its end, with a listener and a session of its own."""
     g = hr.Graph()
     built = running.Built(generate(seed), running.ORDERED, g, g.as_default())
     with hr.Session(graph=g, engine="interpret") as session:
