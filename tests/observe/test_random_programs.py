@@ -21,7 +21,7 @@ EACH = 10  # programs of one test
 
 
 def step(seed: int, listener: Recording | reading.Events) -> bool:
-    """Whether the program ran to its end, with a listener and a session of its own."""
+    """Whether a run of the program, in a session of its own, succeeds."""
     g = hr.Graph()
     built = running.Built(generate(seed), running.ORDERED, g, g.as_default())
     with hr.Session(graph=g, engine="interpret") as session:
