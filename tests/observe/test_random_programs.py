@@ -21,7 +21,7 @@ EACH = 10  # programs of one test
 
 
 def step(seed: int, listener: Recording | reading.Events) -> bool:
-    """Runs the program with a listener in a session of its own; returns whether it ran to its end."""
+    """Whether a run of the program, in a session of its own, succeeds."""
     g = hr.Graph()
     built = running.Built(generate(seed), running.ORDERED, g, g.as_default())
     with hr.Session(graph=g, engine="interpret") as session:
