@@ -120,7 +120,7 @@ class Breakpoint:
             ) from e
 
     def not_found(self, names: Iterable[str]) -> None:
-        """Reports that a step does not compute the tensor: an error, except in the `with` block.
+        """Raises the error of a step without the tensor, except in the block.
 
         Args:
           names: the names of the operations of the step.

@@ -48,7 +48,7 @@ _COMPUTES: Final = "computes"
 
 
 def as_number(check: NumericsCheck) -> int:
-    """Returns the settings of a check, except for the names that it ignores, as a number."""
+    """Returns the settings of a check, without `ignore`, as a number."""
     return 1 + 2 * check.inf + 4 * check.sources
 
 
