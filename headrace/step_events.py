@@ -253,7 +253,10 @@ class Both:
 
 
 def joined(first: Listener | None, second: Listener) -> Listener:
-    """Returns a listener that passes events to both; `second` alone if `first` is None or the same."""
+    """Returns a listener that passes events to both listeners.
+
+    The result is `second` itself if `first` is None or the same.
+    """
     return second if first is None or first is second else Both(first, second)
 
 

@@ -20,7 +20,9 @@ FREE = ("ops/", "v1/")
 # Modules with a table of op types, and the reason.
 MAKES = "names of the ops that functions of the interface make"
 SUMS = "sums of two tensors, AddN among them"
+VIEW = "operations of the lowered form that a view of a running step hides or names by their loop"
 SLICES = "a rule for each op that reads a slice, or writes one into zeros"
+OBSERVE = ("paused", "profile_events", "program_document", "watch_listener", "watchable")
 TABLES: dict[str, str] = {
     "api/image/framing.py": MAKES,
     "api/math.py": "the docstrings of comparisons, which are written while the module is imported",
@@ -32,6 +34,7 @@ TABLES: dict[str, str] = {
     "ir/analysis/value_range.py": "interval arithmetic, a rule for each op",
     "lower/collectives.py": "an expansion for each collective",
     "metadata/step_stats.py": "the leaves know records of runs, which have names of types, and no registry",
+    **dict.fromkeys((f"observe/{m}.py" for m in OBSERVE), VIEW),
     "opkit/tensor_lists.py": "the marks of TensorFlow 1's arrays",
     "optimize/algebraic_simplification.py": "a rewriting rule for each op; follows with the schedule",
     "optimize/batch_norm_folding.py": "the filter of each convolution has another layout, which the rule scales",

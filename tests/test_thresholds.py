@@ -25,17 +25,19 @@ ENGINE: Final = (
     *("partition", "place", "recover", "schedule", "targets"),
 )
 ELSEWHERE: Final[dict[str, set[str]]] = {
-    "lines and names in error texts": {
+    "lines and names in error texts and listings": {
         "compile/blame.py SHOWN",
         "dist/launch_ray.py LONGEST_REASON",
         "execute/blame.py BRIEFLY",
         "execute/blame.py EVENTS",
         "execute/blame.py SHOWN",
-        "execute/events.py RECENT",
+        "execute/observer.py RECENT",
         "execute/rendezvous.py SHOWN",
         "execute/waits.py SHOWN",
         "place/constraints.py _LISTED",
         "place/simulate.py _COLUMNS",
+        "targets/python/source.py _COLUMN",
+        "targets/python/source.py _ELEMENTS",
     },
     "the wire format": {
         "dist/codec.py MOST_LEVELS",

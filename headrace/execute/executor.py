@@ -84,7 +84,7 @@ class MachineProgram:
 
 
 def _observer(step: Step, device: str) -> Observer | None:
-    """Returns the observer of the part of `step` on `device`; None without a listener and inspectors."""
+    """Returns the observer of the part of `step` on `device`, if any."""
     found: list[Observer] = []
     if (listener := step.listener) is not None:
         make = getattr(listener, "observer", None)

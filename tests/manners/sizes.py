@@ -20,7 +20,7 @@ PACKAGE: Final = Path(__file__).parent.parent.parent / "headrace"
 
 #: Lines of code by package; "" is the modules of headrace/ itself.
 BUDGETS: Final = {
-    "": 6100,
+    "": 6200,
     "api": 15000,
     "autograph": 4500,
     "compile": 2600,
@@ -35,7 +35,7 @@ BUDGETS: Final = {
     "jit": 1400,
     "lower": 1200,
     "metadata": 640,
-    "observe": 3300,
+    "observe": 3650,
     "opkit": 2950,
     "ops": 36000,
     "optimize": 5400,
@@ -45,7 +45,7 @@ BUDGETS: Final = {
     "recover": 1600,
     "resources": 4700,
     "schedule": 2060,
-    "targets": 13700,
+    "targets": 14050,
     "train": 6600,
     "v1": 8200,
     "view": 400,

@@ -218,7 +218,10 @@ def _expm1(a: Pair) -> Pair:
 
 
 def _sign(a: Pair) -> Pair:
-    """The direction of a number; 0 for 0, and an axis if one part is infinite."""
+    """The direction of a number; 0 for 0.
+
+    If one part is infinite, the direction is an axis.
+    """
     size, less = _sizes(a)
     ratio = _ratio(size, less)
     hypotenuse = _call("sqrt", ratio.fma(ratio, 1.0))

@@ -207,7 +207,7 @@ def test_other_functions_are_left_to_the_kernels(name: str) -> None:
 
 @BOTH
 def test_powers(dtype: np.dtype) -> None:
-    """Whole exponents are products; the error of others grows with the size of the exponent of the result."""
+    """Whole exponents are products; errors of others grow with the result's exponent."""
     rng = np.random.default_rng(4)
     x, eps = numbers(rng, (500,), dtype) * 2, np.finfo(dtype).eps
     power = of_ufunc(np.power, (dtype, dtype), 1)

@@ -36,7 +36,7 @@ def drawn(dtype: str, shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
 
 
 def check(fetches: list[Any], feeds: dict[Any, Any], units: float) -> None:
-    """Compares native code with the Python target and the interpreter, within units of the last place."""
+    """Compares native code with the Python target and the interpreter."""
     dtype = fetches[0].dtype.numpy
     eps = float(ml_dtypes.finfo(dtype).eps)
 

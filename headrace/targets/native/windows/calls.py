@@ -92,7 +92,7 @@ def _block(p: ArrayPrinter, dtype: np.dtype, shape: tuple[int, ...]) -> Array:
 
 
 def _put(p: ArrayPrinter, form: Window, result: Array, target: Array) -> None:
-    """Prints a copy to the result, if there are several filters of the sums over them."""
+    """Prints a copy of the sums to the result, if there are several filters."""
     to = _with_channels_last(target) if form.is_channels_first else target
     if len(result.shape) > len(to.shape):
         total = _block(p, to.dtype, to.dims) if form.is_channels_first else to
