@@ -102,8 +102,8 @@ def _calls(graph: Graph, name: str) -> tuple[FuncGraph | None, list[Operation]]:
 
 
 def _handles(function: FuncGraph) -> list[int]:
-    """Positions of the parameters that may be handles of variables."""
-    return [k for k, p in enumerate(function.params) if p.dtype is dtypes.resource and p.handle is not None]
+    """Positions of the parameters that are handles."""
+    return [k for k, p in enumerate(function.params) if p.dtype is dtypes.resource]
 
 
 def _why_not(function: FuncGraph) -> str:
@@ -121,7 +121,7 @@ def _needs(function: FuncGraph, k: int) -> _Needs | None:
     reads: list[Operation] = []
     if not _finds(function, function.params[k], k, function.name, reads):
         return None
-    if not reads or any(read.attrs["dtype"] != reads[0].attrs["dtype"] for read in reads):
+    if not reads:
         return None
     value = reads[0].outputs[0]
     if value.dtype.base in dtypes.OBJECT or not shapes.is_full(value.shape):
@@ -165,9 +165,9 @@ def _finds(graph: FuncGraph, handle: Tensor, k: int, name: str, reads: list[Oper
                 for branch in owned(op):
                     if not _finds(branch, branch.params[i - param_offset(op)], k, name, reads):
                         return False
-            elif op.opdef.structured != "Call" or called_names(op) != [name] or i != k:
+            elif called_names(op) != [name] or i != k:
                 return False
-        if op.opdef.structured == "Call" and called_names(op) == [name] and op.inputs[k] is not handle:
+        if called_names(op) == [name] and op.inputs[k] is not handle:
             return False
     return True
 

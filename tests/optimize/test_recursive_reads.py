@@ -253,6 +253,16 @@ def gathering(s: Step) -> Any:
     return f(s.n, s.x)
 
 
+def passing(s: Step) -> Any:
+    """The handle is only passed on."""
+
+    @hr.function
+    def f(v: Any, n: Any, h: Any) -> Any:
+        return hr.cond(n < 1, lambda: h, lambda: f(v, n - 1, hr.tanh(h)))
+
+    return f(s.v.handle, s.n, s.x)
+
+
 KEPT = [ending, sometimes, writing, dividing, looping, mutual, swapped, waiting, gathering]
 
 
@@ -271,6 +281,10 @@ def test_functions_that_read_compute_the_same(make: Callable[[Step], Any]) -> No
 
 def test_functions_of_steps_in_lowered_form_read_by_themselves() -> None:
     assert Step(power).optimized(is_lowered=True) == ([], [], False)
+
+
+def test_what_has_no_read_is_left_alone() -> None:
+    assert Step(passing).optimized() == ([], [], True)
 
 
 def test_the_report() -> None:
