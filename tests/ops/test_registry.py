@@ -468,7 +468,7 @@ def test_fresh_results_share_no_memory(type: str) -> None:
     [(r.type, t) for r in records() if r.facts.rounds_once for t in DTYPES[r.type] if t in elementwise.HALF],
 )
 def test_half_precision_is_float32_rounded_once(type: str, dtype: DType) -> None:
-    """Only the order of sums may differ, so a result may be the neighbour of the other one."""
+    """A result is equal or the neighbour of the other one, since the order of sums may differ."""
     record = op_registry.get(type)
     found = cases(type, dtype)
     assert found
