@@ -7,8 +7,8 @@ Each condition of the modules of `headrace/optimize` (and `ir/edit/remove_values
 * a comparison that is an expression by itself (an argument, the value of a `return`) is negated.
 
 Then the tests of the passes run, those of the module first, and one must fail. A mutant that survives is printed with
-its line: a test is missing, or the condition is. A mutant that hangs counts as noticed. A line that ends in `# mutate: no`,
-with a reason before that, is left out: to skip work, or to be cautious, changes no result.
+its line: a test is missing, or the condition is. A mutant that hangs counts as noticed. A line that ends in
+`# mutate: no`, with a reason before that, is left out: to skip work, or to be cautious, changes no result.
 """
 
 from __future__ import annotations
