@@ -1,4 +1,7 @@
-"""What a test registers is gone after it, and the package `headrace_dlp` can be installed for the length of one."""
+"""Fixtures for extensions.
+
+Registrations of a test are removed after it, and the package `headrace_dlp` can be installed for the length of a test.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ def registries() -> Iterator[None]:
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
-    """Makes a package visible as installing it would: its modules, and its metadata beside them."""
+    """Makes a package visible as installing it would: its modules next to its metadata."""
 
     def install(name: str, entry_points: str, modules: dict[str, str] | None = None) -> Path:
         site = tmp_path / f"site-{name}"
@@ -47,6 +50,6 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
 
 @pytest.fixture
 def dlp(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The package `headrace_dlp` is installed, and nobody has imported it."""
+    """The package `headrace_dlp` is installed but not imported."""
     install("headrace-dlp", ENTRY_POINTS)
     monkeypatch.syspath_prepend(PACKAGE)

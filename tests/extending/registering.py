@@ -17,8 +17,8 @@ TABLES = (op_registry, device_types)
 
 @contextlib.contextmanager
 def forgotten() -> Iterator[None]:
-    """What is registered in a `with` block is gone after it: op types, kernels, device types, plugins."""
-    list(op_registry)  # what comes later is no part of the block
+    """Removes registrations of a `with` block after it: op types, kernels, device types, plugins."""
+    list(op_registry)  # loads all op types, so that none is first loaded in the block
     tables = [(t, dict(t._items), dict(t._where)) for t in TABLES]
     kernels = {key: list(there) for key, there in kernel._overrides.items()}
     loaded = plugins._pending, list(plugins._loaded), list(plugins._failed)

@@ -1,7 +1,8 @@
-"""A type of devices from another package (`headrace_dlp`): one kernel, a memory that numpy does not reach.
+"""A device type from another package (`headrace_dlp`).
 
-Its arrays refuse whatever numpy asks of them, and its kernel whatever is not in its memory, so a value that crosses the
-border without being copied fails the run; the traces show besides what was where.
+It has one kernel, and a memory that numpy does not reach. Its arrays refuse every request of numpy, and its kernel
+refuses every value outside its memory. So a value that crosses the border without being copied fails the run. The
+traces also show the device of each value.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ class Watch:
 
     def __call__(self, event: object) -> None:
         if isinstance(event, step_events.NodeEnd) and event.values:
-            # both sides of a Switch are told as what went in, and its predicate; which input of a Merge came is told as
-            # a number, which nobody looks at here (`test_which_input_of_a_merge_came`)
+            # an event has the input of a Switch for both of its sides, and its predicate; for a Merge it has the index
+            # of the input that came as a number, which is not checked here (`test_which_input_of_a_merge_came`)
             values = {"Switch": (), "Merge": event.values[:1]}.get(event.type, event.values)
             self.seen += [(event.device, event.type, v) for v in values]
         self.crossings += isinstance(event, step_events.TokenSent)
@@ -55,7 +56,7 @@ class Watch:
                 assert kind != "DLPArray", f"{type} on {device} gave {kind}"
             elif kind == "DLPArray":
                 assert value.device == device, f"{type} on {device} gave one of {value.device}"
-            else:  # the token that goes round in the loop by which a device counts iterations
+            else:  # the token of the loop by which a device counts iterations
                 assert type in ("Enter", "Merge", "NextIteration"), f"{type} on {device} gave {kind}"
                 assert isinstance(value, (bool, np.bool_))
 
@@ -181,7 +182,7 @@ def test_work_is_done_in_its_own_threads() -> None:
     assert any(t.startswith("headrace-DLP:0-compute") for t in threads)
 
 
-# *** what it cannot do ***
+# *** limits of the device ***
 
 
 def test_another_dtype_is_placed_softly() -> None:

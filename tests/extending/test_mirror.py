@@ -1,8 +1,9 @@
-"""A device that can do nearly all that a CPU can, but in a memory of its own: random programs, torn apart at random.
+"""Random programs, partitioned at random, on a device with a memory of its own.
 
-The programs and what is checked are those of `tests/multi/test_random_placements.py`; here every other device is a
-*mirror*. Its kernels are the CPU's, and take and give arrays of its own that numpy cannot look into. So a token that
-crosses without being copied, or is copied twice, fails the run.
+The device has nearly all kernels of a CPU. The programs and the checks are those of
+`tests/multi/test_random_placements.py`; here every other device is a *mirror*. Its kernels are the CPU's, and take and
+give arrays of its own that numpy cannot look into. So a token that crosses without being copied, or is copied twice,
+fails the run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Op types and kernels of a third party: they hold on every route, and mistakes in them are told."""
+"""Op types and kernels of a third party.
+
+They hold on every route, and mistakes in them are reported.
+"""
 
 from __future__ import annotations
 
@@ -295,7 +298,7 @@ def test_a_name_that_is_taken() -> None:
 
 
 def program() -> tuple[hr.Graph, Any, Any]:
-    """Square, of a constant, of what is fed, of an element, and as a part of elementwise work."""
+    """Square of a constant, a fed value and an element, and within elementwise work."""
     with hr.Graph() as g:
         x = hr.placeholder(hr.float32, [2])
         y = hr.square(x + 1.0) * 2.0

@@ -1,4 +1,7 @@
-"""Packages that are found by their entry points: when they are imported, and what is said of those that cannot be."""
+"""Packages that are found by their entry points.
+
+The tests check when packages are imported, and the reports of those that cannot be imported.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,7 @@ BROKEN = "[headrace.plugins]\noops = broken\n"
 
 
 def test_the_package_says_where_it_is_found() -> None:
-    """What the tests install by hand is what `pip install` would."""
+    """The tests install by hand the same entry points as `pip install`."""
     project = tomllib.loads((PACKAGE / "pyproject.toml").read_text())["project"]
     from tests.extending.conftest import ENTRY_POINTS
 
@@ -127,7 +130,7 @@ def test_importing_one_by_hand_is_the_same(install: Any) -> None:
     assert hr.load_plugins() == ["spare"]
 
 
-# *** what cannot be loaded ***
+# *** packages that cannot be loaded ***
 
 
 def test_a_broken_one_is_told_where_something_is_missed(install: Any, caplog: pytest.LogCaptureFixture) -> None:

@@ -1,9 +1,9 @@
-"""Writes checkpoints in processes that are killed on the way, and looks what is there afterwards.
+"""Writes checkpoints in processes that are killed on the way, and checks the result.
 
 `python -m tests.files.killing FOLDER FORMAT WAY SEED ROUNDS`. A child writes checkpoints of steps 0, 1, 2, ... under
-one name and tells of each that is done. WAY says when it ends: "calls" before and after each of the system calls that
+one name and reports each that is done. WAY says when it ends: "calls" before and after each of the system calls that
 make a file last, one child for each of them; "times" at ROUNDS moments that SEED decides. Then the checkpoint must be
-whole: that of the last step the child told of, or of the next. Prints how many children were killed.
+whole: that of the last step that the child reported, or of the next. Prints the number of children that were killed.
 """
 
 from __future__ import annotations
@@ -40,8 +40,11 @@ def tensors(step: int, size: int) -> list[ManifestEntry]:
 
 
 def write(prefix: str, step: int, size: int, format: str) -> None:
-    """In turn from one process, and merged from two parts, as savers do it for several devices."""
-    if step % 2 == 0 or format == FIRST:  # which are not merged
+    """Writes the checkpoint of a step, in turn from one process and from two parts.
+
+    The parts are merged, as savers merge those of several devices.
+    """
+    if step % 2 == 0 or format == FIRST:  # parts of the first format are not merged
         checkpoints.write(prefix, tensors(step, size), format)
         return
     parts = [f"{prefix}_temp/part-{i:05d}-of-00002" for i in range(2)]
@@ -83,7 +86,10 @@ def killed_at(k: int, after: bool, steps: Callable[[], None]) -> None:
 
 
 def child(run: Callable[[int], None], kill_after: float | None) -> tuple[bool, int]:
-    """Runs `run` in a process that may be killed. Gives whether it was, and the last step it told of."""
+    """Runs `run` in a process that may be killed.
+
+    Returns whether it was killed, and the last step that it reported.
+    """
     here, there = os.pipe()
     pid = os.fork()
     if not pid:
@@ -91,7 +97,7 @@ def child(run: Callable[[int], None], kill_after: float | None) -> tuple[bool, i
         try:
             run(there)
             os._exit(0)
-        except BaseException as e:  # tells of it, and must not go on as the parent
+        except BaseException as e:  # reports the error, and must not go on as the parent
             print(f"{type(e).__name__}: {e}", file=sys.stderr, flush=True)
             os._exit(1)
     os.close(there)
@@ -125,7 +131,7 @@ def one(folder: Path, format: str, first: int, steps: int, size: int, k: int, af
     step = found(prefix)
     assert step in (last, last + 1), (step, last)
     checkpoints.sweep(str(folder))
-    checkpoints.write(prefix, tensors(step, size), format)  # what was left over is in nobody's way
+    checkpoints.write(prefix, tensors(step, size), format)  # leftovers do not prevent the next write
     assert found(prefix) == step
     names = [n for n in os.listdir(folder) if n != "model_temp"]
     assert len(names) == (1 if format == FIRST else 2), names

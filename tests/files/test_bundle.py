@@ -1,4 +1,4 @@
-"""TensorFlow's format, byte for byte: what is known of it, and what TensorFlow itself wrote."""
+"""TensorFlow's format, byte for byte: its known layout, and files that TensorFlow wrote."""
 
 from __future__ import annotations
 

@@ -169,7 +169,7 @@ def test_files_that_do_not_belong_together(tmp_path: Path, other: ManifestEntry,
         checkpoints.open(str(tmp_path / "m-?????-of-00002")).read("w")
 
 
-# *** beside other formats ***
+# *** together with other formats ***
 
 
 @pytest.mark.parametrize("before", ["native", "tensorflow", V1])
@@ -352,7 +352,10 @@ def test_later_versions_and_strange_dtypes(tmp_path: Path) -> None:
 
 
 def test_a_small_file_does_not_claim_much(tmp_path: Path, bounded: None) -> None:
-    """Numbers that all tensors together cannot have in so small a file are not believed; nor is memory taken."""
+    """Sizes that are impossible in so small a file are rejected without allocating memory.
+
+    The sizes are impossible for all tensors together.
+    """
     prefix = str(tmp_path / "model")
     checkpoints.write(prefix, {f"x{i}": np.zeros(1, np.int64) for i in range(1000)}, V1)
 

@@ -1,4 +1,7 @@
-"""Checkpoints of both formats: what goes in comes out, in one step, whatever ends the writer."""
+"""Checkpoints of both formats.
+
+Tensors that are written are read unchanged, and a checkpoint appears in one step, however the writer ends.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A file is replaced as a whole or not at all, and what killed writers leave is found again."""
+"""A file is replaced as a whole or not at all.
+
+Files that killed writers leave are found again.
+"""
 
 from __future__ import annotations
 

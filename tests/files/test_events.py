@@ -1,4 +1,4 @@
-"""Event files: what is written is read again; damage and missing ends are told."""
+"""Event files: events are read as written; damage and missing ends are reported."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Checkpoints that someone damaged or made to harm: whatever is in the files, reading gives the tensors that were saved
-or one of three errors, takes no more memory than the files have, and touches nothing else.
+"""Checkpoints that are damaged or made to harm.
+
+With any content of the files, reading gives the tensors that were saved or one of three errors, takes no more memory
+than the files have, and touches nothing else.
 """
 
 from __future__ import annotations
@@ -73,7 +75,10 @@ def frozen(x: np.ndarray) -> tuple[Any, ...]:
 
 
 def must_fail_or_give(prefix: str, want: dict[str, Any], what: str) -> bool:
-    """Whether reading all fails; every tensor that can be read must be one that was saved."""
+    """Whether reading all tensors fails.
+
+    Every tensor that can be read must be one that was saved.
+    """
     failed = False
     try:
         reader = checkpoints.open(prefix)
@@ -237,7 +242,7 @@ def bundle_changes() -> Iterator[tuple[str, Callable[..., None]]]:
     for shards in (-1, 0, 2, 2**31 - 1):
         yield f"{shards} shards", lambda h, e, shards=shards: setattr(h, "num_shards", shards)
 
-    def share(h: Any, e: Any) -> None:  # much out of little: everybody claims the same bytes
+    def share(h: Any, e: Any) -> None:  # much out of little: all entries claim the same bytes
         for i in range(1000):
             e[b"x%d" % i] = pb.BundleEntryProto()
             e[b"x%d" % i].CopyFrom(e[b"a/kernel"])
@@ -284,7 +289,10 @@ def test_indexes_of_tensorflows_that_lie(tmp_path: Path, bounded: None) -> None:
 
 
 def table(entries: list[tuple[int, bytes, bytes]]) -> bytes:
-    """A block of entries: how many bytes each key shares with the one before, the rest of it, the value."""
+    """A block of entries (shared, rest, value).
+
+    `shared` is the number of bytes that a key shares with the key before it, and `rest` is the rest of the key.
+    """
     out = b"".join(
         sstable.varint(shared) + sstable.varint(len(rest)) + sstable.varint(len(value)) + rest + value
         for shared, rest, value in entries
@@ -491,7 +499,7 @@ def test_data_that_does_not_belong_to_the_index(tmp_path: Path) -> None:
         checkpoints.remove(prefix)
 
 
-# *** what is no file ***
+# *** paths that are no files ***
 
 
 @pytest.mark.parametrize("ending", [".index", ".index.json"])

@@ -1,4 +1,7 @@
-"""headrace's own format: safetensors as others read them, and an index that others can read, too."""
+"""headrace's own format: safetensors, and an index.
+
+Other libraries can read both.
+"""
 
 from __future__ import annotations
 

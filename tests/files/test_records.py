@@ -1,4 +1,4 @@
-"""Record files: what is written is read, and every damage is seen."""
+"""Record files: records are read as written, and every damage is detected."""
 
 from __future__ import annotations
 

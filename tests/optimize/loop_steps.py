@@ -45,7 +45,7 @@ class Optimized:
     changed: bool
 
     def run(self, fed: Sequence[Any], resources: ResourceManager | None = None) -> list[Any]:
-        """What the fetches are, for these feeds."""
+        """Returns the fetches for these feeds."""
         lowered = lower(self.graph, self.preserved, differentiate)
         plan = make_plan(lowered.ops, lowered.functions)
         step = Step(ResourceManager() if resources is None else resources, ResourceManager, None)
@@ -66,7 +66,10 @@ class Optimized:
         return [f"{n.op}: {n.text}" for n in self.context.notes if not n.fired and n.rule.startswith(rule)]
 
     def count(self, name: str, type: str) -> int:
-        """How many operations of a type the body of the loop `name` has, those inside it not counted."""
+        """Number of operations of a type in the body of the loop `name`.
+
+        Nested graphs are not counted.
+        """
         body = self.graph.get_operation_by_name(name).attrs["body"]
         return sum(op.type == type for op in body.operations)
 
@@ -79,7 +82,10 @@ def optimize(
     options: Options | None = None,
     rounds: int = 1,
 ) -> Optimized:
-    """The step that is fed `feeds` and fetches `fetches`, after `passes`; the graph is verified after each."""
+    """Returns the step with these feeds and fetches after `passes`.
+
+    The graph is verified after each pass.
+    """
     pruned = prune(feeds, fetches, targets)
     own_bodies(pruned.graph)
     preserved = [op for t in targets if (op := pruned.graph.find(t.name)) is not None]
@@ -116,7 +122,10 @@ def transformed(
 
 
 def check(rule: str, before: str, after: str, fired: list[str], refused: list[str] | None = None) -> None:
-    """What one pass makes of a graph and says about it; a second time it finds nothing more."""
+    """Compares the result and the report of one pass with the expected ones.
+
+    A second run of the pass changes nothing more, and the pass does nothing if it is switched off.
+    """
     got, context = transformed(before, [PASSES[rule]])
     assert got == after.lstrip("\n")
     assert [f"{n.op}: {n.text}" for n in context.notes if n.fired] == fired
@@ -129,7 +138,7 @@ def check(rule: str, before: str, after: str, fired: list[str], refused: list[st
 
 
 def untouched(rule: str, before: str, *why: str, **options: Any) -> None:
-    """That a pass leaves a graph as it is, and says why."""
+    """Raises unless a pass leaves a graph unchanged and reports the reasons `why`."""
     got, context = transformed(before, [PASSES[rule]], **options)
     assert got == transformed(before, [])[0]
     assert [n.text for n in context.notes] == list(why)
@@ -147,14 +156,16 @@ def loop_text(
     name: str = "loop",
     type: str = "StatelessWhile",
 ) -> str:
-    """The text of a loop `name`, whose body and condition have the constants `zero`, `one`, `two` and `five` too.
+    """Returns the text of a loop `name`.
+
+    Its body and its condition also have the constants `zero`, `one`, `two` and `five`.
 
     Args:
-      variables: the parameters, as in the text of a graph.
-      inputs, results: what they are first, and next.
-      body, cond: lines; the condition's last one makes what it returns.
-      before, behind: lines around it.
-      name, type: of the loop.
+      variables: The parameters, as in the text of a graph.
+      inputs, results: Their initial and their next values.
+      body, cond: Lines of both graphs; the last line of the condition defines the tensor that it returns.
+      before, behind: Lines before and after the loop.
+      name, type: Name and type of the loop operation.
     """
     dtypes = ", ".join(re.findall(r": (\w+)(?:\[|<)", variables))
     graphs = []
@@ -194,7 +205,10 @@ _numbers: Final = {
 def agree(
     text: str, passes: Iterable[Pass], feeds: dict[str, Any], fetches: Sequence[str], **options: Any
 ) -> Optimized:
-    """Raises unless the graph that `text` describes gives the same with `passes` as without; what they made of it."""
+    """Returns the step of the graph `text` after `passes`.
+
+    Raises unless the step gives the same results with `passes` as without them.
+    """
     found = []
     for each in (), tuple(passes):
         graph = from_text(textwrap.dedent(text))

@@ -1,14 +1,14 @@
-"""Does the suite notice when a rule's condition is wrong? `python -m tests.optimize.mutate [module ...]`
+"""Mutation test of the rules' conditions: `python -m tests.optimize.mutate [module ...]`.
 
 Each condition of the modules of `headrace/optimize` (and `ir/edit/remove_values`) is spoiled in turn:
 
-* what an `if`, a conditional expression or a comprehension asks is negated;
+* the condition of an `if`, a conditional expression or a comprehension is negated;
 * of `a and b`, `a or b` each part is left out;
-* a comparison is negated where it stands by itself (an argument, what a function returns).
+* a comparison that is an expression by itself (an argument, the value of a `return`) is negated.
 
-Then the tests of the passes run, those of the module first, and one must fail. What survives is printed with its
-line: a test is missing, or the condition is. A mutant that hangs counts as noticed. A line that ends in `# mutate: no`,
-with a reason before that, is left out: to skip work, or to be cautious, changes no result.
+Then the tests of the passes run, those of the module first, and one must fail. A mutant that survives is printed with
+its line: a test is missing, or the condition is. A mutant that hangs counts as noticed. A line that ends in
+`# mutate: no`, with a reason before that, is left out: to skip work, or to be cautious, changes no result.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class Mutant:
     """A module with one condition spoiled.
 
     Attributes:
-      path: of the module, below the root.
-      line: where.
-      what: what was done.
-      text: its source then.
+      path: Path of the module, below the root.
+      line: Line of the condition.
+      what: Description of the change.
+      text: Source of the module after the change.
     """
 
     path: pathlib.Path
@@ -144,10 +144,10 @@ class _Spoiled(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def begin(mutant: Mutant, quick: bool) -> int:
-    """Begins to run the tests on `mutant`, in a copy of this process; returns its id.
+    """Starts the tests of `mutant` in a copy of this process; returns its id.
 
-    What takes long to import is there already; what passes and tests consist of is imported anew. The tests of the
-    module come first, by themselves: the others are not even collected if one of these fails.
+    Modules that take long to import are already loaded; the modules of the passes and of the tests are imported again.
+    The tests of the module come first, by themselves: the others are not even collected if one of these fails.
     """
     pid = os.fork()
     if pid:
@@ -191,7 +191,7 @@ def _be_silent() -> None:
 
 
 def main() -> int:
-    """Tries all mutants; the number of those that survive is what it returns, as far as that goes."""
+    """Tries all mutants; returns the number of survivors, but at most 100."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("modules", nargs="*", help="names of modules: fold cse ...; none: all")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many at a time")

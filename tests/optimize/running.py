@@ -31,7 +31,10 @@ LOWERED = Options(is_lowered=True)
 
 
 def passes_of(steps: Steps | None, options: Options) -> Callable[[Graph, Sequence[Operation]], PassContext]:
-    """What applies `steps` to a step's graph and its targets; None: all that there are, in their order."""
+    """Returns a function that applies `steps` to a step's graph and targets.
+
+    With None the function applies all passes in their order.
+    """
 
     def apply(graph: Graph, preserved: Sequence[Operation]) -> PassContext:
         if steps is None:
@@ -78,9 +81,10 @@ def optimized(
 def apply(
     passes: Pass | Steps, text: str, options: Options | None = None, preserved: Sequence[str] = ()
 ) -> tuple[str, PassContext]:
-    """The text of the graph that `passes`, verified, make of the one that `text` describes, and the report.
+    """Returns the text of the graph `text` after `passes`, and the report.
 
-    Whether they say truthfully that they changed it is checked, too, and that a second time changes nothing.
+    The graph is verified after each pass. The function also checks that the passes report correctly whether they
+    changed the graph, and that a second run changes nothing.
     """
     g = from_text(text)
     steps = (passes,) if isinstance(passes, (Pass, Repeat)) else tuple(passes)

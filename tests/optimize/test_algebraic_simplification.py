@@ -1,4 +1,4 @@
-"""What gives back what it was given is bypassed, where that is the same bit for bit."""
+"""Operations that return their input unchanged, bit for bit, are bypassed."""
 
 import numpy as np
 import pytest
@@ -222,7 +222,7 @@ def test_what_a_loop_does_not_change_comes_out_as_it_went_in():
 
 
 def test_an_identity_of_a_result_is_not_bypassed_for_those_that_wait():
-    # who waits for the loop itself would wait for all of it
+    # a control edge from the loop would wait for the whole loop
     text = LOOP.replace("y = Neg(w:0)", "e = Identity(w:0)\n    y = Neg(e)\n    k = NoOp ^e")
     after, _ = apply(SimplifyAlgebra(), text)
     same(after, text.replace("Neg(e)", "Neg(w:0)").replace("Neg(w:1)", "Neg(n)"))

@@ -333,7 +333,7 @@ def test_branches_in_a_loop(other: Callable[[Any], Any], why: str) -> None:
     check(tf.while_loop(lambda i, _: i < N, body, (0, array()))[1].stack(), why)
 
 
-# *** what cannot be followed ***
+# *** lists that cannot be followed ***
 
 
 def test_a_list_that_comes_in_from_elsewhere() -> None:

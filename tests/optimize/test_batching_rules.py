@@ -1,4 +1,7 @@
-"""An operation that is done to all rows at once gives for each what it gives for that alone."""
+"""An operation on all rows at once gives each row its own result.
+
+The result for a row is the one that the operation gives for that row alone.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,10 @@ _N = 3  # rows
 
 
 def made(line: str, *inputs: str) -> tuple[Graph, Operation, list[bool]]:
-    """The operation of a line and which of its inputs, `name: type` each, are rows: those whose names begin with x."""
+    """Returns the graph, the operation of a line, and whether each input is a row.
+
+    An input is written as `name: type`; the inputs whose names begin with x are rows.
+    """
     lines = [
         f"{n} = Placeholder[dtype={d}, shape={s}]"
         for n, d, s in (re.match(r"(\w+): (\w+)(.*)", i).groups() for i in inputs)

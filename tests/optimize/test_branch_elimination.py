@@ -51,7 +51,7 @@ def test_numbers_as_predicates():
 
 
 def test_waiting_is_kept():
-    # what the conditional waits for, all that is put in its place waits for, and what hands on its input too
+    # all operations that replace the conditional wait for its control inputs, as do those that forward an input of it
     text = IF.replace("](p, x)", "](p, x) ^w").replace("    c = If", "    w = PrintV2(m)\n    c = If")
     text = text.replace("    p = Const", '    m = Const[value=string[]{"m"}, dtype=string]\n    p = Const')
     after, _ = apply(EliminateBranches(), text)

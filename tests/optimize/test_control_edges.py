@@ -31,7 +31,7 @@ def check(before, after):
         ("k = Neg(x) ^b\n y = Neg(k) ^k", "k = Neg(x) ^b\n y = Neg(k)"),
         ("k = Neg(x) ^b\n y = Neg(k) ^b ^a", "k = Neg(x) ^b\n y = Neg(k)"),
         ("k = Neg(x) ^a\n l = Neg(k)\n y = Neg(l) ^a", "k = Neg(x) ^a\n l = Neg(k)\n y = Neg(l)"),
-        ("k = Neg(x)\n y = Neg(n) ^k", "k = Neg(x)\n y = Neg(n) ^x"),  # what is fed may be missing
+        ("k = Neg(x)\n y = Neg(n) ^k", "k = Neg(x)\n y = Neg(n) ^x"),  # a fed operation may be missing
         ("c = Const[value=float32[]{1.0}, dtype=float32] ^b\n y = Neg(c)",
          "c = Const[value=float32[]{1.0}, dtype=float32]\n y = Neg(c) ^b"),
     ],

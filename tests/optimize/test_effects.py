@@ -1,4 +1,7 @@
-"""Effects are explicit: what must run is said by control results and targets, and when by control edges."""
+"""Effects are explicit in control results, targets and control edges.
+
+Control results and targets determine which operations must run, and control edges determine their order.
+"""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is done to several pieces of a small tensor is done to the whole."""
+"""An operation on several pieces of a small tensor is applied to the whole tensor."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_a_cut_that_waits_stays() -> None:
 
 @pytest.mark.parametrize("type", ["float32", "bool", "int32", "complex64"])
 def test_all_that_is_done_to_each_element(type: str) -> None:
-    """What the pass takes for a function of one number is one."""
+    """An operation that the pass takes for a function of one number is one."""
     rng = np.random.default_rng(0)
     x = rng.integers(-2, 2, (2, 8)) * 0.75
     done = 0

@@ -1,4 +1,4 @@
-"""Which operations, inputs and results the ends of a step reach."""
+"""Operations, inputs and results that the ends of a step reach."""
 
 import pytest
 
@@ -25,7 +25,10 @@ LOOP = """
 
 
 def reached(text, name, literal=True, preserved=()):
-    """The inputs and outputs that the ends of a graph reach of one operation, and the names of all that they reach."""
+    """Inputs and outputs of one operation that the ends of a graph reach.
+
+    The third result has the names of all operations that they reach.
+    """
     graph = from_text(text)
     op = graph.get_operation_by_name(name)
     found = Reached(graph, [graph.get_operation_by_name(k) for k in preserved], literal)

@@ -1,4 +1,4 @@
-"""What one branch makes is added to a running sum in that branch."""
+"""The result of one branch is added to a running sum in that branch."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_the_sum_may_be_read_in_the_branches_already() -> None:
         branching(body="more = AddV2(total, total)"),
         branching(body="more = AddV2(total, h1)"),  # not of a conditional
         branching(body="more = AddV2(total, c) ^h1"),
-        branching(variables="total: float32[2] = none -> more\nh: float32[2] -> c"),  # somebody else wants it
+        branching(variables="total: float32[2] = none -> more\nh: float32[2] -> c"),  # another consumer reads it
         branching(
             body="more = AddV2(total, c)\nk1 = Neg(c)",
             variables="total: float32[2] = none -> more\nh: float32[2] -> k1",
@@ -139,7 +139,7 @@ def test_what_stays(text: str) -> None:
     ["Const[value=float32[2]{0, -0.0}, dtype=float32]", "Const[value=float32[2]{0, 1}, dtype=float32]", "Identity(h)"],
 )
 def test_a_sum_that_may_be_minus_zero_stays(none: str) -> None:
-    """-0 + 0 is 0: nobody may leave that out."""
+    """-0 + 0 is 0, so this addition may not be removed."""
     text = branching(none=none)
     if "Identity" in none:
         text = text.replace("none = Identity(h)", "").replace(", none, h)", ", h, h)")

@@ -1,4 +1,4 @@
-"""How often a loop goes round is known behind it too."""
+"""The trip count of a loop is known after it too."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_counter_whose_beginning_is_not_known_stays() -> None:
 @pytest.mark.parametrize(
     ("cond", "behind"),
     [
-        ("less = Less(i, five)", "y = Neg(loop:1)"),  # nobody reads the counter
+        ("less = Less(i, five)", "y = Neg(loop:1)"),  # no operation reads the counter
         ("less = Less(j, five)", "y = Neg(loop:1)"),  # it may begin with any number
         ("s = Sub(i, j)\nless = Less(s, five)", "y = Neg(loop)"),  # it does not count
         ("a = Less(i, five)\nb = Less(j, five)\nboth = LogicalAnd(a, b)", "y = Neg(loop)"),  # which is less?

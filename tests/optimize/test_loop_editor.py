@@ -1,4 +1,4 @@
-"""What the passes on loops ask of a loop under change."""
+"""Queries of the passes on loops about a loop under change."""
 
 from __future__ import annotations
 

@@ -38,7 +38,10 @@ _UNKNOWN = "items: variant[] holds float32[2,4] = unknown"
 
 
 def loop(step: str, more: str = "", cond: str = _N, before: str = "", end: str = "loop:2", **rest: str) -> str:
-    """A loop; `more` are variables as they are to be, or besides. `|` ends a line."""
+    """A loop with `more` variables, changed or additional.
+
+    In `more`, `step` and `cond`, `|` ends a line.
+    """
     lines = _VARIABLES
     for each in filter(None, more.split("|")):
         name = each.split(":")[0]
@@ -229,7 +232,7 @@ def test_a_loop_that_may_end_early_and_reads_nothing() -> None:
     )
 
 
-# *** what another loop kept ***
+# *** values that another loop kept ***
 
 _POPPED = "acc: variant[] holds float32[2,3] = acc -> pop:0"
 _POP = "i1 = AddV2(i, one) | pop = TensorListPopBack[element_dtype=float32]{ResidualPop}(acc, short) | "

@@ -1,4 +1,4 @@
-"""Two loops become one if they go round equally often, and neither needs the other."""
+"""Two loops with equal trip counts become one if neither depends on the other."""
 
 # ruff: noqa: E501 - a line of a graph is a line
 
@@ -62,7 +62,7 @@ def test_a_number_of_rounds_that_is_written_in_two_ways() -> None:
 @pytest.mark.parametrize(
     "more",
     [
-        # more rounds, or nobody knows
+        # different trip counts, or unknown ones
         {"inputs": "one, n, x"},
         {"inputs": "m, n, x"},
         {"inputs": "zero, m, x"},

@@ -1,4 +1,4 @@
-"""Work that is the same in all iterations is done once, if that changes nothing else."""
+"""Loop-invariant work is done once, if that changes nothing else."""
 
 # ruff: noqa: E501 - a line of a graph is a line
 
@@ -18,7 +18,7 @@ n: int32[]
 h: float32[2,2] -> h1
 w: float32[2,2]
 """
-_FIVE = "less = Less(i, five)"  # the loop is known to go round
+_FIVE = "less = Less(i, five)"  # the loop is known to iterate
 
 
 def loop(body: str, more: str = "", **rest: str) -> str:
@@ -28,7 +28,10 @@ def loop(body: str, more: str = "", **rest: str) -> str:
 
 
 def moved(text: str) -> tuple[list[str], list[str]]:
-    """What was done once, and why something was not; a second time nothing is."""
+    """Reasons for which operations were moved, and reasons for which others were not.
+
+    A second run of the pass moves nothing.
+    """
     got, context = transformed(text, [PASSES[_RULE]])
     assert transformed(text, [PASSES[_RULE]] * 2)[0] == got
     return [n.text.partition(": ")[2] for n in context.notes if n.fired], [n.text for n in context.notes if not n.fired]
@@ -109,7 +112,7 @@ def test_rows_that_are_only_read_move() -> None:
     assert moved(loop(body, _L, cond=_FIVE)) == (["rows"], [])
 
 
-# *** what is large ***
+# *** large tensors ***
 
 
 @pytest.mark.parametrize(
@@ -393,7 +396,7 @@ def test_a_condition_that_never_changes() -> None:
         "less = Less(i, n)",
         "most = FloorDiv(n, two) ^i | less = Less(i, most)",
         "most = FloorDiv(n, two) | less = Less(i, most) ^most",
-        "most = FloorDiv(n, two) | less = Less(i, n)",  # nobody wants it
+        "most = FloorDiv(n, two) | less = Less(i, n)",  # no operation reads it
     ],
 )
 def test_what_the_condition_keeps(cond: str) -> None:

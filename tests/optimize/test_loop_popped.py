@@ -17,7 +17,10 @@ YS = np.linspace(-1, 1, 24, dtype=np.float32).reshape(4, 2, 3)
 
 
 def popping(work: str, more: str = "", shape: str = "2,3", **rest: Any) -> str:
-    """A loop that pops `y:1` of what `ys` is made of, and makes `dy` of it and of `d`."""
+    """A loop that pops the elements `y:1` of `ys`.
+
+    The lines `work` compute `dy` from `y:1` and `d`.
+    """
     rank = len(shape.split(",")) if shape else 0
     dims = f"shape = Const[value=int32[{rank}]{{{shape.replace(',', ', ')}}}, dtype=int32]"
     return loop_of(

@@ -43,7 +43,10 @@ _FEEDS = ("h", (2, 3)), ("u", (2, 4)), ("xs", (5, 2, 4))
 
 
 def products(step: str, *more: str) -> str:
-    """A loop that reads rows `x`, carries `h`, has constants, and a list; `more` are variables as they are to be."""
+    """A loop that reads rows `x`, carries `h`, has constants, and fills a list.
+
+    `more` are variables, changed or additional.
+    """
     lines = _VARIABLES
     for each in more:
         name = each.split(":")[0]
@@ -55,7 +58,10 @@ def products(step: str, *more: str) -> str:
 
 
 def changed(step: str, w: tuple[int, int], *more: str) -> tuple[list[str], int, int]:
-    """What is reported; how many products and cuts are left in the body. The results must be the same."""
+    """Reports of the pass, and the numbers of products and splits left in the body.
+
+    The results must be the same as without the pass.
+    """
     rng = np.random.default_rng(1)
     feeds = {"n": 4, **{name: rng.standard_normal(shape) for name, shape in (*_FEEDS, ("w", w))}}
     text = products(step, f"w: float32[{w[0]},{w[1]}]", *more)

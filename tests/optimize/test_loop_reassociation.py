@@ -44,7 +44,7 @@ def test_a_slope_alone(type: str) -> None:
 @pytest.mark.parametrize(
     "work",
     [
-        "dy = TanhGrad(d, y:1)",  # what is carried is the function's result
+        "dy = TanhGrad(d, y:1)",  # the carried value is the function's result
         "t = Tanh(y:1)\nu = Tanh(t)\ndy = TanhGrad(t, u)",  # all of it is known before
         "dy = SqrtGrad(y:1, d)",  # no slope that is bounded
         "a = Mul(d, y:1)\nb = Mul(d, a)\ndy = AddV2(a, b)",  # read twice
@@ -109,7 +109,7 @@ def test_only_floats() -> None:
     ],
 )
 def test_all_but_one_must_be_small(made: str, is_small: bool) -> None:
-    """1e30 * 1e30 * 1e-30 is 1e30, but there is no 1e30 * 1e30 in float32."""
+    """In float32, 1e30 * 1e30 overflows, although 1e30 * 1e30 * 1e-30 is 1e30."""
     text = popping(f"w = Tanh(y:1)\nt = {made}\na = Mul(d, s)\ndy = Mul(a, t)", "s: float32[2,3]")
     assert bool(regrouped(text)) is is_small
     feeds = {"n": 1, "d": np.full((2, 3), 1e-30), "ys": YS, "s": np.full((2, 3), 1e30)}

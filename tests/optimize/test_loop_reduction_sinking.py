@@ -1,4 +1,4 @@
-"""What a loop only adds up is computed behind it."""
+"""Values that a loop only adds up are computed after it."""
 
 # ruff: noqa: E501 - a line of a graph is a line
 
@@ -35,7 +35,10 @@ _FIRED = "summed after the loop, for all iterations at once: "
 
 
 def loop(step: str, more: str = "", cond: str = _FIVE, before: str = "", body: str = _BODY) -> str:
-    """A loop; `more` are variables as they are to be, or besides. `|` ends a line."""
+    """A loop with `more` variables, changed or additional.
+
+    In `more`, `|` separates variables; in `step` it ends a line.
+    """
     lines = _VARIABLES
     for each in filter(None, more.split("|")):
         name = each.split(":")[0]

@@ -1,4 +1,7 @@
-"""Where the values that a tensor had in all iterations come from: what is known already is not kept again."""
+"""Sources of the values that a tensor had in all iterations of a loop.
+
+Values that are already known are not kept again.
+"""
 
 # ruff: noqa: E501 - a line of a graph is a line
 
@@ -48,7 +51,10 @@ _FOUR = "four = Const[value=int32[]{4}, dtype=int32]\nless = LessEqual(i, four)"
 
 
 def loop(step: str, more: str = "", cond: str = _FIVE) -> str:
-    """A loop that adds up `p`; `more` are variables as they are to be, or besides. `|` ends a line."""
+    """A loop that adds up `p`, with `more` variables, changed or additional.
+
+    In `more`, `step` and `cond`, `|` ends a line.
+    """
     lines = _VARIABLES
     for each in filter(None, more.split("|")):
         name = each.split(":")[0]
@@ -60,7 +66,10 @@ def loop(step: str, more: str = "", cond: str = _FIVE) -> str:
 
 
 def kept(text: str, stays: bool = False, **given: int) -> tuple[Optimized, set[str]]:
-    """What the pass makes of it, with the same results, and of what it has the loop keep values."""
+    """Returns the optimized step and the names of the tensors that its loop keeps.
+
+    The results must be the same as without the pass.
+    """
     rng = np.random.default_rng(4)
     found = re.findall(r"(?m)^(\w+) = Placeholder\[dtype=float32, shape=\[(.*)\]\]", text)
     feeds = {n: rng.standard_normal([5 if d == "?" else int(d) for d in s.split(",") if d]) for n, s in found}
@@ -117,7 +126,7 @@ def test_rows_that_are_not_there_are_read_in_the_loop() -> None:
     assert "loop/x_residuals = EmptyTensorList" in transformed(text, [PASSES["loop_accumulations"]])[0]
 
 
-# *** what is computed of such ***
+# *** values computed from rows ***
 
 
 @pytest.mark.parametrize(
@@ -138,7 +147,7 @@ def test_what_is_computed(step: str, more: str, names: set[str]) -> None:
     assert kept(loop(_READ + step, more))[1] == names
 
 
-# *** what a loop before it kept ***
+# *** values that an earlier loop kept ***
 
 _POP = "pop = TensorListPopBack[element_dtype=float32]{ResidualPop}(ax, shape) | "
 _AX = "ax: variant[] holds float32[2,4] = acc_x -> pop:0"
@@ -205,7 +214,7 @@ def test_values_that_lie_the_other_way_are_turned() -> None:
     assert sum(op.type == "ReverseV2" for op in got.graph.operations) == 2
 
 
-# *** what the loop keeps already ***
+# *** values that the loop already keeps ***
 
 _PUSH = "put = TensorListPushBack[element_dtype=float32](es, e) | "
 _ES = "es: variant[] holds float32[2,3] = empty -> put"

@@ -1,4 +1,4 @@
-"""What is a row, and what is none."""
+"""Reads of rows, and reads that are none."""
 
 # ruff: noqa: E501 - a line of a graph is a line
 

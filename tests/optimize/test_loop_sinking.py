@@ -1,4 +1,4 @@
-"""What a loop only collects is made behind it."""
+"""Values that a loop only collects are computed after it."""
 
 # ruff: noqa: E501 - a line of a graph is a line
 
@@ -15,7 +15,10 @@ _RULE = "loop_collections"
 
 
 def loop(variables: str, body: str, more: str = "", **rest: str) -> str:
-    """A loop; `more` are variables as they are to be, or besides. `|` ends a line."""
+    """A loop with `more` variables, changed or additional.
+
+    In `more` and `body`, `|` ends a line.
+    """
     lines = variables
     for each in filter(None, more.split("|")):
         name = each.split(":")[0]
@@ -56,7 +59,7 @@ zeros = ZerosLike(filled)
 """
 _STACK = "all = TensorListStack[element_dtype=float32](loop:4, shape)"
 
-# *** what is put into a list ***
+# *** values that are put into a list ***
 
 _COLLECTED = """
 i: int32[] = zero -> i1
@@ -92,7 +95,7 @@ def test_what_is_computed_for_a_list_alone(body: str, more: str, cond: str, what
     assert got.fired() == [f"loop: computed after the loop, for all iterations at once: {what}"]
     assert got.count("loop", "MatMul") == 0
     (end,) = (op for op in got.graph.operations if op.type == "_Retval")
-    assert end.inputs[0].op.type != "TensorListStack"  # who stacks the values, has the rows
+    assert end.inputs[0].op.type != "TensorListStack"  # a consumer that stacks the values reads the rows
 
 
 def test_little_is_kept_of_large_constants() -> None:
@@ -134,7 +137,7 @@ def test_who_asks_something_else_of_the_list() -> None:
 @pytest.mark.parametrize(
     ("body", "more"),
     [
-        # somebody else wants it, or says when
+        # another consumer reads the value, or a control edge fixes its order
         (_Y + _PUSH + " ^h1", _PUSHED),
         (_Y + _PUSH + " | s = TensorListLength(ys)", _PUSHED),
         (_Y.replace("(h1, v)", "(h1, v) ^i1") + _PUSH, _PUSHED),
@@ -187,7 +190,7 @@ def test_no_more_than_is_allowed() -> None:
     assert same(wide, stack_bytes=360).fired()
 
 
-# *** what is added to a list ***
+# *** values that are added to a list ***
 
 _ADDED = """
 i: int32[] = zero -> i1

@@ -23,7 +23,7 @@ def loop(
 
 
 def counted(n: int, size: int) -> str:
-    """One that goes round `n` times, with a square matrix."""
+    """A loop of `n` iterations with a square matrix."""
     text = loop(cond=f"most = Const[value=int32[]{{{n}}}, dtype=int32]\nless = Less(i, most)")
     return text.replace("[2,3]", f"[2,{size}]").replace("[3,3]", f"[{size},{size}]")
 

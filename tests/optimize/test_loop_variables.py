@@ -1,4 +1,4 @@
-"""Variables of a loop that are always equal become one; those that are not, do not."""
+"""Loop variables that are always equal become one, and others do not."""
 
 # ruff: noqa: E501 - a line of a graph is a line
 
@@ -31,7 +31,7 @@ rank2 = ZerosLike(x)
 
 
 def _pair(dtype: str, first: str, second: str, nexts: str, body: str, behind: str = "") -> str:
-    """A loop that counts, and has variables `p` and `q` of a type, which begin as given."""
+    """A loop with a counter, and variables `p` and `q` with given initial values."""
     p, q = dtype.split("|") if "|" in dtype else (dtype, dtype)
     return loop_text(
         f"i: int32[], n: int32[], p: {p}, q: {q}",
@@ -86,7 +86,7 @@ def test_equal(dtype: str, first: str, second: str, nexts: str, body: str) -> No
         (_LIST, "list", "late", "p1, q1", _PUSHES),
         (_LIST, "late", "list", "p1, q1", _PUSHES),
         ("variant[]", "list", "other", "p1, q1", _PUSHES),
-        # what is known of them
+        # different facts are known of them
         ("float32[?,2]|float32[2,2]", "x", "x", "p1, q1", _TANH),
         ("variant[] holds float32[?]|" + _LIST, "list", "list", "p1, q1", _PUSHES),
         # go on as they may

@@ -1,4 +1,7 @@
-"""Loop passes on whole programs: the same results with and without them, and what is left in the loops."""
+"""Loop passes on whole programs.
+
+The results are the same with and without the passes; the operations that are left in the loops are compared too.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,10 @@ def inputs(values: list[np.ndarray], unknown: bool = False) -> list[hr.Tensor]:
 
 
 def lstm(trips: int | None, batch: int = 2, size: int = 3, steps: int = 4) -> tuple[Any, list[np.ndarray]]:
-    """An LSTM over `steps` inputs, which goes round `trips` times (None: as often as it is fed)."""
+    """An LSTM over `steps` inputs with `trips` iterations.
+
+    With None the number of iterations is fed.
+    """
 
     def build(fed: list[Any], n: Any) -> Any:
         xs, h, c, w, b = fed
@@ -276,7 +282,10 @@ def test_an_error_of_a_body_that_does_not_run_is_none() -> None:
 
 
 def cell(rng: random.Random) -> tuple[Any, list[np.ndarray]]:
-    """A random recurrent network over the rows of one or two inputs, forward or backward in time."""
+    """A random recurrent network over the rows of one or two inputs.
+
+    It runs forward or backward in time.
+    """
     steps, batch, wide, size = rng.randint(2, 4), rng.randint(1, 3), rng.randint(1, 3), rng.randint(1, 3)
     joins, biased, gated, both = (rng.random() < 0.5 for _ in range(4))
     outputs, first = rng.random() < 0.5, rng.choice([0, 0, 1])

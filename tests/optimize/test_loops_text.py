@@ -31,7 +31,10 @@ STEP
 
 
 def _rows(step: str, height: int) -> str:
-    """A loop that reads rows `x` of 2 x 4, carries `h` of 2 x 3, and has a matrix `w` of so many rows."""
+    """A loop over rows `x` with a matrix `w` of `height` rows.
+
+    The rows have shape 2 x 4, and the carried `h` has shape 2 x 3.
+    """
     return _ROWS.replace("STEP", step).replace("ROWS", str(height))
 
 
@@ -381,7 +384,7 @@ last = Neg(loop)
     )
 
 
-# *** what is left alone, and why ***
+# *** loops that are left unchanged, and the reasons ***
 
 
 def test_a_loop_that_may_end_early_computes_nothing_in_advance() -> None:

@@ -1,4 +1,4 @@
-"""The order of the passes, their switches, the report, the dumps; and that they are fast enough."""
+"""Order, switches, report, dumps and speed of the passes."""
 
 import pytest
 
@@ -162,7 +162,10 @@ def test_each_pass_has_a_name_of_its_own_and_the_order_is_a_list():
 
 @pytest.mark.matrix
 def test_ten_thousand_operations_take_few_steps(monkeypatch):
-    """Passes are linear: twice the operations, twice the work. (Counted in calls of Python functions.)"""
+    """Passes are linear: twice the operations, twice the work.
+
+    Work is counted in calls of Python functions.
+    """
     import sys
 
     def calls(n: int) -> int:

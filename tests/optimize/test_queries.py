@@ -1,4 +1,4 @@
-"""What passes ask of graphs and operations."""
+"""Queries of the passes about graphs and operations."""
 
 import pytest
 

@@ -49,7 +49,10 @@ def _check_stateful(rng: random.Random, stateful: bool) -> None:
 
 
 def _check_gradients(seed: int, passes: list[Pass], is_exact: bool) -> None:
-    """Some passes on loops may add or multiply in another order; the others change no bit."""
+    """Passes leave gradients the same.
+
+    Some passes on loops may add or multiply in another order; the others change no bit.
+    """
     with Made(Example(seed)) as made:
         grads = made.gradients(made.y)
         fetches = [made.y, *grads.values()]
@@ -65,8 +68,11 @@ def _check_gradients(seed: int, passes: list[Pass], is_exact: bool) -> None:
 
 
 def _check_contract(seed: int, passes: list[Pass]) -> None:
-    """Each pass says truthfully whether it changed anything, and makes no more operations than it found unless it says
-    so. After all of them, going round, there is nothing left to do for any."""
+    """Passes keep their contract.
+
+    Each pass reports correctly whether it changed the graph, and adds no operations unless it declares that it grows.
+    After all passes have been repeated to a fixed point, none changes anything.
+    """
     with Made(Example(seed)) as made:
         fetches = [made.y, *made.gradients(made.y).values()]
     graph = prune([made.inputs[n] for n in made.inputs if n != "V"], fetches, []).graph

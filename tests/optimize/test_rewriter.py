@@ -1,4 +1,7 @@
-"""The walk that passes replace by: what becomes known on the way, and what must not be lost."""
+"""The walk by which passes replace operations.
+
+The tests are about facts that become known on the way, and facts that must not be lost.
+"""
 
 from headrace import dtypes
 from headrace.ir.graph import Operation
@@ -12,7 +15,10 @@ from tests.optimize.running import apply, same
 
 
 def replaced(text: str, old: str, new: str) -> dict[str, Operation]:
-    """The operations that there are when `new` is put in the place of `old`, by name. Nothing is inferred in `text`."""
+    """Replaces `old` by `new`; returns the operations by name.
+
+    No shapes are inferred in `text` before that.
+    """
     g = from_text(text)
     walking = Rewriter(g, PassContext())
     for op in walking:

@@ -1,4 +1,7 @@
-"""What follows from the shapes that are fed: in loops, conditionals and lists; and what does not."""
+"""Consequences of the shapes that are fed, in loops, conditionals and lists.
+
+The tests are also about facts that do not follow from these shapes.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +84,10 @@ def test_conditionals(open_: Any) -> None:
 
 
 def accumulated(x: Any, item: Any, is_gradient: bool = False, between: Any = lambda made: made) -> Any:
-    """A loop that pushes `item(i, x)` three times, and one that pops and adds up, as a gradient does or a user."""
+    """A loop that pushes `item(i, x)` three times, and one that adds up.
+
+    The second loop pops the elements as a gradient does, or as a user's program does.
+    """
     b = scopes.builder
     empty = b().EmptyTensorList(hr.constant([-1, 2]), hr.constant(-1), element_dtype=hr.float32)
     _, filled = hr.while_loop(
@@ -98,7 +104,7 @@ def accumulated(x: Any, item: Any, is_gradient: bool = False, between: Any = lam
 
 
 def got(graph: Graph) -> Any:
-    """What the second loop of `accumulated` reads."""
+    """The tensor that the second loop of `accumulated` reads."""
     (op,) = [op for g in inside_out(graph) for op in g.operations if op.name.endswith("got")]
     return op.inputs[0]
 

@@ -1,4 +1,4 @@
-"""What a graph becomes that is put where its owner stands: names, waiting, what is known."""
+"""Graphs that replace their owner: names, control edges and known facts."""
 
 from headrace.optimize.branch_elimination import EliminateBranches
 from headrace.optimize.inline import Inline

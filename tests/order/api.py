@@ -18,7 +18,7 @@ def _unfed(state: Any) -> Any:
 
 
 class Unread:
-    """What an assignment returns: reading it is a read that waits for the assignment."""
+    """The result of an assignment: reading it is a read that waits for the assignment."""
 
     def __init__(self, variable: Variable, op: Node) -> None:
         self.variable, self.op = variable, op
@@ -77,7 +77,7 @@ class Api:
         self.graph = Graph(self, whole)
         self.ordered = ordered
         self.order: dict[str, tuple[list[Node], list[Node]]] = {}  # of each resource the last writers, readers since
-        self.watching: list[list[Node]] = []  # what runs in each structure that is open
+        self.watching: list[list[Node]] = []  # operations of each structure that is open
         self.variables: dict[str, Any] = {}
 
     # *** automatic order ***
@@ -162,7 +162,7 @@ class Api:
         ).outputs[0]
 
     def gradient(self, y: Tensor, x: Tensor) -> Tensor:
-        """dy/dx, of which only the value is modelled: `y` is fetched wherever it is used."""
+        """dy/dx, of which only the value is modelled: each use of it fetches `y`."""
         return self.graph.add("Gradient", [y], compute=lambda state, y: (y[1], 0.0)).outputs[0]
 
     # *** order ***
@@ -269,7 +269,7 @@ class Api:
         result: Tensor = out[2]
         return result
 
-    # *** what a program is given ***
+    # *** inputs, variables and effects of a program ***
 
     def placeholder(self, name: str) -> Tensor:
         with self.graph.clear():

@@ -1,8 +1,8 @@
-"""Programs in which an update is reached by control edges alone, with what TensorFlow 1 makes of them.
+"""Programs in which control edges alone reach an update, with TensorFlow 1's results.
 
 Each is text over `tf` (headrace.v1, or TensorFlow with `disable_v2_behavior` and resource variables) that defines
-`targets`, `reads`, and where they matter `feeds` and `steps`. `expected` is what the reads are after the steps; in
-`tests/conformance/test_order.py` it is compared with TensorFlow.
+`targets`, `reads`, and where they matter `feeds` and `steps`. `expected` has the values of the reads after the steps;
+`tests/conformance/test_order.py` compares it with TensorFlow.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from typing import Any
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """
+    """A program and its expected results.
+
     Attributes:
-      text: the program.
-      expected: what the reads are after the steps.
-      in_tensorflow: whether TensorFlow 1 can build it.
+      text: The program.
+      expected: The values of the reads after the steps.
+      in_tensorflow: Whether TensorFlow 1 can build the program.
     """
 
     text: str
@@ -118,7 +119,7 @@ CASES: dict[str, Case] = {
     "a fold begins with it": Case(
         TRAIN + "targets = [tf.group(tf.foldl(lambda a, e: e, tf.stack([x, x]), out))]", [5]
     ),
-    # *** B: what went in comes out, and is waited for ***
+    # *** B: a value that enters a structure comes out unchanged, and consumers wait for it ***
     "a read behind what a loop passes through": Case(
         "k = passed(assigned(x))\nr = after([k], read)\nfetches, targets = [r], []\n" + _V, [5.0]
     ),

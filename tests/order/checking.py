@@ -1,4 +1,6 @@
-"""Checks programs on every route of headrace: engines, passes one by one, devices, orders of firing, optimizer off.
+"""Checks programs on every route of headrace.
+
+Routes differ in the engine, single passes, devices and the order of firing, and in whether the optimizer is on.
 
 `python -m tests.order 12 --routes all` checks one seed, and prints a reduced program if it fails.
 """
@@ -84,7 +86,10 @@ def imports() -> list[Route]:
 
 
 def routes_of(kind: str, seed: int, many: bool = False) -> list[Route]:
-    """Those on which a program is checked; without `many` all engines and one each of the others, in turn."""
+    """Routes on which a program is checked.
+
+    With `many` these are all routes; without it, all engines and one of each other kind, in turn.
+    """
     files = imports() if kind == "v1" else []
     if many:
         return [*basic(kind), *passes(kind), *devices(kind), *files]
@@ -98,19 +103,20 @@ def routes_of(kind: str, seed: int, many: bool = False) -> list[Route]:
 
 
 def expected(p: Program, kind: str, lenient: bool = False, whole: bool = True) -> list[Expected]:
-    """What the steps of a program must do; with `lenient` what is not reached may happen or not.
+    """Expected effects and values of the steps of a program.
 
-    Without `whole` a structured result as a target or control input means itself, as in TensorFlow.
+    With `lenient`, effects that are not reached may happen or not. Without `whole`, a structured result as a target or
+    control input stands for itself only, as in TensorFlow.
 
     Raises:
-      Indeterminate: what runs is left open by the program.
+      Indeterminate: If the program leaves open which operations run.
     """
     reference = running.reference(p, whole, kind == "hr")
     return [reference.step(lenient) for _ in range(p.steps)]
 
 
 def _is_more(p: Program, route: Route, got: Sequence[running.Observed]) -> bool:
-    """Whether what differs is but what need not happen."""
+    """Whether the only differences are effects that need not happen."""
     try:
         want = expected(p, route.kind, lenient=True, whole=not route.imported)
     except Indeterminate:
@@ -121,7 +127,10 @@ def _is_more(p: Program, route: Route, got: Sequence[running.Observed]) -> bool:
 def check(
     p: Program, route: Route, seed: int, want: Sequence[Expected], built: running.Built | None = None
 ) -> list[str]:
-    """How a program on a route differs from what it must do. An error counts as a difference."""
+    """Differences between a program on a route and its expected steps.
+
+    An error counts as a difference.
+    """
     try:
         if built is None or route.devices > 1:
             built = (running.in_v1 if route.kind == "v1" else running.in_hr)(p)
@@ -166,7 +175,10 @@ class Failure:
 
 
 def check_all(p: Program, seed: int, on: Iterable[Route]) -> tuple[int, list[Failure]]:
-    """(number of executions, failures) on all routes; (0, []) if the program leaves open what runs."""
+    """Number of executions and failures on all routes.
+
+    They are 0 and [] if the program leaves open which operations run.
+    """
     failures, n = [], 0
     want: dict[str, list[Expected]] = {}
     built: dict[str, running.Built] = {}
@@ -189,8 +201,10 @@ class Tally:
     """Counts of programs and executions.
 
     Attributes:
-      programs, steps: how many; `left_out` programs leave open what runs.
-      failures: one for each program and route.
+      programs: Number of programs checked.
+      left_out: Number of programs that leave open which operations run.
+      steps: Number of executions.
+      failures: The failures, one for each program and route.
     """
 
     programs: int = 0
@@ -200,7 +214,10 @@ class Tally:
 
 
 def kind_of(seed: int) -> str:
-    """Which graphs a program is built in: two of three in those of headrace.v1, where no order is automatic."""
+    """Kind of the graph in which a program is built.
+
+    Two of three programs are built in graphs of headrace.v1, where no order is automatic.
+    """
     return "hr" if seed % 3 == 2 else "v1"
 
 

@@ -1,9 +1,9 @@
-"""TensorFlow 1's construction of control flow, in plain Python: the reference for what an operation waits for.
+"""TensorFlow 1's construction of control flow, in plain Python.
 
-A program of `tests.order.programs` is executed with `tests.order.api` in the place of TensorFlow. The result is the
-primitive graph that TensorFlow 1 would build: every loop variable has its Enter, Merge, Switch, NextIteration and Exit,
-every captured tensor its Switch or Enter, used or not, and control inputs end where `control_flow_ops.py` lets them
-end. `tests.order.reference` executes that graph.
+It is the reference for the operations that an operation waits for. A program of `tests.order.programs` is executed with
+`tests.order.api` in the place of TensorFlow. The result is the primitive graph that TensorFlow 1 would build: every
+loop variable has its Enter, Merge, Switch, NextIteration and Exit, every captured tensor its Switch or Enter, used or
+not, and control inputs end where `control_flow_ops.py` lets them end. `tests.order.reference` executes that graph.
 
 Source: tensorflow/python/ops/control_flow_ops.py (CondContext, WhileContext), framework/ops.py
 (`_ControlDependenciesController`), ops/map_fn.py, ops/functional_ops.py.
@@ -27,15 +27,19 @@ class Node:
     """One operation of the primitive graph.
 
     Attributes:
-      id: creation order.
-      type: Switch, Merge, Enter, Exit, NextIteration, LoopCond, Gradient, or "" for what `compute` does.
-      inputs, controls: data and control edges.
-      context: the branch or loop it is in.
-      loop: the loop whose frame it runs in (an Exit runs in the frame around).
-      compute: of a plain node: (state, values) -> value, see `reference`.
-      effect: the resource that it reads or changes.
-      extra: further operations that are reached with this one (automatic order), without being waited for.
-      results: of a result of a structure: all results of that structure.
+      id: Position in the order of creation.
+      type: Switch, Merge, Enter, Exit, NextIteration, LoopCond, Gradient, or "" for a plain node.
+      inputs, controls: Data and control edges.
+      context: The branch or loop that contains the operation.
+      compute: Function (state, values) -> value of a plain node, see `reference`.
+      effect: The resource that the operation reads or changes.
+      label: Kind and number of an operation that is counted by itself.
+      is_constant: Whether an Enter's value is loop-invariant.
+      frame: The loop of an Enter or Exit.
+      has_outputs: Whether the operation has outputs.
+      extra: Further operations that are reached with this one (automatic order), without being waited for.
+      results: All results of a structure, for each result of it.
+      outputs: The outputs of the operation.
     """
 
     id: int
@@ -45,16 +49,19 @@ class Node:
     context: Context | None
     compute: Callable[..., Any] | None = None
     effect: Effect | None = None
-    label: tuple[str, int] | None = None  # of what is counted by itself: ("call", 7)
-    is_constant: bool = False  # of an Enter
-    frame: WhileContext | None = None  # of an Enter or Exit: the loop it belongs to
+    label: tuple[str, int] | None = None  # ("call", 7)
+    is_constant: bool = False
+    frame: WhileContext | None = None
     has_outputs: bool = True
     extra: list[Node] = dataclasses.field(default_factory=list)
     results: list[Node] = dataclasses.field(default_factory=list)
     outputs: tuple[Tensor, ...] = ()
 
     def loop(self) -> WhileContext | None:
-        """The loop in whose frame the operation fires."""
+        """The loop in whose frame the operation fires.
+
+        An Enter or Exit fires in the frame around its loop.
+        """
         context = self.context.while_context() if self.context is not None else None
         if self.type in ("Enter", "Exit"):
             assert self.frame is not None
@@ -222,7 +229,7 @@ class WhileContext(Context):
         return enter
 
     def fix_controls(self, enters: Iterable[Tensor]) -> None:
-        """`_FixControlInputsAndContext`: an Enter waits for what the `while_loop` call was told to wait for."""
+        """`_FixControlInputsAndContext`: an Enter waits for the control inputs of the `while_loop` call."""
         for enter in enters:
             kept = []
             for c in self.graph.dependencies([enter.op.inputs[0].op]):
@@ -292,7 +299,10 @@ class Graph:
             self.controllers.pop()
 
     def waited_for(self, x: Any) -> list[Node]:
-        """A structured result as a control input: its Merge or Exit; with `whole` all of its structure's."""
+        """Operations that a structured result as a control input stands for.
+
+        These are its Merge or Exit; with `whole`, those of all results of its structure.
+        """
         op = x if isinstance(x, Node) else x.op
         return op.results if self.whole and op.results else [op]
 

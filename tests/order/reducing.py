@@ -116,7 +116,10 @@ def smaller(p: Program) -> Iterator[Program]:
 
 
 def _renamed(p: Program, name: str, other: str, uses: bool = False) -> Program:
-    """Every use of `name` becomes one of `other`; its definition goes, unless it has other results."""
+    """Replaces every use of `name` by a use of `other`.
+
+    The definition of `name` is removed, unless it has other results.
+    """
 
     def text(s: str) -> str:
         return re.sub(rf"\b{name}\b", other, s)

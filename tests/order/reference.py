@@ -1,8 +1,9 @@
-"""Executes the primitive graphs of `tests.order.primitives`, and tells which values and orders are determined.
+"""Executes the primitive graphs of `tests.order.primitives`, and finds the determined values and orders.
 
 Every operation that a fetch or target reaches by data, control or order edges fires once in every iteration of its
 frame, live or dead. A live operation with an effect is an *event*. Each event knows the events that happened before it
-by edges; what two conflicting events without such an order leave behind is not determined, nor is what depends on it.
+by edges. The result of two conflicting events without such an order is not determined, nor are the values that depend
+on it.
 """
 
 from __future__ import annotations
@@ -24,12 +25,15 @@ Tag = tuple[Any, ...]  # () or (outer tag, loop, iteration)
 
 
 class Indeterminate(Exception):
-    """Which operations run depends on an order that the program leaves open."""
+    """The set of operations that run depends on an order that the program leaves open."""
 
 
 @dataclasses.dataclass(slots=True)
 class Token:
-    """A value with the events before it, and the events that its value depends on, as bit masks."""
+    """A value with two bit masks of events.
+
+    `before` has the events before it, and `data` the events that its value depends on.
+    """
 
     value: Any
     before: int
@@ -48,7 +52,7 @@ class Event:
     resource: str
     mode: str
     before: int
-    data: int  # what the values written or logged depend on
+    data: int  # the events that the values written or logged depend on
     entry: tuple[str, int, float] | None = None  # of the log
 
 
@@ -57,14 +61,16 @@ class Expected:
     """Expected effects and values of a step; None for a value that is not determined.
 
     Attributes:
-      fetches: the values fetched.
-      variables: all variables afterwards.
+      fetches: The values fetched.
+      variables: Values of all variables after the step.
       log: (kind, number, argument) of each Python call and print; an argument that is not determined is None.
-      order: pairs of indices into `log`, of which the first must come first.
-      queue: what the step has put into the queue (None: that is open); `is_fifo`: whether in this order.
-      taken: how many elements have been taken from the other queue; None if that is open.
-      labels: what may have happened besides, any number of times: entries of the log, slots of counters; empty unless
-        the step was asked to be lenient.
+      order: Pairs of indices into `log`, of which the first must come first.
+      queue: Elements that the step has put into the queue; None if they are open.
+      is_fifo: Whether the elements must be in the order of `queue`.
+      taken: Number of elements that have been taken from the other queue; None if that is open.
+      events: Number of events up to the end of the step.
+      labels: Entries of the log and slots of counters that may have happened in addition, any number of times; empty
+        unless the step is lenient.
     """
 
     fetches: list[Any]
@@ -223,7 +229,10 @@ class Run:
         return Fired((Token(token.value, before, token.data),), False, before)
 
     def _frame(self, loop: WhileContext, tag: Tag) -> int | None:
-        """Runs a loop to its end; returns the number of its last iteration; None if it is dead."""
+        """Runs a loop to its end; returns the number of its last iteration.
+
+        The result is None if the loop is dead.
+        """
         key = loop, tag
         if key not in self._frames:
             ops = self._of[loop]
@@ -242,7 +251,7 @@ class Run:
                     raise Indeterminate
         return self._frames[key]
 
-    # *** what is determined ***
+    # *** determined values and orders ***
 
     def expected(self, fetches: Sequence[Tensor], unreached: Sequence[Node]) -> Expected:
         state = self.state

@@ -23,7 +23,7 @@ from tests.order.api import Api
 from tests.order.programs import COUNTERS, Program, source
 from tests.order.reference import IN_QUEUE, Expected, Reference, State
 
-# What a program may use. With `import tensorflow.compat.v1 as tf; tf.disable_v2_behavior();
+# Definitions that a program may use. With `import tensorflow.compat.v1 as tf; tf.disable_v2_behavior();
 # tf.enable_resource_variables()` in the place of the first line it is the same program in TensorFlow.
 PRELUDE = """\
 import headrace.v1 as tf
@@ -136,7 +136,7 @@ def reference(p: Program, whole: bool = True, ordered: bool = False) -> Referenc
 
 @dataclasses.dataclass
 class Observed:
-    """What a step did; see `Expected`."""
+    """Observed effects and values of a step; see `Expected`."""
 
     fetches: list[Any]
     variables: dict[str, Any]
@@ -208,9 +208,10 @@ class Built:
 
 
 class Imported(Built):
-    """A built program after an export and an import: tensors and operations are found by name.
+    """A built program after an export and an import.
 
-    A target `f.op` is the operation that the name of `f` says: a Merge or Exit in the primitive form.
+    Tensors and operations are found by name. A target `f.op` is the operation that the name of `f` says: a Merge or
+    Exit in the primitive form.
     """
 
     def __init__(self, built: Built, form: str) -> None:
@@ -239,7 +240,10 @@ class Imported(Built):
 
 
 def run_partially(session: Any, fetches: Sequence[Any], targets: Sequence[Any], feeds: Any) -> Any:
-    """A step to which the feeds come one by one, if anything is fetched; returns the fetches."""
+    """Runs a step in partial runs; returns the fetches.
+
+    The feeds come one by one if anything is fetched.
+    """
     handle = session.partial_run_setup([*fetches, *targets], list(feeds))
     first, rest = (list(feeds)[:-1], list(feeds)[-1:]) if fetches else ([], list(feeds))
     for t in first:
@@ -268,7 +272,7 @@ def in_hr(p: Program) -> Built:
 
 
 def differences(want: Expected, got: Observed, digits: float = 0.0) -> list[str]:
-    """How a step differs from what it must do."""
+    """Differences between a step and its expected effects and values."""
     out = []
 
     def same(a: Any, b: Any) -> bool:

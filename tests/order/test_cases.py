@@ -1,4 +1,7 @@
-"""Updates that control edges alone reach: on every route they happen as in TensorFlow 1, and as often."""
+"""Updates that control edges alone reach.
+
+On every route they happen as in TensorFlow 1, and as often.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Random programs with effects ordered by control edges: on every route they do what the primitive graph does.
+"""Random programs with effects ordered by control edges.
 
+On every route they have the effects of the primitive graph.
 `python -m tests.order SEED --reduce` prints a failing program, reduced, as source.
 """
 

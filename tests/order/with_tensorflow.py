@@ -58,10 +58,10 @@ def _sink(log: list[Any]) -> Iterator[None]:
 
 
 def check(p: Program) -> list[str]:
-    """How the reference differs from TensorFlow.
+    """Differences between the reference and TensorFlow.
 
     Raises:
-      Indeterminate: the program leaves open what runs.
+      Indeterminate: If the program leaves open which operations run.
     """
     tf = tensorflow()
     reference = running.reference(p, whole=False)
@@ -81,7 +81,10 @@ def check(p: Program) -> list[str]:
 
 
 def check_case(name: str) -> list[str]:
-    """How a case's expected values differ from TensorFlow's; [] if TensorFlow cannot build it."""
+    """Differences between a case's expected values and TensorFlow's.
+
+    The list is empty if TensorFlow cannot build the case.
+    """
     if not CASES[name].in_tensorflow:
         return []
     tf = tensorflow()

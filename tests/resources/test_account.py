@@ -1,4 +1,7 @@
-"""What queues, barriers, staging areas, tables and accumulators hold counts for the memory limit of their device."""
+"""Contents of resources count for the memory limit of their device.
+
+The resources are queues, barriers, staging areas, tables and accumulators.
+"""
 
 from __future__ import annotations
 
@@ -163,7 +166,7 @@ def test_what_a_closed_queue_still_holds_counts_until_it_is_taken() -> None:
 
 
 def changing(values: Any, ends: Any = None) -> tuple[Any, Any, Any, Any]:
-    """Of a table of strings: the operations that insert, remove and count, with the placeholder of the keys."""
+    """Operations of a table of strings that insert, remove and count, and the keys' placeholder."""
     b = Builder(tf.get_default_graph())
     types = {"key_dtype": tf.string, "value_dtype": tf.float32, "shared_name": "t", **(ends or {})}
     table = getattr(b, values)(**types) if ends is None else getattr(b, values)(b"", b"-", **types)
@@ -209,7 +212,7 @@ def test_a_table_that_is_filled_once_counts_what_it_is_filled_with() -> None:
 
 
 def test_a_dense_table_counts_its_buckets() -> None:
-    """A bucket of a string and a float counts 12 bytes, and its string as many as it has."""
+    """A bucket of a string and a float counts 12 bytes plus the string's length."""
     with tf.Graph().as_default() as g:
         insert, remove, size, keys = changing("MutableDenseHashTableV2", {"initial_num_buckets": 4})
     with hr.Session(graph=g, memory_limit=150) as session:
@@ -247,7 +250,10 @@ def test_an_accumulator_counts_its_sum() -> None:
 
 
 def test_an_accumulator_of_rows_counts_them() -> None:
-    """A row of 100 floats counts 400 bytes, its index 8 and the number of gradients that have it 8."""
+    """A row of 100 floats counts 400 bytes.
+
+    Its index counts 8 bytes, and the number of gradients that have it counts 8 bytes.
+    """
     with tf.Graph().as_default() as g:
         rows = tf.SparseConditionalAccumulator(tf.float32, shared_name="s")
         at = tf.placeholder(tf.int64, [None])

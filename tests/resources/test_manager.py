@@ -1,4 +1,4 @@
-"""`resources.manager`: who owns what under which name."""
+"""`resources.manager`: owners and names of resources."""
 
 import dataclasses
 import json

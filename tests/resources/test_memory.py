@@ -1,4 +1,7 @@
-"""The account of a device: what it counts, when it refuses, what leaves, and in which order."""
+"""The account of a device: its counts, its refusals, and the swapped values.
+
+The order in which values leave is tested too.
+"""
 
 from __future__ import annotations
 
@@ -129,7 +132,7 @@ def test_what_comes_back_is_in_the_file_still() -> None:
     saved = [use.save(value(k), "x", True) for k in range(13)]
     hand.go()
     assert saved[0].want()
-    assert not saved[1].want()  # there is room only for what is kept anew
+    assert not saved[1].want()  # there is room only for values that are newly saved
     assert saved[0]._record.state == "coming"
     np.testing.assert_array_equal(saved[0].value(), value(0))  # it does not wait for its turn
     assert saved[0]._record.state == "resident"
@@ -261,7 +264,7 @@ def test_notes_do_not_grow() -> None:
 
 @pytest.mark.system
 def test_many_threads(stream: ThreadPoolExecutor) -> None:
-    """Which save, read and drop values, of which the memory holds an eighth."""
+    """Threads save, read and drop values, of which the memory holds an eighth."""
     memory = Memory("cpu", 2 * ROOM, stream.submit)
     errors: list[BaseException] = []
 
@@ -310,7 +313,7 @@ def test_lists_give_values_wherever_they_are(stream: ThreadPoolExecutor) -> None
     for k in reversed(range(n)):
         rest, got = rest.pop()
         np.testing.assert_array_equal(got, value(k))
-    for k in range(n):  # what was popped is in the other list still
+    for k in range(n):  # the popped elements are still in the other list
         np.testing.assert_array_equal(full.get(k), value(k))
     every = np.stack([value(k) for k in range(n)])
     np.testing.assert_array_equal(full.stack(), every)

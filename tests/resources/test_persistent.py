@@ -51,7 +51,10 @@ def test_a_blank_vector_costs_nothing():
 @pytest.mark.matrix
 @given(st.data(), st.sampled_from([1, 30, 33, 1054, 1057]))
 def test_merging(data, n):
-    """Of vectors that have been filled in part, and emptied again: what is in both goes through the function."""
+    """Merging applies the function to elements that are in both vectors.
+
+    The vectors have been filled in part, and emptied again.
+    """
     vectors, models = [], []
     for _ in range(2):
         v, model = Vector.blank(n), {}

@@ -16,7 +16,7 @@ f32, i32 = dtypes.float32, dtypes.int32
 
 
 class Result:
-    """What a request told its `done`; fails on a second call."""
+    """The value that a request passes to its `done`; a second call fails."""
 
     def __init__(self):
         self.is_done = False
@@ -288,7 +288,10 @@ def test_a_batch_that_cannot_be_made_keeps_the_elements():
 
 
 class Model:
-    """A queue in twenty lines of Python: requests in two lists, done in order whenever possible."""
+    """A queue in twenty lines of Python.
+
+    Requests are in two lists, and are done in order as soon as possible.
+    """
 
     def __init__(self, capacity):
         self.capacity, self.items, self.closed = capacity, deque(), False

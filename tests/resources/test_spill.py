@@ -1,4 +1,7 @@
-"""The spill file: the same array comes back, places are used again, and nothing stays on the disk."""
+"""The spill file.
+
+The same array comes back, places are used again, and nothing stays on the disk.
+"""
 
 from __future__ import annotations
 
@@ -99,7 +102,10 @@ def test_a_closed_or_shortened_file_says_so() -> None:
 
 
 def test_neighbours_are_written_and_read_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Arrays side by side take one system call, others one each; what is given short is gone on with."""
+    """Adjacent arrays take one system call, and others one each.
+
+    A short read or write is continued.
+    """
     calls: list[tuple[str, int, int]] = []
     pwritev, preadv = os.pwritev, os.preadv
 

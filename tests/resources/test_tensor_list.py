@@ -57,7 +57,7 @@ def test_numpy_does_not_unpack_a_list():
     )
 )
 def test_against_a_model(steps):
-    """Every version of the list equals a Python list (None: uninitialized), whatever came later."""
+    """Every version of the list equals a Python list (None: uninitialized), regardless of later changes."""
     versions = [(TensorList(f32, ()), [])]
     for k, (kind, i) in enumerate(steps):
         x, model = versions[-1 if k % 3 else k % len(versions)]

@@ -1,4 +1,7 @@
-"""Arrays that writes make longer, or of an unknown element shape, are lists of Python too."""
+"""Arrays that grow, or have an unknown element shape, are lists of Python too.
+
+Writes make these arrays longer.
+"""
 
 from __future__ import annotations
 

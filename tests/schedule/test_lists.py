@@ -1,4 +1,7 @@
-"""Which tensor lists are Python's lists, which are rows of a tensor, which stay with the kernels; what they hold."""
+"""Kinds of tensor lists, and their elements.
+
+A tensor list is a list of Python, or the rows of a tensor, or stays with the kernels.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,10 @@ def rows(x: Any, *dims: int) -> Tensor:
 
 
 def all_are(kind: str, fetches: list[Tensor], feeds: Any = None) -> Any:
-    """That each list of the step is of a kind, and what both engines make of the step."""
+    """Raises unless each list of the step is of `kind`; returns the results.
+
+    The results are those of both engines.
+    """
     found = kinds(regions(fetches, list(feeds or {})))
     assert found
     assert set(found.values()) == {kind}, found
@@ -112,7 +118,7 @@ def test_a_list_that_may_hold_so_many_only(most: int) -> None:
 
 
 def test_what_may_not_fit_stays_with_the_kernel() -> None:
-    """Whether a fed value has the shape that the list asks for is known when it runs."""
+    """A fed value's shape is compared with the list's at run time."""
     x = hr.placeholder(f32, [None], name="x")
     out = stacked(push(empty(3), x), 3)
     assert all_are(KERNEL, [out], {x: [1.0, 2.0, 3.0]})[0].tolist() == [[1, 2, 3]]
@@ -147,7 +153,10 @@ def test_rows_that_change_become_a_list_and_the_tensor_stays() -> None:
 
 
 def test_rows_and_a_list_in_one_loop_variable() -> None:
-    """What comes in as rows is pushed to in the loop: a list from the start."""
+    """A loop variable that enters as rows and receives pushes is a list.
+
+    It is a list from the start.
+    """
     x = hr.placeholder(f32, [2], name="x")
     _, y = hr.while_loop(lambda i, v: i < 3, lambda i, v: (i + 1, push(v, 5.0)), [0, rows(x)])
     assert all_are(LIST, [stacked(y)], {x: [1.0, 2.0]})[0].tolist() == [1, 2, 5, 5, 5]

@@ -1,4 +1,7 @@
-"""What of a graph is done, in which order: liveness of results and loop variables, effects, loops that count."""
+"""Operations of a graph that are executed, and their order.
+
+The tests are about liveness of results and loop variables, effects, and loops that count.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ def loop(cond: Any, body: Any, variables: list[Any], **kwargs: Any) -> Any:
     return out if len(variables) > 1 else out[0]
 
 
-# *** what is wanted ***
+# *** live operations ***
 
 
 def test_results_of_a_conditional_that_nobody_reads_are_not_made() -> None:
@@ -80,7 +83,7 @@ def test_two_variables_that_change_places() -> None:
         assert both([a, x]) == [2.0, 1.0]
 
 
-# *** what waits ***
+# *** order of effects ***
 
 
 def test_what_an_effect_waits_for_is_done_before_it(capfd: pytest.CaptureFixture[str]) -> None:

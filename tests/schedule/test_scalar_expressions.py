@@ -29,7 +29,7 @@ def found(t: Tensor) -> Apply | None:
 
 
 def value(node: Any, given: list[Any]) -> Any:
-    """What a scalar expression gives."""
+    """The value of a scalar expression."""
     if isinstance(node, Input):
         return given[node.index]
     return node.ufunc(*(value(a, given) for a in node.args)) if isinstance(node, Apply) else node
@@ -167,7 +167,10 @@ def test_what_is_read_twice_is_one_application() -> None:
 
 
 def test_all_scalar_expressions_of_numbers_can_be_written() -> None:
-    """A number stands in the source as Python writes it; what it does not write is bound to a name."""
+    """A number is in the source as Python writes it.
+
+    A number without such a literal is bound to a name.
+    """
     made = made_of(lambda xp, x: xp.minimum(x, math.inf) * -1.5 + np.float64(2))
     assert made is not None
     with hr.Graph():

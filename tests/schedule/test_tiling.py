@@ -1,4 +1,7 @@
-"""Elementwise operations done a slice at a time: the same bits as one operation after the other, and no more memory."""
+"""Elementwise operations that are done a slice at a time.
+
+They give the same bits as one operation after the other, and take no more memory.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,10 @@ pytestmark = pytest.mark.usefixtures("python_target")
 
 @pytest.fixture(autouse=True)
 def _unchecked() -> Iterator[None]:
-    """Without the checks of every value that the tests have on elsewhere: these would see slices."""
+    """Switches off the checks of every value, which would see slices.
+
+    Other tests have these checks on.
+    """
     with flags.override(VERIFY=0):
         yield
 
@@ -47,7 +53,7 @@ def number(rng: random.Random, dtype: hr.DType) -> Tensor:
 
 
 def loops(text: str) -> int:
-    """How many loops over slices a source has: the ranges with steps."""
+    """Number of loops over slices in a source, which are the ranges with steps."""
     return len(re.findall(r"in range\(0, \d+, \d+\)", text))
 
 
@@ -71,7 +77,10 @@ def elementwise(rng: random.Random, x: Tensor, y: Tensor) -> Tensor:
 
 
 def aside(rng: random.Random, x: Tensor) -> Tensor:
-    """A kernel without a scalar expression: it ends a group, or is small and moves out of its way."""
+    """A kernel without a scalar expression.
+
+    It ends a group, or is small and moves out of the way of the group.
+    """
     return rng.choice([
         lambda v: hr.reverse(v, [0]), lambda v: v - hr.reduce_sum(v, 0), lambda v: v + hr.reduce_max(v),
         hr.identity, lambda v: hr.reshape(hr.reshape(v, [-1]), v.shape), lambda v: hr.reduce_prod(v[:1]) * v,

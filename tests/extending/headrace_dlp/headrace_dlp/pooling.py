@@ -1,4 +1,4 @@
-"""What a DLP can compute: the greatest element of each window of an image."""
+"""The kernel of a DLP: the greatest element of each window of an image."""
 
 from __future__ import annotations
 
@@ -31,6 +31,9 @@ def max_pool(xp: Any, attrs: Mapping[str, Any]) -> Callable[[DLPArray], DLPArray
 
 
 def _margins(size: int, window: int, stride: int) -> tuple[int, int]:
-    """How many elements are added before and after an axis, so that each `stride`th element begins a window."""
+    """Numbers of elements that are added before and after an axis.
+
+    With them each `stride`th element begins a window.
+    """
     total = max((-(-size // stride) - 1) * stride + window - size, 0)
     return total // 2, total - total // 2
