@@ -29,9 +29,12 @@ TIMEOUT_MS = 60_000
 
 @dataclasses.dataclass
 class Step:
-    """
+    """One run of a case.
+
     Attributes:
-      fetches: names of tensors. targets: of operations that are run besides. feeds: by the tensor's name.
+      fetches: Names of the tensors that are fetched.
+      targets: Names of further operations that are run.
+      feeds: Values by the name of the tensor that is fed.
     """
 
     fetches: list[str]
@@ -41,9 +44,11 @@ class Step:
 
 @dataclasses.dataclass
 class Case:
-    """
+    """A graph and its runs.
+
     Attributes:
-      graph: what is written. steps: what is run, one after the other, in one session.
+      graph: The graph that is written.
+      steps: The runs, one after the other, in one session.
     """
 
     graph: Any
@@ -155,7 +160,7 @@ def collectives(n: int) -> Case:
 
 
 def again(graph: Any, form: str, **options: Any) -> hr.Graph:
-    """The graph that is read from a file of `graph`."""
+    """The graph that is read from a file of `graph` in the form `form`."""
     with hr.Graph() as out:
         hr.import_graph_def(graph.as_graph_def(form, **options), name="")
     return out

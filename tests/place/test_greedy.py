@@ -166,7 +166,7 @@ def test_measured_costs_win() -> None:
 def pipeline(stages: int, parallel_iterations: int = 10) -> tuple[list[Tensor], Tensor]:
     """A loop whose stages form a pipeline.
 
-    Each stage works on the result of the stage before it of the iteration before.
+    Each stage works on the result that the preceding stage made in the preceding iteration.
     """
     with hr.Graph():
         x = hr.placeholder("float32", [1024, 1024])
