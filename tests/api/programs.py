@@ -1,10 +1,12 @@
-"""Random programs with conditionals, loops, growing vectors, tensor arrays and state: in plain Python, and as graphs.
+"""Random programs in plain Python and as graphs.
+
+The programs have conditionals, loops, growing vectors, tensor arrays and state.
 
 A program is a block of statements over named values: integers (`a`, `b`, ...), vectors (`u`, `v`) whose length changes,
 and lists (`s`), and over state: variables, standard output, random streams, queues. `Python` evaluates it; `Build`
-makes the same of headrace's `cond`, `while_loop`, `TensorArray` and stateful ops. What must agree: the values at the
-end, the variables at the end, what was printed, in its order, the draws of each random op, what the queues hold, and
-whether and with what an Assert failed.
+makes the same of headrace's `cond`, `while_loop`, `TensorArray` and stateful ops. The two must agree on the values at
+the end, the variables at the end, the printed lines in their order, the draws of each random op, the contents of the
+queues, and on the Assert that failed, if any.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from tests.execute.programs import MODULUS, TRIPS, Assign, Binary, Const, If, Le
 LENGTH = 8  # vectors stay shorter than this
 SLOTS = 5  # of a list
 INTS, VECTORS, LISTS, VARIABLES, QUEUES = ("a", "b", "c"), ("u", "v"), ("s",), ("x", "y"), ("p",)
-QUEUE_VALUE = 7  # what the queue to read from is full of
+QUEUE_VALUE = 7  # the values that fill the queue to read from
 
 
 # *** programs ***
@@ -223,8 +225,8 @@ class Python:
 
     Attributes:
       values, variables: named values, and variables, as they are now.
-      shown: what was printed.
-      queues: what was put into them.
+      shown: lines that were printed.
+      queues: values that were put into them.
     """
 
     def __init__(self, values: Mapping[str, Any], draws: Any) -> None:

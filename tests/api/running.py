@@ -9,7 +9,7 @@ from headrace.api import scopes
 
 
 def run(fetches: Any, feeds: Any = None) -> Any:
-    """What `fetches` are in a new session of the graph that has been entered."""
+    """Values of `fetches` in a new session of the graph that has been entered."""
     graph = scopes.current_graph()
     assert graph is not None
     with hr.Session(graph=graph) as session:

@@ -1,4 +1,4 @@
-"""Functions that lay tensors out anew, take from them and fill them."""
+"""Functions that lay tensors out again, take from them and fill them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ B = np.arange(24, dtype=np.int32).reshape(4, 2, 3)
 
 
 def value(f: Any, *values: Any) -> Any:
-    """What `f` of placeholders gives; its static shape must fit the value."""
+    """The value of `f` of placeholders; its static shape must fit the value."""
     with hr.Graph() as g:
         xs = [placeholder(hr.as_dtype(np.asarray(v).dtype), np.shape(v)) for v in values]
         y = f(*xs)

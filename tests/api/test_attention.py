@@ -1,4 +1,4 @@
-"""Attention against numpy: dot products, several heads, a memory, and the cell that looks at one."""
+"""Attention against numpy: dot products, several heads, a memory, and cells with attention."""
 
 from __future__ import annotations
 
@@ -89,7 +89,10 @@ def test_dropout_and_mistakes() -> None:
 
 @pytest.mark.parametrize("use_bias", [False, True])
 def test_several_heads(use_bias: bool) -> None:
-    """Each head is attention of its own projections; the results are added up by the last one."""
+    """Each head is attention of its own projections.
+
+    The last projection adds up the results.
+    """
     layer = attention.MultiHeadAttention(3, 4, value_dim=2, output_size=6, use_bias=use_bias)
     x, y, z = floats(2, 5, 8), floats(2, 7, 3, seed=1), floats(2, 7, 9, seed=2)
     mask = np.random.default_rng(5).random((2, 5, 7)) < 0.6
@@ -123,7 +126,7 @@ LENGTHS = [5, 2]
 
 @pytest.mark.parametrize("kind", ["additive", "normalized", "multiplicative", "scaled"])
 def test_a_memory(kind: str) -> None:
-    """Scores by the definitions; what lies beyond the lengths is not seen, whatever it is."""
+    """Scores equal their definitions, and values beyond the lengths have no effect."""
     spoilt = MEMORY.copy()
     spoilt[1, 2:] = np.nan
     if kind in ("additive", "normalized"):
@@ -155,7 +158,10 @@ def test_a_memory(kind: str) -> None:
 
 
 def test_a_cell_that_looks_at_a_memory() -> None:
-    """Step by step as the definition says, within `dynamic_rnn`, with lengths and the weights of all steps."""
+    """Each step equals the definition, within `dynamic_rnn`, with lengths.
+
+    The weights of all steps are compared too.
+    """
     x = floats(2, 4, 3, seed=7)
     with hr.Graph(ordered=False) as g:
         hr.random.set_seed(1)

@@ -1,4 +1,4 @@
-"""Collectives: values, gradients, what is refused, and that rings and trees give what the kernels give."""
+"""Collectives: values, gradients, errors; rings and trees give the values of the kernels."""
 
 from __future__ import annotations
 
@@ -64,10 +64,12 @@ def drawn(n: int, shape: Sequence[int], dtype: Any = np.int64) -> list[np.ndarra
 
 @contextlib.contextmanager
 def expanded(bytes_for_ring: int, seen: list[Graph]) -> Iterator[None]:
-    """Makes sessions run their steps on the token machine, one device, with collectives taken apart.
+    """Makes sessions run their steps on the token machine with collectives taken apart.
+
+    There is one device.
 
     Args:
-      bytes_for_ring: 0: everything that can be goes round a ring; much: nothing.
+      bytes_for_ring: Fewest bytes for a ring: 0 makes rings of all collectives that can be one, a large number of none.
       seen: gains the graph of each step, after that.
     """
 
@@ -89,7 +91,10 @@ ways = pytest.mark.parametrize("way", [RING, TREE], ids=["ring", "tree"])
 
 
 def same(fetches: Any, feeds: Any, way: int, exactly: bool = False) -> Graph:
-    """Sees that the fetches are the same with collectives taken apart; returns what was run then."""
+    """Checks that the fetches are the same with collectives taken apart.
+
+    Returns the graph that was run then.
+    """
     seen: list[Graph] = []
     whole = run(fetches, feeds)
     with expanded(way, seen):
@@ -205,7 +210,10 @@ def test_tangents_of_all_reductions(g: hr.Graph) -> None:
 
 
 def averaging(n: int, steps: Any, what: str = "all_sum") -> Callable[[Any], Any]:
-    """Participants that each turn their tensor into one that depends on those of all, again and again."""
+    """A function of participants that each turn their tensor into one that depends on all.
+
+    There are `n` participants, and they do so in each of `steps` iterations.
+    """
 
     def make(x: Any) -> Any:
         def body(i: Any, *xs: Any) -> tuple[Any, ...]:
@@ -246,7 +254,10 @@ def test_conditionals_and_their_gradients_taken_apart(way: int, value: bool, g: 
 
 @ways
 def test_what_a_branch_captures_is_dead_with_it(way: int, g: hr.Graph, p: hr.Tensor) -> None:
-    """In a loop, all inputs of the collective come from outside: nothing but a control edge ties it to the body."""
+    """In a loop, all inputs of the collective come from outside.
+
+    Only a control edge ties it to the body.
+    """
     xs = [hr.placeholder(hr.float64, (3,)) for _ in range(3)]
 
     def body(i: Any, s: Any) -> tuple[Any, Any]:
@@ -388,7 +399,7 @@ def test_a_collective_can_be_what_is_run(way: int, g: hr.Graph) -> None:
     assert {op.type for op in operations(seen[0])} >= {"AddV2", "Identity"}
 
 
-# *** what is refused ***
+# *** errors ***
 
 
 def test_what_does_not_fit_is_refused(g: hr.Graph) -> None:

@@ -98,7 +98,7 @@ def test_momentum_leaves_rows_alone_that_no_clipped_gradient_has() -> None:
     with hr.Session(graph=g) as session:
         session.run([v.initializer for v in g.variables])
         session.run(step, {row: [2]})
-        session.run(step, {row: [1]})  # what is left of row 2's momentum moves it only when its turn comes
+        session.run(step, {row: [1]})  # the rest of row 2's momentum moves it only when its turn comes
         np.testing.assert_array_equal(session.run(table), [[1], [0.5], [0.5], [1]])
         session.run(step, {row: [2]})
         np.testing.assert_array_equal(session.run(table), [[1], [0.5], [-0.25], [1]])

@@ -1,4 +1,4 @@
-"""`api.cond`: the graphs that `cond`, `case` and `switch_case` make, and what they give when they run."""
+"""`api.cond`: graphs of `cond`, `case` and `switch_case`, and their values in sessions."""
 
 import dataclasses
 import itertools
@@ -306,7 +306,10 @@ def test_case_checks_when_it_runs(g):
 
 @pytest.fixture
 def flat(monkeypatch):
-    """A case of two pairs or more is one choice, as one of many pairs is."""
+    """A case of two or more pairs is one choice.
+
+    Otherwise only a case of many pairs is one.
+    """
     monkeypatch.setattr("headrace.thresholds.NESTED_CASE_PAIRS", 0)
 
 

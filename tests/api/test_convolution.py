@@ -1,4 +1,7 @@
-"""Convolutions and pooling as users write them: values, the forms that arguments can have, eager and in graphs."""
+"""Convolutions and pooling as users write them.
+
+Values, the forms that arguments can have, eager execution and graphs.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +80,7 @@ def test_a_transposed_convolution_is_the_gradient() -> None:
 
 
 def test_a_network_learns() -> None:
-    """A gradient step in the direction of the gradient makes the loss smaller, by as much as the gradient says."""
+    """A gradient step lowers the loss by the amount that the gradient predicts."""
 
     def loss(w: Any, b: Any) -> Any:
         x = hr.nn.relu(hr.nn.bias_add(hr.nn.conv2d(IMAGES, w, 1, "SAME"), b))

@@ -1,4 +1,7 @@
-"""What is said of mistakes: the variable or argument, the user's line, what was expected, what was given, the fix."""
+"""Error texts of mistakes: their parts and their form.
+
+A text names the variable or argument, the user's line, the expected value, the given value, and the fix.
+"""
 
 import re
 from collections import namedtuple

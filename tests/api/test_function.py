@@ -1,4 +1,4 @@
-"""`api.function`: what calls make, how often a function is traced, captures, recursion."""
+"""`api.function`: results of calls, number of traces of a function, captures, recursion."""
 
 import gc
 import weakref
@@ -350,7 +350,7 @@ def test_recursion_with_other_shapes(g):
 
 
 def test_order_of_effects_around_a_recursive_call(g, capfd):
-    """What comes after the call waits for all that the call may come to do."""
+    """Operations after the call wait for all effects that the call may have."""
 
     def fn(n):
         out = cond(less(n, 1), lambda: 0, lambda: f(minus(n, 1)))

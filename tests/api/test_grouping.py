@@ -1,4 +1,4 @@
-"""`api.grouping`: what waits for what."""
+"""`api.grouping`: control dependencies of groups."""
 
 import pytest
 

@@ -35,7 +35,10 @@ def entries(n: int) -> st.SearchStrategy[Any]:
 
 @st.composite
 def indices(draw: st.DrawFn) -> tuple[Any, ...]:
-    """An index of `X`: some entries for its axes, perhaps an ellipsis among them, and new axes anywhere."""
+    """An index of `X`: some entries for its axes.
+
+    There is perhaps an ellipsis among them, and there are new axes anywhere.
+    """
     taken = draw(st.integers(0, 3))
     first = draw(st.integers(0, taken))
     axes = [*range(first), *range(3 - (taken - first), 3)]

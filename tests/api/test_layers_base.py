@@ -1,4 +1,4 @@
-"""What all layers share: variables and their names, sharing, losses, updates, errors."""
+"""Common parts of all layers: variables and their names, sharing, losses, updates, errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Every layer: derivatives, the same numbers in a graph as outside, static shapes; numpy's numbers for each kind."""
+"""Values of every layer, in graphs and outside.
+
+Derivatives, static shapes, the same numbers in a graph as outside, and numpy's numbers for each kind of layer.
+"""
 
 from __future__ import annotations
 
@@ -268,7 +271,7 @@ def by_definition(
 )
 @pytest.mark.parametrize("fed", [False, True])
 def test_twenty_steps_of_batch_norm(shape: tuple[int, ...], options: dict[str, Any], fed: bool) -> None:
-    """Outputs, gradients' effect on gamma and beta, and moving averages, beside numpy."""
+    """Compares outputs, effects of gradients on gamma and beta, and moving averages with numpy's."""
     axis = options.get("axis", -1) % len(shape)
     momentum, epsilon = options.get("momentum", 0.99), options.get("epsilon", 1e-3)
     over = tuple(i for i in range(len(shape)) if i != axis)
@@ -306,7 +309,7 @@ def test_twenty_steps_of_batch_norm(shape: tuple[int, ...], options: dict[str, A
         kept = session.run(norm.variables)
         for v, want in zip(kept, (gamma, beta, moving_mean, moving_variance), strict=True):
             np.testing.assert_allclose(v, want, rtol=1e-4, atol=1e-5)
-        # what is for use does not change what was noted
+        # inference does not change the moving averages
         got = session.run(used, {x: batch, training: True} if fed else {x: batch})
         want = by_definition(batch, gamma, beta, moving_mean, moving_variance, epsilon, axis)
         np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-4)
@@ -338,7 +341,10 @@ def test_half_precision_keeps_float32_statistics() -> None:
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize(("shape", "axis"), [((6, 3), -1), ((3, 2, 2, 3), -1), ((3, 2, 2, 2), 1)])
 def test_derivatives_of_batch_norm(shape: tuple[int, ...], axis: int, training: bool) -> None:
-    """By central differences in float64, for the inputs too; and the same where one operation does all."""
+    """Compares derivatives with central differences in float64, those by the inputs too.
+
+    The same holds where one operation does all.
+    """
     x, weight = floats(*shape), floats(*shape)
 
     def derivatives(dtype: Any, points: list[list[np.ndarray]]) -> list[Any]:

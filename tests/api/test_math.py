@@ -24,7 +24,10 @@ def run(fetches: Any, feed: Any = None) -> Any:
 
 
 def value(f: Any, *arrays: np.ndarray) -> Any:
-    """What `f` of placeholders gives, and its static shape must be that of the value."""
+    """Value of `f` of placeholders.
+
+    Its static shape must be that of the value.
+    """
     with hr.Graph():
         xs = [placeholder(hr.as_dtype(a.dtype), a.shape) for a in arrays]
         y = f(*xs)

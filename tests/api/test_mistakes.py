@@ -1,4 +1,7 @@
-"""What is said of common mistakes while a graph is made: TensorFlow's class, the user's name and line, and the fix."""
+"""Error texts of common mistakes in the construction of graphs.
+
+An error has TensorFlow's class, the user's name and line, and the fix.
+"""
 
 from __future__ import annotations
 

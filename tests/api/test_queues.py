@@ -1,4 +1,7 @@
-"""Queues as users make them. What the queues themselves do is tested with the resources and the ops."""
+"""Queues as users make them.
+
+The behaviour of the queues themselves is tested with the resources and the ops.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Random structured programs: what the graph does is what plain Python does, in every order of firing and compiled."""
+"""Random structured programs: the graph and plain Python have the same effects.
+
+This holds in every order of firing and compiled.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,10 @@ ORDERS = 2  # random orders of firing for each program
 
 @functools.cache
 def _stream(seed2: int) -> list[int]:
-    """The first numbers of a random op's stream, from a graph with nothing else in it."""
+    """The first numbers of a random op's stream.
+
+    The graph contains only the random op.
+    """
     with hr.Graph() as g:
         b = scopes.builder()
         x = b.RandomUniformInt(hr.constant([], hr.int32), hr.constant(0), hr.constant(MODULUS), seed=87, seed2=seed2)
@@ -81,7 +87,7 @@ def _check(block: Block, start: dict[str, Any], stateful: bool, parallel: int, s
     names = _stateful(g)
     for order in range(orders + 2):
         is_compiled = order >= orders  # with all passes, and with none
-        # what has effects is also put off at random: an order that is not kept shows best when something is late
+        # operations with effects are also put off at random: a violated order shows best when an operation is late
         late = frozenset(n for n in names if random.Random(f"{seed} {order} {n}").random() < 0.4)
         ready = SeededReady(seed + order, last=late)
         options = hr.RunOptions(ready=None if is_compiled else ready, timeout_in_ms=30_000)

@@ -93,7 +93,10 @@ CELLS = {
 
 
 def weighted(cell: Any, depth: int = DEPTH) -> list[np.ndarray]:
-    """Lets a cell make its variables (outside of graphs), and gives them larger values than they would have."""
+    """Lets a cell make its variables, and gives them larger values than initial ones.
+
+    The variables are made outside of graphs.
+    """
     cell.prepare(hr.TensorSpec((None, depth), hr.float64))
     for k, v in enumerate(cell.variables):
         v.assign(floats(*v.shape, seed=k + 1) * 0.7)
@@ -120,7 +123,10 @@ def by_hand(
 @pytest.mark.parametrize("lengths", [None, LENGTHS, np.array([2, 1, 2])], ids=["all", "some", "short"])
 @pytest.mark.parametrize("name", CELLS)
 def test_cells_are_what_the_definitions_say(name: str, lengths: Any) -> None:
-    """At once, in a graph of known sizes, and in one that knows none of them."""
+    """The values equal the definition's, eagerly and in graphs.
+
+    One graph has known sizes, and one has none of them.
+    """
     make, step = CELLS[name]
     cell = make()
     weights = weighted(cell)
@@ -180,7 +186,7 @@ def test_variables_are_named_as_in_tensorflow() -> None:
 
 
 def test_padding_is_never_seen() -> None:
-    """Whatever lies behind the end of a sequence, an infinity or a NaN too."""
+    """Values behind the end of a sequence have no effect, not even infinity or NaN."""
     cell = cells.BasicLSTMCell(4)
     weighted(cell)
     spoilt = INPUTS.copy()
@@ -192,7 +198,10 @@ def test_padding_is_never_seen() -> None:
 
 
 class Counting(cells.RNNCell):
-    """Its output is its input; its states are the number of steps made, and those of each example."""
+    """A cell whose output is its input.
+
+    Its states are the number of steps made, and those of each example.
+    """
 
     state_size = (hr.TensorSpec(()), 1)
     output_size = DEPTH
@@ -417,7 +426,10 @@ def test_blocks_are_the_same_cells() -> None:
 
 
 def test_dropout_of_each_part() -> None:
-    """What is dropped is zero, the rest is made greater; an LSTM's c is left alone."""
+    """Dropped elements are zero, and the rest is scaled up.
+
+    An LSTM's c is left alone.
+    """
 
     class Passing(cells.RNNCell):
         state_size = cells.LSTMStateTuple(50, 50)
@@ -485,7 +497,7 @@ def test_residual_and_device() -> None:
 
 
 def test_malformed_cells_and_inputs_are_refused() -> None:
-    """Each is told with what was given and what to do."""
+    """Each error names the value given and the remedy."""
     cell = cells.GRUCell(4)
     x = hr.constant(INPUTS)
     with pytest.raises(TypeError, match="no output_size, no state_size, no zero_state"):

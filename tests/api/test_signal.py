@@ -1,4 +1,7 @@
-"""Transforms, windows and frames of signals, against numpy's and by their definitions; and what is refused."""
+"""Transforms, windows and frames of signals, against numpy and their definitions.
+
+Errors are tested too.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ def close(got: Any, want: Any, atol: float = 1e-9) -> None:
 
 
 def in_graph(f: Any, *xs: np.ndarray) -> Any:
-    """What `f` gives for tensors of unknown shape."""
+    """Value of `f` of tensors of unknown shape."""
     with hr.Graph() as g:
         y = f(*(hr.placeholder_with_default(x, None) for x in xs))
     return hr.Session(graph=g).run(y)

@@ -65,7 +65,7 @@ def test_concat(a: hr.SparseTensor, b: hr.SparseTensor) -> None:
 def test_sparse_operations_match_dense_ones(a: hr.SparseTensor, b: hr.SparseTensor) -> None:
     sparse = hr.sparse
     np.testing.assert_array_equal(whole(sparse.add(a, b)), DENSE + OTHER)
-    assert sparse.add(a, b).values.shape == (6,)  # what comes to 0 stays in it
+    assert sparse.add(a, b).values.shape == (6,)  # elements whose sum is 0 stay in it
     assert sparse.add(a, b, 0.5).values.shape == (5,)  # ... but for what is below the threshold
     np.testing.assert_array_equal(sparse.add(OTHER, a).numpy(), DENSE + OTHER)
     np.testing.assert_array_equal(whole(sparse.maximum(a, b)), np.maximum(DENSE, OTHER))

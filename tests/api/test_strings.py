@@ -1,4 +1,4 @@
-"""`hr.strings`: parts, patterns, characters. What single ops do is tested with the ops."""
+"""`hr.strings`: parts, patterns, characters. The results of single ops are tested with the ops."""
 
 from __future__ import annotations
 

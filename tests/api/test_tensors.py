@@ -160,7 +160,10 @@ def test_a_failed_conversion_leaves_the_graph_usable(graph: hr.Graph) -> None:
 
 
 def test_a_list_with_tensors_is_cast_to_what_is_asked_for() -> None:
-    """As TensorFlow does for a shape with a dimension of 64 bits; a number beside one of the right dtype is not."""
+    """A shape with a dimension of 64 bits is cast, as in TensorFlow.
+
+    A tensor of another dtype in a list with one of the right dtype is refused.
+    """
     with hr.Graph():
         n = hr.constant(3, hr.int64)
         x = hr.ones([2, n, 1])

@@ -1,4 +1,4 @@
-"""Variables in graphs: their operations and names, their values in sessions, the order of reads and changes."""
+"""Variables in graphs: operations, names, values in sessions, order of reads and changes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def ran(graph: hr.Graph, *fetches: Any, init: bool = True) -> list[Any]:
         return [sess.run(f) for f in fetches]
 
 
-# *** what is made ***
+# *** operations and names ***
 
 
 def test_operations_are_named_as_tensorflow_names_them(g: hr.Graph) -> None:
@@ -165,7 +165,7 @@ def test_initializing_is_outside_of_the_order(g: hr.Graph) -> None:
     assert not v.initializer.control_inputs
     first, second, third = ran(g, read, read, v)
     assert (first, second, third) == (2, 3, 3)
-    # what has no value yet can be assigned to
+    # a variable without a value can be assigned to
     with hr.Graph() as other:
         w = Variable(1.0)
         assign = w.assign(7.0)

@@ -232,7 +232,10 @@ def test_outside_a_graph_it_is_pythons_while():
 
 
 def test_building_is_not_quadratic(g):
-    """A long body is walked a bounded number of times; a loop of a thousand ops takes well under a second."""
+    """A long body is walked a bounded number of times.
+
+    A loop of a thousand ops takes well under a second.
+    """
     import time
 
     def body(x):

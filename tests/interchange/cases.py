@@ -1,6 +1,8 @@
-"""Random programs to be written to a file and read again: by headrace (here) and by TensorFlow (`tests/conformance`).
+"""Random programs to be written to a file and read again.
 
-A case is a graph and what is run of it, by name, so that any graph with the same names can run it.
+The readers are headrace (here) and TensorFlow (`tests/conformance`).
+
+A case is a graph and its steps, which fetch and feed by name, so that any graph with the same names can run it.
 """
 
 from __future__ import annotations
@@ -27,9 +29,12 @@ TIMEOUT_MS = 60_000
 
 @dataclasses.dataclass
 class Step:
-    """
+    """One run of a case.
+
     Attributes:
-      fetches: names of tensors. targets: of operations that are run besides. feeds: by the tensor's name.
+      fetches: Names of the tensors that are fetched.
+      targets: Names of further operations that are run.
+      feeds: Values by the name of the tensor that is fed.
     """
 
     fetches: list[str]
@@ -39,9 +44,11 @@ class Step:
 
 @dataclasses.dataclass
 class Case:
-    """
+    """A graph and its runs.
+
     Attributes:
-      graph: what is written. steps: what is run, one after the other, in one session.
+      graph: The graph that is written.
+      steps: The runs, one after the other, in one session.
     """
 
     graph: Any
@@ -72,7 +79,10 @@ def structured(seed: int, stateful: bool) -> Case:
 
 
 def differentiated(seed: int, orders: int = 2) -> Case:
-    """A program of `tests.grad.programs`, in floats, with its gradients of the first order and one of the second."""
+    """A program of `tests.grad.programs`, in floats, with its gradients.
+
+    They are those of the first order and one of the second.
+    """
     example = Example(seed)
     with Made(example) as made:
         gradient = made.gradients(made.y)
@@ -107,14 +117,17 @@ def a_loop() -> Any:
 
 
 def names_of_primitives() -> list[Case]:
-    """What is fetched by the names that TensorFlow 1 has."""
+    """Cases that fetch by the names that TensorFlow 1 has."""
     feeds = {"x:0": np.float32(2), "y:0": np.float32(3), "z:0": np.float32(4)}
     of_loop = Step(["while/Exit:0", "while/Exit_1:0"], [], {"n:0": np.int32(20)})
     return [Case(a_cond(), [Step(["cond/Merge:0"], [], feeds)]), Case(a_loop(), [of_loop])]
 
 
 def branches() -> Case:
-    """One of several branches, by a number; the last one for those there is none for."""
+    """One of several branches, by a number.
+
+    The last branch is for numbers without a branch.
+    """
     with hr.Graph() as g:
         k, x = hr.placeholder(hr.int32, (), name="k"), hr.placeholder(hr.int32, (), name="x")
         y = hr.switch_case(k, [lambda: x + 1, lambda: x * 10, lambda: hr.constant(7)])
@@ -147,14 +160,17 @@ def collectives(n: int) -> Case:
 
 
 def again(graph: Any, form: str, **options: Any) -> hr.Graph:
-    """The graph that one gets who reads what is written of `graph`."""
+    """The graph that is read from a file of `graph` in the form `form`."""
     with hr.Graph() as out:
         hr.import_graph_def(graph.as_graph_def(form, **options), name="")
     return out
 
 
 def run(graph: Any, steps: Sequence[Step]) -> tuple[list[Any], str, list[str]]:
-    """What the steps give, in all: the arrays, the check that failed ("" if none did), and what was printed."""
+    """Results of all steps: arrays, the failed check, printed text.
+
+    The failed check is "" if none failed.
+    """
     out: list[Any] = []
     failed = ""
     err, sys.stderr = sys.stderr, io.StringIO()

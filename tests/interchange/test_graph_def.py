@@ -1,4 +1,7 @@
-"""`Graph.as_graph_def`: both forms, what is in them, what they are called, and that they mean what the graph means."""
+"""`Graph.as_graph_def`: both forms, their contents, their names and their meaning.
+
+The written graph means the same as the graph.
+"""
 
 from __future__ import annotations
 
@@ -98,7 +101,7 @@ def test_names_of_a_loop() -> None:
 
 
 def test_names_that_the_graph_shows_are_in_the_file() -> None:
-    """What is fetched of the graph by name can be fetched of the file by the same one."""
+    """A tensor of the graph has the same name in the file."""
     feeds = {"x:0": 2.0, "y:0": 3.0, "z:0": 4.0}
     assert results(cases.a_cond(), ["cond/Merge:0"], feeds) == [6.0]
     assert results(cases.again(cases.a_cond(), "primitive"), ["cond/Merge:0"], feeds) == [6.0]
@@ -306,7 +309,7 @@ def test_calls_are_put_in_their_place() -> None:
     by_both(g, [y.name, y.op.inputs[0].name], {"n:0": 4})
 
 
-# *** what only headrace has ***
+# *** only in headrace ***
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -323,7 +326,10 @@ def test_collectives_are_tensorflows_operations(form: str, n: int) -> None:
 
 
 def test_an_element_whose_gradient_nothing_needs_is_written_as_zeros() -> None:
-    """The list has elements of unknown shape, and no operation reads the element that is taken out."""
+    """The list has elements of unknown shape.
+
+    No operation reads the element that is taken out.
+    """
     with hr.Graph() as g:
         x = hr.constant([1.0, 2.0])
         a = hr.TensorArray(hr.float32, size=3, infer_shape=False).write(0, x * x)
@@ -352,7 +358,7 @@ def test_what_tensorflow_has_nothing_for_is_refused() -> None:
         g.as_graph_def()
 
 
-# *** what else is written ***
+# *** other things written ***
 
 
 @pytest.mark.parametrize("form", FORMS)

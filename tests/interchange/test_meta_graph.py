@@ -1,4 +1,7 @@
-"""MetaGraphs: what goes out comes back, in `headrace` and `headrace.v1`; malformed files say what is wrong."""
+"""MetaGraphs: exported contents are imported again, in `headrace` and `headrace.v1`.
+
+Errors of malformed files state the fault.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,10 @@ X = np.float32([[1, 2], [3, 4]])
 
 
 class Model:
-    """A graph with a loop, two variables, one that starts from the other, and a step that changes one."""
+    """A graph with a loop, two variables, and a step that changes one.
+
+    One variable starts from the other.
+    """
 
     def __init__(self) -> None:
         with hr.Graph() as self.graph:
@@ -44,7 +50,10 @@ class Model:
 
 
 def used(m: hr.MetaGraph) -> list[Any]:
-    """What the model of an import gives: y after a step, the variables, what a new step of gradient descent makes."""
+    """Values of an import of the model.
+
+    They are y after a step, the variables, and the result of a new step of gradient descent.
+    """
     call = m.signatures["call"]
     with m.graph:
         init = hr.variables_initializer()
@@ -321,7 +330,7 @@ def test_what_is_not_known_is_kept() -> None:
     assert m.collections["odd"] == [b"\x00\xff", b""]
     assert m.collections["any"] == [any_pb2.Any(type_url="t", value=b"v")]
     assert hr.export_meta_graph(m.graph, collections=m.collections).collection_def == message.collection_def
-    # what names things of the file would be wrong under another name
+    # names of things in the file would be wrong under another name
     assert "while_context" not in hr.import_meta_graph(message, scope="s").collections
 
 

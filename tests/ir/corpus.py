@@ -28,7 +28,10 @@ def graph_bytes(program: str) -> bytes:
 
 
 def programs(sample: int | None = None, seed: int = 0) -> Iterator[str]:
-    """Ids of programs that import without an error and use registered ops of supported dtypes only; all, or some."""
+    """Ids of programs that import without an error, all or some.
+
+    The programs use registered ops of supported dtypes only.
+    """
     ids = [
         i for i, p in sorted(index().items()) if "import_error" not in p["tags"] and set(p["ops"]) <= set(op_registry)
     ]

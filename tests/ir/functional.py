@@ -74,7 +74,10 @@ def call(b: Builder, name: str, args: Sequence[Tensor], types: Sequence[DType]) 
 
 
 def program() -> Graph:
-    """All of it: x [2], p, n → fetches "out:0" (a vector), "rows:1" (grows by a row a trip), "fact:0" (n!)."""
+    """A graph with all of it.
+
+    x [2], p, n → fetches "out:0" (a vector), "rows:1" (grows by a row a trip), "fact:0" (n!).
+    """
     g = Graph()
     b = Builder(g)
     x = b.Placeholder(dtype=dtypes.float32, shape=(2,), name="x")
@@ -123,7 +126,10 @@ def program() -> Graph:
 
 
 def counting() -> Graph:
-    """A variable that a branch changes though nobody reads what it gives: fetch "after:0", target "init", feed p."""
+    """A variable that a branch changes although no operation reads the branch's output.
+
+    Fetch "after:0", target "init", feed p.
+    """
     g = Graph()
     b = Builder(g)
     p = b.Placeholder(dtype=dtypes.bool_, shape=(), name="p")

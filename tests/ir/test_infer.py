@@ -1,4 +1,4 @@
-"""`ir.infer` and `ir.analysis.loop_shapes`: what is known before anything runs."""
+"""`ir.infer` and `ir.analysis.loop_shapes`: static shapes and values before a run."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""`ir.verify`: what is illegal in a graph is found and shown."""
+"""`ir.verify`: faults of a graph are found and shown."""
 
 from typing import Any
 

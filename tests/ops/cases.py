@@ -1,4 +1,4 @@
-"""How the tests of this folder exercise op records: cases of the registry, kernels by hand, small gradients.
+"""Test support for op records: cases of the registry, kernels called by hand, small gradients.
 
 There is no engine here: a graph is evaluated by calling the pure kernels in topological order, and differentiated by a
 reverse walk of a few lines, so that what is tested is the records and nothing else.
@@ -35,7 +35,10 @@ def records() -> list[OpDef]:
 
 
 def first_types(record: OpDef) -> list[DType]:
-    """The dtypes that the first type attribute allows; a stand-in where there is no such attribute."""
+    """The dtypes that the first type attribute allows.
+
+    A record without such an attribute gets a stand-in.
+    """
     for spec in record.attrs.values():
         if spec.kind == "type" and not spec.is_list:
             allowed = dtypes.ALL if spec.allowed is None else spec.allowed
@@ -99,7 +102,10 @@ def constant_op(record: OpDef, case: Case) -> Operation:
 
 
 def open_op(record: OpDef, case: Case, shape: Callable[[np.ndarray], Any]) -> Operation:
-    """The op of a case in a graph of its own, its inputs placeholders of the static shape `shape(array)`."""
+    """The op of a case in a graph of its own.
+
+    Its inputs are placeholders of the static shape `shape(array)`.
+    """
     b = Builder(Graph())
     return make(b, record, case, [placeholder(b, x, shape(x)) for x in flat(case.inputs)])
 
@@ -131,7 +137,10 @@ def evaluate(wanted: Sequence[Tensor], fed: Mapping[Tensor, Any]) -> list[Any]:
 
 
 def gradients(b: Builder, ys: Sequence[Tensor], dys: Sequence[Tensor | None], xs: Sequence[Tensor]) -> list[Any]:
-    """The gradients by `xs`, by the rules of the records; None where there is no path."""
+    """The gradients by `xs`, computed by the rules of the records.
+
+    The gradient is None for a tensor of `xs` without a path to `ys`.
+    """
     return [None if g is None else dense(b, g) for g in backward(b, ys, dys, xs)]
 
 
@@ -140,7 +149,10 @@ def is_inexact(t: Tensor) -> bool:
 
 
 def assert_close(got: Any, want: np.ndarray, where: str = "") -> None:
-    """Same shape, same dtype, and the same values as exactly as the dtype allows; NaN equals NaN."""
+    """Checks that shape, dtype and values are equal, within the precision of the dtype.
+
+    NaN equals NaN.
+    """
     got, want = np.asarray(got), np.asarray(want)
     assert got.dtype == want.dtype, f"{where}: got dtype {got.dtype}, want {want.dtype}"
     assert got.shape == want.shape, f"{where}: got shape {got.shape}, want {want.shape}"

@@ -1,6 +1,8 @@
-"""Makes graphs of one operation of any type on arguments that nobody wants: wrong ranks, empty tensors, absurd sizes.
+"""Makes graphs of one operation of any type on hostile arguments.
 
-What comes out of `attempts` is decided by a seed. Where a record has a sampler most attempts start from one of its
+Hostile arguments are wrong ranks, empty tensors and absurd sizes.
+
+A seed decides the result of `attempts`. Where a record has a sampler most attempts start from one of its
 cases and spoil an input or two, so that checks behind the first are reached as well; the others are drawn from nothing
 but the record's signature. Arguments are tensors of unknown shape, so that what a shape rule would have refused reaches
 the kernel, or constants, so that the shape rule sees them.
@@ -46,7 +48,10 @@ class Attempt:
 
 
 def can_be_tried(record: OpDef) -> bool:
-    """Not the primitives of control flow nor what owns functions: graphs of these have suites of their own."""
+    """Whether an op type is tried here.
+
+    Primitives of control flow, and ops that own functions, are not: their graphs have suites of their own.
+    """
     specs = record.attrs.values()
     return not (record.primitive or record.structured or any(s.kind == "func" for s in specs))
 
@@ -88,7 +93,10 @@ THINGS = ("variable", "queue", "stack", "list", "optional", "mutex", "array")
 
 
 def thing(b: Builder, name: str) -> Any:
-    """A tensor of what has no value as an array: a handle, a variant, or (`ref float32`) a variable without a value."""
+    """A tensor whose value is no array.
+
+    It is a handle, a variant, or (`ref float32`) a variable without a value.
+    """
     kind, _, dtype = name.partition(" ")
     if kind == "ref":
         return b.VariableV2(shape=(2,), dtype=dtypes.as_dtype(dtype))
@@ -104,11 +112,14 @@ def thing(b: Builder, name: str) -> Any:
     return makers[kind]()
 
 
-# *** what is drawn ***
+# *** inputs and attributes ***
 
 
 def _spoilt(rng: np.random.Generator, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The inputs of a case with one or two of them replaced by something else of their dtype."""
+    """The inputs of a case, with one or two of them replaced.
+
+    The replacement is another value of the same dtype.
+    """
     out = [list(x) if isinstance(x, (list, tuple)) else np.asarray(x) for x in inputs]
     for _ in range(int(rng.integers(1, 3)) if out else 0):
         i = int(rng.integers(len(out)))
@@ -123,7 +134,10 @@ def _spoilt(rng: np.random.Generator, inputs: tuple[Any, ...]) -> tuple[Any, ...
 
 
 def _like(rng: np.random.Generator, x: np.ndarray) -> np.ndarray:
-    """Another array of the dtype of `x`: of another shape, or of the same shape with other elements."""
+    """Another array of the dtype of `x`.
+
+    It has another shape, or the same shape with other elements.
+    """
     dtype = dtypes.from_numpy(x.dtype)
     if rng.random() < 0.5:
         return _array(rng, dtype, x.shape)

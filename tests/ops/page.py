@@ -54,7 +54,7 @@ def family(record: OpDef) -> str:
 
 
 def subject(name: str) -> str:
-    """What a family's module says it is, in its first sentence."""
+    """Subject of a family of ops: the first sentence of its module's docstring."""
     doc = importlib.import_module("headrace.ops." + name.replace("/", ".")).__doc__ or ""
     return " ".join(doc.partition("\n\n")[0].split())
 

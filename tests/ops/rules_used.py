@@ -1,4 +1,6 @@
-"""Pytest plugin that records the op types whose own gradient rules each passing test uses, as JSON in `$RULES_USED`.
+"""Pytest plugin that records the op types whose gradient rules each test uses.
+
+Only passing tests, and only rules of the op's own, are recorded, as JSON in `$RULES_USED`.
 
 RULES_USED=used.json python -m pytest -p tests.ops.rules_used tests/ops/test_tensor_list_ops.py
 """

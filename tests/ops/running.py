@@ -38,25 +38,34 @@ class Program:
             return self.session.run(fetches, feeds, **options)
 
     def feed(self, value: Any, dtype: dtypes.DType | None = None) -> Tensor:
-        """A tensor of unknown static shape with this value: what a shape rule would refuse reaches the kernel."""
+        """A tensor of unknown static shape with this value.
+
+        A value that a shape rule would refuse reaches the kernel.
+        """
         constant = self.b.const(np.asarray(value) if dtype is None else value, dtype)
         out: Tensor = self.b.PlaceholderWithDefault(constant, shape=None)
         return out
 
     @contextmanager
     def fails(self, error: type[Exception], match: str) -> Iterator[None]:
-        """What runs inside must fail so."""
+        """Checks that the body fails with `error` and a text that matches."""
         with pytest.raises(error, match=match):
             yield
 
 
 def gradients(b: Builder, ys: Mapping[Tensor, Tensor], xs: Sequence[Tensor]) -> list[Tensor | None]:
-    """The gradients by `xs` of the sum of `y * dy` over `ys`, by the records' rules. Lists carry gradients too."""
+    """The gradients by `xs` of the sum of `y * dy` over `ys`.
+
+    They are computed by the rules of the records. Lists carry gradients too.
+    """
     return [None if g is None else dense(b, g) for g in backward(b, list(ys), list(ys.values()), xs)]
 
 
 def check_gradient(p: Program, y: Tensor, xs: Mapping[Tensor, np.ndarray], orders: int = 2) -> None:
-    """Compares the rules between placeholders `xs` and `y` with differences of values, and those rules' own rules."""
+    """Compares the rules between placeholders `xs` and `y` with differences of values.
+
+    The rules of those rules' own ops are compared too, up to `orders`.
+    """
     rng = np.random.default_rng(3)
     feeds: dict[Tensor, np.ndarray] = dict(xs)
     direction = {x: rng.uniform(-1, 1, v.shape) for x, v in xs.items()}

@@ -1,4 +1,6 @@
-"""What the cases of the array ops cannot say: slices with all masks, shapes that flow, limits, errors, handles.
+"""Array ops: slices with all masks, shapes that flow, limits, errors, handles.
+
+The cases of the records cannot express these.
 
 The values and the classes of errors are those that TensorFlow 2.21 gives, unless a test says otherwise.
 """
@@ -49,7 +51,10 @@ def numbers(*shape: int) -> np.ndarray:
 
 
 def run(type: str, /, *inputs: Any, **attrs: Any) -> Any:
-    """An op's kernel on arrays; a list is a list argument, anything that is no array a scalar variant."""
+    """An op's kernel on arrays.
+
+    A list is a list argument, and any other value that is no array is a scalar variant.
+    """
     record = op_registry.get(type)
     groups = [list(x) if isinstance(x, list) else [x] for x in inputs]
     complete = record.infer_attrs([[dtype_of(x) for x in g] for g in groups], attrs)
@@ -104,7 +109,10 @@ def slices(draw: Any) -> tuple[tuple[int, ...], dict[str, list[int]], dict[str, 
 
 
 def as_python(rank: int, entries: dict[str, list[int]], masks: dict[str, int]) -> list[Any]:
-    """The items between the brackets that the masks stand for, one a dimension; `IndexError` if they have no sense."""
+    """The items between the brackets that the masks stand for, one for each dimension.
+
+    Raises `IndexError` if they have no sense.
+    """
     items: list[Any] = []
     for i, (begin, end, step) in enumerate(zip(*entries.values(), strict=True)):
         bit = {m: bool(masks[m] >> i & 1) for m in MASKS}
@@ -168,7 +176,7 @@ def test_strided_slice(drawn: Any, data: Any) -> None:
     assert shapes.fits(want, y.shape)
     full = b.StridedSlice(b.const(x), *inputs[1:], **masks)
     assert full.shape == tuple(want)
-    if data.draw(st.booleans()):  # what is known of begin and end through a Pack is all that is known
+    if data.draw(st.booleans()):  # the shape rule knows of begin and end only what it sees through a Pack
         parts = [
             b.Pack([b.const(v) if data.draw(st.booleans()) else b.PlaceholderWithDefault(v, shape=()) for v in a])
             for a in args[:2]
@@ -176,7 +184,7 @@ def test_strided_slice(drawn: Any, data: Any) -> None:
         ]
         if parts:
             assert shapes.fits(want, b.StridedSlice(inputs[0], *parts, inputs[3], **masks).shape)
-    # what the gradient puts back, and an update, are where the slice was
+    # the gradient and an update write to the positions of the slice
     dy = np.reshape(np.arange(1, len(flat) + 1, dtype=F32), want)
     put = run("StridedSliceGrad", np.array(shape, I64), *args, dy, **masks).ravel()
     assert put[flat].tolist() == dy.ravel().tolist()
@@ -221,7 +229,7 @@ def test_slice_assignment_to_variables(p: Program) -> None:
     before = p.run(p.b.ReadVariableOp(v, dtype=dtypes.int32))
     p.run(p.b.ResourceStridedSliceAssign(v, [0, 1], [2, 3], [1, 1], p.b.const(ints(7, 8))))  # broadcast
     assert p.run(p.b.ReadVariableOp(v, dtype=dtypes.int32)).tolist() == [[0, 7, 8], [0, 7, 8]]
-    assert not before.any()  # what was read stays what it was
+    assert not before.any()  # an array that was read stays unchanged
     r = p.b.VariableV2(shape=(3,), dtype=dtypes.int32)
     p.run(p.b.Assign(r, p.b.const(ints(1, 2, 3))))
     assert p.run(p.b.StridedSliceAssign(r, [0], [0], [-1], p.b.const(ints(9)), begin_mask=1)).tolist() == [1, 9, 9]
@@ -462,7 +470,7 @@ def test_gradient_of_a_gather_along_an_axis_that_is_not_known(b: Builder, batch_
 def test_corners() -> None:
     assert run("Unpack", numbers(0, 2), num=0) is None
     assert run("Transpose", numbers(2, 3), ints(-1, 0)).shape == (3, 2)
-    assert run("ReverseV2", F32(1), ints(0)) == 1  # a scalar has no order, whatever the axis
+    assert run("ReverseV2", F32(1), ints(0)) == 1  # a scalar has no order, for any axis
     assert run("Reshape", numbers(6), I32(6)).shape == (6,)
     assert run("Reshape", numbers(0, 3), ints(0, -1)).shape == (0, 3)
     assert run("Fill", ints(2), F32([7])).tolist() == [7, 7]

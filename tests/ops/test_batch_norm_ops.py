@@ -1,4 +1,4 @@
-"""Batch normalisation: what the cases cannot say. The values are TensorFlow 2.21's.
+"""Batch normalisation beyond the cases of the records. The values are TensorFlow 2.21's.
 
 The statistics without training, empty batches, blocks, errors, and the derivatives, which the registry's suite cannot
 check because there is no double precision.

@@ -1,4 +1,7 @@
-"""LSTM and GRU cells: their gradient rules, by differences of values in single precision, and errors."""
+"""LSTM and GRU cells: their gradient rules, and errors.
+
+The rules are compared with differences of values in single precision.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Counting, ranking and a few others: what their cases cannot say, which is mostly what they refuse."""
+"""Counting, ranking and a few other ops, beyond their cases.
+
+Most tests are of arguments that the ops refuse.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ def p() -> Iterator[Program]:
 
 
 def refused(p: Program, match: str, type: str, *inputs: Any, error: Any = InvalidArgumentError, **attrs: Any) -> None:
-    """The op must fail when it runs, whatever is known of its inputs before."""
+    """Checks that the op fails when it runs, for inputs known or unknown before."""
     with p.fails(error, match):
         p.run(p.b.make(type, [p.feed(np.array(x)) for x in inputs], attrs))
 

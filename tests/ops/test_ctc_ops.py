@@ -48,7 +48,10 @@ def test_sequences_that_are_too_short_count_nothing(p: Program) -> None:
 
 
 def test_narrow_beams(p: Program) -> None:
-    """What TensorFlow finds with 4 of 15 sequences kept, where one comes back that was dropped."""
+    """The result is TensorFlow's with 4 of 15 sequences kept.
+
+    One sequence comes back that was dropped.
+    """
     x = np.random.RandomState(3).randn(6, 1, 3) * 1.5
     outs = p.run(list(p.b.CTCBeamSearchDecoder(x, np.int32([6]), beam_width=4, top_paths=4, merge_repeated=False)))
     assert [v.tolist() for v in outs[4:8]] == [[0, 1, 0], [0, 1, 1], [0, 1, 0, 1], [0, 1, 1, 0]]

@@ -1,4 +1,7 @@
-"""Gradient rules that no case of the registry compares and that have no suite of their own."""
+"""Gradient rules that have no suite of their own.
+
+No case of the registry compares them.
+"""
 
 from __future__ import annotations
 

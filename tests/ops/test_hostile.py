@@ -1,5 +1,7 @@
-"""No arguments, however wrong, make an operation crash, hang, use unbounded memory or fail with anything but an error
-that says what was wrong: a property of every op type in the registry, stateful ones included.
+"""Hostile arguments make no operation crash, hang or use unbounded memory.
+
+An operation fails only with an error that states the fault. This is a property of every op type in the registry,
+stateful ones included.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ INTERNAL = {
     *("SparseReduceSum", "SparseReduceSumSparse", "SparseSliceGrad"),
 }
 MOST_BYTES = 10**8
-WAIT_MS = 200  # what waits for others waits in vain
+WAIT_MS = 200  # an operation that waits for others waits in vain
 
 
 def check(type: str, n: int, seed: int) -> None:
@@ -39,7 +41,7 @@ def check(type: str, n: int, seed: int) -> None:
         try:
             try:
                 op = make(Builder(graph), record, attempt)
-            except (ValueError, OpError):  # what the shape rule or the signature sees
+            except (ValueError, OpError):  # an error of the shape rule or of the signature
                 continue
             with hr.Session(graph=graph) as session:
                 session.run(op, options=hr.RunOptions(timeout_in_ms=WAIT_MS))

@@ -1,4 +1,4 @@
-"""Images: what encoders give is decoded, as the formats say, and nothing hostile gets through.
+"""Images: decoders restore encoded images, as the formats say, and refuse hostile data.
 
 Pillow writes the files here, and the definitions of the formats; it is not asked to read what is checked exactly.
 """
@@ -190,7 +190,7 @@ def test_any_format_as_any_dtype(kind: str) -> None:
     np.testing.assert_allclose(real, plain / 255, atol=1e-6)
 
 
-# *** what is refused ***
+# *** errors ***
 
 
 def test_formats_are_told_apart() -> None:

@@ -1,4 +1,4 @@
-"""Images: what the cases of the records cannot say. The values are TensorFlow 2.21's.
+"""Images beyond the cases of the records. The values are TensorFlow 2.21's.
 
 Gradients of ops in float32, which the registry's suite does not differentiate; colours that are no colours, errors,
 random boxes, and shapes that are partly known.

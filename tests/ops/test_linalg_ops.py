@@ -1,7 +1,7 @@
-"""Linear algebra: what the cases of the records cannot say. The values are TensorFlow 2.21's.
+"""Linear algebra beyond the cases of the records. The values are TensorFlow 2.21's.
 
-Errors, what is not finite, singular or empty, larger matrices, static shapes, and the gradients of decompositions by
-what they are of use for: functions that do not depend on the phases of vectors.
+Errors; matrices that are not finite, singular or empty; larger matrices; static shapes; and the gradients of
+decompositions. The gradients are taken of functions that do not depend on the phases of vectors.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def test_attributes_that_do_not_go_together() -> None:
         run("Eig", array([[1, NAN], [0, 1]]), Tout=dtypes.complex64)
 
 
-# *** What is not finite, singular or empty ***
+# *** Matrices that are not finite, singular or empty ***
 
 
 def test_a_matrix_without_a_cholesky_factor_spoils_no_other() -> None:
@@ -250,8 +250,11 @@ def test_static_shapes_that_cannot_be() -> None:
 
 
 def check(f: Callable[[Any, Any], Any], x: np.ndarray, orders: int = 2) -> None:
-    """The gradient of the sum of squares of `f(b, x)` against differences in a random direction, and so the gradient of
-    that gradient's sum of squares."""
+    """Compares gradients of the sum of squares of `f(b, x)` with differences.
+
+    The differences are in a random direction. With `orders` of 2 the gradient of that gradient's sum of squares is
+    compared too.
+    """
     b = Builder(Graph())
     t = placeholder(b, x, x.shape)
     direction = random(*x.shape, seed=1, complex_=x.dtype.kind == "c")

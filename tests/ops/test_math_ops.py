@@ -1,4 +1,6 @@
-"""What the cases of the math ops cannot say: special values, errors, kernels that nothing wraps, gradients at kinks.
+"""Math ops: special values, errors, kernels that nothing wraps, gradients at kinks.
+
+The cases of the records cannot express these.
 
 The values are those that TensorFlow 2.21 gives.
 """
@@ -399,7 +401,7 @@ def test_shapes_that_do_not_fit_may_be_unequal() -> None:
     assert run("NotEqual", Z(2), Z(3), **lax) == np.bool_(True)
 
 
-# *** What passes and the executor rely on ***
+# *** Properties that passes and the executor rely on ***
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,7 @@
-"""Mutexes: steps take turns, in the order in which they came, and a lock ends with its tensor or its step."""
+"""Mutexes: steps take turns, in the order in which they came.
+
+A lock ends with its tensor or its step.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,10 @@ def p() -> Iterator[Program]:
 
 
 def test_steps_take_turns(p: Program) -> None:
-    """Two threads read, wait a little and write; without the lock they would overwrite each other."""
+    """Two threads read, wait a little and write.
+
+    Without the lock they would overwrite each other.
+    """
     mutex = p.b.MutexV2(shared_name="m")
     v = p.b.VarHandleOp(dtype=hr.int32, shape=(), shared_name="v")
     lock = p.b.MutexLock(mutex)

@@ -1,4 +1,4 @@
-"""Parsing of comma-separated records, examples and sequence examples: what the cases of the op records cannot say."""
+"""Parsing of comma-separated records, examples and sequence examples, beyond the records' cases."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_fields() -> None:
     assert csv(b'"a\r\nb",c', s, s) == [b"a\r\nb", b"c"]
     assert csv(b'"",x', texts(b"q"), s) == [b"q", b"x"]
     assert csv(b"1\t2", NONE[int32], NONE[int32], field_delim="\t") == [1, 2]
-    assert csv(b'a,b,c,"d', s, select_cols=(0,)) == [b"a"]  # what is behind the last column wanted is not looked at
+    assert csv(b'a,b,c,"d', s, select_cols=(0,)) == [b"a"]  # fields after the last column wanted are not parsed
     assert csv(b" 1 ,inf", NONE[int64], NONE[float32]) == [1, np.inf]
 
 
@@ -258,7 +258,7 @@ def test_bytes_that_are_no_sequence() -> None:
         one(b"garbage", sparse=("a", int64))
 
 
-# *** What is known of shapes ***
+# *** Static shapes ***
 
 
 def test_parsed_examples_have_their_static_shapes() -> None:

@@ -1,4 +1,4 @@
-"""The gradient of max pooling, done in blocks of a batch: what going through each window gives."""
+"""The gradient of max pooling in blocks of a batch equals that by window."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from headrace.ops.nn import greatest
 
 
 def by_window(x: np.ndarray, g: np.ndarray, axes: tuple[Axis, ...]) -> np.ndarray:
-    """Each element of `g` goes to the first of the greatest elements of its window, as a loop would do it."""
+    """Adds each element of `g` to the greatest element of its window.
+
+    Of several greatest elements it is the first, as a loop would do it.
+    """
     dx = np.zeros(x.shape, g.dtype)
     for at in np.ndindex(g.shape):
         best, where = -np.inf, None

@@ -1,4 +1,4 @@
-"""Python functions in graphs: what they get, what they may give, how they fail, and how long they live."""
+"""Python functions in graphs: arguments, permitted results, failures and lifetime."""
 
 from __future__ import annotations
 

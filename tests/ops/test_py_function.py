@@ -1,4 +1,7 @@
-"""Functions of eager tensors in graphs: what they may do; their gradients, compared with those of ops in a graph."""
+"""Functions of eager tensors in graphs: permitted operations, and gradients.
+
+The gradients are compared with those of ops in a graph.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,10 @@ X = np.array([0.5, 2.0], np.float32)
 
 
 def check(compute: Callable[[Any, Callable[..., Any]], Any], m: Any = hr) -> None:
-    """`compute(x, call)` gives the same, and the same gradient, whether `call` is a py_function or makes ops."""
+    """Checks that `compute(x, call)` has one value and one gradient for both calls.
+
+    One `call` is a py_function, and the other makes ops.
+    """
     found = []
     for as_function in (True, False):
 

@@ -1,4 +1,4 @@
-"""Ops on ragged tensors: what they refuse, their gradients in steps, and crosses of features."""
+"""Ops on ragged tensors: errors, their gradients in steps, and crosses of features."""
 
 from __future__ import annotations
 
@@ -126,7 +126,10 @@ def test_an_empty_cross_has_no_rows() -> None:
 
 
 def test_numbers_in_hashed_crosses() -> None:
-    """What TensorFlow gives: of numbers the last four bytes are hashed, but in dense features."""
+    """The values are TensorFlow's.
+
+    Of numbers the last four bytes are hashed, except in dense features.
+    """
     p = Program()
     at, shape, numbers = longs([0, 0], [0, 1], [1, 0]), longs(2, 2), longs(1, 2, 3)
     texts = np.array([[b"x", b"y"], [b"z", b"w"]], object)

@@ -1,4 +1,6 @@
-"""What every op record promises, checked for the whole registry: no list of ops is kept here.
+"""Promises of every op record, checked for the whole registry.
+
+No list of ops is kept here.
 
 For each op with a sampler and each dtype it has cases for: the kernel against the oracle, the static shape against the
 computed one, graphs as text and on the wire, gradient rules against differences of values, and hostile inputs.
@@ -140,7 +142,10 @@ def test_inference_says_nothing_wrong_of_unknown_shapes(type: str) -> None:
 
 
 def example_graph(type: str) -> Graph:
-    """Some cases of an op, of every dtype, in one graph: in turn on constants and on placeholders."""
+    """Some cases of an op, of every dtype, in one graph.
+
+    They are in turn on constants and on placeholders.
+    """
     record, b = op_registry.get(type), Builder(Graph())
     for dtype in DTYPES[type]:
         for i, case in enumerate(cases(type, dtype)[:4]):
@@ -157,7 +162,7 @@ def assert_same(a: Operation, b: Operation) -> None:
         if isinstance(value, np.ndarray):
             assert_close(b.attrs[name], value, f"{a.name}.{name}")
         elif isinstance(value, float):
-            assert np.float32(b.attrs[name]) == np.float32(value), f"{a.name}.{name}"  # what the wire keeps
+            assert np.float32(b.attrs[name]) == np.float32(value), f"{a.name}.{name}"  # the wire keeps float32
         else:
             assert b.attrs[name] == value, f"{a.name}.{name}"
 
@@ -233,13 +238,16 @@ RULES_COMPARED_IN = """
     v1/test_tensor_array.py::test_derivatives_of_order_three
 """.split()
 STEP, TOLERANCE = 1e-6, 2e-5
-# Where an output is float32 whatever the input: the step is a power of two so that it is added exactly.
+# For outputs that are float32 for any input dtype, the step is a power of two so that it is added exactly.
 COARSE_STEP, COARSE_TOLERANCE = 2.0**-9, 2e-3
 MOST_DERIVED = 12  # cases, of one op and dtype, at which its gradient is checked
 
 
 def derived_types(record: OpDef) -> list[DType]:
-    """The dtypes at which the gradient of an op is compared: double precision, or float32 where the op has no other."""
+    """The dtypes at which the gradient of an op is compared.
+
+    They are double precision, or float32 for an op that has no other.
+    """
     there = [d for d in first_types(record) if cases(record.type, d)]
     fine = [d for d in there if d in (dtypes.float64, dtypes.complex128)]
     return [
@@ -249,7 +257,8 @@ def derived_types(record: OpDef) -> list[DType]:
     ]
 
 
-# With a rule of their own; what owns or calls graphs is differentiated by `headrace.grad` and tested in tests/grad.
+# Op types with a rule of their own. Ops that own or call graphs are differentiated by `headrace.grad` and tested in
+# tests/grad.
 RULED = [r for r in records() if not r.structured and not isinstance(r.grad, (NotDifferentiable, Missing))]
 DERIVED = [(r.type, d) for r in RULED if r.is_pure and r.type not in AGAINST for d in derived_types(r)]
 
@@ -263,7 +272,10 @@ def derived_cases(type: str, dtype: DType) -> list[Case]:
 
 
 def smooth(type: str, case: Case) -> bool:
-    """Whether to differentiate at a case: its numbers are finite, and none is 0, where functions have their kinks."""
+    """Whether to differentiate at a case.
+
+    Its numbers are finite, and none is 0, where functions have their kinks.
+    """
     left_out = UNDERIVED.get(type, ())
     numbers = [x for i, x in enumerate(flat(case.inputs)) if x.dtype.kind in "fc" and i not in left_out]
     return bool(numbers) and all(np.isfinite(x).all() and (x != 0).all() for x in numbers)
@@ -280,7 +292,9 @@ def random_like(rng: np.random.Generator, x: Any) -> np.ndarray:
 
 
 def check_gradient(record: OpDef, case: Case, static: bool, rng: np.random.Generator) -> int:
-    """Compares the rule, and the rules of the ops it uses, with central differences in a random direction.
+    """Compares the rule of an op with central differences in a random direction.
+
+    The rules of the ops that the rule uses are compared too.
 
     With `static`, shapes are known and integer inputs constants; else nothing is known while the graph is built.
     Returns how many orders of derivatives were compared.
@@ -410,7 +424,7 @@ ALLOWED = (OpError, ValueError, IndexError, MemoryError)
 
 
 def spoilt(x: np.ndarray) -> list[np.ndarray]:
-    """What may come instead of an input: other ranks, nothing, absurd integers."""
+    """Hostile substitutes for an input: other ranks, empty arrays, absurd integers."""
     out = [x[None], x[None, None, None], np.zeros((0,) * max(x.ndim, 1), x.dtype), np.zeros((), x.dtype)]
     if x.dtype == object:
         out = [x[None], x[:0] if x.ndim else x[None][:0]]
@@ -468,7 +482,10 @@ def test_fresh_results_share_no_memory(type: str) -> None:
     [(r.type, t) for r in records() if r.facts.rounds_once for t in DTYPES[r.type] if t in elementwise.HALF],
 )
 def test_half_precision_is_float32_rounded_once(type: str, dtype: DType) -> None:
-    """A result is equal or the neighbour of the other one, since the order of sums may differ."""
+    """A result equals the other one or is its neighbour.
+
+    The two may differ because the order of sums may differ.
+    """
     record = op_registry.get(type)
     found = cases(type, dtype)
     assert found

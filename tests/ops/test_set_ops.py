@@ -1,4 +1,4 @@
-"""Ops on sets: what they refuse, and sets that no case of the registry has."""
+"""Ops on sets: errors, and sets that no case of the registry has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fourier transforms and features of sound: what the cases of the records cannot say."""
+"""Fourier transforms and features of sound, beyond the cases of the records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Moves between space, batch and depth, and layouts: errors and shapes as TensorFlow 2.21 has them."""
+"""Moves between space, batch and depth, and layouts.
+
+Errors and shapes are as TensorFlow 2.21 has them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ops on sparse tensors: what they refuse, state, variants, and gradients that no case of the registry has."""
+"""Ops on sparse tensors: errors, state, variants, and gradients beyond the registry's cases."""
 
 from __future__ import annotations
 
@@ -344,7 +344,10 @@ def test_a_map_gives_each_tensor_once(p: Program) -> None:
 
 
 def matrices(batch: tuple[int, ...] = ()) -> tuple[np.ndarray, np.ndarray]:
-    """A matrix of 3 rows and 4 columns, or a batch, and the coordinates of what is to be kept of it."""
+    """A matrix of 3 rows and 4 columns, or a batch, and coordinates.
+
+    The coordinates are those of the elements to be kept.
+    """
     rng = np.random.default_rng(1)
     kept = rng.random((*batch, 3, 4)) < 0.5
     kept[..., 0] = True

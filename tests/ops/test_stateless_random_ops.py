@@ -1,4 +1,7 @@
-"""Random ops of seeds and of generators: what their cases cannot say (TensorFlow's own numbers, gradients, errors)."""
+"""Random ops of seeds and of generators: TensorFlow's own numbers, gradients, errors.
+
+The cases of the records cannot express these.
+"""
 
 from __future__ import annotations
 

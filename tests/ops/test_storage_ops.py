@@ -1,4 +1,7 @@
-"""Barriers, staging areas, accumulators, tensor maps and tensors of the session: steps that meet, wait, and give up."""
+"""Storage that steps share: steps meet, wait, and give up.
+
+It is barriers, staging areas, accumulators, tensor maps and tensors of the session.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,10 @@ def floats(*numbers: float) -> np.ndarray:
 
 
 def aside(p: Program, fetch: Any) -> Callable[[], Any]:
-    """Runs `fetch` in a thread of its own, and returns when it waits; what is returned gives its result."""
+    """Runs `fetch` in a thread of its own, and returns once it waits.
+
+    The returned function gives the result of `fetch`.
+    """
     out: list[Any] = []
 
     def run() -> None:

@@ -1,4 +1,7 @@
-"""Ops on strings: what the cases of the records cannot say. Splitting, hashing, patterns, encodings, characters."""
+"""Ops on strings: splitting, hashing, patterns, encodings, characters.
+
+The cases of the records cannot express these.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,10 @@ pytestmark = pytest.mark.one_engine
 
 
 def run(type: str, *inputs: Any, **attrs: Any) -> Any:
-    """The outputs of a kernel on arrays of unknown static shape: the one, or a tuple."""
+    """The outputs of a kernel on arrays of unknown static shape.
+
+    A single output is returned as it is, several as a tuple.
+    """
     op = open_op(op_registry.get(type), Case(inputs, attrs), lambda x: None)
     found = run_kernel(op, [x for given in inputs for x in (given if isinstance(given, list) else [given])])
     return found[0] if len(found) == 1 else found

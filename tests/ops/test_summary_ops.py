@@ -1,4 +1,4 @@
-"""Summaries: what the cases of the records cannot say, and the functions that make them."""
+"""Summaries beyond the cases of the records, and the functions that make them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def pixels(image: Any) -> np.ndarray:
         return np.array(opened).reshape(image.height, image.width, image.colorspace)
 
 
-# *** what is refused ***
+# *** errors ***
 
 
 @pytest.mark.parametrize(

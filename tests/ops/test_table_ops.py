@@ -82,7 +82,7 @@ def test_the_ops_before_v2_and_what_shares_a_name(p: Program) -> None:
     assert p.run(t).tolist() == [b"localhost", b"t"]
     p.run(b.InitializeTable(t, text("a"), longs(5)))
     assert p.run(b.LookupTableFind(t, text("a", "b"), np.int64(0))).tolist() == [5, 0]
-    same = b.MutableHashTableV2(key_dtype=string, value_dtype=i64, shared_name="t")  # it is what it was before
+    same = b.MutableHashTableV2(key_dtype=string, value_dtype=i64, shared_name="t")  # the table is unchanged
     assert p.run(b.LookupTableSizeV2(same)) == p.run(b.LookupTableSize(t)) == 1
     with p.fails(InvalidArgumentError, "Conflicting key/value dtypes string->int32 with string-int64 for table t"):
         p.run(b.LookupTableSizeV2(b.HashTableV2(key_dtype=string, value_dtype=i32, shared_name="t")))

@@ -143,7 +143,7 @@ def test_tensor_array_gradients_match_differences(p: Program) -> None:
     three = b.TensorArrayConcatV3(d, flow, dtype=f64)[0]
     y = b.AddN([one, two, three])
     check_gradient(p, y, {x: np.array([0.5, -1.0, 2.0])}, orders=1)
-    # TensorFlow, too, has no second order: what is read from a gradient array has no array of its own
+    # TensorFlow, too, has no second order: a value that is read from a gradient array has no array of its own
     (dx,) = gradients(b.within("gradients"), {y: b.ZerosLike(x)}, [x])
     with pytest.raises(LookupError, match="the gradient of a TensorArray, which has none"):
         gradients(b.within("gradients_1"), {dx: b.ZerosLike(x)}, [x])

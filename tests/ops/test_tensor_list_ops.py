@@ -1,4 +1,4 @@
-"""Tensor lists in sessions: every op, what is known of shapes, and gradients of the ops to third order."""
+"""Tensor lists in sessions: every op, static shapes, and gradients to third order."""
 
 from __future__ import annotations
 
@@ -251,7 +251,10 @@ def through_lists_of_lists(b: Builder, x: Tensor, y: Tensor) -> Tensor:
 
 
 def through_ragged_pieces(b: Builder, x: Tensor, y: Tensor) -> Tensor:
-    """Pieces of several lengths, one of them of none; the longest is replaced, and one is not there."""
+    """Pieces of several lengths, one of them empty.
+
+    The longest is replaced, and one is not there.
+    """
     pieces = b.TensorListSplit(b.Mul(x, b.Square(y)), shape(b, -1), b.const([2, 0, 1], dtypes.int64))
     first = b.TensorListGetItem(pieces, 0, -1, element_dtype=f64)
     more = b.TensorListResize(b.TensorListSetItem(pieces, 0, b.Mul(x, y)), 4)

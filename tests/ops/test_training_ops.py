@@ -1,4 +1,4 @@
-"""Updates by optimizers: TensorFlow's numbers, every form of each op, rows that come twice, and what is refused."""
+"""Updates by optimizers: TensorFlow's numbers, every form of each op, repeated rows, errors."""
 
 from __future__ import annotations
 
@@ -134,7 +134,10 @@ def update(
 
 @each_formula
 def test_formulas(p: Program, name: str, flags: dict[str, bool], expected: list[list[float]]) -> None:
-    """All forms of an op do the same; the ones on rows here to both rows, and to one of three."""
+    """All forms of an op do the same.
+
+    The forms on rows are applied here to both rows, and to one of three.
+    """
     n = len(expected)
     for form in DENSE:
         if form + name in op_registry:
@@ -173,7 +176,10 @@ def test_values_keep_their_dtype(p: Program, name: str, dtype: dtypes.DType) -> 
 
 
 def arrays(shape: tuple[int, ...], dtype: dtypes.DType, n: int) -> list[np.ndarray]:
-    """So many that nobody may write into: one of any sign, and before it positive ones, each greater than the last."""
+    """`n` read-only arrays: positive ones, then one of any sign.
+
+    Each of the positive arrays is greater than the last.
+    """
     random = np.random.default_rng(0)
     made = [np.asarray((i + random.random(shape)) / 4 + 0.25).astype(dtype.numpy) for i in range(n - 1)]
     made.append(np.asarray(random.standard_normal(shape)).astype(dtype.numpy))
@@ -271,7 +277,10 @@ KINDS = [dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64, dtypes
     ("name", "dtype"), [(n, d) for n in READ for d in KINDS if not (n.startswith("Ftrl") and d is dtypes.complex64)]
 )
 def test_formulas_give_what_they_read_like(name: str, flag: bool, dtype: dtypes.DType) -> None:
-    """To the last bit: in which order something is done, and where it is put, changes no rounding."""
+    """The results are equal to the last bit.
+
+    Neither the order of operations nor the place of the result changes a rounding.
+    """
     *values, grad = arrays((500,), dtype, len(RULES[name].slots) + 1)
     given, attr = scalars(name, dtype), next((k for n, f, _ in EXPECTED if n == name for k in f), "")
     want = READ[name]({**given, "flag": flag}, *values, grad)
@@ -287,7 +296,10 @@ def test_formulas_give_what_they_read_like(name: str, flag: bool, dtype: dtypes.
 def test_formulas_leave_what_they_are_given(
     name: str, flags: dict[str, bool], expected: list[list[float]], layout: str
 ) -> None:
-    """What was read of a variable is the array that it holds: nothing may write into it."""
+    """The value read of a variable is the array that it holds.
+
+    No formula may write into it.
+    """
     shape = {"number": (), "array of rank 0": (), "every second": (6, 10)}.get(layout, (6, 5))
     all = arrays(shape, dtypes.float32, len(expected) + 1)
     views: dict[str, Any] = {"number": lambda x: x[()], "columns": lambda x: x.T, "every second": lambda x: x[:, ::2]}

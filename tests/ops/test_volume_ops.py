@@ -1,4 +1,4 @@
-"""Windows of volumes, of single channels and of cuts: what the cases of the records cannot say.
+"""Windows of volumes, of single channels and of cuts, beyond the records' cases.
 
 The numbers are TensorFlow 2.21's.
 """
@@ -77,7 +77,10 @@ def test_derivatives_of_local_response_normalisation() -> None:
 
 
 def test_bfloat16_is_rounded_after_each_product() -> None:
-    """256 + 1 is 256 in bfloat16, so ones that are added to it one by one are lost."""
+    """256 + 1 is 256 in bfloat16.
+
+    So ones that are added to it one by one are lost.
+    """
     w = np.array([256, 1, 1, 1, 1, 1, 1, 1], BF16)
     volume = run("Conv3D", np.ones((1, 1, 1, 8, 1), BF16), w.reshape(1, 1, 8, 1, 1), strides=FIVE, padding="VALID")
     assert float(volume.item()) == 256

@@ -1,7 +1,7 @@
-"""Convolutions, pooling, cross entropies: what the cases of the records cannot say. The values are TensorFlow 2.21's.
+"""Convolutions, pooling, cross entropies, beyond the cases of the records.
 
-Blocks of every size, no matter how arrays lie in memory, NaN and infinities in pooling, errors, shapes that are partly
-known, and what second and third derivatives are made of.
+The values are TensorFlow 2.21's. Blocks of every size, arrays of every layout in memory, NaN and infinities in pooling,
+errors, shapes that are partly known, and the parts of second and third derivatives.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ def test_windows_that_overlap_share_their_greatest_element() -> None:
 
 
 def test_the_greatest_element_is_looked_up_anew() -> None:
-    """Whatever is given for the output, the gradient goes where the greatest element is."""
+    """The gradient goes to the greatest element, independent of the value given for the output."""
     x = np.arange(16, dtype=F32).reshape(1, 4, 4, 1)
     got = run("MaxPoolGrad", x, ones(1, 2, 2, 1), ones(1, 2, 2, 1), ksize=TWO, strides=TWO, padding="VALID")
     assert np.flatnonzero(got).tolist() == [5, 7, 13, 15]
@@ -462,7 +462,10 @@ def test_a_loss_alone_asks_for_no_softmax() -> None:
 
 
 def test_what_fails_only_when_it_runs_is_left_where_it_is() -> None:
-    """A convolution along the batch is built, as in TensorFlow; in a loop without iterations it must not fail."""
+    """A convolution along the batch is built, as in TensorFlow.
+
+    In a loop without iterations it must not fail.
+    """
     b = Builder(Graph())
     x = b.Placeholder(dtype=dtypes.float32, shape=(2, 4, 4, 2))
     y = b.Conv2D(x, b.const(ones(1, 1, 2, 2)), strides=[2, 1, 1, 1], padding="VALID")

@@ -1,4 +1,4 @@
-"""Where operations may stand: kernels, requests, what must be on one device, and the errors."""
+"""Permitted devices of operations: kernels, requests, colocation, and the errors."""
 
 from __future__ import annotations
 
@@ -331,7 +331,10 @@ def test_a_loop_without_one_predicate_is_not_cut(conds: int) -> None:
 
 
 def recursive(inside: str, other: str = "") -> Lowered:
-    """A step that calls a function that calls itself, with one operation on `inside` and one on `other`."""
+    """A step that calls a recursive function.
+
+    The function has one operation on `inside` and one on `other`.
+    """
 
     def body(x: Any) -> Any:
         with hr.device(inside):

@@ -1,4 +1,4 @@
-"""Programs that TensorFlow's tests ran, with random requests: whatever the graph, the rules hold and a step ends."""
+"""Programs of TensorFlow's tests with random requests: the rules hold and steps end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What operations cost, how often loops go round, and what traces tell of both."""
+"""Costs of operations, trip counts of loops, and the measurements of both in traces."""
 
 from __future__ import annotations
 
@@ -123,7 +123,10 @@ def test_a_loop_that_counts_down_what_another_has_counted_up() -> None:
 
 
 def test_a_loop_that_waits_for_its_own_end() -> None:
-    """The limit of one loop is what the other counted to, and the other way round: nobody knows, and it ends."""
+    """The limit of each of two loops is the count of the other.
+
+    So neither is known, and the analysis ends.
+    """
     with hr.Graph():
         n = hr.placeholder("int32", [])
         (y,) = hr.while_loop(lambda i: i < n, lambda i: i + 1, [0])

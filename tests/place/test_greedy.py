@@ -1,5 +1,7 @@
-"""What goes where when nobody says: small graphs stay in one place, large operations are spread, loops become
-pipelines."""
+"""Placement without requests.
+
+Small graphs stay in one place, large operations are spread, and loops become pipelines.
+"""
 
 from __future__ import annotations
 
@@ -162,7 +164,10 @@ def test_measured_costs_win() -> None:
 
 
 def pipeline(stages: int, parallel_iterations: int = 10) -> tuple[list[Tensor], Tensor]:
-    """A loop in which each stage works on what the one before it made in the iteration before."""
+    """A loop whose stages form a pipeline.
+
+    Each stage works on the result that the preceding stage made in the preceding iteration.
+    """
     with hr.Graph():
         x = hr.placeholder("float32", [1024, 1024])
 
@@ -180,7 +185,7 @@ def test_the_stages_of_a_loop_are_spread(parallel_iterations: int) -> None:
     ops, found = step(ys, [x])
     products = of_type(ops, "MatMul")
     assert places(products, found) == {"CPU:0", "CPU:1"}
-    for m in products:  # and what goes round stands with its stage
+    for m in products:  # and the next iteration's value stands with its stage
         (tanh,) = [op for op in ops if m.outputs[0] in op.inputs]
         (last,) = [op for op in ops if op.type == "NextIteration" and op.inputs[0].op is tanh]
         (merge,) = [op for op in ops if op.type == "Merge" and last.outputs[0] in op.inputs]
@@ -213,7 +218,10 @@ def test_unless_it_has_branches_that_are_worth_it() -> None:
 
 
 def layers(pinned: bool) -> tuple[list[Tensor], Tensor]:
-    """A recurrent network of two layers, the second on what the first has just made, and its gradient."""
+    """A recurrent network of two layers, and its gradient.
+
+    The second layer works on the newest result of the first.
+    """
     with hr.Graph():
         x = hr.placeholder("float32", [512, 512])
         device = (lambda k: hr.device(f"/cpu:{k}")) if pinned else (lambda k: hr.device(None))

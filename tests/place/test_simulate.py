@@ -154,7 +154,10 @@ def test_what_comes_out_of_a_loop_comes_when_it_ends() -> None:
 
 
 def test_a_loop_that_waits_for_itself_goes_on() -> None:
-    """An Enter that comes after the loop's own Exit holds up its first iteration; that is ended as it stands."""
+    """An Enter after the loop's own Exit holds up its first iteration.
+
+    That iteration is ended as it stands.
+    """
     text = loop(3, 1).replace(" ^add", " ^add ^late")
     text += 'r = Neg(out)\nlate = Enter[frame_name="loop", is_constant=true, parallel_iterations=1](r)'
     s = run(text, link=NEAR, add=1, r=1)
@@ -247,7 +250,10 @@ def test_a_graph_is_needed() -> None:
 
 
 def test_what_was_measured_is_predicted() -> None:
-    """On one device the makespan is that of the measured kernels: a test not of speed, but of the book-keeping."""
+    """On one device the makespan is that of the measured kernels.
+
+    This is a test of the book-keeping and not of speed.
+    """
     with hr.Graph() as g:
         x = hr.placeholder("float32", [256, 256])
         y = hr.while_loop(lambda i, h: i < 6, lambda i, h: (i + 1, hr.matmul(h, x)), (0, x))[1]
@@ -291,7 +297,10 @@ def test_it_fires_what_the_token_machine_fires(window: int) -> None:
 
 
 def test_collectives_are_taken_apart() -> None:
-    """As in a session, each participant does its part on its device; on one device there is nothing to take apart."""
+    """Each participant does its part on its device, as in a session.
+
+    On one device there is nothing to take apart.
+    """
     devices = [f"/job:worker/replica:0/task:{i}/device:CPU:0" for i in range(3)]
     with hr.Graph():
         x = hr.placeholder(hr.float32, (64,))

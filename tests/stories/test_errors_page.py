@@ -12,7 +12,7 @@ from headrace import errors
 from tests.stories.test_stories import with_numbers_of
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "reference" / "errors.md"
-PROGRAM = "program.py"  # what the page calls the file
+PROGRAM = "program.py"  # the page's name of the file
 
 
 def programs() -> list[tuple[str, str, str]]:

@@ -1,4 +1,6 @@
-"""Programs as a new user writes them, with a mistake in each, which can be mended from the error alone.
+"""Programs of a new user with one mistake each.
+
+The error alone is enough to mend the mistake.
 
 A story is a folder: `mistake.py`, the program; `error.txt`, what Python says when it is run, from the last line of the
 traceback on; and `mended.py`, the program changed as that text says. In `error.txt`, `<n>` is any number.
@@ -24,14 +26,17 @@ NAMES = sorted(p.parent.name for p in STORIES.glob("*/mistake.py"))
 
 
 def said(program: str) -> str:
-    """What running `program` of the current folder ends in: the class, text and notes of its error."""
+    """The last error of a run of `program` in the current folder: class, text, notes."""
     with pytest.raises(Exception) as caught:
         runpy.run_path(program, run_name="__main__")
     return "".join(traceback.format_exception_only(caught.value))
 
 
 def with_numbers_of(got: str, wanted: str) -> str:
-    """`wanted`, each `<n>` replaced by the number that `got` has in the same word of the same line."""
+    """`wanted` with the numbers of `got` in place of each `<n>`.
+
+    A number is taken from the same word of the same line.
+    """
     out = []
     for want, line in zip_longest(wanted.splitlines(True), got.splitlines(True), fillvalue=""):
         words = dict(enumerate(line.split(" ")))

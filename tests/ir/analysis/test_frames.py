@@ -148,7 +148,7 @@ def test_it_takes_builders_graphs():
     assert frames.derive(b.graph.operations).of(y.op).name == "f"
 
 
-# *** what is wrong ***
+# *** errors ***
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,7 @@
-"""Functions of a file's library that do not fit who names them: every engine says so, in the same words."""
+"""Functions of a file's library that do not fit their callers.
+
+A caller is an operation that names the function. Every engine reports the misfit, in the same words.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operations that cannot fail do not, whatever values they are given."""
+"""Operations that cannot fail succeed on every value."""
 
 from __future__ import annotations
 

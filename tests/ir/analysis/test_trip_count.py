@@ -1,4 +1,4 @@
-"""How often loops go round, as far as their conditions say so."""
+"""Trip counts of loops, as far as their conditions give them."""
 
 from __future__ import annotations
 

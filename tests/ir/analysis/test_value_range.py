@@ -1,4 +1,4 @@
-"""What is known of how large a value can be."""
+"""Static bounds of values."""
 
 from __future__ import annotations
 

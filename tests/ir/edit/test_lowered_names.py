@@ -1,4 +1,7 @@
-"""Operations inside what operations own are called what lowering calls them; so engines agree on streams and errors."""
+"""Operations inside operations have the names that lowering gives them.
+
+So engines agree on streams and errors.
+"""
 
 from __future__ import annotations
 
@@ -136,7 +139,7 @@ def test_engines_draw_the_same_numbers_where_a_function_is_used_twice(line: str,
     for engine in ("compiled", "interpret"):
         with flags.override(OPTIMIZE=optimize), hr.Session(graph=g, engine=engine) as s:
             drawn.append([s.run(["c:1", "d:1"], {"p:0": True, "x:0": 1}) for _ in range(2)])
-            # a run that somebody listens to is interpreted, and goes on where the others stopped
+            # a run with a listener is interpreted, and goes on where the others stopped
             heard = s.run("c:1", {"p:0": True, "x:0": 1}, hr.RunOptions(listener=lambda event: None))
             drawn[-1].append(heard)
     assert drawn[0] == drawn[1]

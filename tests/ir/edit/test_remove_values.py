@@ -1,4 +1,4 @@
-"""How conditionals, loops and calls lose inputs, variables and results."""
+"""Removal of inputs, variables and results from conditionals, loops and calls."""
 
 from headrace.ir.edit import remove_values
 from headrace.ir.text import from_text, to_text

@@ -383,7 +383,7 @@ def test_what_tensorflow_asks_of_a_function():
     assert dict(out.ret) == {"s_addv2": "s/AddV2:z:0", "s_addv2_1": "s/AddV2:z:0", "a_x_1": "a_x_1"}
     assert dict(out.control_ret) == {"s/NoOp": "s/NoOp"}
     there, add = out.node_def[:2]
-    assert (there.op, list(there.input)) == ("Identity", ["a_x"])  # what waits for an argument waits for this
+    assert (there.op, list(there.input)) == ("Identity", ["a_x"])  # operations that wait for an argument wait for this
     assert list(add.input) == ["a_x", "a_x_1", f"^{there.name}"]
     assert list(add.attr["_class"].list.s) == [b"loc:@outside", b"loc:@s/AddV2"]
     assert out.arg_attr[0].attr["_output_shapes"].list.shape[0].dim[1].size == -1

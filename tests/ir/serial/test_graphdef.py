@@ -26,7 +26,10 @@ from tests.ir import corpus
 
 
 def node(name, op, *inputs, device="", **attrs):
-    """The text of a node. Attributes: DT_... names, ints, floats, bools, strings, or text in braces as it is."""
+    """The text of a node.
+
+    Attributes: DT_... names, ints, floats, bools, strings, or text in braces as it is.
+    """
     text = f'node {{ name: "{name}" op: "{op}" device: "{device}" '
     text += "".join(f'input: "{i}" ' for i in inputs)
     for k, v in attrs.items():
@@ -362,7 +365,7 @@ def test_return_elements_are_there(element, says):
         imported(placeholder("x"), return_elements=[element])
 
 
-# *** what is wrong ***
+# *** errors ***
 
 X = placeholder("x")
 WRONG = {
@@ -796,7 +799,7 @@ def test_ten_thousand_nodes_take_about_a_second():
     nodes = list(reversed(g.node))
     start = time.process_time()
     imported(pb.GraphDef(node=nodes))
-    assert time.process_time() - start < 5  # a machine may be slow; what must not be is quadratic
+    assert time.process_time() - start < 5  # a machine may be slow, but the time must not be quadratic
 
 
 @pytest.mark.parametrize(("producer", "shape"), [(21, None), (23, None), (24, ()), (GRAPH_DEF_VERSION, ())])

@@ -1,4 +1,4 @@
-"""What a newer producer wrote: attributes that are not known, and the op definitions that say what they mean."""
+"""Graphs of a newer producer: unknown attributes, and op definitions that explain them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many of the first numbers are multiples of three."""
+"""The number of multiples of three among the first numbers."""
 
 import headrace as hr
 

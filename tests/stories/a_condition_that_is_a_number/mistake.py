@@ -1,4 +1,4 @@
-"""A factorial that counts down, as in C: the loop goes on while `n` is not zero."""
+"""A factorial that counts down, as in C: the loop ends at zero."""
 
 import headrace as hr
 

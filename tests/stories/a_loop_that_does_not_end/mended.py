@@ -1,4 +1,4 @@
-"""How often a number can be halved before it is below 1: but the body forgets to halve."""
+"""The number of halvings of a number until it is below 1."""
 
 import headrace as hr
 

@@ -1,4 +1,4 @@
-"""How often a number can be halved before it is below 1: but the body forgets to halve."""
+"""The number of halvings until a number is below 1; the body forgets to halve."""
 
 import headrace as hr
 

@@ -1,4 +1,4 @@
-"""How many steps the Collatz sequence of a number takes to reach 1."""
+"""The number of steps of the Collatz sequence of a number to 1."""
 
 import headrace as hr
 

@@ -1,4 +1,4 @@
-"""The Fibonacci numbers up to a given length: each iteration puts one more at the end."""
+"""The Fibonacci numbers up to a given length; each iteration appends one."""
 
 import headrace as hr
 

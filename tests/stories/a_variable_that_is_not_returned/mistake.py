@@ -1,4 +1,4 @@
-"""Powers of a base; the base does not change, so the body does not mention it."""
+"""Powers of a base. The base is constant, so the body does not mention it."""
 
 import headrace as hr
 

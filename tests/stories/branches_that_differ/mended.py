@@ -1,4 +1,4 @@
-"""The mean of a list and its number of elements; of an empty list there is no mean."""
+"""The mean and the length of a list. An empty list has no mean."""
 
 import headrace as hr
 

@@ -1,4 +1,4 @@
-"""How fast a compound interest grows with its rate in percent."""
+"""The growth of a compound interest with its rate in percent."""
 
 import headrace as hr
 
