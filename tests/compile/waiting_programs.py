@@ -2,8 +2,8 @@
 
 A value taken from queue k is there at *time* k, since the values put into it are there before. Therefore the
 time of each value is known: a plain interpreter follows the values through loops and branches and asks only for those
-that the token machine would ask for. So a step never waits for ever, unless something waits for more than it has to: a loop
-that works on what comes from a queue, and one of whose results, or the number of its iterations, is what is put there.
+that the token machine would ask for. So a step never waits for ever, unless something waits for more than it has to: a
+loop that works on values from a queue, and one of whose results, or the number of its iterations, is put there.
 """
 
 from __future__ import annotations
