@@ -61,7 +61,7 @@ def _replay() -> types.ModuleType:
 corpus = _replay().Corpus(str(CORPUS))
 
 
-# *** the differentiated expressions ***
+# *** questions: gradients of fetches of recorded programs ***
 
 
 @dataclass

@@ -170,7 +170,7 @@ def shared(tf: Any, nn: Any, cells: Any, t: str) -> Any:
 def fed_with_its_outputs(tf: Any, nn: Any, cells: Any, t: str) -> Any:
     """`raw_rnn` with examples that finish at different times.
 
-    The emitted values are other than the outputs.
+    The loop emits a value that is no output of the cell.
     """
     x = inputs_of(tf, t, (BATCH, 3))
     cell = cells.LSTMCell(3)

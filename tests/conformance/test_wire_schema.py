@@ -1,6 +1,6 @@
 """The wire schema against TensorFlow's.
 
-It has every message, enum, field, number, type, oneof and option that is written.
+The comparison covers every message, enum, field, number, type, oneof and option that is written.
 
 Only names of packages and files, and options that steer code generation for other languages, may differ.
 """

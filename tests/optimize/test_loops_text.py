@@ -63,11 +63,11 @@ graph "body" of loop, body (i: int32[], h: float32[2,3], n: int32[], w: float32[
 }
 """,
         """
+most = FloorDiv(n, two)
 v = Mul(w, s)
 u = Neg(v)
-most = FloorDiv(n, two)
-loop = StatelessWhile(zero, h, n, w, s, u, most)
-body of loop (i, h, n, w, s, u_1, most) -> (next, tanh, n, w, s, u_1, most) {
+loop = StatelessWhile(zero, h, n, w, s, most, u)
+body of loop (i, h, n, w, s, most, u_1) -> (next, tanh, n, w, s, most, u_1) {
   next = AddV2(i, one)
   odd = FloorMod(n, n)
   hw = MatMul(h, u_1)
@@ -76,7 +76,7 @@ body of loop (i, h, n, w, s, u_1, most) -> (next, tanh, n, w, s, u_1, most) {
   tanh = Tanh(more)
 }
 """,
-        ["loop: loop-invariant, hoisted: v, u", "loop: loop-invariant in the condition, hoisted: most"],
+        ["loop: loop-invariant in the condition, hoisted: most", "loop: loop-invariant, hoisted: v, u"],
         ["odd: it may fail, and the trip count may be 0"],
     )
 

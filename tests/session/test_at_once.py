@@ -282,7 +282,7 @@ def test_a_variable_must_be_initialized_in_each_session() -> None:
 
 
 def fed_times() -> tuple[hr.Session, Any, Any, list[Any]]:
-    """A session with nested loops over a variable, its setter, and the feeds."""
+    """A session, a function that sets v, nested loops with v, and their feeds."""
     with hr.Graph() as g:
         value = hr.placeholder(hr.float32, [3])
         v = hr.Variable(value, name="v")
