@@ -1,4 +1,7 @@
-"""Writes the files in `golden/` anew: `python -m tests.compile.golden`. Read the difference before committing it."""
+"""Writes the files in `golden/` again: `python -m tests.compile.golden`.
+
+Read the difference before committing it.
+"""
 
 from tests.compile.test_source import GOLDEN, PROGRAMS, text
 

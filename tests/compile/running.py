@@ -27,7 +27,9 @@ def b() -> Any:
 
 
 def same(got: Any, want: Any, what: object = "") -> None:
-    """Raises unless two results are the same: type, shape and bits; one NaN is as good as another.
+    """Raises unless two results have the same type, shape and bits.
+
+    One NaN is as good as another.
 
     With the flag NATIVE on, numbers with a fraction may differ by rounding (`near`): machine code has approximations of
     its own, and sums products in another order.
@@ -70,21 +72,21 @@ def near(got: np.ndarray, want: np.ndarray) -> bool:
 def run(
     fetches: Any, feeds: Mapping[Any, Any] | None = None, engine: str = "compiled", optimize: str = "off", **kwargs: Any
 ) -> Any:
-    """What `fetches` are in a new session."""
+    """The values of `fetches` in a new session."""
     graph = scopes.current_graph() or _graph_of(fetches)
     with flags.override(OPTIMIZE=optimize), hr.Session(graph=graph, engine=engine) as session:
         return session.run(fetches, feeds, **kwargs)
 
 
 def both(fetches: Any, feeds: Mapping[Any, Any] | None = None, optimize: str = "off") -> Any:
-    """What `fetches` are, which both engines agree upon."""
+    """The values of `fetches`, on which both engines agree."""
     got = run(fetches, feeds, "compiled", optimize)
     same(got, run(fetches, feeds, "interpret"))
     return got
 
 
 def failure(fetches: Any, feeds: Mapping[Any, Any] | None = None, engine: str = "compiled", **kwargs: Any) -> Exception:
-    """What running `fetches` raises."""
+    """The error that running `fetches` raises."""
     try:
         out = run(fetches, feeds, engine, **kwargs)
     except Exception as e:
@@ -93,14 +95,17 @@ def failure(fetches: Any, feeds: Mapping[Any, Any] | None = None, engine: str = 
 
 
 def source(fetches: Any, feeds: Sequence[Any] = (), optimize: str = "off") -> str:
-    """The Python function that a step becomes, without the checks that the tests have on elsewhere."""
+    """The Python function that a step becomes.
+
+    It lacks the checks that the tests have on elsewhere.
+    """
     with flags.override(OPTIMIZE=optimize, VERIFY=0):
         session = hr.Session(graph=scopes.current_graph() or _graph_of(fetches), engine="compiled")
         return session.explain(fetches, feeds).source
 
 
 def regions(fetches: Sequence[Tensor], feeds: Sequence[Tensor] = (), targets: Sequence[Operation] = ()) -> Regions:
-    """What is to be done in a step."""
+    """The regions of a step."""
     pruned = prune(feeds, fetches, targets)
     kept = [op for t in targets if (op := pruned.graph.find(t.name)) is not None]
     return Regions(pruned.graph, kept, differentiate)
@@ -119,7 +124,7 @@ def scheduled(fetches: Sequence[Tensor], feeds: Sequence[Tensor] = ()) -> Progra
 
 
 def blocks_of_text(text: str, targets: Sequence[str] = ()) -> Regions:
-    """What is to be done in a step written as text."""
+    """The regions of a step that is written as text."""
     graph: Graph = from_text(text)
     return Regions(graph, [graph.get_operation_by_name(n) for n in targets], differentiate)
 
@@ -136,7 +141,10 @@ def item(region: Region, kind: str) -> Item:
 
 
 def kinds(made: Regions) -> dict[str, str]:
-    """For each operation that gives a tensor list, in regions at any depth, what stands for its first list."""
+    """Kinds of tensor lists, by the name of the operation that gives them.
+
+    The operations are in regions at any depth. The kind is the representation of the operation's first list.
+    """
     lists = Lists(made)
     out: dict[str, str] = {}
     todo = [made.root, *made.functions.values()]

@@ -1,4 +1,6 @@
-"""Results that are written into arrays that nobody reads any more: no value changes that somebody can still see.
+"""Results that are written into dead arrays: no value changes that is still visible.
+
+A dead array has no reader left.
 
 Random programs over 2-D arrays, with every value on the way fetched or only some; in branches and loops, with views of
 values and values in lists. The interpreter never writes into anything.
@@ -36,7 +38,10 @@ def binary(rng: random.Random, x: Tensor, y: Tensor) -> Tensor:
 
 
 def view(rng: random.Random, x: Tensor) -> Tensor:
-    """The same elements in another place, or a few of them beside all: views, where they can be."""
+    """The same elements in another place, or all combined with a few of them.
+
+    The results are views where possible.
+    """
     return rng.choice([
         hr.transpose, lambda v: hr.reshape(hr.reshape(v, [N * N]), [N, N]), lambda v: v + v[0], lambda v: v * v[:, 1:2],
         hr.identity, lambda v: hr.concat(hr.split(v, N, axis=1)[::-1], 1), lambda v: v + hr.reduce_sum(v, 0),
@@ -52,7 +57,10 @@ def branch(rng: random.Random, known: list[Tensor], p: Tensor, depth: int) -> Te
 
 
 def loop(rng: random.Random, known: list[Tensor], p: Tensor, depth: int) -> list[Tensor]:
-    """A loop over two arrays; a list keeps what each iteration made, a view of something, perhaps."""
+    """A loop over two arrays, with a list of a result of each iteration.
+
+    The result may be a view.
+    """
     trips = rng.choice([0, 1, 3])
     rows = hr.TensorArray(hr.float64, size=trips, element_shape=[N, N])
 
@@ -133,7 +141,7 @@ def chain(x: Tensor) -> Tensor:
 
 
 def test_a_chain_goes_in_one_array() -> None:
-    """This is what all the tests above would be worth nothing without: arrays are written into at all."""
+    """Arrays are written into at all, without which the tests above would be worthless."""
     with hr.Graph():
         x = hr.placeholder(hr.float64, [N, N], name="x")
         text = source(chain(x), [x])

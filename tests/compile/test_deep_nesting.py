@@ -1,4 +1,7 @@
-"""Structures nested hundreds deep: they are built, run by both engines, differentiated, written, read and inspected."""
+"""Structures nested hundreds deep.
+
+They are built, run by both engines, differentiated, written, read and inspected.
+"""
 
 from __future__ import annotations
 

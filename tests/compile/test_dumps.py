@@ -1,4 +1,7 @@
-"""HEADRACE_DUMP: each stage of a step as a file, the graphs as text that can be read back."""
+"""HEADRACE_DUMP: each stage of a step as a file.
+
+The graphs are text that can be read back.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ INT = hr.TensorSpec((), hr.int32)
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    """Where dumps go; it is not there yet."""
+    """The folder of the dumps; it does not exist yet."""
     out = tmp_path / "the dumps" / "of a test"
     with flags.override(DUMP=str(out)):
         yield out
@@ -38,7 +41,7 @@ def stages(folder: Path, step: int = 1) -> list[str]:
 
 
 def text(folder: Path, stage: str, step: int = 1) -> str:
-    """What the one file of `stage` says."""
+    """The content of the one file of `stage`."""
     (path,) = (folder / f"step-{step}").glob(f"??-{stage}")
     return path.read_text()
 
@@ -69,7 +72,7 @@ def test_a_compiled_step(folder: Path) -> None:
     assert {"fold.txt", "branches.txt"} <= set(passes)
     assert text(folder, "source.py") == told.source
     assert check_texts(folder) == len(passes) + 1
-    # what a pass did is what differs
+    # the files before and after a pass differ by its effect
     assert "cond = StatelessIf[" in text(folder, "pruned.txt")
     branches, *_ = sorted((folder / "step-1").glob("*-branches.txt"))
     assert "StatelessIf[" not in branches.read_text()

@@ -1,4 +1,7 @@
-"""Which engine runs a step: the session's argument, the flag, what cannot be compiled, and what is said about it."""
+"""The engine that runs a step, by the session's argument and the flag.
+
+Also the steps that cannot be compiled, and their explanations.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ def a_loop(x: Tensor, n: Any = 5) -> Tensor:
 
 
 def a_queue(x: Tensor) -> Tensor:
-    """What goes through a queue, and so might wait."""
+    """A value that passes through a queue, and so might wait."""
     q = hr.FIFOQueue(3, [hr.float32], shapes=[[]], name="q")
     with hr.control_dependencies([q.enqueue([x])]):
         out: Tensor = q.dequeue(name="taken")
@@ -82,7 +85,7 @@ def test_an_explanation() -> None:
     assert (interpreted.engine, interpreted.source, interpreted.reasons) == ("interpret", "", ())
 
 
-# *** what cannot be compiled ***
+# *** steps that cannot be compiled ***
 
 
 def test_a_step_with_a_queue() -> None:
@@ -135,7 +138,10 @@ def test_a_callable_that_cannot_be_compiled_is_refused_when_it_is_made() -> None
 
 
 def as_primitives(make: Callable[[Tensor], list[Tensor]]) -> tuple[Graph, list[str]]:
-    """What a file of TensorFlow 1 would have in it: a graph with `x`, and the names of what `make` makes of it."""
+    """A graph as in a file of TensorFlow 1, with `x`.
+
+    Also the names of the results of `make`.
+    """
     with hr.Graph():
         x = hr.placeholder(hr.float32, [], name="x")
         made = make(x)
@@ -184,7 +190,10 @@ def test_a_loop_by_hand() -> None:
 
 
 def test_what_is_not_well_structured_is_interpreted() -> None:
-    """A Merge of two Switches by different predicates: which of its inputs comes, the machine alone finds out."""
+    """A Merge of two Switches by different predicates.
+
+    The token machine alone finds out which of the inputs arrives.
+    """
     g = from_text("""
         p = Placeholder[dtype=bool, shape=[]]
         q = Placeholder[dtype=bool, shape=[]]
@@ -207,7 +216,10 @@ def test_what_is_not_well_structured_is_interpreted() -> None:
 
 
 def test_a_tensor_inside_a_primitive_loop() -> None:
-    """It has a value in each iteration; a step that asks for it is not compiled, and fails as in the machine."""
+    """A tensor in a loop has a value in each iteration.
+
+    A step that fetches it is not compiled, and fails as in the token machine.
+    """
     builder, y = by_hand()
     inner = next(op for op in builder.graph.operations if op.type == "AddV2").outputs[0]
     with hr.Session(graph=builder.graph) as s, hr.Session(graph=builder.graph, engine="interpret") as other:
@@ -220,7 +232,10 @@ def test_a_tensor_inside_a_primitive_loop() -> None:
 
 @pytest.mark.matrix
 def test_recorded_programs_of_tensorflow_are_compiled() -> None:
-    """Loops with TensorFlow's own gradients, which keep values on stacks: nearly all compile, with lists for stacks."""
+    """Loops with TensorFlow's own gradients, which keep values on stacks.
+
+    Nearly all compile, with lists for stacks.
+    """
     chosen = [e["id"] for e in corpus.index if "loop" in e["tags"] and "StackPushV2" in e["ops"]][::2]
     assert len(chosen) > 10
     lists, refused = 0, []
@@ -240,7 +255,7 @@ def test_recorded_programs_of_tensorflow_are_compiled() -> None:
     assert lists > 0.5 * len(chosen)
 
 
-# *** what is interpreted in a session that compiles ***
+# *** steps that are interpreted in a session that compiles ***
 
 
 def test_traced_runs_and_partial_runs() -> None:

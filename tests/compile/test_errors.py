@@ -1,4 +1,7 @@
-"""What the user is told when a compiled step fails: as when the interpreter does. And that a loop can be ended."""
+"""Errors of a failing compiled step: the same as the interpreter's.
+
+A compiled loop can be aborted.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,10 @@ f32, i32 = hr.float32, hr.int32
 
 
 def alike(fetches: Any, feeds: Any = None, *parts: str) -> Exception:
-    """The error in which both engines end: same class, text and notes, values that are gone excepted."""
+    """The error in which both engines end: same class, text and notes.
+
+    Values that are freed are excepted.
+    """
     one, other = failure(fetches, feeds), failure(fetches, feeds, "interpret")
     assert type(one) is type(other)
     assert str(one) == str(other)

@@ -1,4 +1,7 @@
-"""`hr.explain` of steps that are interpreted: their fused regions, and why the other operations are in none."""
+"""`hr.explain` of steps that are interpreted.
+
+It lists their fused regions, and the reasons why the other operations are in none.
+"""
 
 from __future__ import annotations
 

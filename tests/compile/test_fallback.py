@@ -1,4 +1,7 @@
-"""What happens when compiling fails: a warning with the stage and the exception, and the token machine's results."""
+"""Fallback after a failure of the compiler.
+
+There is a warning with the stage and the exception, and the token machine gives the results.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Fused regions: what is put together, and that nothing but speed tells: values, deadness, waiting, errors, traces."""
+"""Fused regions: the operations that are fused, and the equality of their results.
+
+Only the speed differs: values, deadness, waiting, errors and traces are the same as without fused regions.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +56,7 @@ def results(graph: Graph, before: Any, fetches: Any, engine: str, **kwargs: Any)
 
 
 def check(graph: Graph, before: Any, fetches: Any, at_least: int = 1) -> Any:
-    """What `fetches` are, with fused regions (`at_least` so many) and without."""
+    """The values of `fetches`, with fused regions (`at_least` so many) and without."""
     with hr.Session(graph=graph, engine="auto") as session:
         step = step_of(session, fetches, {}).general
         assert step.compiled is None
@@ -375,7 +378,7 @@ def test_who_traces_sees_single_operations() -> None:
 
 
 def failures(graph: Graph, fill: Any, fetches: Any) -> list[Any]:
-    """What a step raises, with fused regions and without."""
+    """The errors that a step raises, with fused regions and without."""
     out: list[Any] = []
     assert "divide" in clusters_of(graph, fetches)
     for engine in ("auto", "interpret"):
@@ -431,7 +434,10 @@ def test_products_limit_the_threads_of_the_library() -> None:
 
 
 def benchmark(n: int = 200, rounds: int = 200, echo: Callable[[str], None] = print) -> None:
-    """Prints what a step of `n` scalar operations behind a queue takes, with fused regions and without."""
+    """Prints the time of a step of `n` scalar operations behind a queue.
+
+    The step has fused regions, or none.
+    """
     best: dict[str, float] = {}
     with hr.Graph() as g:
         q = hr.FIFOQueue(2, [hr.float32], shapes=[[]])

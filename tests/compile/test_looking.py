@@ -1,4 +1,7 @@
-"""Compiled loops look now and then whether to stop: how often, by a clock that the test moves."""
+"""Compiled loops check regularly whether to stop.
+
+The interval is measured by a clock that the test moves.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""When values go: after their last use, and what a loop keeps for its gradient as the backward loop takes it."""
+"""Lifetimes of values: each is freed after its last use.
+
+A backward loop frees the values that the forward loop kept for it as it takes them.
+"""
 
 from __future__ import annotations
 
@@ -33,11 +36,14 @@ def x() -> Tensor:
 
 
 def peak(fetches: Any, feed: Tensor) -> float:
-    """The most memory that a run has at a time, in arrays; the copy that a session makes of a feed is one of them."""
+    """The peak memory of a run, in arrays.
+
+    The copy that a session makes of a feed is one of them.
+    """
     value = np.full((SIDE, SIDE), 0.5)
     with flags.override(OPTIMIZE="off", VERIFY=0):
         run = hr.Session(graph=feed.graph, engine="compiled").make_callable(fetches, [feed])
-        run(value)  # what is made once
+        run(value)  # the first run makes the arrays that are made once
     gc.collect()
     tracemalloc.start()
     try:
@@ -149,7 +155,10 @@ def test_nothing_is_kept_where_no_gradient_is_asked_for() -> None:
 
 @pytest.mark.system
 def test_accumulators_are_emptied_as_the_backward_loop_goes() -> None:
-    """The backward loop keeps something of each iteration, too: together not more than one of them."""
+    """The backward loop keeps a value of each iteration, too.
+
+    Together the two loops keep not more than one array for each iteration.
+    """
     v = x()
     u = hr.while_loop(lambda i, w: i < TRIPS, lambda i, w: (i + 1, hr.sin(w)), [0, v])[1]
     (du,) = hr.gradients([u], [v])
@@ -161,7 +170,10 @@ def test_accumulators_are_emptied_as_the_backward_loop_goes() -> None:
 
 
 def test_a_list_that_is_popped_from_holds_less_and_less() -> None:
-    """What is made of each popped element is as large, and kept: in the end there are as many as in the beginning."""
+    """Each result of a popped element is as large as the element, and kept.
+
+    In the end there are as many arrays as in the beginning.
+    """
     v = x()
 
     def empty() -> Any:

@@ -1,4 +1,4 @@
-"""What lies deep in one another: loops and conditionals past what Python allows, and recursion."""
+"""Deep nesting: loops and conditionals past Python's limits, and recursion."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _graph() -> Any:
 
 
 def nested(depth: int, value: Tensor, trips: Any = 1) -> Tensor:
-    """So many loops in one another, around `value * 3 + how deep`."""
+    """Nested loops, `depth` of them, around `value * 3 + 1`."""
     if not depth:
         return value * 3 + 1
     out: Tensor = hr.while_loop(

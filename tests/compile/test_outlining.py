@@ -165,7 +165,10 @@ def test_a_loop_that_reads_a_variable_ends_whatever_it_reads() -> None:
 
 
 def test_variables_of_loops_that_nobody_needs_take_nothing() -> None:
-    """A result that is not read is not computed, nor is what it begins with taken from a queue."""
+    """A result that is not read is not computed.
+
+    Its initial value is not taken from a queue.
+    """
     with hr.Graph() as g:
         p, fill = queue("p", [1.0])
         q, more = queue("q", [2.0])
@@ -251,7 +254,7 @@ def test_a_branch_not_taken_keeps_nobody_waiting() -> None:
 
 
 def test_the_sides_of_a_merge_may_wait_for_different_things() -> None:
-    """What one branch waits for besides is not what the other one waits for anyway."""
+    """One branch waits for more than the values that the other one needs anyway."""
     with hr.Graph() as g:
         p, fill = queue("p", [-1.0])
         q, _ = queue("q")
@@ -272,7 +275,10 @@ def test_the_sides_of_a_merge_may_wait_for_different_things() -> None:
 @settings(max_examples=20, suppress_health_check=(HealthCheck.too_slow, HealthCheck.data_too_large), deadline=None)
 @given(seed=st.integers(0, 2**48), optimize=st.sampled_from(["on", "off"]), verify=st.sampled_from([0, 3]))
 def test_random_programs_of_queues_and_loops(seed: int, optimize: str, verify: int) -> None:
-    """They fill the queues themselves that they take from: who waits for more than he must, waits for ever."""
+    """Programs that fill the queues from which they take.
+
+    An operation that waits for more than it has to waits for ever.
+    """
     program = Program(random.Random(seed), 8)
     for engine in ("interpret", "auto"):
         with (
@@ -486,7 +492,7 @@ def test_a_session_that_closes(make: Callable[[Tensor], Tensor]) -> None:
 
 
 def failures(graph: Graph, fill: Any, fetches: Any) -> list[Any]:
-    """What a step raises, with fused regions and without."""
+    """The errors that a step raises, with fused regions and without."""
     out: list[Any] = []
     assert loops_of(graph, fetches)
     for engine in ("auto", "interpret"):
@@ -571,7 +577,7 @@ def test_the_interpreter_makes_none() -> None:
 
 
 def benchmark(sizes: Sequence[int] = (8, 50, 32), rounds: int = 30, echo: Callable[[str], None] = print) -> None:
-    """Prints what a step of training takes that a queue feeds, one that is fed, and one that is interpreted."""
+    """Prints the times of a training step: fed by a queue, fed directly, and interpreted."""
     batch, n, size = sizes
     best: dict[str, float] = {}
     for kind, is_fed, engine in (("queue", False, "auto"), ("fed", True, "auto"), ("interpreted", False, "interpret")):

@@ -1,4 +1,7 @@
-"""Scalars: the operators of Python on numpy scalars give what the interpreter's kernels give, for every dtype."""
+"""Scalars: Python's operators on numpy scalars give the results of the interpreter's kernels.
+
+This holds for every dtype.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ def scalars(dtype: str, *names: str) -> list[Tensor]:
 
 
 def numbers(dtype: str, count: int, seed: int) -> list[Any]:
-    """Numbers of a dtype, the ends of its range and what is not finite among them."""
+    """Numbers of a dtype, including the ends of its range and non-finite ones."""
     rng = random.Random(seed)
     kind = hr.as_dtype(dtype).numpy
     if dtype in INTEGERS:
@@ -43,7 +46,7 @@ def numbers(dtype: str, count: int, seed: int) -> list[Any]:
         return [kind.type(rng.choice(pool)) for _ in range(count)]
 
 
-# *** what each dtype is ***
+# *** the results of each dtype ***
 
 
 def test_an_array_that_a_later_operation_says_is_a_scalar() -> None:
@@ -83,7 +86,10 @@ def test_an_unsigned_integer_below_zero(dtype: str) -> None:
 
 
 def test_float32_is_rounded_after_each_operation() -> None:
-    """In float64 the sum would be 1 + 2**-24 + 2**-24; each of these additions is rounded back to 1."""
+    """In float64 the sum would be 1 + 2**-24 + 2**-24.
+
+    In float32 each of these additions is rounded back to 1.
+    """
     with hr.Graph():
         x, y = scalars("float32", "x", "y")
         assert both(x + y + y, {x: 1.0, y: 2.0**-24}) == 1.0
@@ -266,7 +272,7 @@ def test_random_expressions(dtype: str, seed: int) -> None:
 
 @pytest.mark.parametrize("dtype", [*INTEGERS, *FLOATS])
 def test_random_expressions_in_a_loop(dtype: str) -> None:
-    """The values go round, so that what is not of its dtype would show."""
+    """The values pass through iterations, so a value of another dtype would show."""
     for seed in range(3):
         with hr.Graph():
             rng = random.Random(seed)

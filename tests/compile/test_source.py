@@ -1,5 +1,9 @@
-"""The Python source that programs become, as text: the files in `golden/`, one for each function here, and what each
-must not have in it. `python -m tests.compile.golden` writes them anew.
+"""The Python source of programs as text, in the files of `golden/`.
+
+There is one file for each function here. The tests also check which text a file must not have.
+`python -m tests.compile.golden` writes the files again.
+
+The tests also check which text each file must not have. `python -m tests.compile.golden` writes the files again.
 """
 
 from __future__ import annotations
@@ -99,7 +103,7 @@ def test_compiled_twice_it_is_the_same_text(make: Callable[[], Program]) -> None
 
 
 def _body(source: str) -> str:
-    """What is inside the first loop."""
+    """The body of the first loop."""
     lines = source.splitlines()
     first = next(i for i, line in enumerate(lines) if " for " in line)
     depth = len(lines[first]) - len(lines[first].lstrip())

@@ -1,4 +1,7 @@
-"""Steps compiled for the shapes that they are fed: the same results, and which code runs."""
+"""Steps compiled for the shapes of the feeds.
+
+The results are the same, and the code that runs is checked.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,9 @@ UNITS = 3
 
 
 class Recurrent:
-    """A small LSTM over sequences of any length in batches of any size, its loss and the gradients of that.
+    """A small LSTM over sequences of any length in batches of any size.
+
+    It has a loss and the gradients of that.
 
     Args:
       batch: its size, if it is to be stated.
@@ -66,7 +71,7 @@ def net() -> Recurrent:
 
 
 def made(session: Session, n: int = 0) -> dict[Any, Any]:
-    """What was compiled for the shapes fed, of step number `n`."""
+    """The code compiled for the fed shapes, of step number `n`."""
     return dict(steps_of(session)[n].variants)
 
 
@@ -119,7 +124,10 @@ def test_of_more_shapes_than_have_code_any_does(net: Recurrent, monkeypatch: pyt
 
 
 def test_two_unknown_sizes_may_be_one_and_many(net: Recurrent) -> None:
-    """What was fed as [1, 2] and [3, 2] is broadcast, and the gradient summed, where code before had equal sizes."""
+    """Feeds of shape [1, 2] and [3, 2] are broadcast, and the gradient is summed.
+
+    The code that was compiled before has equal sizes.
+    """
     with hr.Graph() as g:
         x, y = (hr.placeholder(hr.float32, (None, 2)) for _ in range(2))
         z = hr.while_loop(lambda i, a: i < 3, lambda i, a: (i + 1, a * (x * y)), (0, x * y))[1]
@@ -278,7 +286,9 @@ def test_explain_tells_the_shapes(net: Recurrent) -> None:
 
 
 def queued(fail_at: int = 99) -> tuple[Any, Any, Any, Any]:
-    """A graph with a queue of tensors of any shape [?, 2], what fills it, a loop over one of them, and its gradient.
+    """A graph with a queue of tensors of any shape [?, 2].
+
+    It has the operation that fills the queue, a loop over one of the tensors, and its gradient.
 
     Args:
       fail_at: the iteration that fails.

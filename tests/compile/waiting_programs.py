@@ -1,9 +1,9 @@
 """Random programs of numbers, loops, conditionals and queues that a step fills and empties itself.
 
-What is taken from queue k is there at *time* k, since what is put into it is something that is there before. For that
-the time of each value is known: a plain interpreter follows the values through loops and branches and asks only for
-what the token machine would. So a step never waits for ever, unless something waits for more than it has to: a loop
-that works on what comes from a queue, and one of whose results, or the number of its iterations, is what is put there.
+A value taken from queue k is there at *time* k, since the values put into it are there before. Therefore the
+time of each value is known: a plain interpreter follows the values through loops and branches and asks only for those
+that the token machine would ask for. So a step never waits for ever, unless something waits for more than it has to: a
+loop that works on values from a queue, and one of whose results, or the number of its iterations, is put there.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Simulation:
         return Value(_calculated(kind, a.number, b.number), max(a.time, b.time))
 
     def loop(self, e: Expr, known: Sequence[Value], since: int = 0) -> list[Value]:
-        """What a loop leaves: its counter, and its other variables."""
+        """The results of a loop: its counter, and its other variables."""
         _, limit, stops, first, then = e
         n = self.one(limit, known, since)
         going = [Value(0, since), *(self.one(x, known, since) for x in first)]
@@ -158,7 +158,7 @@ class Program:
         if self._open:
             q, time, n = self._open.pop(self._rng.randrange(len(self._open)))
             before = [i for i, v in enumerate(self._values) if v.time < time]
-            i = self._rng.choice(before[-4:])  # what was made last: results of loops
+            i = self._rng.choice(before[-4:])  # the latest ones: results of loops
             self._puts.append(q.enqueue(self._tensors[i] + hr.constant(_wrapped(n - self._values[i].number), hr.int32)))
 
     def _let(self) -> None:

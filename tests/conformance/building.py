@@ -1,4 +1,6 @@
-"""The same expressions with TensorFlow and with headrace, in one process: which graphs, which names, which values.
+"""Builds the same expressions with TensorFlow and with headrace, in one process.
+
+The graphs, the names and the values are compared.
 
 `python -m tests.conformance.building` prints what differs, as JSON; `test_building.py` runs it. An expression is
 written for a module `m` and the placeholders of `PLACEHOLDERS`. In `building.txt` a mark before it says what has to
@@ -129,7 +131,7 @@ def flat(result: Any) -> list[Any]:
 
 
 def nodes(graph_def: Any, first: int) -> list[Any]:
-    """What is compared of the nodes from the one of number `first` on."""
+    """The compared properties of the nodes from the one of number `first` on."""
     out = []
     for node in list(graph_def.node)[first:]:
         attrs = {
@@ -142,7 +144,7 @@ def nodes(graph_def: Any, first: int) -> list[Any]:
 
 
 def compare(mark: str, expression: str, tf: Any) -> list[str]:
-    """What differs."""
+    """The differences."""
     v1 = tf.compat.v1
     with tf.Graph().as_default() as theirs:
         env: dict[str, Any] = {n: v1.placeholder(d, s, n) for n, (d, s) in PLACEHOLDERS.items()}
@@ -165,7 +167,7 @@ def compare(mark: str, expression: str, tf: Any) -> list[str]:
             wrong.append(f"name {x.name} != {y.name}")
         if x.dtype.name != y.dtype.name:
             wrong.append(f"dtype {x.dtype.name} != {y.dtype.name}")
-        if not shapes.covers(known, y.shape):  # what is known here may be more
+        if not shapes.covers(known, y.shape):  # headrace may know more of the shape
             wrong.append(f"shape {known} != {y.shape}")
     if not pairs or ("random" in expression and "stateless" not in expression) or "dropout" in expression:
         return wrong

@@ -52,7 +52,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def find_tensorflow() -> None:
-    """Skips where there is no TensorFlow; with `HEADRACE_CONFORMANCE=1` in the environment (CI) that is a failure."""
+    """Skips the tests where there is no TensorFlow.
+
+    With `HEADRACE_CONFORMANCE=1` in the environment (CI) its absence is a failure.
+    """
     if importlib.util.find_spec("tensorflow") is None:
         reason = "tensorflow is not installed (pip install -e '.[conformance]')"
         if os.environ.get("HEADRACE_CONFORMANCE") == "1":
@@ -67,7 +70,7 @@ def environment() -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], bytes]]:
-    """What `run_python` gives."""
+    """A function that runs a program in the server process and returns its output."""
     find_tensorflow()
     out, err, said = (tmp_path_factory.mktemp("programs") / name for name in ("out", "err", "said"))
     with (
@@ -101,13 +104,16 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str],
 
 @pytest.fixture
 def run_python(server: Callable[[str], bytes]) -> Callable[[str], bytes]:
-    """Runs a program in a process where TensorFlow has been imported and nothing else done; returns what it wrote."""
+    """Runs a program in a process that has imported TensorFlow; returns its output.
+
+    The process has done nothing else.
+    """
     return server
 
 
 @pytest.fixture
 def run_anew() -> Callable[[str], bytes]:
-    """Runs a program in a new interpreter, where nothing has been imported; returns what it wrote."""
+    """Runs a program in a new interpreter without imports; returns its output."""
     find_tensorflow()
 
     def run(program: str) -> bytes:

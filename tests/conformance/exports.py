@@ -85,7 +85,7 @@ def _through_headrace(form: str, fetches: Collection[str], **more: Any) -> Any:
     """An engine for `replay`: TensorFlow, given what headrace wrote of the program.
 
     Args:
-      form: what `as_graph_def` takes.
+      form: the form that `as_graph_def` takes.
       fetches: names of tensors whose loops and conditionals are recovered before, as gradients recover them.
       more: of the configuration of sessions.
     """
@@ -115,7 +115,9 @@ def _through_headrace(form: str, fetches: Collection[str], **more: Any) -> Any:
 
 
 def of_corpus(ids: Iterable[str], is_recovered: bool = False) -> dict[str, Any]:
-    """How many programs came out right, in both forms; of the others, by "program form", why not.
+    """Counts of the programs that came out right, in both forms.
+
+    For the others, by "program form", the reason is given.
 
     Args:
       ids: the programs.
@@ -142,7 +144,7 @@ def of_corpus(ids: Iterable[str], is_recovered: bool = False) -> dict[str, Any]:
 
 
 def _in_one_thread(loaded: dict[str, Any], form: str, fetches: Collection[str]) -> bool:
-    """Whether a program that draws random numbers comes out right when TensorFlow has one thread for operations."""
+    """Whether a program with random numbers passes when TensorFlow has one thread for operations."""
     drawn = (op_registry.find(n.op) for n in pb.GraphDef.FromString(loaded["graph"]).node)
     if not any(d is not None and d.facts.effect == "random" for d in drawn):
         return False
@@ -175,7 +177,10 @@ _MAKERS: dict[str, Callable[[int], cases.Case]] = {
 
 
 def of_random(part: int, parts: int) -> dict[str, Any]:
-    """How many random programs came out right, in both forms; why others did not; which were refused when written."""
+    """Counts of the random programs that passed, in both forms.
+
+    Also the reasons why others did not, and the programs that were refused when written.
+    """
     out: dict[str, Any] = {"right": 0, "wrong": {}, "refused": {}}
     for kind, count in RANDOM.items():
         for seed in range(count)[part::parts]:
@@ -199,7 +204,7 @@ def of_random(part: int, parts: int) -> dict[str, Any]:
 
 
 def _differs(written: bytes, steps: list[cases.Step], want: list[Any], failed: str, rtol: float) -> str:
-    """How what TensorFlow gives differs from what headrace gave; "" if it does not."""
+    """The difference between TensorFlow's results and headrace's; "" if there is none."""
     session = replay.open_tf(written, {"operation_timeout_in_ms": STEP_MS})
     found: list[Any] = []
     try:

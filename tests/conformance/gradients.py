@@ -61,7 +61,7 @@ def _replay() -> types.ModuleType:
 corpus = _replay().Corpus(str(CORPUS))
 
 
-# *** what is differentiated ***
+# *** questions: gradients of fetches of recorded programs ***
 
 
 @dataclass
@@ -210,7 +210,7 @@ class Ours:
 
 
 def before(program: Mapping[str, Any], question: Question) -> Iterator[tuple[list[str], dict[str, Any]]]:
-    """What was run before: names, feeds."""
+    """The earlier runs: names, feeds."""
     for step in program["steps"][: question.step]:
         if step["kind"] == "run" and not step.get("error") and not step.get("timeout_ms"):
             feeds = {n: program["data"][k] for n, k in step["feeds"]}
@@ -246,7 +246,7 @@ class Theirs:
         prepared = Prepared(graph_def)
 
         def name(n: str) -> str:
-            """What stands for a tensor, or for an operation that is to be run."""
+            """The substitute name of a tensor, or of an operation that is to be run."""
             found = instead.get(n if ":" in n else f"{n}:0", n)
             return prepared.name(found) if ":" in found else found
 
@@ -278,7 +278,7 @@ class Theirs:
 # *** graphs as TensorFlow's gradients want them ***
 
 INT32 = 3  # DT_INT32
-_numbers = itertools.count()  # of functions, in all graphs: TensorFlow knows functions by name, whatever the graph
+_numbers = itertools.count()  # of functions, in all graphs: TensorFlow's names of functions are global
 
 
 class Prepared:
@@ -306,7 +306,7 @@ class Prepared:
         return _shifted(tensor, self._moved, False)
 
     def _nodes(self, nodes: Any, function: Any) -> set[str]:
-        """Changes nodes of the graph, or of a function; returns the loops whose results have other numbers now."""
+        """Changes nodes of the graph, or of a function; returns the loops with renumbered results."""
         moved = set()
         for node in list(nodes):
             node.device = ""
@@ -401,7 +401,10 @@ def _add_constant(nodes: Any, name: str, value: int, in_function: bool) -> str:
 
 
 def _shifted(reference: str, loops: set[str], in_function: bool) -> str:
-    """A reference to an output of a node, which has the number that is two higher if the node is one of `loops`."""
+    """A reference to an output of a node.
+
+    Its number is two higher if the node is one of `loops`.
+    """
     name, _, rest = reference.partition(":")
     if name not in loops:
         return reference
@@ -432,7 +435,7 @@ TOLERANCES = {"float64": 1e-8, "float32": 2e-4}  # relative to the largest numbe
 
 @dataclass
 class Outcome:
-    """What became of a program's questions.
+    """The result of comparing a program's gradients.
 
     Attributes:
       agree: how many gradients agree with TensorFlow's, and are not zero or nothing.
@@ -440,7 +443,7 @@ class Outcome:
       nothing: how many are zero, or there is no way, in both.
       unclear: how many differences say nothing about: they depend on the step.
       refused: what TensorFlow said where it has none.
-      wrong: what does not agree.
+      wrong: the results that do not agree.
     """
 
     agree: int = 0
@@ -544,7 +547,7 @@ def _numeric(out: Outcome, ours: Ours, question: Question, x: str, g: np.ndarray
 
 
 def run(programs: Iterable[str]) -> dict[str, Any]:
-    """What became of programs.
+    """The results of comparing the gradients of programs.
 
     Returns:
       `programs`: how many agree with TensorFlow, or with differences, or have only gradients that are nothing;

@@ -1,4 +1,4 @@
-"""What TensorFlow says to arguments that nobody wants, beside what headrace says.
+"""TensorFlow's answers to unsuitable arguments, compared with headrace's.
 
     HEADRACE_CONFORMANCE=1 python -m tests.conformance.hostile --types Gather,Pad --attempts 40
 
@@ -74,7 +74,7 @@ NO_KERNEL = ("No OpKernel", "no supported kernel", "not registered", "not suppor
 
 @dataclasses.dataclass
 class Tried:
-    """One attempt at a type and what came out of it: an error's class and text, or values."""
+    """One attempt at a type and its outcome: an error's class and text, or values."""
 
     type: str
     attempt: Any
@@ -86,7 +86,10 @@ class Tried:
 
 
 def tried(type: str, n: int, seed: int) -> list[Tried]:
-    """What headrace gives for `n` attempts at a type; those that it refuses to build are left out."""
+    """headrace's outcomes of `n` attempts at a type.
+
+    Attempts that headrace refuses to build are left out.
+    """
     record, out = op_registry.get(type), []
     for attempt in attempts(record, n, seed):
         graph = Graph()
@@ -107,7 +110,10 @@ def tried(type: str, n: int, seed: int) -> list[Tried]:
 
 
 def theirs(found: Sequence[Tried]) -> list[tuple[str, Any]]:
-    """What TensorFlow gives for them: the class and the text of an error, or "" and values."""
+    """TensorFlow's outcomes of the attempts.
+
+    Each is the class and the text of an error, or "" and values.
+    """
     results: list[tuple[str, Any]] = [(CRASHED, "")] * len(found)
     with tempfile.TemporaryDirectory() as folder:
         graphs, out = Path(folder, "graphs.pkl"), Path(folder, "out.pkl")
@@ -132,7 +138,7 @@ def theirs(found: Sequence[Tried]) -> list[tuple[str, Any]]:
 
 
 def difference(mine: Tried, error: str, got: Any) -> str:
-    """How the two differ, in a line; "" if they do not."""
+    """The difference between the two, in a line; "" if there is none."""
     if error == CRASHED or error == "UnimplementedError" or any(s in str(got) for s in NO_KERNEL):
         return ""
     if error:
@@ -168,7 +174,7 @@ def report(types: Sequence[str], n: int, seed: int) -> list[tuple[str, str, Any]
 
 
 def pure_types() -> list[str]:
-    """The types that can be compared: pure ones that take and give what TensorFlow hands out."""
+    """The comparable types: pure ones with inputs and outputs that TensorFlow hands out."""
     records = [op_registry.get(t) for t in sorted(op_registry) if not t.startswith("_")]
     return [
         r.type

@@ -132,7 +132,7 @@ def nested(tf: Any, nn: Any, cells: Any, t: str) -> Any:
 
 @case
 def by_hand(tf: Any, nn: Any, cells: Any, t: str) -> Any:
-    """A cell as they were written in TensorFlow 1, with a `__call__` and a scope of its own."""
+    """A cell in TensorFlow 1's style, with its own `__call__` and scope."""
 
     class Old(cells.RNNCell):
         state_size = output_size = 3
@@ -168,7 +168,10 @@ def shared(tf: Any, nn: Any, cells: Any, t: str) -> Any:
 
 @case
 def fed_with_its_outputs(tf: Any, nn: Any, cells: Any, t: str) -> Any:
-    """`raw_rnn`, in which examples finish at different times and something is emitted that is no output."""
+    """`raw_rnn` with examples that finish at different times.
+
+    The loop emits a value that is no output of the cell.
+    """
     x = inputs_of(tf, t, (BATCH, 3))
     cell = cells.LSTMCell(3)
 
@@ -255,7 +258,7 @@ def run(tf: Any, nn: Any, cells: Any, make: Callable[..., Any], dtype: str) -> t
 
 
 def differences() -> list[str]:
-    """What is not the same."""
+    """The results that are not the same."""
     import tensorflow
 
     theirs = tensorflow.compat.v1
@@ -264,7 +267,7 @@ def differences() -> list[str]:
 
     out = []
     for number, (name, make) in enumerate(CASES.items()):
-        # double precision tells more; what float32 does otherwise a few cases show
+        # double precision shows more differences; a few cases cover the behaviour of float32
         for dtype in ("float64", "float32")[: 1 + (number % 4 == 0)]:
             wanted = run(theirs, theirs.nn, theirs.nn.rnn_cell, make, dtype)
             got = run(ours, ours.nn, ours.nn.rnn_cell, make, dtype)

@@ -1,4 +1,4 @@
-"""The functions that make ops make what TensorFlow's make: the same names, the same graphs, the same values."""
+"""The functions that make ops against TensorFlow's: the same names, graphs and values."""
 
 from __future__ import annotations
 

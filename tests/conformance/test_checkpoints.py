@@ -1,4 +1,7 @@
-"""Checkpoints that TensorFlow writes are read here, and those written here are read there: every dtype, bit for bit."""
+"""Checkpoints that TensorFlow writes are read here, and those written here are read there.
+
+Every dtype is compared bit for bit.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,10 @@ def values(dtype: DType, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def plain() -> dict[str, tuple[DType, np.ndarray]]:
-    """Tensors of every dtype and several shapes; many names that begin alike, and some that no one would choose."""
+    """Tensors of every dtype and several shapes.
+
+    Many names begin alike, and some are unlikely ones.
+    """
     out = {f"scope/{d}/{'x'.join(map(str, s))}": (d, values(d, s)) for d in KINDS for s in SHAPES}
     for i in range(300):
         out[f"scope/deep/er/layer_{i}/kernel"] = (dtypes.int32, np.int32([i]))
@@ -75,7 +81,7 @@ def assert_equal(got: Any, want: np.ndarray, name: str) -> None:
         assert got.tobytes() == want.tobytes(), name
 
 
-# What both programs begin with.
+# The beginning of both programs.
 BEGIN = """
 import pickle, sys
 import numpy as np

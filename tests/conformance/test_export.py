@@ -1,7 +1,7 @@
-"""What headrace writes of a graph, in either form, runs in TensorFlow with the same results.
+"""Graphs that headrace exports, in either form, run in TensorFlow with the same results.
 
-How it is compared says `exports`. What is known not to come through stands in docs/reference/conformance.md, below
-"Export".
+`exports` describes the comparison. The graphs known not to come through are listed in docs/reference/conformance.md,
+below "Export".
 """
 
 from __future__ import annotations

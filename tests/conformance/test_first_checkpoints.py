@@ -1,4 +1,4 @@
-"""Checkpoints of TensorFlow's first version: what it writes is read here, and what is written here it reads."""
+"""Checkpoints of TensorFlow's first version: each side reads the other's files."""
 
 from __future__ import annotations
 

@@ -35,7 +35,10 @@ with open({out!r}, "wb") as f:
 
 @pytest.fixture
 def run(run_python: Callable[[str], bytes], tmp_path: Path) -> Callable[..., Any]:
-    """Runs a graph in TensorFlow: the static shapes of the fetches, and for each feed their values."""
+    """Runs a graph in TensorFlow.
+
+    Returns the static shapes of the fetches, and for each feed their values.
+    """
 
     def run(graph: Any, targets: list[str], fetches: list[str], feeds: list[dict[str, Any]]) -> Any:
         given, out = tmp_path / "given", tmp_path / "out"
@@ -47,7 +50,7 @@ def run(run_python: Callable[[str], bytes], tmp_path: Path) -> Callable[..., Any
 
 
 def expected(x: np.ndarray, p: bool, n: int) -> np.ndarray:
-    """What `functional.program` computes."""
+    """The results of `functional.program`."""
     y = v = x * x * 3 if p else x
     for i in range(n):
         v = (v - 1, v * y, v)[i % 3]

@@ -1,6 +1,6 @@
 """Gradients through the loops and conditionals of recorded programs are TensorFlow's.
 
-How they are compared says `gradients`. What is known to differ stands in `gradients.txt`.
+`gradients` describes the comparison. The known differences are listed in `gradients.txt`.
 """
 
 from __future__ import annotations

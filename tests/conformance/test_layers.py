@@ -1,4 +1,6 @@
-"""Programs with layers, losses and metrics, with TensorFlow itself: names, shapes, collections and numbers are equal.
+"""Programs with layers, losses and metrics, with headrace and with TensorFlow itself.
+
+Names, shapes, collections and numbers are equal.
 
 TensorFlow has its first version's layers in the package tf_keras; without it these tests are skipped. Variables are
 given the same values in both, by the order of their names.

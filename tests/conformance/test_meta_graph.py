@@ -1,4 +1,7 @@
-"""MetaGraphs that TensorFlow writes are read, run and written again here, and those written here run there."""
+"""MetaGraphs that TensorFlow writes are read, run and written again here.
+
+Those written here run there.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ X = np.float32([[1, 2], [3, 4]])
 T = np.float32([[1], [2]])
 SCOPES = (None, "inner")
 
-# Files of TensorFlow 1 programs with variables of both kinds, with and without a Saver; what each computes.
+# Files of TensorFlow 1 programs with variables of both kinds, with and without a Saver, and the results of each.
 WRITE = """
 import pickle, sys
 import numpy as np
@@ -99,7 +102,7 @@ def run_there(run_python: Callable[[str], bytes], program: str, folder: Path, na
 
 
 def trained() -> list[Any]:
-    """What the program of the default graph computes."""
+    """The results of the program of the default graph."""
     graph = ht.get_default_graph()
 
     def get(key: str) -> Any:
@@ -242,7 +245,10 @@ for given in (ops, None):
 
 
 def test_attributes_that_are_not_known(run_python: Callable[[str], bytes]) -> None:
-    """The producer's default is left out; what a newer producer means by others is not known, and kept."""
+    """The producer's default is left out.
+
+    The meaning of a newer producer's other attributes is not known, and they are kept.
+    """
     graph_def, ops = pb.GraphDef(), pb.OpList()
     node = graph_def.node.add(name="n", op="NoOp")
     node.attr["depth"].i = 1

@@ -1,5 +1,7 @@
-"""Monitored sessions beside TensorFlow's: the same programs tell the same story, write the same steps, and go on where
-the other one stopped."""
+"""Monitored sessions against TensorFlow's, with the same programs.
+
+Both log the same events, write the same steps, and go on where the other one stopped.
+"""
 
 from __future__ import annotations
 

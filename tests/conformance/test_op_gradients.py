@@ -1,4 +1,4 @@
-"""Which op types have a gradient: ours against TensorFlow's registry of gradients."""
+"""Op types with a gradient: headrace's against TensorFlow's registry of gradients."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MOST = 0.05  # of the types with a gradient in TensorFlow
 
 
 def test_gradients_are_those_of_tensorflow(run_python: Callable[[str], bytes]) -> None:
-    """Of the types with a gradient in TensorFlow and a kernel for the CPU, hardly any lack one here."""
+    """Few of TensorFlow's types with a gradient and a CPU kernel lack one here."""
     found = json.loads(run_python(PROGRAM))
     wanted = sorted(n for n, (has, on_cpu) in found.items() if has and on_cpu)
     assert len(wanted) > 300

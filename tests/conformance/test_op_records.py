@@ -116,7 +116,7 @@ def attr_errors(name: str, ours: AttrSpec, theirs: Any) -> list[str]:
 
 
 def errors_of(ours: OpDef, theirs: Any) -> list[str]:
-    """How a record differs from TensorFlow's `OpDef`, one line each."""
+    """The differences between a record and TensorFlow's `OpDef`, one line each."""
     out = []
     for what, mine, other in (("inputs", ours.ins, theirs.input_arg), ("outputs", ours.outs, theirs.output_arg)):
         a, b = list(map(ours_of, mine)), list(map(theirs_of, other))

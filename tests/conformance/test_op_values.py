@@ -1,4 +1,6 @@
-"""Every sampled op in TensorFlow itself: its cases as one graph, which TensorFlow imports and runs node by node.
+"""Every sampled op in TensorFlow itself.
+
+Its cases are one graph, which TensorFlow imports and runs node by node.
 
 Ops and dtypes for which TensorFlow has no kernel on the CPU are left out; so is what differs on purpose.
 """
@@ -69,7 +71,7 @@ with open({out!r}, "wb") as f:
     pickle.dump(results, f)
 """
 
-# What TensorFlow's CPU kernels do that nobody can want.
+# Undesirable behaviour of TensorFlow's CPU kernels.
 WRONG = {
     "ConjugateTranspose string": "ends the process",
     "Conv2DBackpropFilter bfloat16": "rounds after each image",
@@ -107,7 +109,7 @@ def example(type: str, dtype: DType) -> tuple[Graph, list[tuple[Operation, list[
 
 
 def difference(op: Operation, args: list[np.ndarray], found: Any) -> str:
-    """What TensorFlow's outputs (or its error) and ours differ in."""
+    """The differences between TensorFlow's outputs (or its error) and headrace's."""
     where = f"{op.type} { ({k: v for k, v in op.attrs.items() if not isinstance(v, np.ndarray)}) }"
     try:
         got = run_kernel(op, args)

@@ -1,4 +1,7 @@
-"""Optimizers, learning rates, moving averages and loss scales beside TensorFlow's, by one program that both run."""
+"""Optimizers, learning rates, moving averages and loss scales against TensorFlow's.
+
+Both run one program.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Updates that control edges alone reach: the expected values of the cases, and the reference, are TensorFlow's."""
+"""Updates that control edges alone reach, against TensorFlow.
+
+The expected values of the cases, and the reference, are TensorFlow's.
+"""
 
 from __future__ import annotations
 

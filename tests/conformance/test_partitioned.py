@@ -1,4 +1,7 @@
-"""Variables in several parts: one program, its import changed, gives the same names, numbers, errors, files."""
+"""Variables in several parts: one program, with headrace's import and with TensorFlow's.
+
+Names, numbers, errors and files are the same.
+"""
 
 from __future__ import annotations
 

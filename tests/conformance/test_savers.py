@@ -1,4 +1,7 @@
-"""One program with a saver, its import changed: what headrace writes TensorFlow restores, and the other way round."""
+"""One program with a saver, with headrace's import and with TensorFlow's.
+
+Each side restores the files that the other writes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Summaries and event files against TensorFlow: the messages are the same bytes, and each reads the other's files."""
+"""Summaries and event files against TensorFlow.
+
+The messages are the same bytes, and each reads the other's files.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The programs of tests/v1/programs with TensorFlow itself: what is recorded of them is what it prints.
+"""The programs of tests/v1/programs with TensorFlow itself, which prints the recorded results.
 
     HEADRACE_RECORD=1 pytest tests/conformance/test_v1_programs.py
 
-records it anew.
+records it again.
 """
 
 from __future__ import annotations

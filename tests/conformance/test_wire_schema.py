@@ -1,4 +1,6 @@
-"""The wire schema against TensorFlow's: every message, enum, field, number, type, oneof and option that is written.
+"""The wire schema against TensorFlow's.
+
+The comparison covers every message, enum, field, number, type, oneof and option that is written.
 
 Only names of packages and files, and options that steer code generation for other languages, may differ.
 """
@@ -50,7 +52,10 @@ sys.stdout.buffer.write(out.SerializeToString())
 
 
 def our_files() -> list[FileDescriptorProto]:
-    """The schema of `pb.MetaGraphDef` and the other files' messages, and of what they rest on, dependencies first."""
+    """The schema of `pb.MetaGraphDef` and the other files' messages.
+
+    Their dependencies are included and come first.
+    """
     found: dict[str, FileDescriptorProto] = {}
 
     def walk(file: FileDescriptor) -> None:
@@ -71,7 +76,7 @@ def our_files() -> list[FileDescriptorProto]:
 
 
 def describe(files: list[FileDescriptorProto]) -> dict[str, str]:
-    """One line of text for each thing in the schema, by its name without the package."""
+    """Describes each thing in the schema in one line, by its name without the package."""
     out: dict[str, str] = {}
     for file in files:
         if not file.message_type and not file.enum_type:

@@ -1,1 +1,4 @@
-"""Tests of what is said of mistakes, and the tool that finds the mistakes no test makes (`reached`)."""
+"""Tests of the error texts for mistakes.
+
+The tool `reached` finds the mistakes that no test makes.
+"""

@@ -1,20 +1,20 @@
-"""Which `raise` statements of headrace no test expects.
+"""Lists the `raise` statements of headrace that no test expects.
 
     python -m tests.errors.reached tests/api tests/ir     # runs these tests, adds what they reach, lists what is left
     python -m tests.errors.reached --under headrace/ops     # lists what is left, of all runs so far
-    python -m tests.errors.reached --forget                 # begins anew
+    python -m tests.errors.reached --forget                 # begins again
 
 A statement is *expected* once it is reached inside `with pytest.raises(...)`, *reached* if only anywhere else (random
 tests that accept any error, examples in docstrings); the list marks the latter with "~".
 
-What the tests reach adds up over runs (in `.pytest_cache/reached.json`), so a large suite can be run piece by piece. A
-statement is known by its file, its function and its text: it stays reached when lines move, and is to be reached again
-when its text changes.
+The statements that the tests reach add up over runs (in `.pytest_cache/reached.json`), so a large suite can be run
+piece by piece. A statement is known by its file, its function and its text: it stays reached when lines move, and is
+to be reached again when its text changes.
 
 There is no tracer, which would slow down every line: while the tests run, headrace is compiled with a call before each
-`raise`, so nothing but an error costs anything. What runs in another process is not seen. Left out are `raise` alone
-(it passes on an error that is told elsewhere) and, unless `--all` is given, what only a mistake of ours can come to:
-`HeadraceInternalError`, `NotImplementedError` and `AssertionError`.
+`raise`, so nothing but an error costs anything. Statements reached in another process are not seen. Left out are
+`raise` alone (it passes on an error that another statement raised) and, unless `--all` is given, the errors that only a
+mistake in headrace can cause: `HeadraceInternalError`, `NotImplementedError` and `AssertionError`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Raise(NamedTuple):
 
 
 def raises(tree: ast.AST, file: str, function: str = "") -> Iterator[tuple[ast.Raise, Raise]]:
-    """The `raise` statements in a tree that name an error, in the order of their lines."""
+    """The `raise` statements in a tree that name an error, by line."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.Raise) and node.exc is not None:
             yield node, Raise(file, node.lineno, function, ast.unparse(node))
@@ -164,7 +164,7 @@ def report(reached: Reached, under: str, everything: bool) -> str:
 
 
 def read(data: Path) -> Reached:
-    """What earlier runs reached."""
+    """The statements that earlier runs reached."""
     return json.loads(data.read_text()) if data.exists() else {}
 
 

@@ -1,4 +1,7 @@
-"""Mistakes as rows of a table: what is done, the class of the error, what its text must say."""
+"""Mistakes as rows of a table.
+
+A row has the function that makes the mistake, the class of the error, and a pattern for its text.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,10 @@ Row = tuple[Callable[[], Any], type[BaseException], str]
 
 
 def check(how: Callable[[], Any], error: type[BaseException], says: str) -> str:
-    """`how` must fail with exactly this class and a text that has `says` (a regular expression). Returns the text."""
+    """Requires `how` to fail with exactly this class; returns the text.
+
+    The text must have `says` (a regular expression).
+    """
     with pytest.raises(error) as e:
         how()
     text = str(e.value)
@@ -30,13 +36,13 @@ def open_(dtype: hr.DType = hr.float32, *dims: int | None) -> hr.Tensor:
 
 
 def hidden(value: Any, dtype: hr.DType | None = None) -> hr.Tensor:
-    """A tensor of this value whose shape nobody knows while the graph is built, so the kernel has to complain."""
+    """A tensor of this value without a static shape, so the kernel has to complain."""
     out: hr.Tensor = hr.placeholder_with_default(hr.constant(value, dtype), None)
     return out
 
 
 def run(make: Callable[[], Any], feeds: Any = None) -> Any:
-    """What `make` makes, run in a graph and a session of its own."""
+    """The results of `make`, run in a graph and a session of its own."""
     with hr.Graph() as g:
         fetched = make()
     with hr.Session(graph=g) as session:

@@ -1,4 +1,7 @@
-"""What is said while a graph is built: the argument by name, what was given, what was expected."""
+"""Error texts while a graph is built.
+
+A text has the argument by name, the value given, and the value expected.
+"""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""What the command `headrace` says of what it cannot use: the whole line, and status 2."""
+"""Error texts of the command `headrace` for unusable arguments: one whole line, and status 2."""
 
 from __future__ import annotations
 

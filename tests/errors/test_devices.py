@@ -1,4 +1,7 @@
-"""What is said of devices on paper and in a session, of flags, and of names and numbers that stand for nothing."""
+"""Error texts about devices on paper and in a session.
+
+Also those about flags, and about names and numbers that stand for nothing.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +89,10 @@ def test_an_environment_variable(monkeypatch, name, value, says):
 
 
 def test_passes_in_the_environment(monkeypatch):
-    """What a pass is called is known once the passes are: the flag is looked at again then."""
+    """The names of passes are known once the passes are.
+
+    The flag is checked again then.
+    """
     monkeypatch.setenv("HEADRACE_OPTIMIZE", "-fols")
     spec = importlib.util.find_spec("headrace.flags")
     assert spec is not None

@@ -1,4 +1,4 @@
-"""What is said of graphs that are written, read and compared."""
+"""Error texts about graphs that are written, read and compared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What is said of derivatives that cannot be taken, and of rules (a third party's, too) that give what does not fit."""
+"""Error texts about derivatives that cannot be taken.
+
+Also those about rules (a third party's, too) whose results do not fit.
+"""
 
 from __future__ import annotations
 

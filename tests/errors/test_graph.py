@@ -1,4 +1,7 @@
-"""What is said of graphs: those that are imported, and operations that do not belong where they are used."""
+"""Error texts about graphs.
+
+The graphs are imported, or have operations that do not belong in the place of their use.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,10 @@ BAD_CONSTANTS = [
 
 @pytest.mark.parametrize(("proto", "says"), BAD_CONSTANTS)
 def test_a_constant_that_cannot_be_read(proto, says):
-    """The graph can be imported: a part that is not run does not matter. Whoever runs it learns why it cannot be."""
+    """The graph can be imported, since a part that is not run does not matter.
+
+    A step that runs the part fails with the reason.
+    """
     check(lambda: imported(proto), InvalidArgumentError, f"Cannot parse tensor from proto: {says}")
 
 

@@ -1,4 +1,7 @@
-"""What kernels say of arrays they cannot work on: the same outside of graphs and in a step."""
+"""Error texts of kernels about unusable arrays.
+
+They are the same outside of graphs and in a step.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,10 @@ IMAGE = np.ones((1, 1, 1, 1), np.float32)
 
 
 def apply(type: str, given: dict[str, Any], wrap: Any) -> Any:
-    """The op on the arrays in `given`, each of them wrapped; what is no input is an attribute."""
+    """The op on the arrays in `given`, each of them wrapped.
+
+    An argument that is no input is an attribute.
+    """
     inputs = {a.name for a in op_registry.get(type).ins}
 
     def wrapped(x: Any) -> Any:

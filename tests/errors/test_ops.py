@@ -1,4 +1,7 @@
-"""What ops say while the graph is built, where shapes or known values tell; of lists, variables and gradients."""
+"""Error texts of ops while the graph is built, from static shapes or known values.
+
+Also those about lists, variables and gradients.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ def of(*dims: int | None, dtype: hr.DType = hr.float32) -> hr.Tensor:
     return open_(dtype, *dims) if dims else hr.placeholder(dtype, ())
 
 
-# What the static shapes, or the values that are known, tell.
+# Errors that follow from the static shapes, or from the values that are known.
 SHAPES = [
     (lambda: ops.Bitcast(input=of(2, 3), type=hr.float64), r"Cannot bitcast due to shape: 3 is not 2, in \[2,3\]"),
     (
@@ -137,7 +140,7 @@ def variants(*handles: Any) -> Any:
 
 
 def ragged(splits: Any, values: Any, wanted: hr.DType, outer: int) -> Any:
-    """What is read from a variant that holds these rows."""
+    """The tensors read from a variant that holds these rows."""
     made = ops.RaggedTensorToVariant(
         rt_nested_splits=[hr.constant(splits, hr.int64)], rt_dense_values=values, batched_input=False
     )
@@ -299,7 +302,7 @@ def test_what_is_said_outside_a_graph(how, error, says):
     check(how, error, says)
 
 
-# What the ops on variables say.
+# Errors of the ops on variables.
 VARIABLES = [
     (
         lambda v: ops.ResourceGather(resource=v.handle, indices=[0], dtype=hr.int32),
@@ -339,7 +342,10 @@ def einsum_of_any_rank():
 
 
 def lists_of_lists():
-    """The gradient of a gather adds up what comes to one index, which lists cannot be."""
+    """The gradient of a gather adds up the gradients of one index.
+
+    Lists cannot be added.
+    """
     x = of(2)
     inner = ops.TensorListFromTensor(tensor=x, element_shape=NO_DIMS)
     outer = ops.EmptyTensorList(element_shape=NO_DIMS, max_num_elements=-1, element_dtype=hr.variant)

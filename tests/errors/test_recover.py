@@ -1,4 +1,4 @@
-"""What is said of imported primitives that no loop or conditional could have made."""
+"""Error texts about imported primitives that no loop or conditional could have made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What is said when a step is prepared or runs: functions that do not fit, and failures that all engines tell alike."""
+"""Error texts while a step is prepared or runs.
+
+They are about functions that do not fit, and about failures that all engines report alike.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +86,7 @@ def test_a_gradient_of_itself() -> None:
 
 
 def in_a_loop(step: Any, *first: Any) -> Any:
-    """What `step(i, ...)` makes of `first`, four times."""
+    """The results of `step(i, ...)`, applied four times to `first`."""
     return hr.while_loop(lambda i, *_: i < 4, lambda i, *rest: (i + 1, *step(i, *rest)), (0, *first))[1:]
 
 
@@ -124,7 +127,10 @@ def case_of_a_vector() -> Any:
 
 
 def kept(nested: bool) -> Any:
-    """The gradient of a loop that keeps more than may be kept, in a loop that keeps what that one keeps."""
+    """The gradient of a loop that keeps more than the limit.
+
+    If `nested`, the loop is in another one, which keeps the values that the inner one keeps.
+    """
     x = open_(hr.float32, 1000)
     inner = lambda y: in_a_loop(lambda i, y: [hr.sin(y) * x], y)
     (y,) = in_a_loop(lambda i, y: inner(y), x) if nested else inner(x)

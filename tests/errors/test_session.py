@@ -1,4 +1,4 @@
-"""What a session says of how it is made, what it is fed and what is asked of it."""
+"""Error texts of a session about its arguments, its feeds and its fetches."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.errors.table import check
 
 
 def closed_meanwhile():
-    """Closed by whoever watches the step, before anything of it has run."""
+    """A session that the step's listener closes before any operation has run."""
     with hr.Graph() as g:
         y = hr.constant(1) + 1
     session = hr.Session(graph=g)

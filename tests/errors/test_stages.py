@@ -1,4 +1,4 @@
-"""What is said by the stages that a step goes through before it runs."""
+"""Error texts of the stages that a step goes through before it runs."""
 
 from __future__ import annotations
 
@@ -71,7 +71,10 @@ def test_a_loop_of_two_predicates() -> None:
 
 
 def test_lists_of_lists_that_keep_too_much() -> None:
-    """What the inner loop keeps is within the limit, each time; what the outer one keeps of it is not."""
+    """The values that the inner loop keeps are within the limit, each time.
+
+    The values that the outer loop keeps of them are not.
+    """
     with hr.Graph() as g:
         x = hr.placeholder(hr.float32, (1000,), name="x")
 
@@ -87,7 +90,7 @@ def test_lists_of_lists_that_keep_too_much() -> None:
             check(lambda: session.run(dx, {x: np.zeros(1000)}), ResourceExhaustedError, says)
 
 
-# *** what is nested too deeply ***
+# *** structures that are nested too deeply ***
 
 
 def within(frames: int, how: Callable[[], Any]) -> Any:

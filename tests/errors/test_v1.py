@@ -1,4 +1,7 @@
-"""What TensorFlow 1's functions say: its own words where it has some, and what to do instead where headrace differs."""
+"""Error texts of TensorFlow 1's functions: TensorFlow's own words where it has some.
+
+Where headrace differs, the text has the remedy.
+"""
 
 from __future__ import annotations
 

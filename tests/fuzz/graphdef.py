@@ -1,4 +1,6 @@
-"""Feeds damaged graphs to headrace: it may refuse them, but not crash, hang, swallow the memory or blame itself.
+"""Feeds damaged graphs to headrace, which may refuse them.
+
+headrace must not crash, hang, use up the memory or blame itself for the error.
 
     python -m tests.fuzz.graphdef --minutes 10 --seed 0
     python -m tests.fuzz.graphdef --case 0:1234         # one case again, with its traceback
@@ -9,7 +11,7 @@ are read, it is exported, printed, parsed and run under a short time limit. All 
 case). Cases run in a process of their own, with a limit on its memory, that a watchdog kills when it does not answer; a
 case that fails is saved.
 
-What a case may raise: an import only `HeadraceError`s, a run those too; never `HeadraceInternalError`.
+The errors that a case may raise: an import only `HeadraceError`s, a run those too; never `HeadraceInternalError`.
 """
 
 from __future__ import annotations
@@ -216,7 +218,10 @@ def _tensor(tensor: Any, rng: random.Random) -> None:
 
 
 def _constant(g: Any, rng: random.Random) -> None:
-    """Another value in a constant: what a kernel takes for a size, an axis, an index or data."""
+    """Sets another value in a constant.
+
+    A kernel takes the constant for a size, an axis, an index or data.
+    """
     tensors = [n.attr["value"].tensor for n in g.node if n.op == "Const"]
     if not tensors:
         return
@@ -305,7 +310,10 @@ Feeds: TypeAlias = "list[tuple[str, Any]]"
 
 
 def make(programs: Programs, seed: int, number: int) -> tuple[str, bytes, list[str], Feeds, random.Random]:
-    """The case: program, damaged graph, fetches, feeds, and the source of what is still to be chosen."""
+    """Returns program, damaged graph, fetches, feeds and random numbers of the case.
+
+    The random numbers are the source of the choices that `check` makes.
+    """
     rng = random.Random(f"{seed}:{number}")
     program = rng.choice(programs.ids)
     data, fetches, feeds = programs.load(program)
@@ -319,7 +327,7 @@ def check(data: bytes, fetches: list[str], feeds: Feeds, rng: random.Random) -> 
       "refused", "imported" (nothing could be run) or "ran".
 
     Raises:
-      Whatever should not have been raised.
+      Exception: an error that should not have been raised.
     """
     import headrace as hr
     from headrace.errors import HeadraceError, HeadraceInternalError
@@ -374,7 +382,7 @@ def work(seed: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what a damaged graph prints is no answer
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the output of a damaged graph is no answer
     programs = Programs()
     print("ready", file=answers, flush=True)
     for line in sys.stdin:
@@ -405,7 +413,7 @@ class Worker:
         self.line()
 
     def run(self, number: int) -> dict[str, Any]:
-        """The worker's answer; what the watchdog saw, if there is none."""
+        """The worker's answer, or the watchdog's observation where there is none."""
         assert self.process.stdin is not None
         try:
             self.process.stdin.write(f"{number}\n")

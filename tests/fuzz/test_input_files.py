@@ -1,4 +1,7 @@
-"""Damaged input files: clear errors, no memory for what is not there, nothing run, no other path touched."""
+"""Damaged input files: clear errors, and no memory for missing data.
+
+Nothing is run, and no other path is touched.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,10 @@ ALLOWED = (DataLossError, InvalidArgumentError, NotFoundError, ResourceExhausted
 
 
 def damaged(rng: random.Random, whole: bytes) -> bytes:
-    """The bytes with a few things wrong: changed, left out, doubled, cut off, or other numbers in them."""
+    """The bytes with a few faults.
+
+    Bytes are changed, left out, doubled, cut off, or have other numbers in them.
+    """
     out = bytearray(whole)
     for _ in range(rng.randrange(1, 5)):
         at = rng.randrange(max(1, len(out)))

@@ -1,4 +1,4 @@
-"""What differs between two graphs."""
+"""Differences between two graphs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Graphviz form: clusters in clusters, every brace closed, every string quoted."""
+"""The Graphviz form: nested clusters, every brace closed, every string quoted."""
 
 from __future__ import annotations
 

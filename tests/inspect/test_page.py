@@ -1,4 +1,7 @@
-"""The page and the notebook's drawing: well-formed, self-contained, and names in them are names and nothing else."""
+"""The page and the notebook's drawing: well-formed and self-contained.
+
+Names in them are names and nothing else.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,10 @@ VOID = {"meta", "input"}
 
 
 class Checker(html.parser.HTMLParser):
-    """Raises where a page is not balanced or has what it should not; collects ids, links, scripts and text."""
+    """Checks that a page is balanced; collects ids, links, scripts and text.
+
+    It raises at elements and attributes that a page should not have, too.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -75,7 +81,7 @@ def check(text: str) -> Checker:
 
 
 def hostile() -> hr.Graph:
-    """A graph with that text wherever a graph can have text."""
+    """A graph with that text in every place where a graph can have text."""
     g = hr.Graph()
     source = Source(HOSTILE, 3, HOSTILE)
     f = FuncGraph(HOSTILE, g, captures_from_outer=False)

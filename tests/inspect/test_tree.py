@@ -1,4 +1,7 @@
-"""The tree of loops, conditionals and calls: those with graphs of their own, and those of primitives."""
+"""The tree of loops, conditionals and calls.
+
+Some structures have graphs of their own, and the others consist of primitives.
+"""
 
 from __future__ import annotations
 

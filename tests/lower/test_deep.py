@@ -1,4 +1,7 @@
-"""Function libraries that are recursive in odd places, deep, or huge when inlined: they run, or are refused, soon."""
+"""Function libraries that are recursive in odd places, deep, or huge when inlined.
+
+They run, or are refused, soon.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,10 @@ from headrace import pb, thresholds
 
 
 def function(name: str, body: str, result: str, stateful: bool = False) -> pb.FunctionDef:
-    """A function of an int32 `x` that gives one; `body` is the text of its nodes."""
+    """A function from an int32 `x` to one int32.
+
+    `body` is the text of its nodes.
+    """
     from google.protobuf import text_format
 
     out = pb.FunctionDef()
@@ -91,7 +97,10 @@ def _add_one(calls: bool) -> pb.FunctionDef:
 
 
 def test_a_branch_that_is_the_function_around_it() -> None:
-    """down(x) = if x < 1: x else: again(x); again(x) = down(x - 1): the conditional names `again`."""
+    """The conditional of `down` names `again`, which calls `down`.
+
+    down(x) = if x < 1: x else: again(x); again(x) = down(x - 1).
+    """
     down = function(
         "down",
         number("one", 1) + binary("low", "Less", "x", "one:output:0") + branch("if", "low:z:0", "same", "again", "x"),
@@ -129,7 +138,10 @@ def test_a_chain_of_calls(n: int) -> None:
 @pytest.mark.matrix
 @pytest.mark.parametrize(("n", "engine"), [(16, "interpret"), (12, "compiled")])
 def test_functions_that_would_be_huge_inlined(n: int, engine: str) -> None:
-    """Each calls the next one twice, so 2**16 additions: they are shared, not copied, beyond some number."""
+    """Each function calls the next one twice, which makes 2**16 additions.
+
+    Beyond some number of additions the functions are shared, not copied.
+    """
     functions = [
         function(f"f{i}", call("a", f"f{i + 1}", "x") + call("b", f"f{i + 1}", "a:output:0"), "b:output:0")
         for i in range(n)
@@ -138,7 +150,10 @@ def test_functions_that_would_be_huge_inlined(n: int, engine: str) -> None:
 
 
 def test_effects_of_functions_that_call_functions_twice() -> None:
-    """What a loop's body touches is found out without walking every call of every call (2**40 of them)."""
+    """The effects of a loop's body are found without walking every call of every call.
+
+    There are 2**40 calls.
+    """
     n = 40
     functions = [
         function(f"f{i}", call("a", f"f{i + 1}", "x") + call("b", f"f{i + 1}", "x"), "a:output:0") for i in range(n)

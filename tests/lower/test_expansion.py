@@ -19,7 +19,10 @@ ENGINES = ["auto", "interpret", "compiled"]
 
 
 def library(n: int, is_lazy: bool = False) -> tuple[hr.Tensor, hr.Tensor, dict[hr.Tensor, Any]]:
-    """The call of the last of `n` functions, which come to 2ⁿ multiplications; if `is_lazy`, all in a branch."""
+    """The call of the last of `n` functions, which come to 2ⁿ multiplications.
+
+    If `is_lazy`, all of them are in a branch.
+    """
     x, p = hr.placeholder(F32, []), hr.placeholder(hr.bool, [])
     f = hr.Function(lambda y, p: y * 2.0, name="f0")
     for k in range(1, n + 1):

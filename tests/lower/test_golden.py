@@ -1,4 +1,6 @@
-"""What conditionals, loops and calls are lowered to, as text: the files in `golden/`, one for each function here.
+"""Lowered conditionals, loops and calls as text.
+
+The files are in `golden/`, one for each function here.
 
 Types and shapes of outputs are left out of the text.
 """
@@ -36,7 +38,10 @@ def given(*names: str) -> list[Tensor]:
 
 
 def lowered(fetch: Tensor | Operation) -> str:
-    """The text of what is left of a graph when `fetch` is all that is wanted, and of the functions that it calls."""
+    """The text of the lowered graph of `fetch`, and of the functions that it calls.
+
+    Operations that `fetch` does not need are pruned.
+    """
     graph = fetch.graph
     feeds = [op.outputs[0] for op in graph.operations if op.type == "Placeholder"]
     is_op = isinstance(fetch, Operation)
@@ -115,7 +120,10 @@ def a_case() -> Tensor:
 
 
 def tokens() -> Operation:
-    """Two things are kept in order, each by a token: what is printed, and the stream of a random op."""
+    """Two effects are kept in order, each by a token.
+
+    They are the printed output, and the stream of a random op.
+    """
 
     def body(i: Tensor) -> Tensor:
         b().Print(i, [i])
@@ -125,7 +133,7 @@ def tokens() -> Operation:
 
 
 def what_a_conditional_does_besides() -> Operation:
-    """What waits for the conditional waits for what its branches print."""
+    """An operation that waits for the conditional waits for the output of its branches."""
     (x,) = given("x")
     out = cond(b().Less(x, 0), lambda: b().Print(x, [x]), lambda: x)
     return b().after(out.op).make("NoOp", (), {})

@@ -1,4 +1,6 @@
-"""Graphs whose parts are kept as text in `golden/`. `python -m tests.partition.golden` writes the texts anew.
+"""Graphs whose parts are kept as text in `golden/`.
+
+`python -m tests.partition.golden` writes the texts again.
 
 Operations stand where they ask to (`hr.device`), else on device 0; gradients where what they are the gradients of
 stands; Merge, Switch, NextIteration and Exit of a loop variable where its next value is made. Element types, shapes
@@ -71,7 +73,7 @@ def nested_loop() -> Any:
 
 
 def gradient_of_a_loop() -> Any:
-    """A loop variable stands elsewhere; so does what is kept of it for the gradient, and the gradient."""
+    """A loop variable, its values kept for the gradient, and the gradient stand elsewhere."""
     n, c = placeholders("n", "c")
 
     def body(i: Any, s: Any) -> Any:
@@ -101,7 +103,7 @@ def requested(ops: list[Operation]) -> dict[Operation, str]:
 
 
 def operations(make: Callable[[], Any]) -> list[Operation]:
-    """What is to be cut: the primitives of what a program gives."""
+    """The operations to cut: the primitives of a program's result."""
     with hr.Graph() as g:
         out = make()
         feeds = [op.outputs[0] for op in g.operations if op.type == "Placeholder"]

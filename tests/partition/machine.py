@@ -1,11 +1,13 @@
-"""Drives the parts of a partitioned graph in one thread, in a seeded random order, and checks that they fit together.
+"""Drives the parts of a partitioned graph in one thread, in a seeded random order.
 
-Each part has a token machine of its own (`tests.execute.machine`). What they send one another is put down in a dict
-and delivered later, so that three things are random: which device does something next, which of its ready nodes it
-fires, and when a message arrives, which may be before or after somebody waits for it.
+It checks that the parts fit together.
+
+Each part has a token machine of its own (`tests.execute.machine`). The messages between them are put down in a dict and
+delivered later, so that three things are random: the device that runs next, the ready node that it fires, and the time
+when a message arrives, which may be before or after a Recv waits for it.
 
 After a run `Parts` asserts the invariant of each machine (in every opened iteration each node fired exactly once), that
-no message is left, and nobody waits; and that all devices opened the same iterations of each loop they share.
+no message is left, and no Recv waits; and that all devices opened the same iterations of each loop they share.
 """
 
 from __future__ import annotations
@@ -39,8 +41,11 @@ def names(count: int) -> list[str]:
 
 
 def units(ops: Sequence[Operation]) -> list[list[Operation]]:
-    """The operations that may be placed apart from one another: each alone, but loop plumbing with its Merge, and what
-    uses a resource or a reference with what makes it."""
+    """Groups of operations that may be placed apart from one another.
+
+    Most operations are a group alone. Loop plumbing is in the group of its Merge, and the user of a resource or a
+    reference is in the group of its producer.
+    """
     together: dict[Operation, Operation] = {}
 
     def head(op: Operation) -> Operation:
@@ -80,7 +85,7 @@ def _kernel(op: Operation) -> Callable[..., Any]:
 
 
 def compute(op: Operation, args: Sequence[Any]) -> Any:
-    """What a pure operation gives."""
+    """The result of a pure operation."""
     with np.errstate(all="ignore"):
         out = _kernel(op)(*args)
     return out if op.outputs else ()
@@ -91,7 +96,7 @@ class PartMachine(Machine):
 
     Args:
       parts: all of them, which hand over its messages.
-      part: what it runs.
+      part: the part that the machine runs.
       seed: of its order.
     """
 
@@ -171,7 +176,10 @@ class Parts:
             machine.received(node, it, *self._arrived.pop(key))
 
     def run(self, feeds: Mapping[int, Any] | None = None) -> Parts:
-        """Runs until nothing can go on, and checks that everything is done. `feeds`: by the `index` of an _Arg."""
+        """Runs until nothing can go on, and checks that everything is done.
+
+        `feeds` is by the `index` of an _Arg.
+        """
         for m in self.machines.values():
             m.propagator.start()
             for node in m.plan.args:
@@ -202,7 +210,12 @@ class Parts:
         return self
 
     def value(self, what: Tensor | Operation, tag: str = "") -> Any:
-        """What the copy of an operation of the whole graph, or of one of its outputs, sent in a tag."""
+        """The value that the copy of an operation or output sent in a tag.
+
+        `what` is an operation of the whole graph, or one of its outputs.
+
+        The operation is one of the whole graph.
+        """
         name = what.op.name if isinstance(what, Tensor) else what.name
         for device, part in self.parts.items():
             op = part.graph.find(name)
@@ -211,7 +224,7 @@ class Parts:
         raise AssertionError(f"no part has {name}")
 
     def results(self) -> dict[int, Any]:
-        """The values of the `_Retval`s by their index; `DEAD` of those that got a dead token."""
+        """The values of the `_Retval`s by their index; `DEAD` for dead tokens."""
         return {
             op.attrs["index"]: value if value is DEAD else value[0]
             for d, part in self.parts.items()

@@ -1,4 +1,7 @@
-"""What graphs are cut into, as text: the files in `golden/` (`python -m tests.partition.golden` writes them)."""
+"""The parts of graphs as text: the files in `golden/`.
+
+`python -m tests.partition.golden` writes them.
+"""
 
 from __future__ import annotations
 

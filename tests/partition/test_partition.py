@@ -1,4 +1,4 @@
-"""What is cut how: one test for each rule, on graphs made by hand."""
+"""Rules of partitioning: one test for each, on graphs made by hand."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_a_dead_control_edge_is_dead_on_the_other_side() -> None:
     assert done.value(there) is DEAD
 
 
-# *** what stands on several devices ***
+# *** operations on several devices ***
 
 
 def test_a_small_constant_is_copied_with_an_array_of_its_own() -> None:
@@ -307,7 +307,10 @@ def test_every_device_of_a_cut_loop_counts_and_gates_its_recvs() -> None:
 
 
 def test_a_device_without_a_node_in_the_inner_loop_does_not_count_it() -> None:
-    """Outer loop on A and B, inner loop on A and C: B has no control loop of the inner one, C has both."""
+    """The outer loop is on A and B, the inner loop on A and C.
+
+    B has no control loop of the inner one, C has both.
+    """
     b = new()
     outer = Loop(b, "outer")
     i, s, three = outer.var(b.const(0)), outer.var(b.const(0)), outer.constant(b.const(3))
@@ -342,7 +345,7 @@ def test_a_loop_that_is_on_one_device_needs_no_control_loop_in_a_cut_one() -> No
     assert run(parts).value(result) == 9
 
 
-# *** what cannot be cut ***
+# *** graphs that cannot be cut ***
 
 
 def test_a_resource_stays_where_it_is() -> None:

@@ -1,4 +1,7 @@
-"""Random programs under random placements, in random orders: what one device gives, all give together."""
+"""Random programs under random placements, in random orders.
+
+The results of all devices together are those of one device.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +67,7 @@ def test_many_random_programs(case: tuple[Block, list[int]], seed: int) -> None:
 
 
 def _check_graph(seed: int) -> None:
-    """Switches, Merges and control edges without rhyme or reason; each device must agree with the oracle."""
+    """Random Switches, Merges and control edges; each device must agree with the oracle."""
     rng = random.Random(seed)
     graph = random_graph(rng)
     parts = cut(graph.operations, place(graph.operations, rng, 3))
@@ -129,7 +132,10 @@ def test_every_placement_of_a_loop(make: Any) -> None:
 
 
 def _check_placements(make: Any, trips: int, most: int) -> None:
-    """About `most` of the placements on two devices; where what is copied anyway was placed makes no difference."""
+    """Checks about `most` of the placements on two devices.
+
+    The placement of an operation that is copied anyway makes no difference.
+    """
     rng = random.Random(trips)
     b = Builder(Graph())
     result = make(b, trips, (1, 2, 10)[trips % 3])
@@ -146,7 +152,7 @@ def _check_placements(make: Any, trips: int, most: int) -> None:
         assert run.results()[0] == want, devices
 
 
-# *** what users write ***
+# *** programs as users write them ***
 
 
 def _nested(x: Any) -> Any:
@@ -158,7 +164,7 @@ def _nested(x: Any) -> Any:
 
 
 def test_gradients_of_nested_loops() -> None:
-    """The backward loops pop what the forward ones pushed, wherever either stands."""
+    """The backward loops pop the values that the forward ones pushed, under any placement."""
     with hr.Graph():
         x = hr.placeholder(hr.float32, [2])
         y = hr.reduce_sum(_nested(x))

@@ -1,4 +1,7 @@
-"""Recvs are held back until their values are needed, and never so that two devices wait for each other."""
+"""Recvs are held back until their values are needed.
+
+The gates never make two devices wait for each other.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +30,17 @@ def chain(b: Builder, x: Tensor, length: int, name: str) -> list[Tensor]:
 
 
 def gate_of(part: Part, recv: str) -> list[str]:
-    """What a Recv waits for."""
+    """The gates of a Recv."""
     op = part.graph.find(recv)
     assert op is not None
     return [c.name for c in op.control_inputs]
 
 
 def across(parts: dict[str, Part]) -> list[Operation]:
-    """All operations of all parts, each after what it waits for; raises if there is a cycle through several devices."""
+    """All operations of all parts, each after those it waits for.
+
+    Raises if there is a cycle through several devices.
+    """
     ops = [op for p in parts.values() for op in p.ops]
     sends = {op.attrs["tensor_name"]: op for op in ops if op.opdef.primitive == "Send"}
     for op in ops:
@@ -77,7 +83,10 @@ def test_a_recv_on_the_critical_path_is_not_held_back() -> None:
 
 
 def test_a_gate_does_not_wait_for_what_it_gates_through_another_device() -> None:
-    """`g` would be done in time, but for it A needs what B makes of the value that is to be held back."""
+    """`g` would be done in time, but A needs a result of B for it.
+
+    B makes the result from the value that is to be held back.
+    """
     b = Builder(Graph())
     x = b.Identity(b.const(3.0), name="x")
     used = b.Neg(x, name="used")  # on B
@@ -96,7 +105,10 @@ def test_a_gate_does_not_wait_for_what_it_gates_through_another_device() -> None
 
 
 def test_a_gate_does_not_wait_for_what_it_gates_through_a_loop() -> None:
-    """On B there is nothing to wait for but `g`, which needs what a loop makes of the value that is to be held back."""
+    """On B there is nothing to wait for but `g`.
+
+    `g` needs the result of a loop over the value that is to be held back.
+    """
     b = Builder(Graph())
     x, y = b.Identity(b.const(3.0), name="x"), b.Identity(b.const(1.0), name="y")
     work = chain(b, y, 20, "work")
@@ -126,8 +138,10 @@ def test_a_cost_that_is_lost_in_rounding_makes_no_gate() -> None:
 
 
 def _loop(b: Builder) -> tuple[list[Tensor], Tensor, Tensor, Tensor]:
-    """A loop whose variable goes round quickly, and beside it work of which nothing depends but what is thrown away:
-    the work, what it is added to, what goes round, the result."""
+    """A loop whose variable has a quick update, and work for an unused result.
+
+    Returns the work, the operand to which it is added, the next value of the variable, and the result of the loop.
+    """
     loop = Loop(b)
     i = loop.var(b.const(0.0))
     limit = loop.constant(b.const(3.0))
@@ -155,7 +169,10 @@ def test_what_goes_round_is_not_held_back() -> None:
 
 @pytest.mark.matrix
 def test_any_costs_give_no_cycle() -> None:
-    """The argument needs no good estimates: random ones, on random graphs, hold back many Recvs and block none."""
+    """The proof that there is no cycle needs no good estimates of costs.
+
+    Random costs, on random graphs, hold back many Recvs and block none.
+    """
     held = 0
     for seed in range(60):
         rng = random.Random(seed)

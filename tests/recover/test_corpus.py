@@ -1,7 +1,9 @@
-"""The recorded TensorFlow programs with loops and conditionals, recovered and run: same results, or a reason why not.
+"""The recorded TensorFlow programs with loops and conditionals, recovered and run.
 
-What is refused stands with its reason in `docs/reference/recovery.md`; a program that is listed there and is recovered
-is a failure too.
+The results are the same, or the recovery gives the reason of its refusal.
+
+The refused programs are listed with their reasons in `docs/reference/recovery.md`; a program that is listed there and
+is recovered is a failure too.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ pytestmark = pytest.mark.matrix
 NOTES = pathlib.Path(__file__).parents[2] / "docs" / "reference" / "recovery.md"
 STEP_MS = 20_000
 
-# What comes out of these depends on how a seed is chosen, and differs from TensorFlow's with the primitives too.
+# The results of these depend on the choice of a seed, and differ from TensorFlow's with the primitives too.
 UNSTABLE = {"pfor_control_flow_ops/0003", "pfor_control_flow_ops/0051"}
 
 

@@ -19,7 +19,7 @@ from tests.corpus.test_corpus import corpus
 
 HANDLES = ("Stack", "TensorArray")
 
-# x ** 3 by a loop, and its derivative as TensorFlow 1 makes it: what the loop pushes, the backward loop pops.
+# x ** 3 by a loop, and its derivative as TensorFlow 1 makes it: the backward loop pops the values that the loop pushes.
 CUBE = """
     x = Placeholder[dtype=float32, shape=[]]
     zero = Const[value=int32[]{0}, dtype=int32]
@@ -115,7 +115,10 @@ def run(graph: Graph, fetches: Any, feeds: dict[Any, Any]) -> Any:
 
 
 def live(graph: Graph) -> list[str]:
-    """The types of the operations that structured operations and what took the place of others need."""
+    """The types of the operations that are needed after recovery.
+
+    These are the operations that structured operations need, and those that replacements of other operations need.
+    """
     todo = [op for op in graph.operations if op.opdef.structured] + [t.op for t in graph.replaced.values()]
     seen: set[Operation] = set()
     while todo:
@@ -134,7 +137,7 @@ def test_a_stack_becomes_a_list_that_goes_round() -> None:
     assert not [t for t in live(g) if t.startswith(HANDLES)]
     assert {"TensorListPushBack", "TensorListPopBack"} <= set(live(g))
     forward, backward = [op for op in g.operations if op.opdef.structured]
-    assert forward.outputs[-1] in backward.inputs  # what the one leaves is what the other begins with
+    assert forward.outputs[-1] in backward.inputs  # the result of one loop is the initial value of the other
     assert run(g, ["y:0", "dx:0"], {"x:0": 2.0}) == want == [8.0, 12.0]
 
 

@@ -1,4 +1,4 @@
-"""What primitives become: small graphs as text, with what is recovered and what is refused."""
+"""Recovery from primitives: small graphs as text, with the recovered and the refused ones."""
 
 from __future__ import annotations
 
@@ -302,7 +302,7 @@ def test_a_case() -> None:
     assert [run(g, "z:0", {"k:0": k, "x:0": 3.0}) for k in (0, 1, 2, 7)] == [-3, 9, 3, 3]
 
 
-# *** what changes something ***
+# *** operations with effects ***
 
 VARIABLE = """
     v = VarHandleOp[dtype=float32, shape=[], shared_name="v"]
@@ -357,7 +357,7 @@ def test_what_has_effects_and_is_used_by_condition_and_body_is_refused() -> None
         recover(g)
 
 
-# *** what is refused ***
+# *** graphs that are refused ***
 
 ODD = {
     "more inputs than sides": (CHOOSE + "z = Switch(x, p)\n w = Merge(z, z:1, c/Neg)", "w"),
@@ -388,7 +388,7 @@ def test_what_is_not_well_structured_is_an_error_and_leaves_nothing(odd: str) ->
     with pytest.raises(InvalidArgumentError, match=f"'{name}' .* well-structured.*: expected .*but") as e:
         recover(g)
     assert e.value.node == name
-    assert "; " in str(e.value)  # what to do
+    assert "; " in str(e.value)  # the remedy
     assert [(op, op.inputs, op.control_inputs) for op in g.operations] == before
     assert not g.replaced
 
@@ -458,7 +458,7 @@ def test_a_graph_can_grow_and_be_recovered_again() -> None:
 
 
 def test_a_pruned_graph_is_recovered_whole() -> None:
-    """For whoever wants a step's graph in structured form: recover it, and prune again."""
+    """A step's graph in structured form is made by recovering it and pruning again."""
     with hr.Graph() as g:
         n = hr.placeholder(hr.int32, (), name="n")
         _, x = hr.while_loop(
@@ -515,7 +515,10 @@ def test_gradients_of_imported_primitives(name: str) -> None:
 
 
 def test_effects_are_not_recovered_twice() -> None:
-    """Two results of one conditional, asked for one after the other in a graph of which a part is ill-formed."""
+    """Two results of one conditional, recovered one after the other.
+
+    A part of the graph is ill-formed.
+    """
     text = (
         CHOOSE
         + """

@@ -104,7 +104,10 @@ def _check(block: Block, start: dict[str, Any], stateful: bool, parallel: int, s
 
 
 def _is_setting_up(build: Build, op: Operation) -> bool:
-    """Whether an operation is a variable, a queue, or what reads them before and fills them."""
+    """Whether an operation is a variable or a queue, or sets one up.
+
+    Operations that set one up read it before the program, or fill it.
+    """
     ends = {t.op for t in getattr(build, "ends", {}).values()}
     return op in ends or op.type in ("VarHandleOp", "FIFOQueueV2") or op.type.startswith(("VarIsInit", "QueueEnqueueM"))
 
