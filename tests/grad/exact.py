@@ -1,4 +1,6 @@
-"""The derivatives of programs, to rounding and of any order, without a graph and without differences.
+"""Derivatives of programs, exact up to rounding and of any order.
+
+They need no graph and no finite differences.
 
 A `Jet` is a number (an array) that carries its derivatives in some directions, and the mixed ones of those: arithmetic
 modulo e₁² = e₂² = ... = 0. `Plain` evaluates programs on jets, in plain Python. A `Slope`, a gradient that is asked for
@@ -44,11 +46,12 @@ class Jet:
     """An array and its derivatives.
 
     Attributes:
-      parts: sets of directions (as bits) → the derivative in all of them; 0 → the array. What is not there is zero.
+      parts: sets of directions (as bits) → the derivative in all of them; 0 → the array. Others are zero.
+      kept: the sets that matter, of directions below `FIRST`; None: all.
     """
 
     __array_priority__ = 100
-    kept: Collection[int] | None = None  # the sets that matter, of directions below `FIRST`; None: all
+    kept: Collection[int] | None = None
 
     FIRST = 1 << 16  # directions from here on are those of Slopes
 
@@ -186,7 +189,7 @@ class Plain(Evaluator):
     """Evaluates programs on jets. Lists are Python's.
 
     Attributes:
-      trips: how often the loops went round, all together.
+      trips: number of iterations of all loops together.
     """
 
     ops = _Numbers
@@ -256,7 +259,7 @@ class Plain(Evaluator):
 
 
 def evaluate(program: Program, ints: Mapping[str, int], inputs: Mapping[str, Any]) -> Jet:
-    """What the program gives, in plain Python."""
+    """Result of the program, evaluated in plain Python."""
     plain = Plain(program, ints, inputs)
     plain.run(program.block)
     return Jet.of(plain.loss(program))
@@ -265,7 +268,11 @@ def evaluate(program: Program, ints: Mapping[str, int], inputs: Mapping[str, Any
 def derivatives(
     program: Program, ints: Mapping[str, int], at: Mapping[str, np.ndarray], directions: Sequence[Mapping[str, Any]]
 ) -> list[float]:
-    """The value, its derivative in the first direction, the derivative of that in the second, and so on."""
+    """Returns the value and its nested directional derivatives.
+
+    The second element is the derivative in the first direction, the third the derivative of the second element in the
+    second direction, and so on.
+    """
     jets = {n: Jet({0: x} | {1 << i: d[n] for i, d in enumerate(directions) if n in d}) for n, x in at.items()}
     parts = evaluate(program, ints, jets).parts
     return [float(parts.get((1 << i) - 1, 0.0)) for i in range(len(directions) + 1)]
@@ -274,7 +281,7 @@ def derivatives(
 def slopes(
     program: Program, ints: Mapping[str, int], at: Mapping[str, np.ndarray], along: Mapping[str, np.ndarray]
 ) -> dict[str, float]:
-    """By how much the value changes if one of the inputs changes in its direction, for each of them."""
+    """Directional derivatives of the value: one for each input, along its own direction."""
     bits = {n: 1 << i for i, n in enumerate(at)}
     Jet.kept = {0, *bits.values()}
     try:

@@ -55,5 +55,5 @@ def operations(graph: Graph) -> Iterator[Operation]:
 
 
 def count(graph: Graph, *types: str) -> int:
-    """How many operations of these types there are in a graph and all that is in it."""
+    """Number of operations of these types in a graph and its sub-graphs."""
     return sum(op.type in types for op in operations(graph))

@@ -51,7 +51,10 @@ def _lowered(*fetches: Tensor) -> list[Operation]:
 
 
 def draw(graph: Graph | list[Operation]) -> str:
-    """A graph as a Mermaid flowchart: operations are boxes, the graphs that operations own boxes around boxes."""
+    """Draws a graph as a Mermaid flowchart.
+
+    Operations are boxes; a graph that an operation owns is a box around boxes.
+    """
     ops = graph.operations if isinstance(graph, Graph) else graph
     return "\n".join(["flowchart TB", *_lines(ops, "n", "    ")])
 
@@ -80,7 +83,7 @@ def _lines(ops: list[Operation] | tuple[Operation, ...], prefix: str, indent: st
 
 
 def _results(graph: FuncGraph, ops: list[Operation], prefix: str, indent: str) -> Iterator[str]:
-    """What a sub-graph returns: of a loop's body, the variables' next values."""
+    """Results of a sub-graph: of a loop's body, the variables' next values."""
     for k, r in enumerate(graph.results):
         if r not in graph.params:
             what = f"{_short(graph.params[k].op)}'" if len(graph.results) == len(graph.params) else "result"
@@ -93,7 +96,7 @@ def _short(op: Operation) -> str:
 
 
 def _used(graph: FuncGraph) -> list[Operation]:
-    """The operations of a sub-graph that its results need, without parameters that are only handed on."""
+    """Operations of a sub-graph that its results need, without parameters that are only returned."""
     needed = walk.reachable([r.op for k, r in enumerate(graph.results) if r not in graph.params[k : k + 1]])
     return [op for op in graph.operations if op in needed]
 

@@ -24,7 +24,7 @@ f64 = hr.float64
 N = 3  # of a vector
 LENGTH = 5  # the growing vector stays as short as this
 SLOTS = 4  # of a list, and the rows of a table
-TRIPS = 4  # loops go round less often
+TRIPS = 4  # loops run fewer iterations
 DEEP = 3  # recursive functions go less deep
 MODULUS = 1009
 INTS, SCALARS, VECTORS, MATRICES, GROWING, LISTS, RAGGED = ("a", "b"), ("p", "q"), ("u", "v"), ("m",), "g", "s", "r"
@@ -87,7 +87,7 @@ class Case:
 
 @dataclasses.dataclass(frozen=True)
 class While:
-    """Goes round `trips` modulo `TRIPS` times, or as long as a scalar is below a number.
+    """Runs `trips` modulo `TRIPS` iterations, or as long as a scalar is below a number.
 
     `also` are variables of the loop that it does not change; `save` is the argument of `while_loop` (a number or
     "sqrt": of `recompute`).
@@ -102,7 +102,10 @@ class While:
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """The vector `name` becomes what a function makes of an integer (how deep it may go) and a vector."""
+    """Assigns a function of an integer and a vector to the vector `name`.
+
+    The integer is the depth to which the function may recurse.
+    """
 
     name: str
     function: str
@@ -112,9 +115,11 @@ class Call:
 
 @dataclasses.dataclass(frozen=True)
 class Slope:
-    """The vector `name` becomes the gradient of the scalar `of`, after `block`, by the vector `by`, as it was before.
+    """Assigns to the vector `name` the gradient of the scalar `of` by the vector `by`.
 
-    What `block` changes is forgotten.
+    `of` is evaluated after `block`, and `by` is the value before it.
+
+    Changes by `block` are discarded.
     """
 
     name: str
@@ -131,9 +136,9 @@ Block: TypeAlias = "tuple[Statement, ...]"
 class Program:
     """
     Attributes:
-      block: what it does.
+      block: the statements of the program.
       functions: name → body. A body has the values `a`, `u` and `CONSTANTS`, and gives `u`.
-      ends: the values whose sum it is all about.
+      ends: the values whose sum is the result.
     """
 
     block: Block
@@ -361,7 +366,7 @@ def direction(r: random.Random) -> dict[str, np.ndarray]:
 
 
 class Evaluator:
-    """What evaluation has in common in Python and in graphs."""
+    """Base of the evaluators in Python and in graphs."""
 
     ops: Any
     values: dict[str, Any]
@@ -457,9 +462,9 @@ class Build(Evaluator):
     """Makes the graph of a program.
 
     Args:
-      program: which.
+      program: the program.
       ints: the integers it starts with.
-      inputs: what it is differentiated by: tensors, or variables.
+      inputs: tensors or variables by which it is differentiated.
       parallel: parallel_iterations of its loops.
     """
 
@@ -575,7 +580,7 @@ class Build(Evaluator):
 
 
 def build(program: Program, ints: Mapping[str, Any], inputs: Mapping[str, Any], parallel: int = 10) -> Any:
-    """What the program gives, as a tensor."""
+    """Result of the program as a tensor."""
     made = Build(program, ints, inputs, parallel)
     made.run(program.block)
     return made.loss(program)

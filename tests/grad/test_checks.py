@@ -1,4 +1,4 @@
-"""`hr.check_gradients`: finds right what is right and wrong what is wrong, in every order and mode."""
+"""`hr.check_gradients`: accepts right gradients and rejects wrong ones, in every order and mode."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def g() -> Iterator[hr.Graph]:
 
 
 def run(fetches: Any, feeds: Any = None) -> Any:
-    """What `fetches` are in a new session of the graph that has been entered, its variables initialized."""
+    """Runs `fetches` in a new session of the current graph, with its variables initialized."""
     graph = scopes.current_graph()
     with hr.Session(graph=graph) as session:
         if graph.variables:
@@ -38,7 +38,7 @@ def x_of(value: Any) -> hr.Tensor:
 
 @hr.custom_gradient
 def marked(x, y):
-    """x * y, whose gradient with respect to x is a hundred times what it is."""
+    """x * y, with a gradient by x that is a hundred times too large."""
     return x * y, lambda dz: (dz * y * 100, dz * x)
 
 

@@ -1,4 +1,4 @@
-"""Forward mode: the rules of all records, and tangents of programs with conditionals, loops and calls."""
+"""Forward mode: rules of all op records, tangents of programs with conditionals, loops and calls."""
 
 from __future__ import annotations
 
@@ -46,7 +46,10 @@ DERIVED = [
 
 
 def smooth(case: Case) -> bool:
-    """Whether to differentiate at a case: its numbers are finite, and none is 0, where functions have their kinks."""
+    """Whether a case has numbers to differentiate by, all finite and none 0.
+
+    Functions have their kinks at 0.
+    """
     numbers = [x for x in flat(case.inputs) if x.dtype.kind in "fc"]
     return bool(numbers) and all(np.isfinite(x).all() and (x != 0).all() for x in numbers)
 
@@ -62,7 +65,7 @@ def random_like(rng: np.random.Generator, x: Any) -> np.ndarray:
 
 
 def check_rule(record: OpDef, case: Case, static: bool, rng: np.random.Generator) -> None:
-    """The tangents of an op are what central differences say, and what the transpose of its gradient rule says.
+    """Checks the tangents of an op by central differences and by its gradient rule, transposed.
 
     With `static`, shapes are known and integer inputs constants; else nothing is known while the graph is built.
     """
@@ -177,7 +180,7 @@ def longer(x: Any) -> Any:
 
 
 def unused(x: Any) -> Any:
-    """Variables that no tangent comes to, that lead to nothing, that swap places; a loop constant that is returned."""
+    """Loop variables without tangents, without consumers or swapped; a loop constant that is returned."""
 
     def body(i: Any, a: Any, c: Any, d: Any, n: Any) -> Any:
         return i + 1, c, hr.sin(a) * n, hr.cast(i, hr.float64) * d, n
@@ -323,7 +326,7 @@ IMPORTED = [name for name in PROGRAMS if name != "custom gradient in a loop"]
     ("way", "name"), [*(("unknown shape", name) for name in PROGRAMS), *(("imported", name) for name in IMPORTED)]
 )
 def test_tangents_where_less_is_known(way: str, name: str) -> None:
-    """Compares tangents of tensors of unknown size, and of imported graphs with functions of a library."""
+    """Checks tangents of tensors of unknown size and of imported graphs with library functions."""
     d = Derivatives(PROGRAMS[name], (None,) if way == "unknown shape" else (3,), way == "imported")
     d.check(d.y, d.along(d.y))
     gradient = d.back(d.y)

@@ -1,6 +1,6 @@
-"""`hr.gradients`: what it gives for structures, variables, paths, inner and outer graphs, and its errors.
+"""`hr.gradients`: results for structures, variables, paths, inner and outer graphs, and its errors.
 
-What derivatives of each kind of operation and of loops are is tested elsewhere; here the programs are small.
+The derivatives of each kind of operation and of loops are tested elsewhere; here the programs are small.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def g() -> Iterator[hr.Graph]:
 
 
 def run(fetches: Any, feeds: Any = None) -> Any:
-    """What `fetches` are in a new session of the graph that has been entered, its variables initialized."""
+    """Runs `fetches` in a new session of the current graph, with its variables initialized."""
     graph = scopes.current_graph()
     with hr.Session(graph=graph) as session:
         if graph.variables:
@@ -39,7 +39,7 @@ def x_of(value: Any) -> hr.Tensor:
     return hr.placeholder_with_default(np.float32(value), np.shape(value))
 
 
-# *** what it gives ***
+# *** results ***
 
 
 def test_a_single_x_gives_a_list_of_one(g):

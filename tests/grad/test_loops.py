@@ -1,4 +1,7 @@
-"""Gradients of loops and conditionals, by hand: what each rule of grad/loops.py and grad/conditionals.py is for."""
+"""Gradients of loops and conditionals: one program for each rule.
+
+The rules are those of grad/loops.py and grad/conditionals.py; the programs are written by hand.
+"""
 
 from __future__ import annotations
 
@@ -184,7 +187,10 @@ def test_gradients_of_one_loop_share_what_is_kept_and_earlier_fetches_stay() -> 
 
 
 def test_an_rnn_keeps_one_list() -> None:
-    """h is kept, its successor is the h of the next iteration, what is read from a list is read again."""
+    """Only h is kept.
+
+    Its successor is the h of the next iteration, and values read from a list are read again.
+    """
     with hr.Graph() as g:
         w = hr.placeholder(f64, (4, 4))
         rows = hr.TensorArray(f64, 5).unstack(hr.placeholder(f64, (5, 2, 4)))
@@ -305,7 +311,10 @@ def test_in_a_branch_what_is_outside_cannot_depend_on_what_is_inside() -> None:
 
 
 def test_what_only_an_unwanted_gradient_would_need_is_not_kept() -> None:
-    """The rule of `y * c` has a gradient for c too, which nobody asks for, and which would need y."""
+    """The rule of `y * c` has a gradient for c too, which would need y.
+
+    The test does not request that gradient.
+    """
     with hr.Graph():
         x, c = hr.placeholder(f64, (3,)), hr.placeholder(f64, (3,))
         _, y = hr.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, y * c), (0, x))

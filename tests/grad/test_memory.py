@@ -1,8 +1,8 @@
-"""What loops and conditionals keep for their gradients, counted while they run.
+"""Residuals that loops and conditionals keep for their gradients, counted while they run.
 
-Lists are where loops keep things, so all that is pushed is written down: `Kept` puts itself into `TensorList.push` and
-`push_counted`. Bytes are those of memory: a view of one number with a large shape, such as stands for what a branch
-that was not taken would have returned, counts as one number.
+Loops keep residuals in lists, so all pushed values are recorded: `Kept` puts itself into `TensorList.push` and
+`push_counted`. Bytes are those of memory: a view of one number with a large shape, such as stands for the result of a
+branch that was not taken, counts as one number.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ TRIPS, BATCH, WIDTH, UNITS = 7, 4, 5, 6
 
 
 class Kept:
-    """What was pushed to lists.
+    """Values pushed to lists.
 
     Attributes:
-      values: all that was pushed that was no list itself, in the order of its coming.
+      values: all pushed values that are no lists themselves, in the order of the pushes.
     """
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class Kept:
         return [v for v in self.values if v.dtype.kind == "f"]
 
     def elements(self) -> int:
-        """How many numbers are in the floats, as memory has them."""
+        """Number of elements of the floats, as they are in memory."""
         return sum(_in_memory(v) for v in self.floats())
 
     def bytes(self) -> int:
@@ -75,7 +75,7 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> Kept:
 
 
 def _run(make: Callable[..., Any], *at: Any, fetch_y: bool = False) -> Any:
-    """Runs the gradient of the sum of `make(*xs)` with respect to all xs (or only the value)."""
+    """Runs the gradient of the sum of `make(*xs)` by all xs, or only the value."""
     with hr.Graph() as g:
         xs = [hr.placeholder(f64, np.shape(a)) for a in at]
         y = make(*xs)
@@ -130,7 +130,10 @@ _LSTM = _random((TRIPS, BATCH, WIDTH), (WIDTH + UNITS, 4 * UNITS), (4 * UNITS,))
 
 
 def test_an_lstm_keeps_one_copy_of_what_it_needs(kept: Kept) -> None:
-    """Of each iteration: c, h, what the four gates give, and tanh(c). All else follows from these, or is there."""
+    """Each iteration keeps c, h, the results of the four gates, and tanh(c).
+
+    All other values follow from these or are available already.
+    """
     _run(_lstm, *_LSTM)
     _close(kept.elements(), TRIPS * BATCH * UNITS * 7)
 
@@ -154,7 +157,7 @@ def test_back_prop_false_keeps_nothing(kept: Kept) -> None:
     assert kept.values == []
 
 
-# *** what need not be kept ***
+# *** values that need not be kept ***
 
 
 def test_loop_constants_are_not_kept(kept: Kept) -> None:
@@ -184,7 +187,10 @@ def test_what_a_constant_is_multiplied_with_need_not_be_kept_if_nobody_asks_for_
 
 
 def test_only_shapes_are_kept_where_shapes_suffice(kept: Kept) -> None:
-    """Sums and slices of something large that is made in the loop: its gradient asks only how large it was."""
+    """Gradients of sums and slices need only the size of the large operand.
+
+    The operand is made in the loop.
+    """
     with hr.Graph() as g:
         x = hr.placeholder(f64, (None,))
 
@@ -286,7 +292,7 @@ def _a_cond(branch: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 @pytest.mark.parametrize("branch", [lambda y: y + y, lambda y: y * 0.5], ids=["sum", "product with a constant"])
 def test_a_predicate_is_kept_once_an_iteration(kept: Kept, branch: Callable[[Any], Any]) -> None:
-    """And not what it was computed from, if nothing else is needed of that."""
+    """Its operands are not kept if no other gradient needs them."""
     _run(_a_cond(branch), *_random((3,)))
     assert [v.size for v in kept.values] == [1] * 6
     assert all(v.dtype == bool for v in kept.values)
@@ -309,7 +315,10 @@ def test_a_predicate_is_kept_once_for_several_conditionals_and_gradients(kept: K
 
 @pytest.mark.parametrize("taken", [True, False])
 def test_values_of_a_branch_that_is_not_taken_are_not_kept(kept: Kept, taken: bool) -> None:
-    """The large product in one branch is kept if that branch is taken; else there is nothing to keep."""
+    """The large product of one branch is kept only if that branch is taken.
+
+    The other branch has nothing to keep.
+    """
     n, trips = 1000, 5
     x, w = _random((n,), (n,))
 
@@ -361,7 +370,7 @@ def test_a_list_beyond_the_limit_says_what_and_where_and_what_to_do() -> None:
 
 
 def test_the_limit_holds_for_lists_of_lists() -> None:
-    """What the loops inside an iteration keep counts as what that iteration keeps."""
+    """Residuals of the loops inside an iteration count as residuals of that iteration."""
     with hr.Graph() as g:
         x = hr.placeholder(f64, (1000,))
 

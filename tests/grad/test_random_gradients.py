@@ -1,7 +1,7 @@
-"""Random programs: what is computed for their derivatives is what they are, to the third order, in every manner.
+"""Random programs: their derivatives are exact to the third order in every mode.
 
 A program's derivatives are known exactly without a graph (`exact.Jet`); central differences of its values, which
-need nothing but those, see that this is so. All derivatives are along given directions, d_k the one of order k:
+need nothing but those, check the exact ones. All derivatives are along given directions, d_k the one of order k:
 
     f_0 = f        f_k(x) = <gradient of f_(k-1) at x, d_k>
 
@@ -72,7 +72,10 @@ class Example:
 
 
 class Made:
-    """The graph of an example: placeholders, one of them for a vector of any length, and a variable."""
+    """Graph of an example: placeholders and a variable.
+
+    One placeholder is for a vector of any length.
+    """
 
     def __init__(self, example: Example, parallel: int = 10) -> None:
         self.example = example
@@ -104,7 +107,7 @@ class Made:
         return session
 
     def run(self, fetches: Any, session: hr.Session | None = None, **options: Any) -> Any:
-        """What `fetches` are, in a session of their own or in one that there is."""
+        """Runs `fetches` in `session`, or in a new session if it is None."""
         feeds = {self.inputs[n]: x for n, x in self.example.at.items() if n != "V"}
         with contextlib.ExitStack() as stack:
             session = session or stack.enter_context(self.session())
@@ -116,7 +119,10 @@ def _along(gradient: Mapping[str, Any], way: Mapping[str, np.ndarray]) -> Any:
 
 
 def _check(seed: int, orders: int = ORDERS) -> None:
-    """Derivatives of orders up to `orders` in reverse mode; the first with respect to each input by itself."""
+    """Checks derivatives of orders up to `orders` in reverse mode.
+
+    The first order is checked with respect to each input by itself.
+    """
     e = Example(seed)
     d = e.directions[:orders]
     want = derivatives(e.program, e.ints, e.at, d)
@@ -172,7 +178,7 @@ def _check_modes(seed: int) -> None:
 
 
 def _check_order(seed: int) -> None:
-    """Whatever fires first, and however many iterations there are at once, the numbers are the same."""
+    """Checks that gradients are independent of the order of firing and of parallel iterations."""
     e = Example(seed)
     reference: Any = None
     for parallel in (10, 1, 2):
@@ -212,7 +218,7 @@ def test_reverse_mode_to_the_third_order(block: int) -> None:
 
 
 def test_programs_that_found_something() -> None:
-    """Loops that decide for themselves what to keep, with recursive functions in them; values kept by those."""
+    """Loops that choose their residuals and call recursive functions, which keep values too."""
     _all([74, 95, 1428], _check)
 
 
@@ -244,7 +250,10 @@ def test_many_programs_in_all_manners(block: int) -> None:
 
 
 def test_programs_have_everything_in_them() -> None:
-    """What the generator makes is worth something: loops go round, and what is there is used together."""
+    """The generator makes every kind of statement, and its programs use them together.
+
+    At least half of the programs have derivatives other than zero.
+    """
     programs = [Example(seed).program for seed in range(PROGRAMS)]
     kinds = [{type(s) for s in statements(p)} for p in programs]
     for kind in (Assign, Write, If, Case, While, Call, Slope):

@@ -60,7 +60,7 @@ def test_tensor_arrays_and_maximum_iterations() -> None:
 
 
 def _peak(save, trips: int, width: int) -> float:
-    """How many states the gradient of a loop of so many trips holds at most."""
+    """Peak memory of the gradient of a loop of `trips` iterations, in states."""
     with hr.Graph() as g:
         x = hr.placeholder(f64, (width,))
         y = hr.while_loop(lambda i, y: i < trips, lambda i, y: (i + 1, hr.tanh(y) * x), (0, x), save=save)[1]

@@ -1,4 +1,4 @@
-"""Derivatives of loops grow about threefold from order to order, like those of the same thing written out."""
+"""Derivatives of loops grow about threefold from order to order, like those of unrolled loops."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ TRIPS = 10
 ORDERS = 4
 
 
-# What a loop or conditional becomes when it runs; the graph itself has one operation for all of these.
+# Operations of the primitive form of loops and conditionals; the graph itself has one operation for all of these.
 PLUMBING = {"Enter", "Exit", "Merge", "Switch", "NextIteration"}
 
 
 def _size(t: hr.Tensor) -> int:
-    """How many operations are needed for a tensor, in all graphs that operations own."""
+    """Number of operations that a tensor needs, in all graphs that operations own."""
     lowered = lower(prune([], [t], []).graph, []).ops
     return sum(op.opdef.primitive not in PLUMBING and op.type != "LoopCond" for op in lowered)
 

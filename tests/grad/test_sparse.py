@@ -1,4 +1,7 @@
-"""Sparse gradients: rows stay rows, through sums, conditionals and loops, and their own gradients are right."""
+"""Sparse gradients: rows stay rows through sums, conditionals and loops.
+
+Their own gradients are right too.
+"""
 
 from __future__ import annotations
 
@@ -194,7 +197,7 @@ def rows_of_unknown_shape_that_grow(x: hr.Tensor) -> hr.Tensor:
 
 
 def gathers_and_scatters(x: hr.Tensor) -> hr.Tensor:
-    """At indices that come twice, which nobody knows before."""
+    """Gathers and scatters at indices that occur twice, which is unknown before the step runs."""
 
     def body(i, ta):
         at = hr.stack([i, 4 - i, i])

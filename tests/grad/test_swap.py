@@ -1,4 +1,7 @@
-"""Gradients of loops in sessions with a memory limit: what does not fit is swapped, and nothing else changes."""
+"""Gradients of loops in sessions with a memory limit.
+
+Residuals that do not fit are swapped, and the values are the same.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,7 @@ def assert_released(memory: Memory) -> None:
 
 
 def values_and_gradients(make: Callable[..., Any], *at: np.ndarray, orders: int = 1) -> Made:
-    """What is fetched, and fed: `make(*xs)` and its derivatives with respect to all xs."""
+    """Fetches and feeds: `make(*xs)` and its derivatives with respect to all xs."""
     xs = [hr.placeholder(a.dtype.name, a.shape) for a in at]
     y = make(*xs)
     fetches = [y]
@@ -172,7 +175,7 @@ def test_results_are_the_same_to_the_bit(make: Callable[..., Made], engine: str)
 
 @pytest.mark.parametrize("engine", ["interpret", "compiled"])
 def test_with_the_passes_on(engine: str) -> None:
-    """None of them puts the values of all iterations together, which would be more than the limit at once."""
+    """No pass collects the values of all iterations, which together exceed the limit."""
     with hr.Graph() as g:
         fetches, feeds = lstm(swap_memory=True)
     with hr.Session(graph=g, engine=engine) as session:
@@ -231,7 +234,10 @@ def test_small_values_are_never_swapped(engine: str) -> None:
 @pytest.mark.parametrize("engine", ["interpret", "compiled"])
 @pytest.mark.parametrize("save", ["auto", hr.recompute(4)], ids=repr)
 def test_strategies(save: Any, engine: str) -> None:
-    """With "auto" a loop swaps if it must. To compute again keeps less than all, but may still be too much."""
+    """With "auto" a loop swaps only if the limit requires it.
+
+    `recompute` keeps fewer values: they fit here, but may exceed a lower limit.
+    """
     with hr.Graph() as g:
         fetches, feeds = plain(save=save)
     with flags.override(OPTIMIZE="off"):

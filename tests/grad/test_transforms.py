@@ -13,7 +13,7 @@ from headrace.errors import GraphError, SignatureError
 
 
 def both_ways(f, *args):
-    """What `f` gives outside of graphs, and what it gives in one: two structures of arrays."""
+    """Results of `f` outside of graphs and in a graph: two structures of arrays."""
     from headrace import nest
 
     outside = f(*args)

@@ -1,4 +1,4 @@
-"""Ops made for one test: what they do is a Python function that the test gives."""
+"""Ops made for one test: their kernel is a Python function of the test."""
 
 from __future__ import annotations
 
@@ -58,8 +58,12 @@ def call(
     """An op that calls `fn`: the tensor it makes (several: a tuple; none: the operation).
 
     Args:
+      b: the builder of the op.
       form: "Pure", "Heavy": `fn(*arrays)`. "Stateful": `fn(ctx, *arrays)`. "Async": `fn(ctx, *arrays, done)`.
+      fn: the kernel.
+      args: the inputs of the op.
       out: the dtypes of its outputs.
+      name: the name of the op; None: one that the builder chooses.
       scalar: whether its outputs are known to be scalars.
     """
     key = f"fn{next(_names)}"
@@ -69,7 +73,10 @@ def call(
 
 
 def builder() -> Builder:
-    """Of a graph in which only edges order operations, not the order of their making as in a `hr.Graph`."""
+    """Builder of a graph in which only edges order operations.
+
+    In a `hr.Graph` the order of creation orders them too.
+    """
     return Builder(Graph())
 
 

@@ -1,4 +1,4 @@
-"""What the user is told when a run fails: class, operation, line, loop and iteration, inputs, cause."""
+"""Errors of runs that fail: class, operation, line, loop and iteration, inputs, cause."""
 
 from __future__ import annotations
 
@@ -41,7 +41,10 @@ def text(e: BaseException) -> str:
 
 
 def failing_loop(b: Builder, error: Any, at: int = 1000) -> tuple[hr.Tensor, hr.Tensor]:
-    """A loop whose kernel 'step' fails in iteration `at`: the result, and what the kernel makes."""
+    """Makes a loop whose kernel 'step' fails in iteration `at`.
+
+    Returns the loop's result and the kernel's output.
+    """
     loop = Loop(b, "while/context")
     i = loop.var(b.const(0))
     loop.goes_while(b.Less(i, loop.constant(b.const(2000))))
@@ -111,7 +114,10 @@ def test_the_same_error_object_twice_is_told_once(custom: None) -> None:
 
 
 def test_an_error_of_a_kernel_is_told_anew_in_each_run(custom: None) -> None:
-    """A kernel may raise one and the same object again; what was noted about the last run must not stay on it."""
+    """Notes of the last run do not stay on an error raised again.
+
+    A kernel may raise the same object in each run.
+    """
     b = builder()
     error = InvalidArgumentError("always the same object")
     x = call(b, "Stateful", lambda ctx: _raise(error), name="first", scalar=True)

@@ -1,4 +1,7 @@
-"""A fed variable: every read in the step gives the fed value, and nothing changes the variable."""
+"""Fed variables: every read in the step gives the fed value.
+
+The variable itself does not change.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,10 @@ Made = dict[str, Any]
 
 
 def reads() -> Made:
-    """Reads of `v` (float32 scalar) by all that can hold one; the values are those for v = 5."""
+    """Reads of `v` (float32 scalar) by every construct that can contain one.
+
+    The values are those for v = 5.
+    """
     v = hr.Variable(1.0, name="v")
 
     @hr.Function

@@ -1,4 +1,4 @@
-"""What may be fed, and what happens to it."""
+"""Feeds: the keys and values allowed, and conversions of the values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be fetched, in which structures, and who owns the results."""
+"""Fetches: the objects and structures allowed, and the ownership of the results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What is done for the first result of a step: once, whatever runs it, and as much as the step has operations."""
+"""Work for the first result of a step: done once, with every engine.
+
+It is proportional to the number of operations of the step.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +85,7 @@ def test_the_programs_for_several_shapes_share_the_pruned_graph(pruned: list[int
 
 @pytest.mark.parametrize("engine", ["compiled", "interpret"])
 def test_the_walks_of_a_first_run_grow_with_the_graph(monkeypatch: pytest.MonkeyPatch, engine: str) -> None:
-    """A graph of four times as many operations: as many walks, each over four times as many."""
+    """Four times as many operations need as many walks, each four times as long."""
     visited: list[int] = []
     toposort = walk.toposort
 
@@ -111,7 +114,10 @@ def test_the_feeds_that_fetches_need_are_found_for_partial_runs() -> None:
 
 
 def test_the_feeds_that_fetches_need_are_found_across_iterations_of_primitive_loops() -> None:
-    """In the loop x goes to y and y to z: z needs x after two iterations, which the first walk does not see."""
+    """A fetch depends on x after two iterations.
+
+    In the loop x goes to y and y to z, so z needs x, which the first walk does not find.
+    """
     with hr.Graph() as g:
         feeds = [hr.placeholder(hr.float32, (), name) for name in "xyzu"]
         x, y, z, u = feeds

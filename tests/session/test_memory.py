@@ -1,4 +1,7 @@
-"""What a session keeps: nothing that grows with the number of runs, and nothing longer than it is needed."""
+"""A session's memory does not grow with the number of runs.
+
+No object is kept longer than it is needed.
+"""
 
 from __future__ import annotations
 
@@ -34,8 +37,10 @@ def traced() -> Iterator[None]:
 
 
 def growth(work: Callable[[], Any], runs: int) -> int:
-    """Bytes that are held after `runs` further calls of `work`: the least of three times, for what leaks, leaks each
-    time, but caches (numpy's, Python's) fill up now and then."""
+    """Bytes that are held after `runs` further calls of `work`: the least of three measurements.
+
+    A leak shows in each of them, but caches (numpy's, Python's) fill up now and then.
+    """
     for _ in range(100):
         work()
     with traced():
@@ -242,7 +247,10 @@ def test_feeds_are_let_go(custom: None) -> None:
 
 
 def test_a_graph_is_not_copied_for_each_way_of_fetching(custom: None) -> None:
-    """A compiled step is kept for each (fetches, feeds); it is small beside the graph's constants."""
+    """A compiled step is kept for each (fetches, feeds).
+
+    It is small compared with the graph's constants.
+    """
     b = builder()
     big = b.const(np.zeros(MB // 4, np.float32))
     with session(b) as s:

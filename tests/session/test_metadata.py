@@ -1,4 +1,4 @@
-"""What a `RunMetadata` tells of a run: against the events of the same run, and against programs counted in Python."""
+"""`RunMetadata`, compared with the events of the same run and with programs counted in Python."""
 
 from __future__ import annotations
 
@@ -69,8 +69,11 @@ def loops_in(block: Block) -> int:
 
 
 def count(block: Block, values: dict[str, int], first: int, trips: Any, unentered: Any) -> None:
-    """Runs `block` and counts: for its loops, numbered as `Lowering` does from `first` on, the trips of each time they
-    were entered, and how often they were not, in a branch not taken or in a body after the last trip."""
+    """Runs `block` and counts the trips of its loops.
+
+    Loops have numbers from `first` on, as `Lowering` assigns them. `trips` receives the trips of each time a loop was
+    entered. `unentered` counts the times it was not entered, in a branch not taken or in a body after the last trip.
+    """
 
     def never(first: int, block: Block) -> None:
         for n in range(first, first + loops_in(block)):
@@ -114,7 +117,7 @@ def check_program(program: Block, starts: list[int]) -> None:
                 heard = Sizes()
                 s.run(results, feed, dataclasses.replace(FULL, ready=ready, listener=heard), m)
                 check_against_events(m, heard.events)
-                for loop in m.loops:  # one whose results nobody needs is not there
+                for loop in m.loops:  # a loop whose results are not needed is missing
                     n = int(loop.name.removeprefix("loop"))
                     assert sorted(x.trips for x in loop.instances) == sorted(trips[n])
                     assert (loop.entered, loop.trips) == (len(trips[n]), sum(trips[n]))
@@ -178,7 +181,7 @@ def test_a_full_window_is_seen() -> None:
     b = builder()
     loop, i = counting(b, 20, parallel_iterations=4)
     m = hr.RunMetadata()
-    # what is not needed to go on fires last, so no iteration ends before it must
+    # operations that the next iteration does not need fire last, so no iteration ends before it must
     ready = SeededReady(last=frozenset(op.name for op in b.graph.operations if op.type == "Exit"))
     slow = b.Identity(loop.body(i), name="slow")
     ready.last |= {slow.op.name}
@@ -228,7 +231,7 @@ def test_what_is_listed_one_by_one_is_bounded(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.system
 def test_counters_do_not_grow_with_a_loop() -> None:
-    """What is kept while a loop runs is for what is open, however often it went round."""
+    """Counters of a running loop are those of its open iterations, however many ran."""
     b = builder()
     loop, i = counting(b, 500)
     kept: list[int] = []
@@ -514,7 +517,7 @@ def test_as_text_and_data() -> None:
 
 
 def test_tensorflows_records() -> None:
-    """What programs read that were written for TensorFlow."""
+    """Fields that programs written for TensorFlow read."""
     graph = tf.Graph()
     with graph.as_default():
         x = tf.placeholder(tf.float32, [4])

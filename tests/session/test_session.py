@@ -1,4 +1,4 @@
-"""The session as a thing: what it keeps between runs, how it ends, what cannot be done with it."""
+"""The session as an object: its state between runs, its end, operations that it refuses."""
 
 from __future__ import annotations
 
@@ -356,7 +356,7 @@ def test_a_long_chain_and_deep_loops_need_no_deep_stack() -> None:
         assert s.run(value, timeout_ms=60_000) == 7
 
 
-# *** what cannot be done ***
+# *** refused operations ***
 
 
 def test_copying_and_pickling_are_refused() -> None:

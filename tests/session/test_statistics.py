@@ -1,4 +1,4 @@
-"""`Session.statistics()`: what a session holds and does."""
+"""`Session.statistics()`: contents and activity of a session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The steps that a session keeps: those of the graph as it is, and a bounded number of them."""
+"""A session's cache of steps: those of the current graph, in a bounded number."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_the_least_recently_used_step_goes_first(monkeypatch: pytest.MonkeyPatch
     assert session.statistics().steps == 3
     assert first in steps_of(session)
     assert second not in steps_of(session)
-    assert session.run(ys[1], {x: 1.0}) == 2.0  # made anew
+    assert session.run(ys[1], {x: 1.0}) == 2.0  # made again
     assert session.statistics().made == 6
 
 

@@ -1,4 +1,7 @@
-"""Several steps at once, and several kernels at once: what overlaps is proved by meeting, never by the clock."""
+"""Several steps at once, and several kernels at once.
+
+Overlap is proved by threads that meet, never by the clock.
+"""
 
 from __future__ import annotations
 
@@ -197,7 +200,10 @@ def test_asynchronous_kernels_complete_from_any_thread_in_any_order(custom: None
 
 
 def test_an_asynchronous_kernel_in_a_loop_overlaps_its_iterations(custom: None) -> None:
-    """With a window of 4, four reads are under way at once, and the fifth only begins when the first is done."""
+    """With a window of 4, four reads are under way at once.
+
+    The fifth begins only when the first is done.
+    """
     b = builder()
     begun: list[int] = []
     most: list[int] = [0]

@@ -1,5 +1,8 @@
-"""What an error of a running step tells besides its text: inputs by the user's names, the last events of the step, and
-where a loop was when its time was over; the same by every engine, as far as it can know."""
+"""Notes of an error of a running step.
+
+They give inputs by the user's names, the last events of the step, and the iteration of a loop at its time limit. Every
+engine gives the same notes, as far as it can know.
+"""
 
 from __future__ import annotations
 

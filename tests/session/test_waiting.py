@@ -1,4 +1,4 @@
-"""Time limits, cancellation, closing, interrupts: every way a step that waits or goes on for ever can end."""
+"""Time limits, cancellation, closing, interrupts: every end of a step that waits or never ends."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_dequeue_from_an_empty_queue() -> None:
         with pytest.raises(DeadlineExceededError):
             s.run(get, options=hr.RunOptions(timeout_in_ms=LIMIT))
         s.run(put)
-        assert s.run(get, timeout_ms=LIMIT) == 5  # nothing was lost to those who gave up
+        assert s.run(get, timeout_ms=LIMIT) == 5  # no element was lost to the receivers that gave up
 
 
 def test_the_sessions_own_time_limit() -> None:

@@ -1,4 +1,4 @@
-"""Runs pipelines: a graph, its queue runners, and what a tensor gives until the data ends."""
+"""Runs pipelines: a graph, its queue runners, and a tensor until the data ends."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ def plain(x: Any) -> Any:
 
 
 def taken(build: Callable[[], Any], most: int = 1000) -> list[Any]:
-    """What `build()`, in a graph, gives step after step until the data ends, or `most` of it."""
+    """Values of the fetch `build()`, in a graph, step after step.
+
+    It runs until the data ends or `most` values are taken.
+    """
     with hr.Graph() as g:
         fetch = build()
     out: list[Any] = []

@@ -1,4 +1,4 @@
-"""Moving averages: their numbers, their names, what a saver is told; in graphs and outside."""
+"""Moving averages: their numbers, their names, the names for a saver; in graphs and outside."""
 
 from __future__ import annotations
 

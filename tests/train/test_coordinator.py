@@ -130,7 +130,10 @@ def test_a_looper_works_until_it_is_told_to_stop() -> None:
 
 
 def test_a_looper_keeps_to_its_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By a clock that goes on as it waits: the second time is late, and the third makes up for it."""
+    """The second call is late, and the third makes up for it.
+
+    The clock advances as the looper waits and works.
+    """
     now, waits, began = [0.0], [], []
     coord = Coordinator()
     monkeypatch.setattr("headrace.train.coordinator.time.monotonic", lambda: now[0])
@@ -228,7 +231,10 @@ def test_an_error_reaches_the_coordinator_or_is_kept(q: hr.FIFOQueue, caplog: py
 
 
 def test_an_error_that_comes_when_nobody_waits_any_more(q: hr.FIFOQueue, caplog: pytest.LogCaptureFixture) -> None:
-    """A thread that outlived the grace period fails as the session is closed: that is told, and no more."""
+    """A thread that outlived the grace period fails as the session is closed.
+
+    The failure is reported, without further effect.
+    """
     with q.queue_ref.graph as g:
         never = hr.FIFOQueue(1, [hr.int32], shapes=[()])
         runner = QueueRunner(q, [q.enqueue(never.dequeue())])

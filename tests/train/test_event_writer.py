@@ -1,4 +1,7 @@
-"""The writer of event files: nothing is lost or out of order, what fails is told, and nobody waits for ever."""
+"""The writer of event files: no event is lost or out of order.
+
+Failures are reported, and no thread waits for ever.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,10 @@ def values(path: str) -> list[Any]:
 
 @pytest.fixture
 def held(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Makes the thread stop before it writes, until `free` is set; `reached` says that it is there."""
+    """Makes the thread stop before it writes, until `free` is set.
+
+    `reached` is set when the thread has stopped.
+    """
 
     class Held:
         def __init__(self) -> None:
@@ -195,7 +201,7 @@ def test_garbage_may_be_collected_by_the_thread_that_writes(tmp_path: Path, monk
     writer, write = FileWriter(tmp_path, flush_secs=0), events.Writer.write
 
     def collect(self: events.Writer, *serialized: bytes) -> None:
-        writer._worker.close()  # what happens to a writer that is forgotten
+        writer._worker.close()  # as for a writer that is garbage-collected
         write(self, *serialized)
 
     monkeypatch.setattr(events.Writer, "write", collect)
@@ -253,7 +259,7 @@ def test_the_folder_of_a_writer_must_be_one(tmp_path: Path) -> None:
         FileWriter(tmp_path, max_queue=0)
 
 
-# *** what is added ***
+# *** additions ***
 
 
 def test_summaries_of_operations_and_of_others(tmp_path: Path) -> None:
@@ -289,7 +295,7 @@ def test_a_note_on_a_tag_is_told_once_a_file(tmp_path: Path) -> None:
 
 
 def test_values_at_hand(tmp_path: Path) -> None:
-    with hr.Graph(), FileWriter(tmp_path) as writer:  # whatever graph has been entered
+    with hr.Graph(), FileWriter(tmp_path) as writer:  # independent of the current graph
         writer.scalar("any text: it's free", np.float64(1.5), 0)
         writer.histogram("h", np.arange(10), 0)
         writer.image("one", np.zeros((2, 3)), 0)

@@ -32,7 +32,7 @@ def test_a_data_set_again_and_again() -> None:
     assert order([1, 2, 3], False, None, 2) == [1, 2, 3, 1, 2, 3]
     assert order(np.arange(3)) == [0, 1, 2]
     assert order(lambda: iter([1, 2]), False, None, 2) == [1, 2, 1, 2]
-    assert order({4: 0, 5: 0}, False, None, 2) == [4, 5, 4, 5]  # what is iterated over, not what has numbers
+    assert order({4: 0, 5: 0}, False, None, 2) == [4, 5, 4, 5]  # keys, as in an iteration, not values by index
     assert order(iter([1, 2])) == [1, 2]
 
 
@@ -138,7 +138,7 @@ def test_each_session_begins_anew() -> None:
 
 
 class Held:
-    """A data set of which each example tells that it was read, and a kernel that goes on only then."""
+    """A data set that records reads of its examples, with a kernel that waits."""
 
     def __init__(self, n: int) -> None:
         self.read = [threading.Event() for _ in range(n)]
@@ -151,7 +151,7 @@ class Held:
         return i
 
     def compute(self, x: np.ndarray) -> np.ndarray:
-        """The work of a step: it is not over before the example after next has been read."""
+        """Work of a step that ends only after the example after next was read."""
         later = int(x) + 2
         if later < len(self) and not self.read[later].wait(SECONDS):
             raise AssertionError(f"step {x}: example {later} was not read while it computed")
@@ -159,7 +159,10 @@ class Held:
 
 
 def test_examples_are_read_while_a_step_computes() -> None:
-    """If a step had to end before the next example is read, the first one would wait in vain."""
+    """A step need not end before the next example is read.
+
+    If it had to, the first step would wait in vain.
+    """
     held = Held(8)
 
     def build() -> Any:
@@ -170,7 +173,7 @@ def test_examples_are_read_while_a_step_computes() -> None:
 
 
 def test_files_are_read_while_a_step_computes(tmp_path: Path) -> None:
-    """The same with a reader: a step holds on until the reader has given two more lines than were used."""
+    """A step waits until the reader has produced two more lines than were used."""
     (tmp_path / "a").write_text("".join(f"{i}\n" for i in range(8)))
     with hr.Graph() as g:
         names = input.string_input_producer([str(tmp_path / "a")], num_epochs=1)

@@ -1,4 +1,7 @@
-"""Hooks: what each does, seen one by one in small monitored sessions; and what they write, by writers that record."""
+"""Hooks: effects of each one in small monitored sessions.
+
+Their summaries go to writers that record them.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,10 @@ from headrace.train.scaffold import ChiefSessionCreator, Scaffold
 
 
 class Model:
-    """A graph that counts: `train` adds one to the step, `x` is 10 times it afterwards, `fed` is fed."""
+    """A graph that counts steps.
+
+    `train` adds one to the step, `x` is 10 times the new step, and `fed` is a placeholder with a default.
+    """
 
     def __init__(self) -> None:
         with hr.Graph() as self.graph:
@@ -91,7 +97,7 @@ class Writer:
 
 
 class Clock:
-    """Time that stands still until it is told."""
+    """A clock that stands still until `now` is assigned."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -113,7 +119,7 @@ def model() -> Model:
 
 @pytest.fixture
 def writer(monkeypatch: pytest.MonkeyPatch) -> Writer:
-    """What hooks write to, whatever the folder."""
+    """The writer of all hooks, for every folder."""
     made = Writer()
     for module in ("saving", "stepping"):
         monkeypatch.setattr(f"headrace.train.hooks.{module}.writer_of", lambda folder: made)
@@ -121,7 +127,7 @@ def writer(monkeypatch: pytest.MonkeyPatch) -> Writer:
 
 
 def steps(session: MonitoredSession, fetch: Any, most: int = 100) -> list[Any]:
-    """Runs until it should stop; what was fetched."""
+    """Runs until the session should stop; returns the values fetched."""
     got = []
     with session:
         while not session.should_stop() and len(got) < most:

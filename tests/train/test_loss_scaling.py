@@ -1,4 +1,4 @@
-"""Loss scaling: steps that are left out, factors that are found; in graphs, outside, as functions."""
+"""Loss scaling: skipped steps and dynamic factors; in graphs, outside, as functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Monitored sessions: what is called when, how they end, and that training goes on where it was left."""
+"""Monitored sessions: the order of calls, their end, and training that resumes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SECONDS = 20.0
 
 
 class Story(SessionRunHook):
-    """Writes down what it is told."""
+    """A hook that records its calls."""
 
     def __init__(self, told: list[str], name: str = "hook", **fails: BaseException) -> None:
         self.told, self.name, self.fails = told, name, fails
@@ -77,7 +77,7 @@ def _writers() -> Any:
     FileWriterCache.clear()
 
 
-# *** what is called when ***
+# *** order of calls ***
 
 
 def test_hooks_are_called_in_order(counter: Any) -> None:
@@ -233,7 +233,7 @@ def test_the_graph_is_closed_while_it_trains() -> None:
 
 
 def linear(seed: int = 3) -> Any:
-    """A graph that learns, with numbers drawn at random in each step: train op, loss, weights."""
+    """A graph that learns, with random numbers in each step: train op, loss, weights."""
     with hr.Graph() as g:
         step = global_step.create_global_step()
         w = hr.Variable(np.zeros(3, np.float32), name="w")
@@ -247,7 +247,7 @@ def linear(seed: int = 3) -> Any:
 
 
 def trained(folder: Path, *lasts: int, **kwargs: Any) -> tuple[list[int], np.ndarray]:
-    """The steps that were done, in one monitored session after the other, and the weights at the end."""
+    """Runs one monitored session after the other; returns all steps done and the last weights."""
     g, train, w = linear()
     seen = []
     for last in lasts:

@@ -1,4 +1,7 @@
-"""Optimizers: TensorFlow's numbers after 100 steps; the same in loops, outside of graphs and as functions."""
+"""Optimizers: TensorFlow's numbers after 100 steps.
+
+The numbers are the same in loops, outside of graphs and as functions.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recovery: which errors are tried again, how often, and what is said when it was no use."""
+"""Recovery: the errors that are retried, the number of attempts, and the final message."""
 
 from __future__ import annotations
 
@@ -148,7 +148,10 @@ def test_a_step_function_is_called_again_with_the_new_session(counter: Any) -> N
 
 
 def test_a_thread_that_was_preempted_is_the_cause(counter: Any) -> None:
-    """A step fails as its queue is closed, because the thread that filled it was aborted: that counts."""
+    """The error of an aborted thread counts as the cause of a failed step.
+
+    The step fails as its queue is closed, because the thread that filled it was aborted.
+    """
     g, count = counter
     creator = Creator()
 

@@ -1,4 +1,7 @@
-"""A run that is killed and resumed ends with the same parameters as one that nobody disturbed, bit for bit."""
+"""A run that is killed and resumed ends with the parameters of an undisturbed run.
+
+They are equal bit for bit.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,8 @@ pytestmark = pytest.mark.system
 
 ROOT = Path(__file__).parents[2]
 
-# A small classifier with dropout, shuffled batches and momentum: what there is of randomness comes from ops, whose
-# states the saver keeps, or follows from the step. It saves every 5 steps, and kills itself where it is told to.
+# A small classifier with dropout, shuffled batches and momentum. Its randomness comes from ops, whose states the saver
+# keeps, or follows from the step. It saves every 5 steps, and kills itself at step `kill_at`.
 PROGRAM = """
 import os, signal
 import numpy as np
@@ -151,7 +154,7 @@ def test_a_killed_run_ends_like_an_undisturbed_one(
 
 
 def test_without_the_random_states_it_does_not(tmp_path: Path, run: Callable[..., str]) -> None:
-    """That the test above can fail: what the saver keeps of random ops matters."""
+    """The test above can fail: the states of random ops that the saver keeps matter."""
     run(tmp_path / "whole", 0, "auto", "native")
     run(tmp_path / "killed", 13, "auto", "native", "variables")
     run(tmp_path / "killed", 0, "auto", "native", "variables")

@@ -1,4 +1,4 @@
-"""Savers: what is written under which names, what comes back, what is refused."""
+"""Savers: values written and their names, values restored, and errors."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def test_random_ops_go_on_where_they_were(tmp_path: Path, format: str, engine: s
         path = saver.save(session, tmp_path / "m")
         want = session.run([*drawn, late])
         after = session.run([*drawn, late])
-        saver.restore(session, path)  # in the session itself: what had not drawn then begins anew
+        saver.restore(session, path)  # in the session itself: ops that had not drawn then start again
         again = session.run([*drawn, late])
     with hr.Session(graph=g, engine=engine) as session:
         saver.restore(session, path)
@@ -242,7 +242,7 @@ def test_states_of_random_ops_are_checked() -> None:
                 session.run(put, {names: n, states: s.astype(np.uint64)})
 
 
-# *** what is refused ***
+# *** errors ***
 
 
 def test_what_cannot_be_saved_is_refused_by_name() -> None:
@@ -382,7 +382,7 @@ def test_a_damaged_checkpoint_is_an_error(tmp_path: Path) -> None:
             saver.restore(session, path)
 
 
-# *** the graph beside it ***
+# *** the graph of a checkpoint ***
 
 
 @pytest.mark.parametrize("format", FORMATS)

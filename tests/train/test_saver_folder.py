@@ -1,4 +1,7 @@
-"""A folder of checkpoints: which are kept, which is newest; one that is damaged; processes killed while they save."""
+"""A folder of checkpoints: those kept, the newest, a damaged one.
+
+Processes are killed while they save.
+"""
 
 from __future__ import annotations
 
@@ -158,7 +161,7 @@ def test_a_damaged_checkpoint_is_told_and_the_one_before_it_is_used(
     trained(session, saver, tmp_path / "m", range(1, 4))
     DAMAGES[what](tmp_path / "m-3")
     if what != "no index":
-        assert saving.latest_checkpoint(tmp_path) == str(tmp_path / "m-3")  # nobody has looked into it
+        assert saving.latest_checkpoint(tmp_path) == str(tmp_path / "m-3")  # its contents have not been read yet
     with pytest.warns(HeadraceWarning, match=r"m-3' cannot be used.*m-2' is used") as told:
         assert saver.restore_latest(session, tmp_path) == str(tmp_path / "m-2")
     assert len(told) == 1

@@ -1,4 +1,4 @@
-"""Values in checkpoints without a saver: save and load, looking into checkpoints, taking from them what fits."""
+"""Values in checkpoints without a saver: saving, loading, inspecting, and restoring the ones that fit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scaffolds, session managers and creators: what is found and made, and how sessions get their values."""
+"""Scaffolds, session managers and creators: objects found and made, and initialization of sessions."""
 
 from __future__ import annotations
 

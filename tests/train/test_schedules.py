@@ -1,4 +1,7 @@
-"""Schedules: what they say at each step, in graphs and outside; and TensorFlow 1's functions of the same names."""
+"""Schedules: their values at each step, in graphs and outside.
+
+TensorFlow 1's functions of the same names are tested too.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches of sparse tensors: what waits in the queue is a number, and a map keeps the tensor."""
+"""Batches of sparse tensors: the queue holds a number, and a map keeps the tensor."""
 
 from __future__ import annotations
 
@@ -22,19 +22,25 @@ def numbers(n: int = 7) -> Any:
 
 
 def example(x: Any) -> Any:
-    """The sparse vector of x % 3 elements 10 * x, 10 * x + 1 ..., as long as x % 3 + 1."""
+    """Sparse vector of x % 3 elements.
+
+    The elements are 10 * x, 10 * x + 1 ..., and the length is x % 3 + 1.
+    """
     k = hr.cast(x % 3, hr.int64)
     return hr.SparseTensor(hr.range(k)[:, None], 10 * x + hr.cast(hr.range(k), hr.int32), hr.stack([k + 1]))
 
 
 def rows(x: Any) -> Any:
-    """Three rows: one with x in place 1, one with nothing, one with -x and 7 in the places 0 and x + 1; x + 2 wide."""
+    """Sparse matrix of three rows, x + 2 wide.
+
+    The first row has x in place 1, the second is empty, the third has -x and 7 in the places 0 and x + 1.
+    """
     n = hr.cast(x, hr.int64)
     return hr.SparseTensor([[0, 1], [2, 0], [2, n + 1]], hr.stack([x, -x, 7]), hr.stack([3, n + 2]))
 
 
 def batch_of(values: list[dict[int, int]], width: int) -> list[Any]:
-    """What a batch of rows {place: value} is when it is fetched."""
+    """Fetched value of a batch of rows {place: value}."""
     places = [[i, j] for i, r in enumerate(values) for j in sorted(r)]
     return [places, [r[j] for r in values for j in sorted(r)], [len(values), width]]
 
@@ -199,7 +205,7 @@ def test_maps_are_empty_when_queues_are(keep: Any) -> None:
 
 
 def test_queues_of_one_name_have_one_map() -> None:
-    """A batch may be taken by another pipeline than the one that put its examples in."""
+    """A pipeline may take a batch whose examples another one enqueued."""
     with hr.Graph() as g:
         x = hr.constant(5)
         a = input.batch([example(x)], 1, shared_name="both")

@@ -35,7 +35,10 @@ class Statement:
     step: int = 1
 
     def of(self, i: Any, n: int) -> Any:
-        """The index in iteration `i`, a number or a tensor, of an array of `n` elements."""
+        """Index in iteration `i` of an array of `n` elements.
+
+        `i` is a number or a tensor, and so is the index.
+        """
         return {"i": i, "reversed": n - 1 - i, "half": i // 2, "first": i * 0 + self.at[0], "from 0": i - self.at[0]}[
             self.index
         ]

@@ -118,7 +118,10 @@ def area_of(module: str) -> str:
 
 
 def parameters(x: Any) -> list[str] | None:
-    """Names of the arguments in order, "*" before a variable number; None for what is not called."""
+    """Names of the arguments in order, "*" before a variable number.
+
+    None for objects that are not callable.
+    """
     if not callable(x):
         return None
     try:

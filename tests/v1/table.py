@@ -2,7 +2,7 @@
 
     python -m tests.v1.table
 
-TensorFlow's names and arguments are data (`tensorflow_names.json`, made by `collect_names.py`); what headrace has is
+TensorFlow's names and arguments are data (`tensorflow_names.json`, made by `collect_names.py`); those of headrace are
 looked up. Only reasons are written by hand, below.
 """
 
@@ -34,7 +34,7 @@ AREAS = (
     "summaries",
 )
 
-# How what is there differs from TensorFlow's, beside arguments that are missing (those are found).
+# Differences from TensorFlow's objects, other than missing arguments (those are found).
 DIFFERS = {
     "DeviceSpec": "made by `from_string`",
     "Variable": "always a resource variable: a read is the value at that time, never one that changes under it",
@@ -63,7 +63,7 @@ DIFFERS = {
     "assert_equal": "an error shows both tensors, not `data`",
 }
 
-# What is said of every error class, in place of its arguments.
+# Text for every error class, in place of its arguments.
 ERRORS = "raised and caught the same; its own arguments are `(message, node, op)`"
 
 ARGUMENTS_WITHOUT_MEANING = {"cls", "self"}
@@ -84,7 +84,7 @@ def recorded() -> dict[str, dict[str, Any]]:
 
 
 def look_up(name: str) -> Any:
-    """What `headrace.v1` has under a dotted name; None if nothing."""
+    """Object of `headrace.v1` at a dotted name; None if it is missing."""
     import headrace.v1 as tf
 
     try:
@@ -95,7 +95,10 @@ def look_up(name: str) -> Any:
 
 @functools.cache
 def parameters(f: Any) -> tuple[str, ...] | None:
-    """The names of a function's arguments; None if it takes any, or if they differ from Python to Python (enums)."""
+    """Names of a function's arguments; None if it takes any.
+
+    None also where they differ between versions of Python (enums).
+    """
     if isinstance(f, enum.EnumType):
         return None
     try:
@@ -125,7 +128,10 @@ def misplaced_arguments(name: str, wanted: list[str] | None) -> list[str]:
 
 
 def rows(area: str) -> list[Row]:
-    """The rows of an area's table: the names of one object in one row, unless headrace has only some of them."""
+    """Rows of an area's table: the names of one object are in one row.
+
+    They are in two rows if headrace has only some of them.
+    """
     groups: dict[tuple[str, bool], list[str]] = {}
     known = recorded()
     for name, entry in known.items():

@@ -57,7 +57,7 @@ def test_only_what_is_fetched_runs() -> None:
     v = tf.Variable(0)
 
     def branch() -> tf.Tensor:
-        tf.assign_add(v, 100)  # nobody asks for it
+        tf.assign_add(v, 100)  # without a consumer
         with tf.control_dependencies([tf.assign_add(v, 1)]):
             return tf.constant(True)
 

@@ -1,4 +1,7 @@
-"""Feeds of `headrace.v1`: converted as TensorFlow 1 converts them; a variable is fed by itself or its name."""
+"""Feeds of `headrace.v1`, converted as TensorFlow 1 converts them.
+
+A variable is fed by itself or its name.
+"""
 
 from __future__ import annotations
 

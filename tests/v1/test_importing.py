@@ -18,7 +18,10 @@ def _fresh() -> None:
 
 
 def straight() -> Any:
-    """y = x + 1 and z = 2 * y, z on a device; q waits for z, n is colocated with it."""
+    """Graph of y = x + 1 and z = 2 * y.
+
+    z is on a device, q waits for z, and n is colocated with it.
+    """
     with tf.Graph().as_default() as g:
         x = tf.placeholder(tf.float32, [], name="x")
         y = tf.add(x, 1.0, name="y")
@@ -169,7 +172,10 @@ def test_wrong_input_maps_are_refused(input_map: Any, name: str | None, error: t
 
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> str:
-    """A checkpoint with its MetaGraph: z = c + lp, a conditional and a loop of x * (v + w)."""
+    """Checkpoint with its MetaGraph: z = c + lp.
+
+    c is a conditional and lp a loop of x * (v + w).
+    """
     with tf.Graph().as_default():
         x = tf.placeholder(tf.float32, [], name="x")
         v = tf.get_variable("v", [], initializer=tf.constant_initializer(5.0))

@@ -1,4 +1,7 @@
-"""`tf.layers`: TensorFlow 1's names, scopes and collections. (tests/conformance/test_layers.py asks TensorFlow.)"""
+"""`tf.layers`: TensorFlow 1's names, scopes and collections.
+
+tests/conformance/test_layers.py compares them with TensorFlow.
+"""
 
 from __future__ import annotations
 
@@ -155,7 +158,7 @@ def test_arguments_are_tensorflows(function: str, arguments: str) -> None:
 
 
 def test_every_function_makes_its_layer() -> None:
-    """Each function of an image gives what the layer of headrace of the same weights does."""
+    """Each function of an image gives the result of headrace's layer of the same weights."""
     for title, options in {
         "conv2d": {"filters": 2, "kernel_size": 3}, "separable_conv2d": {"filters": 2, "kernel_size": 2},
         "conv2d_transpose": {"filters": 2, "kernel_size": 3, "strides": 2}, "max_pooling2d": {"pool_size": 2},

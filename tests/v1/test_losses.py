@@ -1,4 +1,7 @@
-"""`tf.losses` and `tf.metrics`, by numpy. (tests/conformance/test_layers.py asks TensorFlow.)"""
+"""`tf.losses` and `tf.metrics`, compared with numpy.
+
+tests/conformance/test_layers.py compares them with TensorFlow.
+"""
 
 from __future__ import annotations
 

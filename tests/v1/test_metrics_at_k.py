@@ -35,7 +35,7 @@ def sparse(rows: list[set[int]]) -> Any:
 
 
 def over_steps(measure: Any, x: Any, y: Any, w: Any, form: Any) -> list[float]:
-    """What the measure is after each batch."""
+    """Values of the measure after each batch."""
     out = []
     with tf.Session() as sess:
         sess.run(tf.local_variables_initializer())

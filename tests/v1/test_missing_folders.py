@@ -1,4 +1,4 @@
-"""Files in folders that do not exist, or that are files: TensorFlow 1's classes of errors."""
+"""Files in folders that are missing or are files: TensorFlow 1's classes of errors."""
 
 from __future__ import annotations
 

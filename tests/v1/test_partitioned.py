@@ -1,4 +1,4 @@
-"""Variables in several parts: how they are cut, named, found again, initialized, used, trained and saved."""
+"""Partitioned variables: their partition, names, reuse, initialization, use, training and saving."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What TensorFlow 1 refuses while a graph is built: the same classes, in `headrace.v1` and in `headrace`."""
+"""Errors of TensorFlow 1 while a graph is built.
+
+`headrace.v1` and `headrace` raise the same classes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TensorFlow 1's recurrent networks: names of variables, scopes, reuse, cells of one's own, the default graph."""
+"""TensorFlow 1's recurrent networks: variable names, scopes, reuse, custom cells, the default graph."""
 
 from __future__ import annotations
 
@@ -56,7 +56,10 @@ def test_variables_and_results_are_named_as_in_tensorflow() -> None:
 
 
 def test_variables_are_found_again() -> None:
-    """By a scope that reuses them, by a cell told so, and by the same cell; else making them twice is refused."""
+    """A reusing scope, a cell with `reuse`, and the same cell find them.
+
+    Otherwise, making them twice is refused.
+    """
     x = tf.constant(ROWS)
     cell = rnn_cell.GRUCell(3)
     one, _ = rnn.dynamic_rnn(cell, x, dtype=tf.float32)
@@ -109,7 +112,10 @@ class Mine(rnn_cell.RNNCell):
 
 @pytest.mark.parametrize("how", ["dynamic", "static"])
 def test_cells_of_ones_own(how: str) -> None:
-    """Their variables are made once, in a scope of the class's name, and are the cell's."""
+    """Variables of a custom cell are made once, in a scope of the class's name.
+
+    They are variables of the cell.
+    """
     cell = Mine()
     x = tf.constant(ROWS)
     if how == "dynamic":

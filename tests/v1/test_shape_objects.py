@@ -1,4 +1,7 @@
-"""`shape` of tensors and of what stands for tensors: a `TensorShape` in graphs of `headrace.v1`, else a tuple."""
+"""`shape` of tensors and of objects that stand for tensors.
+
+It is a `TensorShape` in graphs of `headrace.v1`, else a tuple.
+"""
 
 from __future__ import annotations
 

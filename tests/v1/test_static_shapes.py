@@ -1,5 +1,7 @@
-"""Static shapes that TensorFlow 1 infers, and programs that rely on them. The table holds what TensorFlow 2.21's
-`compat.v1` infers for each expression."""
+"""Static shapes that TensorFlow 1 infers, and programs that rely on them.
+
+The table holds the shapes that TensorFlow 2.21's `compat.v1` infers for each expression.
+"""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def shown(value: Any) -> Any:
 
 
 class Log:
-    """What a test has seen, call by call."""
+    """Records of a test, call by call."""
 
     def __init__(self) -> None:
         self.lines: list[Any] = []

@@ -17,10 +17,13 @@ def source(name: str, instead: str = IMPORT) -> str:
 
 
 def printed(out: str, err: str) -> str:
-    """What a program printed: its standard output, then what Print ops wrote to the standard error ("print: ...")."""
+    """Output of a program: its standard output, then the lines of Print ops.
+
+    Print ops write to the standard error ("print: ...").
+    """
     return out + "".join(line + "\n" for line in err.splitlines() if line.startswith("print: "))
 
 
 def expected(name: str) -> str:
-    """What a program printed with TensorFlow."""
+    """Output of a program run with TensorFlow."""
     return (HERE / f"{name}.txt").read_text(encoding="utf-8")

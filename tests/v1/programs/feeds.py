@@ -1,4 +1,4 @@
-"""Feeds and fetches: what goes into a step and what comes out."""
+"""Feeds and fetches: inputs and results of a step."""
 
 import collections
 
@@ -23,7 +23,7 @@ with tf.Session() as sess:
     batch = np.array([[1.0, 1.0, 1.0], [0.0, 1.0, 0.0]], np.float32)
     print(sess.run(y, feed_dict={x: batch}).tolist())
     print(sess.run("z:0", {"x:0": batch}).tolist(), sess.run(z, {x: batch, scale: 0.5}).tolist())
-    # any tensor can be fed: what would have made it does not run
+    # any tensor can be fed: the operation that makes it does not run
     print(sess.run(z, {y: [[7.0]]}).tolist(), sess.run(y, {x: [[1, 2, 3]], w: [[1.0], [1.0], [1.0]]}).tolist())
     print(sess.run(loud, {text: "hello"}), sess.run(flag), sess.run(flag, {flag: True}))
 

@@ -20,7 +20,7 @@ _, zigzag = tf.while_loop(
 )
 (d_zigzag,) = tf.gradients([zigzag], [x])
 
-# xs on the way to others; what is held fast; what does not depend on x at all
+# xs on the way to others; tensors in stop_gradients; tensors that do not depend on x at all
 a = x * 2.0
 b = a + x * 3.0
 through = tf.gradients(a + b, [x, a, b])
@@ -62,7 +62,7 @@ with tf.get_default_graph().gradient_override_map({"Round": "programs.StraightTh
 own = [tf.gradients(clipped(x) * 100.0, x)[0], tf.gradients(rounded, x)[0], tf.gradients(tf.stop_gradient(x) * x, x)[0]]
 passed = tf.gradients(tf.grad_pass_through(tf.sign)(x) * 3.0, x)
 
-# what cannot be
+# errors
 for attempt in (
     lambda: tf.gradients(tf.complex(x, x), x),
     lambda: tf.gradients(x, x, [x, x]),

@@ -1,4 +1,4 @@
-"""Loops: counters, several variables, structures, loops in loops, shapes that grow."""
+"""Loops: counters, several variables, structures, nested loops, shapes that grow."""
 
 import collections
 

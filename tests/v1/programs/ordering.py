@@ -1,4 +1,4 @@
-"""What runs, and when: control dependencies, group, tuple, Print, Assert."""
+"""Order of execution: control dependencies, group, tuple, Print, Assert."""
 
 import tensorflow.compat.v1 as tf
 
@@ -13,7 +13,7 @@ with tf.control_dependencies([tf.assign(v, 10)]):
     with tf.control_dependencies([half]):
         result = tf.identity(v.read_value() + 1, name="result")
 
-# an assignment that nobody asks for does not happen
+# an assignment that is not fetched does not happen
 ignored = tf.assign(v, -999)
 
 # all of several
@@ -38,14 +38,14 @@ checks = [tf.assert_equal(tf.reduce_sum(checked), 10, message="the sum"), tf.ass
 with tf.control_dependencies(checks):
     twice = checked * 2
 
-# what passes is printed, to the standard error
+# values that pass a Print are printed, to the standard error
 i = tf.constant(0)
 loop = tf.while_loop(
     lambda i: i < 3, lambda i: tf.Print(i, [i, i * i], "print: in the loop ") + 1, [i], parallel_iterations=1
 )
 shown = tf.Print(x, [tf.shape(x), x], message="print: x is ", first_n=2, summarize=2)
 
-# what is in a branch runs only if the branch is taken
+# operations in a branch run only if the branch is taken
 p = tf.placeholder(tf.bool, [])
 outside = tf.assign_add(v, 1000)
 

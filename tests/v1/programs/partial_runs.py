@@ -13,7 +13,7 @@ r2 = tf.multiply(r1, c)
 with tf.Session() as sess:
     h = sess.partial_run_setup([r1, r2], [a, b, c])
     first = sess.partial_run(h, r1, feed_dict={a: 1, b: 2})
-    # what comes next may depend on what came
+    # the next feeds may depend on earlier results
     second = sess.partial_run(h, r2, feed_dict={c: first * 10})
     print(first, second)
 

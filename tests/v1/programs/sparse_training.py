@@ -1,4 +1,4 @@
-"""Embeddings trained by clipped gradients of the rows that were looked up: rows that were not stay as they are."""
+"""Embeddings trained by clipped gradients of the rows looked up: other rows do not change."""
 
 import numpy as np
 import tensorflow.compat.v1 as tf

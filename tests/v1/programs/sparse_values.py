@@ -10,7 +10,7 @@ table = tf.constant([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]])
 rows = tf.IndexedSlices(tf.constant([[3.0, -4.0], [0.5, 0.0]]), tf.constant([1, 3]))  # of a table of unknown size
 sparse = tf.SparseTensor([[0, 1], [1, 0]], [1.0, -2.0], [2, 3])
 
-# what keeps slices
+# functions that keep slices
 clipped, norm = tf.clip_by_global_norm([slices, None, tf.constant(3.0), rows], 2.0)
 scaled = [
     -slices, -rows, tf.scalar_mul(2.0, rows), tf.scalar_mul(tf.constant(2.0), slices), tf.clip_by_norm(rows, 1.0),
@@ -22,7 +22,7 @@ print([isinstance(x, tf.IndexedSlices) for x in scaled], clipped[1], type(clippe
 dense = [tf.negative(slices), tf.clip_by_average_norm(slices, 0.1), tf.add_n([slices, slices]), norm]
 dense += [tf.global_norm([rows]), tf.global_norm([slices, None, rows])]
 
-# what maps the values of sparse tensors
+# functions that map the values of sparse tensors
 half = tf.SparseTensor(sparse.indices, sparse.values / 4.0, sparse.dense_shape)
 names = "abs negative square tanh sign sin tan asin atan asinh atanh erf".split()
 mapped = [getattr(tf, name)(half) for name in names]

@@ -1,4 +1,4 @@
-"""TensorArrays: what a loop writes element by element."""
+"""TensorArrays: arrays that a loop writes element by element."""
 
 import tensorflow.compat.v1 as tf
 

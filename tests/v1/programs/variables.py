@@ -40,7 +40,7 @@ with tf.Session() as sess:
     step.load(100, sess)
     print(sess.run([step, step + 1]), tf.is_variable_initialized(step).eval())
 
-# another session begins anew
+# another session has no initialized variables
 with tf.Session() as sess:
     print(sess.run(tf.is_variable_initialized(weights)))
     sess.run(tf.variables_initializer([weights, step]))
