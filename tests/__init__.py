@@ -1,1 +1,4 @@
-"""The tests. A regular package, so that no other `tests` on the path stands before it."""
+"""The tests.
+
+They are a regular package, so that no other `tests` on the path precedes it.
+"""

@@ -1,4 +1,4 @@
-"""Test files that a change of the working tree affects, by who imports whom.
+"""Test files that a change of the working tree affects, by the imports.
 
     python -m tests.affected                            # print them
     python -m tests.affected --since HEAD~3             # ... of everything since a revision, not since main
@@ -45,7 +45,10 @@ def git(*args: str) -> list[str]:
 
 
 def base() -> str:
-    """The revision at which this work left the main branch; the last commit where there is no such branch."""
+    """The revision at which this work left the main branch.
+
+    Without such a branch it is the last commit.
+    """
     for main in ("main", "origin/main"):
         try:
             return git("merge-base", "HEAD", main)[0]
@@ -61,7 +64,10 @@ def changed(since: str) -> list[str]:
 
 @functools.cache
 def importers() -> dict[str, set[str]]:
-    """Part → the parts that import it, inside functions too, other than for type checkers alone."""
+    """Part → the parts that import it.
+
+    Imports inside functions count; those for type checkers alone do not.
+    """
     out: dict[str, set[str]] = {}
     for path in modules():
         imports = Imports(path)

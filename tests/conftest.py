@@ -33,7 +33,7 @@ hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, prin
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") == "true" else "default")
 
 
-# What a shell starts in the background ignores Ctrl-C, and so does all that it starts in turn; tests press it.
+# A background process of a shell ignores Ctrl-C, and so do the processes that it starts; tests press it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -92,7 +92,10 @@ def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """Fails a test of the unit tier that starts a process or takes too long. CPU time: other processes do not count."""
+    """Fails a test of the unit tier that starts a process or takes too long.
+
+    Its time is CPU time, so that other processes do not count.
+    """
     start, modules = _seconds(), len(sys.modules)
     result = yield
     seconds = _seconds() - start
@@ -124,7 +127,10 @@ STEPS = (
 
 @pytest.fixture
 def engine_of_steps(request: pytest.FixtureRequest) -> Iterator[None]:
-    """The engine that runs the steps of the test and of the processes that it starts; "": what the environment says."""
+    """The engine that runs the steps of the test and of its processes.
+
+    With "" it is the engine that the environment selects.
+    """
     if not request.param:
         yield
         return
@@ -146,9 +152,9 @@ def python_target() -> Iterator[None]:
 
 @pytest.hookimpl(trylast=True)  # so that the engine comes last in the names of tests
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Each test that runs steps has a copy in the matrix tier that the token machine runs.
+    """Makes a copy of each test that runs steps, for the token machine.
 
-    Tests with an argument `engine` name their engines themselves.
+    The copy is in the matrix tier. Tests with an argument `engine` name their engines themselves.
     """
     tests, path = Path(__file__).parent, metafunc.definition.path
     if (
@@ -180,7 +186,10 @@ def empty_memos() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def registered_gradients() -> Iterator[None]:
-    """Forgets gradients that the test registers, so that its copy on the other engine can register them again."""
+    """Forgets gradients that the test registers.
+
+    Its copy on the other engine can register them again.
+    """
     registry = sys.modules.get("headrace.grad.registered")
     if registry is None:
         yield

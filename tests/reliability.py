@@ -53,7 +53,7 @@ class Family:
     """One row of the table.
 
     Attributes:
-      what: what a case is, and what is compared.
+      what: description of a case and of the comparison.
       cases: how many there are by default.
       run: counts the cases with numbers from 0 to below its argument.
       again: the command for one case, `N` its number.
@@ -66,7 +66,10 @@ class Family:
 
 
 def _each(check: Callable[[int], int]) -> Callable[[int], Count]:
-    """Counts by a check of one case that returns the number of its executions, or raises."""
+    """Makes a counter of cases from a check of one case.
+
+    The check returns the number of its executions, or raises.
+    """
 
     def run(cases: int) -> Count:
         out = Count()
@@ -164,7 +167,10 @@ def _primitives(n: int) -> int:
 
 
 def kills(cases: int) -> Count:
-    """Writers of checkpoints that are killed: at every system call, then at `cases` moments of each format."""
+    """Kills writers of checkpoints and checks the files.
+
+    They are killed at every system call, then at `cases` moments of each format.
+    """
     out = Count()
     for format in ("native", "tensorflow", "tensorflow-v1"):
         for way, rounds in (("calls", 0), ("times", cases)):
@@ -314,7 +320,7 @@ def _cpu() -> float:
 
 
 def measured(family: Family, cases: int) -> Count:
-    """What a family's cases give, with the time they take."""
+    """Counts of a family's cases, with the time that they take."""
     started = _cpu()
     out = family.run(cases)
     out.seconds = round(_cpu() - started, 1)
@@ -356,7 +362,10 @@ def load() -> dict[str, Count]:
 
 
 def again(one: Mapping[str, Callable[[int], int]]) -> int:
-    """Runs the failing cases that are kept; those that pass count as mended. Returns how many still fail."""
+    """Runs the kept failing cases and returns the number that still fail.
+
+    Cases that pass count as mended.
+    """
     counts = load()
     for name, c in counts.items():
         for n in list(c.failures):

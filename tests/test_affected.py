@@ -32,7 +32,7 @@ def test_affected_folders(path: str, are: set[str], are_not: set[str]) -> None:
 
 
 def test_every_test_folder_is_reached() -> None:
-    """A new folder of tests/ is named like a part of the package, or has a line in `EXERCISED`."""
+    """A folder of tests/ is named like a part, or is in `EXERCISED`."""
     there = {p.name for p in affected.TESTS.glob("*/") if any(p.glob("test_*.py"))}
     there |= {p.name for p in affected.TESTS.glob("test_*.py")} - {"test_affected.py", "test_tiers.py"}
     assert not there - affected.entries(set(MAY_IMPORT))

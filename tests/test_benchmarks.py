@@ -1,4 +1,7 @@
-"""The benchmarks run and give figures that make sense. How fast anything is is not tested."""
+"""The benchmarks run and give plausible figures.
+
+Speed is not tested.
+"""
 
 from __future__ import annotations
 
@@ -189,7 +192,10 @@ def test_a_loop_opens_no_more_iterations_than_allowed() -> None:
 
 
 def test_plain_kernels_are_those_of_an_iteration(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The baseline of the overhead calls just what the interpreter calls, with the values it has there."""
+    """The baseline of the overhead calls the kernels that the interpreter calls.
+
+    The values are those that the interpreter passes to them.
+    """
     calls: list = []
     compile_step = interpreter.compile_step
 

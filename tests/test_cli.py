@@ -1,4 +1,7 @@
-"""The command `headrace`: what it prints, what it returns, and that bad input is one clear line and no traceback."""
+"""The command `headrace`: its output and its exit codes.
+
+Bad input is answered by one clear line and no traceback.
+"""
 
 from __future__ import annotations
 
@@ -248,7 +251,7 @@ def test_traces_are_bounded(
     assert len(json.loads(file.read_text(encoding="utf-8"))["traceEvents"]) < 100
 
 
-# *** what can go wrong ***
+# *** failures ***
 
 
 @pytest.mark.parametrize(
@@ -405,7 +408,7 @@ def test_no_module_evaluates_what_users_write() -> None:
 
 
 class Screen(io.StringIO):
-    """What progress is written to; calls `then` when it has told where a loop is."""
+    """Stream for progress; calls `then` when it has received the position of a loop."""
 
     then: Callable[[], object]
 

@@ -1,4 +1,4 @@
-"""`headrace run --stats`: a table on standard error, whatever becomes of the run."""
+"""`headrace run --stats`: a table on standard error, for runs that fail too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Denormal numbers: zeros in steps that say so, in every thread that works for them, and nowhere else."""
+"""Denormal numbers are zeros in the steps that request it, and nowhere else.
+
+They are zeros in every thread that works for such a step.
+"""
 
 from __future__ import annotations
 
@@ -124,7 +127,10 @@ def test_the_parts_of_a_step_over_several_devices_flush() -> None:
 
 
 def seen_by_a_function(timeout: float | None, **how: Any) -> list[bool]:
-    """Whether denormals are zeros in a loop that calls a function twice: there, in a thread it starts, in its steps."""
+    """Whether denormals are zeros in the function that a loop calls twice.
+
+    The values of each call are for the function, for a thread that it starts, and for itself after its own steps.
+    """
     seen: list[bool] = []
 
     def look(x: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What the documentation shows works: the examples of docstrings, and the programs in the pages."""
+"""The examples of docstrings and the programs in the pages of the documentation run."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _examples(module: types.ModuleType) -> list[doctest.DocTest]:
 
 @pytest.fixture(autouse=True)
 def registries() -> Iterator[None]:
-    """What examples register is gone after them."""
+    """Forgets the registrations of examples after each test."""
     with forgotten():
         yield
 
@@ -82,7 +82,10 @@ def registries() -> Iterator[None]:
 @pytest.mark.system
 @pytest.mark.parametrize("package", _packages())
 def test_examples_in_docstrings(package: str) -> None:
-    """All examples of the modules of a package run; the failure lists each that does not give what it shows."""
+    """All examples of the modules of a package run.
+
+    A failure lists each example whose output differs from the output shown.
+    """
     runner, out = doctest.DocTestRunner(optionflags=OPTIONS), io.StringIO()
     for name in _packages()[package]:
         for test in _examples(importlib.import_module(name)):
@@ -93,7 +96,10 @@ def test_examples_in_docstrings(package: str) -> None:
 @pytest.mark.system
 @pytest.mark.parametrize("page", PAGES)
 def test_programs_in_pages(page: str, tmp_path: Path) -> None:
-    """Each program of a page runs, in order; what `print(...)  # x` says it prints, it prints."""
+    """Each program of a page runs, in order.
+
+    The output of `print(...)  # x` is the one that the comment shows.
+    """
     blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(encoding="utf-8"), flags=re.M | re.S)
     assert blocks
     names: dict[str, object] = {}

@@ -1,6 +1,7 @@
-"""The examples run where no TensorFlow is, from any folder, and say that all is well only if it is.
+"""The examples run without TensorFlow, from any folder.
 
-Those that train run for a few steps here; what they reach in a full run is recorded in docs/learn/examples.md.
+An example reports success only if it has succeeded. Examples that train run for a few steps here; the results of a full
+run are recorded in docs/learn/examples.md.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def load_recorded() -> ModuleType:
 
 
 def output_of(example: Path, folder: Path, *options: str) -> str:
-    """What an example prints, run in `folder`; it must end well."""
+    """Output of an example that runs in `folder`; its exit status must be 0."""
     env = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"}
     done = subprocess.run(
         [sys.executable, str(example), *options],

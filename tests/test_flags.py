@@ -1,4 +1,7 @@
-"""Flags: the documented table is the real one, overrides end, bad values are refused by name."""
+"""Flags: the documented table, overrides and bad values.
+
+The table is the real one, overrides end, and bad values are refused by name.
+"""
 
 from __future__ import annotations
 
@@ -54,13 +57,13 @@ def test_no_other_module_reads_the_environment():
 
 
 def _fresh(code: str) -> str:
-    """What a new process says of an error."""
+    """Standard error of a new process that runs `code`."""
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False).stderr
 
 
 @pytest.mark.system
 def test_passes_that_do_not_exist_are_refused_before_anything_runs():
-    """The passes come with the first session; what the flag says of them is checked without one."""
+    """The value of the flag is checked before the first session imports the passes."""
     assert "no pass 'nosuch'" in _fresh("import os; os.environ['HEADRACE_OPTIMIZE'] = '-nosuch'; import headrace")
     override = "import headrace as hr\nwith hr.flags.override(OPTIMIZE='-nosuch'): print('accepted')"
     assert "no pass 'nosuch'" in _fresh(override)

@@ -43,7 +43,7 @@ COMMAND = {"cli", "inspect", "progress", "view"}
 OBSERVE = TOP | {"inspect", "observe"}
 ALL = TOP | COMMAND | {"dist", "observe", "train", "v1", "__main__", "pb", ""}
 
-# What each part of the package may import of the others. Keys are top-level modules and packages; "" is
+# The parts that each part of the package may import. Keys are top-level modules and packages; "" is
 # headrace/__init__.py, and so the names a user sees (`import headrace as hr`). Within a part everything may import
 # everything, except in `ops`, whose families meet only through the Builder.
 MAY_IMPORT: dict[str, set[str]] = {
@@ -145,8 +145,8 @@ LAYER = (
     | {"": "6", "v1": "6", "__main__": "6"}
 )
 
-# Other people's packages, beside the standard library. Nothing else may be imported; what is slow to import or
-# optional is imported inside the function that needs it, which `test_import_is_light` checks.
+# Packages of other projects, in addition to the standard library. Nothing else may be imported; a package that is slow
+# to import or optional is imported inside the function that needs it, which `test_import_is_light` checks.
 ARRAYS = {"numpy", "ml_dtypes"}
 THIRD_PARTY: dict[str, set[str]] = {
     **dict.fromkeys(MAY_IMPORT, ARRAYS),
@@ -272,7 +272,10 @@ class Imports(ast.NodeVisitor):
 
 
 def broken_rules(path: str, source: str) -> list[str]:
-    """What is wrong with the imports of the module `path` (relative to headrace/), one line each."""
+    """Faults of the imports of the module `path`, one line each.
+
+    The path is relative to headrace/.
+    """
     me = part_of(path)
     if me not in MAY_IMPORT:
         return [f"headrace/{path}: {me!r} has no row in the table of tests/test_layers.py and docs/internals/layout.md"]
@@ -306,7 +309,10 @@ def imported_part(module: str) -> str:
 
 
 def in_same_folder(path: str, rest: list[str]) -> bool:
-    """Whether a module of `ops/` imports a neighbour in its folder that registers no op types itself."""
+    """Whether a module of `ops/` imports a neighbour that registers no op types.
+
+    A neighbour is a module in the same folder.
+    """
     folder, neighbour = path.split("/")[1], PACKAGE / "/".join(rest[:3])
     if len(rest) < 3 or folder != rest[1]:
         return False
@@ -557,7 +563,7 @@ def test_the_check_accepts(path: str, source: str) -> None:
 
 @pytest.mark.system
 def test_import_is_light() -> None:
-    """What is slow or optional waits for its first use.
+    """Slow and optional packages are imported on first use.
 
     Counted from after the packages that headrace needs, and what the interpreter's start-up brings (coverage, path
     files), so that their imports are not laid at our door.

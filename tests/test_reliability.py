@@ -1,4 +1,7 @@
-"""docs/internals/reliability.md shows the counts that are kept, and every family of random tests can be run."""
+"""docs/internals/reliability.md shows the kept counts.
+
+Every family of random tests can be run.
+"""
 
 from __future__ import annotations
 

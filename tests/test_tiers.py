@@ -1,4 +1,7 @@
-"""The tiers: which a module and a test belong to, what a run selects, and that a unit test keeps its budget."""
+"""Tiers of modules and tests, and the tests that a run selects.
+
+A unit test keeps its budget.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,10 @@ def test_nightly(): pass
 
 
 def run(folder: Path, *options: str) -> dict[str, str]:
-    """Name → outcome of each test of `PROGRAM` that a run with the hooks of `tests/conftest.py` selects."""
+    """Name → outcome of each test of `PROGRAM` that a run selects.
+
+    The run has the hooks of `tests/conftest.py`.
+    """
     file = folder / "test_program.py"
     file.write_text(PROGRAM.format(budget=tiers.UNIT_SECONDS), encoding="utf-8")
     done = subprocess.run(

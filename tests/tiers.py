@@ -1,4 +1,4 @@
-"""Tiers of the suite: which tests a run selects, and the budget that a unit test must keep.
+"""Tiers of the suite: the selection of tests and the budget of unit tests.
 
 A test's tier is the last of `TIERS` among its marks; a test without one belongs to the unit tier. `tests/conftest.py`
 calls this module from pytest's hooks; docs/internals/testing.md describes the tiers for contributors.
@@ -55,7 +55,10 @@ def tier_of(item: pytest.Item) -> str:
 
 
 def module_tier(path: Path) -> str:
-    """Tier that the `pytestmark` of a test module gives to all of its tests, read without importing the module."""
+    """Tier that the `pytestmark` of a test module gives to all of its tests.
+
+    The module is read without an import.
+    """
     if path.parent.name in FOLDERS:
         return FOLDERS[path.parent.name]
     found = _MODULE_MARK.search(path.read_text(encoding="utf-8"))
@@ -64,10 +67,10 @@ def module_tier(path: Path) -> str:
 
 
 def is_left_out(path: Path, selected: frozenset[str]) -> bool:
-    """Whether no test of a module can be selected, so that importing it is a waste.
+    """Whether no test of a module can be selected.
 
-    Single tests (and the interpreted copies) of a module may belong to a later tier than the module, never to an
-    earlier one.
+    Importing such a module is a waste. Single tests (and the interpreted copies) of a module may belong to a later tier
+    than the module, never to an earlier one.
     """
     latest = max(map(TIERS.index, selected))
     return path.name.startswith("test_") and path.suffix == ".py" and TIERS.index(module_tier(path)) > latest
@@ -83,7 +86,10 @@ def split(items: Sequence[pytest.Item], selected: frozenset[str]) -> tuple[list[
 
 
 def reference_work() -> int:
-    """Python work of a fixed size: calls, attribute and dictionary look-ups, as the package's own code has them."""
+    """Does Python work of a fixed size.
+
+    It consists of calls and of attribute and dictionary look-ups, as the package's own code does.
+    """
     table: dict[int, int] = {}
     for i in range(40_000):
         table[i & 1023] = table.get(i & 511, 0) + len((i, i))
@@ -91,7 +97,7 @@ def reference_work() -> int:
 
 
 def slowdown() -> float:
-    """How many times slower than the reference machine this one is now; at least 1."""
+    """Present slowdown compared with the reference machine; at least 1."""
     times = []
     for _ in range(5):
         start = time.thread_time()
@@ -103,7 +109,10 @@ def slowdown() -> float:
 
 
 def excess(seconds: float) -> str:
-    """Complaint about a unit test whose call took `seconds` of CPU; "" if that is within the budget."""
+    """Complaint about a unit test whose call took `seconds` of CPU.
+
+    It is "" for a call within the budget.
+    """
     if seconds <= UNIT_SECONDS:
         return ""
     limit = UNIT_SECONDS * slowdown()
@@ -111,7 +120,10 @@ def excess(seconds: float) -> str:
 
 
 class CollectionClock:
-    """CPU-seconds spent in full collections of garbage: the test in which one falls has not made that garbage alone."""
+    """CPU-seconds spent in full collections of garbage.
+
+    A test in which a collection happens has not made that garbage alone.
+    """
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -147,7 +159,10 @@ class CompilationClock:
 
 
 class ProcessWatch:
-    """Collects the audit events of processes that Python code starts. An audit hook cannot be removed: make one."""
+    """Collects the audit events of processes that Python code starts.
+
+    An audit hook cannot be removed: make one instance.
+    """
 
     def __init__(self) -> None:
         self.events: list[str] = []

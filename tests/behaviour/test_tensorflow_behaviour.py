@@ -1,7 +1,8 @@
-"""TensorFlow's behaviour to match: one test or more for each sentence of that section of the corpus's README.
+"""TensorFlow's behaviour to match, by the sections of the corpus's README.
 
-The sections and their order are those of `tests/data/corpus/README.md`. What is said there of while loops as they are
-built waits for the building of loops; here stands what an imported loop shows of it.
+Each sentence of the section on behaviour has one test or more. The sections and their order are those of
+`tests/data/corpus/README.md`. Its sentences on while loops at construction wait for the building of loops; the tests
+here cover the part of it that an imported loop shows.
 """
 
 from __future__ import annotations
@@ -230,7 +231,7 @@ def test_fetching_a_body_tensor_over_more_than_one_iteration() -> None:
     fails(InternalError, r"Retval\[1\] has already been set", b, [loop.exit(i), i])
 
 
-# *** While, when built: what an imported loop shows of it ***
+# *** While, when built: the part that an imported loop shows ***
 
 
 def test_a_variable_of_an_imported_loop_may_change_its_shape() -> None:

@@ -1,4 +1,7 @@
-"""The workloads give the same numbers by headrace and by hand; what is made of figures is right. Nothing is timed."""
+"""The workloads give the same numbers by headrace and by hand.
+
+The figures are evaluated correctly. Nothing is timed.
+"""
 
 from __future__ import annotations
 
@@ -106,7 +109,10 @@ def test_the_script_differs_in_the_import_line_alone(monkeypatch: pytest.MonkeyP
 
 
 def test_aims_are_those_of_the_issue() -> None:
-    """They are not to be moved: these are the tables of the plan's steps 4 and 6 to 8."""
+    """The aims are those of the plan's steps 4 and 6 to 8.
+
+    The tables of these steps are not to be changed.
+    """
     aims = [tuple(w.aims.values()) for w in WORKLOADS if w.aims]
     assert aims == [
         (0.04, 1.3), (0.05, 1.3), (0.04, 1.3), (0.4, 1.1), (0.2, 1.3), (0.6, 1.2, 1.5), (0.15, 1.2, 0.9),
@@ -148,7 +154,7 @@ def test_every_contender_can_be_asked_for() -> None:
 def test_a_part_is_not_written_into_the_page(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(threads, "fix", lambda *args: None)  # it would start this process anew
+    monkeypatch.setattr(threads, "fix", lambda *args: None)  # it would start this process again
     monkeypatch.setattr(workloads, "measured", lambda *args: iter([_row("loop", [1.0])]))
     page, file = tmp_path / "page.md", tmp_path / "run.json"
     page.write_text(f"{report.BEGIN}{report.END}")
@@ -247,7 +253,10 @@ def test_the_documentation_has_the_marks() -> None:
 
 
 def test_comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The machine was half as fast in the second run, which is not what counts where there is something by hand."""
+    """The machine was half as fast in the second run.
+
+    Its speed does not count for a workload that has figures by hand.
+    """
     hand = [10.0, 10.0, 10.0, 10.0, 10.0]
     slow = [20.0, 20.0, 20.0, 20.0, 20.0]
     before = [

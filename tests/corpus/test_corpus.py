@@ -2,7 +2,7 @@
 
 By default one in `SHARE` of the programs about what kernels compute is taken; all are in the nightly tier.
 
-What is known to fail, and what cannot be run in a random order, stands with its reason in
+Known failures, and programs that cannot run in a random order, are listed with their reasons in
 `docs/reference/conformance.md`; a program that is listed there and passes is a failure too.
 """
 
@@ -74,7 +74,10 @@ def structured() -> list[str]:
 
 
 def missing_types(entry: dict[str, Any]) -> set[str]:
-    """The op types of a program that headrace does not have; its own functions are none."""
+    """The op types of a program that headrace does not have.
+
+    Functions of the program are no op types.
+    """
     missing = {t for t in entry["ops"] if t not in op_registry}
     if missing:
         graph = pb.GraphDef.FromString(corpus.load(entry["id"])["graph"])
@@ -95,7 +98,7 @@ def table(heading: str) -> dict[str, str]:
 
 CORE = core()
 STRUCTURED = structured()
-OF_KERNELS = [e["id"] for e in corpus.index if e["id"] not in {*CORE, *STRUCTURED}]  # what kernels compute
+OF_KERNELS = [e["id"] for e in corpus.index if e["id"] not in {*CORE, *STRUCTURED}]  # results of kernels
 KNOWN = table("Known differences")
 UNORDERED = table("Programs that depend on timing")
 
@@ -110,12 +113,18 @@ def _parameters(programs: list[str]) -> list[Any]:
 
 
 def _open(graph: bytes, config: dict[str, Any]) -> Any:
-    """`open_headrace` with a time limit on every step, so that one that hangs fails and does not end it all."""
+    """Opens a session by `open_headrace` with a time limit on every step.
+
+    A step that hangs fails, and the run of the tests goes on.
+    """
     return replay.open_headrace(graph, {"operation_timeout_in_ms": STEP_MS, **config})
 
 
 class _Seeded:
-    """The same, with every run in a random order, and the machine's invariant checked after it."""
+    """`_open`, with every run in a random order.
+
+    The machine's invariant is checked after each run.
+    """
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -207,7 +216,10 @@ def test_every_op_type_is_there() -> None:
 
 
 def test_the_aims_are_met_by_what_the_notes_say() -> None:
-    """At most one program in twenty fails, and of a module at most one in five, but for two with few programs."""
+    """At most one program in twenty fails.
+
+    Of a module at most one in five fails, but for two modules with few programs.
+    """
     failing = set(KNOWN)
     assert len(failing) <= 0.05 * len(corpus.index)
     modules: dict[str, list[bool]] = {}

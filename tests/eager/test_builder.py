@@ -1,4 +1,4 @@
-"""Ops that run at once: what they give, fail with, keep and wait for."""
+"""Ops that run at once: their results, errors, state and waiting."""
 
 from __future__ import annotations
 

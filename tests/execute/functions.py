@@ -1,4 +1,4 @@
-"""Functions made by hand from primitives, and a way to run them without a session: what the token machine is given."""
+"""Handmade functions of primitives for the token machine, run without a session."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Program:
         )
 
     def fetch(self, t: Tensor) -> Operation:
-        """Makes `t` the next of what is fetched; its operation."""
+        """Makes `t` the next fetch and returns its `_Retval`."""
         self._fetches += 1
         ret: Operation = self.b.make("_Retval", [t], {"index": self._fetches - 1}, "fetch")
         return ret
@@ -79,14 +79,14 @@ class Program:
     def executor(
         self, seed: int | None = None, listener: step_events.Listener | None = None, timeout: float = 20.0
     ) -> Executor:
-        """What runs it once."""
+        """Executor of one run of the program."""
         plan = make_plan(self.b.graph.operations, self.functions)
         ready = None if seed is None else SeededReady(seed)
         step = Step(ResourceManager(), ResourceManager, time.monotonic() + timeout, None, listener, ready)
         return MachineProgram(plan, RunEnvironment()).start(step)
 
     def execute(self, seed: int | None = None, listener: step_events.Listener | None = None) -> list[Any]:
-        """Runs it; what was fetched."""
+        """Runs the program once and returns the values of its fetches."""
         e = self.executor(seed, listener)
         e.run()
         assert e.propagator.finished
@@ -97,7 +97,10 @@ class Program:
 
 @dataclasses.dataclass(frozen=True)
 class Side:
-    """One side of a conditional: a builder whose operations wait for the side, and the data in it."""
+    """One side of a conditional.
+
+    It has a builder whose operations wait for the side, and the data of the side.
+    """
 
     b: Builder
     data: Sequence[Tensor]

@@ -1,4 +1,7 @@
-"""Loops and conditionals made by hand from primitives, for tests that want to say exactly which edges there are."""
+"""Loops and conditionals made by hand from primitives.
+
+The tests that use them state exactly which edges the graph has.
+"""
 
 from __future__ import annotations
 
@@ -66,13 +69,13 @@ class Loop:
         return self.b.after(pivot).const(value)
 
     def next(self, var: Tensor, value: Tensor) -> Tensor:
-        """What the variable is in the next iteration."""
+        """Sets the value of the variable in the next iteration."""
         out: Tensor = self.b.NextIteration(value)
         self.b.graph.set_back_edge(var.op, 1, out)
         return out
 
     def exit(self, var: Tensor) -> Tensor:
-        """What the variable is after the loop."""
+        """Returns the Exit of the variable: its value after the loop."""
         if var not in self.exits:
             self.exits[var] = self.b.Exit(self.done(var))
         return self.exits[var]
@@ -92,7 +95,10 @@ def counting(
 
 
 def dead(b: Builder, value: Any = 5) -> Tensor:
-    """A tensor that is always dead: the true side of a Switch whose predicate is False."""
+    """A tensor that is always dead.
+
+    It is the true side of a Switch whose predicate is False.
+    """
     out: Tensor = b.Switch(b.const(value), b.const(False))[1]
     return out
 

@@ -1,11 +1,11 @@
 """Drives the token machine in a seeded random order and checks its invariant.
 
-`SeededReady` is a queue of ready nodes that hands them out in a random order, and remembers who fired in which
+`SeededReady` is a queue of ready nodes that hands them out in a random order, and records which node fired in which
 iteration. After a run, `check` asserts the invariant: in every opened iteration of every frame instance each node fired
 exactly once, and nothing is left over. A `Session` takes one in its `RunOptions`.
 
-`Machine` drives a `Propagator` with no executor at all: values are whatever a test wants them to be, and every firing
-is written down.
+`Machine` drives a `Propagator` with no executor at all: the test chooses the values, and every firing is
+recorded.
 """
 
 from __future__ import annotations
@@ -100,7 +100,10 @@ DEAD = Dead()
 
 @dataclasses.dataclass(frozen=True)
 class Firing:
-    """One firing: which operation, in which tag, and the values it sent (None: it fired dead)."""
+    """One firing: the operation, its tag and the values sent.
+
+    The values of a dead firing are None.
+    """
 
     name: str
     tag: str
@@ -111,7 +114,7 @@ Compute = Callable[[Operation, Sequence[Any]], Any]
 
 
 def _compute(op: Operation, args: Sequence[Any]) -> Any:
-    """What the op types of these tests mean, on plain Python values."""
+    """Computes an op type of these tests on plain Python values."""
     return _MEANING[op.type](*args)
 
 
@@ -137,7 +140,8 @@ class Machine:
       last: operations that fire only when nothing else is ready.
       compute: values of the ops that are no primitives; constants have their own.
       propagator: which class moves the tokens.
-      functions: what calls call, by name.
+      remember: whether firings are recorded and checked by a `SeededReady`.
+      functions: the functions that calls refer to, by name.
 
     Attributes:
       history: every firing, in order.
@@ -187,7 +191,7 @@ class Machine:
             assert self.plan.is_acyclic  # it has nothing to free
         return self
 
-    # *** what happened ***
+    # *** the history ***
 
     def firings(self, what: Tensor | Operation, tag: str | None = None) -> list[Firing]:
         """The firings of an operation, in one tag or in all."""
@@ -195,7 +199,10 @@ class Machine:
         return [f for f in self.history if f.name == name and tag in (None, f.tag)]
 
     def value(self, what: Tensor | Operation, tag: str = "") -> Any:
-        """What an operation sent along one output in a tag: a value or `DEAD`. Of an operation without outputs: ()."""
+        """Value that an operation sent along one output in a tag, or `DEAD`.
+
+        An operation without outputs has the value ().
+        """
         firings = self.firings(what, tag)
         if not firings and self._stops_dead(what.op if isinstance(what, Tensor) else what):
             return DEAD
@@ -253,7 +260,7 @@ class Machine:
             taken = x[1] if 0 <= x[1] < node.n_outputs else node.n_outputs - 1
             values = tuple(x[0] if k == taken else DEAD for k in range(node.n_outputs))
         elif kind == plans.CALL:
-            values = (x,) if node.arity == 1 else tuple(x)  # what it was given; what it gives comes later
+            values = (x,) if node.arity == 1 else tuple(x)  # the arguments; the results come later
         elif kind == plans.NULLARY and node.op.type == "Const":
             assert node.kernel is not None
             values = (node.kernel(),)

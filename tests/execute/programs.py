@@ -175,7 +175,10 @@ class _Branch(_Root):
 
 
 class _Body(_Root):
-    """The condition, then the body, of a loop. What it captures enters as a loop constant."""
+    """The condition, then the body, of a loop.
+
+    Captured values enter as loop constants.
+    """
 
     def __init__(self, outer: _Root, frame: str, parallel_iterations: int) -> None:
         super().__init__(outer.b)

@@ -1,4 +1,7 @@
-"""The BLAS thread limit holds while a step with products runs, and what was there before comes back."""
+"""The BLAS thread limit holds while a step with products runs.
+
+After the step the limit from before is in force again.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Python functions that wait for one another, for a queue or for ever, and what ends their step meanwhile."""
+"""Python functions that wait for one another, for a queue or for ever.
+
+The tests end their steps while they wait.
+"""
 
 from __future__ import annotations
 
@@ -145,9 +148,10 @@ def test_the_reason_names_both_functions() -> None:
 def stuck(
     engine: str, is_alone: bool = True
 ) -> Iterator[tuple[hr.Session, Any, Any, threading.Event, threading.Event]]:
-    """A step with a function that waits; (session, fetch, variable, the event that it has begun, the one it awaits).
+    """A step with a function that waits, and the events that control it.
 
-    What comes after the function adds to the variable.
+    Yields (session, fetch, variable, the event that the function has begun, the event that it awaits). The operation
+    after the function adds to the variable.
     """
     began, go = threading.Event(), threading.Event()
 

@@ -1,4 +1,7 @@
-"""Calls in frames made at run time, and `_SwitchN`: on functions made by hand, in many orders of firing."""
+"""Calls in frames made at run time, and `_SwitchN`.
+
+The functions are made by hand and run in many orders of firing.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,10 @@ def custom() -> Iterator[None]:
 
 
 def in_every_order(p: Program, check: Callable[[Machine], None]) -> None:
-    """Runs `p` in 51 orders, without an executor; `check` looks at each run, whose invariant is checked already."""
+    """Runs `p` in 51 orders, without an executor.
+
+    `check` receives each run after its invariant has been checked.
+    """
     for seed in SEEDS:
         try:
             check(p.machine(seed))
@@ -541,7 +547,7 @@ def test_a_level_takes_little_memory_and_none_stays() -> None:
     p = Program()
     counting_down(p, is_tail=False)
     p.fetch(p.call(p.b, "down", 1_000, 0))
-    p.execute()  # what is made once is there
+    p.execute()  # the first run creates the objects that are created once
     e = p.executor()
     gc.collect()
     before = sum(isinstance(o, Frame) for o in gc.get_objects())
@@ -647,7 +653,7 @@ def test_an_error_in_a_deep_frame_names_the_calls(custom: None) -> None:
     assert f"in {step}, in {step}, in function 'f' (called by 'main' at " in e.value.__notes__[0]
 
 
-# *** what a run tells ***
+# *** events of a run ***
 
 
 def test_a_call_ends_in_the_trace_when_its_frame_does() -> None:
@@ -751,7 +757,7 @@ def test_switch_n_in_a_loop() -> None:
 def test_the_index_of_a_switch_n_is_a_scalar() -> None:
     p = Program()
     index = p.b.Reshape(p.b.const([1, 2]), p.b.const([-1]))
-    index.shape = None  # nobody saw it before the run
+    index.shape = None  # unknown before the run
     p.fetch(switch_n(p.b, 7, index, 2)[0])
     with pytest.raises(InvalidArgumentError, match=r"must be a scalar, but it has shape \[2\]"):
         p.execute()

@@ -1,7 +1,7 @@
-"""Loops some of whose nodes have no token in some iteration: they end as TensorFlow's do.
+"""Loops with nodes that have no token in some iteration.
 
-`while_loop` makes no such graph; graphs made by hand, fed in odd places or fetched at odd places are. The results here
-are those that TensorFlow 2.21 gave.
+They end as TensorFlow's do. `while_loop` makes no such graph; graphs made by hand, fed in odd places or fetched at odd
+places are such graphs. The results here are those that TensorFlow 2.21 gave.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def run(b: Builder, fetches: object, seed: int | None, feed: dict[Tensor, object
 
 
 def partly_dead(b: Builder, trips: int) -> tuple[Tensor, Tensor]:
-    """The Exits of a loop with a variable that is alive and one that enters dead."""
+    """The Exits of a loop with a live variable and one that enters dead."""
     loop = Loop(b, "partly")
     i, x = loop.var(b.const(0)), loop.var(dead(b))
     loop.goes_while(b.Less(i, loop.constant(b.const(trips))))

@@ -1,4 +1,7 @@
-"""The token machine's rules, one by one, on graphs made by hand and in many orders of firing; no executor is there."""
+"""The token machine's rules, one by one, without an executor.
+
+The graphs are made by hand and fire in many orders.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,10 @@ SEEDS = (None, *range(20))
 
 
 def every_order(test: Callable[[int | None], None]) -> Callable[[], None]:
-    """Runs a test in first-in-first-out order and in 20 random ones; a failure names the seed."""
+    """Runs a test in first-in-first-out order and in 20 random ones.
+
+    A failure names the seed.
+    """
 
     @functools.wraps(test)
     def in_every_order() -> None:
@@ -573,7 +579,10 @@ def test_an_exit_with_control_edges_and_one_that_is_dead(seed: int | None) -> No
 
 
 def _two_speeds(trips: int, window: int) -> tuple[Builder, Tensor, Tensor]:
-    """A loop whose counter may run ahead while `slow` is held back; the builder, `slow` and the result."""
+    """A loop whose counter may run ahead while `slow` is held back.
+
+    Returns the builder, `slow` and the result.
+    """
     b = new()
     loop = Loop(b, "a", window)
     i, x = loop.var(b.const(0)), loop.var(b.const(0))

@@ -1,4 +1,7 @@
-"""Random graphs and random programs: the token machine against what they must give by a simpler argument."""
+"""Random graphs and random programs on the token machine.
+
+Their values are compared with those of a simpler evaluation.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,10 @@ many = settings(max_examples=1500, suppress_health_check=[HealthCheck.too_slow, 
 
 
 def random_graph(rng: random.Random) -> Graph:
-    """Switches, Merges, control edges and ordinary ops, in the root frame; some of it dead, some alive."""
+    """A random graph in the root frame, partly dead.
+
+    It has Switches, Merges, control edges and ordinary ops.
+    """
     b = Builder(Graph())
     numbers: list[Tensor] = [b.const(rng.randrange(100)) for _ in range(2)]
     bools: list[Tensor] = [b.const(v) for v in (True, False)]
@@ -85,17 +91,20 @@ def random_graph(rng: random.Random) -> Graph:
 def oracle(
     graph: Graph, picks: dict[Operation, int], fed: dict[Tensor, Any] | None = None
 ) -> dict[Tensor | Operation, Any]:
-    """The value or `DEAD` of every tensor and operation, in the order of creation, which is topological here.
+    """The value or `DEAD` of every tensor and operation.
+
+    They are in the order of creation, which is topological here.
 
     Args:
-      picks: for Merges with several live inputs, which one arrived first. Any of them is right; this says which it was.
+      graph: the graph, in the root frame.
+      picks: position of the live input that arrived first, for Merges with several. Each of them is right.
       fed: tensors that are given a value.
     """
     fed = fed or {}
     out: dict[Tensor | Operation, Any] = {}
     for op in graph.operations:
         args = [out[t] for t in op.inputs]
-        # a control edge is dead if its source is; what a Switch sends on one side says nothing of the other
+        # a control edge is dead if its source is; one side of a Switch does not determine the other
         dead = any(out[c] is DEAD for c in op.control_inputs) and op.type not in ("ControlTrigger", "Merge")
         if op.type == "Merge":
             live = [i for i, a in enumerate(args) if a is not DEAD]
@@ -127,7 +136,7 @@ def oracle(
 
 
 def _check_machine(seed: int) -> None:
-    """A random graph on the bare machine: every firing of every node is what the oracle says."""
+    """Checks every firing of a random graph on the bare machine against the oracle."""
     graph = random_graph(random.Random(seed))
     for order in (None, *range(3)):
         m = Machine(graph, order).run()
@@ -144,7 +153,10 @@ def _check_machine(seed: int) -> None:
 
 
 def _check_session(seed: int, optimize: str = "on") -> None:
-    """Fetches, dead fetches and feeds of a random graph in a session, in random orders and with passes."""
+    """Checks fetches, dead fetches and feeds of a random graph in a session.
+
+    The orders are random, and passes run.
+    """
     rng = random.Random(seed)
     graph = random_graph(rng)
     tensors = [t for op in graph.operations for t in op.outputs]
@@ -176,7 +188,10 @@ def _check_session(seed: int, optimize: str = "on") -> None:
 
 
 def _depends_on_a_race(graph: Graph, fed: dict[Tensor, Any]) -> set[Tensor]:
-    """Tensors that are dead or not as a Merge takes one live input or another: those behind a Switch on its value."""
+    """Tensors whose deadness depends on the live input that a Merge takes.
+
+    They are those behind a Switch on the value of the Merge.
+    """
     want = oracle(graph, {}, fed)
     open_values: set[Tensor | Operation] = set()
     unsure: set[Tensor | Operation] = set()
@@ -185,7 +200,7 @@ def _depends_on_a_race(graph: Graph, fed: dict[Tensor, Any]) -> set[Tensor]:
             raced = sum(want[t] is not DEAD for t in op.inputs) > 1
             if raced or any(t in open_values for t in op.inputs):
                 open_values |= set(op.outputs)
-            if any(t in unsure for t in op.inputs):  # what arrives is not known either
+            if any(t in unsure for t in op.inputs):  # the input that arrives is not known either
                 open_values |= set(op.outputs)
                 unsure |= {op, *op.outputs}
         else:
@@ -301,7 +316,10 @@ def test_many_random_programs(case: tuple[Block, list[int]]) -> None:
 @settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
 @given(PROGRAMS)
 def test_random_programs_on_the_bare_machine(case: tuple[Block, list[int]]) -> None:
-    """The machine alone: no more open iterations than the window allows, everything fires once, nothing is left."""
+    """The machine alone keeps the window and its invariant.
+
+    No more iterations are open than the window allows, each node fires once, and nothing is left over.
+    """
     program, starts = case
     want = evaluate(program, dict(zip(NAMES, starts, strict=True)))
     for parallel_iterations in (1, 2, 10):
@@ -331,7 +349,10 @@ def _compute(op: Operation, args: Any) -> Any:
 
 
 def test_the_lowering_makes_what_it_says() -> None:
-    """One program by hand: nested loops with a conditional, zero trips, a constant result, an unchanged variable."""
+    """One program by hand, with the cases that lowering distinguishes.
+
+    It has nested loops with a conditional, zero trips, a constant result and an unchanged variable.
+    """
     program: Block = (
         While(
             Const(3),

@@ -1,4 +1,7 @@
-"""The rendezvous: who comes first, whether tokens are dead, aborting, waiting with a deadline, many threads."""
+"""The rendezvous of senders and receivers.
+
+Either comes first, tokens are live or dead, steps abort, receivers wait with a deadline, and threads are many.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +86,7 @@ def test_aborting_wakes_everybody() -> None:
     r.abort(AbortedError("again"))
     assert [got for got, _ in waits] == [[(None, error)]] * 3
     got, receiver = heard()
-    r.recv_async(EDGE, receiver)  # what was there is gone
+    r.recv_async(EDGE, receiver)  # the token from before the abort is gone
     assert got == [(None, error)]
     r.send(key(0), 1)  # late, and dropped
     assert len(r) == 0
@@ -134,7 +137,10 @@ def test_tags_as_text() -> None:
 
 
 def test_many_threads() -> None:
-    """Four threads send, four receive, in random orders: each token arrives once, at who asked for it."""
+    """Each token arrives once, at the receiver that requested it.
+
+    Four threads send and four receive, in random orders.
+    """
     r = LocalRendezvous()
     n, got, lock = 2000, {}, threading.Lock()
 

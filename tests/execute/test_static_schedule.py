@@ -1,4 +1,7 @@
-"""Steps without control flow go along an order fixed beforehand: the same as the token machine, by its own rules."""
+"""Steps without control flow run in an order that is fixed beforehand.
+
+Their results are those of the token machine; the rules of the schedule are its own.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,10 @@ def plan_of(session: hr.Session, fetches: object, feeds: tuple[hr.Tensor, ...] =
 
 
 def straight(seed: int) -> tuple[hr.Graph, list[hr.Tensor], list[hr.Tensor]]:
-    """A random graph of operations with one, two, many and no inputs, one and several outputs; feeds and fetches."""
+    """A random graph without control flow, its feeds and its fetches.
+
+    The operations have one, two, many and no inputs, and one or several outputs.
+    """
     r = random.Random(seed)
     with hr.Graph() as g:
         feeds = [hr.placeholder(hr.float32, (2, 3)) for _ in range(r.randrange(1, 4))]

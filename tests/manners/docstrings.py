@@ -44,7 +44,10 @@ def texts(tree: ast.AST) -> Iterator[tuple[ast.Expr, str]]:
 
 
 def entries(doc: str, block: str) -> list[Entry] | None:
-    """Entries of a block of a docstring, the text before the first one without names; None without the block."""
+    """Entries of a block of a docstring; None without the block.
+
+    The text before the first entry is an entry without names.
+    """
     found = next((m for m in _BLOCK.finditer(doc + "\n") if m[2] == block), None)
     if found is None:
         return None
@@ -148,7 +151,10 @@ def _fields(cls: ast.ClassDef) -> Iterator[str]:
 
 
 def _members(cls: ast.ClassDef) -> Iterator[str]:
-    """Names of the fields, slots, methods and properties of a class, and of the attributes that it sets."""
+    """Names of the members of a class.
+
+    They are its fields, slots, methods and properties, and the attributes that it sets.
+    """
     for node in cls.body:
         targets = (
             node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []

@@ -1,7 +1,7 @@
 """The public API as text, a line for each name: `python -m tests.manners.public_api` writes public_api.txt.
 
-It has the names of `hr.__all__` and of the modules among them, with the public members of classes. A line tells the
-kind and the signature without annotations: what calls can rely on.
+It has the names of `hr.__all__` and of the modules among them, with the public members of classes. A line gives the
+kind and the signature without annotations, on which calls can rely.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ def public_names(module: types.ModuleType) -> list[str]:
 
 def _home(x: Any, module: types.ModuleType) -> str:
     if inspect.isclass(x) or inspect.isroutine(x):
-        # what a function of another module made for this one is not to be found there
+        # an object that a function of another module made for this one is not found in that module
         home = sys.modules.get(x.__module__)
         return x.__module__ if getattr(home, x.__name__, None) is x else module.__name__
-    # of a value nobody can tell where it is from; False is TYPE_CHECKING
+    # a value does not have a module of origin; False is TYPE_CHECKING
     is_made_here = type(x).__module__.startswith("headrace") or (isinstance(x, (int, str, tuple)) and x is not False)
     return module.__name__ if is_made_here else ""
 
@@ -102,7 +102,7 @@ def _signature(x: Any) -> str:
 
 
 def text() -> str:
-    """What public_api.txt holds."""
+    """Text of public_api.txt."""
     lines = dict.fromkeys(line for _, line, _ in entries())
     return "\n".join(lines) + "\n"
 

@@ -1,4 +1,7 @@
-"""What may be copied and pickled, and what says why it may not and what to do."""
+"""Copying and pickling of the objects of the public API.
+
+The error of an object that cannot be copied gives the reason and the remedy.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +67,7 @@ def things() -> dict[str, Any]:
     }
 
 
-# What raises TypeError, by which ways, and what the text has to name.
+# Objects that raise TypeError: the ways of copying that do, and the words that the text has to contain.
 REFUSED = {
     "a graph": ("copy deepcopy pickle", "as_graph_def()"),
     "the graph of a body": ("copy deepcopy pickle", "as_graph_def()"),

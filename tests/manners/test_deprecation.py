@@ -1,4 +1,7 @@
-"""Deprecating: the warning names the user's line and what to use, and what is overdue fails here."""
+"""Deprecation: warnings name the user's line and the replacement.
+
+A deprecated name that is overdue for removal fails here.
+"""
 
 from __future__ import annotations
 
@@ -60,6 +63,7 @@ def test_a_function() -> None:
 
         Args:
           x: a number.
+          y: another number.
         """
         return x + y
 

@@ -1,4 +1,7 @@
-"""Blocks `Args:` and `Attributes:` of docstrings: which faults are found, and that no file has damaged ones."""
+"""Faults of the blocks `Args:` and `Attributes:` of docstrings.
+
+The checker finds them, and no file has damaged blocks.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What is closed or dropped is gone: threads, files, memory. A program ends, whatever its sessions do."""
+"""Closed and dropped objects free their threads, files and memory.
+
+A program ends, independent of the state of its sessions.
+"""
 
 from __future__ import annotations
 

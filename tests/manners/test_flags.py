@@ -1,4 +1,7 @@
-"""Flags: the page is generated, values are checked, overlapping overrides end well, mistyped names are noticed."""
+"""Flags: their page, their values, overlapping overrides and mistyped names.
+
+The page is generated, values are checked, overlapping overrides end well, and mistyped names are noticed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A forked process: sessions go on in it or say at once why they cannot, and nothing hangs."""
+"""A forked process: its sessions go on or fail at once with the reason.
+
+Nothing hangs.
+"""
 
 from __future__ import annotations
 
@@ -118,7 +121,10 @@ s.partial_run(handle, HEAVY, {"x:0": X})
 
 
 def test_locks_that_other_threads_hold_are_free_in_the_child() -> None:
-    """Every lock that lives longer than a step is held by another thread while the process is forked."""
+    """Another thread holds every long-lived lock while the process is forked.
+
+    Long-lived locks are those that live longer than a step.
+    """
     passes(
         GRAPH
         + FORK
@@ -179,8 +185,10 @@ t.join()
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_multiprocessing(method: str, tmp_path: Path) -> None:
-    """A model made once and used by workers: as it is where processes are forked, made there from its definition where
-    they are not."""
+    """A model made once is used by workers.
+
+    Forked workers use it as it is; other workers make it from its definition.
+    """
     program = tmp_path / "program.py"
     program.write_text(
         """

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.one_engine
 
 ALL = [(name, x) for name, _, x in entries()]
 
-# What a newcomer meets first: each shows an example that runs (tests/test_documentation.py runs it).
+# The names that a new user meets first: each shows an example that runs (tests/test_documentation.py runs it).
 CORE = """
 hr.Graph hr.Graph.as_default hr.Graph.as_graph_def hr.Session hr.Session.run hr.Session.make_callable
 hr.Session.partial_run hr.Session.explain hr.Session.list_devices hr.Session.close hr.Function hr.TensorArray
@@ -77,7 +77,7 @@ def test_every_name_is_documented() -> None:
 
 
 def _is_said_by_its_class(name: str) -> bool:
-    """Whether it is a property that the class's docstring tells of among its attributes."""
+    """Whether the name is a property that the class's docstring lists among its attributes."""
     owner, _, member = name.rpartition(".")
     doc = next((inspect.getdoc(x) or "" for n, x in ALL if n == owner and inspect.isclass(x)), "")
     _, _, attributes = doc.partition("Attributes:")
@@ -94,7 +94,10 @@ def test_the_core_shows_examples(name: str) -> None:
 
 
 def test_most_functions_show_examples() -> None:
-    """How many do not may only become less: lower the number with them. (Most that do not are elementwise math.)"""
+    """The number of functions without an example only becomes smaller.
+
+    Lower the bound with it. Most functions without an example are elementwise math.
+    """
     functions = [(n, x) for n, x in ALL if n.count(".") == 1 and (inspect.isclass(x) or inspect.isroutine(x))]
     without = [n for n, x in functions if not has_example(x)]
     assert len(without) <= 169, f"{len(without)} of {len(functions)} without an example: {without}"

@@ -1,4 +1,7 @@
-"""What headrace says, and where: nothing on standard output, records for `logging`, warnings at the user's line."""
+"""Messages of headrace: records for `logging`, and warnings at the user's line.
+
+Standard output stays empty.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,10 @@ with {session} as s:
 @pytest.mark.system
 @pytest.mark.one_engine
 def test_programs_are_silent() -> None:
-    """Though `logging` is set up, from the second session on: nothing is worth more than INFO."""
+    """No record of these programs has a level above INFO.
+
+    `logging` is set up from the second session on.
+    """
     setup = "\nimport logging\nlogging.basicConfig(stream=sys.stdout, level=logging.WARNING)\n"
     first, *others = EVERYTHING
     eager = "hr.reduce_sum(hr.constant([1.0, 2.0]) * 3.0)\n"

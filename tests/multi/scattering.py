@@ -10,9 +10,10 @@ from headrace.ir.graph import FuncGraph, Graph
 
 
 def scatter(graph: Graph, rng: random.Random, devices: int | Sequence[str]) -> None:
-    """Lets each operation that requests no device, and stands with no other, request a random one; in bodies too.
+    """Lets operations without a requested device request a random one.
 
-    Functions that call themselves stand on one device each, and are left alone.
+    Operations of bodies are among them; an operation that is colocated with another is not. Functions that call
+    themselves stand on one device each, and are left alone.
 
     Args:
       graph: The graph.

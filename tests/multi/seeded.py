@@ -1,9 +1,11 @@
-"""Runs a step over several devices in one thread, in a seeded random order, and checks that nothing is left over.
+"""Runs a step over several devices in one thread, in a seeded random order.
 
-What the threads of devices do depends on the machine's mood. Here one thread drives the executors of all parts: which
-device goes on next, for how many nodes, and which of its ready nodes is first are drawn from a seed, so whatever two
-devices can do to each other happens sooner or later, and happens again with the same seed. A token on its way waits in
-the queue of the device that is to get it until that has its turn.
+After the step it checks that nothing is left over.
+
+The interleaving of the threads of devices is not reproducible. Here one thread drives the executors of all parts: the
+device that goes on next, the number of its nodes and the first of its ready nodes are drawn from a seed. So every
+interference of two devices happens sooner or later, and happens again with the same seed. A token on its way waits in
+the queue of the receiving device until that has its turn.
 """
 
 from __future__ import annotations
@@ -63,7 +65,7 @@ def lowered(
 
 
 def groups(step: Lowered) -> list[Group]:
-    """What has to stand together, of the operations of the root graph."""
+    """Groups of operations of the root graph that have to share a device."""
     wanted = set(step.ops)
     made = colocation_groups(step.ops, frames.derive(step.ops), step.functions).groups
     return [g for g in made if not wanted.isdisjoint(g.ops)]
@@ -84,7 +86,10 @@ def at_random(step: Lowered, rng: random.Random, devices: int) -> Placement:
 
 
 def every(step: Lowered, devices: int) -> Iterator[Placement]:
-    """All placements on so many devices, but for the names of the devices. (Constants are wherever they are used.)"""
+    """All placements on `devices` devices, up to a renaming of the devices.
+
+    Constants are on the devices of their uses.
+    """
     there = groups(step)
     constants = [g for g in there if all(map(is_free, g.ops))]
     found = [g for g in there if g not in constants]
@@ -102,7 +107,7 @@ def every(step: Lowered, devices: int) -> Iterator[Placement]:
 
 
 def count(step: Lowered, devices: int) -> int:
-    """How many placements `every` gives."""
+    """Number of placements that `every` yields."""
     n = sum(not all(map(is_free, g.ops)) for g in groups(step))
     ways = [1] + [0] * devices  # of placing the groups so far on exactly k devices
     for _ in range(n):
@@ -225,5 +230,5 @@ class Driven:
 
 
 def run(step: Lowered, of: Placement, seed: int, feeds: Sequence[Any] = (), fetches: int = 1) -> list[Any]:
-    """The fetches of a step that is placed as `of` says, run in the order of `seed`."""
+    """Runs a step with the placement `of` in the order of `seed`; returns its fetches."""
     return Driven(planned(step, of), seed).run(feeds, fetches)

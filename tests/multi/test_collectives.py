@@ -1,4 +1,7 @@
-"""Collectives between devices: values, the same bits for all and in every run, and what is sent from whom to whom."""
+"""Collectives between devices: values, bits and transfers.
+
+The bits are the same on all devices and in every run. The transfers are compared by sender and receiver.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +69,7 @@ def test_who_sends_to_whom(shape: tuple[int, ...]) -> None:
         made = []
         for k, x in enumerate(xs):
             with hr.device(device(k)):
-                made.append(hr.negative(x))  # what is fed need not be sent: it is given to whoever reads it
+                made.append(hr.negative(x))  # a fed value is not sent: its readers are fed
         for k, y in enumerate(hr.all_sum(made)):
             with hr.device(device(k)):
                 hr.reduce_sum(y, name=f"end{k}")

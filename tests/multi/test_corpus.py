@@ -1,7 +1,8 @@
-"""The recorded TensorFlow programs on three devices: what asks for no device gets a random one.
+"""The recorded TensorFlow programs on three devices.
 
-So their graphs, most of them written for one device, are torn apart where nobody who made them thought of it. The
-results, and the classes of errors, must be those that TensorFlow recorded. Every part goes through bytes.
+An operation that requests no device gets a random one. So the graphs, most of them written for one device, are torn
+apart in places that their authors did not consider. The results, and the classes of errors, must be those that
+TensorFlow recorded. Every part goes through bytes.
 """
 
 from __future__ import annotations
@@ -31,8 +32,11 @@ def _parts_go_through_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def programs() -> tuple[list[str], list[str]]:
-    """Those tagged `devices` whose op types are all there, with some of the control-flow core; and the rest of that.
-    Those about errors of placement are left out."""
+    """The programs of the default run, and the rest of the control-flow core.
+
+    The default run has the programs tagged `devices` whose op types are all registered, and a sample of the core.
+    Programs about errors of placement are left out.
+    """
     tagged = [e["id"] for e in corpus.index if "devices" in e["tags"] and all(t in op_registry for t in e["ops"])]
     core = [p for p in dict.fromkeys([*CORE, *STRUCTURED]) if p not in {*KNOWN, *tagged}]
     some = random.Random(0).sample(core, 100)

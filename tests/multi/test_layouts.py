@@ -1,6 +1,7 @@
-"""How programs are laid out over devices: data parallel, with a parameter server, a layer a device.
+"""Layouts of programs over devices.
 
-Each program is one graph. What it gives on several devices is compared with what the very same graph gives on one.
+They are data parallel, with a parameter server, and a layer a device. Each program is one graph. Its results on several
+devices are compared with those of the very same graph on one.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Layout:
         self.names = {f"/job:localhost/replica:0/task:0{device(i)}" for i in range(n)}
 
     def run(self, fetches: Any, feeds: Mapping[Any, Any] | None = None, on: Sequence[int] | None = None) -> Any:
-        """What `fetches` are, which is the same on one device and on several.
+        """Values of `fetches`, after a check that one device and several give the same.
 
         Args:
           fetches, feeds: as `Session.run` takes them.
@@ -67,7 +68,7 @@ def assert_close(got: Any, want: Any) -> None:
 
 
 def batch(n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Examples of a function that there is to learn: three numbers, and one that follows from them."""
+    """Examples of a function to learn: three numbers, and one computed from them."""
     x = np.random.default_rng(1).normal(size=(n, 3)).astype(np.float32)
     return x, np.tanh(x.sum(1, keepdims=True))
 
@@ -98,10 +99,11 @@ def learned(x: np.ndarray, y: np.ndarray) -> list[np.ndarray]:
 
 
 def replicated(n: int, x: Any, y: Any) -> tuple[list[list[hr.Variable]], Any]:
-    """A copy of the variables on each of `n` devices, and an operation that learns from a batch, a part on each.
+    """A copy of the variables on each of `n` devices, and a training operation.
 
-    Each replica computes the gradients of its part on its device; averaged over all replicas they are those of the
-    whole batch, and since all get the same bits the copies stay the same.
+    The operation learns from a batch, of which each device has a part. Each replica computes the gradients of its part
+    on its device. Averaged over all replicas they are those of the whole batch, and since all get the same bits the
+    copies stay the same.
     """
     copies, grads = [], []
     for i, (xi, yi) in enumerate(zip(hr.split(x, n), hr.split(y, n), strict=True)):
@@ -134,7 +136,10 @@ def test_data_parallel_with_variables_on_each_device(n: int) -> None:
 
 
 def test_data_parallel_with_variables_on_one_device() -> None:
-    """The values are broadcast to the replicas, and the gradients come back as their sum: a broadcast's gradient."""
+    """The values are broadcast to the replicas, and the gradients return as a sum.
+
+    The sum is the gradient of the broadcast.
+    """
     n, data = 3, batch(9)
     with hr.Graph() as g:
         x, y = hr.placeholder(hr.float32, (9, 3)), hr.placeholder(hr.float32, (9, 1))
@@ -157,7 +162,10 @@ def test_data_parallel_with_variables_on_one_device() -> None:
 
 
 def test_data_parallel_learning_in_a_loop() -> None:
-    """All steps of learning are one step of the session: the weights of each replica go round with the loop."""
+    """All steps of learning are one step of the session.
+
+    The weights of each replica are loop variables.
+    """
     n, data = 2, batch(8)
     with hr.Graph() as g:
         steps = hr.placeholder(hr.int32, ())
@@ -188,7 +196,10 @@ def test_data_parallel_learning_in_a_loop() -> None:
 
 
 def test_parameter_server() -> None:
-    """Variables are on one device, workers on others; all gradients go to where the variables are."""
+    """Variables are on one device, workers on others.
+
+    All gradients go to the device of the variables.
+    """
     n, data = 2, batch(8)
     with hr.Graph() as g:
         x, y = hr.placeholder(hr.float32, (8, 3)), hr.placeholder(hr.float32, (8, 1))
@@ -233,7 +244,10 @@ def test_workers_of_a_parameter_server_that_do_not_wait_for_each_other() -> None
 
 
 def test_rows_of_a_table_on_a_parameter_server() -> None:
-    """Of a large table only the rows that a batch uses go to the worker, and only their gradients come back."""
+    """Only the rows of a table that a batch uses go to the worker.
+
+    Only the gradients of those rows come back.
+    """
     ids = np.array([3, 7, 3], np.int32)
     start = np.arange(20, dtype=np.float32).reshape(10, 2)
     with hr.Graph() as g:
@@ -256,16 +270,17 @@ def test_rows_of_a_table_on_a_parameter_server() -> None:
 
 
 def cell(x: Any, h: Any, c: Any, w: Any, b: Any) -> tuple[Any, Any]:
-    """One step of an LSTM layer: h and c of this step from those of the one before."""
+    """One step of an LSTM layer: h and c from those of the previous step."""
     i, j, f, o = hr.split(hr.matmul(hr.concat([x, h], 1), w) + b, 4, axis=1)
     c = hr.sigmoid(f + 1.0) * c + hr.sigmoid(i) * hr.tanh(j)
     return hr.sigmoid(o) * hr.tanh(c), c
 
 
 def lstm(x: Any, layers: Sequence[tuple[Any, Any]], size: int, place: Callable[[int], str]) -> Any:
-    """The outputs, [time, batch, size], of layers of LSTM one above the other, layer k on the device `place(k)`.
+    """The outputs, [time, batch, size], of stacked LSTM layers.
 
-    It is one loop over time. Its body is cut between the layers, so while layer 1 does step t, layer 0 can do t + 1.
+    Layer k is on the device `place(k)`. The program is one loop over time. Its body is cut between the layers, so while
+    layer 1 does step t, layer 0 can do t + 1.
     """
     time, n = x.shape[0], x.shape[1]
     zero = hr.zeros((n, size), x.dtype)

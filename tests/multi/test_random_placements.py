@@ -1,8 +1,8 @@
-"""Random programs under random placements: whatever stands where, the results are those of one device.
+"""Random programs under random placements have the results of one device.
 
 Each operation of the primitive graph (or each group that has to stand together) is put on a device at random, so that
-conditions, bodies, Switches, Exits and single operations of loops in loops are torn apart in all manners; and what
-fires when, on which device, is random too. After each run the invariant is checked on all devices, and that no token is
+conditions, bodies, Switches, Exits and single operations of nested loops are torn apart in all manners. The order of
+firing, over all devices, is random too. After each run the invariant is checked on all devices, and that no token is
 left in the rendezvous. `python -m tests.multi.test_random_placements KIND SEED` runs one.
 """
 
@@ -166,7 +166,10 @@ def check_threads(seed: int, optimize: str = "on") -> None:
 
 
 def test_programs_that_found_something() -> None:
-    """A gradient of a branch whose list has another dtype than the unused list of the other branch."""
+    """A random program that failed once.
+
+    The gradient of a branch has a list whose dtype differs from that of the unused list of the other branch.
+    """
     check_threads(1256, "off")
 
 

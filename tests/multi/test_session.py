@@ -42,7 +42,10 @@ def on(i: int) -> Any:
 
 
 def pipeline(trips: int = 20, parallel: int = 10) -> tuple[hr.Graph, Any, list[Any]]:
-    """A loop with its counter on device 0 and two halves of its body on devices 0 and 1."""
+    """A loop whose counter is on device 0.
+
+    The two halves of its body are on devices 0 and 1.
+    """
     with hr.Graph() as g:
         x = hr.placeholder(hr.float64, (3,))
 
@@ -140,7 +143,10 @@ def test_what_is_colocated_with_something_the_step_does_not_need() -> None:
 
 
 def test_what_a_loop_keeps_stays_where_it_is_made() -> None:
-    """Lists of values that the gradient needs do not cross; the values do, where they are wanted elsewhere."""
+    """Lists of values that the gradient needs do not cross between devices.
+
+    The values do, where another device needs them.
+    """
     with hr.Graph() as g, on(0):
         x = hr.placeholder(hr.float64, (3,))
 
@@ -163,7 +169,7 @@ def test_what_a_loop_keeps_stays_where_it_is_made() -> None:
 
 
 def test_bfloat16_on_the_wire() -> None:
-    """What crosses has the precision of bfloat16, what stays has that of float32."""
+    """A value that crosses has the precision of bfloat16, another that of float32."""
     with hr.Graph() as g:
         x = hr.placeholder(hr.float32, ())
         with on(0):
@@ -181,7 +187,7 @@ def test_bfloat16_on_the_wire() -> None:
 
 
 def test_a_recv_is_held_back_until_it_is_needed(custom: None) -> None:
-    """The last of three long operations in a row needs what another device gives; the others do not."""
+    """Only the last of three long operations needs a value of another device."""
     with hr.Graph() as g:
         x = hr.placeholder(hr.int32, ())
         with on(1):
@@ -264,7 +270,10 @@ def test_threads_share_a_session() -> None:
 
 
 def test_steps_that_wait_for_each_other(custom: None) -> None:
-    """A step that waits for a queue does not keep the device from the step that fills it."""
+    """A step that waits for a queue does not occupy its device.
+
+    The step that fills the queue runs there meanwhile.
+    """
     with hr.Graph() as g:
         with on(0):
             b = scopes.builder()
@@ -385,11 +394,14 @@ def test_ctrl_c() -> None:
         timer.join()
         assert not s.statistics().active
         s.run(put)
-        assert s.run(y) == 8  # nobody else took it
+        assert s.run(y) == 8  # no other receiver took it
 
 
 def test_no_device_can_go_on() -> None:
-    """A Recv whose Send is not there: the step fails at once and says who waits for what."""
+    """A step with a Recv without its Send fails at once.
+
+    The error names the nodes that wait and the tokens that they wait for.
+    """
     with hr.Graph() as g:
         x = hr.placeholder(hr.float64, (3,))
         with on(0):
@@ -410,7 +422,7 @@ def test_no_device_can_go_on() -> None:
 
 
 def test_a_step_leaves_nothing_behind(custom: None) -> None:
-    """What it computed is gone when it is over, without a garbage collection."""
+    """Values of a step are freed at its end, without a garbage collection."""
     alive: list[Any] = []
 
     def make(x: Any) -> Any:
@@ -437,7 +449,7 @@ def test_a_step_leaves_nothing_behind(custom: None) -> None:
             gc.enable()
 
 
-# *** what devices share ***
+# *** buffers shared by devices ***
 
 
 class Values:
@@ -451,7 +463,10 @@ class Values:
 
 
 def test_no_buffer_is_reachable_from_two_devices() -> None:
-    """What kernels on one device give, take and hold shares no memory with what those on another do, Sends aside."""
+    """Kernels on different devices share no memory, Sends aside.
+
+    This holds for their arguments, their results and the values that they hold.
+    """
     big = np.arange(20_000.0)
     with hr.Graph() as g:
         x = hr.placeholder(hr.float64, (20_000,))
@@ -566,7 +581,10 @@ def test_heavy_kernels_of_one_device_do_not_overlap(custom: None) -> None:
 
 
 def test_a_slow_function_does_not_keep_the_other_device(custom: None) -> None:
-    """What a thread made runnable goes on elsewhere while that thread is in a kernel that takes long."""
+    """A node runs while the thread that made it ready is in a slow kernel.
+
+    The node is on another device.
+    """
     begun, ended = threading.Event(), threading.Event()
 
     def slow(ctx: Any, x: Any) -> Any:
