@@ -82,6 +82,7 @@ def test_a_report_that_is_cut_says_so() -> None:
     assert int(lines[-1].removeprefix("and ").removesuffix(" more lines")) >= left
 
 
+@pytest.mark.system
 def test_each_memo_of_the_package_has_its_line() -> None:
     pattern = re.compile(r"(?<!def )\b(?:Memo(?:\[.*\])?|cached)\(")
     sources = (ROOT / "headrace").rglob("*.py")

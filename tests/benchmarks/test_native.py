@@ -77,6 +77,7 @@ def test_aims_are_those_of_the_plan() -> None:
     assert (native.SPREAD, native.TWO_THREADS, native.SAME) == (1.2, 0.625, 1.05)
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("name", SCALARS)
 def test_the_derivatives_of_loops_of_scalars_are_those_of_differences(name: str) -> None:
     """By a and b; by x they vanish where the loop forgets its start."""

@@ -103,6 +103,7 @@ def test_each_set_of_shapes_has_its_code(net: Recurrent) -> None:
     assert list(made(session)) == [((b, n, 2), (b,)) for b, n in [(4, 5), (2, 5), (4, 6)]]
 
 
+@pytest.mark.system
 def test_what_was_fed_before_makes_no_difference(net: Recurrent) -> None:
     one, other = hr.Session(graph=net.graph), hr.Session(graph=net.graph)
     other.run(net.fetches, net.feeds(2, 7))

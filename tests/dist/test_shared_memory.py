@@ -137,6 +137,7 @@ def test_unused_segments_are_withdrawn() -> None:
     assert not ends.into._maps
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("seed", range(4))
 def test_frames_keep_their_bytes_as_long_as_they_are_held(seed: int) -> None:
     rng, ends = random.Random(seed), Ends()

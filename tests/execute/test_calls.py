@@ -567,6 +567,7 @@ def test_a_level_takes_little_memory_and_none_stays() -> None:
     assert after == before
 
 
+@pytest.mark.system
 def test_a_function_that_calls_itself_twice_is_walked_in_depth() -> None:
     p = Program()
     fibonacci(p)

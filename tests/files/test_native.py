@@ -115,6 +115,7 @@ def test_data_of_another_shape_than_the_index_says(tmp_path: Path) -> None:
         reader.read("b")
 
 
+@pytest.mark.system
 @each_format
 def test_large_tensors_are_not_held_twice(tmp_path: Path, format: str) -> None:
     prefix, n = str(tmp_path / "model"), 2**24

@@ -92,6 +92,7 @@ PROGRAMS: dict[str, tuple[Callable[[Builder, Tensor], Tensor], str]] = {
 }
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_error_of_a_dead_fetch_is_that_of_one_device(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts, "LocalRendezvous", Seen)

@@ -55,6 +55,7 @@ def test_what_is_not_there_is_said(tmp_path: Path) -> None:
         scalars_of(tmp_path, ["los", "loss"])
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(("ending", "begin"), [(".png", b"\x89PNG"), (".svg", b"<?xml"), (".pdf", b"%PDF")])
 def test_pictures_of_each_format(tmp_path: Path, ending: str, begin: bytes) -> None:
     write(tmp_path, 10, "loss", (0, 4.0), (1, 2.0))

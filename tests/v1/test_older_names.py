@@ -52,6 +52,7 @@ def test_plain_ops() -> None:
         tf.guarantee_const(3, foo=1)
 
 
+@pytest.mark.system
 def test_counting_and_order() -> None:
     found = value(tf.confusion_matrix([1, 0], [1, 1], 2, tf.float32, None, [0.5, 2.0]))
     assert found.tolist() == [[0, 2], [0, 0.5]]

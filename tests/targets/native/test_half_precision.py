@@ -128,6 +128,7 @@ def test_a_loop_is_native_with_its_gradient(name: str, dtype: str) -> None:
     check([loss, *slopes], feeds, 16)
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_an_lstm_over_rows_is_one_region_with_its_gradient(dtype: str) -> None:
     feeds: dict[Any, Any] = {}

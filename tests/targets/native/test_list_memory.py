@@ -151,6 +151,7 @@ def test_a_list_of_rows_in_an_inner_loop() -> None:
     check([y * 1.0], x, np.arange(6, dtype=np.float32).reshape(2, 3))
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("gate", [hr.tanh, hr.sigmoid])
 def test_gradients_of_a_recurrence(gate: Any) -> None:
     h, w = hr.placeholder(hr.float32, [3, 5]), hr.placeholder(hr.float32, [5, 5])

@@ -308,6 +308,7 @@ def test_residuals_beyond_the_limit() -> None:
     assert "my_loop" in told[0]
 
 
+@pytest.mark.system
 def test_the_limit_counts_the_bytes_of_nested_lists(graph: Any) -> None:
     x = hr.placeholder(hr.float32, [25])
     y = _nested(3, x, 4, hr.sin)
