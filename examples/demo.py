@@ -2,12 +2,14 @@
 
 Runs `digits_lstm.py` in a process of its own, kills the process half-way with a signal that no program can catch, and
 starts it again. Training resumes from the last checkpoint. Then shows the files: checkpoints, a trace, a log for
-TensorBoard, and a picture of the learning curve.
+TensorBoard, a picture of the learning curve, and a page that shows the network at work.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import shutil
 import subprocess
 import sys
@@ -15,6 +17,7 @@ import time
 from pathlib import Path
 
 import headrace as hr
+from headrace import cli
 
 PROGRAM = Path(__file__).with_name("digits_lstm.py")
 PATIENCE = 300.0  # seconds that either run may take
@@ -79,6 +82,10 @@ def main() -> int:
     for log in sorted(folder.glob("events.*")):
         print(f"  {log.name}: for tensorboard --logdir {folder}")
     print(f"  {curve.name}: the learning curve, of both runs")
+    page = folder / "reading.html"
+    with contextlib.redirect_stdout(io.StringIO()):
+        cli.main(["view", str(folder / "reading.hrrec"), "--html", str(page)])
+    print(f"  {page.name}: how the trained network reads two digits, column by column; open it in a browser")
     return 0
 
 

@@ -119,6 +119,8 @@ def main() -> int:
         assert path is not None
         hr.train.restore(session, path)
         right = model.accuracy(session, held)
+        with hr.record(Path(options.folder) / "reading.hrrec"):  # how the trained network reads two digits
+            model.accuracy(session, held[:2])
     print(f"{path}: {right:.2%} of {len(held)} held-out digits are right")
     return 0 if right >= 0.97 or options.steps < 1200 else 1
 

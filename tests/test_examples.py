@@ -130,6 +130,7 @@ def test_training_is_killed_and_goes_on(tmp_path: Path) -> None:
     assert (folder / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
     assert (folder / "model.ckpt-60.index.json").exists()
     assert len(list(folder.glob("events.*"))) == 2
+    assert "rnn/while#5" in (folder / "reading.html").read_text(encoding="utf-8")
     for trace in folder.glob("timeline-*.json"):
         assert json.loads(trace.read_text(encoding="utf-8"))["traceEvents"]
 
