@@ -462,6 +462,15 @@ class FileWriterCache:
     """Cache of one `FileWriter` per folder.
 
     Source: TensorFlow's `tf.summary.FileWriterCache`.
+
+    Example:
+      >>> import headrace as hr, tempfile
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     writer = hr.train.FileWriterCache.get(folder)
+      ...     is_same = hr.train.FileWriterCache.get(folder) is writer
+      ...     hr.train.FileWriterCache.clear()
+      >>> is_same
+      True
     """
 
     _writers: ClassVar[dict[str, FileWriter]] = {}

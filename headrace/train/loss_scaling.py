@@ -29,6 +29,21 @@ class LossScale:
     """Base class of loss scales: the factor by which a loss is multiplied.
 
     Source: TensorFlow's `tf.train.experimental.LossScale`.
+
+    Example:
+      >>> import headrace as hr
+      >>> class Halving(hr.train.LossScale):
+      ...     def init(self):
+      ...         return {"scale": hr.constant(8.0)}
+      ...
+      ...     def of(self, state):
+      ...         return state["scale"]
+      ...
+      ...     def after(self, state, is_finite):
+      ...         return {"scale": hr.where(is_finite, state["scale"], state["scale"] / 2)}
+      >>> scale = Halving()
+      >>> float(scale.of(scale.after(scale.init(), hr.constant(False))))
+      4.0
     """
 
     def now(self, near: Any = None) -> Any:
@@ -137,6 +152,15 @@ class DynamicLossScale(LossScale):
       multiplier: factor of an increase or decrease.
 
     Source: TensorFlow's `tf.train.experimental.DynamicLossScale`; Micikevicius and others 2018.
+
+    Example:
+      >>> import headrace as hr
+      >>> scale = hr.train.DynamicLossScale(8.0, increment_period=2)
+      >>> states = [scale.init()]
+      >>> for is_finite in (True, True, False):
+      ...     states.append(scale.after(states[-1], hr.constant(is_finite)))
+      >>> [float(scale.of(state)) for state in states]
+      [8.0, 8.0, 16.0, 8.0]
     """
 
     def __init__(

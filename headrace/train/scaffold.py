@@ -297,6 +297,18 @@ class SessionCreator(metaclass=abc.ABCMeta):
     """Abstract base class of factories for the sessions of a monitored session.
 
     Source: TensorFlow's `tf.train.SessionCreator`.
+
+    Example:
+      >>> import headrace as hr
+      >>> class Plain(hr.train.SessionCreator):
+      ...     def create_session(self):
+      ...         return hr.Session(graph=g)
+      >>> with hr.Graph() as g:
+      ...     x = hr.constant(7)
+      ...     with hr.train.MonitoredSession(Plain()) as session:
+      ...         value = session.run(x)
+      >>> value
+      np.int32(7)
     """
 
     @abc.abstractmethod
@@ -389,6 +401,15 @@ class WorkerSessionCreator(_Creator):
       recovery_wait_secs: seconds between two checks.
 
     Source: TensorFlow's `tf.train.WorkerSessionCreator`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     x = hr.constant(7)
+      ...     with hr.train.MonitoredSession(hr.train.WorkerSessionCreator(max_wait_secs=10)) as session:
+      ...         value = session.run(x)
+      >>> value
+      np.int32(7)
     """
 
     def __init__(

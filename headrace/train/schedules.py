@@ -30,6 +30,14 @@ class Schedule:
       name: name of the scope, or None.
 
     Source: TensorFlow's `tf.keras.optimizers.schedules.LearningRateSchedule`.
+
+    Example:
+      >>> import headrace as hr
+      >>> class Halving(hr.train.Schedule):
+      ...     def rate(self, first, step, like):
+      ...         return first / like(2) ** step
+      >>> Halving(8.0)(3).numpy()
+      np.float32(1.0)
     """
 
     def __init__(self, learning_rate: Any, name: str | None = None) -> None:

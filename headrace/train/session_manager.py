@@ -42,6 +42,15 @@ class SessionManager:
       ValueError: there is a `ready_for_local_init_op` but no `local_init_op`.
 
     Source: TensorFlow's `tf.train.SessionManager`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     v = hr.Variable(3.0)
+      ...     init = hr.variables_initializer([v])
+      >>> with hr.train.SessionManager(graph=g).prepare_session(init_op=init) as session:
+      ...     session.run(v)
+      np.float32(3.0)
     """
 
     def __init__(

@@ -60,6 +60,21 @@ class SessionRunValues(NamedTuple):
       run_metadata: the `RunMetadata` of the step. It is filled if the caller passed one or requested a trace.
 
     Source: TensorFlow's `tf.train.SessionRunValues`.
+
+    Example:
+      >>> import headrace as hr
+      >>> class Loss(hr.train.SessionRunHook):
+      ...     def before_run(self, run_context):
+      ...         return hr.train.SessionRunArgs({"loss": loss})
+      ...
+      ...     def after_run(self, run_context, run_values):
+      ...         print(run_values.results)
+      >>> with hr.Graph() as g:
+      ...     loss = hr.constant(0.5)
+      >>> with hr.train.MonitoredSession(graph=g, hooks=[Loss()]) as session:
+      ...     session.run([])
+      {'loss': np.float32(0.5)}
+      []
     """
 
     results: Any
@@ -75,6 +90,13 @@ class SessionRunContext:
       session: the session that runs the step.
 
     Source: TensorFlow's `tf.train.SessionRunContext`.
+
+    Example:
+      >>> import headrace as hr
+      >>> context = hr.train.SessionRunContext(hr.train.SessionRunArgs("loss:0"), session=None)
+      >>> context.request_stop()
+      >>> context.stop_requested, context.original_args.fetches
+      (True, 'loss:0')
     """
 
     def __init__(self, original_args: SessionRunArgs, session: Any) -> None:

@@ -47,6 +47,17 @@ class ProgressHook(SessionRunHook):
     Raises:
       RuntimeError: in `begin`: the graph has no global step.
       ValueError, KeyError: in `begin`: a tensor does not exist, or belongs to another graph.
+
+    Example:
+      >>> import headrace as hr, sys
+      >>> with hr.Graph() as g:
+      ...     train = hr.train.get_or_create_global_step().assign_add(1)
+      >>> hooks = [hr.train.ProgressHook(last_step=2, out=sys.stdout, clock=lambda: 0.0)]
+      >>> with hr.train.MonitoredSession(graph=g, hooks=hooks) as session:
+      ...     for _ in range(2):
+      ...         _ = session.run(train)
+      train: progress in plain lines, as ...
+      train: step 2 of 2
     """
 
     def __init__(

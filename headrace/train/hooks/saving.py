@@ -31,6 +31,21 @@ class CheckpointSaverListener:
     """Base class of listeners to a `CheckpointSaverHook`. Its methods do nothing.
 
     Source: TensorFlow's `tf.train.CheckpointSaverListener`.
+
+    Example:
+      >>> import headrace as hr, tempfile
+      >>> class Report(hr.train.CheckpointSaverListener):
+      ...     def after_save(self, session, global_step_value):
+      ...         print("saved at step", global_step_value)
+      >>> with hr.Graph() as g:
+      ...     train = hr.train.get_or_create_global_step().assign_add(1)
+      ...     saver = hr.train.Saver()
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     hook = hr.train.CheckpointSaverHook(folder, save_steps=10, saver=saver, listeners=[Report()])
+      ...     with hr.train.MonitoredSession(graph=g, hooks=[hook]) as session:
+      ...         _ = session.run(train)
+      saved at step 0
+      saved at step 1
     """
 
     def begin(self) -> None:

@@ -70,6 +70,16 @@ def bucket(
       InvalidArgumentError: in a run: `which_bucket` is out of range.
 
     Source: TensorFlow's `tf.contrib.training.bucket`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     number = hr.train.range_input_producer(6, num_epochs=1, shuffle=False).dequeue()
+      ...     which, batch = hr.train.bucket(number, number % 2, batch_size=3, num_buckets=2)
+      >>> with hr.train.MonitoredSession(graph=g) as session:
+      ...     batches = [session.run((which, batch)) for _ in range(2)]
+      >>> sorted((int(i), numbers.tolist()) for i, numbers in batches)
+      [(0, [0, 2, 4]), (1, [1, 3, 5])]
     """
     sizes = _for_each(batch_size, num_buckets, "batch_size")
     holds = _for_each(
@@ -154,6 +164,17 @@ def bucket_by_sequence_length(
       ValueError: there are no boundaries, or they are not ascending ints; or see `bucket`.
 
     Source: TensorFlow's `tf.contrib.training.bucket_by_sequence_length`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     length = hr.train.range_input_producer(4, num_epochs=1, shuffle=False).dequeue() + 1
+      ...     lengths, batch = hr.train.bucket_by_sequence_length(
+      ...         length, hr.fill([length], 7), batch_size=2, bucket_boundaries=[3], dynamic_pad=True)
+      >>> with hr.train.MonitoredSession(graph=g) as session:
+      ...     batches = [session.run((lengths, batch)) for _ in range(2)]
+      >>> sorted((sizes.tolist(), rows.tolist()) for sizes, rows in batches)
+      [([1, 2], [[7, 0], [7, 7]]), ([3, 4], [[7, 7, 7, 0], [7, 7, 7, 7]])]
     """
     boundaries = list(bucket_boundaries)
     if not boundaries:

@@ -126,6 +126,16 @@ def feed_queue(
 
     Returns:
       The runner, which `start_queue_runners` starts with the others of the graph.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     queue = hr.FIFOQueue(4, hr.int32, [()])
+      ...     runner = hr.train.feed_queue(range(3), queue, is_single=True)
+      ...     number = queue.dequeue()
+      >>> with hr.train.MonitoredSession(graph=g) as session:
+      ...     [int(session.run(number)) for _ in range(3)]
+      [0, 1, 2]
     """
     examples = Examples(source, shuffle, seed, epochs)
     known = queue.shapes if shapes is None else shapes

@@ -26,6 +26,18 @@ def match_filenames_once(pattern: Any, name: str | None = None) -> Variable:
       name: name of the variable. None: "matching_filenames".
 
     Source: TensorFlow's `tf.train.match_filenames_once`.
+
+    Example:
+      >>> import headrace as hr, os, pathlib, tempfile
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     pathlib.Path(folder, "a.csv").touch()
+      ...     with hr.Graph() as g:
+      ...         paths = hr.train.match_filenames_once(f"{folder}/*.csv")
+      ...     with hr.Session(graph=g) as session:
+      ...         session.run(paths.initializer)
+      ...         found = session.run(paths)
+      >>> [os.path.basename(path) for path in found]
+      [b'a.csv']
     """
     graph = scopes.graph_builder("match_filenames_once").graph
     with scopes.name_scope(name, "matching_filenames", [pattern]) as scope:

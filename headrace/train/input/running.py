@@ -56,6 +56,16 @@ def add_queue_runner(qr: QueueRunner) -> None:
       GraphError: no graph has been entered.
 
     Source: TensorFlow's `tf.train.add_queue_runner`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     queue = hr.FIFOQueue(4, hr.int32, [()])
+      ...     hr.train.add_queue_runner(hr.train.QueueRunner(queue, [queue.enqueue(7)]))
+      ...     taken = queue.dequeue()
+      >>> with hr.train.MonitoredSession(graph=g) as session:
+      ...     session.run(taken)
+      np.int32(7)
     """
     graph: Any = _outermost(scopes.graph_builder("a queue runner").graph)
     if hasattr(graph, "add_to_collection"):

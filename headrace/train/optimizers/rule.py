@@ -39,6 +39,11 @@ class Slot(NamedTuple):
       argument: name of the slot's argument in the op.
       initial: initial value of each element.
       suffix: suffix of the variable's name. None: the name of the optimizer.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.train.Momentum(0.1).slots()
+      [Slot(name='momentum', argument='accum', initial=0.0, suffix=None)]
     """
 
     name: str

@@ -210,6 +210,16 @@ class Restored:
       mismatched: the variables whose tensor has another dtype or shape: variable name → description of the difference.
       skipped: names of the variables that `rename` left out.
       unused: names of the tensors in the checkpoint that no variable requested.
+
+    Example:
+      >>> import headrace as hr
+      >>> report = hr.train.Restored("model-7", {"w": "w"}, {"b": "b"}, {}, [], ["step"])
+      >>> report.is_complete
+      False
+      >>> print(report)
+      1 variables restored from 'model-7'
+        b: there is no 'b' in it
+        not asked for: step
     """
 
     path: str
