@@ -120,6 +120,14 @@ class LocalDevice(Device):
     """A device of this process.
 
     Its threads and streams are created on first use, so an unused device costs nothing.
+
+    Example:
+      >>> import headrace as hr
+      >>> class Lent(hr.extend.LocalDevice):
+      ...     pass
+      >>> hr.register_device("DocLent", Lent)
+      >>> [d.device_type for d in hr.Session(devices={"DocLent": 1}, graph=hr.Graph()).list_devices()]
+      ['CPU', 'DocLent']
     """
 
     def __init__(self, spec: DeviceSpec, memory_limit: int | None = None) -> None:

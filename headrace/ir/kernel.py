@@ -70,6 +70,16 @@ class KernelContext:
       step: the running step (`step.session` and `step.resources` are resource managers, `step.tag` the current tag).
       node: the operation's name.
       op: the operation.
+
+    Example:
+      >>> import headrace as hr, numpy as np
+      >>> own_name = hr.register_op(
+      ...     "DocOwnName", outs="name: string", shape=hr.extend.scalars, grad=hr.extend.NOT_DIFFERENTIABLE,
+      ...     stateful=lambda ctx, attrs: lambda: np.array(ctx.node, object))
+      >>> with hr.Graph() as g:
+      ...     name = own_name(name="a")
+      >>> hr.Session(graph=g).run(name)
+      'a'
     """
 
     __slots__ = ("node", "op", "step")

@@ -68,6 +68,12 @@ class ListRole:
         "stack" (TensorListStack), "gather" (TensorListGather) or "concat" (TensorListConcatV2).
       element_input: the position of the input that becomes an element; None without such an input.
       shape_input: the position of the input that states the shape of the elements to read; None without such an input.
+
+    Example:
+      >>> import headrace as hr
+      >>> role = hr.extend.ListRole("push", element_input=1)
+      >>> role.makes, role.changes, role.reads
+      (False, True, False)
     """
 
     kind: ListKind
@@ -107,6 +113,11 @@ class SplitRole:
     Attributes:
       value: the position of the input that is split.
       axis: the position of the input with the axis, a scalar integer.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.extend.Facts(split=hr.extend.SplitRole(value=1, axis=0)).split.value
+      1
     """
 
     value: int

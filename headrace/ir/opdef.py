@@ -301,6 +301,12 @@ class Facts:
       list_role: the role of an op on tensor lists, or None.
       suspends: whether the stateful kernel is a `collections.deque`, of which each firing takes the first value, and
         compiled code is suspended while it is empty (`compile.Compiled.begin`).
+
+    Example:
+      >>> import headrace as hr
+      >>> facts = hr.extend.Facts(commutative=True, cost=hr.extend.flops_per_element(2))
+      >>> facts.commutative, facts.effect, facts.cost([(3,), (3,)], [(3,)])
+      (True, '', 6)
     """
 
     commutative: bool = False
@@ -353,7 +359,17 @@ class Missing:
 
 
 def missing(why: str) -> Missing:
-    """Returns the value of `op(grad=...)` for an op without a rule, with the reason."""
+    """Returns the value of `op(grad=...)` for an op without a rule, with the reason.
+
+    Example:
+      >>> import headrace as hr
+      >>> median = hr.register_op(
+      ...     "DocMedian", "x: T", "y: T", {"T": {hr.float32}}, shape=hr.extend.scalars,
+      ...     kernel=lambda xp, attrs: xp.median, grad=hr.extend.missing("the rule is not written yet"))
+      >>> hr.grad(median)([1.0, 2.0, 9.0])
+      Traceback (most recent call last):
+      LookupError: operation 'DocMedian' (DocMedian, made at ...) has no gradient: the rule is not written yet. ...
+    """
     return Missing(why)
 
 

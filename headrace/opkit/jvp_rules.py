@@ -20,7 +20,17 @@ Rule: TypeAlias = "Callable[..., Sequence[Tensor | None]]"
 
 
 def passed(b: Builder, n: GradNode, *dxs: Tensor | None) -> Sequence[Tensor | None]:
-    """Returns the tangents of the first inputs, for ops whose outputs are these inputs."""
+    """Returns the tangents of the first inputs, for ops whose outputs are these inputs.
+
+    Example:
+      >>> import headrace as hr
+      >>> keep = hr.register_op(
+      ...     "DocKeep", "x: T", "y: T", {"T": {hr.float32}}, shape=hr.extend.same_as(0), jvp=hr.extend.passed,
+      ...     kernel=lambda xp, attrs: lambda x: x, grad=lambda b, n, dy: [dy])
+      >>> value, tangent = hr.jvp(keep, [hr.constant(6.0)], [hr.constant(1.0)])
+      >>> float(value), float(tangent)
+      (6.0, 1.0)
+    """
     return dxs[: len(n.outputs)]
 
 
@@ -28,6 +38,15 @@ def linear(*names: str) -> Rule:
     """Returns the rule of an op that is linear in the arguments `names` together.
 
     The rule applies the op to their tangents (zeros for None) and to the values of its other arguments.
+
+    Example:
+      >>> import headrace as hr
+      >>> half = hr.register_op(
+      ...     "DocHalf", "x: T", "y: T", {"T": {hr.float32}}, shape=hr.extend.same_as(0), jvp=hr.extend.linear("x"),
+      ...     kernel=lambda xp, attrs: lambda x: x / xp.float32(2), grad=lambda b, n, dy: [b.DocHalf(dy)])
+      >>> value, tangent = hr.jvp(half, [hr.constant(6.0)], [hr.constant(1.0)])
+      >>> float(value), float(tangent)
+      (3.0, 0.5)
     """
 
     def rule(b: Builder, n: GradNode, *dxs: Tensor | None) -> Sequence[Tensor | None]:
@@ -50,6 +69,16 @@ def multilinear(*names: str) -> Rule:
 
     Such an op is a product. The tangent is a sum over these arguments: each summand is the op with the tangent of one
     argument and the values of the others.
+
+    Example:
+      >>> import headrace as hr
+      >>> times = hr.register_op(
+      ...     "DocTimes", "x: T, y: T", "z: T", {"T": {hr.float32}}, shape=hr.extend.broadcast,
+      ...     kernel=lambda xp, attrs: xp.multiply, jvp=hr.extend.multilinear("x", "y"),
+      ...     grad=hr.extend.missing("not needed"))
+      >>> value, tangent = hr.jvp(times, [hr.constant(3.0), hr.constant(5.0)], [hr.constant(1.0), hr.constant(1.0)])
+      >>> float(value), float(tangent)
+      (15.0, 8.0)
     """
 
     def rule(b: Builder, n: GradNode, *dxs: Tensor | None) -> Sequence[Tensor | None]:

@@ -20,7 +20,17 @@ if TYPE_CHECKING:
 
 @functools.cache  # one rule for each input, which records have in common
 def same_as(i: int = 0) -> Any:
-    """Returns a rule: the output has the shape of input `i`."""
+    """Returns a rule: the output has the shape of input `i`.
+
+    Example:
+      >>> import headrace as hr
+      >>> cube = hr.register_op(
+      ...     "DocCube", "x: T", "y: T", {"T": {hr.float32}}, shape=hr.extend.same_as(0),
+      ...     kernel=lambda xp, attrs: lambda x: x * x * x, grad=hr.extend.missing("not needed"))
+      >>> with hr.Graph():
+      ...     cube(hr.placeholder(hr.float32, (None, 2))).shape
+      (None, 2)
+    """
 
     def rule(c: Inference) -> Sequence[Shape]:
         return [c.shapes[i]]
@@ -44,22 +54,58 @@ def fixed(*dims: Dim) -> Any:
 
 
 def unknown(c: Inference) -> Sequence[Shape]:
-    """Infers nothing: the shapes of all outputs are unknown."""
+    """Infers nothing: the shapes of all outputs are unknown.
+
+    Example:
+      >>> import headrace as hr
+      >>> odd = hr.register_op(
+      ...     "DocOdd", "x: T", "y: T", {"T": {hr.int32}}, shape=hr.extend.unknown,
+      ...     kernel=lambda xp, attrs: lambda x: x[x % 2 == 1], grad=hr.extend.NOT_DIFFERENTIABLE)
+      >>> with hr.Graph():
+      ...     print(odd(hr.constant([1, 2, 3])).shape)
+      None
+    """
     return [None] * len(c.op.outputs)
 
 
 def nothing(c: Inference) -> Sequence[Shape]:
-    """Infers no shapes, for an op without outputs."""
+    """Infers no shapes, for an op without outputs.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.extend.nothing(None)
+      []
+    """
     return []
 
 
 def scalars(c: Inference) -> Sequence[Shape]:
-    """Infers scalar shapes for all outputs."""
+    """Infers scalar shapes for all outputs.
+
+    Example:
+      >>> import headrace as hr
+      >>> total = hr.register_op(
+      ...     "DocTotal", "x: T", "y: T", {"T": {hr.float32}}, shape=hr.extend.scalars,
+      ...     kernel=lambda xp, attrs: xp.sum, grad=hr.extend.missing("not needed"))
+      >>> with hr.Graph():
+      ...     total(hr.zeros((2, 3))).shape
+      ()
+    """
     return [()] * len(c.op.outputs)
 
 
 def broadcast(c: Inference) -> Sequence[Shape]:
-    """Infers the shape of an elementwise op by numpy's broadcasting rule."""
+    """Infers the shape of an elementwise op by numpy's broadcasting rule.
+
+    Example:
+      >>> import headrace as hr
+      >>> hypot = hr.register_op(
+      ...     "DocHypot", "x: T, y: T", "z: T", {"T": {hr.float32}}, shape=hr.extend.broadcast,
+      ...     kernel=lambda xp, attrs: xp.hypot, grad=hr.extend.missing("not needed"))
+      >>> with hr.Graph():
+      ...     hypot(hr.zeros((2, 1)), hr.zeros((3,))).shape
+      (2, 3)
+    """
     out: Shape = ()
     for s in c.shapes:
         out = shapes.broadcast(out, s)
@@ -76,6 +122,15 @@ def unbroadcast(b: Builder, x: Tensor, y: Tensor, gx: GradEntry, gy: GradEntry) 
 
     Returns:
       The gradients in the shapes of `x` and `y`; for a function, a function that makes the gradient.
+
+    Example:
+      >>> import headrace as hr
+      >>> plus = hr.register_op(
+      ...     "DocPlus", "x: T, y: T", "z: T", {"T": {hr.float32}}, shape=hr.extend.broadcast,
+      ...     kernel=lambda xp, attrs: xp.add,
+      ...     grad=lambda b, n, dz: hr.extend.unbroadcast(b, n.x, n.y, dz, dz))
+      >>> hr.grad(lambda y: hr.reduce_sum(plus(hr.zeros((3, 2)), y)))(hr.zeros((2,))).numpy()
+      array([3., 3.], dtype=float32)
     """
     if x.static_shape is not None and x.static_shape == y.static_shape and shapes.is_full(x.static_shape):
         return [gx, gy]
