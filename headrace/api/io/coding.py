@@ -166,5 +166,12 @@ def decode_json_example(json_examples: Any, name: str | None = None) -> Tensor:
       name: name of the operation; "DecodeJSONExample" if None.
 
     Source: TensorFlow's `tf.io.decode_json_example`.
+
+    Example:
+      >>> import headrace as hr
+      >>> text = '{"features": {"feature": {"x": {"floatList": {"value": [0.5]}}}}}'
+      >>> serialized = hr.io.decode_json_example(text)
+      >>> hr.io.parse_single_example(serialized, {"x": hr.io.FixedLenFeature([1], hr.float32)})["x"].numpy()
+      array([0.5], dtype=float32)
     """
     return scopes.builder(json_examples).make("DecodeJSONExample", (json_examples,), {}, name)

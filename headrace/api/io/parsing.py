@@ -327,6 +327,12 @@ def parse_single_example(
       ValueError: as for `parse_example`, or `serialized` is not a scalar.
 
     Source: TensorFlow's `tf.io.parse_single_example`.
+
+    Example:
+      >>> import headrace as hr
+      >>> text = '{"features": {"feature": {"n": {"int64List": {"value": [3, 4]}}}}}'
+      >>> hr.io.parse_single_example(hr.io.decode_json_example(text), {"n": hr.io.FixedLenFeature([2], hr.int64)})
+      {'n': <EagerTensor shape=[2] dtype=int64: array([3, 4])>}
     """
     if not features:
         raise ValueError("Invalid argument: Argument `features` cannot be None.")
@@ -397,6 +403,16 @@ def parse_sequence_example(
       InvalidArgumentError: in a run; see `parse_example`.
 
     Source: TensorFlow's `tf.io.parse_sequence_example`.
+
+    Example:
+      >>> import headrace as hr
+      >>> from headrace import pb
+      >>> steps = {"feature": [{"int64_list": {"value": [3]}}, {"int64_list": {"value": [4]}}]}
+      >>> data = pb.SequenceExample(feature_lists={"feature_list": {"n": steps}}).SerializeToString()
+      >>> features = {"n": hr.io.FixedLenSequenceFeature([], hr.int64)}
+      >>> _, lists, lengths = hr.io.parse_sequence_example([data], sequence_features=features)
+      >>> lists["n"].numpy().tolist(), lengths["n"].numpy().tolist()
+      ([[3, 4]], [2])
     """
     with scopes.name_scope(name, "ParseSequenceExample", [serialized, example_names]):
         return _sequences(serialized, context_features, sequence_features, example_names)
@@ -420,6 +436,16 @@ def parse_single_sequence_example(
       ValueError: as for `parse_sequence_example`, or `serialized` is not a scalar.
 
     Source: TensorFlow's `tf.io.parse_single_sequence_example`.
+
+    Example:
+      >>> import headrace as hr
+      >>> from headrace import pb
+      >>> steps = {"feature": [{"int64_list": {"value": [3]}}, {"int64_list": {"value": [4]}}]}
+      >>> data = pb.SequenceExample(feature_lists={"feature_list": {"n": steps}}).SerializeToString()
+      >>> features = {"n": hr.io.FixedLenSequenceFeature([], hr.int64)}
+      >>> _, lists = hr.io.parse_single_sequence_example(data, sequence_features=features)
+      >>> lists["n"].numpy()
+      array([3, 4])
     """
     with scopes.name_scope(name, "ParseSingleSequenceExample", [serialized, example_name]):
         return _sequences(_one(serialized), context_features, sequence_features, example_name)[:2]

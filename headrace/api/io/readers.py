@@ -21,6 +21,18 @@ class ReaderBase:
       supports_serialize: whether `serialize_state` is supported.
 
     Source: TensorFlow's `tf.ReaderBase`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     names = hr.FIFOQueue(2, hr.string, [()])
+      ...     put = names.enqueue_many([["a.txt", "b.txt"]])
+      ...     reader = hr.io.ReaderBase(hr.io.IdentityReader().reader_ref, supports_serialize=True)
+      ...     (key, record), count = reader.read(names), reader.num_records_produced()
+      >>> with hr.Session(graph=g) as sess:
+      ...     sess.run(put)
+      ...     sess.run(record), sess.run(record), sess.run(count)
+      (b'a.txt', b'b.txt', np.int64(2))
     """
 
     def __init__(self, reader_ref: Any, supports_serialize: bool = False) -> None:
@@ -112,6 +124,19 @@ class WholeFileReader(ReaderBase):
     """Reader of whole files; the key is the name of the file.
 
     Source: TensorFlow's `tf.WholeFileReader`.
+
+    Example:
+      >>> import headrace as hr, pathlib, tempfile
+      >>> path = pathlib.Path(tempfile.mkdtemp(), "a.txt")
+      >>> _ = path.write_text("some text")
+      >>> with hr.Graph() as g:
+      ...     names = hr.FIFOQueue(1, hr.string, [()])
+      ...     put = names.enqueue(str(path))
+      ...     _, content = hr.io.WholeFileReader().read(names)
+      >>> with hr.Session(graph=g) as sess:
+      ...     sess.run(put)
+      ...     sess.run(content)
+      b'some text'
     """
 
     def __init__(self, name: str | None = None) -> None:
@@ -122,6 +147,17 @@ class IdentityReader(ReaderBase):
     """Reader that returns the names in the queue, as keys and as records.
 
     Source: TensorFlow's `tf.IdentityReader`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     names = hr.FIFOQueue(1, hr.string, [()])
+      ...     put = names.enqueue("a.txt")
+      ...     key, record = hr.io.IdentityReader().read(names)
+      >>> with hr.Session(graph=g) as sess:
+      ...     sess.run(put)
+      ...     sess.run([key, record])
+      [b'a.txt', b'a.txt']
     """
 
     def __init__(self, name: str | None = None) -> None:
@@ -136,6 +172,19 @@ class TextLineReader(ReaderBase):
       name: name of the operation.
 
     Source: TensorFlow's `tf.TextLineReader`.
+
+    Example:
+      >>> import headrace as hr, pathlib, tempfile
+      >>> path = pathlib.Path(tempfile.mkdtemp(), "some.csv")
+      >>> _ = path.write_text("x,y\\n1,2\\n")
+      >>> with hr.Graph() as g:
+      ...     names = hr.FIFOQueue(1, hr.string, [()])
+      ...     put = names.enqueue(str(path))
+      ...     _, line = hr.io.TextLineReader(skip_header_lines=1).read(names)
+      >>> with hr.Session(graph=g) as sess:
+      ...     sess.run(put)
+      ...     sess.run(line)
+      b'1,2'
     """
 
     def __init__(self, skip_header_lines: int | None = None, name: str | None = None) -> None:
@@ -153,6 +202,19 @@ class FixedLengthRecordReader(ReaderBase):
       encoding: compression of the file: "" (or None), "GZIP" or "ZLIB".
 
     Source: TensorFlow's `tf.FixedLengthRecordReader`.
+
+    Example:
+      >>> import headrace as hr, pathlib, tempfile
+      >>> path = pathlib.Path(tempfile.mkdtemp(), "digits")
+      >>> _ = path.write_bytes(b"head112233")
+      >>> with hr.Graph() as g:
+      ...     names = hr.FIFOQueue(1, hr.string, [()])
+      ...     put = names.enqueue(str(path))
+      ...     _, record = hr.io.FixedLengthRecordReader(2, header_bytes=4).read(names)
+      >>> with hr.Session(graph=g) as sess:
+      ...     sess.run(put)
+      ...     sess.run(record), sess.run(record)
+      (b'11', b'22')
     """
 
     def __init__(
@@ -182,6 +244,21 @@ class TFRecordReader(ReaderBase):
       compression_type: "", "GZIP" or "ZLIB".
 
     Source: TensorFlow's `tf.TFRecordReader`.
+
+    Example:
+      >>> import headrace as hr, os, tempfile
+      >>> from headrace.v1.python_io import TFRecordWriter
+      >>> path = os.path.join(tempfile.mkdtemp(), "some.tfrecord")
+      >>> with TFRecordWriter(path) as writer:
+      ...     writer.write(b"one")
+      >>> with hr.Graph() as g:
+      ...     names = hr.FIFOQueue(1, hr.string, [()])
+      ...     put = names.enqueue(path)
+      ...     _, record = hr.io.TFRecordReader().read(names)
+      >>> with hr.Session(graph=g) as sess:
+      ...     sess.run(put)
+      ...     sess.run(record)
+      b'one'
     """
 
     def __init__(self, name: str | None = None, compression_type: str = "") -> None:
