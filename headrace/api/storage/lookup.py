@@ -26,6 +26,15 @@ class TextFileIndex:
     """Special column indices of `TextFileInitializer`: the whole line, or its line number from 0.
 
     Source: TensorFlow's `tf.lookup.TextFileIndex`.
+
+    Example:
+      >>> import headrace as hr, pathlib, tempfile
+      >>> path = pathlib.Path(tempfile.mkdtemp(), "words.txt")
+      >>> _ = path.write_text("one\\ntwo\\n")
+      >>> index = hr.lookup.TextFileIndex
+      >>> init = hr.lookup.TextFileInitializer(str(path), hr.string, index.WHOLE_LINE, hr.int64, index.LINE_NUMBER)
+      >>> hr.lookup.StaticHashTable(init, -1).lookup(hr.constant("two")).numpy()
+      np.int64(1)
     """
 
     WHOLE_LINE = -2
@@ -36,7 +45,20 @@ class TextFileIndex:
 
 
 class TableInitializer:
-    """Base of the initializers of tables."""
+    """Base of the initializers of tables.
+
+    Example:
+      >>> import headrace as hr
+      >>> class Letters(hr.lookup.TableInitializer):
+      ...     def __init__(self):
+      ...         super().__init__(hr.string, hr.int64)
+      ...
+      ...     def initialize(self, table):
+      ...         keys, values = hr.constant(["a", "b"]), hr.constant([1, 2], hr.int64)
+      ...         return hr.lookup.KeyValueTensorInitializer(keys, values).initialize(table)
+      >>> hr.lookup.StaticHashTable(Letters(), -1).lookup(hr.constant(["b", "z"])).numpy()
+      array([ 2, -1])
+    """
 
     def __init__(self, key_dtype: Any, value_dtype: Any) -> None:
         self._key_dtype = dtypes.as_dtype(key_dtype)
@@ -129,6 +151,14 @@ class TextFileInitializer(TableInitializer):
       ValueError: an index is invalid, or the dtype does not match the meaning of the index.
 
     Source: TensorFlow's `tf.lookup.TextFileInitializer`.
+
+    Example:
+      >>> import headrace as hr, pathlib, tempfile
+      >>> path = pathlib.Path(tempfile.mkdtemp(), "ages.txt")
+      >>> _ = path.write_text("ada 36\\nalan 41\\n")
+      >>> init = hr.lookup.TextFileInitializer(str(path), hr.string, 0, hr.int64, 1, delimiter=" ")
+      >>> hr.lookup.StaticHashTable(init, -1).lookup(hr.constant("alan")).numpy()
+      np.int64(41)
     """
 
     def __init__(
@@ -194,7 +224,14 @@ def _unordered(b: Any) -> Any:
 
 
 class LookupTable:
-    """Base of tables: handle, dtypes, size and export."""
+    """Base of tables: handle, dtypes, size and export.
+
+    Example:
+      >>> import headrace as hr
+      >>> table = hr.lookup.MutableHashTable(hr.string, hr.int64, -1)
+      >>> isinstance(table, hr.lookup.LookupTable), table.key_dtype, int(table.size())
+      (True, headrace.string, 0)
+    """
 
     def __init__(self, key_dtype: Any, value_dtype: Any, default_value: Any, name: str) -> None:
         self._key_dtype, self._value_dtype = dtypes.as_dtype(key_dtype), dtypes.as_dtype(value_dtype)
@@ -590,7 +627,13 @@ class DenseHashTable(_ChangingTable):
 
 
 class experimental:
-    """Namespace of the mutable tables, as in TensorFlow."""
+    """Namespace of the mutable tables, as in TensorFlow.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.lookup.experimental.MutableHashTable is hr.lookup.MutableHashTable
+      True
+    """
 
     MutableHashTable = MutableHashTable
     DenseHashTable = DenseHashTable
