@@ -55,6 +55,16 @@ class LocalCluster(LaunchedCluster):
 
     Raises:
       UnavailableError: a worker has not started.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     with hr.device("/job:worker/task:0"):
+      ...         y = hr.constant(3) + 4
+      >>> with hr.cluster.LocalCluster(1) as cluster, hr.Session(cluster, graph=g) as sess:
+      ...     value = sess.run(y)
+      >>> value
+      np.int32(7)
     """
 
     def __init__(
@@ -153,6 +163,16 @@ def local(
 
     Raises:
       UnavailableError: a worker has not started.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     with hr.device("/job:worker/task:1"):
+      ...         y = hr.constant(3) + 4
+      >>> with hr.cluster.local(2) as cluster, hr.Session(cluster, graph=g) as sess:
+      ...     value, workers = sess.run(y), cluster.spec.num_tasks("worker")
+      >>> value, workers
+      (np.int32(7), 2)
     """
     return LocalCluster(num_workers, devices, job, restart, options, env, files)
 
@@ -166,6 +186,16 @@ def at(address: str, options: NetworkOptions | None = None) -> Address:
 
     Raises:
       ValueError: the text is no such address.
+
+    Example:
+      >>> import headrace as hr
+      >>> server = hr.Server.create_local_server()
+      >>> with hr.Graph() as g:
+      ...     x = hr.constant(7)
+      >>> with hr.Session(hr.cluster.at(server.target), graph=g) as session:
+      ...     session.run(x)
+      np.int32(7)
+      >>> server.close()
     """
     return Address(address, options)
 
@@ -204,6 +234,12 @@ def ray(
       ImportError: Ray is not installed.
       ValueError: a malformed argument.
       UnavailableError: Ray lacks the resources, or a worker has not started in time.
+
+    Example:
+      >>> import headrace as hr
+      >>> def run_on_ray(graph, fetch):  # to be called where Ray is installed
+      ...     with hr.cluster.ray(4, resources={"CPU": 2}) as cluster, hr.Session(cluster, graph=graph) as session:
+      ...         return session.run(fetch)
     """
     from headrace.dist.launch_ray import RayCluster
 

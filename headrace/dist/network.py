@@ -47,6 +47,12 @@ class NetworkOptions:
         the cluster.
       shared_memory: bytes of memory that this process shares, for large tensors, with each other process on its machine
         that it sends to; 0: none. Connections with TLS use none.
+
+    Example:
+      >>> import headrace as hr
+      >>> options = hr.NetworkOptions(secret=b"xyzzy", patience=5.0)
+      >>> options.patience, options.heartbeat
+      (5.0, 1.0)
     """
 
     secret: bytes = dataclasses.field(default=b"", repr=False)
