@@ -15,7 +15,14 @@ from headrace.ir.tensor_type import Tensor
 
 
 class Quantized(NamedTuple):
-    """Result of `quantize`: the quantized tensor and its range."""
+    """Result of `quantize`: the quantized tensor and its range.
+
+    Example:
+      >>> import headrace as hr
+      >>> result = hr.quantization.quantize([0.0, 0.5, 1.0], 0.0, 1.0, hr.quint8)
+      >>> result.output.numpy().tolist(), float(result.output_max)
+      ([0, 128, 255], 1.0)
+    """
 
     output: Tensor
     output_min: Tensor
@@ -282,6 +289,12 @@ def fake_quant_with_min_max_vars_gradient(
     """Computes the gradients of `fake_quant_with_min_max_vars` for its inputs and its range.
 
     Source: TensorFlow's `tf.quantization.fake_quant_with_min_max_vars_gradient`.
+
+    Example:
+      >>> import headrace as hr
+      >>> grads = hr.quantization.fake_quant_with_min_max_vars_gradient([1.0, 1.0], [0.5, 9.0], 0.0, 1.0)
+      >>> [g.numpy().tolist() for g in grads]
+      [[1.0, 0.0], 0.0, 1.0]
     """
     args = (gradients, inputs, min, max)
     return _fake("FakeQuantWithMinMaxVarsGradient", args, num_bits, narrow_range, name)
@@ -313,6 +326,13 @@ def fake_quant_with_min_max_vars_per_channel_gradient(
     """Computes the gradients of `fake_quant_with_min_max_vars_per_channel` for its inputs and ranges.
 
     Source: TensorFlow's `tf.quantization.fake_quant_with_min_max_vars_per_channel_gradient`.
+
+    Example:
+      >>> import headrace as hr
+      >>> gradient = hr.quantization.fake_quant_with_min_max_vars_per_channel_gradient
+      >>> grads = gradient([[1.0, 1.0]], [[0.5, 9.0]], [0.0, 0.0], [1.0, 1.0])
+      >>> [g.numpy().tolist() for g in grads]
+      [[[1.0, 0.0]], [0.0, 0.0], [0.0, 1.0]]
     """
     args = (gradients, inputs, min, max)
     return _fake("FakeQuantWithMinMaxVarsPerChannelGradient", args, num_bits, narrow_range, name)

@@ -345,6 +345,13 @@ def stateless_sample_distorted_bounding_box(
       Others: see `sample_distorted_bounding_box`.
 
     Source: TensorFlow's `tf.image.stateless_sample_distorted_bounding_box`.
+
+    Example:
+      >>> import headrace as hr
+      >>> sample = hr.image.stateless_sample_distorted_bounding_box
+      >>> one, two = (sample((9, 9, 3), [[[0.0, 0.0, 1.0, 1.0]]], seed=(1, 2)) for _ in range(2))
+      >>> one.begin.numpy().tolist() == two.begin.numpy().tolist(), one.bboxes.shape
+      (True, (1, 1, 4))
     """
     with scopes.name_scope(name, "stateless_sample_distorted_bounding_box"):
         attrs = box_attrs(aspect_ratio_range, area_range, max_attempts, use_image_if_no_bounding_boxes)

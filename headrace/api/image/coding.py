@@ -122,6 +122,13 @@ def decode_gif(contents: Any, name: str | None = None) -> Tensor:
       name: name of the operation; "DecodeGif" if None.
 
     Source: TensorFlow's `tf.io.decode_gif`. See `decode_png`.
+
+    Example:
+      >>> import headrace as hr
+      >>> head = b"GIF89a" + bytes([1, 0, 1, 0, 0x80, 0, 0, 1, 2, 3, 0, 0, 0])
+      >>> frame = b"," + bytes([0, 0, 0, 0, 1, 0, 1, 0, 0, 2, 2, 0x44, 1, 0])
+      >>> hr.image.decode_gif(head + frame + b";").numpy().tolist()
+      [[[[1, 2, 3]]]]
     """
     return scopes.builder(contents).make("DecodeGif", (contents,), {}, name)
 
@@ -135,6 +142,12 @@ def decode_bmp(contents: Any, channels: int = 0, name: str | None = None) -> Ten
       name: name of the operation; "DecodeBmp" if None.
 
     Source: TensorFlow's `tf.io.decode_bmp`. See `decode_png`.
+
+    Example:
+      >>> import headrace as hr, struct
+      >>> head = struct.pack("<2sIIIIiiHHIIiiII", b"BM", 58, 0, 54, 40, 1, 1, 1, 24, 0, 4, 0, 0, 0, 0)
+      >>> hr.image.decode_bmp(head + bytes([3, 2, 1, 0])).numpy().tolist()
+      [[[1, 2, 3]]]
     """
     return scopes.builder(contents).make("DecodeBmp", (contents,), {"channels": channels}, name)
 

@@ -42,6 +42,13 @@ def _sampler(name: str, type: str, how: str) -> Callable[..., tuple[Any, Any, An
       The sampled classes (int64), and the expected counts of `true_classes` and of the sampled classes (float32).
 
     Source: TensorFlow's `tf.random.{name}`.
+
+    Example:
+      >>> import headrace as hr
+      >>> labels = hr.constant([[0]], hr.int64)
+      >>> classes, _, _ = hr.nn.{name}(labels, 1, 3, True, 3, seed=1)
+      >>> sorted(classes.numpy().tolist())
+      [0, 1, 2]
     """
     return function
 

@@ -235,6 +235,15 @@ class AttentionWrapperState(NamedTuple):
       alignment_history: the weights of all steps, a `hr.TensorArray`, or ().
 
     Source: TensorFlow's `tf.contrib.seq2seq.AttentionWrapperState`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph():
+      ...     mechanism = hr.layers.LuongAttention(2, hr.ones((1, 3, 2)))
+      ...     cell = hr.layers.AttentionWrapper(hr.layers.LSTMCell(2), mechanism)
+      ...     state = cell.zero_state(1, hr.float32)
+      ...     state.clone(time=1).time, state.alignments.shape
+      (1, (1, 3))
     """
 
     cell_state: Any

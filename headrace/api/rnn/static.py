@@ -209,6 +209,29 @@ def static_state_saving_rnn(
       ValueError: the structure of `state_name` is not that of the states.
 
     Source: TensorFlow's `tf.nn.static_state_saving_rnn`.
+
+    Example:
+      >>> import headrace as hr, numpy as np
+      >>> class Saver:
+      ...     def __init__(self):
+      ...         self.saved = hr.Variable(np.zeros((1, 2), np.float32))
+      ...
+      ...     def state(self, name):
+      ...         return self.saved.value()
+      ...
+      ...     def save_state(self, name, value):
+      ...         return self.saved.assign(value).op
+      >>> with hr.Graph() as g:
+      ...     saver = Saver()
+      ...     outputs, state = hr.nn.static_state_saving_rnn(
+      ...         hr.layers.GRUCell(2), [hr.ones((1, 3))] * 2, saver, "h")
+      >>> len(outputs), state.shape
+      (2, (1, 2))
+      >>> with hr.Session(graph=g) as sess:
+      ...     sess.run(hr.variables_initializer(g.variables))
+      ...     final = sess.run(state)
+      ...     bool(np.all(sess.run(saver.saved) == final))
+      True
     """
     return written_out_and_saved(NAME_SCOPES, cell, inputs, state_saver, state_name, sequence_length, scope)
 

@@ -625,6 +625,12 @@ def cross_hashed(
       name: name of the operation; "SparseCross" if None.
 
     Source: TensorFlow's `tf.sparse.cross_hashed`.
+
+    Example:
+      >>> import headrace as hr
+      >>> one, two = hr.sparse.from_dense([["a", "b"]]), hr.sparse.from_dense([["c"]])
+      >>> hr.sparse.cross_hashed([one, two], num_buckets=100).values.numpy()
+      array([66, 54])
     """
     given, is_text = _to_cross(inputs)
     attrs = {
