@@ -176,6 +176,14 @@ def render_snippet(box: Box, title: str, limit: int | None = SNIPPET_LIMIT, more
       title: a line above the drawing.
       limit: the largest number of operations to draw. None: all.
       more: a hint how to see the other operations.
+
+    Example:
+      >>> import headrace as hr
+      >>> from headrace.inspect import draw, render_snippet
+      >>> with hr.Graph() as g:
+      ...     x = hr.placeholder(hr.float32, (), name="x")
+      >>> render_snippet(draw(g), "a graph")[:28]
+      '<div class="headrace-graph">'
     """
     box = cut(box, limit)
     return _ascii(

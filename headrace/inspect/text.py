@@ -33,7 +33,17 @@ def render(d: Description, limit: int | None = 20) -> str:
 
 @recursion_room_for_levels(MOST)
 def render_step(s: StepDescription, limit: int | None = 20) -> str:
-    """Formats the description of a step: its ends, then the operations between them."""
+    """Formats the description of a step: its ends, then the operations between them.
+
+    Example:
+      >>> import headrace as hr
+      >>> from headrace.inspect import describe_step, render_step
+      >>> with hr.Graph() as g:
+      ...     x = hr.placeholder(hr.float32, (), name="x")
+      ...     y = hr.square(x, name="y")
+      >>> print(render_step(describe_step(g, [x], [y], [])).splitlines()[0])
+      the step holds 1 of the graph's 2 operations
+    """
     out = [f"the step holds {sum(s.graph.ops.values())} of the graph's {plural(s.of, 'operation')}"]
     fed = [f"{v}  -> {_names(readers, limit) or 'no consumer'}" for v, readers in s.args]
     constants = [plural(s.constants, "constant")] if s.constants else []
