@@ -40,6 +40,12 @@ def Print(
       name: name of the operation; "Print" if None.
 
     Source: TensorFlow's `tf.compat.v1.Print`.
+
+    Example:
+      >>> import headrace as hr
+      >>> x = hr.Print(hr.constant([1, 2]), [hr.constant(3)], "written: ")
+      >>> x.numpy()
+      array([1, 2], dtype=int32)
     """
     attrs = {"message": message, "first_n": first_n, "summarize": 3 if summarize is None else summarize}
     return scopes.builder(input_, list(data)).make("Print", (input_, list(data)), attrs, name)

@@ -47,6 +47,15 @@ class Signature:
       method_name: the kind of the call ("tensorflow/serving/predict"); "" if it is not given.
 
     Source: TensorFlow's `SignatureDef`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     x = hr.placeholder(hr.float32, (), name="x")
+      ...     y = hr.multiply(x, 2.0, name="y")
+      >>> call = hr.Signature({"x": x}, {"y": y}, "tensorflow/serving/predict")
+      >>> hr.Session(graph=g).run(call.outputs, {call.inputs["x"]: 3.0})
+      {'y': np.float32(6.0)}
     """
 
     inputs: Mapping[str, tensor_type.Tensor]
@@ -65,6 +74,14 @@ class MetaGraph:
         collections of variables are among them. Items of kinds that headrace does not know are bytes or messages.
       signatures: the signatures by name.
       tags: the purposes of the graph ("serve", "train").
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     v = hr.Variable(2.0, name="v")
+      >>> meta = hr.import_meta_graph(hr.export_meta_graph(g, tags=["serve"]))
+      >>> meta.variables, meta.tags
+      ([<Variable 'v:0' shape=[] dtype=float32>], ('serve',))
     """
 
     graph: Graph
@@ -241,7 +258,13 @@ def import_meta_graph(
 
     Source: TensorFlow's `tf.train.import_meta_graph`.
 
-    Example: see `export_meta_graph`.
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     x = hr.placeholder(hr.float32, (), name="x")
+      >>> message = hr.export_meta_graph(g, collections={"inputs": [x]})
+      >>> hr.import_meta_graph(message, scope="copy").collections["inputs"]
+      [<Tensor 'copy/x:0' shape=[] dtype=float32>]
     """
     from headrace.interchange.collection import variable_decoders
 

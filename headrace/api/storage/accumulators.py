@@ -25,6 +25,19 @@ class ConditionalAccumulatorBase:
       accumulator_ref: the handle of the accumulator.
 
     Source: TensorFlow's `tf.compat.v1.ConditionalAccumulatorBase`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     mean = hr.ConditionalAccumulator(hr.float32, shape=())
+      ...     put = mean.apply_grad(3.0)
+      ...     count = mean.num_accumulated()
+      >>> isinstance(mean, hr.ConditionalAccumulatorBase), mean.dtype
+      (True, headrace.float32)
+      >>> with hr.Session(graph=g) as sess:
+      ...     sess.run(put)
+      ...     sess.run(count)
+      np.int32(1)
     """
 
     _prefix = "Resource"  # prefix of the types of operations that take the handle
