@@ -426,7 +426,8 @@ def _arctan2_single(y: Value, x: Value) -> Value:
     angle = t * _polynomial(t * t, _ATAN_SINGLE)
     angle = is_steep.choose(math.pi / 2 - angle, angle)
     angle = _is_negative(run).choose(math.pi - angle, angle)
-    return angle.signed_as(rise).to("fptrunc", "float")
+    # the sign of a float32: of a half extended to float64, LLVM would call a function that processes lack
+    return angle.to("fptrunc", "float").signed_as(y)
 
 
 def _arctan2_double(y: Value, x: Value) -> Value:
