@@ -17,7 +17,7 @@ if reason:
 
 pytestmark = pytest.mark.one_engine
 
-MANY = 500
+MANY = 250
 
 
 @pytest.mark.parametrize("kind", CHECKS)
