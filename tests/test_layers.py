@@ -447,7 +447,14 @@ def test_an_import_of_a_later_row_of_ir_is_found() -> None:
     assert not broken_ir_rules({"ir.text.line": {"ir.text", "ir.serial.attrs"}})
 
 
-@pytest.mark.parametrize("folder", folders())
+#: Folders with so many modules take longer than a unit test may.
+MANY_MODULES = 60
+
+
+@pytest.mark.parametrize(
+    "folder",
+    [pytest.param(f, marks=pytest.mark.system) if len(p) > MANY_MODULES else f for f, p in folders().items()],
+)
 def test_imports_follow_the_layers(folder: str) -> None:
     broken = [b for p in folders()[folder] for b in broken_rules(p, (PACKAGE / p).read_text(encoding="utf-8"))]
     assert not broken, "\n" + "\n".join(broken)
