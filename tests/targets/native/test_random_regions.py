@@ -17,7 +17,7 @@ if reason:
 
 pytestmark = pytest.mark.one_engine
 
-MANY = 250
+MANY = 500
 
 
 @pytest.mark.parametrize("kind", CHECKS)
