@@ -8,8 +8,6 @@ TensorBoard, a picture of the learning curve, and a page that shows the network 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import io
 import shutil
 import subprocess
 import sys
@@ -75,6 +73,8 @@ def main() -> int:
 
     curve = folder / "learning_curve.png"
     hr.train.plot_events(str(folder), str(curve), ["loss", "accuracy"])
+    page = folder / "reading.html"
+    cli.main(["view", str(folder / "reading.hrrec"), "--html", str(page)])
     print(f"\nIt took {time.perf_counter() - begun:.0f} s in all. In {folder} there are")
     print(f"  {len(list(folder.glob('*.index.json')))} checkpoints, of the last steps")
     for trace in sorted(folder.glob("timeline-*.json")):
@@ -82,9 +82,6 @@ def main() -> int:
     for log in sorted(folder.glob("events.*")):
         print(f"  {log.name}: for tensorboard --logdir {folder}")
     print(f"  {curve.name}: the learning curve, of both runs")
-    page = folder / "reading.html"
-    with contextlib.redirect_stdout(io.StringIO()):
-        cli.main(["view", str(folder / "reading.hrrec"), "--html", str(page)])
     print(f"  {page.name}: how the trained network reads two digits, column by column; open it in a browser")
     return 0
 

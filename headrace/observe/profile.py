@@ -124,7 +124,7 @@ class Profile:
         program = found.program
         assert isinstance(program, CompiledProgram)
         made = dataclasses.replace(found, compiled=cast("Compiled", code), program=program.with_code(code))
-        return made, dataclasses.replace(options)
+        return made, options
 
     @contextlib.contextmanager
     def measured(self) -> Iterator[None]:

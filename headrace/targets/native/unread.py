@@ -21,7 +21,7 @@ from headrace.targets.native.strips import Strips, Unit
 def unread_products(loop: Loop, found: Sequence[Unit]) -> list[Compute]:
     """Large products whose results have no effect in the last iteration of a loop.
 
-    Only the next values of variables depend on them, and no operation behind the loop reads these variables.
+    Only the next values of loop variables depend on them, and no operation after the loop reads these variables.
 
     Args:
       loop: The loop.
