@@ -192,6 +192,7 @@ class Positions:
       negative: the meaning of a negative coordinate: an error, one that counts from the last element, or a position
         that is skipped.
       skips_bad: whether all positions out of range are skipped.
+      totals: the sum of each coordinate and the number after it in the group; empty if those numbers have no meaning.
     """
 
     source: int
@@ -201,6 +202,7 @@ class Positions:
     group: int
     negative: Literal["error", "from last", "skipped"] = "error"
     skips_bad: bool = False
+    totals: tuple[int, ...] = ()
 
 
 @record(frozen=True, slots=True)

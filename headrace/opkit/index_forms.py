@@ -5,6 +5,7 @@ The shapes are static, and so are the axes and the ranges along the other axes. 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -184,7 +185,10 @@ def pad(op: Operation) -> Form | None:
     if len(begins) != len(x) or out != tuple([d + n for d, n in zip(x, room.tolist(), strict=True)]):
         return None
     index = _index_of(begins, x, out)
-    return None if index is None else Put(0, _begins(1, begins, 2), index, out)
+    if index is None:
+        return None
+    at = _begins(1, begins, 2)
+    return Put(0, dataclasses.replace(at, totals=tuple([int(room[axis]) for axis in at.axes])), index, out)
 
 
 def _index_of(begins: Sequence[int | None], sizes: Sequence[int], whole: Sequence[int]) -> Index | None:

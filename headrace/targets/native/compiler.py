@@ -174,30 +174,46 @@ class Compiler:
 
     @contextlib.contextmanager
     def _optimized(self, text: str) -> Iterator[Any]:
-        """Parses and optimizes a module, which exists in the `with` block."""
-        llvm = self._llvm
+        """Parses and optimizes a module, which exists in the `with` block.
+
+        LLVM's vectorizer of blocks of code (SLP) makes invalid modules of a few valid ones: in LLVM 22 a shuffle of
+        half-precision numbers stands before its inputs. The code generator would end the process for such a module, so
+        the result is verified, and made again without that vectorizer if it is invalid.
+        """
         usual, _, final = text.partition(FINAL)
-        with (
-            self._context() as context,
-            self._parsed(usual, context) as module,
-            self._parsed(final, context) as other,
-            contextlib.closing(llvm.create_pipeline_tuning_options(2)) as options,
-        ):
-            options.loop_vectorization = options.slp_vectorization = True
-            options.loop_unrolling = len(usual) <= thresholds.NATIVE_UNROLLED_BYTES
+        with self._context() as context, contextlib.ExitStack() as modules:
+            module = modules.enter_context(self._parsed(usual, context))
+            self._run_passes(module, usual, vectorizes_blocks=True)
+            if not _is_valid(module):
+                module = modules.enter_context(self._parsed(usual, context))
+                self._run_passes(module, usual, vectorizes_blocks=False)
+                module.verify()
+            if final:
+                other = modules.enter_context(self._parsed(final, context))
+                self._run_few_passes(other)
+                module.link_in(other)
+            yield module
+
+    def _run_passes(self, module: Any, text: str, *, vectorizes_blocks: bool) -> None:
+        with contextlib.closing(self._llvm.create_pipeline_tuning_options(2)) as options:
+            options.loop_vectorization, options.slp_vectorization = True, vectorizes_blocks
+            options.loop_unrolling = len(text) <= thresholds.NATIVE_UNROLLED_BYTES
             with (
-                contextlib.closing(llvm.create_pass_builder(self._machine, options)) as builder,
+                contextlib.closing(self._llvm.create_pass_builder(self._machine, options)) as builder,
                 contextlib.closing(builder.getModulePassManager()) as passes,
-                contextlib.closing(llvm.create_new_module_pass_manager()) as few_passes,
             ):
                 passes.run(module, builder)
-                if final:
-                    few_passes.add_sroa_pass()
-                    few_passes.add_instruction_combine_pass()
-                    few_passes.add_simplify_cfg_pass()
-                    few_passes.run(other, builder)
-                    module.link_in(other)
-            yield module
+
+    def _run_few_passes(self, module: Any) -> None:
+        with (
+            contextlib.closing(self._llvm.create_pipeline_tuning_options(2)) as options,
+            contextlib.closing(self._llvm.create_pass_builder(self._machine, options)) as builder,
+            contextlib.closing(self._llvm.create_new_module_pass_manager()) as passes,
+        ):
+            passes.add_sroa_pass()
+            passes.add_instruction_combine_pass()
+            passes.add_simplify_cfg_pass()
+            passes.run(module, builder)
 
     @contextlib.contextmanager
     def _context(self) -> Iterator[Any]:
@@ -217,3 +233,11 @@ class Compiler:
             if flags.VERIFY.value:
                 module.verify()
             yield module
+
+
+def _is_valid(module: Any) -> bool:
+    try:
+        module.verify()
+    except RuntimeError:
+        return False
+    return True

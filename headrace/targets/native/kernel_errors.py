@@ -64,6 +64,8 @@ def error_of_position(instr: Compute, numbers: Sequence[int]) -> Exception:
     indices = np.zeros(inputs[at.source].shape, inputs[at.source].dtype)
     for offset, coordinate in zip(at.offsets, coordinates, strict=True):
         indices.reshape(-1)[number * at.group + offset] = coordinate
+    for offset, coordinate, total in zip(at.offsets, coordinates, at.totals):
+        indices.reshape(-1)[number * at.group + offset + 1] = total - coordinate
     inputs[at.source] = indices[()] if not indices.ndim else indices
     return _raised(op, inputs, coordinates)
 
