@@ -50,7 +50,7 @@ class Address:
     def connect(self, options: PlacementOptions, filters: Sequence[str] = ()) -> RemoteTarget:
         """Returns the target of a new session, see `target.Connectable`.
 
-        A server that does not listen yet, such as one whose process has just begun, has the time limit of the connection.
+        A server that does not listen yet, because its process has just begun, has the time limit of the connection.
 
         Raises:
           UnavailableError: no server answers there, or workers are not connected.

@@ -41,8 +41,8 @@ class NetworkOptions:
       client_tls: context for connections to others, which checks their certificates; None: no encryption.
       heartbeat: seconds between two signs of life on each connection.
       patience: seconds without a sign of life after which a connection counts as lost.
-      connect_timeout: seconds that making a connection may take. A client waits so long for a server that does not listen
-        yet.
+      connect_timeout: seconds that making a connection may take. A client waits so long for a server that does not
+        listen yet.
       largest_frame: bytes of the longest message with its tensors, sent or received.
       largest_greeting: bytes of the longest message that is received before the other end has proved that it belongs to
         the cluster.

@@ -58,8 +58,8 @@ def composed(f: Callable[..., Any], attr: str = "T") -> KernelFactory:
 def log1p(xp: Any, x: Any) -> Any:
     """Computes log(1 + x), precise for small x.
 
-    numpy's function of complex numbers rounds 1 + x. The real part here is log1p(|1 + x|² - 1) / 2 near 0, as in machine
-    code.
+    numpy's function of complex numbers rounds 1 + x. The real part here is log1p(|1 + x|² - 1) / 2 near 0, as in
+    machine code.
 
     Args:
       xp: the array namespace.
