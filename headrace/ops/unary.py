@@ -76,7 +76,6 @@ _EXPM1 = each(math.expm1, lambda x: cmath.exp(x) - 1)
 _LOG1P = each(math.log1p, lambda x: cmath.log(1 + x))
 
 
-
 def _log1p_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     return (lambda x: log1p(xp, x)) if attrs["T"].is_complex else xp.log1p
 
