@@ -54,6 +54,7 @@ def _no_fetch(f: Any) -> TypeError:
     return TypeError(
         f"cannot fetch {f!r} ({type(f).__name__}): a fetch is a tensor, an operation, the name of one, or a list, "
         "tuple, dict or dataclass of fetches"
+        + ("; an operation is None if it was called outside of `with graph:`, and ran at once" if f is None else "")
     )
 
 

@@ -831,7 +831,8 @@ BANDWIDTH_PROBE: Final = 1 << 19
 STEP_TRACE_EVENTS: Final = 1_000_000
 
 # Interval at which a server looks for tokens of steps that never began, at which a master looks at deadlines, at which
-# it tries to reach a worker, and at which a program looks at the worker processes that it started.
+# it tries to reach a worker and a client a server, and at which a program looks at the worker processes that it
+# started.
 # Unit: seconds. Estimate.
 EARLY_TOKEN_POLL: Final = 5.0
 MASTER_POLL: Final = 0.25

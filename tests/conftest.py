@@ -54,6 +54,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 # *** Tiers ***
 
 SELECTED = pytest.StashKey[frozenset[str]]()
+PART = pytest.StashKey[tuple[int, int]]()
 _watch = tiers.ProcessWatch()
 _collections = tiers.CollectionClock()
 _compilations = tiers.CompilationClock()
@@ -66,6 +67,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help=f"tiers to run, separated by commas: {', '.join(tiers.TIERS)} or all. By default the unit tier; where "
         "files or folders are named, all but nightly; with -m, all.",
     )
+    parser.addoption("--part", metavar="K/N", default="1/1", help="the K-th of N parts of the selected tests")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -73,6 +75,7 @@ def pytest_configure(config: pytest.Config) -> None:
         is_named = config.args_source is pytest.Config.ArgsSource.ARGS
         config.option.tier = "all" if config.option.markexpr else "unit,system,matrix" if is_named else "unit"
     config.stash[SELECTED] = tiers.parse_tiers(config.option.tier)
+    config.stash[PART] = tiers.parse_part(config.option.part)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -80,8 +83,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    items[:], left_out = tiers.split(items, config.stash[SELECTED])
-    config.hook.pytest_deselected(items=left_out)
+    selected, other_tiers = tiers.split(items, config.stash[SELECTED])
+    items[:], other_parts = tiers.in_part(selected, *config.stash[PART])
+    config.hook.pytest_deselected(items=[*other_tiers, *other_parts])
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

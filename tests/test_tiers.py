@@ -10,6 +10,8 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -91,6 +93,35 @@ def test_a_run_selects_tiers(tmp_path: Path) -> None:
     assert set(run(tmp_path, "--tier", "system")) == {"marked_process"}
     assert set(run(tmp_path, "--tier", "nightly,matrix")) == {"marked_busy", "nightly"}
     assert set(run(tmp_path, "-m", "nightly")) == {"nightly"}
+
+
+@pytest.mark.system
+def test_a_run_selects_a_part(tmp_path: Path) -> None:
+    parts = [run(tmp_path, "--tier", "system,matrix", "--part", f"{k}/2") for k in (1, 2)]
+    assert sorted(name for part in parts for name in part) == ["marked_busy", "marked_process"]
+    assert all(len(part) == 1 for part in parts)
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3])
+def test_parts_have_each_test_once_and_a_share_of_each_module(parts: int) -> None:
+    sizes = {Path(f"test_{k}.py"): size for k, size in enumerate((1, 1, 1, 7, 40, 1))}
+    items: Any = [SimpleNamespace(path=path, number=i) for path, size in sizes.items() for i in range(size)]
+    found = [tiers.in_part(items, k, parts) for k in range(1, parts + 1)]
+    assert sorted(id(x) for inside, _ in found for x in inside) == sorted(map(id, items))
+    for inside, outside in found:
+        assert len(inside) + len(outside) == len(items)
+        for path, size in sizes.items():
+            mine = [x.number for x in inside if x.path == path]
+            assert size // parts <= len(mine) <= size // parts + 1
+            assert mine == list(range(mine[0], mine[0] + len(mine))) if mine else size < parts
+    assert max(len(inside) for inside, _ in found) - min(len(inside) for inside, _ in found) <= len(sizes)
+
+
+@pytest.mark.parametrize("text", ["", "2", "0/2", "3/2", "1/0", "a/b", "1/2/3"])
+def test_an_impossible_part_is_refused(text: str) -> None:
+    assert tiers.parse_part("2/2") == (2, 2)
+    with pytest.raises(pytest.UsageError, match="is no part, such as 1/2"):
+        tiers.parse_part(text)
 
 
 @pytest.mark.parametrize(

@@ -85,6 +85,32 @@ def split(items: Sequence[pytest.Item], selected: frozenset[str]) -> tuple[list[
     return inside, outside
 
 
+def parse_part(text: str) -> tuple[int, int]:
+    """Number of a part and number of parts, of the text "1/2" of `--part`."""
+    found = re.fullmatch(r"(\d+)/(\d+)", text)
+    part, parts = map(int, found.groups()) if found else (0, 0)
+    if not 1 <= part <= parts:
+        raise pytest.UsageError(f"--part: {text!r} is no part, such as 1/2 and 2/2 of two")
+    return part, parts
+
+
+def in_part(items: Sequence[pytest.Item], part: int, parts: int) -> tuple[list[pytest.Item], list[pytest.Item]]:
+    """Items of one of several parts of about equal length, and the others.
+
+    Each module is divided into runs of consecutive tests, because neighbors share fixtures and programs. The first run
+    of a module belongs to another part than that of the module before, so that small modules are distributed as well.
+    """
+    modules: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        modules.setdefault(item.path, []).append(item)
+    inside: list[pytest.Item] = []
+    outside: list[pytest.Item] = []
+    for k, tests in enumerate(modules.values()):
+        for i, item in enumerate(tests):
+            (inside if (i * parts // len(tests) + k) % parts == part - 1 else outside).append(item)
+    return inside, outside
+
+
 def reference_work() -> int:
     """Does Python work of a fixed size.
 

@@ -183,7 +183,8 @@ class Graph(ir_graph.Graph):
     """Graph that can be entered: `with hr.Graph() as g:` adds new ops to it.
 
     Stateful ops in it keep the order in which they are written (`ir.order`): a read of a variable waits for earlier
-    writes of the variable, and so makes them run.
+    writes of the variable, and so makes them run. A write waits for earlier reads, or for the whole loop or conditional
+    that contains them.
 
     Args:
       ordered: False disables this order, in branches and bodies too, as in TensorFlow 1: only edges determine the

@@ -545,7 +545,8 @@ def variables_initializer(var_list: Iterable[Variable] | None = None, name: str 
     """Creates an operation that initializes all variables of a list; None in eager execution.
 
     Args:
-      var_list: the variables; None: all present variables of the graph.
+      var_list: the variables; None: all present variables of the graph. An empty list makes a `NoOp` in the current
+        graph; outside of `with graph:` there is none, and the result is None.
       name: the name of the operation.
 
     Source: TensorFlow's `tf.variables_initializer`.

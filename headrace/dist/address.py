@@ -50,6 +50,8 @@ class Address:
     def connect(self, options: PlacementOptions, filters: Sequence[str] = ()) -> RemoteTarget:
         """Returns the target of a new session, see `target.Connectable`.
 
+        A server that does not listen yet, because its process has just begun, has the time limit of the connection.
+
         Raises:
           UnavailableError: no server answers there, or workers are not connected.
           UnauthenticatedError: the server has another secret.
@@ -68,7 +70,7 @@ class Address:
             link.on_frames, link.on_closed = received, calls.lost
 
         try:
-            link = network.connect_blocking(self._address, "client", "", 0, linked)
+            link = network.connect_blocking(self._address, "client", "", 0, linked, waits=True)
             calls.channel = LinkChannel(link, reactor)
             return RemoteTarget(calls, options, filters)
         except DeadlineExceededError as e:  # a later attempt may succeed, see `train.recovery`

@@ -41,7 +41,8 @@ class NetworkOptions:
       client_tls: context for connections to others, which checks their certificates; None: no encryption.
       heartbeat: seconds between two signs of life on each connection.
       patience: seconds without a sign of life after which a connection counts as lost.
-      connect_timeout: seconds that making a connection may take.
+      connect_timeout: seconds that making a connection may take. A client waits so long for a server that does not
+        listen yet.
       largest_frame: bytes of the longest message with its tensors, sent or received.
       largest_greeting: bytes of the longest message that is received before the other end has proved that it belongs to
         the cluster.
@@ -182,13 +183,15 @@ class Network:
             expected_name=name, settings=o.settings, tls=o.client_tls,
         )  # fmt: skip
 
-    def connect_blocking(self, address: str, role: str, name: str, incarnation: int, on_link: OnLink) -> Link:
+    def connect_blocking(
+        self, address: str, role: str, name: str, incarnation: int, on_link: OnLink, waits: bool = False
+    ) -> Link:
         """Connects to the process `name` and waits, see `transport.connect_blocking`."""
         host, port = split_address(address)
         o = self.options
         return connect_blocking(
             self.reactor, host, port, on_link, self.identity(role), timeout=o.connect_timeout, expected_name=name,
-            expected_incarnation=incarnation, settings=o.settings, tls=o.client_tls,
+            expected_incarnation=incarnation, settings=o.settings, tls=o.client_tls, waits=waits,
         )  # fmt: skip
 
 

@@ -17,8 +17,9 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from headrace import thresholds
 from headrace.dist.codec import Control, Frame, encode_control
 from headrace.dist.handshake import Acceptor, Connector, Identity
 from headrace.dist.link import Link, LinkSettings, error_text, warn
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     import ssl
 
 _Address: TypeAlias = tuple[int, int, int, str, Any]  # an entry of `socket.getaddrinfo`
+_REFUSED: Final = os.strerror(errno.ECONNREFUSED)
 OnLink: TypeAlias = "Callable[[Link], object]"
 OnFailed: TypeAlias = Callable[[OpError], object]
 
@@ -265,6 +267,7 @@ class Connecting:
         settings: LinkSettings,
         tls: ssl.SSLContext | None,
         server_hostname: str | None,
+        waits: bool,
     ) -> None:
         self.error: OpError | None = None
         self.address = format_address(host, port)
@@ -276,10 +279,12 @@ class Connecting:
         self._settings = settings
         self._tls = tls
         self._server_hostname = server_hostname or host
+        self._waits = waits
         self._stage = "its name is not resolved"
         self._said_hello = False
         self._lock = threading.Lock()  # guards the fields below
-        self._addresses: deque[_Address] = deque()
+        self._known: Sequence[_Address] = ()
+        self._addresses: deque[_Address] = deque()  # those that are not tried yet
         self._socket: socket.socket | None = None  # before the link is made
         self._link: Link | None = None
         self._is_settled = False
@@ -307,7 +312,11 @@ class Connecting:
 
     def _try_addresses(self, addresses: Sequence[_Address]) -> None:
         self._stage = "the host does not answer"
-        self._addresses.extend(addresses)
+        self._known = addresses
+        self._try_all()
+
+    def _try_all(self) -> None:
+        self._addresses.extend(self._known)
         self._try_next("the host has no address")
 
     def _try_next(self, problem: str) -> None:
@@ -339,7 +348,17 @@ class Connecting:
                 except OpError as e:  # the reactor has ended
                     problem, self._socket = e.message, None
                     sock.close()
-        self._settle(UnavailableError(problem))
+        if not self._waits or problem != _REFUSED or not self._try_later(problem):
+            self._settle(UnavailableError(problem))
+
+    def _try_later(self, problem: str) -> bool:
+        """Tries all addresses again after a pause, until the attempt expires; returns whether it will."""
+        self._stage = problem
+        try:
+            self._reactor.call_later(thresholds.WORKER_RETRY, self._try_all)
+        except OpError:  # the reactor has ended
+            return False
+        return True
 
     def _connected(self, sock: socket.socket) -> None:
         """Callback: the socket is connected, or it has failed."""
@@ -353,7 +372,7 @@ class Connecting:
                 if code := sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
                     problem = os.strerror(code)
                 elif sock.getsockname() == sock.getpeername():  # TCP connects a free local port to itself
-                    problem = os.strerror(errno.ECONNREFUSED)
+                    problem = _REFUSED
             except OSError as e:
                 problem = error_text(e)
             if not problem:
@@ -446,6 +465,7 @@ def connect(
     settings: LinkSettings | None = None,
     tls: ssl.SSLContext | None = None,
     server_hostname: str | None = None,
+    waits: bool = False,
 ) -> Connecting:
     """Connects to an address, without waiting. Either `on_link` or `on_failed` is called, once.
 
@@ -464,13 +484,16 @@ def connect(
       settings: the numbers of the link.
       tls: the context that checks the certificate of the other end; None: the connection is not encrypted.
       server_hostname: the name in the certificate; by default `host`.
+      waits: whether to wait until `timeout` for a process that does not listen yet.
 
     Raises:
       UnavailableError: the reactor is closed.
     """
     connector = Connector(identity, expected_name, expected_incarnation)
     settings = LinkSettings() if settings is None else settings
-    attempt = Connecting(reactor, host, port, on_link, on_failed, connector, timeout, settings, tls, server_hostname)
+    attempt = Connecting(
+        reactor, host, port, on_link, on_failed, connector, timeout, settings, tls, server_hostname, waits
+    )
     attempt._start()
     return attempt
 
@@ -488,6 +511,7 @@ def connect_blocking(
     settings: LinkSettings | None = None,
     tls: ssl.SSLContext | None = None,
     server_hostname: str | None = None,
+    waits: bool = False,
 ) -> Link:
     """Connects to an address, and waits for the end of the handshake.
 
@@ -534,6 +558,7 @@ def connect_blocking(
         settings=settings,
         tls=tls,
         server_hostname=server_hostname,
+        waits=waits,
     )
     try:
         reactor.busy()

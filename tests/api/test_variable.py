@@ -304,10 +304,11 @@ def test_variables_initializer(g: hr.Graph) -> None:
     init = variables_initializer([w])
     assert (init.name, [op.name for op in init.control_inputs]) == ("init", ["w/Assign"])
     assert {op.name for op in variables_initializer().control_inputs} == {"v/Assign", "w/Assign"}
-    assert variables_initializer([]).type == "NoOp"
+    empty = variables_initializer([])
+    assert empty.type == "NoOp"
     assert (v.trainable, w.trainable) == (True, False)
     with hr.Session(graph=g) as sess:
-        sess.run(init)
+        assert sess.run([empty, init]) == [None, None]
         assert sess.run(w) == 2
         assert not sess.run(v.is_initialized())
 

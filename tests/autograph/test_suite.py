@@ -37,6 +37,14 @@ def test_a_function(name: str) -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", collection.PROGRAMS)
 def test_a_program(name: str) -> None:
+    """Each program runs eagerly and in one of the other ways, in turn, because tracing it takes seconds."""
+    ways.check(collection.program(name), ways.in_turn(collection.PROGRAMS.index(name)))
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", collection.PROGRAMS)
+def test_a_program_in_all_ways(name: str) -> None:
     ways.check(collection.program(name))
 
 

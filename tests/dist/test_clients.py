@@ -237,5 +237,14 @@ def test_more_steps_wait_for_values_than_a_reactor_has_threads_by_default() -> N
         cluster.check_logs()
 
 
+def test_a_client_may_connect_before_the_worker_listens() -> None:
+    with hr.Graph() as g:
+        y = hr.constant(3) + 4
+    with hr.cluster.local(1) as cluster:
+        secret = hr.NetworkOptions(secret=cluster.secret.encode(), connect_timeout=60.0)
+        with hr.Session(hr.cluster.at(cluster.address, secret), graph=g) as session:
+            assert session.run(y) == 7
+
+
 if __name__ == "__main__":
     main(*sys.argv[1:])

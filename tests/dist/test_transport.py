@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from headrace import thresholds
 from headrace.dist import link as link_module
 from headrace.dist import reactor as reactor_module
 from headrace.dist.codec import (
@@ -917,6 +918,41 @@ def test_a_name_is_resolved_without_stopping_the_reactor(net: Net, monkeypatch: 
 def test_an_unknown_name_is_an_error(net: Net) -> None:
     with pytest.raises(UnavailableError, match=r"cannot connect to no-such-host\.invalid:1: "):
         connect_blocking(net.reactor(), "no-such-host.invalid", 1, End().on_link, MASTER)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_a_server_may_begin_to_listen_after_the_first_attempt(net: Net, host: str) -> None:
+    clock, end, b = ManualClock(), End(), End()
+    r = net.reactor(clock=clock)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    attempt = connect(r, host, port, end.on_link, net.errors.append, MASTER, waits=True)
+    until(lambda: attempt._stage == "Connection refused")
+    listen(net.reactors[0], "127.0.0.1", port, b.on_link, WORKER)
+    clock.advance(thresholds.WORKER_RETRY, r)
+    await_(end.opened)
+    assert not net.errors
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True])
+def test_waiting_for_a_server_ends_once(net: Net, is_cancelled: bool) -> None:
+    clock = ManualClock()
+    errors: list[OpError] = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    r = net.reactor(clock=clock)
+    attempt = connect(r, "127.0.0.1", port, End().on_link, errors.append, MASTER, timeout=2.0, waits=True)
+    until(lambda: attempt._stage == "Connection refused")
+    assert not errors
+    if is_cancelled:
+        attempt.cancel("the session was closed")
+    clock.advance(2.0, r)
+    until(lambda: errors)
+    text = "the session was closed" if is_cancelled else "no connection within 2 s: Connection refused"
+    assert text in str(errors[0])
+    clock.advance(thresholds.WORKER_RETRY, r)
+    time.sleep(0.01)
+    assert len(errors) == 1
 
 
 def test_a_server_without_a_handshake_exceeds_the_deadline(net: Net) -> None:

@@ -299,7 +299,7 @@ def lstm(x: Any, layers: Sequence[tuple[Any, Any]], size: int, place: Callable[[
     return outputs.stack()
 
 
-@pytest.mark.parametrize("n", [2, 3])
+@pytest.mark.parametrize("n", [2, pytest.param(3, marks=pytest.mark.nightly)])
 def test_a_layer_of_an_lstm_on_each_device(n: int) -> None:
     size, rng = 4, np.random.default_rng(0)
     with hr.Graph() as g:

@@ -119,6 +119,17 @@ def test_special_values_of_two_arguments(type: str, x: list[Any], y: list[Any], 
     assert_close(run(type, array(x), array(y)), array(want, array(x).dtype))
 
 
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_the_logarithm_near_one_keeps_the_digits_of_small_complex_numbers(dtype: Any) -> None:
+    rng = np.random.default_rng(0)
+    z = ((rng.normal(size=200) + 1j * rng.normal(size=200)) * 10.0 ** rng.integers(-20, -9, 200)).astype(dtype)
+    want = z - z * z / 2
+    most = 2 * np.finfo(dtype).eps
+    for got in (run("Log1p", z), run("Xlog1py", np.ones_like(z), z), np.array([run("Log1p", x) for x in z[:20]])):
+        assert (abs(got.real - want.real[: len(got)]) <= most * abs(z[: len(got)])).all()
+        assert (abs(got.imag - want.imag[: len(got)]) <= most * abs(z[: len(got)])).all()
+
+
 def test_integers_wrap() -> None:
     assert run("Abs", array([-128], I8)).tolist() == [-128]
     assert run("Neg", array([-128], I8)).tolist() == [-128]

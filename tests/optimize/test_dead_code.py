@@ -328,3 +328,22 @@ def test_graphs_know_what_they_captured_of_what_is_left():
         "the condition of loop 'while'": [],
         "the body of loop 'while'": ["Const"],
     }
+
+
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_a_recursive_function_keeps_residuals_only_for_a_gradient_that_is_fetched(is_nested: bool):
+    spec = hr.TensorSpec((2,), hr.float64)
+    with hr.Graph():
+        x = hr.placeholder(hr.float64, [2])
+        halved = lambda i, v: (i + 1, hr.tanh(v * 0.5))
+        loop = lambda v: hr.while_loop(lambda i, v: i < 3, halved, [0, v])[1]
+        f = hr.Function(lambda v, n: hr.cond(n > 0, lambda: f(loop(v), n - 1), lambda: v), results=spec, name="f")
+        y = hr.cond(x[0] > 0, lambda: f(x, hr.constant(2)), lambda: x) if is_nested else f(x, hr.constant(2))
+        (dx,) = hr.gradients(y, x)
+        with hr.Session(engine="compiled") as session, hr.Session(engine="interpret") as other:
+            value, both = (session.make_callable(fetches, [x]) for fetches in (y, [y, dx]))
+            fed = [0.5, 1.0]
+            assert value(fed).tolist() == both(fed)[0].tolist() == other.run(y, {x: fed}).tolist()
+        texts = [str(hr.explain(call)) for call in (value, both)]
+    assert ["TensorListPushBack" in text for text in texts] == [False, True]
+    assert ["'f' is called without residuals, which no operation reads" in text for text in texts] == [True, False]

@@ -63,8 +63,12 @@ z = Neg(loss:1)
         PRODUCT.replace("float16", "float32"),
         "x = Placeholder[dtype=float16, shape=[2,3]]\ny = Tanh(x)\n",
         PRODUCT.replace("MatMul(x, w)", "MatMul(x, w) ^x"),
+        PRODUCT.replace("MatMul(x, w)", 'MatMul[_class=("loc:@x")](x, w)'),
+        "x = Placeholder[dtype=int32, shape=[2,3]]\nat = Placeholder[dtype=int32, shape=[]]\ny = Sum(x, at)\n",
+        "x = Placeholder[dtype=float16, shape=[2,2,3]]\nq = Placeholder[dtype=int8, shape=[2,3,4]]\n"
+        "y = BatchMatMulV3[Tout=float16](x, q)\n",
     ],
-    ids=["float32", "elementwise", "control edge"],
+    ids=["float32", "elementwise", "control edge", "colocated", "integers", "narrower than half precision"],
 )
 def test_other_operations_stay(text: str) -> None:
     assert not unchanged(PASS, text).notes
@@ -78,7 +82,7 @@ def test_a_target_stays() -> None:
     assert not unchanged(PASS, PRODUCT, preserved=["y"]).notes
 
 
-def reduction(rows: int, body: Any) -> Optimized:
+def reduction(rows: int | None, body: Any) -> Optimized:
     with hr.Graph():
         x = hr.placeholder(hr.float16, [rows, 4])
         return optimize([x], [body(x)], [PASS])
@@ -87,8 +91,20 @@ def reduction(rows: int, body: Any) -> Optimized:
 def test_a_large_reduction_outside_of_loops_stays() -> None:
     rows = thresholds.NATIVE_MAP // 4
     assert not reduction(rows, lambda x: hr.reduce_sum(x, 0)).changed
+    assert not reduction(None, lambda x: hr.reduce_sum(x, 0)).changed
     assert reduction(rows - 1, lambda x: hr.reduce_sum(x, 0)).changed
     assert reduction(rows, lambda x: hr.cond(x[0, 0] > 0, lambda: hr.reduce_sum(x), lambda: x[0, 0])).changed
+
+
+def test_a_conversion_leaves_its_loop_where_no_operation_is_widened() -> None:
+    with hr.Graph():
+        x, w = hr.placeholder(hr.float16, [3]), hr.placeholder(hr.float16, [3])
+        body = lambda i, h: (i + 1, h + hr.cast(hr.cast(w, hr.float32) * 0.5, hr.float16))
+        with hr.control_dependencies([x]):
+            total = hr.reduce_sum(x)  # the control edge keeps it
+        made = optimize([x, w], [hr.while_loop(lambda i, h: i < 3, body, (0, x))[1], total], [PASS])
+        assert made.changed
+        assert sum(op.type == "Cast" for op in made.graph.operations) == 2
 
 
 def test_conversions_of_invariants_leave_all_loops() -> None:

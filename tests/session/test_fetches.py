@@ -113,6 +113,12 @@ def test_what_cannot_be_fetched(s: hr.Session, fetch: Any) -> None:
         s.run(fetch)
 
 
+def test_an_operation_that_was_not_made_in_a_graph_is_explained(s: hr.Session) -> None:
+    for made in (hr.variables_initializer([]), hr.group(), hr.no_op()):
+        with pytest.raises(TypeError, match="an operation is None if it was called outside of `with graph:`"):
+            s.run(made)
+
+
 @pytest.mark.parametrize("fetch", ["b:0", "a:1", "b", "", ":0", "a:b", ["a:0", "b:0"]])
 def test_unknown_names(s: hr.Session, fetch: Any) -> None:
     with pytest.raises(ValueError, match="cannot be interpreted as a Tensor"):

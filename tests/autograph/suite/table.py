@@ -28,8 +28,7 @@ def in_turn(outer: str, inner: str) -> tuple[str, ...]:
 
     Each row and each column has all ways.
     """
-    eager, *traced = ways.WAYS
-    return eager, traced[(matrix.NAMES.index(outer) + matrix.NAMES.index(inner)) % len(traced)]
+    return ways.in_turn(matrix.NAMES.index(outer) + matrix.NAMES.index(inner))
 
 
 def status(case: Case, chosen: tuple[str, ...]) -> str:

@@ -242,6 +242,15 @@ WAYS: dict[str, Callable[[Case], Callable[[tuple[Any, ...]], Outcome]]] = {
 }
 
 
+def in_turn(number: int) -> tuple[str, ...]:
+    """Eager execution and one of the ways that trace a case.
+
+    Successive numbers have all of these in turn.
+    """
+    eager_way, *traced_ways = WAYS
+    return eager_way, traced_ways[number % len(traced_ways)]
+
+
 # *** Comparison ***
 
 
