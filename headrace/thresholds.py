@@ -937,6 +937,17 @@ REFUSED_CLIENT: Final = 1.0
 # Unit: bytes. Estimate.
 LONGEST_SECRET: Final = 1 << 16
 
+# *** Drawings of graphs: inspect ***
+
+# Operations that a page of a graph draws; `headrace inspect --html --full` draws more.
+# Unit: operations. Bound (tests/inspect/test_page.py).
+DRAWN_OPERATIONS: Final = 20_000
+
+# Operations that the frame in a notebook draws, and the size of its page. A notebook keeps a copy for each display.
+# Unit: operations; characters. Bound (tests/inspect/test_page.py).
+NOTEBOOK_OPERATIONS: Final = 2_000
+NOTEBOOK_PAGE: Final = 1 << 21
+
 # *** Recordings of steps: observe ***
 
 # Values that a recording keeps by reference while the step runs. Later values are summarized when they are computed.

@@ -18,18 +18,10 @@ class GraphView {
     this.job = 0;
     this.measure = document.createElement("canvas").getContext("2d");
     this.follow = true;
-    this.worker = this.startWorker();
+    this.layout = new Layout((answer) => this.arrange(answer));
     this.listen();
     moment.on("row pins selection critical", (names) => this.changed(names));
     moment.on("camera", () => this.draw());
-  }
-
-  startWorker() {
-    const text = byId("worker").textContent;
-    const worker = new Worker(URL.createObjectURL(new Blob([text], { type: "text/javascript" })));
-    worker.onmessage = (event) => this.arrange(event.data);
-    worker.onerror = (event) => showError(`the layout failed: ${event.message}`);
-    return worker;
   }
 
   get hasRun() {
@@ -66,7 +58,7 @@ class GraphView {
     this.job++;
     this.waiting = { chains, lines, then };
     byId("busy").hidden = false;
-    this.worker.postMessage({ id: this.job, ...problem });
+    this.layout.ask({ id: this.job, ...problem });
   }
 
   arrange({ id, boxes, lines, error }) {
@@ -644,6 +636,7 @@ class GraphView {
   }
 
   strokeChain(context, edge) {
+    if (this.waiting) return; // the model has new edges, and their chains are not laid out yet
     for (const key of this.chains[edge]) {
       const segment = this.segments.get(key);
       if (!segment) continue;
