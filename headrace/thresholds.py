@@ -972,6 +972,11 @@ RECORDED_SOURCES: Final = 1 << 23
 # Unit: characters. Bound (tests/observe/test_recording.py).
 RECORDED_STAGES: Final = 1 << 23
 
+# Graphs after the stages of the step, together, for their drawings. An operation that several stages share counts once;
+# later graphs are left out, and the page says so.
+# Unit: characters. Bound (tests/observe/test_stage_graphs.py).
+RECORDED_STAGE_GRAPHS: Final = 1 << 23
+
 # Sizes of a file with a recording: compressed, and its document.
 # Unit: bytes. Bound (tests/observe/test_recorded.py).
 RECORDING_FILE: Final = 1 << 28

@@ -131,7 +131,8 @@ class ProgramDocument:
             self.devices.append(name)
         return self.devices.index(name)
 
-    def _file(self, name: str) -> int:
+    def file(self, name: str) -> int:
+        """Returns the index of a source file."""
         if name not in self.files:
             self.files.append(name)
         return self.files.index(name)
@@ -205,7 +206,7 @@ class ProgramDocument:
         node = _node(op.name, op.type, frame, device)
         source = op.source
         if source is not None and source.file:
-            node["source"] = [self._file(source.file), source.line]
+            node["source"] = [self.file(source.file), source.line]
         node["inputs"] = [[self.index[t.op], t.index] for t in op.inputs if t.op in self.index]
         node["controls"] = [self.index[c] for c in op.control_inputs if c in self.index]
         node["outputs"] = [[t.dtype.name, None if t.shape is None else list(t.shape)] for t in op.outputs]

@@ -47,7 +47,8 @@ def document_of_step(log: StepLog) -> dict[str, Any]:
         "tokens": sum(p.dropped for p in log.parts) + log.dropped,
         "values": sum(p.summarized for p in log.parts),
     }
-    return _document(step, program, firings, log.start, stage_texts(programs), dropped)
+    stages, stage_graphs = stage_texts(programs, program)
+    return _document(step, program, firings, log.start, stages, stage_graphs, dropped)
 
 
 def _pieces(compiled: CompiledStep) -> list[Piece]:
@@ -65,7 +66,8 @@ def _document(
     program: ProgramDocument,
     firings: Firings,
     start: int,
-    stages: list[dict[str, str]],
+    stages: list[dict[str, Any]],
+    stage_graphs: dict[str, Any],
     dropped: dict[str, int],
 ) -> dict[str, Any]:
     strings = _Strings()
@@ -85,6 +87,7 @@ def _document(
         **columns,
         "causes": firings.causes,
         "stages": stages,
+        "stage_graphs": stage_graphs,
         "dropped": dropped,
     }
 

@@ -29,7 +29,7 @@ SCRIPTS: Final = (
         "timeline.js",
         "details.js",
     ),
-    *("source.js", "stages.js", "search.js", "main.js"),
+    *("source.js", "stagegraph.js", "stages.js", "search.js", "main.js"),
 )
 
 

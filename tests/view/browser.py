@@ -164,6 +164,10 @@ def screenshots(folder: Path, work: Path) -> None:
             x, y = opened.where("outer/cond/scale")
             opened.page.mouse.move(x, y)
             take(opened, folder / "page_dark.png")
+            opened.press("2")
+            opened.wait("Boolean(app.stages.drawing.view.boxes)")
+            opened.run("app.stages.drawing.view.reveal(app.stages.drawing.graph.marks.indexOf('~', 1))")
+            take(opened, folder / "stages.png")
         with browser.open(write("graph", work), color_scheme="light") as opened:
             opened.run(f"app.graph.reveal({opened.node('outer/inner/squash')})")
             opened.run("app.graph.fit(true)")

@@ -1,4 +1,4 @@
-"""The page of a graph in a real browser, as a file and in a notebook."""
+"""The page of a graph in a browser, as a file and in notebooks."""
 
 from __future__ import annotations
 

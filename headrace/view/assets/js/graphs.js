@@ -15,10 +15,11 @@ function emptyColumn(dtype) {
 /** A recording without tokens, of { devices, files, frames, nodes }. */
 function withoutRun(program) {
   const raw = {
-    format: "headrace-recording", version: 1, headrace: program.headrace, title: program.title, facts: program.facts || [],
+    format: "headrace-recording", version: 2, headrace: program.headrace, title: program.title, facts: program.facts || [],
     problems: program.problems || [], leftOut: program.left_out || 0,
     step: { number: 0, seconds: 0, error: null, fetches: [], feeds: [] },
     strings: [], tags: [{ frame: 0, iteration: 0, parent: -1, text: "" }], causes: [], stages: [], critical: emptyColumn("u4"),
+    stage_graphs: { frames: [], parts: [], devices: [], nodes: [], graphs: [], note: "" },
     devices: program.devices, files: program.files, frames: program.frames, nodes: program.nodes,
   };
   for (const [table, columns] of Object.entries(COLUMNS)) {

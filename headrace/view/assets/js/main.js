@@ -41,7 +41,9 @@ function start(recording) {
   const model = new Model(recording);
   Object.assign(app, { recording, moment, model });
   app.details = new Details(recording, model, moment);
-  app.graph = new GraphView(recording, model, moment);
+  app.graph = new GraphView(recording, model, moment, {
+    stage: byId("stage"), base: byId("graph"), over: byId("overlay"), titles: byId("titles"), busy: byId("busy"), zoomed: byId("zoom"),
+  });
   app.graph.layOut(() => {
     app.graph.fit(true);
     app.graph.draw();
@@ -93,7 +95,11 @@ function selectTab(tab) {
     if (!panel.dataset.shared) panel.hidden = !isChosen;
   }
   if (tab.id === "tab-stages") app.stages.show();
-  if (tab.id === "tab-graph") app.graph.draw();
+  if (tab.id === "tab-graph") {
+    app.graph.draw();
+    app.details.show();
+  }
+  if (tab.id === "tab-graph" || tab.id === "tab-stages") showFolding();
   if (tab.id === "tab-lanes" || tab.id === "tab-iterations") app.timeline.showTab(tab.id.slice(4));
 }
 
@@ -179,12 +185,21 @@ function toggleCritical() {
   app.moment.emit("critical");
 }
 
+/** The drawing that is in view: the graph, or that of a stage. */
+function drawing() {
+  return app.stages && app.stages.drawing.isShown ? app.stages.drawing.view : app.graph;
+}
+
+function showFolding() {
+  byId("setup").setAttribute("aria-pressed", String(!drawing().model.folded));
+}
+
 function toggleSetup() {
-  const { model } = app;
-  model.folded = !model.folded;
-  byId("setup").setAttribute("aria-pressed", String(!model.folded));
-  model.fold();
-  app.graph.layOut();
+  const view = drawing();
+  view.model.folded = !view.model.folded;
+  view.model.fold();
+  showFolding();
+  view.layOut();
 }
 
 function toggleTheme() {
@@ -196,9 +211,10 @@ function toggleTheme() {
 
 function repaint() {
   readTheme();
-  app.graph.draw();
+  drawing().draw();
   if (app.timeline) app.timeline.draw();
-  app.details.show();
+  if (app.stages.drawing.isShown) app.stages.drawing.inspect();
+  else app.details.show();
 }
 
 function help(isOpen) {
@@ -247,11 +263,12 @@ function wire(recording, moment) {
 
 const ACTIONS = {
   "Home": () => app.moment.seek(0), "End": () => app.moment.seek(app.recording.length - 1), " ": play, "/": () => byId("search").focus(),
-  "?": () => help(!byId("help").open), "d": nextDead, "c": () => !byId("critical").disabled && toggleCritical(), "s": toggleSetup, "f": () => app.graph.fit(),
-  "t": toggleTheme, "[": () => stepIteration(-1), "]": () => stepIteration(1), "+": () => app.graph.zoom(1.25), "=": () => app.graph.zoom(1.25), "-": () => app.graph.zoom(0.8),
+  "?": () => help(!byId("help").open), "d": nextDead, "c": () => !byId("critical").disabled && toggleCritical(), "s": toggleSetup, "f": () => drawing().fit(),
+  "t": toggleTheme, "[": () => stepIteration(-1), "]": () => stepIteration(1), "+": () => drawing().zoom(1.25), "=": () => drawing().zoom(1.25), "-": () => drawing().zoom(0.8),
   "1": () => selectTab(byId("tab-graph")), "2": () => app.recording.length && selectTab(byId("tab-stages")),
   "Escape": () => {
     tooltip.hide();
+    if (app.stages.drawing.isShown) app.stages.drawing.moment.select(-1);
     if (app.moment.highlighted.size) app.moment.highlight([]);
     app.moment.select(-1);
   },
