@@ -289,7 +289,7 @@ def test_text_has_enough_contrast(browser: Browser, pages: Path, scheme: Any) ->
     with browser.open(browsers.write("nested", pages), color_scheme=scheme) as opened:
         colors = opened.run(
             """Object.fromEntries(["page", "panel", "card", "text", "muted", "loop", "branch", "function", "selected",
-            "current", "removed", "added"].map((name) => { const e = document.createElement("i");
+            "current", "removed", "added", "changed"].map((name) => { const e = document.createElement("i");
             e.style.color = theme[name] || getComputedStyle(document.documentElement).getPropertyValue(`--${name}`);
             document.body.append(e);
             return [name, getComputedStyle(e).color.match(/[0-9.]+/g).slice(0, 3).map(Number)]; }))"""
