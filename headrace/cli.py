@@ -33,7 +33,18 @@ import numpy as np
 from headrace import dtypes, flags, shapes, step_events, thresholds
 from headrace.errors import DataLossError, FeedError, HeadraceError, HeadraceInternalError
 from headrace.fetches import feeder
-from headrace.inspect import describe, describe_step, diff, render, render_dot, render_page, render_program, render_step
+from headrace.inspect import (
+    describe,
+    describe_step,
+    diff,
+    document_of_fetches,
+    document_of_graph,
+    render,
+    render_dot,
+    render_page,
+    render_program,
+    render_step,
+)
 from headrace.interchange import files
 from headrace.ir import graph as ir_graph
 from headrace.ir.graph import Operation, Tensor
@@ -376,26 +387,36 @@ _DOT_LIMIT: Final = 2000  # operations; Graphviz takes minutes for more
 
 def _inspect(args: argparse.Namespace) -> int:
     graph = read_graph(args.graph)
-    if args.fetch:
-        feeds = list(dict.fromkeys(_tensor(graph, f.partition("=")[0], "--feed") for f in args.feed))
-        wanted = [_element(graph, f) for f in args.fetch]
-        fetches = [t for t in wanted if isinstance(t, Tensor)]
-        targets = [op for op in wanted if isinstance(op, Operation)]
-        step = describe_step(graph, feeds, fetches, targets, args.lowered)
-        found = step.graph
-    elif args.feed:
+    if args.feed and not args.fetch:
         raise UsageError("--feed says what a step is fed; give --fetch too")
-    else:
-        step, found = None, describe(graph, args.lowered)
+    feeds = list(dict.fromkeys(_tensor(graph, f.partition("=")[0], "--feed") for f in args.feed))
+    wanted = [_element(graph, f) for f in args.fetch]
+    fetches = [t for t in wanted if isinstance(t, Tensor)]
+    targets = [op for op in wanted if isinstance(op, Operation)]
+    if args.html:
+        drawn = None if args.full else thresholds.DRAWN_OPERATIONS
+        title = f"{args.graph}: the step of {', '.join(args.fetch)}" if wanted else args.graph
+        if wanted:
+            document = document_of_fetches(graph, feeds, fetches, targets, title, drawn)
+        else:
+            document = document_of_graph(graph, title, drawn)
+        _print_page(render_page(document))
+        return OK
+    step = describe_step(graph, feeds, fetches, targets, args.lowered) if wanted else None
+    found = step.graph if step is not None else describe(graph, args.lowered)
     limit = None if args.full else 20
     if args.dot:
         print(render_dot(found.box, args.graph, None if args.full else _DOT_LIMIT))
-    elif args.html:
-        title = f"{args.graph}: the step of {', '.join(args.fetch)}" if step else args.graph
-        print(render_page(found, title, **({"limit": None} if args.full else {})))
     else:
         print(render(found, limit) if step is None else render_step(step, limit))
     return OK
+
+
+def _print_page(text: str) -> None:
+    """Prints a page in UTF-8, which it declares."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(text.encode("utf-8") + b"\n")
+    sys.stdout.buffer.flush()
 
 
 def _diff(args: argparse.Namespace) -> int:
@@ -441,12 +462,11 @@ def _view(args: argparse.Namespace) -> int:
 
 def _document(path: str) -> dict[str, Any]:
     """Returns the document of a recording or graph."""
-    from headrace.observe.assembly import document_of_graph
     from headrace.observe.recorded import is_recording, read_recording
 
     try:
         if not is_recording(path):
-            return document_of_graph(read_graph(path))
+            return document_of_graph(read_graph(path), path)
         return read_recording(path)
     except DataLossError as e:
         raise UsageError(str(e)) from e

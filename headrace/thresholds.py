@@ -938,6 +938,17 @@ REFUSED_CLIENT: Final = 1.0
 # Unit: bytes. Estimate.
 LONGEST_SECRET: Final = 1 << 16
 
+# *** Drawings of graphs: inspect ***
+
+# Operations that a page of a graph draws; `headrace inspect --html --full` draws more.
+# Unit: operations. Bound (tests/inspect/test_page.py).
+DRAWN_OPERATIONS: Final = 20_000
+
+# Operations that the frame in a notebook draws, and the size of its page. A notebook keeps a copy for each display.
+# Unit: operations; characters. Bound (tests/inspect/test_page.py).
+NOTEBOOK_OPERATIONS: Final = 2_000
+NOTEBOOK_PAGE: Final = 1 << 21
+
 # *** Recordings of steps: observe ***
 
 # Values that a recording keeps by reference while the step runs. Later values are summarized when they are computed.
@@ -961,6 +972,11 @@ RECORDED_SOURCES: Final = 1 << 23
 # Text forms of the graph after the stages of the step, together. Later stages are left out.
 # Unit: characters. Bound (tests/observe/test_recording.py).
 RECORDED_STAGES: Final = 1 << 23
+
+# Graphs after the stages of the step, together, for their drawings. An operation that several stages share counts once;
+# later graphs are left out, and the page says so.
+# Unit: characters. Bound (tests/observe/test_stage_graphs.py).
+RECORDED_STAGE_GRAPHS: Final = 1 << 23
 
 # Sizes of a file with a recording: compressed, and its document.
 # Unit: bytes. Bound (tests/observe/test_recorded.py).

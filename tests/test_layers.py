@@ -97,6 +97,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "dist": TOP | {"observe"},
     "train": TOP,
     **dict.fromkeys(COMMAND, TOP | COMMAND | {"dist", "observe", "train", "view"}),
+    "inspect": TOP | {"inspect", "view"},
     "observe": OBSERVE,
     "view": {"view"},
     "__main__": ALL,

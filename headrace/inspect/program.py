@@ -33,8 +33,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from headrace import shapes
+from headrace.inspect.ordering import in_order
 from headrace.inspect.parts import Box, Node, Part, Structure, Value, cut, plural, visible
-from headrace.inspect.rows import in_order
 from headrace.inspect.structure import draw
 from headrace.ir.function import nested_operations
 from headrace.ir.graph import FuncGraph

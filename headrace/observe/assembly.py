@@ -1,4 +1,4 @@
-"""Documents of recorded steps, made from their logs, and of graphs without a run."""
+"""Documents of recorded steps, made from their logs."""
 
 from __future__ import annotations
 
@@ -11,18 +11,17 @@ import numpy as np
 
 from headrace.gc_pause import paused
 from headrace.grad.differentiate import differentiate
+from headrace.inspect.program_document import Piece, ProgramDocument, pieces_of, sources
 from headrace.lower import lower
 from headrace.observe.columns import NONE, column
 from headrace.observe.critical_path import Dependencies, Tokens, critical_path
 from headrace.observe.firings import Firings
-from headrace.observe.program_document import Piece, ProgramDocument, pieces_of, pieces_of_graph, sources
 from headrace.observe.recorded import FORMAT, VERSION
 from headrace.observe.stage_texts import stage_texts
 from headrace.observe.summaries import Summary, summaries
 
 if TYPE_CHECKING:
     from headrace.compiled_step import CompiledStep
-    from headrace.ir.graph import Graph
     from headrace.observe.step_log import StepLog
 
 
@@ -48,29 +47,8 @@ def document_of_step(log: StepLog) -> dict[str, Any]:
         "tokens": sum(p.dropped for p in log.parts) + log.dropped,
         "values": sum(p.summarized for p in log.parts),
     }
-    return _document(step, program, firings, log.start, stage_texts(programs), dropped)
-
-
-def document_of_graph(graph: Graph) -> dict[str, Any]:
-    """Returns the document of a graph without a run: its primitive form, without tokens.
-
-    Args:
-      graph: any graph.
-
-    Raises:
-      GraphError: the graph cannot be lowered.
-      InvalidArgumentError: its frames do not fit together.
-      NotFoundError: a function is missing.
-
-    Example:
-      >>> from headrace.ir.text import from_text
-      >>> document = document_of_graph(from_text("x = Placeholder[dtype=int32, shape=[2]]\\ny = Neg(x)"))
-      >>> [node["name"] for node in document["nodes"]], document["tokens"]["node"]["n"]
-      (['x', 'y'], 0)
-    """
-    program = ProgramDocument(pieces_of_graph(graph))
-    step: dict[str, Any] = {"number": 0, "seconds": 0.0, "error": None, "fetches": [], "feeds": []}
-    return _document(step, program, Firings(program), 0, [], {"tokens": 0, "values": 0})
+    stages, stage_graphs = stage_texts(programs, program)
+    return _document(step, program, firings, log.start, stages, stage_graphs, dropped)
 
 
 def _pieces(compiled: CompiledStep) -> list[Piece]:
@@ -88,7 +66,8 @@ def _document(
     program: ProgramDocument,
     firings: Firings,
     start: int,
-    stages: list[dict[str, str]],
+    stages: list[dict[str, Any]],
+    stage_graphs: dict[str, Any],
     dropped: dict[str, int],
 ) -> dict[str, Any]:
     strings = _Strings()
@@ -108,6 +87,7 @@ def _document(
         **columns,
         "causes": firings.causes,
         "stages": stages,
+        "stage_graphs": stage_graphs,
         "dropped": dropped,
     }
 

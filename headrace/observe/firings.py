@@ -24,8 +24,8 @@ from headrace.records import record
 if TYPE_CHECKING:
     from headrace.execute.plan import PlanNode
     from headrace.execute.records import DeadCause, Frame, Iteration, Origin
+    from headrace.inspect.program_document import ProgramDocument
     from headrace.observe.firing_log import FiringLog
-    from headrace.observe.program_document import ProgramDocument
 
 _PART: Final = re.compile(r"(?:^|/)(.+?)#(\d+)(?=/|$)")  # a frame of a tag, with its iteration
 

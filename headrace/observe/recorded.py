@@ -11,7 +11,7 @@ import math
 import os
 import zipfile
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -23,7 +23,7 @@ from headrace.observe import columns
 
 MEMBER: Final = "recording.json"
 FORMAT: Final = "headrace-recording"
-VERSION: Final = 1
+VERSION: Final = 2
 
 Check = Callable[[Any, str], None]
 
@@ -195,6 +195,8 @@ def _column(dtype: str) -> Check:
 
 _U1, _U4, _F8 = _column("u1"), _column("u4"), _column("f8")
 
+_OUTPUTS: Final = _list(_pair(_text, _or_none(_list(_or_none(_integer)))))
+
 _NODE: Final = _fields(
     name=_text,
     type=_text,
@@ -204,10 +206,31 @@ _NODE: Final = _fields(
     scope=_text,
     inputs=_list(_list(_integer, 2)),
     controls=_list(_integer),
-    outputs=_list(_pair(_text, _or_none(_list(_or_none(_integer))))),
+    outputs=_OUTPUTS,
     attrs=_text,
     constant=_or_none(_text),
     setup=_flag,
+)
+
+_STAGE_NODE: Final = _fields(
+    name=_text,
+    type=_text,
+    part=_integer,
+    frame=_integer,
+    device=_integer,
+    source=_or_none(_list(_integer, 2)),
+    inputs=_list(_pair(_text, _integer)),
+    controls=_list(_text),
+    outputs=_OUTPUTS,
+    attrs=_text,
+    constant=_or_none(_text),
+    setup=_flag,
+)
+
+_FRAMES: Final = _list(
+    _fields(
+        name=_text, kind=_one_of("root", "loop", "function", "branch"), parent=_integer, op=_integer, limit=_integer
+    )
 )
 
 _DOCUMENT: Final = _fields(
@@ -219,11 +242,7 @@ _DOCUMENT: Final = _fields(
     strings=_list(_text),
     devices=_list(_text),
     files=_list(_fields(name=_text, text=_or_none(_text))),
-    frames=_list(
-        _fields(
-            name=_text, kind=_one_of("root", "loop", "function", "branch"), parent=_integer, op=_integer, limit=_integer
-        )
-    ),
+    frames=_FRAMES,
     nodes=_list(_NODE),
     tags=_list(_fields(frame=_integer, iteration=_integer, parent=_integer, text=_text)),
     tokens=_fields(node=_U4, tag=_U4, begin=_F8, end=_F8, dead=_U1, cause=_U4, value=_U4, device=_U4),
@@ -232,7 +251,15 @@ _DOCUMENT: Final = _fields(
     crossings=_fields(**{"edge": _U4, "tag": _U4, "from": _U4, "to": _U4, "sent": _F8, "received": _F8, "dead": _U1}),
     critical=_U4,
     causes=_list(_fields(op=_text, node=_integer, where=_text, selector=_text, value=_signed)),
-    stages=_list(_fields(name=_text, text=_text)),
+    stages=_list(_fields(name=_text, text=_text, graph=_integer)),
+    stage_graphs=_fields(
+        frames=_FRAMES,
+        parts=_list(_pair(_text, _text)),
+        devices=_list(_text),
+        nodes=_list(_STAGE_NODE),
+        graphs=_list(_list(_integer)),
+        note=_text,
+    ),
     dropped=_fields(tokens=_integer, values=_integer),
 )
 
@@ -260,9 +287,8 @@ class _Indices:
         if not d["frames"] or not d["tags"]:
             raise _Wrong("frames, tags: expected the root")
         for name in ("frames", "tags"):
-            for i, x in enumerate(d[name]):
-                if not -1 <= x["parent"] < i or (x["parent"] < 0) != (i == 0):
-                    raise _Wrong(f"{name}[{i}].parent: expected an earlier one")
+            _check_parents(d[name], name)
+        self._stages()
         for i, f in enumerate(d["frames"]):
             self._one("nodes", f["op"], f"frames[{i}].op", least=-1)
         for i, t in enumerate(d["tags"]):
@@ -275,6 +301,24 @@ class _Indices:
             for field, (to, has_none) in fields.items():
                 self._column(d[table][field], f"{table}.{field}", to, has_none)
         self._column(d["critical"], "critical", "tokens", False)
+
+    def _stages(self) -> None:
+        found = self._document["stage_graphs"]
+        if not found["frames"]:
+            raise _Wrong("stage_graphs.frames: expected the root")
+        _check_parents(found["frames"], "stage_graphs.frames")
+        at = "stage_graphs.nodes"
+        for i, n in enumerate(found["nodes"]):
+            _in_range(n["frame"], len(found["frames"]), f"{at}[{i}].frame")
+            _in_range(n["part"], len(found["parts"]), f"{at}[{i}].part")
+            _in_range(n["device"], len(found["devices"]), f"{at}[{i}].device")
+            if n["source"] is not None:
+                self._one("files", n["source"][0], f"{at}[{i}].source")
+        for i, graph in enumerate(found["graphs"]):
+            for node in graph:
+                _in_range(node, len(found["nodes"]), f"stage_graphs.graphs[{i}]")
+        for i, stage in enumerate(self._document["stages"]):
+            _in_range(stage["graph"], len(found["graphs"]), f"stages[{i}].graph", least=-1)
 
     def _node(self, n: Mapping[str, Any], at: str) -> None:
         self._one("frames", n["frame"], f"{at}.frame")
@@ -299,6 +343,17 @@ class _Indices:
             bad &= array != columns.NONE
         if bad.any():
             raise _Wrong(f"{at}: {int(array[np.argmax(bad)])}, and there are {self._n[table]} {table}")
+
+
+def _check_parents(rows: Sequence[Mapping[str, Any]], name: str) -> None:
+    for i, x in enumerate(rows):
+        if not -1 <= x["parent"] < i or (x["parent"] < 0) != (i == 0):
+            raise _Wrong(f"{name}[{i}].parent: expected an earlier one")
+
+
+def _in_range(index: int, n: int, at: str, least: int = 0) -> None:
+    if not least <= index < n:
+        raise _Wrong(f"{at}: {index}, and there are {n}")
 
 
 #: Columns of indices: the table that they refer to, and whether an entry may refer to nothing.

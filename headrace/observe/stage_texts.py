@@ -1,16 +1,23 @@
-"""Text of a step's graph after each stage: prune, recover, each pass, lower and partition."""
+"""A step's graph after each stage: prune, recover, each pass, lower and partition."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace import thresholds
 from headrace.errors import GraphError, OpError
+from headrace.grad.differentiate import differentiate
+from headrace.inspect.program_document import Piece, ProgramDocument, pieces_of
+from headrace.ir.text import to_text
 from headrace.ir.text.dumps import Dumps
+from headrace.lower import lower
+from headrace.observe.stage_graphs import NO_GRAPH, StageGraphs
 from headrace.pipeline import blocked, optimized, pruned, recovered
 from headrace.stages import Stages
 
 if TYPE_CHECKING:
+    from headrace.ir.graph import Graph, Operation
     from headrace.programs import Programs
 
 _TITLES: Final = {"pruned": "prune", "recovered": "recover", "lowered": "lower"}
@@ -19,40 +26,71 @@ _TITLES: Final = {"pruned": "prune", "recovered": "recover", "lowered": "lower"}
 class _Texts(Dumps):
     """Dumps that keep the texts of graphs in place of files.
 
+    Args:
+      graphs: receives the graphs.
+
     Attributes:
-      found: (stage, text) of each graph that differs from the one before.
+      found: the stages whose text differs from the one before, as in the document of a recording.
       within: the stage whose passes are dumped now, as a prefix of their names.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, graphs: StageGraphs) -> None:
         super().__init__()
-        self.found: list[tuple[str, str]] = []
+        self._graphs = graphs
+        self.found: list[dict[str, Any]] = []
         self.within = ""
         self._left = thresholds.RECORDED_STAGES
 
     def __bool__(self) -> bool:
         return True
 
+    def graph(self, stage: str, graph: Graph) -> None:
+        """Keeps a graph, lowered for its drawing, as `keep` does."""
+        self.keep(stage, graph, lambda: _lowered(graph))
+
+    def keep(self, stage: str, graph: Graph, pieces: Callable[[], Sequence[Piece]]) -> None:
+        """Keeps the text of a graph if it is new, and draws `pieces`."""
+        before = len(self.found)
+        self.text(stage, to_text(graph))
+        if len(self.found) > before:
+            try:
+                self.found[-1]["graph"] = self._graphs.add(pieces())
+            except (GraphError, OpError):  # an intermediate graph may have no primitive form; its text is there
+                self.found[-1]["graph"] = NO_GRAPH
+
     def text(self, name: str, text: str) -> None:
         """Keeps `text` if it differs from the one before."""
-        if self.found and self.found[-1][1] == text:
+        if self.found and self.found[-1]["text"] == text:
             return
         self._left -= len(text)
         if self._left >= 0:
             title = name.removesuffix(".txt")
-            self.found.append((self.within + title if self.within else _TITLES.get(title, title), text))
+            title = self.within + title if self.within else _TITLES.get(title, title)
+            self.found.append({"name": title, "text": text, "graph": NO_GRAPH})
 
 
-def stage_texts(programs: Programs) -> list[dict[str, str]]:
-    """Returns the stages of a step, as in the document of a recording.
+def _lowered(graph: Graph) -> list[Piece]:
+    """The primitive form of a graph: all stages are drawn in one form."""
+    made = lower(graph, [op for op in graph.operations if not op.opdef.facts.graph_end], differentiate)
+    return _with_requests(made.ops, made.functions.items())
+
+
+def _with_requests(ops: Sequence[Operation], functions: Iterable[tuple[str, Sequence[Operation]]]) -> list[Piece]:
+    return [Piece(ops, None), *(Piece(body, None, name) for name, body in functions)]
+
+
+def stage_texts(programs: Programs, program: ProgramDocument) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Returns the stages of a step and their graphs, as a recording has them.
 
     The optimizer runs again over a copy of the step. The later stages are those of the program with one node for each
     operation, which a run with a listener uses.
 
     Args:
       programs: the programs of the step.
+      program: the document of the recorded program.
     """
-    texts = _Texts()
+    graphs = StageGraphs(program)
+    texts = _Texts(graphs)
     observed, environment, request = programs.observed, programs.environment, programs.request
     stages = Stages()
     stages.dumps = texts
@@ -65,14 +103,21 @@ def stage_texts(programs: Programs) -> list[dict[str, str]]:
                 texts.within = "optimize: "
                 stages.run("optimize", optimized, request, environment, step, is_lowered, texts)
     except (GraphError, OpError) as e:  # a correct step runs without these stages, see `compile.fallback`
-        texts.found.append((f"{stages.current} failed", f"# {type(e).__name__}: {e}"))
+        failed = {"name": f"{stages.current} failed", "text": f"# {type(e).__name__}: {e}", "graph": NO_GRAPH}
+        texts.found.append(failed)
     texts.within = ""
     made = observed.stages
     if "lower" in made:
-        texts.graph("lowered", made["lower"].graph)
-        for function, ops in made["lower"].functions.items():
+        lowered = made["lower"]
+
+        def whole() -> list[Piece]:
+            return _with_requests(lowered.ops, lowered.functions.items())
+
+        texts.keep("lowered", lowered.graph, whole)
+        for function, ops in lowered.functions.items():
             if ops:
-                texts.graph(f"lower {function}", ops[0].graph)
-    for device, part in observed.parts.items():
-        texts.graph(f"partition {device.rpartition('/device:')[2]}", part.graph)
-    return [{"name": name, "text": text} for name, text in texts.found]
+                texts.keep(f"lower {function}", ops[0].graph, whole)
+    parts = {device: (part.ops, part.called) for device, part in observed.parts.items()}
+    for device, part in observed.parts.items():  # each drawing has the parts of all devices
+        texts.keep(f"partition {device.rpartition('/device:')[2]}", part.graph, lambda: pieces_of(parts))
+    return texts.found, graphs.document()

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
-from headrace import shapes, thresholds
+from headrace import shapes
+from headrace.inspect.elements import element, show_of
+from headrace.inspect.elements import elements as elements_of
 from headrace.records import record
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _NAN: Final = math.nan
 _NUMBERS: Final = "biuf"  # kinds of numpy dtypes with an order
@@ -58,7 +57,7 @@ def summary(value: Any) -> Summary:
       Summary(dtype='float64', shape='[3]', min=1.0, max=3.0, mean=2.0, nans=1, bytes=24, elements='1, nan, 3')
     """
     if isinstance(value, bytes):
-        return Summary("string", "[]", bytes=len(value), elements=_element(value))
+        return Summary("string", "[]", bytes=len(value), elements=element(value))
     if isinstance(value, (bool, int, float)):
         value = np.asarray(value)
     if not isinstance(value, (np.ndarray, np.generic)):
@@ -67,8 +66,8 @@ def summary(value: Any) -> Summary:
     shape = shapes.show(array.shape)
     if array.dtype.hasobject:
         size = sum(len(x) for x in array.flat if isinstance(x, bytes))
-        return Summary("string", shape, bytes=size, elements=_elements(array))
-    name, elements, size = array.dtype.name, _elements(array), array.nbytes
+        return Summary("string", shape, bytes=size, elements=elements_of(array))
+    name, elements, size = array.dtype.name, elements_of(array), array.nbytes
     if array.dtype.kind == "c":
         return Summary(name, shape, nans=int(np.isnan(array).sum()), bytes=size, elements=elements)
     numbers = _as_numbers(array)
@@ -115,7 +114,7 @@ def summaries(values: Iterable[Any]) -> list[Summary]:
 def _summarize_scalars(out: list[Any], kind: type, places: Sequence[int]) -> None:
     """Replaces the scalars of one class at `places` of `out` by their summaries."""
     dtype = np.dtype(kind)
-    show = _show_of(dtype)
+    show = show_of(dtype)
     known: dict[Any, Summary] = {}
     for i in places:
         value = out[i]
@@ -138,30 +137,3 @@ def _as_numbers(array: np.ndarray) -> np.ndarray | None:
         return array.reshape(-1).astype(np.float32)  # bfloat16, float8, int4
     except (TypeError, ValueError):
         return None
-
-
-def _elements(array: np.ndarray) -> str:
-    """Text of the first elements."""
-    n = thresholds.RECORDED_ELEMENTS
-    show = _show_of(array.dtype)
-    texts = [show(x) for x in array.reshape(-1)[:n]]
-    return ", ".join(texts) + (", ..." if array.size > n else "")
-
-
-def _show_of(dtype: np.dtype[Any]) -> Callable[[Any], str]:
-    """Function that formats an element of `dtype` with as many digits as needed."""
-    if dtype.kind == "f" and dtype.isbuiltin == 1:
-        return lambda x: (
-            np.format_float_positional(x, trim="-") if 1e-4 <= abs(float(x)) < 1e7 else f"{x!s}".removesuffix(".0")
-        )
-    if dtype.hasobject:
-        return _element
-    return lambda x: str(x)
-
-
-def _element(x: Any) -> str:
-    """Text of an element of a string tensor, cut to a few characters."""
-    if not isinstance(x, (bytes, str)):
-        return type(x).__name__
-    limit = thresholds.RECORDED_ELEMENT_CHARACTERS
-    return repr(x[:limit]) + ("..." if len(x) > limit else "")

@@ -2,7 +2,8 @@
 
 The page refers to no other file and no host. Its content security policy names its own script and style by their
 hashes, so that no text of a recording can run as code: the document is data in an element that the browser does not
-execute, and `<` in it is escaped. The layout runs in a worker that the page makes of a text within itself.
+execute, and `<` in it is escaped. The layout runs in a worker that the page makes of a text within itself, or in the
+page's own thread if the page around it, that of a notebook, forbids workers; so the policy names that text too.
 """
 
 from __future__ import annotations
@@ -17,8 +18,18 @@ ASSETS: Final = Path(__file__).parent / "assets"
 
 #: Scripts of the page, in the order in which they are joined.
 SCRIPTS: Final = (
-    *("elements.js", "document.js", "model.js", "moment.js", "graph.js", "timeline.js", "details.js", "source.js"),
-    *("stages.js", "search.js", "main.js"),
+    *(
+        "elements.js",
+        "document.js",
+        "graphs.js",
+        "model.js",
+        "moment.js",
+        "layout.js",
+        "graph.js",
+        "timeline.js",
+        "details.js",
+    ),
+    *("source.js", "stagegraph.js", "stages.js", "search.js", "main.js"),
 )
 
 
@@ -42,14 +53,14 @@ def _frame() -> tuple[str, str]:
     style = _asset("page.css")
     script = '"use strict";\n' + "\n".join(_asset(f"js/{name}") for name in SCRIPTS)
     library = _asset("vendor/dagre.min.js").replace("//# sourceMappingURL=dagre.min.js.map", "")
-    worker = f"/*! dagre\n{_asset('vendor/dagre.LICENSE.txt')}*/\n{library}{_asset('worker.js')}"
+    worker = f"/*! dagre\n{_asset('vendor/dagre.LICENSE.txt')}*/\n(() => {{\n{library}\n{_asset('worker.js')}}})();\n"
     for text in (script, worker):
         if "</script" in text.lower() or "<!--" in text:
             raise AssertionError("a script of the page would end its own element")
     policy = "; ".join(
         (
             "default-src 'none'",
-            f"script-src '{_hash(script)}' blob:",
+            f"script-src '{_hash(script)}' '{_hash(worker)}' blob:",
             "worker-src blob:",
             f"style-src '{_hash(style)}'",
             "connect-src 'self'",

@@ -109,7 +109,7 @@ def test_200_conditionals_are_written_and_read(form: str) -> None:
     verify(graph)
     assert len(from_text(to_text(graph))) == len(graph)
     assert inspect.render_dot(inspect.draw(graph))
-    assert inspect.render_page(inspect.describe(graph), "nested")
+    assert inspect.render_page(inspect.document_of_graph(graph, "nested"))
     assert inspect.render(inspect.describe(graph, lowered=True))
     with hr.Graph() as other:
         hr.import_graph_def(graph.as_graph_def(form=form), name="")

@@ -67,10 +67,10 @@ def test_other_files_are_refused(document: dict[str, Any], tmp_path: Path) -> No
         written(tmp_path / "two", text, n=2).name: "one member",
         written(tmp_path / "bytes", b"\xff").name: "utf-8",
         written(tmp_path / "json", text[:-1]).name: "delimiter|Expecting",
-        written(tmp_path / "nan", text.replace(b'"version": 1', b'"version": NaN')).name: "NaN",
+        written(tmp_path / "nan", text.replace(b'"version": 2', b'"version": NaN')).name: "NaN",
         written(tmp_path / "deep", b"[" * 100_000).name: "nested too deeply",
         written(tmp_path / "list", b"[]").name: "format",
-        written(tmp_path / "newer", text.replace(b'"version": 1', b'"version": 2')).name: "version: 2",
+        written(tmp_path / "newer", text.replace(b'"version": 2', b'"version": 3')).name: "version: 3",
     }
     for name, why in cases.items():
         with pytest.raises(DataLossError, match=why):
@@ -136,6 +136,15 @@ WRONG: dict[str, Callable[[dict[str, Any]], object]] = {
     "iterations.held_by: ": lambda d: d["iterations"].update(held_by=long(d["iterations"]["held_by"], 10**9)),
     "critical: ": lambda d: d.update(critical=column("u4", [10**6])),
     r"stages\[0\]": lambda d: d["stages"].__setitem__(0, "text"),
+    r"stages\[0\].graph: 99": lambda d: d["stages"][0].update(graph=99),
+    r"stage_graphs.frames\[0\].parent": lambda d: d["stage_graphs"]["frames"][0].update(parent=0),
+    r"stage_graphs.frames: expected the root": lambda d: d["stage_graphs"].update(frames=[]),
+    r"stage_graphs.nodes\[1\].frame: 99": lambda d: d["stage_graphs"]["nodes"][1].update(frame=99),
+    r"stage_graphs.nodes\[1\].part: -1": lambda d: d["stage_graphs"]["nodes"][1].update(part=-1),
+    r"stage_graphs.nodes\[1\].device: 99": lambda d: d["stage_graphs"]["nodes"][1].update(device=99),
+    r"stage_graphs.nodes\[1\].source": lambda d: d["stage_graphs"]["nodes"][1].update(source=[99, 1]),
+    r"stage_graphs.nodes\[1\].inputs\[0\]": lambda d: d["stage_graphs"]["nodes"][1].update(inputs=[[0, 0]]),
+    r"stage_graphs.graphs\[0\]: 9999": lambda d: d["stage_graphs"]["graphs"][0].append(9999),
     "dropped.tokens": lambda d: d["dropped"].update(tokens=0.5),
 }
 

@@ -15,8 +15,6 @@ import headrace as hr
 from headrace import step_events, thresholds
 from headrace.errors import FailedPreconditionError, InvalidArgumentError
 from headrace.metadata import scoped_options
-from headrace.observe import columns
-from headrace.observe.assembly import document_of_graph
 from headrace.observe.recorded import check, read_recording
 from tests.observe import reading
 from tests.observe.reading import causes, fired, held_by, path, rows, tokens, values_of
@@ -316,7 +314,7 @@ def test_nodes_have_the_text_of_the_users_file_and_no_other() -> None:
 
 
 def test_large_and_other_files_are_named_without_their_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from headrace.observe.program_document import sources
+    from headrace.inspect.program_document import sources
 
     names = []
     for name, size in (("a.py", 10), ("b.py", 2000), ("c.key", 10), ("d.py", 600), ("e.py", 600)):
@@ -402,14 +400,3 @@ def test_a_recording_and_metadata_observe_the_same_run() -> None:
     alive = [t for t in tokens(document) if not t.dead]
     assert (len(alive), len(tokens(document))) == (metadata.calls, metadata.calls + metadata.dead)
     assert causes(document)["w/cond/Tanh", "w#0"]["selector"] == "w/Greater:0"
-
-
-def test_a_graph_without_a_run_has_the_same_document_without_tokens() -> None:
-    with hr.Graph() as g:
-        count()
-    document = document_of_graph(g)
-    check(json.loads(json.dumps(document)))
-    assert [f["kind"] for f in document["frames"]] == ["root", "loop", "branch", "branch"]
-    assert {n["type"] for n in document["nodes"]} >= {"Enter", "Merge", "Switch", "NextIteration", "Exit", "Tanh"}
-    assert all(columns.read(c).size == 0 for c in document["tokens"].values())
-    assert document["tags"] == [{"frame": 0, "iteration": 0, "parent": -1, "text": ""}]

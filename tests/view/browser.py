@@ -149,7 +149,7 @@ def take(opened: Opened, path: Path) -> None:
 
 
 def screenshots(folder: Path, work: Path) -> None:
-    """Takes the pictures of docs/how-to/viewing.md."""
+    """Takes the pictures of docs/how-to/viewing.md and inspecting.md."""
     folder.mkdir(parents=True, exist_ok=True)
     with Browser() as browser:
         with browser.open(write("nested", work), color_scheme="light") as opened:
@@ -164,6 +164,14 @@ def screenshots(folder: Path, work: Path) -> None:
             x, y = opened.where("outer/cond/scale")
             opened.page.mouse.move(x, y)
             take(opened, folder / "page_dark.png")
+            opened.press("2")
+            opened.wait("Boolean(app.stages.drawing.view.boxes)")
+            opened.run("app.stages.drawing.view.reveal(app.stages.drawing.graph.marks.indexOf('~', 1))")
+            take(opened, folder / "stages.png")
+        with browser.open(write("graph", work), color_scheme="light") as opened:
+            opened.run(f"app.graph.reveal({opened.node('outer/inner/squash')})")
+            opened.run("app.graph.fit(true)")
+            take(opened, folder / "graph.png")
 
 
 if __name__ == "__main__":

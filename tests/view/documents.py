@@ -175,8 +175,10 @@ def make_document(tables: Mapping[str, tuple[Mapping[str, str], Mapping[str, Any
         for name, (dtypes, rows) in tables.items()
     }
     parts["critical"] = column("u4", parts["critical"])
-    head = {"format": "headrace-recording", "version": 1, "headrace": "0.1.0", "made": "2026-11-28T12:00:00Z"}
-    return {**head, **parts, **columns, "dropped": {"tokens": 0, "values": 0}}
+    head = {"format": "headrace-recording", "version": 2, "headrace": "0.1.0", "made": "2026-11-28T12:00:00Z"}
+    parts["stages"] = [{"graph": -1, **stage} for stage in parts["stages"]]
+    none = {"frames": parts["frames"][:1], "parts": [], "devices": [], "nodes": [], "graphs": [], "note": ""}
+    return {"stage_graphs": none, **head, **parts, **columns, "dropped": {"tokens": 0, "values": 0}}
 
 
 SOURCE = '''\
@@ -373,7 +375,38 @@ def nested() -> Document:
     b.fire(o["h"]["exit"], tag, h, 0.2)
     b.critical.append(b.fire(square, 0, h * h, 0.9))
     b.critical.append(b.fire(loss, 0, np.float32((h * h).sum()), 1.0))
-    return b.document(("refine.py", SOURCE), STAGES, fetches=["loss:0"], feeds=["x:0"])
+    return with_stage_graphs(b.document(("refine.py", SOURCE), STAGES, fetches=["loss:0"], feeds=["x:0"]))
+
+
+def with_stage_graphs(document: Document) -> Document:
+    """`nested` with graphs of stages: the optimizer replaces a square and its sum."""
+    nodes = document["nodes"]
+
+    def entry(node: Document) -> Document:
+        out = {key: value for key, value in node.items() if key != "scope"} | {"part": 0}
+        out["inputs"] = [[nodes[source]["name"], output] for source, output in node["inputs"]]
+        return out | {"controls": [nodes[c]["name"] for c in node["controls"]]}
+
+    entries = [entry(node) for node in nodes]
+    at = {node["name"]: i for i, node in enumerate(nodes)}
+    entries += [
+        {**entries[at["x"]], "type": "_Arg"},
+        {**entries[at["loss"]], "type": "SumSquares", "inputs": entries[at["Square"]]["inputs"]},
+        {**entries[at["x"]], "name": "unused", "type": "Const", "constant": "0", "setup": True},
+    ]
+    arg, squares, unused = range(len(nodes), len(nodes) + 3)
+    kept = [i for i in range(len(nodes)) if i not in (at["x"], at["Square"], at["loss"])]
+    graphs = [[*range(len(nodes)), unused], [arg, *kept, squares]]
+    stage_graphs = {
+        "frames": [{**frame, "op": -1} for frame in document["frames"]],
+        "parts": [["", ""]],
+        "devices": document["devices"],
+        "nodes": entries,
+        "graphs": graphs,
+        "note": "",
+    }
+    stages = [{**stage, "graph": min(i, 1)} for i, stage in enumerate(document["stages"])]
+    return document | {"stages": stages, "stage_graphs": stage_graphs}
 
 
 def large(nodes: int = 2000, tokens: int = 200_000) -> Document:
@@ -499,9 +532,10 @@ def flat(nodes: int = 2000) -> Document:
 def graph_only() -> Document:
     """The graph of `nested` without a run."""
     document = nested()
-    for name, dtypes in {"tokens": TOKENS, "values": VALUES, "iterations": ITERATIONS, "crossings": CROSSINGS}.items():
-        document[name] = {key: column(dtype, []) for key, dtype in dtypes.items()}
-    return document | {"critical": column("u4", []), "causes": [], "tags": document["tags"][:1]}
+    parts = {name: document[name] for name in ("devices", "files", "frames", "nodes")}
+    facts = [["operations by type", f"{len(document['nodes'])} of many types"]]
+    head = {"format": "headrace-graph", "version": 1, "headrace": "0.1.0", "title": "refine.pb"}
+    return {**head, **parts, "facts": facts, "problems": [], "left_out": 0}
 
 
 DOCUMENTS = {"nested": nested, "large": large, "graph": graph_only, "flat": flat}

@@ -289,12 +289,12 @@ def test_text_has_enough_contrast(browser: Browser, pages: Path, scheme: Any) ->
     with browser.open(browsers.write("nested", pages), color_scheme=scheme) as opened:
         colors = opened.run(
             """Object.fromEntries(["page", "panel", "card", "text", "muted", "loop", "branch", "function", "selected",
-            "current", "removed", "added"].map((name) => { const e = document.createElement("i");
+            "current", "removed", "added", "changed"].map((name) => { const e = document.createElement("i");
             e.style.color = theme[name] || getComputedStyle(document.documentElement).getPropertyValue(`--${name}`);
             document.body.append(e);
             return [name, getComputedStyle(e).color.match(/[0-9.]+/g).slice(0, 3).map(Number)]; }))"""
         )
-        for name in ("text", "muted", "loop", "branch", "function", "selected", "removed", "added"):
+        for name in ("text", "muted", "loop", "branch", "function", "selected", "removed", "added", "changed"):
             for ground in ("page", "panel", "card"):
                 assert contrast(colors[name], colors[ground]) >= 4.5, (name, ground)
         assert contrast(colors["current"], colors["page"]) >= 3
@@ -418,10 +418,12 @@ def test_text_of_a_recording_is_never_code(browser: Browser, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda d: d.update(version=2), "version 2"),
+        (lambda d: d.update(version=1), "version 1"),
         (lambda d: d["tokens"].update(node=documents.column("u4", [10_000] * d["tokens"]["node"]["n"])), "index 10000"),
         (lambda d: d["tokens"].update(begin=documents.column("f8", [0.0])), "tokens.begin has 1 elements"),
         (lambda d: d["tags"][5].update(parent=9), "tag 5"),
+        (lambda d: d["stage_graphs"]["graphs"][0].append(10_000), "graph 0"),
+        (lambda d: d["stage_graphs"]["nodes"][3].update(frame=99), "node 3"),
     ],
 )
 def test_a_damaged_document_is_refused_with_its_place(

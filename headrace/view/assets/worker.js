@@ -1,14 +1,12 @@
-"use strict";
 // Lays out nested boxes. Each open container is one problem for dagre, in which an open child is a node of the child's
 // size; so a container that did not change, nor its children, is taken from the cache. The text of dagre stands before
-// this text, in the same worker.
+// this text, in the same function, which runs in a worker, or in the page where workers are forbidden.
 
 const cache = new Map();
 const MOST_DUMMIES = 1200;
 const CACHED = 400; // problems; a page that opens and folds boxes for hours stays small
 
-self.onmessage = (event) => {
-  const { id, root, containers } = event.data;
+function answer({ id, root, containers }) {
   const started = performance.now();
   try {
     const boxes = {};
@@ -16,11 +14,14 @@ self.onmessage = (event) => {
     const laid = {};
     layOut(root, containers, laid);
     place(root, 0, 0, containers, laid, boxes, lines);
-    self.postMessage({ id, boxes, lines, milliseconds: performance.now() - started });
+    return { id, boxes, lines, milliseconds: performance.now() - started };
   } catch (error) {
-    self.postMessage({ id, error: String((error && error.stack) || error) });
+    return { id, error: String((error && error.stack) || error) };
   }
-};
+}
+
+if (typeof document === "undefined") self.onmessage = (event) => self.postMessage(answer(event.data));
+else self.layOutInPage = answer;
 
 /** Sizes of a container and of all open ones inside, from the inside out. */
 function layOut(name, containers, laid) {

@@ -38,13 +38,16 @@ class Details {
       fact("time", duration(step.seconds * 1e6));
       fact("devices", String(recording.devices.length));
     }
-    fact("operations", count(recording.nodes.length));
+    fact(recording.length ? "operations" : "in primitive form", plural(recording.nodes.length, "operation"));
     if (step.fetches && step.fetches.length) fact("fetches", clip(step.fetches.join(", "), 200));
     if (step.feeds && step.feeds.length) fact("feeds", clip(step.feeds.join(", "), 200));
     if (recording.dropped.tokens) fact("not recorded", plural(recording.dropped.tokens, "token"));
     if (recording.dropped.values) fact("without value", plural(recording.dropped.values, "token"));
-    fact("recorded", `${recording.raw.made || ""}, headrace ${recording.raw.headrace || ""}`);
-    const sections = [el("h2", {}, recording.length ? `Step ${step.number}` : "Graph"), el("dl", {}, ...facts)];
+    if (recording.raw.made) fact("recorded", `${recording.raw.made}, headrace ${recording.raw.headrace || ""}`);
+    const about = recording.raw.facts ? graphFacts(recording.raw) : { lines: [], problems: [] };
+    for (const [name, text] of about.lines) fact(name, text);
+    const sections = [el("h2", {}, recording.length ? `Step ${step.number}` : recording.raw.title || "Graph"), el("dl", {}, ...facts)];
+    for (const text of about.problems) sections.push(el("p", { class: "failure", role: "alert" }, text));
     if (step.error) sections.splice(1, 0, el("p", { class: "failure", role: "alert" }, step.error));
     if (recording.length) sections.push(this.slowest());
     if (recording.critical.length) sections.push(this.criticalPath());

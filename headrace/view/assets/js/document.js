@@ -60,7 +60,7 @@ function after(rows, from, to, row) {
 class Recording {
   constructor(raw) {
     if (!raw || raw.format !== "headrace-recording") throw new RecordingError("this is not a recording of headrace");
-    if (raw.version !== 1) throw new RecordingError(`the recording has version ${raw.version}; this page reads version 1`);
+    if (raw.version !== 2) throw new RecordingError(`the recording has version ${raw.version}; this page reads version 2`);
     this.raw = raw;
     this.step = raw.step;
     this.strings = raw.strings;
@@ -71,6 +71,7 @@ class Recording {
     this.tags = raw.tags;
     this.causes = raw.causes;
     this.stages = raw.stages;
+    this.stageGraphs = raw.stage_graphs;
     this.dropped = raw.dropped || { tokens: 0, values: 0 };
     this.tokens = decodeTable(raw.tokens, "tokens");
     this.values = decodeTable(raw.values, "values");

@@ -21,7 +21,7 @@ const theme = {};
 function readTheme() {
   const style = getComputedStyle(document.documentElement);
   for (const name of ["page", "panel", "card", "line", "strong", "text", "muted", "faint", "live", "current", "selected",
-    "dead", "critical", "loop", "branch", "function", "scope", "edge", "wash", "found"]) {
+    "dead", "critical", "loop", "branch", "function", "scope", "edge", "wash", "found", "added", "removed", "changed"]) {
     theme[name] = style.getPropertyValue(`--${name}`).trim();
   }
   theme.sans = style.getPropertyValue("--sans").trim();

@@ -7,29 +7,18 @@ const READABLE = 0.5; // scale from which on nodes show all their texts
 const NAMED = 0.26; // ... show their names
 
 class GraphView {
-  constructor(recording, model, moment) {
-    Object.assign(this, { recording, model, moment });
-    this.stage = byId("stage");
-    this.base = byId("graph");
-    this.over = byId("overlay");
-    this.titles = byId("titles");
+  /** `place` has the elements of the drawing: { stage, base, over, titles, busy, zoomed }. */
+  constructor(recording, model, moment, place) {
+    Object.assign(this, { recording, model, moment }, place);
     this.camera = { x: 0, y: 0, scale: 1 };
     this.boxes = null; // key → [x, y, width, height], of the layout
     this.job = 0;
     this.measure = document.createElement("canvas").getContext("2d");
     this.follow = true;
-    this.worker = this.startWorker();
+    this.layout = new Layout((answer) => this.arrange(answer));
     this.listen();
     moment.on("row pins selection critical", (names) => this.changed(names));
     moment.on("camera", () => this.draw());
-  }
-
-  startWorker() {
-    const text = byId("worker").textContent;
-    const worker = new Worker(URL.createObjectURL(new Blob([text], { type: "text/javascript" })));
-    worker.onmessage = (event) => this.arrange(event.data);
-    worker.onerror = (event) => showError(`the layout failed: ${event.message}`);
-    return worker;
   }
 
   get hasRun() {
@@ -65,13 +54,13 @@ class GraphView {
     const { chains, lines, ...problem } = this.model.problem(this.sizes());
     this.job++;
     this.waiting = { chains, lines, then };
-    byId("busy").hidden = false;
-    this.worker.postMessage({ id: this.job, ...problem });
+    this.busy.hidden = false;
+    this.layout.ask({ id: this.job, ...problem });
   }
 
   arrange({ id, boxes, lines, error }) {
     if (id !== this.job) return; // a later request is under way
-    byId("busy").hidden = true;
+    this.busy.hidden = true;
     if (error) {
       showError(`the layout failed: ${error}`);
       return;
@@ -363,7 +352,7 @@ class GraphView {
     if (!this.model.shown[node]) {
       this.model.folded = false;
       this.model.fold();
-      byId("setup").setAttribute("aria-pressed", "true");
+      showFolding();
       this.model.reveal(node);
       this.layOut(() => this.show(node));
     } else if (this.model.reveal(node)) this.layOut(() => this.show(node));
@@ -488,7 +477,7 @@ class GraphView {
     if (!isReadable) this.drawNames(context, left, top, right, bottom);
     this.titles.style.transform = `translate(${camera.x}px, ${camera.y}px) scale(${camera.scale})`;
     this.titles.classList.toggle("far", camera.scale < READABLE);
-    byId("zoom").textContent = `${Math.round(camera.scale * 100)}%`;
+    this.zoomed.textContent = `${Math.round(camera.scale * 100)}%`;
     this.drawOver();
   }
 
@@ -644,6 +633,7 @@ class GraphView {
   }
 
   strokeChain(context, edge) {
+    if (this.waiting) return; // the model has new edges, and their chains are not laid out yet
     for (const key of this.chains[edge]) {
       const segment = this.segments.get(key);
       if (!segment) continue;

@@ -3,9 +3,9 @@
 const app = {};
 
 const KEYS = [
-  ["←  →", "one token back, ahead"], ["Shift ←  →", "previous, next token of the selected node"], ["Ctrl ←  →", "100 tokens back, ahead"],
-  ["Home  End", "first, last token"], ["Space", "play, pause"], ["D", "next dead token"], ["/", "search"], ["[  ]", "previous, next iteration of the loop around the selected node"],
-  ["C", "critical path"], ["S", "set-up operations"], ["F", "fit the graph"], ["+  −", "zoom"], ["1  2", "graph, stages"], ["T", "dark or light"], ["?", "these keys"], ["Esc", "close, deselect"],
+  ["←  →", "one token back, ahead", true], ["Shift ←  →", "previous, next token of the selected node", true], ["Ctrl ←  →", "100 tokens back, ahead", true],
+  ["Home  End", "first, last token", true], ["Space", "play, pause", true], ["D", "next dead token", true], ["/", "search"], ["[  ]", "previous, next iteration of the loop around the selected node", true],
+  ["C", "critical path", true], ["S", "set-up operations"], ["F", "fit the graph"], ["+  −", "zoom"], ["1  2", "graph, stages", true], ["T", "dark or light"], ["?", "these keys"], ["Esc", "close, deselect"],
 ];
 
 function showError(text) {
@@ -27,7 +27,7 @@ async function load() {
       raw = await answer.json();
     }
     byId("recording").textContent = "";
-    start(new Recording(raw));
+    start(recordingOf(raw));
   } catch (error) {
     showError(error instanceof RecordingError ? error.message : `the recording cannot be read: ${error}`);
     if (!(error instanceof RecordingError)) throw error;
@@ -36,11 +36,14 @@ async function load() {
 
 function start(recording) {
   document.documentElement.classList.toggle("no-run", !recording.length);
+  document.documentElement.classList.toggle("no-source", !recording.length && recording.files.every((file) => file.text === null));
   const moment = new Moment(recording);
   const model = new Model(recording);
   Object.assign(app, { recording, moment, model });
   app.details = new Details(recording, model, moment);
-  app.graph = new GraphView(recording, model, moment);
+  app.graph = new GraphView(recording, model, moment, {
+    stage: byId("stage"), base: byId("graph"), over: byId("overlay"), titles: byId("titles"), busy: byId("busy"), zoomed: byId("zoom"),
+  });
   app.graph.layOut(() => {
     app.graph.fit(true);
     app.graph.draw();
@@ -68,10 +71,11 @@ function spokenMoment() {
   return `Token ${row + 1}: ${recording.nodes[node[row]].name}, ${recording.tags[tag[row]].text}${dead[row] ? `, ${recording.causeText(row)}` : ""}`;
 }
 
-function describeStep({ step, length, deadCount }) {
+function describeStep({ step, length, deadCount, nodes, raw }) {
   byId("step").textContent = length ? `step ${step.number}` : "graph";
-  byId("summary").textContent = length ? `${plural(length, "token")} · ${duration(step.seconds * 1e6)}${deadCount ? ` · ${count(deadCount)} dead` : ""}` : "";
-  document.title = `${length ? `Step ${step.number}` : "Graph"} · headrace`;
+  const shown = plural(nodes.length, "operation") + (raw.leftOut ? ` · ${count(raw.leftOut)} not drawn` : "");
+  byId("summary").textContent = length ? `${plural(length, "token")} · ${duration(step.seconds * 1e6)}${deadCount ? ` · ${count(deadCount)} dead` : ""}` : shown;
+  document.title = `${length ? `Step ${step.number}` : raw.title || "Graph"} · headrace`;
   if (step.error) {
     byId("failed").textContent = "failed";
     byId("failed").title = step.error;
@@ -91,7 +95,11 @@ function selectTab(tab) {
     if (!panel.dataset.shared) panel.hidden = !isChosen;
   }
   if (tab.id === "tab-stages") app.stages.show();
-  if (tab.id === "tab-graph") app.graph.draw();
+  if (tab.id === "tab-graph") {
+    app.graph.draw();
+    app.details.show();
+  }
+  if (tab.id === "tab-graph" || tab.id === "tab-stages") showFolding();
   if (tab.id === "tab-lanes" || tab.id === "tab-iterations") app.timeline.showTab(tab.id.slice(4));
 }
 
@@ -136,6 +144,7 @@ function pause() {
 /** Moves to the next or previous token of the selected node. */
 function stepNode(by) {
   const { moment, recording } = app;
+  if (!recording.length) return;
   const node = moment.selected >= 0 ? moment.selected : recording.tokens.node[moment.row];
   const { starts, rows } = recording.byNode;
   const at = after(rows, starts[node], starts[node + 1], by > 0 ? moment.row : moment.row - 1);
@@ -157,6 +166,7 @@ function nextDead() {
 
 function stepIteration(by) {
   const { moment, recording } = app;
+  if (!recording.length) return;
   const node = moment.selected >= 0 ? moment.selected : recording.tokens.node[moment.row];
   const frame = recording.loopOf(recording.nodes[node].frame);
   if (frame < 0) return;
@@ -175,12 +185,21 @@ function toggleCritical() {
   app.moment.emit("critical");
 }
 
+/** The drawing that is in view: the graph, or that of a stage. */
+function drawing() {
+  return app.stages && app.stages.drawing.isShown ? app.stages.drawing.view : app.graph;
+}
+
+function showFolding() {
+  byId("setup").setAttribute("aria-pressed", String(!drawing().model.folded));
+}
+
 function toggleSetup() {
-  const { model } = app;
-  model.folded = !model.folded;
-  byId("setup").setAttribute("aria-pressed", String(!model.folded));
-  model.fold();
-  app.graph.layOut();
+  const view = drawing();
+  view.model.folded = !view.model.folded;
+  view.model.fold();
+  showFolding();
+  view.layOut();
 }
 
 function toggleTheme() {
@@ -192,9 +211,10 @@ function toggleTheme() {
 
 function repaint() {
   readTheme();
-  app.graph.draw();
+  drawing().draw();
   if (app.timeline) app.timeline.draw();
-  app.details.show();
+  if (app.stages.drawing.isShown) app.stages.drawing.inspect();
+  else app.details.show();
 }
 
 function help(isOpen) {
@@ -204,7 +224,7 @@ function help(isOpen) {
 }
 
 function wire(recording, moment) {
-  byId("keys").replaceChildren(...KEYS.map(([keys, text]) => el("tr", {}, el("th", { scope: "row" }, ...keys.split("  ").flatMap((key, at) => [at ? " " : "", el("kbd", {}, key)])), el("td", {}, text))));
+  byId("keys").replaceChildren(...KEYS.filter(([, , isOfRun]) => recording.length || !isOfRun).map(([keys, text]) => el("tr", {}, el("th", { scope: "row" }, ...keys.split("  ").flatMap((key, at) => [at ? " " : "", el("kbd", {}, key)])), el("td", {}, text))));
   const on = (id, action) => byId(id).addEventListener("click", action);
   on("first", () => moment.seek(0));
   on("back", () => moment.seek(moment.row - 1));
@@ -243,11 +263,12 @@ function wire(recording, moment) {
 
 const ACTIONS = {
   "Home": () => app.moment.seek(0), "End": () => app.moment.seek(app.recording.length - 1), " ": play, "/": () => byId("search").focus(),
-  "?": () => help(!byId("help").open), "d": nextDead, "c": () => !byId("critical").disabled && toggleCritical(), "s": toggleSetup, "f": () => app.graph.fit(),
-  "t": toggleTheme, "[": () => stepIteration(-1), "]": () => stepIteration(1), "+": () => app.graph.zoom(1.25), "=": () => app.graph.zoom(1.25), "-": () => app.graph.zoom(0.8),
-  "1": () => selectTab(byId("tab-graph")), "2": () => selectTab(byId("tab-stages")),
+  "?": () => help(!byId("help").open), "d": nextDead, "c": () => !byId("critical").disabled && toggleCritical(), "s": toggleSetup, "f": () => drawing().fit(),
+  "t": toggleTheme, "[": () => stepIteration(-1), "]": () => stepIteration(1), "+": () => drawing().zoom(1.25), "=": () => drawing().zoom(1.25), "-": () => drawing().zoom(0.8),
+  "1": () => selectTab(byId("tab-graph")), "2": () => app.recording.length && selectTab(byId("tab-stages")),
   "Escape": () => {
     tooltip.hide();
+    if (app.stages.drawing.isShown) app.stages.drawing.moment.select(-1);
     if (app.moment.highlighted.size) app.moment.highlight([]);
     app.moment.select(-1);
   },

@@ -218,7 +218,8 @@ class Model {
       } else if (node.type === "LoopCond") this.role[at] = BOTTOM;
     });
     nodes.forEach((node, at) => {
-      const hidden = this.folded && (node.constant !== null || node.setup) && !this.role[at];
+      const isMarked = this.recording.marks && this.recording.marks[at]; // of a stage
+      const hidden = this.folded && (node.constant !== null || node.setup) && !this.role[at] && !isMarked;
       this.shown[at] = hidden ? 0 : 1;
     });
     if (!this.shown.includes(1)) this.shown.fill(1);

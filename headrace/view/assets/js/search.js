@@ -85,6 +85,7 @@ class Search {
     const node = this.found[index];
     this.close();
     this.input.blur();
+    if (byId("view-graph").hidden) selectTab(byId("tab-graph"));
     app.graph.reveal(node);
   }
 

@@ -19,6 +19,7 @@ class Stages {
     for (const select of [this.before, this.after]) select.addEventListener("change", () => this.show());
     byId("stage-back").addEventListener("click", () => this.move(-1));
     byId("stage-next").addEventListener("click", () => this.move(1));
+    this.drawing = new StageDrawing(recording);
   }
 
   move(by) {
@@ -43,6 +44,7 @@ class Stages {
       ? [el("span", { class: "added" }, `+${count(added)}`), " ", el("span", { class: "removed" }, `−${count(removed)}`)] : ["no difference"]));
     this.root.replaceChildren(...this.lines(changes, before < 0));
     this.root.scrollTop = 0;
+    this.drawing.show(before, Number(this.after.value));
   }
 
   lines(changes, isWhole) {

@@ -1,4 +1,7 @@
-"""Static part of a recording's document: nodes, frames, devices and source files."""
+"""Nodes, frames, devices and source files of a program in primitive form.
+
+The document of a graph (`graph_document`) has little else; that of a recording (`observe.assembly`) has the tokens.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +9,18 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from headrace import thresholds
-from headrace.errors import GraphError, OpError
-from headrace.grad.differentiate import differentiate
 from headrace.inspect import primitives
+from headrace.inspect.elements import elements
 from headrace.inspect.structure import brief
 from headrace.ir.analysis import frames as ir_frames
-from headrace.lower import lower_whole
-from headrace.observe.summaries import summary
 from headrace.records import record
 
 if TYPE_CHECKING:
     from headrace.ir.analysis.frames import Frame
-    from headrace.ir.graph import Graph, Operation, Tensor
+    from headrace.ir.graph import Operation, Tensor
 
 _PLUMBING: Final = frozenset({"Switch", "SwitchN", "Merge", "Enter", "Exit", "NextIteration"})
 _DEEPEST: Final = 64  # frames around a node
@@ -47,6 +49,7 @@ class ProgramDocument:
       pieces: the operations of all devices and functions.
       home: the name of the only device, or of that of operations whose device is not known.
       is_placed: whether the devices of the operations are known.
+      is_flat: whether all operations of a function are in one frame: that of a graph whose frames do not fit together.
 
     Attributes:
       nodes: the nodes, as in the document.
@@ -58,9 +61,12 @@ class ProgramDocument:
       index: operation → its node.
       results: (frame of a function, output) → the node of the result.
       params: frame of a function → (node, input of the call) of its parameters.
+      problems: errors that prevented a complete analysis of branches, as texts.
     """
 
-    def __init__(self, pieces: Iterable[Piece], home: str = "", is_placed: bool = True) -> None:
+    def __init__(
+        self, pieces: Iterable[Piece], home: str = "", is_placed: bool = True, *, is_flat: bool = False
+    ) -> None:
         self._home = home
         self.nodes: list[dict[str, Any]] = []
         self.frames: list[dict[str, Any]] = [_frame("", "root", -1)]
@@ -69,6 +75,8 @@ class ProgramDocument:
         self.index: dict[Operation, int] = {}
         self.results: dict[tuple[int, int], int] = {}
         self.params: dict[int, list[tuple[int, int]]] = {}
+        self.problems: list[str] = []
+        self._is_flat = is_flat
         self._frames: dict[tuple[int, str, str], int] = {}  # (parent, kind, name) → frame
         self._by_name: dict[str, list[int]] = {}
         pieces = list(pieces)
@@ -123,7 +131,8 @@ class ProgramDocument:
             self.devices.append(name)
         return self.devices.index(name)
 
-    def _file(self, name: str) -> int:
+    def file(self, name: str) -> int:
+        """Returns the index of a source file."""
         if name not in self.files:
             self.files.append(name)
         return self.files.index(name)
@@ -140,8 +149,13 @@ class ProgramDocument:
         if not piece.ops:
             return
         root = self._frame(_ROOT, "function", piece.function) if piece.function else _ROOT
+        if self._is_flat:
+            for op in piece.ops:
+                self._add_node(op, root, self._device_of(op, piece), piece.function, root)
+            return
         tree = ir_frames.derive(piece.ops)
         places = primitives.find(piece.ops[0].graph, piece.ops, _DEEPEST)
+        self.problems += [places.problem] if places.problem else []
         loops = {"": root}  # by name, which is unique in a graph
         for op in piece.ops:
             place = places.of.get(op, ())
@@ -158,8 +172,10 @@ class ProgramDocument:
             around = self._loop(tree.of(op), loops)
             if self._loop_around(frame) != around:  # the graph is not well-structured
                 frame = around
-            device = op.device if piece.device is None else piece.device
-            self._add_node(op, frame, self.device(device), piece.function, root)
+            self._add_node(op, frame, self._device_of(op, piece), piece.function, root)
+
+    def _device_of(self, op: Operation, piece: Piece) -> int:
+        return self.device(op.device if piece.device is None else piece.device)
 
     def _open(self, frame: Frame, parent: int, loops: dict[str, int]) -> int:
         first = min((self.index[e] for e in frame.enters if e in self.index), default=-1)
@@ -190,7 +206,7 @@ class ProgramDocument:
         node = _node(op.name, op.type, frame, device)
         source = op.source
         if source is not None and source.file:
-            node["source"] = [self._file(source.file), source.line]
+            node["source"] = [self.file(source.file), source.line]
         node["inputs"] = [[self.index[t.op], t.index] for t in op.inputs if t.op in self.index]
         node["controls"] = [self.index[c] for c in op.control_inputs if c in self.index]
         node["outputs"] = [[t.dtype.name, None if t.shape is None else list(t.shape)] for t in op.outputs]
@@ -241,7 +257,10 @@ def _attrs(op: Operation) -> str:
 
 
 def _constant(op: Operation) -> str | None:
-    return summary(op.attrs["value"]).elements if op.type == "Const" else None
+    if op.type != "Const":
+        return None
+    value = op.attrs["value"]
+    return elements(value) if isinstance(value, np.ndarray) else ""  # a tensor that is damaged or of a foreign dtype
 
 
 def _is_setup(op: Operation) -> bool:
@@ -275,22 +294,6 @@ def _text_of(path: str, most: int) -> str | None:
             return f.read(most).decode("utf-8")
     except (OSError, UnicodeDecodeError):  # the file is gone, or in another encoding: the page names it
         return None
-
-
-def pieces_of_graph(graph: Graph) -> list[Piece]:
-    """Returns the operations of a whole graph in primitive form.
-
-    Raises:
-      GraphError: the graph cannot be lowered.
-      NotFoundError: a function is missing.
-    """
-    whole = lower_whole(graph, differentiate)
-    try:
-        ir_frames.derive(whole.operations)
-    except (GraphError, OpError) as e:
-        e.add_note("while the frames of the graph were derived for its drawing")
-        raise
-    return [Piece(whole.operations, None)]
 
 
 def pieces_of(parts: Mapping[str, tuple[Sequence[Operation], Mapping[str, Sequence[Operation]]]]) -> list[Piece]:

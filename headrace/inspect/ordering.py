@@ -1,4 +1,4 @@
-"""Rows of a box: each part is drawn below the parts for which it waits."""
+"""Order of the parts of a box, each behind its predecessors."""
 
 from __future__ import annotations
 
@@ -6,29 +6,6 @@ import heapq
 from collections.abc import Iterator, Sequence
 
 from headrace.inspect.parts import Node, Part, nodes
-
-
-def rows(parts: Sequence[Part]) -> list[list[Part]]:
-    """Arranges `parts` in rows, from top to bottom.
-
-    No part of a row waits for another part of the same row. A part without inputs (a constant) is in the row above its
-    first consumer. Placeholders and parameters are in the top row. Edges from one iteration to the next are ignored.
-    Any other cycle is cut at its first part.
-
-    Example:
-      >>> a, b, c = Node(1, "a", "Const"), Node(2, "b", "Neg", (("a", 1),)), Node(3, "c", "Const")
-      >>> [[p.name for p in row] for row in rows([a, b, c])]
-      [['a', 'c'], ['b']]
-    """
-    before, after = _edges(parts)
-    row = _levels(before, after)
-    for i, part in enumerate(parts):
-        if not before[i] and after[i] and not (isinstance(part, Node) and part.is_argument):
-            row[i] = max(0, min(row[j] for j in after[i]) - 1)
-    out: list[list[Part]] = [[] for _ in range(max(row, default=-1) + 1)]
-    for i, part in enumerate(parts):
-        out[row[i]].append(part)
-    return [some for some in out if some]
 
 
 def in_order(parts: Sequence[Part]) -> list[Part]:
@@ -56,18 +33,6 @@ def _edges(parts: Sequence[Part]) -> tuple[list[list[int]], list[list[int]]]:
         for j in some:
             after[j].append(i)
     return before, after
-
-
-def _levels(before: Sequence[Sequence[int]], after: Sequence[Sequence[int]]) -> list[int]:
-    """Level of each part: one more than the largest level of its predecessors."""
-    level = [0] * len(before)
-    done = [False] * len(before)
-    for i in _sequence(before, after):
-        done[i] = True
-        for j in after[i]:
-            if not done[j]:
-                level[j] = max(level[j], level[i] + 1)
-    return level
 
 
 def _sequence(before: Sequence[Sequence[int]], after: Sequence[Sequence[int]]) -> Iterator[int]:
