@@ -768,6 +768,21 @@ LISTED_LOOP_FIRINGS: Final = 1_000
 HISTORY_BYTES: Final = 1 << 26
 HISTORY_FIRINGS: Final = 100_000
 
+# Newest firings of each device that the page of a breakpoint shows; the oldest are dropped.
+# Unit: firings. Bound (tests/observe/test_live_recording.py).
+LIVE_FIRINGS: Final = 20_000
+
+# Entries of a list that the page of a breakpoint shows, and characters of a text.
+# Unit: entries; characters. Bound (tests/observe/test_pause_document.py).
+LIVE_ENTRIES: Final = 100
+LIVE_TEXT: Final = 20_000
+
+# Pause without a browser that shows its page: time until the terminal has a line about it, and until the step is
+# cancelled.
+# Unit: seconds. Estimate.
+PAGE_SILENCE: Final = 60.0
+PAGE_PATIENCE: Final = 3600.0
+
 # Operations that the error of a NaN or Inf lists, from the failure backwards.
 # Unit: operations. Estimate.
 NUMERICS_CHAIN: Final = 12

@@ -149,7 +149,9 @@ def take(opened: Opened, path: Path) -> None:
 
 
 def screenshots(folder: Path, work: Path) -> None:
-    """Takes the pictures of docs/how-to/viewing.md."""
+    """Takes the pictures of docs/how-to/viewing.md and debugging.md."""
+    from tests.view import live_program  # here: it uses this module
+
     folder.mkdir(parents=True, exist_ok=True)
     with Browser() as browser:
         with browser.open(write("nested", work), color_scheme="light") as opened:
@@ -164,6 +166,7 @@ def screenshots(folder: Path, work: Path) -> None:
             x, y = opened.where("outer/cond/scale")
             opened.page.mouse.move(x, y)
             take(opened, folder / "page_dark.png")
+        live_program.take_picture(browser, folder.resolve() / "breakpoint.png", work)
 
 
 if __name__ == "__main__":
