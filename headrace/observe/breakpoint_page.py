@@ -24,14 +24,13 @@ import json
 import math
 import queue
 import secrets
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace import thresholds
+from headrace import notices, thresholds
 from headrace.errors import FailedPreconditionError, InvalidArgumentError
 from headrace.observe.live_recording import LiveRecording
 from headrace.observe.pause_document import clipped, document_of_pause
@@ -130,7 +129,7 @@ class BreakpointPage:
         self._server, self._last, self.url = None, None, ""
 
     def _wait_for_reader(self) -> None:
-        """Waits shortly until an open page has read the recording of a step that has just ended."""
+        """Waits shortly until an open page has read the recording of an ended step."""
         with self._changed:
             if self._state["kind"] == "ended" and self.seconds_unseen() < _AWAY:
                 self._changed.wait_for(lambda: self._known == self._number, _LAST)
@@ -379,5 +378,6 @@ def _gone() -> Answer:
     return Answer(JSON, b'{"problem": "the step has gone on"}', HTTPStatus.CONFLICT)
 
 
+
 def _say(text: str) -> None:
-    print(f"headrace: {text}", file=sys.stderr, flush=True)
+    notices.inform("breakpoints", [f"headrace: {text}"], asked=True)

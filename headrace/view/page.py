@@ -26,10 +26,10 @@ STYLES: Final = ("page.css", "live.css")
 
 
 def assemble(document_json: str | None, is_live: bool = False) -> str:
-    """Returns the page with a document in it, or one that fetches `recording.json` of its folder.
+    """Returns the page with a document in it, or one that fetches its document.
 
     Args:
-        document_json: The document of a recording as JSON, or None for a page that asks its server for it.
+        document_json: The document of a recording as JSON, or None for a page that fetches `recording.json` of its folder.
         is_live: Whether the page shows a step that is paused at breakpoints (`observe.breakpoint_page`).
 
     Returns:

@@ -1,4 +1,4 @@
-"""The server of the page of breakpoints: its answers and refusals, and pauses that no browser shows."""
+"""The server of breakpoints: answers, refusals, and pauses that no browser shows."""
 
 from __future__ import annotations
 

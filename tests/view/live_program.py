@@ -1,4 +1,4 @@
-"""A program whose steps pause at breakpoints with a page, in a thread of its own."""
+"""A program in a thread, whose steps pause at breakpoints with a page."""
 
 from __future__ import annotations
 

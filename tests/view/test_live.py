@@ -1,4 +1,4 @@
-"""The page of breakpoints in a real browser: a step that is paused in a nested loop."""
+"""The page of breakpoints in a real browser: a pause in nested loops."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def where(opened: Opened) -> str:
 
 
 def press(opened: Opened, key: str) -> None:
-    """Presses the key of a command and waits for the next state in which the page is complete."""
+    """Presses the key of a command and waits for the next complete state."""
     before = opened.run("Number(document.documentElement.dataset.state)")
     opened.press(key)
     opened.wait(f"Number(document.documentElement.dataset.state) > {before}")
