@@ -770,7 +770,7 @@ HISTORY_FIRINGS: Final = 100_000
 
 # Newest firings of each device that the page of a breakpoint shows; the oldest are dropped.
 # Unit: firings. Bound (tests/observe/test_live_recording.py).
-LIVE_FIRINGS: Final = 20_000
+LIVE_FIRINGS: Final = 4_000
 
 # Entries of a list that the page of a breakpoint shows, and characters of a text.
 # Unit: entries; characters. Bound (tests/observe/test_pause_document.py).
@@ -818,6 +818,10 @@ EARLY_TOKENS: Final = 60.0
 # Time for which a master waits until all workers have confirmed that a step is aborted, before it answers the client.
 # Unit: seconds. Bound.
 ABORT_PATIENCE: Final = 5.0
+
+# Time for which an interrupted client waits for the master's description of the step.
+# Unit: seconds. Bound.
+INTERRUPT_PATIENCE: Final = 2.0
 
 # Time for which a new session waits until all workers are connected.
 # Unit: seconds. Bound.

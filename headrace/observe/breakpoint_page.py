@@ -378,6 +378,5 @@ def _gone() -> Answer:
     return Answer(JSON, b'{"problem": "the step has gone on"}', HTTPStatus.CONFLICT)
 
 
-
 def _say(text: str) -> None:
     notices.inform("breakpoints", [f"headrace: {text}"], asked=True)

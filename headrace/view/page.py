@@ -29,7 +29,8 @@ def assemble(document_json: str | None, is_live: bool = False) -> str:
     """Returns the page with a document in it, or one that fetches its document.
 
     Args:
-        document_json: The document of a recording as JSON, or None for a page that fetches `recording.json` of its folder.
+        document_json: The document of a recording as JSON, or None for a page that fetches `recording.json` of its
+            folder.
         is_live: Whether the page shows a step that is paused at breakpoints (`observe.breakpoint_page`).
 
     Returns:

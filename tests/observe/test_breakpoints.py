@@ -321,7 +321,8 @@ def test_the_end_of_the_input_cancels_the_step() -> None:
 def test_a_cluster_refuses_breakpoints() -> None:
     from headrace.observe.inspectors import inspectors_of
 
-    with pytest.raises(UnimplementedError, match="runs on a cluster"):
+    text = "breakpoints at 'x:0' cannot pause .* runs on a cluster, .*watch=hr.watch"
+    with pytest.raises(UnimplementedError, match=text):
         inspectors_of(hr.RunOptions(breakpoints=[hr.breakpoint_when("x", on_pause=print)]), {})
 
 
