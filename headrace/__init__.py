@@ -174,6 +174,7 @@ _LATER = {
     "profile": "headrace.observe.profile:profile",
     "train": "headrace.train",
     "cluster": "headrace.dist.launch",
+    "breakpoint_page": "headrace.observe.breakpoint_page:breakpoint_page",
     "breakpoint_when": "headrace.observe.breakpoints:breakpoint_when",
     "watch": "headrace.observe.watch:watch",
     "record": "headrace.observe.recording:record",
@@ -192,6 +193,7 @@ if _typing.TYPE_CHECKING:
     from headrace.dist.cluster_spec import ClusterSpec
     from headrace.dist.network import NetworkOptions
     from headrace.dist.server import Server
+    from headrace.observe.breakpoint_page import breakpoint_page
     from headrace.observe.breakpoints import breakpoint_when
     from headrace.observe.watch import watch
     from headrace.observe.recording import record
@@ -213,7 +215,7 @@ __all__ = [
     "assert_near", "assert_negative", "assert_non_negative", "assert_non_positive", "assert_none_equal",
     "assert_positive", "assert_rank", "assert_rank_at_least", "atan", "atan2", "atanh", "band_part", "betainc",
     "bfloat16", "bincount", "bitcast", "bitwise_and", "bitwise_or", "bitwise_xor", "bool", "boolean_mask",
-    "breakpoint_when", "broadcast",
+    "breakpoint_page", "breakpoint_when", "broadcast",
     "broadcast_dynamic_shape", "broadcast_static_shape", "broadcast_to", "bucketize", "case", "cast", "ceil",
     "check_gradients", "check_numerics", "check_types", "clip_by_global_norm", "clip_by_norm", "clip_by_value",
     "cluster", "colocate_with", "complex", "complex128", "complex64", "concat", "cond", "confusion_matrix", "conj",

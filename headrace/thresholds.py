@@ -768,6 +768,21 @@ LISTED_LOOP_FIRINGS: Final = 1_000
 HISTORY_BYTES: Final = 1 << 26
 HISTORY_FIRINGS: Final = 100_000
 
+# Newest firings of each device that the page of a breakpoint shows; the oldest are dropped.
+# Unit: firings. Bound (tests/observe/test_live_recording.py).
+LIVE_FIRINGS: Final = 4_000
+
+# Entries of a list that the page of a breakpoint shows, and characters of a text.
+# Unit: entries; characters. Bound (tests/observe/test_pause_document.py).
+LIVE_ENTRIES: Final = 100
+LIVE_TEXT: Final = 20_000
+
+# Pause without a browser that shows its page: time until the terminal has a line about it, and until the step is
+# cancelled.
+# Unit: seconds. Estimate.
+PAGE_SILENCE: Final = 60.0
+PAGE_PATIENCE: Final = 3600.0
+
 # Operations that the error of a NaN or Inf lists, from the failure backwards.
 # Unit: operations. Estimate.
 NUMERICS_CHAIN: Final = 12
@@ -803,6 +818,10 @@ EARLY_TOKENS: Final = 60.0
 # Time for which a master waits until all workers have confirmed that a step is aborted, before it answers the client.
 # Unit: seconds. Bound.
 ABORT_PATIENCE: Final = 5.0
+
+# Time for which an interrupted client waits for the master's description of the step.
+# Unit: seconds. Bound.
+INTERRUPT_PATIENCE: Final = 2.0
 
 # Time for which a new session waits until all workers are connected.
 # Unit: seconds. Bound.

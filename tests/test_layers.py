@@ -40,7 +40,7 @@ ENGINE = OPS | FRONT | PASSES | {"execute"}
 TOP = ENGINE | {"explain", "extend", "fetches", "interchange", "partial", "pipeline", "report", "session", "simulate"}
 TOP |= {"compiled_step", "environment", "graph_growth", "programs", "session_config", "stages", "target"}
 COMMAND = {"cli", "inspect", "progress", "view"}
-OBSERVE = TOP | {"inspect", "observe"}
+OBSERVE = TOP | {"inspect", "observe", "view"}
 ALL = TOP | COMMAND | {"dist", "observe", "train", "v1", "__main__", "pb", ""}
 
 # The parts that each part of the package may import. Keys are top-level modules and packages; "" is

@@ -21,9 +21,11 @@ from headrace.compiled_step import CompiledStep, Request
 from headrace.dist import messages, step_codec, tracing
 from headrace.environment import Environment, PlacementOptions
 from headrace.errors import (
+    CancelledError,
     DeadlineExceededError,
     InternalError,
     InvalidArgumentError,
+    OpError,
     UnavailableError,
     UnimplementedError,
     from_data,
@@ -33,6 +35,7 @@ from headrace.execute.clock import SYSTEM_CLOCK
 from headrace.execute.devices import DeviceAttributes
 from headrace.execute.run import RunStatistics
 from headrace.execute.step import Step
+from headrace.execute.step_state import waiting_lines
 from headrace.explain import Explanation, explanation_from_data
 from headrace.pipeline import pruned
 from headrace.resources.manager import ResourceManager
@@ -387,10 +390,9 @@ class RemoteRun:
         try:
             answer = self._answer(number, completions)
         except KeyboardInterrupt as e:
-            e.add_note(
-                "the step was interrupted while the cluster ran it. With a time limit (timeout_ms=), its error names "
-                "the operations that wait"
-            )
+            e.add_note(f"the step was interrupted while the cluster ran it{self._waits()}")
+            error = CancelledError("its client was interrupted")
+            self._cancel(number if self._partial is None else self._partial, error)
             raise
         finally:
             self._calls.forget(number)
@@ -405,6 +407,15 @@ class RemoteRun:
                 self.step.listener(event)
         self.finished = reply.data is True
         return reply
+
+    def _waits(self) -> str:
+        """Returns a clause about the operations of this session that wait, by worker and device."""
+        try:
+            described = self._calls.wait(messages.Describe, thresholds.INTERRUPT_PATIENCE, "describing the step")
+        except OpError as e:
+            return f"; the operations that wait are not known: {e}"
+        mine = [step["waits"] for step in described.data["steps"] if step["session"] == self._session]
+        return waiting_lines({device: lines for waits in mine for device, lines in waits.items()})
 
     def _answer(self, number: int, completions: Any) -> Answer:
         """Waits for the answer to a call.

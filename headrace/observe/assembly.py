@@ -26,8 +26,13 @@ if TYPE_CHECKING:
 
 
 @paused()
-def document_of_step(log: StepLog) -> dict[str, Any]:
-    """Returns the document of a recorded step."""
+def document_of_step(log: StepLog, now: int = 0) -> dict[str, Any]:
+    """Returns the document of a recorded step.
+
+    Args:
+      log: the log of the step.
+      now: for a step that is paused, the time of its pause (ns).
+    """
     programs = log.call.programs
     observed = programs.observed
     program = ProgramDocument(_pieces(observed), programs.environment.names[0], is_placed="lower" in observed.stages)
@@ -38,7 +43,7 @@ def document_of_step(log: StepLog) -> dict[str, Any]:
     request = programs.request
     step = {
         "number": log.number,
-        "seconds": (log.end - log.start) / 1e9,
+        "seconds": ((log.end or now) - log.start) / 1e9,
         "error": log.error or None,
         "fetches": [t.name for t in request.fetches] + [op.name for op in request.targets],
         "feeds": [t.name for t in request.feeds],

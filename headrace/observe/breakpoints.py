@@ -230,6 +230,7 @@ class BreakpointInspector:
         self._plans = plans
         self._at: dict[PlanNode, list[tuple[Breakpoint, int]]] = {}
         self._until: Callable[[Firing], bool] | None = None  # the end of a command that steps
+        self._is_free = False  # whether the rest of the step has no pauses
         for b in breakpoints:
             if not isinstance(b, Breakpoint):
                 raise InvalidArgumentError(f"breakpoints takes results of hr.breakpoint_when, got {b!r}")
@@ -266,7 +267,7 @@ class BreakpointInspector:
 
     def fired(self, machine: Machine, node: PlanNode, it: Iteration, x: Any, values: tuple[Any, ...]) -> None:
         """Keeps the values of a firing, and pauses the step where it must."""
-        if node.kind == plans.DEAD:
+        if node.kind == plans.DEAD or self._is_free:
             return
         firing = self.history.add(node, it, x, values)
         for b, k in self._at.get(node, ()):
@@ -295,4 +296,4 @@ class BreakpointInspector:
             paused.is_over = True
         if paused.is_cancelled:
             raise CancelledError(f"the step was cancelled at a breakpoint, after {place(firing.node.op)}")
-        self._until = paused.until
+        self._until, self._is_free = paused.until, paused.is_free

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from headrace.errors import UnimplementedError
 from headrace.metadata import NumericsCheck
-from headrace.observe.breakpoints import BreakpointInspector
+from headrace.observe.breakpoints import Breakpoint, BreakpointInspector
 from headrace.observe.numerics import NumericsInspector
 
 if TYPE_CHECKING:
@@ -30,10 +30,17 @@ def inspectors_of(options: RunOptions, plans: Mapping[str, Plan]) -> tuple[Inspe
       FailedPreconditionError: a breakpoint needs a terminal, and there is none.
     """
     check = options.check_numerics
-    if not plans and (options.breakpoints or (isinstance(check, NumericsCheck) and check.ignore)):
+    if not plans and options.breakpoints:
+        names = ", ".join(f"'{b.name}'" for b in options.breakpoints if isinstance(b, Breakpoint))
         raise UnimplementedError(
-            "breakpoints, and the names that a NumericsCheck ignores, are for steps of this process, and this step "
-            "runs on a cluster"
+            f"the breakpoints at {names} cannot pause this step: it runs on a cluster, whose workers have no prompt. "
+            "Run it in a session of this process (hr.Session without a target), or look into it on the cluster: "
+            "run(..., watch=hr.watch(name)) returns values, check_numerics=True stops at the first NaN or Inf, and "
+            "hr.record shows the tokens"
+        )
+    if not plans and isinstance(check, NumericsCheck) and check.ignore:
+        raise UnimplementedError(
+            "the names that a NumericsCheck ignores are for steps of this process, and this step runs on a cluster"
         )
     out: list[Inspector] = []
     if options.breakpoints:

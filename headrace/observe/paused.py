@@ -128,6 +128,7 @@ class Paused:
       firing: the firing after which the step is paused.
       reason: the name of the tensor of the breakpoint; "" after a command that steps.
       is_cancelled: whether the step will be cancelled.
+      is_free: whether the rest of the step has no pauses.
       is_over: whether the step has gone on, so that this object describes it no longer.
       until: the predicate of the firing at which the step pauses next; None: at breakpoints only.
 
@@ -151,6 +152,7 @@ class Paused:
         self.firing = firing
         self.reason = reason
         self.is_cancelled = False
+        self.is_free = False
         self.is_over = False
         self.until: Callable[[Firing], bool] | None = None
 
@@ -357,6 +359,11 @@ class Paused:
             return is_later or not hasattr(frame, "oldest")  # a closed frame has no iterations
 
         self.until = until
+
+    def run(self) -> None:
+        """Lets the step go on to its end, without further pauses."""
+        self.until = None
+        self.is_free = True
 
     def quit(self) -> None:
         """Cancels the step, which then fails with `CancelledError`."""

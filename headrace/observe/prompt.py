@@ -10,20 +10,15 @@ import cmd
 import sys
 from typing import IO, TYPE_CHECKING, Final
 
-import numpy as np
-
 from headrace.errors import InvalidArgumentError
-from headrace.ir.kernel_errors import brief
-from headrace.observe.extremes import Extremes, is_inexact
+from headrace.observe.value_text import value_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from typing import Any
 
     from headrace.observe.paused import Entry, Paused
 
 _LISTED: Final = 20  # entries of a list
-_ELEMENTS: Final = 1000  # elements of an array that `print` shows in full
 
 
 class Terminal:
@@ -78,7 +73,7 @@ class Prompt(cmd.Cmd):
     def preloop(self) -> None:
         """Prints the place of the pause and the watched values."""
         p = self._paused
-        value = f": {_show(p.values[0])}" if len(p.values) == 1 else ""
+        value = f": {value_text(p.values[0])}" if len(p.values) == 1 else ""
         name = f"'{p.reason}' ({p.op.type})" if p.reason else f"'{p.op.name}' ({p.op.type})"
         verb = "paused at" if p.reason else "fired:"
         self._say(f"{verb} {name}, made at {p.op.source or 'an unknown line'}{value}")
@@ -160,9 +155,8 @@ class Prompt(cmd.Cmd):
             raise ValueError("print needs the name of a tensor, such as: print while/h, print h@0")
         text, _, iteration = arg.partition("@")
         name, tag, value = self._paused.value(text.strip(), int(iteration) if iteration else None, self._level)
-        self._say(
-            f"{name}{f' in {tag}' if iteration or ('#' in tag and tag != self._tag) else ''} = {_show(value, True)}"
-        )
+        at = f" in {tag}" if iteration or ("#" in tag and tag != self._tag) else ""
+        self._say(f"{name}{at} = {value_text(value, True)}")
 
     @property
     def _tag(self) -> str:
@@ -250,6 +244,11 @@ class Prompt(cmd.Cmd):
         self._paused.proceed()
         return True
 
+    def do_run(self, arg: str) -> bool:
+        """run: goes on to the end of the step without further pauses."""
+        self._paused.run()
+        return True
+
     def do_quit(self, arg: str) -> bool:
         """quit: cancels the step, which fails with CancelledError."""
         self._paused.quit()
@@ -274,13 +273,3 @@ def _count(arg: str) -> int:
     if n < 1:
         raise ValueError(f"expected a number of firings of at least 1, got {n}")
     return n
-
-
-def _show(value: Any, whole: bool = False) -> str:
-    """Returns a value as text, brief or with all elements."""
-    text = brief(value)
-    if not isinstance(value, (np.ndarray, np.generic)) or " = " in text:
-        return text
-    if whole and value.size <= _ELEMENTS:
-        return f"{text} =\n{np.array2string(np.asarray(value), max_line_width=100)}"
-    return str(Extremes.of(value)) if is_inexact(value) else text

@@ -29,20 +29,27 @@ SCRIPTS: Final = (
         "timeline.js",
         "details.js",
     ),
-    *("source.js", "stagegraph.js", "stages.js", "search.js", "main.js"),
+    *("source.js", "stagegraph.js", "stages.js", "search.js", "live.js", "main.js"),
 )
 
+#: Style sheets of the page.
+STYLES: Final = ("page.css", "live.css")
 
-def assemble(document_json: str | None) -> str:
-    """Returns the page with a document in it, or one that fetches `/recording.json`.
+
+def assemble(document_json: str | None, is_live: bool = False) -> str:
+    """Returns the page with a document in it, or one that fetches its document.
 
     Args:
-        document_json: The document of a recording as JSON, or None for a page that asks its server for it.
+        document_json: The document of a recording as JSON, or None for a page that fetches `recording.json` of its
+            folder.
+        is_live: Whether the page shows a step that is paused at breakpoints (`observe.breakpoint_page`).
 
     Returns:
         The text of an HTML page that needs no other file.
     """
     before, after = _frame()
+    if is_live:
+        before = before.replace('<html lang="en">', '<html lang="en" data-live>', 1)
     # In JSON, `<` occurs within strings only, so the escape keeps every value and no string ends the element.
     return before + ("" if document_json is None else document_json.replace("<", "\\u003c")) + after
 
@@ -50,7 +57,7 @@ def assemble(document_json: str | None) -> str:
 @functools.cache
 def _frame() -> tuple[str, str]:
     """The page before and after the place of the document."""
-    style = _asset("page.css")
+    style = "\n".join(map(_asset, STYLES))
     script = '"use strict";\n' + "\n".join(_asset(f"js/{name}") for name in SCRIPTS)
     library = _asset("vendor/dagre.min.js").replace("//# sourceMappingURL=dagre.min.js.map", "")
     worker = f"/*! dagre\n{_asset('vendor/dagre.LICENSE.txt')}*/\n(() => {{\n{library}\n{_asset('worker.js')}}})();\n"

@@ -16,6 +16,7 @@ import pytest
 import headrace as hr
 from headrace import flags
 from headrace.api import scopes
+from headrace.dist.client import RemoteRun
 from headrace.dist.share_run import ShareRun
 from headrace.dist.worker_run import PartsRun
 from headrace.errors import (
@@ -613,6 +614,30 @@ def test_a_step_ends_at_its_time_limit(seed: int) -> None:
                 DeadlineExceededError, match=r"Timed out.*ran past its time limit; it waits for\n(.|\n)*'take'"
             ):
                 s.run(y, timeout_ms=300)
+        assert s.run(n) == 0
+
+
+def test_an_interrupted_step_names_its_waits_and_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    with hr.Graph() as g:
+        y, n = waiting()
+    answer = RemoteRun._answer
+
+    def interrupted(run: RemoteRun, number: int, completions: Any) -> Any:
+        deadline = time.monotonic() + 20
+        while not any(step["waits"] for step in s._target.describe()["steps"]):
+            assert time.monotonic() < deadline
+        monkeypatch.setattr(RemoteRun, "_answer", answer)
+        raise KeyboardInterrupt
+
+    with cluster(0) as c, session(c, g) as s:
+        monkeypatch.setattr(RemoteRun, "_answer", interrupted)
+        with pytest.raises(KeyboardInterrupt) as caught:
+            s.run(y)
+        (note,) = caught.value.__notes__
+        assert re.search(r"interrupted while the cluster ran it; it waits for\n.*/task:\d.*:\n(.|\n)*'take'", note)
+        deadline = time.monotonic() + 20
+        while s._target.describe()["steps"]:
+            assert time.monotonic() < deadline
         assert s.run(n) == 0
 
 

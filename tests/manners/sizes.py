@@ -35,7 +35,7 @@ BUDGETS: Final = {
     "jit": 1400,
     "lower": 1200,
     "metadata": 640,
-    "observe": 3560,
+    "observe": 3960,
     "opkit": 2950,
     "ops": 36000,
     "optimize": 5400,

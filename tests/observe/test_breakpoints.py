@@ -273,6 +273,14 @@ def test_the_prompt_shows_the_place_and_values() -> None:
     assert "*** there is no further frame outside" in out
 
 
+def test_the_rest_of_a_step_runs_without_pauses() -> None:
+    assert commands("run").count("paused at") == 1
+    assert commands("c", "run").count("paused at") == 2
+    seen: list[Any] = []
+    assert paused_run(None, None, lambda p: (seen.append(p), p.step(), p.run())).tolist() == [11.0, 19.0]
+    assert len(seen) == 1
+
+
 def test_the_prompt_shows_the_machine() -> None:
     with pytest.raises(CancelledError):
         commands("frames", "ready", "waiting", "quit")
@@ -313,7 +321,8 @@ def test_the_end_of_the_input_cancels_the_step() -> None:
 def test_a_cluster_refuses_breakpoints() -> None:
     from headrace.observe.inspectors import inspectors_of
 
-    with pytest.raises(UnimplementedError, match="runs on a cluster"):
+    text = "breakpoints at 'x:0' cannot pause .* runs on a cluster, .*watch=hr.watch"
+    with pytest.raises(UnimplementedError, match=text):
         inspectors_of(hr.RunOptions(breakpoints=[hr.breakpoint_when("x", on_pause=print)]), {})
 
 

@@ -149,7 +149,9 @@ def take(opened: Opened, path: Path) -> None:
 
 
 def screenshots(folder: Path, work: Path) -> None:
-    """Takes the pictures of docs/how-to/viewing.md and inspecting.md."""
+    """Takes the pictures of docs/how-to/viewing.md, inspecting.md and debugging.md."""
+    from tests.view import live_program  # here: it uses this module
+
     folder.mkdir(parents=True, exist_ok=True)
     with Browser() as browser:
         with browser.open(write("nested", work), color_scheme="light") as opened:
@@ -172,6 +174,7 @@ def screenshots(folder: Path, work: Path) -> None:
             opened.run(f"app.graph.reveal({opened.node('outer/inner/squash')})")
             opened.run("app.graph.fit(true)")
             take(opened, folder / "graph.png")
+        live_program.take_picture(browser, folder.resolve() / "breakpoint.png", work)
 
 
 if __name__ == "__main__":

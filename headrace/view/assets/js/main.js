@@ -17,13 +17,17 @@ function showError(text) {
 
 async function load() {
   readTheme();
+  if (isLive) {
+    app.live = new Live();
+    return app.live.watch();
+  }
   let raw;
   try {
     const text = byId("recording").textContent.trim();
     if (text) raw = JSON.parse(text);
     else {
-      const answer = await fetch("/recording.json");
-      if (!answer.ok) throw new RecordingError(`the server answered ${answer.status} for /recording.json`);
+      const answer = await fetch("recording.json");
+      if (!answer.ok) throw new RecordingError(`the server answered ${answer.status} for recording.json`);
       raw = await answer.json();
     }
     byId("recording").textContent = "";
@@ -224,7 +228,7 @@ function help(isOpen) {
 }
 
 function wire(recording, moment) {
-  byId("keys").replaceChildren(...KEYS.filter(([, , isOfRun]) => recording.length || !isOfRun).map(([keys, text]) => el("tr", {}, el("th", { scope: "row" }, ...keys.split("  ").flatMap((key, at) => [at ? " " : "", el("kbd", {}, key)])), el("td", {}, text))));
+  byId("keys").replaceChildren(...[...(isLive ? LIVE_KEYS : []), ...KEYS.filter(([, , isOfRun]) => recording.length || !isOfRun)].map(([keys, text]) => el("tr", {}, el("th", { scope: "row" }, ...keys.split("  ").flatMap((key, at) => [at ? " " : "", el("kbd", {}, key)])), el("td", {}, text))));
   const on = (id, action) => byId(id).addEventListener("click", action);
   on("first", () => moment.seek(0));
   on("back", () => moment.seek(moment.row - 1));
@@ -291,7 +295,8 @@ function pressed(event) {
     return;
   }
   if (event.ctrlKey || event.metaKey || event.altKey) return;
-  const action = ACTIONS[key.length === 1 ? key.toLowerCase() : key];
+  const name = key.length === 1 ? key.toLowerCase() : key;
+  const action = (app.live && app.live.actions[name]) || ACTIONS[name];
   if (!action) return;
   event.preventDefault();
   action();

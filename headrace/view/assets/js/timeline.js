@@ -23,6 +23,19 @@ class Timeline {
     this.moved();
   }
 
+  /** Shows a longer recording of the same step. */
+  renew() {
+    this.reset();
+    this.stack();
+    this.skipPreparation();
+    this.range.max = Math.max(0, this.recording.length - 1);
+    const { loop } = this;
+    this.loop = -1;
+    if (loop >= 0) this.showLoop(loop);
+    else this.chooseLoop();
+    this.draw();
+  }
+
   // --- lanes ---
 
   /** Rows of tokens in the order of their beginnings, each in the first row of its lane that is free. */
