@@ -17,13 +17,15 @@ import sys
 import types
 from typing import TYPE_CHECKING, Any, Final
 
+from headrace.documentation import cite
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 # Packages with public modules -> the name under which programs import them, and the end of the text of errors.
 _ROOTS: Final = {
     "headrace": ("hr", ""),
-    "headrace.v1": ("tf", "docs/reference/v1.md lists what it has of TensorFlow 1's names"),
+    "headrace.v1": ("tf", f"{cite('reference/v1')} lists what it has of TensorFlow 1's names"),
 }
 
 # Names of other libraries -> headrace's names.

@@ -96,7 +96,7 @@ def test_wrong_names(path: str, name: str, suggested: str) -> None:
 def test_a_name_like_no_other() -> None:
     with pytest.raises(AttributeError, match=r"^module 'headrace' has no attribute 'xyzzy'$"):
         hr.xyzzy
-    with pytest.raises(AttributeError, match=r"has no attribute 'xyzzy'; docs/reference/v1\.md lists"):
+    with pytest.raises(AttributeError, match=r"has no attribute 'xyzzy'; `headrace docs reference/v1` lists"):
         tf.xyzzy
 
 
