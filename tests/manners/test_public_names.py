@@ -83,6 +83,8 @@ def test_names_of_v1_are_complete(path: str) -> None:
         ("tf", "placehoder", "tf.placeholder"),
         ("tf", "sum", "tf.reduce_sum"),
         ("tf", "relu", "tf.nn.relu"),
+        ("tf", "data", "tf.train"),
+        ("hr", "keras", "hr.layers"),
         ("tf.train", "GradientDecentOptimizer", "tf.train.GradientDescentOptimizer"),
     ],
 )
