@@ -1,11 +1,13 @@
 """What an installed wheel must be able to do, and what must and must not lie in it. Run by .ci/run."""
 
+import re
 import sys
 import tempfile
 import zipfile
 
 import headrace as hr
-from headrace import pb
+import headrace.v1 as tf
+from headrace import documentation, pb
 
 names = zipfile.ZipFile(sys.argv[1]).namelist()
 for needed in ("headrace/py.typed", "headrace/pb/graph_pb2.py", "headrace/pb/graph_pb2.pyi", "headrace/session.py"):
@@ -45,4 +47,12 @@ with tempfile.TemporaryDirectory() as folder, hr.Session(graph=g) as session:
     session.run(v.initializer)
     saver.restore(session, path)
     assert session.run(v) == 0.5
+# The page that an error cites comes with the package.
+assert "headrace/docs/index.md" in names
+try:
+    tf.no_such_name  # noqa: B018
+except AttributeError as e:
+    cited = re.findall("`headrace docs ([^`]*)`", str(e))
+assert len(cited) == 1, cited
+assert documentation.text(cited[0]).startswith("# ")
 print("wheel: fine")

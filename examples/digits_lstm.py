@@ -63,6 +63,7 @@ class Model:
             lengths, (columns, digits) = hr.train.bucket_by_sequence_length(
                 length, [columns, digit], BATCH, bucket_boundaries=[6, 7], dynamic_pad=True
             )
+            self.batch = (lengths, columns, digits)
             logits = self.logits(columns, lengths)
             self.loss = hr.reduce_mean(hr.nn.sparse_softmax_cross_entropy_with_logits(digits, logits))
             optimizer = hr.train.Adam(hr.train.CosineDecay(5e-3, steps))
@@ -84,7 +85,18 @@ class Model:
         return float(np.mean(predicted == digits))
 
 
+class FlushHook(hr.train.SessionRunHook):
+    """Flushes the summaries after each step: the curve of a killed run has no gap."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        hr.train.FileWriterCache.get(self._folder).flush()
+
+
 def hooks(model: Model, folder: str, steps: int) -> Iterator[Any]:
+    yield FlushHook(folder)
     yield hr.train.StopAtStepHook(last_step=steps)
     yield hr.train.NanTensorHook(model.loss)
     yield hr.train.ProgressHook(steps, {"loss": model.loss})
@@ -107,7 +119,7 @@ def main() -> int:
         checkpoint_dir=options.folder,
         save_checkpoint_steps=options.save_steps,
         scaffold=hr.train.Scaffold(summary_op=model.summary),
-        save_summaries_steps=20,
+        save_summaries_steps=max(options.save_steps // 5, 1),
         hooks=[*hooks(model, options.folder, options.steps)],
     ) as session:
         begun = session.run_step_fn(lambda step_context: step_context.session.run(model.step))

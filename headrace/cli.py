@@ -9,6 +9,7 @@
     headrace view step.hrrec                            # the page of a recorded step (`hr.record`), or of a graph
     headrace worker --cluster cluster.toml --job worker --task 0
     headrace status headrace://host:2222
+    headrace docs learn/tutorial                        # a page of the documentation; `headrace docs` lists the pages
 
 Exit status: 0 success; 1 the graph was read and the run failed, or a cluster failed; 2 an argument cannot be used (an
 option, a file, the name of a tensor, a value that does not fit); 130 interrupted. Exit status of `diff`: 0 the graphs
@@ -218,7 +219,28 @@ def _parser() -> argparse.ArgumentParser:
     _add_guards(status)
     status.add_argument("--traceback", action="store_true", help="show Python's traceback of an error")
     status.set_defaults(command=_status, failed=FAILED)
+
+    docs = commands.add_parser("docs", help="print a page of the documentation")
+    docs.add_argument(
+        "page",
+        nargs="?",
+        default="index",
+        metavar="PAGE",
+        help="such as learn/tutorial, or tutorial; with #ANCHOR one section; without a page the list of all",
+    )
+    docs.add_argument("--traceback", action="store_true", help="show Python's traceback of an error")
+    docs.set_defaults(command=_docs, failed=BAD_USAGE)
     return parser
+
+
+def _docs(args: argparse.Namespace) -> int:
+    from headrace import documentation
+
+    try:
+        print(documentation.text(args.page), end="")
+    except LookupError as e:
+        raise UsageError(str(e)) from None
+    return OK
 
 
 def _worker(args: argparse.Namespace) -> int:

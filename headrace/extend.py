@@ -12,8 +12,8 @@
     )
     cube(2.0)
 
-This module also has the building blocks of such definitions. `docs/how-to/extending.md` has worked examples and the
-requirements on a device; `docs/how-to/adding_ops.md` explains the fields of a record.
+This module also has the building blocks of such definitions. `headrace docs how-to/extending` has worked examples and
+the requirements on a device; `headrace docs how-to/adding_ops` explains the fields of a record.
 
 **A registration is permanent.** Graphs hold the records of their ops; sessions and compiled steps hold the kernels. A
 registered op type is part of the program, like a class. Register it once, at import.

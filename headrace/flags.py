@@ -2,7 +2,7 @@
 
     with flags.override(VERIFY=2): ...
 
-No other module reads the environment. `page` generates `docs/reference/flags.md` from this module.
+No other module reads the environment. `page` generates the page of `headrace docs reference/flags`.
 """
 
 from __future__ import annotations
@@ -382,7 +382,7 @@ def environment_of_child(variables: Mapping[str, str], **values: Any) -> dict[st
 
 
 def page() -> str:
-    """Text of `docs/reference/flags.md`.
+    """Text of the page that `headrace docs reference/flags` prints.
 
     Example:
       >>> import headrace as hr

@@ -72,9 +72,9 @@ def load() -> list[Failure]:
 def load_plugins() -> list[str]:
     """Loads the installed plugins that are not loaded yet.
 
-    A plugin is a package with an entry point in the group "headrace.plugins"; `docs/how-to/extending.md` shows one. A
-    call is seldom necessary, since plugins are loaded when an op type or a type of devices is missing. It is necessary
-    for a plugin that replaces kernels of existing ops, because such kernels are never missing.
+    A plugin is a package with an entry point in the group "headrace.plugins"; `headrace docs how-to/extending` shows
+    one. A call is seldom necessary, since plugins are loaded when an op type or a type of devices is missing. It is
+    necessary for a plugin that replaces kernels of existing ops, because such kernels are never missing.
 
     Returns:
       The names of the loaded plugins.

@@ -17,13 +17,15 @@ import sys
 import types
 from typing import TYPE_CHECKING, Any, Final
 
+from headrace.documentation import cite
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 # Packages with public modules -> the name under which programs import them, and the end of the text of errors.
 _ROOTS: Final = {
     "headrace": ("hr", ""),
-    "headrace.v1": ("tf", "docs/reference/v1.md lists what it has of TensorFlow 1's names"),
+    "headrace.v1": ("tf", f"{cite('reference/v1')} lists what it has of TensorFlow 1's names"),
 }
 
 # Names of other libraries -> headrace's names.
@@ -69,6 +71,7 @@ _ELSEWHERE: Final = {
     "chunk": "split",
     "array_split": "split",
     "cross_entropy": "nn.softmax_cross_entropy_with_logits",
+    "data": "train",
     "dot": "tensordot",
     "empty": "zeros",
     "empty_like": "zeros_like",
@@ -76,6 +79,7 @@ _ELSEWHERE: Final = {
     "full": "fill",
     "inner": "tensordot",
     "int": "int32",
+    "keras": "layers",
     "long": "int64",
     "mm": "matmul",
     "ndim": "rank",

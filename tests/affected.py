@@ -29,7 +29,7 @@ EXERCISED: dict[str, Sequence[str]] = {
     **dict.fromkeys(("behaviour", "corpus", "errors", "fuzz", "manners", "multi", "order", "stories"), ("session",)),
     **dict.fromkeys(("benchmarks", "conformance", "test_benchmarks.py", "test_examples.py"), ("train", "v1")),
     **dict.fromkeys(("test_documentation.py", "test_editors.py", "test_flags.py", "test_cli_stats.py"), ("",)),
-    **dict.fromkeys(("test_glossary.py", "test_pages.py", "test_site.py", "test_tour.py"), ("",)),
+    **dict.fromkeys(("test_citations.py", "test_glossary.py", "test_pages.py", "test_site.py", "test_tour.py"), ("",)),
     "extending": ("extend", "plugins"),
     "optimize": ("prune",),
     **dict.fromkeys(("test_graph_writes.py", "test_layers.py", "test_op_tables.py"), tuple(MAY_IMPORT)),

@@ -1,7 +1,7 @@
 """Attributes of operations: declarations, Python values, checks against the declaration, and comparison.
 
-`docs/how-to/adding_ops.md` has the table of kinds and of the Python types of their values. The wire form of the values
-is the subject of `ir.serial.attrs`.
+`headrace docs how-to/adding_ops` has the table of kinds and of the Python types of their values. The wire form of the
+values is the subject of `ir.serial.attrs`.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ Rules for single op types are also outside of the records: kernels for other dev
 rewrite rules of passes. `tests/test_op_tables.py` lists all modules below `v1/` with a table of op types, each with its
 reason.
 
-`docs/how-to/adding_ops.md` explains records field by field. Arguments are written as in TensorFlow's op registry: `"x:
-T, y: T"`, `"values: N * T"`, `"components: Tcomponents"` (a list of types), `"ref: Ref(T)"`, `"handle: resource"`.
+`headrace docs how-to/adding_ops` explains records field by field. Arguments are written as in TensorFlow's op registry:
+`"x: T, y: T"`, `"values: N * T"`, `"components: Tcomponents"` (a list of types), `"ref: Ref(T)"`, `"handle: resource"`.
 """
 
 from __future__ import annotations
@@ -647,7 +647,7 @@ def op(
       oracle: an independent implementation on numpy arrays: `oracle(*inputs, **attrs of the case)`.
       sample: `(rng, dtype) -> cases`: the cases of the tests that run over the registry.
       doc: a description of one sentence.
-      differs: the differences from TensorFlow's op on the CPU, one or two sentences for `docs/reference/ops.md`.
+      differs: the differences from TensorFlow's op on the CPU, one or two sentences for `headrace docs reference/ops`.
       depth: the number of stack frames between this function and the line that counts as the record's home.
 
     Returns:

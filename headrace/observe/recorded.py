@@ -1,7 +1,7 @@
 """Files of recordings: zip files with one JSON document, checked on reading.
 
-The document is described in `docs/how-to/recording.md`. A file may come from anywhere, so sizes are bounded before
-anything is decompressed, and each field is compared with the schema before a page shows it.
+The document is described in `headrace docs how-to/recording`. A file may come from anywhere, so sizes are bounded
+before anything is decompressed, and each field is compared with the schema before a page shows it.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ class Recording:
         return dataclasses.replace(options, listener=step_events.joined(options.listener, self))
 
     def document(self) -> dict[str, Any]:
-        """Returns the contents of the file as plain data, see `docs/how-to/recording.md`.
+        """Returns the contents of the file as plain data, see `headrace docs how-to/recording`.
 
         Raises:
           FailedPreconditionError: no step has ended.

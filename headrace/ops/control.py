@@ -1,7 +1,7 @@
 """The control-flow primitives: Switch, Merge, Enter, Exit, NextIteration, their `Ref` forms, and their companions.
 
-These ops have no kernel: the executor (`execute/`) implements them. `docs/learn/control_flow.md` introduces them, and
-`execute/frames.py` states the rules exactly. Source: TensorFlow's ops of the same names (Arvind's tagged-token
+These ops have no kernel: the executor (`execute/`) implements them. `headrace docs learn/control_flow` introduces them,
+and `execute/frames.py` states the rules exactly. Source: TensorFlow's ops of the same names (Arvind's tagged-token
 dataflow, after "Dynamic Control Flow in Large-Scale Machine Learning", EuroSys 2018).
 """
 

@@ -7,7 +7,7 @@
 Each iteration writes an index of its own, and all elements are read once, at the end. So no element is written twice,
 written after a read, or read twice. Without the checks the array is a tensor list as `hr.TensorArray` makes it, for
 which the passes on loops and the compiler have rules. `ops.array_accesses` defines the checks, and
-`docs/reference/loops.md` describes the optimization of such loops.
+`headrace docs reference/loops` describes the optimization of such loops.
 
 The pass finds all versions of the list of one array, through loops and conditionals (`_History`). For each mark it
 determines the elements that the mark touches (`_Places`): known indices, all elements, or an index that changes by the

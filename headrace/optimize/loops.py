@@ -1,4 +1,4 @@
-"""The passes on loops, in order. `docs/reference/loops.md` shows an example of each."""
+"""The passes on loops, in order. `headrace docs reference/loops` shows an example of each."""
 
 from __future__ import annotations
 

@@ -5,7 +5,8 @@
 
 `constraints` finds the devices on which each operation may run. `affinity` joins operations whose separation would cost
 more than it gains. `greedy` assigns each remaining group to the device on which it is done earliest, by the estimates
-of `costs`. `simulate` predicts the duration of a placed step. `docs/how-to/placement.md` describes the whole procedure.
+of `costs`. `simulate` predicts the duration of a placed step. `headrace docs how-to/placement` describes the whole
+procedure.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
 
 Recovery is the inverse of `lower`: it finds the `If`, `Case` and `While` for Switch, Merge, Enter, Exit and
 NextIteration. Imported graphs of TensorFlow 1 contain only the primitives, but gradients, the optimizer and the
-compiler work on the structured form. `docs/reference/recovery.md` describes which graphs are recovered and which are
-refused. `reading` determines the branch and loop of each operation. `regions` puts operations into graphs and makes
+compiler work on the structured form. `headrace docs reference/recovery` describes which graphs are recovered and which
+are refused. `reading` determines the branch and loop of each operation. `regions` puts operations into graphs and makes
 conditionals, `loops` makes loops, and `contexts` contains the classes that both share. `handles` replaces stacks and
 arrays by lists.
 """

@@ -8,7 +8,7 @@ made for it.
 
 A `Group` is a sequence of maps that allow this, all of one static shape. They cannot fail, and a slice of the result is
 the result of slices. Other instructions between them are allowed if their results are small and they have no effects:
-they move before or behind the group. docs/internals/fusion.md has the measurements.
+they move before or behind the group. `headrace docs internals/fusion` has the measurements.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from headrace import nest
@@ -96,7 +96,11 @@ def _continued(before: Curve, after: Curve) -> Curve:
 
 
 def plot_events(
-    folder: local.Path, path: str | os.PathLike[str], tags: Sequence[Any] | None = None, title: str = ""
+    folder: local.Path,
+    path: str | os.PathLike[str],
+    tags: Sequence[Any] | None = None,
+    title: str = "",
+    marks: Mapping[str, float] | None = None,
 ) -> None:
     """Draws the learning curves in the event files of a folder.
 
@@ -108,6 +112,7 @@ def plot_events(
       tags: tags of the scalars to draw, one plot for each; a list of tags in it is one plot with several curves. None:
         a plot for each tag.
       title: title of the picture.
+      marks: text to step of the vertical lines in each plot, such as `{"killed": 641}`.
 
     Raises:
       UnimplementedError: matplotlib is not installed.
@@ -122,7 +127,7 @@ def plot_events(
       >>> with FileWriter(folder) as writer:
       ...     for step in range(3):
       ...         writer.scalar("loss", 1 / 2**step, step)
-      >>> plot_events(folder, os.path.join(folder, "loss.svg"), ["loss"])
+      >>> plot_events(folder, os.path.join(folder, "loss.svg"), ["loss"], marks={"restored": 1})
       >>> os.path.getsize(os.path.join(folder, "loss.svg")) > 0
       True
     """
@@ -148,11 +153,13 @@ def plot_events(
         axes = figure.add_subplot(rows, columns, i + 1)
         for tag in group:
             axes.plot(curves[tag].steps, curves[tag].values, label=tag)
+        for k, (text, step) in enumerate((marks or {}).items()):
+            axes.axvline(step, color=f"C{len(group) + k}", linestyle="--", linewidth=1, label=text)
         axes.set_xlabel("step")
         axes.grid(alpha=0.3)
         if len(group) == 1:
             axes.set_title(group[0])
-        else:
+        if len(group) > 1 or marks:
             axes.legend()
     if title:
         figure.suptitle(title)

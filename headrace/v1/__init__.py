@@ -1,8 +1,8 @@
 """TensorFlow 1's API: `import headrace.v1 as tf`.
 
-A program for TensorFlow 1 runs with this package if it uses the names that docs/reference/v1.md lists. The package adds
-to `headrace` an implicit default graph and default sessions, collections, `get_variable` and variable scopes, and
-TensorFlow 1's names of arguments and of the results of conditionals and loops.
+A program for TensorFlow 1 runs with this package if it uses the names that `headrace docs reference/v1` lists. The
+package adds to `headrace` an implicit default graph and default sessions, collections, `get_variable` and variable
+scopes, and TensorFlow 1's names of arguments and of the results of conditionals and loops.
 """
 
 # ruff: noqa: F401 - the names are for importers of this module

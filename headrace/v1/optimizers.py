@@ -21,8 +21,8 @@ from headrace.v1.variables import Variable
 class Optimizer(base.Optimizer):
     """Base class of TensorFlow 1's optimizers. See `headrace.train.Optimizer`.
 
-    New optimizers are written as subclasses of `headrace.train.Optimizer` (see docs/how-to/optimizers.md). TensorFlow's
-    methods `_apply_dense` and others are not called.
+    New optimizers are written as subclasses of `headrace.train.Optimizer` (see `headrace docs how-to/optimizers`).
+    TensorFlow's methods `_apply_dense` and others are not called.
 
     Source: TensorFlow's `tf.train.Optimizer`.
     """

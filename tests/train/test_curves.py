@@ -85,6 +85,20 @@ def test_curves_that_share_axes_have_a_legend(tmp_path: Path, monkeypatch: pytes
     assert ("matplotlib.pyplot" in sys.modules) == had_pyplot  # which would have changed what the program draws itself
 
 
+def test_marks_are_lines_with_a_legend_in_each_plot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from matplotlib.figure import Figure
+
+    drawn: list[Any] = []
+    monkeypatch.setattr(Figure, "savefig", lambda self, path: drawn.append(self))
+    for i, tag in enumerate(("loss", "accuracy")):
+        write(tmp_path, i, tag, (0, i), (9, i + 0.5))
+    plot_events(tmp_path, "c.png", marks={"restored": 4, "killed": 6})
+    for axes, tag in zip(drawn[0].axes, ("loss", "accuracy"), strict=True):
+        assert [text.get_text() for text in axes.get_legend().get_texts()] == [tag, "restored", "killed"]
+        assert [list(line.get_xdata()) for line in axes.lines] == [[0, 9], [4, 4], [6, 6]]
+        assert len({line.get_color() for line in axes.lines}) == 3
+
+
 def test_what_cannot_be_drawn_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     events.Writer(tmp_path).close()
     with pytest.raises(ValueError, match=r"must end in \.png, \.svg or \.pdf"):

@@ -301,7 +301,7 @@ def test_misuse_is_explained(tmp_path: Path) -> None:
         (tmp_path / "file").write_text("")
         with pytest.raises(ValueError, match="Parent directory"):
             saver.save(session, tmp_path / "file" / "m")
-        with pytest.raises(ValueError, match="not a valid checkpoint"):
+        with pytest.raises(ValueError, match=r"not a valid checkpoint: .*none; .* has no checkpoint$"):
             saver.restore(session, tmp_path / "none")
         with pytest.raises(ValueError, match="None"):
             saver.restore(session, None)
@@ -479,8 +479,10 @@ def test_the_first_version_of_files(tmp_path: Path, sharded: bool) -> None:
             saver.restore(sess, path)
             got = sess.run([v, w.as_tensor()])
             assert [x.tolist() for x in got] == [x.tolist() for x in want]
-        with pytest.raises(ValueError, match="not a valid checkpoint"):
-            saver.restore(sess, paths[0])
+        for lost in (paths[0], str(tmp_path)):
+            with pytest.raises(ValueError, match="not a valid checkpoint") as failure:
+                saver.restore(sess, lost)
+            assert f"{lost}; the newest one in {tmp_path} is {paths[2]} " in str(failure.value)
         again = V1Saver()  # of the second version, in the same place
         assert again.save(sess, str(tmp_path / "m"), global_step=2) == str(tmp_path / "m-2")
         assert checkpoints.open(str(tmp_path / "m-2")).format == "tensorflow"

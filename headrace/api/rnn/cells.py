@@ -10,7 +10,7 @@ A cell takes the inputs of a time step and the state after the previous one, and
 The cells here are TensorFlow 1's, with its variables: their names, their shapes, and the order of the gates in a
 kernel. A kernel is one matrix for the inputs and the previous outputs, one above the other, so that one product
 computes all gates. In a loop headrace splits the product again: the product with the inputs does not depend on the
-loop, and is computed for all time steps at once before it (docs/reference/loops.md).
+loop, and is computed for all time steps at once before it (`headrace docs reference/loops`).
 """
 
 from __future__ import annotations

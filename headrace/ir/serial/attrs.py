@@ -1,8 +1,8 @@
 """Conversion of attribute values and tensors between wire form and Python values.
 
-The wire forms are `AttrValue` and `TensorProto`. `docs/how-to/adding_ops.md` lists the Python value of each kind of
-attribute: a `DType`, an int, a float, a bool, a `str`, a shape (a tuple, or None), a read-only numpy array, a `Func`,
-and tuples of these.
+The wire forms are `AttrValue` and `TensorProto`. `headrace docs how-to/adding_ops` lists the Python value of each kind
+of attribute: a `DType`, an int, a float, a bool, a `str`, a shape (a tuple, or None), a read-only numpy array, a
+`Func`, and tuples of these.
 
 Files are hostile input. Three rules apply:
 

@@ -403,7 +403,7 @@ class Saver:
         s = self._nodes()
         prefix = os.fspath(save_path)
         if not latest.checkpoint_exists(prefix):
-            raise ValueError(f"The passed save_path is not a valid checkpoint: {prefix}")
+            raise ValueError(f"The passed save_path is not a valid checkpoint: {prefix}; {_newest_near(prefix)}")
         try:
             wrong = nodes.mismatches(s.restore, prefix)
             if wrong:
@@ -539,3 +539,12 @@ _MISMATCH: Final = (
     "Restoring from checkpoint failed. This is most likely due to {}. Please ensure that you have not altered the "
     "graph expected based on the checkpoint. hr.train.restore reads what fits, and says what does not."
 )
+
+
+def _newest_near(prefix: str) -> str:
+    """The end of the error about a checkpoint that does not exist."""
+    folder = prefix if os.path.isdir(prefix) else os.path.dirname(prefix) or "."
+    newest = latest.latest_checkpoint(folder)
+    if newest is None:
+        return f"{folder} has no checkpoint"
+    return f"the newest one in {folder} is {newest} (hr.train.latest_checkpoint)"
