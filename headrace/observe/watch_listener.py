@@ -55,15 +55,16 @@ class WatchListener:
                 value = value.copy() if isinstance(value, np.ndarray) else value
                 self._found[k].append(WatchedValue(path, event.iteration, value))
 
-    def values(self) -> dict[str, list[WatchedValue]]:
-        """Returns the values that are selected, by the names of tensors, after the run."""
-        out: dict[str, list[WatchedValue]] = {}
-        for w, found in zip(self._tensors, self._found, strict=True):
-            mine = out.setdefault(w.name, [])
-            for r in sorted(found, key=lambda r: tuple(i for _, i in r.path)):
-                if w.spec.takes(r.iteration, self._trips(r)) and (w.when is None or self._holds(w, r.value)):
-                    mine.append(r)
-        return out
+    def values(self) -> list[list[WatchedValue]]:
+        """Returns the selected values of each tensor so far."""
+        return [
+            [
+                r
+                for r in sorted(found, key=lambda r: tuple(i for _, i in r.path))
+                if w.spec.takes(r.iteration, self._trips(r)) and (w.when is None or self._holds(w, r.value))
+            ]
+            for w, found in zip(self._tensors, self._found, strict=True)
+        ]
 
     def _trips(self, r: WatchedValue) -> int:
         """Trip count of the loop around a value: the last iteration only computes the condition."""
