@@ -486,10 +486,10 @@ class Session:
         except BaseException as e:
             self._explain(e)
             raise
-        step = self._step(call, found, options, timeout_ms)
+        step = self._step(found, options, timeout_ms)
         error = ""
         try:
-            self._begin_step(step, found, options)
+            self._begin_step(step, call, found, options)
             if code is not None and not code.blocks:  # all feeds and fetches are there at once
                 out = self._called(code, step, fed)
             else:
@@ -570,21 +570,18 @@ class Session:
         with measuring(m, options, device) as options:
             return self._run(call, values, options, timeout_ms)
 
-    def _step(
-        self, call: PreparedCall, compiled: CompiledStep, options: RunOptions, timeout_ms: float | None = None
-    ) -> Step:
-        """Returns a new step of a prepared call, after the event of its start."""
+    def _step(self, compiled: CompiledStep, options: RunOptions, timeout_ms: float | None) -> Step:
         limit = timeout_ms or options.timeout_in_ms or self._timeout_ms
         until = self._target.clock.monotonic() + limit / 1000 if limit else None
         listener = None if options.listener is None else step_events.OneAtATime(options.listener)
         step = self._target.step(until, listener, options.ready, compiled.device)
         step.advise = self._advise
-        if listener is not None:
-            listener(step_events.StepStart(time.perf_counter_ns(), step.id, call))
         return step
 
-    def _begin_step(self, step: Step, found: CompiledStep, options: RunOptions) -> None:
-        """Adds a step to those of the session, with its inspectors."""
+    def _begin_step(self, step: Step, call: PreparedCall, found: CompiledStep, options: RunOptions) -> None:
+        """Reports the start of a step to its listener, and adds it to those of the session, with its inspectors."""
+        if step.listener is not None:
+            step.listener(step_events.StepStart(time.perf_counter_ns(), step.id, call))
         self._active.add(step)
         if self._closed:
             raise CancelledError("the session was closed before the run began")
@@ -665,9 +662,9 @@ class Session:
                 options = dataclasses.replace(options, listener=step_events.joined(options.listener, values.listener))
         with self._explained():
             prepared = call.programs.observed if options.is_observed else call.programs.partial
-        step = self._step(call, prepared, options)
+        step = self._step(prepared, options, None)
         try:
-            self._begin_step(step, prepared, options)
+            self._begin_step(step, call, prepared, options)
             run = prepared.start(step)
         except BaseException as e:
             self._explain(e)

@@ -56,7 +56,7 @@ class NodeStart:
       tag: the frame and iteration as text: "" in the root, "outer#3/inner#0" below; of a call "function@call#0".
       frame: the name of the loop or function; "" for the root.
       iteration: the number of the iteration in the frame.
-      dead: whether the node fires dead (and computes nothing).
+      dead: whether the node fires dead (and computes nothing). False for a Recv, whose token has not arrived.
       device: the device of the firing; "" if the step has one device only.
     """
 
@@ -92,7 +92,7 @@ class NodeEnd:
       waited: whether other nodes could fire in the meantime. This holds for a call, a kernel that waits (a Recv, a
         queue), and a kernel on another thread.
       cause: the cause of deadness (`execute.records.DeadCause`), if the listener has `wants_causes = True` and the node
-        fired dead; else None. None for a Recv, whose Send has the cause.
+        fired dead; else None.
       source: the line of the user's program that created the operation; "" if it is unknown.
       shapes: the dtypes and static shapes of its outputs, as text.
     """

@@ -42,6 +42,7 @@ from headrace.execute.frames import Propagator
 from headrace.execute.inspector import Inspected
 from headrace.execute.observer import Several
 from headrace.execute.ports import Ports
+from headrace.execute.records import DeadCause
 from headrace.execute.run import RunStatistics
 from headrace.execute.waits import next_look, note_interrupt, tell_long_wait, waits_of
 from headrace.ir.kernel import KernelContext
@@ -315,6 +316,8 @@ class Executor:
         count = 0
         while ready:
             node, it, x = ready.popleft()
+            if node.live.real == RECV:  # a dead control input does not make its token dead
+                node = node.live
             try:
                 observer.start(node, it, x)
                 values = self._fire(node, it, x)
@@ -323,7 +326,7 @@ class Executor:
             if node.real == plans.CALL or (self._waiting and (node.live, it) in self._waiting):
                 observer.wait(node, it)
             else:
-                observer.end(node, it, x, values)
+                observer.end(_fired_as(node, values), it, x, values)
             count += 1
             if count % limit == 0:
                 self._look()
@@ -518,13 +521,14 @@ class Executor:
         return ()
 
     def _received(self, node: PlanNode, it: Iteration, token: Token) -> tuple[Any, ...]:
+        """Passes a token on; returns its value, or the cause of its deadness."""
         self.received += 1
         value, cause = token
         if self._observer is not None:
             self._observer.received(node, it, value, cause)
         if cause is not None:
             self.propagator.dead(node.dead, it, cause)
-            return ()
+            return (cause,)
         if node.n_outputs:
             if self.ports.copies:
                 value = self.ports.put(value, node.op.outputs[0].dtype)
@@ -660,10 +664,8 @@ class Executor:
                 values = self._received(node, it, value)
             except Exception as e:  # of the device's `put`
                 raise_blamed(e, node, it, ())
-            if value[1] is not None:
-                node = node.dead
         if self._observer is not None:
-            self._observer.end(node, it, x, values, waited=True)
+            self._observer.end(_fired_as(node, values), it, x, values, waited=True)
 
     def waits(self) -> str:
         """Names the operations that were started and have not completed; "" without any."""
@@ -685,6 +687,11 @@ class Executor:
             f"step {self.step.id} cannot continue: no node is ready or running, and these operations have received "
             f"only some of their inputs:\n{text}\nIn a loop every NextIteration must fire alive in the same iterations."
         )
+
+
+def _fired_as(node: PlanNode, values: tuple[Any, ...]) -> PlanNode:
+    """Returns the node that fired with `values`: of a Recv whose token is dead the dead twin."""
+    return node.dead if node.real == RECV and values and isinstance(values[0], DeadCause) else node
 
 
 def _call(node: PlanNode, kernel: Callable[..., Any], x: Any) -> Any:
