@@ -579,7 +579,7 @@ class Session:
         return step
 
     def _begin_step(self, step: Step, call: PreparedCall, found: CompiledStep, options: RunOptions) -> None:
-        """Reports the start of a step to its listener, and adds it to those of the session, with its inspectors."""
+        """Reports the start of a step, and adds it to the session with its inspectors."""
         if step.listener is not None:
             step.listener(step_events.StepStart(time.perf_counter_ns(), step.id, call))
         self._active.add(step)

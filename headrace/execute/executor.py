@@ -340,8 +340,8 @@ class Executor:
     def _fire(self, node: PlanNode, it: Iteration, x: Any) -> tuple[Any, ...]:
         """Fires a node of any kind; returns the values of its outputs for the trace.
 
-        Of a node whose outputs are not known yet, it returns the empty tuple; of other primitives the value that fired
-        it.
+        Of a node whose outputs are not known yet, it returns the empty tuple; of a Switch its data and predicate; of
+        other primitives the value that fired it.
         """
         kind, p = node.kind, self.propagator
         if kind == plans.READING:
@@ -355,7 +355,9 @@ class Executor:
             p.done(node, it, value)
             return (value,)
         if kind == SWITCH:
-            p.switch(node, it, x[0], self.ports.predicate(x[1]))
+            taken = self.ports.predicate(x[1])
+            p.switch(node, it, x[0], taken)
+            return ((x[0], taken),)
         elif kind == LOOP_MERGE:
             p.merge(node, it, x, node.value_index[1 if it.index else 0])
         elif kind == NEXT:
@@ -405,7 +407,9 @@ class Executor:
         elif kind == plans.RESULT:
             p.result(node, it, x.read() if node.reads else x)
         elif kind == plans.SWITCH_N:
-            p.switch_n(node, it, x[0], self.ports.branch(x[1]))
+            index = self.ports.branch(x[1])
+            p.switch_n(node, it, x[0], index)
+            return ((x[0], index),)
         elif kind == SEND:
             self._send(node, it, x if node.arity else None, None)
             if node.gates:
@@ -690,7 +694,7 @@ class Executor:
 
 
 def _fired_as(node: PlanNode, values: tuple[Any, ...]) -> PlanNode:
-    """Returns the node that fired with `values`: of a Recv whose token is dead the dead twin."""
+    """Returns the node that fired; of a Recv whose token is dead, the dead twin."""
     return node.dead if node.real == RECV and values and isinstance(values[0], DeadCause) else node
 
 

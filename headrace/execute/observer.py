@@ -75,7 +75,7 @@ class Observer(Protocol):
           it: the iteration in which it fired.
           x: its inputs, in the form of a ready entry (`plan.PlanNode`).
           values: the values of its outputs; None if they are not known. Of a primitive the value that fired it, of a
-            dead twin the origin of its deadness.
+            Switch a pair of the data and the predicate as a Python number, of a dead twin the origin of its deadness.
           waited: whether the node was started earlier and other nodes could fire in the meantime.
         """
         ...

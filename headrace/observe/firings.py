@@ -1,8 +1,8 @@
 """Firings of a recorded step as rows of numbers, from its log.
 
 A log has one of two forms: the executor's records (`firing_log`), or events (`step_events`) from workers of a cluster,
-which have no values. `Firings` reads both. It finds the tags, the times of iterations, the crossings and the causes of
-deadness; `observe.assembly` makes the document of them.
+which have summaries of the values. `Firings` reads both. It finds the tags, the times of iterations, the crossings and
+the causes of deadness; `observe.assembly` makes the document of them.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
 from headrace import step_events
 from headrace.execute import plan as plans
 from headrace.execute.blame import dead_cause
+from headrace.execute.events import output_values
 from headrace.observe.firing_log import FIRING
 from headrace.observe.summaries import NO_VALUE, Summary
 from headrace.records import record
@@ -211,7 +210,7 @@ class Firings:
         return next((i for i, n in enumerate(self._program.nodes) if n["name"] == cause.op.name), -1)
 
     def _add_iterations(self, events: Iterable[tuple[bool, int, int]], first: int, device: int) -> None:
-        """Adds (is an opening, tag, time) of the part on `device`, whose rows begin at `first`."""
+        """Adds (is an opening, tag, time) of the part whose rows begin at `first`."""
         ends = self.rows.end[first:]
         for is_open, tag, time in events:
             key = device, tag
@@ -254,7 +253,8 @@ class Firings:
                 begin = started.pop((e.node, e.tag), e.time)
                 cause = None if e.cause is None else self._cause(e.cause)
                 sizes = None if e.dead else e.sizes
-                outputs = _sized(program.nodes[node]["outputs"], sizes)
+                about = program.nodes[node]["outputs"]
+                outputs = _known(e.values, len(about)) or _sized(about, sizes)
                 waited = e.waited and e.node not in heavy
                 self.rows.add(node, self._tag_of_text(e.tag), begin, e.time, e.dead, cause, outputs, at, waited)
             elif isinstance(e, (step_events.IterationOpen, step_events.IterationFree)):
@@ -318,30 +318,17 @@ def _results(
 def _outputs(
     node: PlanNode, it: Iteration, given: tuple[Any, ...] | None, results: Mapping[tuple[PlanNode, int], Any]
 ) -> Outputs:
-    """Values of the outputs of a live firing, see `Executor._fire`; None if there are none."""
-    n, kind = node.n_outputs, node.real
-    if not n:
-        return None
-    if kind == plans.CALL:
+    """Values of the outputs of a live firing; None if there are none."""
+    n = node.n_outputs
+    if n and node.real == plans.CALL:
         found = results.get((node, id(it)), {})
         return [found.get(k, NO_VALUE) for k in range(n)]
-    if not given:
-        return None
-    if kind in (plans.SWITCH, plans.SWITCH_N):
-        data, index = given[0]
-        taken = _selected(index, n)
-        return [data if k == taken else NO_VALUE for k in range(n)]
-    if kind == plans.LOOP_MERGE:
-        return [given[0], node.value_index[1 if it.index else 0]]
-    return given[:n] if len(given) >= n else None
+    return _known(output_values(node, it, given) if n and given else (), n)
 
 
-def _selected(index: Any, n: int) -> int:
-    """The output that a Switch sent its data to."""
-    if hasattr(index, "read"):
-        index = index.read()
-    taken = int(np.asarray(index).reshape(()))
-    return taken if 0 <= taken < n else n - 1
+def _known(values: Sequence[Any] | None, n: int) -> Outputs:
+    """Values of the `n` outputs of a row; None if they are not known."""
+    return [NO_VALUE if v is None else v for v in values] if n and values and len(values) >= n else None
 
 
 def _sized(outputs: Sequence[Sequence[Any]], sizes: Sequence[int] | None) -> Outputs:

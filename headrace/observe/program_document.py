@@ -241,7 +241,7 @@ def _branch_name(key: Tensor, side: int) -> str:
 
 
 def _name_of(t: Tensor) -> str:
-    """Name of a tensor in the whole graph, for a Recv that of the tensor which it receives."""
+    """Name of a tensor in the whole graph; of a Recv, the sent tensor's."""
     return known_as(t).removesuffix(":0")
 
 

@@ -202,7 +202,7 @@ def test_crossings_have_both_times_and_dead_tokens_their_cause() -> None:
 
 
 @pytest.mark.system
-def test_a_step_of_a_cluster_is_recorded_without_values() -> None:
+def test_a_step_of_a_cluster_is_recorded_with_summaries_of_values() -> None:
     with hr.Graph() as g:
         with hr.device("/job:worker/task:1"):
             x = hr.exp(hr.constant([1.0, 2.0]), name="there")
@@ -213,7 +213,7 @@ def test_a_step_of_a_cluster_is_recorded_without_values() -> None:
     document = json.loads(json.dumps(recording.document()))
     check(document)
     found = {t.node: t for t in tokens(document)}
-    assert found["there"].values == (("float32", "", ""),)
+    assert found["there"].values == (("float32", "[2]", "2.718282, 7.3890557"),)
     assert rows(document, "values")[rows(document, "tokens")[[*found].index("there")]["value"]]["bytes"] == 8.0
     assert sorted(d.partition("/task:")[2] for d in document["devices"]) == ["0/device:CPU:0", "1/device:CPU:0"]
     dead = causes(document)
@@ -419,7 +419,7 @@ def test_a_graph_without_a_run_has_the_same_document_without_tokens() -> None:
 
 
 def ahead() -> Any:
-    """A loop of 40 iterations whose counter is on one device and whose product on another."""
+    """A loop of 40 iterations with its counter and its product on two devices."""
 
     def body(i: Any, x: Any) -> Any:
         with hr.device("/cpu:1"):

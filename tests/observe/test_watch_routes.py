@@ -12,7 +12,7 @@ import pytest
 import headrace as hr
 import headrace.v1 as tf
 from headrace.errors import InvalidArgumentError
-from tests.observe.watched import Values, compare
+from tests.observe.watched import Values, compare, primitives
 
 pytestmark = pytest.mark.one_engine
 
@@ -140,15 +140,11 @@ def test_a_partial_run_returns_the_values_that_its_feeds_determine(two_feeds: An
 
 
 def test_a_partial_run_of_primitives_is_watched_by_a_listener() -> None:
-    with hr.Graph() as g:
-        p, x = hr.placeholder(hr.bool, ()), hr.placeholder(hr.float32, ())
-        no, yes = hr.raw_ops.Switch(data=x, pred=p)
-        a, b = hr.identity(yes * 2.0, name="a"), hr.identity(no * 3.0, name="b")
-        y = hr.raw_ops.Merge(inputs=[a, b])[0]
+    g, (p, q, x), y = primitives()
     with hr.Session(graph=g) as session:
-        handle = session.partial_run_setup(y, [p, x], watch=hr.watch(["a", "b"]))
-        value, watched = session.partial_run(handle, y, {p: True, x: 1.0})
-    assert (value, [r.value for r in watched["a"]], watched["b"]) == (2.0, [2.0], [])
+        handle = session.partial_run_setup(y, [p, q, x], watch=hr.watch(["a", "b"]))
+        value, watched = session.partial_run(handle, y, {p: True, q: True, x: [1.0, 2.0]})
+    assert (value.tolist(), [r.value.tolist() for r in watched["a"]], watched["b"]) == ([2.0, 4.0], [[2.0, 4.0]], [])
 
 
 def test_a_partial_run_is_recorded_and_profiled(two_feeds: Any) -> None:
