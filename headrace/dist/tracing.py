@@ -81,7 +81,7 @@ class Collector:
         return isinstance(event, step_events.NodeEnd) and event.node in self.values_of
 
     def _keep(self, row: list[Any], event: step_events.NodeEnd) -> None:
-        """Adds the values of `event` to its row; summaries are added later, for many events at once."""
+        """Adds the values of `event` to its row. `_summarize` adds summaries."""
         values = event.values or ()
         if not self._is_watched(event):
             self._held.append((row, values))

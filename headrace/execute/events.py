@@ -130,7 +130,9 @@ class Events:
 
 
 def output_values(node: PlanNode, it: Iteration, values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Returns the value of each output of a live firing; None for an output to which a Switch did not send.
+    """Returns the values of the outputs of a live firing.
+
+    An output to which a Switch did not send has None.
 
     Args:
       node: the node, which is no call.

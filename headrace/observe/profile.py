@@ -132,7 +132,7 @@ class Profile:
 
     @contextlib.contextmanager
     def measured(self) -> Iterator[None]:
-        """Context manager that adds its time, which is a part of a run, to the profile."""
+        """Context manager that adds its time, a part of a run's, to the profile."""
         began = self._clock()
         try:
             yield
