@@ -190,7 +190,7 @@ class FiringLog:
         return tuple(self._one(v) for v in values)
 
     def _one(self, v: Any) -> Any:
-        if v.__class__ is tuple and v:  # the data and the predicate of a Switch
+        if v.__class__ is tuple and len(v) == 2:  # the data and the predicate of a Switch; an origin has 3 items
             return self._one(v[0]), v[1]
         if v.__class__ is not _array or v.nbytes <= _SMALL or id(v) in self._known:
             return v
