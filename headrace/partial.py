@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.errors import InvalidArgumentError
 from headrace.fetches import Fetches, feed_tensors, result, spread
@@ -13,6 +14,24 @@ if TYPE_CHECKING:
     from headrace.execute.run import Run
     from headrace.ir.graph import Graph, Tensor
     from headrace.prune import StepGraph
+
+
+class WatchedSoFar(Protocol):
+    """Watched values of a partial run, see `observe.watching.PartialValues`.
+
+    Attributes:
+      positions: the positions of the fetches that have the values.
+    """
+
+    positions: range
+
+    def add(self, position: int, value: Any) -> None:
+        """Adds the value of a fetch."""
+        ...
+
+    def watched(self) -> Any:
+        """Returns the watched values so far."""
+        ...
 
 
 class PartialRun:
@@ -26,6 +45,8 @@ class PartialRun:
       feed_names: the names of all tensors that will be fed.
       fetch_names: the names of all tensors that will be fetched.
       target_names: the names of all operations that will be run.
+      watched: the watched values; None: the run has no watch.
+      measured: makes a context manager around each call, which measures its time.
 
     Attributes:
       run: the run of the step.
@@ -41,6 +62,8 @@ class PartialRun:
         feed_names: Sequence[str],
         fetch_names: Sequence[str],
         target_names: Sequence[str] = (),
+        watched: WatchedSoFar | None = None,
+        measured: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
     ) -> None:
         self.run = run
         self.failed = False
@@ -52,6 +75,8 @@ class PartialRun:
         self._fetched: set[int] = set()
         self._targets = {*target_names, *(op.name for op in step.graph.operations)}
         self._depends_on = step.depends_on()
+        self._watched = watched
+        self._measured = measured
         self._lock = threading.Lock()
 
     @property
@@ -65,7 +90,8 @@ class PartialRun:
         return self.run.finished and len(self._fetched) == len(self._fetches)
 
     def go(self, fetches: Any, feed_dict: Mapping[Any, Any]) -> Any:
-        with self._lock:
+        """Feeds more of the run and returns more of its results; see `Session.partial_run`."""
+        with self._lock, self._measured():
             wanted = Fetches(self._graph, fetches)
             positions = [self._position(t) for t in wanted.tensors]
             for op in wanted.targets:
@@ -88,11 +114,21 @@ class PartialRun:
             for i, v in values:
                 self.run.feed(i, v)
             self._fed = there
-            self._run(positions)
-            self._fetched |= set(positions)
+            added = self._added()
+            self._run([*positions, *added])
+            self._fetched.update(positions, added)
             out = [result([self.run.fetch(p)]) for p in positions]
             self.failed = False
-            return wanted.pack(out)
+            if self._watched is None:
+                return wanted.pack(out)
+            for p in added:
+                self._watched.add(p, result([self.run.fetch(p)]))
+            return wanted.pack(out), self._watched.watched()
+
+    def _added(self) -> list[int]:
+        """Positions of the fetches with watched values whose feeds are there."""
+        some = () if self._watched is None else self._watched.positions
+        return [p for p in some if p not in self._fetched and self._depends_on[p] <= self._fed]
 
     def _run(self, positions: list[int]) -> None:
         # once everything is fed, each operation must be able to fire, so a step that is stuck is then an error

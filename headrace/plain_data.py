@@ -1,9 +1,9 @@
 """Frozen records as plain data: lists, texts, numbers and None, for messages to other processes.
 
-A record is a frozen dataclass. Its fields have the types str, int, bool, another record, `tuple[X, ...]` of one of
-these, or `X | None`. A field of type Any is for this process, and is None in a record that is encoded. `encode` returns
-a list with the value of each field, which any codec of plain data can store. `decode` checks all it reads, because the
-data may come from anywhere.
+A record is a frozen dataclass. Its fields have the types str, int, float, bool, another record, `tuple[X, ...]` of one
+of these, or `X | None`. A field of type Any is for this process, and is None in a record that is encoded. `encode`
+returns a list with the value of each field, which any codec of plain data can store. `decode` checks all it reads,
+because the data may come from anywhere.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _encoded(value: Any) -> Any:
         return value if more <= 0 else f"{value[: MOST_CHARACTERS - 40]}... ({more + 40} more characters)"
     if isinstance(value, tuple):
         return [_encoded(v) for v in value[:MOST_ITEMS]]
-    if value is None or isinstance(value, int):
+    if value is None or isinstance(value, (int, float)):
         return value
     if not dataclasses.is_dataclass(value):
         raise TypeError(f"{value!r} is an object of this process, and cannot be encoded")

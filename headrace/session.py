@@ -52,12 +52,23 @@ if TYPE_CHECKING:
     from headrace.compiled_step import CompiledStep
     from headrace.ir.graph import Graph, Operation
     from headrace.observe.watch import Watch, Watched
+    from headrace.observe.watching import PartialValues
     from headrace.target import Connectable, Target
 
 CLOSED = "Attempted to use a closed Session."
 CLOSE_SECONDS = 5.0  # the longest wait of close() for running steps, in seconds
 
 _NO_OPTIONS = RunOptions()
+
+
+def _specs(options: RunOptions, watch: Any) -> tuple[Watch, ...]:
+    """Returns the specifications of watched values of a run: its argument, or its options."""
+    watch = options.watch if watch is None else watch
+    if watch is None:
+        return ()
+    from headrace.observe.watching import specs_of
+
+    return specs_of(watch)
 
 
 class Session:
@@ -175,11 +186,12 @@ class Session:
             dataclass of fetches.
           feed_dict: tensor, tensor name or variable → value. Operations that only a fed tensor needs do not run. In
             this run every read of a fed variable returns the fed value, and no operation can change the variable.
-          options: time limit, listener and trace level.
+          options: time limit, listener, trace level and the other `RunOptions`.
           run_metadata: receives the metadata of the run at its end.
           timeout_ms: the same as `RunOptions(timeout_in_ms=...)`, in milliseconds.
           check_numerics: the same as `RunOptions(check_numerics=...)`: whether the run stops at the first NaN or Inf.
-          watch: values to return from inside of the step (`hr.watch`), or a list of such specifications.
+          watch: the same as `RunOptions(watch=...)`: values to return from inside of the step (`hr.watch`), or a list
+            of such specifications.
 
         Returns:
           Arrays that the caller may write into; numpy scalars (`bytes` for strings) for rank 0. With `watch`, a pair of
@@ -208,10 +220,9 @@ class Session:
             options = options or _NO_OPTIONS
             if check_numerics:
                 options = dataclasses.replace(options, check_numerics=check_numerics)
-            if watch is not None:
-                from headrace.observe.watching import specs_of
-
-                call = self._call(fetches, feed_dict, specs_of(watch))
+            specs = _specs(options, watch)
+            if specs:
+                call = self._call(fetches, feed_dict, specs)
                 return self._watched(call, list(feed_dict.values()), options, run_metadata, timeout_ms)
             call = self._call(fetches, feed_dict)
             if run_metadata is not None:
@@ -230,10 +241,9 @@ class Session:
         timeout_ms: float | None,
     ) -> tuple[Any, Watched]:
         """Runs a step; returns its values and the watched values."""
-        from headrace.observe.watching import Watching
+        from headrace.observe.watching import watching_of
 
-        watching = call.programs.request.addition
-        assert isinstance(watching, Watching)
+        watching = watching_of(call.programs.request)
         listener = watching.listener()
         if listener is not None:
             options = dataclasses.replace(options, listener=step_events.joined(options.listener, listener))
@@ -258,7 +268,7 @@ class Session:
           fetches: as for `run`.
           feed_list: the keys of a feed dict, in the order of the function's arguments.
           accept_options: whether the function takes the keyword arguments `options` and `run_metadata`.
-          watch: as for `run`; the function then returns a pair.
+          watch: as for `run`; the function then returns a pair. A call with `RunOptions(watch=...)` returns one, too.
 
         Example:
           >>> import headrace as hr
@@ -269,11 +279,7 @@ class Session:
           (np.int32(8), np.int32(10))
         """
         key = tuple(feed_list)
-        watched: tuple[Watch, ...] = ()
-        if watch is not None:
-            from headrace.observe.watching import specs_of
-
-            watched = specs_of(watch)
+        watched = _specs(_NO_OPTIONS, watch)
         # (graph version, call): no look-up until the graph grows
         known = (self.graph.version, self._call(fetches, dict.fromkeys(key), watched))
         with self._explained():
@@ -288,6 +294,9 @@ class Session:
                     raise TypeError("this callable takes no options: make it with accept_options=True")
                 if self._closed or known[0] != self.graph.version:
                     known = (self.graph.version, self._call(fetches, key, watched))
+                if options is not None and options.watch is not None:
+                    prepared = self._call(fetches, key, _specs(options, watch))
+                    return self._watched(prepared, args, options, run_metadata, None)
                 if watched:
                     return self._watched(known[1], args, options or _NO_OPTIONS, run_metadata, None)
                 if run_metadata is not None:
@@ -477,20 +486,10 @@ class Session:
         except BaseException as e:
             self._explain(e)
             raise
-        if options.listener is not None:
-            options = dataclasses.replace(options, listener=step_events.OneAtATime(options.listener))
         step = self._step(found, options, timeout_ms)
-        if options.listener is not None:
-            options.listener(step_events.StepStart(time.perf_counter_ns(), step.id, call))
         error = ""
         try:
-            self._active.add(step)
-            if self._closed:
-                raise CancelledError("the session was closed before the run began")
-            if options.check_numerics or options.breakpoints:
-                from headrace.observe.inspectors import inspectors_of  # needed by runs that are debugged only
-
-                step.inspectors = inspectors_of(options, found.plans)
+            self._begin_step(step, call, found, options)
             if code is not None and not code.blocks:  # all feeds and fetches are there at once
                 out = self._called(code, step, fed)
             else:
@@ -504,9 +503,7 @@ class Session:
             self._explain(e)
             raise
         finally:
-            self._end_step(step)
-            if options.listener is not None:
-                options.listener(step_events.StepEnd(time.perf_counter_ns(), step.id, error))
+            self._end_step(step, error)
         return call.pack(out)
 
     def _profiled(
@@ -519,11 +516,14 @@ class Session:
     ) -> Any:
         """Runs a step by its program with timers; the arguments are those of `_run`."""
         profile = options.profile
-        fed = values if is_checked else call.feed(values)
+        with profile.measured():
+            fed = values if is_checked else call.feed(values)
         with self._explained():
             found, options = profile.prepared(call.programs, fed, options)
         with profile.measured():
-            return self._run(call, values, options, timeout_ms, is_checked, found)
+            if call.lends and not is_checked:
+                fed = call.owned(fed, values)  # kernels with state may keep what is fed
+            return self._run(call, fed, options, timeout_ms, True, found)
 
     def _at_once(self, call: PreparedCall, values: Sequence[Any], is_checked: bool) -> Any:
         """Returns the fetches of a step that is one call of machine code.
@@ -573,9 +573,22 @@ class Session:
     def _step(self, compiled: CompiledStep, options: RunOptions, timeout_ms: float | None) -> Step:
         limit = timeout_ms or options.timeout_in_ms or self._timeout_ms
         until = self._target.clock.monotonic() + limit / 1000 if limit else None
-        step = self._target.step(until, options.listener, options.ready, compiled.device)
+        listener = None if options.listener is None else step_events.OneAtATime(options.listener)
+        step = self._target.step(until, listener, options.ready, compiled.device)
         step.advise = self._advise
         return step
+
+    def _begin_step(self, step: Step, call: PreparedCall, found: CompiledStep, options: RunOptions) -> None:
+        """Reports the start of a step, and adds it to the session with its inspectors."""
+        if step.listener is not None:
+            step.listener(step_events.StepStart(time.perf_counter_ns(), step.id, call))
+        self._active.add(step)
+        if self._closed:
+            raise CancelledError("the session was closed before the run began")
+        if options.check_numerics or options.breakpoints:
+            from headrace.observe.inspectors import inspectors_of  # needed by runs that are debugged only
+
+            step.inspectors = inspectors_of(options, found.plans)
 
     def _advise(self, op: Operation) -> str:
         """Describes the queue for which an operation waits, and a remedy."""
@@ -604,12 +617,23 @@ class Session:
     # *** partial runs ***
 
     @tracebacks.entry
-    def partial_run_setup(self, fetches: Any, feeds: Sequence[Any] = ()) -> str:
+    def partial_run_setup(
+        self,
+        fetches: Any,
+        feeds: Sequence[Any] = (),
+        options: RunOptions | None = None,
+        *,
+        watch: Watch | Sequence[Watch] | None = None,
+    ) -> str:
         """Begins a run that is fed and fetched in several `partial_run` calls.
+
+        A recording or a profile that is open now observes the run up to its end.
 
         Args:
           fetches: everything that will be fetched or run.
           feeds: every tensor that will be fed.
+          options: as for `run`; the time limit counts from now.
+          watch: as for `run`. Each `partial_run` then returns a pair.
 
         Returns:
           A handle for `partial_run`.
@@ -619,25 +643,49 @@ class Session:
         """
         if self._closed:
             raise RuntimeError(self._closed)
-        call = self._call(fetches, tuple(feeds))
+        options = options or _NO_OPTIONS
+        specs = _specs(options, watch)
+        call = self._call(fetches, tuple(feeds), specs)
         if not call.fetch_names and not Fetches(self.graph, fetches).targets:
             raise InvalidArgumentError("Must specify at least one target to fetch or execute.")
-        prepared = call.programs.partial
-        run = prepared.start(self._step(prepared, _NO_OPTIONS, None))
-        handle = f"partial_run_{run.step.id}"
+        if scoped_options.count:
+            options = scoped_options.applied(options)
+        profile = options.profile
+        if profile is not None:
+            options = profile.heard(options)
+        values: PartialValues | None = None
+        if specs:
+            from headrace.observe.watching import watching_of
+
+            values = watching_of(call.programs.request).partial_values()
+            if values.listener is not None:
+                options = dataclasses.replace(options, listener=step_events.joined(options.listener, values.listener))
+        with self._explained():
+            prepared = call.programs.observed if options.is_observed else call.programs.partial
+        step = self._step(prepared, options, None)
+        try:
+            self._begin_step(step, call, prepared, options)
+            run = prepared.start(step)
+        except BaseException as e:
+            self._explain(e)
+            self._end_step(step, str(e))
+            raise
+        handle = f"partial_run_{step.id}"
         fed = [t for f in feeds for t in feed_tensors(self.graph, f)]
         feeders, names = [feeder(t, self._convert) for t in fed], [t.name for t in fed]
         targets = [op.name for op in Fetches(self.graph, fetches).targets]
-        self._partial[handle] = PartialRun(self.graph, run, prepared.pruned, feeders, names, call.fetch_names, targets)
-        self._active.add(run.step)
-        if self._closed:
-            self._end_partial(handle)
-            raise CancelledError("the session was closed before the run began")
+        self._partial[handle] = PartialRun(
+            self.graph, run, prepared.pruned, feeders, names, call.fetch_names, targets, values,
+            contextlib.nullcontext if profile is None else profile.measured,
+        )  # fmt: skip
         return handle
 
     @tracebacks.entry
     def partial_run(self, handle: str, fetches: Any, feed_dict: Mapping[Any, Any] | None = None) -> Any:
         """Feeds more of a partial run and returns more of its results.
+
+        With a watch the result is a pair: the results, and the watched values so far (`observe.watch.Watched`). The
+        values of a tensor are there when the feeds that they need are.
 
         Raises:
           InvalidArgumentError: a fetch that needs further feeds, was fetched before, or is not in the set-up; a feed
@@ -664,26 +712,28 @@ class Session:
         try:
             out = run.go(fetches, feed_dict or {})
         except BaseException as e:
-            if run.failed:
-                self._end_partial(handle)
             self._explain(e)
+            if run.failed:
+                self._end_partial(handle, str(e))
             raise
         if run.is_done:
             self._end_partial(handle)
         return out
 
-    def _end_partial(self, handle: str) -> None:
+    def _end_partial(self, handle: str, error: str = "") -> None:
         run = self._partial.pop(handle, None)
         if run is None:
             return  # another thread has called close()
         run.run.abandon()
-        self._end_step(run.run.step)
+        self._end_step(run.run.step, error)
 
-    def _end_step(self, step: Step) -> None:
+    def _end_step(self, step: Step, error: str) -> None:
         self._active.discard(step)
         step.close()
         if self._closed:
             self._ended.put(None)
+        if step.listener is not None:
+            step.listener(step_events.StepEnd(time.perf_counter_ns(), step.id, error))
 
     # *** devices ***
 
@@ -725,7 +775,7 @@ class Session:
             step.cancel(CancelledError("the session was closed while this step ran"))
         for handle, run in list(self._partial.items()):
             if not run.is_running:  # a running one ends itself when it notices the cancellation
-                self._end_partial(handle)
+                self._end_partial(handle, "the session was closed before the end of this partial run")
         clock = self._target.clock
         until = clock.monotonic() + CLOSE_SECONDS
         with contextlib.suppress(queue.Empty):

@@ -56,7 +56,7 @@ class NodeStart:
       tag: the frame and iteration as text: "" in the root, "outer#3/inner#0" below; of a call "function@call#0".
       frame: the name of the loop or function; "" for the root.
       iteration: the number of the iteration in the frame.
-      dead: whether the node fires dead (and computes nothing).
+      dead: whether the node fires dead (and computes nothing). False for a Recv, whose token has not arrived.
       device: the device of the firing; "" if the step has one device only.
     """
 
@@ -84,15 +84,17 @@ class NodeEnd:
       frame: the name of the loop or function; "" for the root.
       iteration: the number of the iteration in the frame.
       dead: whether the node fired dead.
-      values: the values of its outputs, if the listener has `wants_values = True`; else None. None for a call: its
-        values are those of the `_Retval`s in its frame.
+      values: the values of its outputs, if the listener has `wants_values = True` or the node's name in `values_of`;
+        else None. An output to which a Switch did not send is None. None for a call: its values are those of the
+        `_Retval`s in its frame. On a cluster, summaries (`observe.summaries`) if the listener has
+        `wants_summaries = True`.
       device: the device; "" if the step has one device only.
       sizes: the bytes of each output, if the listener has `wants_sizes = True` and the node did not fire dead; else
         None. For a Switch, the bytes of the output that it sent to, and 0 for the other. None for a call.
       waited: whether other nodes could fire in the meantime. This holds for a call, a kernel that waits (a Recv, a
         queue), and a kernel on another thread.
       cause: the cause of deadness (`execute.records.DeadCause`), if the listener has `wants_causes = True` and the node
-        fired dead; else None. None for a Recv, whose Send has the cause.
+        fired dead; else None.
       source: the line of the user's program that created the operation; "" if it is unknown.
       shapes: the dtypes and static shapes of its outputs, as text.
     """
@@ -215,20 +217,50 @@ Event: TypeAlias = (
 Listener: TypeAlias = Callable[[Event], object]
 
 
-class OneAtATime:
+class Wants:
+    """The parts of events that at least one of some listeners wants.
+
+    A listener says so by attributes of these names.
+
+    Args:
+      listeners: the listeners.
+
+    Attributes:
+      wants_values: whether events have the values of outputs.
+      wants_sizes: whether events have the bytes of outputs.
+      wants_causes: whether events have the causes of deadness.
+      wants_summaries: whether events of a cluster have summaries of values.
+      wants_all: whether the listener needs the events of all nodes; False: those of `values_of` and of iterations only.
+        True for a listener without the attribute.
+      values_of: the names of nodes whose events have values in any case.
+    """
+
+    __slots__ = ("values_of", "wants_all", "wants_causes", "wants_sizes", "wants_summaries", "wants_values")
+
+    def __init__(self, *listeners: Listener) -> None:
+        def any_wants(name: str, default: bool = False) -> bool:
+            return any(getattr(x, name, default) for x in listeners)
+
+        self.wants_values = any_wants("wants_values")
+        self.wants_sizes = any_wants("wants_sizes")
+        self.wants_causes = any_wants("wants_causes")
+        self.wants_summaries = any_wants("wants_summaries")
+        self.wants_all = any_wants("wants_all", True)
+        self.values_of: frozenset[str] = frozenset().union(*(getattr(x, "values_of", ()) for x in listeners))
+
+
+class OneAtATime(Wants):
     """Passes events of several threads to `listener`, one after the other, in the user's mode.
 
     A listener with a method `observer` receives the executor's records in place of events (`execute.observer`).
     """
 
-    __slots__ = ("_listener", "_lock", "observer", "wants_causes", "wants_sizes", "wants_values")
+    __slots__ = ("_listener", "_lock", "observer")
 
     def __init__(self, listener: Listener) -> None:
+        super().__init__(listener)
         self._listener = listener
         self._lock = threading.Lock()
-        self.wants_values = bool(getattr(listener, "wants_values", False))
-        self.wants_sizes = bool(getattr(listener, "wants_sizes", False))
-        self.wants_causes = bool(getattr(listener, "wants_causes", False))
         self.observer: Callable[[int, str], Any] | None = getattr(listener, "observer", None)
 
     def __call__(self, event: Event) -> None:
@@ -236,16 +268,14 @@ class OneAtATime:
             self._listener(event)
 
 
-class Both:
+class Both(Wants):
     """Passes each event to `first`, then to `second`."""
 
-    __slots__ = ("_first", "_second", "wants_causes", "wants_sizes", "wants_values")
+    __slots__ = ("_first", "_second")
 
     def __init__(self, first: Listener, second: Listener) -> None:
+        super().__init__(first, second)
         self._first, self._second = first, second
-        self.wants_values = any(getattr(x, "wants_values", False) for x in (first, second))
-        self.wants_sizes = any(getattr(x, "wants_sizes", False) for x in (first, second))
-        self.wants_causes = any(getattr(x, "wants_causes", False) for x in (first, second))
 
     def __call__(self, event: Event) -> None:
         self._first(event)
@@ -451,7 +481,7 @@ def write_chrome(events: Sequence[Event], file: str | IO[str]) -> None:
 # fmt: off
 __all__ = [
     "Both", "Crossing", "Event", "IterationFree", "IterationOpen", "Listener", "NodeEnd", "NodeStart", "OneAtATime",
-    "StepEnd", "StepStart", "StreamSpan", "TokenReceived", "TokenSent", "chrome_events", "joined", "lanes",
+    "StepEnd", "StepStart", "StreamSpan", "TokenReceived", "TokenSent", "Wants", "chrome_events", "joined", "lanes",
     "write_chrome",
 ]
 # fmt: on

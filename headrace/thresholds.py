@@ -849,6 +849,12 @@ BANDWIDTH_PROBE: Final = 1 << 19
 # Unit: events. Bound.
 STEP_TRACE_EVENTS: Final = 1_000_000
 
+# Values in the trace events of a step that a worker keeps by reference before it summarizes them, and watched values
+# that it sends as they are.
+# Unit: bytes. Bound (tests/dist/test_tracing.py).
+STEP_TRACE_HELD: Final = 1 << 24
+STEP_TRACE_VALUES: Final = 1 << 26
+
 # Interval at which a server looks for tokens of steps that never began, at which a master looks at deadlines, at which
 # it tries to reach a worker and a client a server, and at which a program looks at the worker processes that it
 # started.

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
-from headrace import thresholds
+from headrace import step_events, thresholds
 from headrace.compiled_step import CompiledStep, Request
 from headrace.dist import messages, step_codec, tracing
 from headrace.environment import Environment, PlacementOptions
@@ -26,6 +26,7 @@ from headrace.errors import (
     InternalError,
     InvalidArgumentError,
     OpError,
+    ResourceExhaustedError,
     UnavailableError,
     UnimplementedError,
     from_data,
@@ -43,7 +44,6 @@ from headrace.stages import Stages
 from headrace.target import TargetStatistics
 
 if TYPE_CHECKING:
-    from headrace import step_events
     from headrace.execute.clock import Clock
     from headrace.execute.records import Ready
 
@@ -243,7 +243,9 @@ class RemoteTarget:
         if ready is not None:
             raise UnimplementedError("a step of a cluster has no queue of ready nodes in this process")
         if listener is not None and getattr(listener, "wants_values", False):
-            raise UnimplementedError("the listener of a step of a cluster gets no values of outputs; fetch them")
+            raise UnimplementedError(
+                "the listener of a step of a cluster gets no values of outputs; fetch them, or watch them (hr.watch)"
+            )
         return Step(None, ResourceManager, deadline, listener=listener, clock=self.clock)
 
     def statistics(self) -> TargetStatistics:
@@ -359,20 +361,20 @@ class RemoteRun:
         fed, self._fed = self._fed, {}
         left = self.step.time_left()
         timeout = 0.0 if left is None else max(left, 0.001)
+        session, program = self._session, self._program.number
+        wants = None if self.step.listener is None else step_events.Wants(self.step.listener)
+        level, names = (0, ()) if wants is None else (_tracing(wants), tuple(sorted(wants.values_of)))
+        check: int = max((getattr(i, "number", 0) for i in self.step.inspectors), default=0)
+
+        def begin(call: int, is_partial: bool = False) -> messages.RunStep:
+            return messages.RunStep(call, session, program, timeout, is_partial, level, check, names)
+
         if until is None and is_fed and self._partial is None:
             values = [fed[i] for i in range(len(fed))]
-            listener = self.step.listener
-            level = 0 if listener is None else _tracing(listener)
-            check: int = max((getattr(i, "number", 0) for i in self.step.inspectors), default=0)
-            program = self._program.number
-            self._call(
-                lambda call: messages.RunStep(call, self._session, program, timeout, tracing=level, check=check), values
-            )
+            self._call(begin, values)
         else:
             if self._partial is None:
-                reply = self._call(
-                    lambda call: messages.RunStep(call, self._session, self._program.number, timeout, is_partial=True)
-                )
+                reply = self._call(lambda call: begin(call, True))
                 self._partial = int(reply.data)
             run, positions = self._partial, sorted(fed)
             wanted = None if until is None else tuple(until)
@@ -403,6 +405,11 @@ class RemoteRun:
             raise InternalError(f"the master names {len(reply.fetches)} fetches and sends {len(fetched)} values")
         self._values.update(zip(reply.fetches, fetched, strict=True))
         if self.step.listener is not None:
+            if len(reply.trace) >= thresholds.STEP_TRACE_EVENTS and step_events.Wants(self.step.listener).values_of:
+                raise ResourceExhaustedError(
+                    f"the watched operations of this step fired more than {thresholds.STEP_TRACE_EVENTS:,} times, and "
+                    "a cluster keeps no more events of a step; watch fewer tensors, or run fewer iterations"
+                )
             for event in tracing.decode(reply.trace, self.step.id):
                 self.step.listener(event)
         self.finished = reply.data is True
@@ -472,8 +479,10 @@ class RemoteRun:
         return RunStatistics(self.finished, self._seconds)
 
 
-def _tracing(listener: step_events.Listener) -> int:
+def _tracing(wants: step_events.Wants) -> int:
     """Returns `RunStep.tracing` for a listener."""
-    if getattr(listener, "wants_causes", False):
+    if wants.wants_summaries:
+        return 4
+    if wants.wants_causes:
         return 3
-    return 1 + bool(getattr(listener, "wants_sizes", False))
+    return 1 + wants.wants_sizes if wants.wants_all else 0

@@ -343,6 +343,7 @@ class Run:
       since: the time of its beginning.
       tracing: as in `messages.RunStep`.
       check: as in `messages.RunStep`.
+      values_of: as in `messages.RunStep`.
       trace: the events of its workers so far.
       error: the error of the step, once it has failed.
       failed_at: the time of the first `Tick` after the failure.
@@ -368,6 +369,7 @@ class Run:
     since: float = 0.0
     tracing: int = 0
     check: int = 0
+    values_of: tuple[str, ...] = ()
     trace: list[list[Any]] = dataclasses.field(default_factory=list)
     error: BaseException | None = None
     failed_at: float | None = None
@@ -670,6 +672,7 @@ class MasterState:
         state = StepState(self._steps % messages.MASTERS, tuple(program.result.parts))
         run = Run(self._steps, program, session.number, client, m.call, state)
         run.is_partial, run.tracing, run.check, run.since = m.is_partial, m.tracing, m.check, self._now
+        run.values_of = m.values_of
         if 0 < m.timeout < LONGEST_TIMEOUT:
             run.deadline = self._now + m.timeout
             self._set_alarm(run)
@@ -731,7 +734,7 @@ class MasterState:
                 ended, worker.ended = tuple(worker.ended), []
                 start = messages.StartStep(
                     run.step, run.program.number, run.session, tuple(where), run.is_fed, ended, run.tracing,
-                    self._sessions[run.session].is_local, run.check,
+                    self._sessions[run.session].is_local, run.check, run.values_of,
                 )  # fmt: skip
                 self._out.append(ToWorker(name, start, what))
             else:
@@ -898,7 +901,7 @@ class MasterState:
                 run.dead[position] = cause
             elif (value := next(left, left)) is not left:
                 run.values[position] = value
-        if run.tracing:
+        if run.tracing or run.values_of:
             run.trace += m.trace[: thresholds.STEP_TRACE_EVENTS - len(run.trace)]
         parts = run.program.shares[worker]
         events: list[step_state.Event] = []

@@ -38,6 +38,7 @@ Proof: TypeAlias = Annotated[bytes, Meta(max_length=64)]
 Blob: TypeAlias = Annotated[bytes, Meta(max_length=1 << 31)]  # an encoded part or step; its codec checks it
 Positions: TypeAlias = Annotated[tuple[Annotated[int, Meta(ge=0, le=(1 << 20) - 1)], ...], Meta(max_length=1 << 20)]
 Steps: TypeAlias = Annotated[tuple[Number, ...], Meta(max_length=1 << 20)]
+Names: TypeAlias = Annotated[tuple[Text, ...], Meta(max_length=1 << 12)]
 Trace: TypeAlias = Annotated[tuple[list[Any], ...], Meta(max_length=1 << 22)]
 Data: TypeAlias = Any  # plain data (`plain_data`): lists, texts, numbers and None
 
@@ -176,8 +177,9 @@ class RunStep(Message, frozen=True):
       timeout: seconds after which the step fails; 0: none.
       is_partial: whether the feeds arrive by `ResumeRun`; the reply to this message then has the number of the run.
       tracing: 0: no events; 1: events; 2: events with the bytes of outputs; 3: also with the causes of
-        deadness.
+        deadness; 4: also with summaries of values.
       check: the check of numbers (`observe.numerics.as_number`); 0: none.
+      values_of: names of operations whose events have values in any case.
     """
 
     call: Number
@@ -187,6 +189,7 @@ class RunStep(Message, frozen=True):
     is_partial: bool = False
     tracing: Number = 0
     check: Number = 0
+    values_of: Names = ()
 
 
 class ResumeRun(Message, frozen=True):
@@ -358,6 +361,7 @@ class StartStep(Message, frozen=True):
       is_local: whether the client is in the process of the master. It counts only from the master of the worker's own
         process.
       check: as in `RunStep`.
+      values_of: as in `RunStep`.
     """
 
     step: Number
@@ -369,6 +373,7 @@ class StartStep(Message, frozen=True):
     tracing: Number = 0
     is_local: bool = False
     check: Number = 0
+    values_of: Names = ()
 
 
 class ResumeStep(Message, frozen=True):

@@ -250,7 +250,7 @@ class Worker:
         if program.calls_python and not is_local:
             self._fail(m.step, PermissionDeniedError("the step calls Python functions of another client"))
             return
-        events = Collector(m.tracing > 1, m.tracing > 2) if m.tracing else None
+        events = Collector(m.tracing, m.values_of) if m.tracing or m.values_of else None
         step = self.target.step(resources=self._resources_of(master, m.session), listener=events)
         step.files = None if is_local else self._files
         if m.check:

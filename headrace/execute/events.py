@@ -11,7 +11,7 @@ import numpy as np
 from headrace import shapes, step_events
 from headrace.execute.blame import dead_cause
 from headrace.execute.observer import RECENT
-from headrace.execute.plan import DEAD, SWITCH, SWITCH_N
+from headrace.execute.plan import DEAD, LOOP_MERGE, SWITCH, SWITCH_N
 
 if TYPE_CHECKING:
     from headrace.execute.observer import Machine
@@ -32,7 +32,7 @@ class Events:
       recent: the nodes that fired last with their iterations, oldest first.
     """
 
-    __slots__ = ("_about", "_device", "_listener", "_step", "_wants_causes", "_wants_sizes", "_wants_values", "recent")
+    __slots__ = ("_about", "_device", "_listener", "_step", "_wants", "recent")
 
     def __init__(self, listener: step_events.Listener, step: int, device: str) -> None:
         self._listener = listener
@@ -40,9 +40,7 @@ class Events:
         self._device = device
         self.recent: collections.deque[tuple[PlanNode, Iteration]] = collections.deque(maxlen=RECENT)
         self._about: dict[Operation, tuple[str, str]] = {}  # source and shapes of operations that have fired
-        self._wants_values = bool(getattr(listener, "wants_values", False))
-        self._wants_sizes = bool(getattr(listener, "wants_sizes", False))
-        self._wants_causes = bool(getattr(listener, "wants_causes", False))
+        self._wants = step_events.Wants(listener)
 
     def begins(self, machine: Machine) -> None:
         """Has no effect: the session makes the event of a step's start."""
@@ -87,10 +85,15 @@ class Events:
           waited: whether the node was started earlier and other nodes could fire in the meantime.
         """
         now = time.perf_counter_ns()
-        op, frame, is_dead = node.op, it.frame.plan.name, node.kind == DEAD
-        kept = values if self._wants_values and not is_dead else None
-        sizes = None if is_dead or values is None or not self._wants_sizes else _sizes(node, values)
-        cause = dead_cause(values[0]) if is_dead and values and self._wants_causes else None
+        op, frame, is_dead, wants = node.op, it.frame.plan.name, node.kind == DEAD, self._wants
+        kept = sizes = cause = None
+        if is_dead:
+            cause = dead_cause(values[0]) if values and wants.wants_causes else None
+        elif values is not None:
+            has_values = wants.wants_values or op.name in wants.values_of
+            outputs = output_values(node, it, values) if has_values or wants.wants_sizes else ()
+            kept = outputs if has_values else None
+            sizes = tuple(map(_size, outputs)) if wants.wants_sizes else None
         about = (kept, self._device, sizes, waited, cause, *(self._about.get(op) or self._described(op)))
         self._listener(step_events.NodeEnd(now, self._step, op.name, op.type, it.tag, frame, it.index, is_dead, *about))
 
@@ -122,17 +125,30 @@ class Events:
         is_dead: bool,
     ) -> None:
         now, a = time.perf_counter_ns(), node.op.attrs
-        size = _size(value) if self._wants_sizes else 0
+        size = _size(value) if self._wants.wants_sizes else 0
         self._listener(make(now, self._step, node.edge, it.tag, a["send_device"], a["recv_device"], is_dead, size))
 
 
-def _sizes(node: PlanNode, values: tuple[Any, ...]) -> tuple[int, ...]:
-    """Returns the bytes of each output of `node`; `values` is the result of `Executor._fire`."""
-    if node.real not in (SWITCH, SWITCH_N):
-        return tuple(_size(v) for v in values[: node.n_outputs])
-    data, index = values[0]
-    taken = int(index) if 0 <= index < node.n_outputs else node.n_outputs - 1
-    return tuple(_size(data) if k == taken else 0 for k in range(node.n_outputs))
+def output_values(node: PlanNode, it: Iteration, values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Returns the values of the outputs of a live firing.
+
+    An output to which a Switch did not send has None.
+
+    Args:
+      node: the node, which is no call.
+      it: the iteration in which it fired.
+      values: the values that an observer receives at its end.
+    """
+    n, kind = node.n_outputs, node.real
+    if not values:
+        return ()
+    if kind in (SWITCH, SWITCH_N):
+        data, index = values[0]
+        taken = int(index) if 0 <= index < n else n - 1
+        return tuple(data if k == taken else None for k in range(n))
+    if kind == LOOP_MERGE:
+        return values[0], node.value_index[1 if it.index else 0]
+    return values[:n]
 
 
 def _size(value: Any) -> int:

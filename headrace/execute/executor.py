@@ -42,6 +42,7 @@ from headrace.execute.frames import Propagator
 from headrace.execute.inspector import Inspected
 from headrace.execute.observer import Several
 from headrace.execute.ports import Ports
+from headrace.execute.records import DeadCause
 from headrace.execute.run import RunStatistics
 from headrace.execute.waits import next_look, note_interrupt, tell_long_wait, waits_of
 from headrace.ir.kernel import KernelContext
@@ -315,6 +316,8 @@ class Executor:
         count = 0
         while ready:
             node, it, x = ready.popleft()
+            if node.live.real == RECV:  # a dead control input does not make its token dead
+                node = node.live
             try:
                 observer.start(node, it, x)
                 values = self._fire(node, it, x)
@@ -323,7 +326,7 @@ class Executor:
             if node.real == plans.CALL or (self._waiting and (node.live, it) in self._waiting):
                 observer.wait(node, it)
             else:
-                observer.end(node, it, x, values)
+                observer.end(_fired_as(node, values), it, x, values)
             count += 1
             if count % limit == 0:
                 self._look()
@@ -337,8 +340,8 @@ class Executor:
     def _fire(self, node: PlanNode, it: Iteration, x: Any) -> tuple[Any, ...]:
         """Fires a node of any kind; returns the values of its outputs for the trace.
 
-        Of a node whose outputs are not known yet, it returns the empty tuple; of other primitives the value that fired
-        it.
+        Of a node whose outputs are not known yet, it returns the empty tuple; of a Switch its data and predicate; of
+        other primitives the value that fired it.
         """
         kind, p = node.kind, self.propagator
         if kind == plans.READING:
@@ -352,7 +355,9 @@ class Executor:
             p.done(node, it, value)
             return (value,)
         if kind == SWITCH:
-            p.switch(node, it, x[0], self.ports.predicate(x[1]))
+            taken = self.ports.predicate(x[1])
+            p.switch(node, it, x[0], taken)
+            return ((x[0], taken),)
         elif kind == LOOP_MERGE:
             p.merge(node, it, x, node.value_index[1 if it.index else 0])
         elif kind == NEXT:
@@ -402,7 +407,9 @@ class Executor:
         elif kind == plans.RESULT:
             p.result(node, it, x.read() if node.reads else x)
         elif kind == plans.SWITCH_N:
-            p.switch_n(node, it, x[0], self.ports.branch(x[1]))
+            index = self.ports.branch(x[1])
+            p.switch_n(node, it, x[0], index)
+            return ((x[0], index),)
         elif kind == SEND:
             self._send(node, it, x if node.arity else None, None)
             if node.gates:
@@ -518,13 +525,14 @@ class Executor:
         return ()
 
     def _received(self, node: PlanNode, it: Iteration, token: Token) -> tuple[Any, ...]:
+        """Passes a token on; returns its value, or the cause of its deadness."""
         self.received += 1
         value, cause = token
         if self._observer is not None:
             self._observer.received(node, it, value, cause)
         if cause is not None:
             self.propagator.dead(node.dead, it, cause)
-            return ()
+            return (cause,)
         if node.n_outputs:
             if self.ports.copies:
                 value = self.ports.put(value, node.op.outputs[0].dtype)
@@ -660,10 +668,8 @@ class Executor:
                 values = self._received(node, it, value)
             except Exception as e:  # of the device's `put`
                 raise_blamed(e, node, it, ())
-            if value[1] is not None:
-                node = node.dead
         if self._observer is not None:
-            self._observer.end(node, it, x, values, waited=True)
+            self._observer.end(_fired_as(node, values), it, x, values, waited=True)
 
     def waits(self) -> str:
         """Names the operations that were started and have not completed; "" without any."""
@@ -685,6 +691,11 @@ class Executor:
             f"step {self.step.id} cannot continue: no node is ready or running, and these operations have received "
             f"only some of their inputs:\n{text}\nIn a loop every NextIteration must fire alive in the same iterations."
         )
+
+
+def _fired_as(node: PlanNode, values: tuple[Any, ...]) -> PlanNode:
+    """Returns the node that fired; of a Recv whose token is dead, the dead twin."""
+    return node.dead if node.real == RECV and values and isinstance(values[0], DeadCause) else node
 
 
 def _call(node: PlanNode, kernel: Callable[..., Any], x: Any) -> Any:

@@ -8,7 +8,10 @@ in the thread of its caller alone, so its methods are called one at a time. A wo
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
+
+from headrace.execute.observer import pass_on
 
 if TYPE_CHECKING:
     from headrace.execute.observer import Machine
@@ -43,24 +46,12 @@ class Inspector(Protocol):
 class OneAtATime:
     """Passes the records of several threads to `inspector`, one after the other."""
 
+    begins: Callable[..., None]
+    fires: Callable[..., None]
+    fired: Callable[..., None]
+
     def __init__(self, inspector: Inspector) -> None:
-        self._inspector = inspector
-        self._lock = threading.Lock()
-
-    def begins(self, machine: Machine) -> None:
-        """See `Inspector`."""
-        with self._lock:
-            self._inspector.begins(machine)
-
-    def fires(self, machine: Machine, node: PlanNode, it: Iteration, x: Any) -> None:
-        """See `Inspector`."""
-        with self._lock:
-            self._inspector.fires(machine, node, it, x)
-
-    def fired(self, machine: Machine, node: PlanNode, it: Iteration, x: Any, values: tuple[Any, ...]) -> None:
-        """See `Inspector`."""
-        with self._lock:
-            self._inspector.fired(machine, node, it, x, values)
+        pass_on(self, [inspector], threading.Lock())
 
 
 class Inspected:

@@ -7,7 +7,8 @@ may stop the step. Several observers receive each record in turn.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import contextlib
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class Observer(Protocol):
           it: the iteration in which it fired.
           x: its inputs, in the form of a ready entry (`plan.PlanNode`).
           values: the values of its outputs; None if they are not known. Of a primitive the value that fired it, of a
-            dead twin the origin of its deadness.
+            Switch a pair of the data and the predicate as a Python number, of a dead twin the origin of its deadness.
           waited: whether the node was started earlier and other nodes could fire in the meantime.
         """
         ...
@@ -94,57 +95,52 @@ class Observer(Protocol):
 
 
 class Several:
-    """Passes each record to all of `observers`, in order."""
+    """Passes each record to all of `observers`, in order. Its methods are those of `Observer`."""
+
+    begins: Callable[..., None]
+    iteration: Callable[..., None]
+    fed: Callable[..., None]
+    start: Callable[..., None]
+    wait: Callable[..., None]
+    end: Callable[..., None]
+    computed: Callable[..., None]
+    sent: Callable[..., None]
+    received: Callable[..., None]
 
     def __init__(self, observers: Sequence[Observer]) -> None:
         self._observers = observers
+        pass_on(self, observers)
 
     @property
     def recent(self) -> Collection[tuple[PlanNode, Iteration]]:
         """Nodes that fired last, of the first observer that keeps them."""
         return next((o.recent for o in self._observers if o.recent), ())
 
-    def begins(self, machine: Machine) -> None:
-        """See `Observer`."""
-        for o in self._observers:
-            o.begins(machine)
 
-    def iteration(self, event: str, frame: Frame, it: Iteration) -> None:
-        """See `Observer`."""
-        for o in self._observers:
-            o.iteration(event, frame, it)
+def pass_on(
+    relay: object, receivers: Sequence[Any], context: contextlib.AbstractContextManager[Any] | None = None
+) -> None:
+    """Gives `relay` the methods that its class declares; they call those of all receivers.
 
-    def fed(self, node: PlanNode, it: Iteration, value: Any) -> None:
-        """See `Observer`."""
-        for o in self._observers:
-            o.fed(node, it, value)
+    Args:
+      relay: the object, whose class has an annotation for each method.
+      receivers: objects with these methods.
+      context: entered around each call, for example a lock; None: none.
+    """
 
-    def start(self, node: PlanNode, it: Iteration, x: Any) -> None:
-        """See `Observer`."""
-        for o in self._observers:
-            o.start(node, it, x)
+    def method(name: str) -> Callable[..., None]:
+        called = [getattr(r, name) for r in receivers]
 
-    def wait(self, node: PlanNode, it: Iteration) -> None:
-        """See `Observer`."""
-        for o in self._observers:
-            o.wait(node, it)
+        def call(*args: Any, **more: Any) -> None:
+            for f in called:
+                f(*args, **more)
 
-    def end(self, node: PlanNode, it: Iteration, x: Any, values: tuple[Any, ...] | None, waited: bool = False) -> None:
-        """See `Observer`."""
-        for o in self._observers:
-            o.end(node, it, x, values, waited)
+        def call_within(*args: Any, **more: Any) -> None:
+            assert context is not None
+            with context:
+                call(*args, **more)
 
-    def computed(self, node: PlanNode, began: int) -> None:
-        """See `Observer`."""
-        for o in self._observers:
-            o.computed(node, began)
+        return call if context is None else call_within
 
-    def sent(self, node: PlanNode, it: Iteration, value: Any, origin: Origin | None) -> None:
-        """See `Observer`."""
-        for o in self._observers:
-            o.sent(node, it, value, origin)
-
-    def received(self, node: PlanNode, it: Iteration, value: Any, origin: Origin | None) -> None:
-        """See `Observer`."""
-        for o in self._observers:
-            o.received(node, it, value, origin)
+    for name in type(relay).__annotations__:
+        setattr(relay, name, method(name))

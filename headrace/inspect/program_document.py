@@ -16,6 +16,8 @@ from headrace.inspect import primitives
 from headrace.inspect.elements import elements
 from headrace.inspect.structure import brief
 from headrace.ir.analysis import frames as ir_frames
+from headrace.ir.kernel_errors import known_as
+from headrace.ir.notes import LoopVariable
 from headrace.records import record
 
 if TYPE_CHECKING:
@@ -84,6 +86,7 @@ class ProgramDocument:
             for op in piece.ops:
                 self.index[op] = len(self.index)
         self.ops = list(self.index)
+        self._loop_conds = {op.name for op in self.ops if op.type == "LoopCond"}
         for piece in pieces:
             self._add(piece)
         self._nest_functions(pieces)
@@ -167,7 +170,7 @@ class ProgramDocument:
             for thing, side in place:
                 if isinstance(thing, ir_frames.Frame):
                     frame = loops[thing.name] if thing.name in loops else self._open(thing, frame, loops)
-                else:
+                elif _name_of(thing) not in self._loop_conds:  # a control loop has a Recv of the LoopCond
                     frame = self._frame(frame, "branch", _branch_name(thing, side), op=self.index.get(thing.op, -1))
             around = self._loop(tree.of(op), loops)
             if self._loop_around(frame) != around:  # the graph is not well-structured
@@ -213,6 +216,8 @@ class ProgramDocument:
         node["attrs"] = _attrs(op)
         node["constant"] = _constant(op)
         node["setup"] = _is_setup(op)
+        variable = op.notes.get(LoopVariable)
+        node["variable"] = None if variable is None else variable.name
         self.nodes.append(node)
         self._by_name.setdefault(op.name, []).append(i)
         if function and op.type == "_Arg":
@@ -238,7 +243,7 @@ def _node(name: str, type: str, frame: int, device: int) -> dict[str, Any]:
     return {
         "name": name, "type": type, "frame": frame, "device": device, "source": None,
         "scope": name.rpartition("/")[0], "inputs": [], "controls": [], "outputs": [], "attrs": "", "constant": None,
-        "setup": False,
+        "setup": False, "variable": None,
     }  # fmt: skip
 
 
@@ -248,7 +253,12 @@ def _loop_name(thing: Frame | Tensor) -> str | None:
 
 def _branch_name(key: Tensor, side: int) -> str:
     taken = ("false", "true")[side] if key.dtype.base.name == "bool" and side < 2 else str(side)
-    return f"{key.op.name} is {taken}"
+    return f"{_name_of(key)} is {taken}"
+
+
+def _name_of(t: Tensor) -> str:
+    """Name of a tensor in the whole graph; of a Recv, the sent tensor's."""
+    return known_as(t).removesuffix(":0")
 
 
 def _attrs(op: Operation) -> str:

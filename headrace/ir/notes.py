@@ -294,6 +294,20 @@ class FrameName(Note):
 
 @note
 @record(frozen=True, slots=True)
+class LoopVariable(Note):
+    """The name of the loop variable whose Merge this is.
+
+    Drawings of the primitive form show the name.
+
+    Attributes:
+      name: the name, that of a parameter of the loop's body.
+    """
+
+    name: str
+
+
+@note
+@record(frozen=True, slots=True)
 class RematerializedCall(Note):
     """A call whose gradient computes the function again; it is not inlined."""
 

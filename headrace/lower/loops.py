@@ -32,6 +32,7 @@ from headrace import dtypes
 from headrace.ir.edit.for_as_while import counting
 from headrace.ir.function import base_name
 from headrace.ir.graph import FuncGraph
+from headrace.ir.notes import LoopVariable
 from headrace.ir.order import ANY, EVERYTHING, Key, effects_in, is_constant, is_resource
 from headrace.lower.calls import inline
 from headrace.lower.conditionals import as_predicate
@@ -39,6 +40,7 @@ from headrace.lower.lowering import LoweredLoop, LoweringScope, Made, Values, pr
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation, Tensor
+    from headrace.ir.notes import Note
     from headrace.lower.lowering import Lowering
     from headrace.shapes import Shape
 
@@ -91,7 +93,8 @@ class _While:
     def lower(self) -> Made:
         low, op, name = self.low, self.op, self.name
         for k in self.variables:
-            self.lowered[k] = self.begin(self.inputs[k], f"_{k}" if k else "", self.body.params[k].shape)
+            p = self.body.params[k]
+            self.lowered[k] = self.begin(self.inputs[k], f"_{k}" if k else "", p.shape, [LoopVariable(base_name(p))])
         tokens = self.find_tokens()
         if not self.lowered and not tokens:
             tokens = [_Token()]  # a loop needs a variable
@@ -181,13 +184,14 @@ class _While:
             return ("resource", k) if is_constant(self.body, k) else ANY
         return key
 
-    def begin(self, t: Tensor, suffix: str, shape: Shape) -> _Variable:
+    def begin(self, t: Tensor, suffix: str, shape: Shape, notes: Sequence[Note] = ()) -> _Variable:
         """Makes the Enter and Merge of a loop variable.
 
         Args:
           t: The initial value.
           suffix: The suffix of the names.
           shape: The static shape of the variable in all iterations.
+          notes: The notes of the Merge.
 
         Returns:
           The variable, without its Switch.
@@ -197,7 +201,9 @@ class _While:
         # a scope of its own, without a pivot: the condition's scope begins with the Merge
         attrs = {"T": t.dtype.base, "N": 2}
         first = LoweringScope(self.loop, None, (), "")
-        merge = low.emit(first, "Merge", enter.outputs, attrs, f"{name}/Merge{suffix}", like=op, shapes=[shape, ()])
+        merge = low.emit(
+            first, "Merge", enter.outputs, attrs, f"{name}/Merge{suffix}", like=op, shapes=[shape, ()], notes=notes
+        )
         return _Variable(merge.outputs[0], suffix)
 
     def begin_token(self, i: int) -> _Variable:

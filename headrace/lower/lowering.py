@@ -40,6 +40,7 @@ from headrace.ir.function import base_name, body
 from headrace.ir.graph import FuncGraph, Graph, Operation, Tensor
 
 if TYPE_CHECKING:
+    from headrace.ir.notes import Note
     from headrace.shapes import Shape
 
 
@@ -372,6 +373,7 @@ class Lowering:
         shapes: Sequence[Shape] | None = None,
         source: Any = None,
         is_gated: bool = False,
+        notes: Sequence[Note] = (),
     ) -> Operation:
         """Adds a new operation to a scope.
 
@@ -386,6 +388,7 @@ class Lowering:
           shapes: The shapes of the outputs; None for that of the first input.
           source: The source line if `like` is None.
           is_gated: Whether no pivot is needed, because the inputs are gated in branches inside `place`.
+          notes: The notes.
 
         Returns:
           The operation.
@@ -403,6 +406,7 @@ class Lowering:
             like.device if like is not None and not is_list else "",
             like.source if like is not None else source,
             unchecked_back_edges=type == "Merge",
+            notes=notes,
         )
         for i, t in enumerate(op.outputs):
             handle = inputs[0].handle if inputs and t.dtype is inputs[0].dtype else None

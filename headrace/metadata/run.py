@@ -68,6 +68,8 @@ class RunOptions:
       breakpoints: the breakpoints of the run, results of `breakpoint_when`. Such a run is interpreted operation by
         operation.
       profile: the profile that receives the times of the run (`hr.profile`), or None.
+      watch: values to return from inside of the step: a result of `hr.watch`, or a list of them. The run then returns a
+        pair of the fetched and the watched values.
 
     Source: TensorFlow's `tf.compat.v1.RunOptions`.
 
@@ -87,6 +89,7 @@ class RunOptions:
     check_numerics: bool | NumericsCheck = False
     breakpoints: Sequence[Any] = ()
     profile: Any = None
+    watch: Any = None
 
     NO_TRACE: ClassVar[int] = 0
     SOFTWARE_TRACE: ClassVar[int] = 1

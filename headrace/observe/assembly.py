@@ -128,12 +128,9 @@ def _columns(program: ProgramDocument, firings: Firings, start: int, strings: _S
         np.array(x, np.int64)[order] for x in (rows.node, rows.tag, rows.begin, rows.end, rows.device)
     )
     dead = np.array(rows.dead, bool)[order]
-    held = {tag: int(place[row]) for tag, row in firings.openers.items()}
+    held = {key: int(place[row]) for key, row in firings.openers.items()}
     cause = [rows.cause[i] for i in sorted_rows]
     found = _dependencies(program, firings, node, tag, end, dead, held)
-    for recv, send in found.sends.items():
-        if dead[recv] and cause[recv] is None:
-            cause[recv] = cause[send]
     value, flat = _consecutive(rows.outputs[i] for i in sorted_rows)
     about = summaries(flat)
 
@@ -151,16 +148,18 @@ def _columns(program: ProgramDocument, firings: Firings, start: int, strings: _S
             "begin": column("f8", micro(begin)),
             "end": column("f8", micro(end)),
             "dead": column("u1", dead),
+            "waited": column("u1", np.array(rows.waited, bool)[order]),
             "cause": column("u4", [NONE if c is None else c for c in cause]),
             "value": column("u4", value),
             "device": column("u4", device),
         },
         "values": _values(about, strings),
         "iterations": {
-            "tag": column("u4", [t for t, _ in times]),
+            "tag": column("u4", [tag for (_, tag), _ in times]),
+            "device": column("u4", [device for (device, _), _ in times]),
             "open": column("f8", micro(opened for _, (opened, _) in times)),
             "close": column("f8", micro(last if freed < 0 else freed for _, (_, freed) in times)),
-            "held_by": column("u4", [_held_by(t, held, node, firings) for t, _ in times]),
+            "held_by": column("u4", [_held_by(key, held, node, firings) for key, _ in times]),
         },
         "crossings": {
             "edge": column("u4", [strings(edge) for (edge, _), _ in crossed]),
@@ -188,11 +187,11 @@ def _values(about: Sequence[Summary], strings: _Strings) -> dict[str, Any]:
     }
 
 
-def _held_by(tag: int, held: dict[int, int], node: np.ndarray, firings: Firings) -> int:
-    """Node whose firing let an iteration open; for a function, its call."""
-    if tag in held:
-        return int(node[held[tag]])
-    call = firings.calls.get(tag, -1)
+def _held_by(key: tuple[int, int], held: dict[tuple[int, int], int], node: np.ndarray, firings: Firings) -> int:
+    """Node whose firing let an iteration open on a device; for a function, its call."""
+    if key in held:
+        return int(node[held[key]])
+    call = firings.calls.get(key[1], -1)
     return call if call >= 0 else NONE
 
 
@@ -203,7 +202,7 @@ def _dependencies(
     tag: np.ndarray,
     end: np.ndarray,
     dead: np.ndarray,
-    held: dict[int, int],
+    held: dict[tuple[int, int], int],
 ) -> Dependencies:
     tokens = Tokens(program.nodes, firings.tags, node, tag, end, dead, firings.calls, program.results, held)
     return Dependencies(tokens, ((key[1], x.send, x.recv) for key, x in firings.transfers.items()))
@@ -229,10 +228,9 @@ def _add_parameters(program: ProgramDocument, firings: Firings) -> None:
             op = program.ops[source] if source < len(program.ops) else None
             value = op.attrs["value"] if op is not None and op.type == "Const" else None
         made[param, tag] = value
-        time = firings.times.get(tag, (0, 0))[0]
-        rows.add(
-            param, tag, time, time, False, None, None if value is None else [value], program.nodes[param]["device"]
-        )
+        device = program.nodes[param]["device"]
+        time = firings.times.get((device, tag), (0, 0))[0]
+        rows.add(param, tag, time, time, False, None, None if value is None else [value], device)
 
 
 def _consecutive(outputs: Iterable[Sequence[Any] | None]) -> tuple[list[int], list[Any]]:

@@ -46,7 +46,7 @@ class Tokens:
       dead: for each token whether it is dead.
       calls: tag of a call's frame → the node of the call.
       results: (node of a call's function frame, output) → the node of the result. The key is the index of the frame.
-      held: tag → row of the firing that let its iteration open.
+      held: (device, tag) → row of the firing that let the iteration open there.
     """
 
     nodes: Sequence[Mapping[str, Any]]
@@ -57,7 +57,7 @@ class Tokens:
     dead: np.ndarray
     calls: Mapping[int, int]
     results: Mapping[tuple[int, int], int]
-    held: Mapping[int, int]
+    held: Mapping[tuple[int, int], int]
 
 
 class Dependencies:
@@ -132,7 +132,7 @@ class Dependencies:
             r = self.source(c, -1, node, tag)
             if r is not None:
                 yield r
-        for r in (self.sends.get(row), t.held.get(tag)):
+        for r in (self.sends.get(row), t.held.get((about["device"], tag))):
             if r is not None:
                 yield r
 

@@ -190,8 +190,8 @@ class FiringLog:
         return tuple(self._one(v) for v in values)
 
     def _one(self, v: Any) -> Any:
-        if v.__class__ is list:  # the inputs of a Switch
-            return [self._one(x) for x in v]
+        if v.__class__ is tuple and len(v) == 2:  # the data and the predicate of a Switch; an origin has 3 items
+            return self._one(v[0]), v[1]
         if v.__class__ is not _array or v.nbytes <= _SMALL or id(v) in self._known:
             return v
         found = self._summaries.get(id(v))

@@ -1,8 +1,8 @@
 """Firings of a recorded step as rows of numbers, from its log.
 
 A log has one of two forms: the executor's records (`firing_log`), or events (`step_events`) from workers of a cluster,
-which have no values. `Firings` reads both. It finds the tags, the times of iterations, the crossings and the causes of
-deadness; `observe.assembly` makes the document of them.
+which have summaries of the values. `Firings` reads both. It finds the tags, the times of iterations, the crossings and
+the causes of deadness; `observe.assembly` makes the document of them.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
 from headrace import step_events
 from headrace.execute import plan as plans
 from headrace.execute.blame import dead_cause
+from headrace.execute.events import output_values
 from headrace.observe.firing_log import FIRING
 from headrace.observe.summaries import NO_VALUE, Summary
 from headrace.records import record
@@ -45,6 +44,7 @@ class Rows:
       cause: causes of deadness, or None.
       outputs: the values of the outputs, or None.
       device: the devices.
+      waited: whether the time is a wait: for a token of another device, for a queue, or for the end of a call.
     """
 
     node: list[int]
@@ -55,9 +55,19 @@ class Rows:
     cause: list[int | None]
     outputs: list[Outputs]
     device: list[int]
+    waited: list[bool]
 
     def add(
-        self, node: int, tag: int, begin: int, end: int, dead: bool, cause: int | None, outputs: Outputs, device: int
+        self,
+        node: int,
+        tag: int,
+        begin: int,
+        end: int,
+        dead: bool,
+        cause: int | None,
+        outputs: Outputs,
+        device: int,
+        waited: bool = False,
     ) -> None:
         """Adds a firing."""
         self.node.append(node)
@@ -68,6 +78,7 @@ class Rows:
         self.cause.append(cause)
         self.outputs.append(outputs)
         self.device.append(device)
+        self.waited.append(waited)
 
 
 @record(slots=True)
@@ -104,18 +115,18 @@ class Firings:
       tags: the tags, as in the document.
       causes: the causes of deadness, as in the document.
       calls: tag of a call's frame → the node of the call.
-      times: tag → times of opening and freeing (ns), the latter -1 if the step ended before.
-      openers: tag → row of the firing that let its iteration open.
+      times: (device, tag) → times of opening and freeing there (ns), the latter -1 if the step ended before.
+      openers: (device, tag) → row of the firing that let the iteration open there.
       transfers: (edge, tag) → the token that crossed.
     """
 
     def __init__(self, program: ProgramDocument) -> None:
-        self.rows = Rows([], [], [], [], [], [], [], [])
+        self.rows = Rows([], [], [], [], [], [], [], [], [])
         self.tags: list[dict[str, Any]] = [{"frame": 0, "iteration": 0, "parent": -1, "text": ""}]
         self.causes: list[dict[str, Any]] = []
         self.calls: dict[int, int] = {}
-        self.times: dict[int, tuple[int, int]] = {}
-        self.openers: dict[int, int] = {}
+        self.times: dict[tuple[int, int], tuple[int, int]] = {}
+        self.openers: dict[tuple[int, int], int] = {}
         self.transfers: dict[tuple[str, int], Transfer] = {}
         self._program = program
         self._tag_of: dict[str, int] = {"": 0}
@@ -128,20 +139,16 @@ class Firings:
         index, flat = self._program.index, log.firings
         nodes, its, values = flat[0::FIRING], flat[1::FIRING], flat[4::FIRING]
         tags = {it: self._tag(it) for it in {id(i): i for i in (*its, *log.iterations[1::3])}.values()}
-        dead_recvs = self._add_crossings(log, tags)
+        self._add_crossings(log, tags)
         results = _results(nodes, its, values)
         first, device = len(self.rows.node), self._program.device(log.device)
         for node, it, begin, end, given in zip(nodes, its, flat[2::FIRING], flat[3::FIRING], values, strict=True):
-            live, cause = node.live, None
-            is_dead = node.kind == plans.DEAD and live.real != plans.RECV
-            if is_dead:
-                cause = self._cause(given[0])
-            elif dead_recvs and (live, it) in dead_recvs:
-                is_dead, cause = True, dead_recvs[live, it]
+            live, is_dead = node.live, node.kind == plans.DEAD
+            cause = self._cause(given[0]) if is_dead else None
             outputs = None if is_dead else _outputs(live, it, given, results)
-            self.rows.add(index[live.op], tags[it], begin, end, is_dead, cause, outputs, device)
+            self.rows.add(index[live.op], tags[it], begin, end, is_dead, cause, outputs, device, live.real in _WAITING)
         opened = zip(log.iterations[0::3], log.iterations[1::3], log.iterations[2::3], strict=True)
-        self._add_iterations([(is_open, tags[it], time) for is_open, it, time in opened], first)
+        self._add_iterations([(is_open, tags[it], time) for is_open, it, time in opened], first, device)
 
     def _tag(self, it: Iteration) -> int:
         """Index of the tag of an iteration, after those around it."""
@@ -167,16 +174,13 @@ class Firings:
         self.tags.append({"frame": frame, "iteration": iteration, "parent": parent, "text": text})
         return out
 
-    def _add_crossings(self, log: FiringLog, tags: Mapping[Iteration, int]) -> dict[tuple[PlanNode, Iteration], int]:
-        """Adds the crossings of a part; returns its dead Recvs with their causes."""
-        flat, out = log.crossings, {}
+    def _add_crossings(self, log: FiringLog, tags: Mapping[Iteration, int]) -> None:
+        """Adds the crossings of a part."""
+        flat = log.crossings
         for is_sent, node, it, time, origin in zip(*(flat[i::5] for i in range(5)), strict=True):
             attrs, tag = node.op.attrs, tags[it] if it in tags else self._tag(it)
             devices = attrs["send_device"], attrs["recv_device"]
             self._cross(is_sent, node.edge, tag, devices, time, origin is not None, self._program.index[node.op])
-            if origin is not None and not is_sent:
-                out[node, it] = self._cause(origin)
-        return out
 
     def _cross(
         self, is_sent: bool, edge: str, tag: int, devices: tuple[str, str], time: int, is_dead: bool, node: int
@@ -205,19 +209,20 @@ class Firings:
     def _node_of(self, cause: DeadCause) -> int:
         return next((i for i, n in enumerate(self._program.nodes) if n["name"] == cause.op.name), -1)
 
-    def _add_iterations(self, events: Iterable[tuple[bool, int, int]], first: int) -> None:
+    def _add_iterations(self, events: Iterable[tuple[bool, int, int]], first: int, device: int) -> None:
         """Adds (is an opening, tag, time) of the part whose rows begin at `first`."""
         ends = self.rows.end[first:]
         for is_open, tag, time in events:
-            known = self.times.get(tag)
+            key = device, tag
+            known = self.times.get(key)
             if not is_open:
                 if known is not None:
-                    self.times[tag] = (known[0], max(known[1], time))
+                    self.times[key] = (known[0], max(known[1], time))
             elif known is None or time < known[0]:
-                self.times[tag] = (time, -1 if known is None else known[1])
+                self.times[key] = (time, -1 if known is None else known[1])
                 row = first + bisect.bisect_left(ends, time)
                 if row < len(self.rows.end) and self.rows.begin[row] <= time:  # it opened during this firing
-                    self.openers[tag] = row
+                    self.openers[key] = row
 
     # *** events ***
 
@@ -234,6 +239,7 @@ class Firings:
     def _add_part(self, device: str, events: Sequence[step_events.Event]) -> None:
         program, first, at = self._program, len(self.rows.node), self._program.device(device)
         started: dict[tuple[str, str], int] = {}
+        heavy = {e.name for e in events if isinstance(e, step_events.StreamSpan)}  # other threads computed these
         opened: list[tuple[bool, int, int]] = []
         crossing: step_events.Crossing | None = None
         for e in events:
@@ -247,13 +253,15 @@ class Firings:
                 begin = started.pop((e.node, e.tag), e.time)
                 cause = None if e.cause is None else self._cause(e.cause)
                 sizes = None if e.dead else e.sizes
-                outputs = _sized(program.nodes[node]["outputs"], sizes)
-                self.rows.add(node, self._tag_of_text(e.tag), begin, e.time, e.dead, cause, outputs, at)
+                about = program.nodes[node]["outputs"]
+                outputs = _known(e.values, len(about)) or _sized(about, sizes)
+                waited = e.waited and e.node not in heavy
+                self.rows.add(node, self._tag_of_text(e.tag), begin, e.time, e.dead, cause, outputs, at, waited)
             elif isinstance(e, (step_events.IterationOpen, step_events.IterationFree)):
                 opened.append((isinstance(e, step_events.IterationOpen), self._tag_of_text(e.tag), e.time))
             elif isinstance(e, step_events.Crossing):
                 crossing = e
-        self._add_iterations(opened, first)
+        self._add_iterations(opened, first, at)
 
     def _cross_event(self, e: step_events.Crossing, node: int) -> None:
         is_sent = isinstance(e, step_events.TokenSent)
@@ -289,8 +297,9 @@ class Firings:
 
 _PLACED: Final = (
     *(step_events.NodeStart, step_events.NodeEnd, step_events.IterationOpen, step_events.IterationFree),
-    step_events.Crossing,
+    *(step_events.Crossing, step_events.StreamSpan),
 )
+_WAITING: Final = (plans.RECV, plans.ASYNC, plans.CALL)
 
 
 def _results(
@@ -309,30 +318,17 @@ def _results(
 def _outputs(
     node: PlanNode, it: Iteration, given: tuple[Any, ...] | None, results: Mapping[tuple[PlanNode, int], Any]
 ) -> Outputs:
-    """Values of the outputs of a live firing, see `Executor._fire`; None if there are none."""
-    n, kind = node.n_outputs, node.real
-    if not n:
-        return None
-    if kind == plans.CALL:
+    """Values of the outputs of a live firing; None if there are none."""
+    n = node.n_outputs
+    if n and node.real == plans.CALL:
         found = results.get((node, id(it)), {})
         return [found.get(k, NO_VALUE) for k in range(n)]
-    if not given:
-        return None
-    if kind in (plans.SWITCH, plans.SWITCH_N):
-        data, index = given[0]
-        taken = _selected(index, n)
-        return [data if k == taken else NO_VALUE for k in range(n)]
-    if kind == plans.LOOP_MERGE:
-        return [given[0], node.value_index[1 if it.index else 0]]
-    return given[:n] if len(given) >= n else None
+    return _known(output_values(node, it, given) if n and given else (), n)
 
 
-def _selected(index: Any, n: int) -> int:
-    """The output that a Switch sent its data to."""
-    if hasattr(index, "read"):
-        index = index.read()
-    taken = int(np.asarray(index).reshape(()))
-    return taken if 0 <= taken < n else n - 1
+def _known(values: Sequence[Any] | None, n: int) -> Outputs:
+    """Values of the `n` outputs of a row; None if they are not known."""
+    return [NO_VALUE if v is None else v for v in values] if n and values and len(values) >= n else None
 
 
 def _sized(outputs: Sequence[Sequence[Any]], sizes: Sequence[int] | None) -> Outputs:

@@ -77,7 +77,8 @@ class Profile:
 
     Attributes:
       runs: the number of runs.
-      seconds: the time of all runs, from checking the feeds to packing the fetches.
+      seconds: the time of all runs, from checking the feeds to packing the fetches; of a partial run, of its
+        calls.
       engines: the engines of the runs: "compiled", "interpret".
       result: the result of the function that `hr.profile` called; else None.
     """
@@ -116,25 +117,27 @@ class Profile:
         """Returns the program with timers, compiled, and the options of its run; see `Session.run`."""
         found = None if options.is_observed else programs.for_values(fed)
         if found is None or found.compiled is None:
-            self._add_engine("interpret")
-            listener = step_events.joined(options.listener, self._events)
-            return programs.observed, dataclasses.replace(options, listener=listener)
-        self._add_engine("compiled")
+            return programs.observed, self.heard(options)
+        self._add_run("compiled")
         code = _TimedCode(found.compiled.timed, self)
         program = found.program
         assert isinstance(program, CompiledProgram)
         made = dataclasses.replace(found, compiled=cast("Compiled", code), program=program.with_code(code))
         return made, options
 
+    def heard(self, options: RunOptions) -> RunOptions:
+        """Returns the options of a run whose events the profile receives."""
+        self._add_run("interpret")
+        return dataclasses.replace(options, listener=step_events.joined(options.listener, self._events))
+
     @contextlib.contextmanager
     def measured(self) -> Iterator[None]:
-        """Context manager that adds the time of a run to the profile."""
+        """Context manager that adds its time, a part of a run's, to the profile."""
         began = self._clock()
         try:
             yield
         finally:
             self.seconds += (self._clock() - began) / 1e9
-            self.runs += 1
             taken, self._taken = self._taken, []
             for code, laps in taken:
                 self._add(code, laps)
@@ -154,7 +157,8 @@ class Profile:
         total.times[:] = map(sum, zip(total.times, laps.times, strict=True))
         total.timer_nanoseconds += laps.timer_nanoseconds
 
-    def _add_engine(self, name: str) -> None:
+    def _add_run(self, name: str) -> None:
+        self.runs += 1
         if name not in self.engines:
             self.engines.append(name)
 

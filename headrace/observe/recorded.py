@@ -210,6 +210,7 @@ _NODE: Final = _fields(
     attrs=_text,
     constant=_or_none(_text),
     setup=_flag,
+    variable=_or_none(_text),
 )
 
 _STAGE_NODE: Final = _fields(
@@ -245,9 +246,9 @@ _DOCUMENT: Final = _fields(
     frames=_FRAMES,
     nodes=_list(_NODE),
     tags=_list(_fields(frame=_integer, iteration=_integer, parent=_integer, text=_text)),
-    tokens=_fields(node=_U4, tag=_U4, begin=_F8, end=_F8, dead=_U1, cause=_U4, value=_U4, device=_U4),
+    tokens=_fields(node=_U4, tag=_U4, begin=_F8, end=_F8, dead=_U1, waited=_U1, cause=_U4, value=_U4, device=_U4),
     values=_fields(dtype=_U4, shape=_U4, min=_F8, max=_F8, mean=_F8, nans=_U4, bytes=_F8, elements=_U4),
-    iterations=_fields(tag=_U4, open=_F8, close=_F8, held_by=_U4),
+    iterations=_fields(tag=_U4, device=_U4, open=_F8, close=_F8, held_by=_U4),
     crossings=_fields(**{"edge": _U4, "tag": _U4, "from": _U4, "to": _U4, "sent": _F8, "received": _F8, "dead": _U1}),
     critical=_U4,
     causes=_list(_fields(op=_text, node=_integer, where=_text, selector=_text, value=_signed)),
@@ -366,7 +367,7 @@ _REFERENCES: Final[Mapping[str, Mapping[str, tuple[str, bool]]]] = {
         "device": ("devices", False),
     },
     "values": {"dtype": ("strings", False), "shape": ("strings", False), "elements": ("strings", False)},
-    "iterations": {"tag": ("tags", False), "held_by": ("nodes", True)},
+    "iterations": {"tag": ("tags", False), "device": ("devices", False), "held_by": ("nodes", True)},
     "crossings": {
         "edge": ("strings", False),
         "tag": ("tags", False),

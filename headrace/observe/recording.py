@@ -39,10 +39,12 @@ class Recording:
     Attributes:
       wants_sizes: whether events have the bytes of outputs. It holds for workers of a cluster.
       wants_causes: whether events have the causes of deadness.
+      wants_summaries: whether events of a cluster have summaries of values.
     """
 
     wants_sizes = True
     wants_causes = True
+    wants_summaries = True
 
     def __init__(self, path: str | os.PathLike[str] | None, bytes: int, tokens: int) -> None:
         self._path = path

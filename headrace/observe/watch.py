@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from headrace.ir import tensor_type
@@ -126,6 +126,10 @@ class WatchedValue:
     value: Any
 
 
+# A specification, and a function that returns the records that it selects.
+Reading: TypeAlias = tuple[Watch, Callable[[], list[WatchedValue]]]
+
+
 class Watched(Mapping[str, list[WatchedValue]]):
     """Watched values of a run, by the names of their tensors.
 
@@ -133,16 +137,19 @@ class Watched(Mapping[str, list[WatchedValue]]):
     made when they are first asked for.
 
     Args:
-      read: for each name, functions that return its records.
+      read: for each name, the specifications that select it with functions that return the records.
       names: the names of tensors.
     """
 
-    def __init__(
-        self, read: Mapping[str, Sequence[Callable[[], list[WatchedValue]]]], names: Mapping[Tensor, str]
-    ) -> None:
+    def __init__(self, read: Mapping[str, Sequence[Reading]], names: Mapping[Tensor, str]) -> None:
         self._read = read
         self._names = names
         self._records: dict[str, list[WatchedValue]] = {}
+
+    def of(self, specs: Collection[Watch]) -> Watched:
+        """Returns the values that some of the specifications of the run select."""
+        some = {name: [r for r in found if r[0] in specs] for name, found in self._read.items()}
+        return Watched({name: found for name, found in some.items() if found}, self._names)
 
     def __getitem__(self, key: str | Tensor) -> list[WatchedValue]:
         name = key if isinstance(key, str) else self._names.get(key) or f"{canonical(key.op)}:{key.index}"
@@ -151,7 +158,7 @@ class Watched(Mapping[str, list[WatchedValue]]):
         if found is None:
             if name not in self._read:
                 raise KeyError(f"{key!r} was not watched; watched: {', '.join(self._read)}")
-            found = self._records[name] = [r for read in self._read[name] for r in read()]
+            found = self._records[name] = [r for _, read in self._read[name] for r in read()]
         return found
 
     def __iter__(self) -> Iterator[str]:

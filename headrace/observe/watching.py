@@ -26,11 +26,12 @@ from headrace.ir.edit.editor import Editor
 from headrace.ir.function import nested
 from headrace.ir.graph import FuncGraph, Graph, Tensor
 from headrace.observe.accumulators import Accumulators, WatchedTensor, is_repeatable
-from headrace.observe.watch import Watch, Watched, WatchedValue
+from headrace.observe.watch import Reading, Watch, Watched
 from headrace.observe.watchable import Names, canonical, conditions
 from headrace.observe.watched_values import watched_values
 
 if TYPE_CHECKING:
+    from headrace.compiled_step import Request
     from headrace.observe.accumulators import Site
     from headrace.observe.watch_listener import WatchListener
     from headrace.prune import StepGraph
@@ -134,11 +135,24 @@ class Watching:
 
     def pack(self, values: Sequence[Any]) -> tuple[Any, Watched]:
         """Returns the user's values, and the watched values, of all values of a run."""
-        read: dict[str, list[Callable[[], list[WatchedValue]]]] = {}
-        rest = values[self._fetched :]
-        for w, found, log in zip(self.tensors, rest[::2], rest[1::2], strict=False):  # none with a listener
-            read.setdefault(w.name, []).append(functools.partial(watched_values, w, self._sites, found, log))
-        return self._pack(values[: self._fetched]), Watched(read, self._names)
+        return self._pack(values[: self._fetched]), self.read(values[self._fetched :])
+
+    def read(self, values: Sequence[Any]) -> Watched:
+        """Returns the watched values.
+
+        Args:
+          values: the values of the added fetches; None for one that is not known yet.
+        """
+        read: dict[str, list[Reading]] = {}
+        for w, found, log in zip(self.tensors, values[::2], values[1::2], strict=False):  # none with a listener
+            if found is not None and log is not None:
+                reader = functools.partial(watched_values, w, self._sites, found, log)
+                read.setdefault(w.name, []).append((w.spec, reader))
+        return Watched(read, self._names)
+
+    def partial_values(self) -> PartialValues:
+        """Returns the watched values of a new partial run."""
+        return PartialValues(self, range(self._fetched, len(self.fetch_names)))
 
     def listener(self) -> WatchListener | None:
         """Returns a listener that collects the values of a run, if they are not fetched."""
@@ -150,8 +164,44 @@ class Watching:
 
     def heard(self, listener: WatchListener) -> Watched:
         """Returns the watched values of a run with `listener`."""
-        found = listener.values()
-        return Watched({name: [functools.partial(list, records)] for name, records in found.items()}, self._names)
+        read: dict[str, list[Reading]] = {}
+        for w, records in zip(self.tensors, listener.values(), strict=True):
+            read.setdefault(w.name, []).append((w.spec, functools.partial(list, records)))
+        return Watched(read, self._names)
+
+
+class PartialValues:
+    """Watched values of a partial run, as far as they are known.
+
+    Args:
+      watching: the watched tensors of the step.
+      positions: the positions of the fetches that have their values.
+
+    Attributes:
+      positions: the positions of the fetches that have their values.
+      listener: the listener of the run, if the values are not fetched; else None.
+    """
+
+    def __init__(self, watching: Watching, positions: range) -> None:
+        self.positions = positions
+        self.listener = watching.listener()
+        self._watching = watching
+        self._values: list[Any] = [None] * len(positions)
+
+    def add(self, position: int, value: Any) -> None:
+        """Adds the value of a fetch."""
+        self._values[position - self.positions.start] = value
+
+    def watched(self) -> Watched:
+        """Returns the watched values so far."""
+        return self._watching.read(self._values) if self.listener is None else self._watching.heard(self.listener)
+
+
+def watching_of(request: Request) -> Watching:
+    """Returns the watched tensors of a step that has some."""
+    watching = request.addition
+    assert isinstance(watching, Watching)
+    return watching
 
 
 def _root_tensor(graph: Graph, what: Tensor | str) -> Tensor | None:

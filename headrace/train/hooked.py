@@ -74,7 +74,9 @@ class HookedSession:
         if not self._hooks:
             return self.session.run(fetches, feed_dict, options, run_metadata)
         context = SessionRunContext(SessionRunArgs(fetches, feed_dict), self.session)
-        wanted, places, feeds, options = self._before(context, fetches, options)
+        watch = watch_of(options)
+        watches: list[tuple[Any, ...]] = []
+        wanted, places, feeds, options = self._before(context, fetches, options, watches)
         if feed_dict:
             _check_apart(feeds, feed_dict, "fed by a hook and by the user")
             feeds.update(feed_dict)
@@ -84,21 +86,31 @@ class HookedSession:
             is_filled = options is not None and bool(options.trace_level)
             metadata = RunMetadata() if is_filled else self._no_metadata
         results = self.session.run(wanted, feeds or None, options, metadata if is_filled else None)
+        watched: Any = None
+        if watch_of(options):
+            results, watched = results
         hook = None
         try:
-            for hook, place in zip(self._hooks, places, strict=True):
-                values = SessionRunValues(None if place < 0 else results[place], options, metadata)
+            for hook, place, mine in zip(self._hooks, places, watches, strict=True):
+                seen = watched.of(mine) if mine else None
+                values = SessionRunValues(None if place < 0 else results[place], options, metadata, seen)
                 hook.after_run(context, values)
         except BaseException as e:
             blame(e, hook, "after_run")
             raise
         self._stops = self._stops or context.stop_requested
-        return results[0]
+        return (results[0], watched.of(watch)) if watch else results[0]
 
     def _before(
-        self, context: SessionRunContext, fetches: Any, options: Any
+        self, context: SessionRunContext, fetches: Any, options: Any, watches: list[tuple[Any, ...]]
     ) -> tuple[list[Any], list[int], dict[Any, Any], Any]:
         """Calls `before_run` of the hooks, and merges their requests.
+
+        Args:
+          context: the description of the step.
+          fetches: the fetches of the caller.
+          options: the options of the caller.
+          watches: receives the specifications of each hook.
 
         Returns:
           The list of all fetches; for each hook the position of its fetches in this list (-1: none); the feeds of the
@@ -111,6 +123,7 @@ class HookedSession:
         try:
             for hook in self._hooks:
                 asked = hook.before_run(context)
+                watches.append(() if asked is None else watch_of(asked.options))
                 if asked is None:
                     places.append(-1)
                     continue
@@ -149,8 +162,8 @@ def _check_apart(feeds: Any, more: Any, how: str) -> None:
 def merged(options: Any, more: Any) -> Any:
     """Returns `RunOptions` for a step that has two.
 
-    The result has the longer time limit, the higher trace level, both listeners and all breakpoints. Of two checks of
-    numbers it has the first.
+    The result has the longer time limit, the higher trace level, both listeners, all breakpoints and all watches. Of
+    two checks of numbers it has the first.
 
     Args:
       options: `RunOptions`, or None.
@@ -175,4 +188,11 @@ def merged(options: Any, more: Any) -> Any:
         check_numerics=options.check_numerics or more.check_numerics,
         breakpoints=(*options.breakpoints, *more.breakpoints),
         profile=options.profile if options.profile is not None else more.profile,
+        watch=tuple(dict.fromkeys((*watch_of(options), *watch_of(more)))) or None,
     )
+
+
+def watch_of(options: Any) -> tuple[Any, ...]:
+    """Returns the specifications of watched values in `RunOptions`, or in None."""
+    watch = None if options is None else getattr(options, "watch", None)  # the options may be TensorFlow's
+    return () if watch is None else tuple(watch) if isinstance(watch, (list, tuple)) else (watch,)

@@ -17,6 +17,7 @@ data (`OutOfRangeError`, `StopIteration`) is no error.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import inspect
 import threading
 from collections.abc import Callable, Iterable
@@ -24,6 +25,7 @@ from typing import Any, ClassVar, Final, TypeVar
 
 from headrace.errors import OutOfRangeError
 from headrace.ir.graph import Graph
+from headrace.metadata import RunOptions
 from headrace.train.coordinator import Coordinator
 from headrace.train.global_step import root_of
 from headrace.train.hooked import HookedSession
@@ -111,16 +113,29 @@ class _Monitored:
         """Graph of the session; None after the session is closed."""
         return None if self._closing.is_set() else self._root
 
-    def run(self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None) -> Any:
+    def run(
+        self,
+        fetches: Any,
+        feed_dict: Any = None,
+        options: Any = None,
+        run_metadata: Any = None,
+        *,
+        check_numerics: Any = False,
+        watch: Any = None,
+    ) -> Any:
         """Runs a step, with the additional fetches and feeds of the hooks.
 
         Args:
-          fetches, feed_dict, options, run_metadata: see `Session.run`.
+          fetches, feed_dict, options, run_metadata, check_numerics, watch: see `Session.run`.
 
         Raises:
           RuntimeError: the session is closed, or a hook has requested a stop.
           Exception: the error of the step, a hook or a thread. The error of a hook has a note that names the hook.
         """
+        if check_numerics:
+            options = dataclasses.replace(options or RunOptions(), check_numerics=check_numerics)
+        if watch is not None:
+            options = dataclasses.replace(options or RunOptions(), watch=watch)
         return self._again(lambda live: live.run(fetches, feed_dict, options, run_metadata), "a step")
 
     def run_step_fn(self, step_fn: Callable[..., T]) -> T:

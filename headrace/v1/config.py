@@ -132,8 +132,8 @@ class ConfigProto(_Record):
 class RunOptions(metadata.RunOptions):
     """Options of a run.
 
-    Of TensorFlow's fields, `timeout_in_ms` and `trace_level` have an effect. `listener`, `ready`, `check_numerics` and
-    `breakpoints` are headrace's.
+    Of TensorFlow's fields, `timeout_in_ms` and `trace_level` have an effect. `listener`, `ready`, `check_numerics`,
+    `breakpoints` and `watch` are headrace's.
 
     Source: TensorFlow's `tf.RunOptions`.
     """

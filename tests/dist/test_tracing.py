@@ -8,14 +8,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import headrace as hr
-from headrace import step_events
+from headrace import step_events, thresholds
 from headrace.diagnosis import OpRef
 from headrace.dist import tracing
-from headrace.errors import UnimplementedError
+from headrace.errors import ResourceExhaustedError, UnimplementedError
 from headrace.execute.records import DeadCause
+from headrace.observe.recorded import check
+from headrace.observe.summaries import NO_VALUE
+from tests.observe import reading
 
 pytestmark = [pytest.mark.system, pytest.mark.one_engine, pytest.mark.timeout(60)]
 
@@ -72,7 +76,7 @@ def test_a_listener_that_asks_gets_the_causes_of_dead_tokens(cluster: Any) -> No
     with hr.Session(cluster, graph=g) as session:
         for listener in (asked, plain.append):
             session.run(y, {x: 1.0}, hr.RunOptions(listener=listener))
-    dead = [e for e in asked if isinstance(e, step_events.NodeEnd) and e.dead and e.type != "_Recv"]
+    dead = [e for e in asked if isinstance(e, step_events.NodeEnd) and e.dead]
     assert {type(e.cause) for e in dead} == {DeadCause}
     assert {e.cause.where for e in dead} == {"iteration 3 of loop 'while'"}
     assert all(e.cause is None for e in plain if isinstance(e, step_events.NodeEnd))
@@ -80,7 +84,7 @@ def test_a_listener_that_asks_gets_the_causes_of_dead_tokens(cluster: Any) -> No
 
 def test_a_malformed_cause_is_left_out() -> None:
     event = step_events.NodeEnd(5, 1, "a", "Neg", "", "", 0, True, None)
-    collector = tracing.Collector(False, True)
+    collector = tracing.Collector(3)
     collector(dataclasses.replace(event, cause=DeadCause(OpRef("s", "Switch"), "", "p:0", 1, 2)))
     (good,) = collector.take()
     assert tracing.decode([good], 1)[0].cause == DeadCause(OpRef("s", "Switch"), "", "p:0", 1, 2)
@@ -123,9 +127,58 @@ def test_a_listener_gets_no_values(cluster: Any) -> None:
 
 def test_malformed_events_are_left_out() -> None:
     event = step_events.IterationFree(5, 1, "a#0", "a", 0, "d")
-    collector = tracing.Collector(False)
+    collector = tracing.Collector(1)
     collector(event)
     (good,) = collector.take()
     bad = [[], ["Nothing", 1], ["IterationFree", 1], ["IterationFree", "5", 1, "a#0", "a", 0, "d"], 7, None]
     assert tracing.decode([*bad, good], 1) == [event]
     assert tracing.shifted([*bad[1:3], good], 3)[-1][1] == 2
+
+
+def test_a_recording_has_summaries_of_the_values_of_all_workers(cluster: Any) -> None:
+    g, x, y = looping()
+    with hr.Session(cluster, graph=g) as session, hr.record() as recording:
+        session.run(y, {x: 1.0})
+    document = json.loads(json.dumps(recording.document()))
+    check(document)
+    with hr.Session(graph=g, engine="interpret") as session, hr.record() as local:
+        session.run(y, {x: 1.0})
+    for name in ("while/mul", "while/add_1", "while/Less", "while/Merge_1"):
+        assert reading.values_of(document, name) == reading.values_of(local.document(), name) != {}
+    switch = [t.values for t in reading.tokens(document) if t.node == "while/Switch_1"]
+    assert switch[0] == (("", "", ""), ("float32", "[]", "1"))
+    assert switch[-1] == (("float32", "[]", "15"), ("", "", ""))
+
+
+def test_summaries_are_made_before_they_hold_much_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(thresholds, "STEP_TRACE_HELD", 100)
+    collector = tracing.Collector(4)
+    for k in range(3):
+        collector(step_events.NodeEnd(k, 1, "a", "Neg", "", "", 0, False, (np.full(20, k, np.float32), None)))
+        assert len(collector._held) == (k + 1) % 2
+    found = tracing.decode(collector.take(), 1)
+    assert [(v[0].mean, v[1]) for e in found for v in [e.values]] == [(float(k), NO_VALUE) for k in range(3)]
+
+
+def test_a_malformed_value_is_left_out() -> None:
+    collector = tracing.Collector(4, {"b"})
+    for node, value in (("a", np.float32(0.5)), ("b", np.arange(3))):
+        collector(step_events.NodeEnd(5, 1, node, "Neg", "", "", 0, False, (value,)))
+    a, b = collector.take()
+    found = tracing.decode([a, b], 1)
+    assert found[0].values[0].elements == "0.5"
+    assert found[1].values[0].tolist() == [0, 1, 2]
+    at = next(i for i, x in enumerate(a) if isinstance(x, list))
+    for bad in (3, [3], [[]], [a[at][0][:-1]], [["float32", "[]", "0", *a[at][0][3:]]], [b"\xff"], [b[at][0] + b"0"]):
+        assert tracing.decode([[*a[:at], bad, *a[at + 1 :]]], 1) == []
+
+
+def test_watched_values_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(thresholds, "STEP_TRACE_VALUES", 1000)
+    collector = tracing.Collector(0, {"a"})
+    event = step_events.NodeEnd(5, 1, "a", "Neg", "", "", 0, False, (np.zeros(100),))
+    collector(dataclasses.replace(event, node="b"))
+    collector(event)
+    with pytest.raises(ResourceExhaustedError, match="watched values of this step have more than 1,000 bytes"):
+        collector(event)
+    assert [e[3] for e in collector.take()] == ["a"]

@@ -56,6 +56,7 @@ ALL = [
     ContiguousResult(),
     StandsFor(("x:0", "y:1")),
     StandsFor(()),
+    notes.LoopVariable("h"),
     WeakNumbers((0, 2)),
 ]
 

@@ -66,11 +66,26 @@ def causes(document: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
 
 
 def held_by(document: dict[str, Any]) -> dict[str, str | None]:
-    """Tag → node that let its iteration open."""
+    """Tag → node that let its iteration open, on the first device that opened it."""
     return {
         document["tags"][r["tag"]]["text"]: None if r["held_by"] is None else document["nodes"][r["held_by"]]["name"]
-        for r in rows(document, "iterations")
+        for r in reversed(rows(document, "iterations"))
     }
+
+
+def in_flight(document: dict[str, Any]) -> dict[tuple[str, str], int]:
+    """(device, tag without the iteration) → most iterations that were open at once."""
+    most: dict[tuple[str, str], int] = {}
+    found = rows(document, "iterations")
+    for row in found:
+        key = document["devices"][row["device"]], document["tags"][row["tag"]]["text"].rpartition("#")[0]
+        same = [r for r in found if r["device"] == row["device"] and _loop(document, r) == key[1]]
+        most[key] = max(most.get(key, 0), sum(r["open"] <= row["open"] < r["close"] for r in same))
+    return most
+
+
+def _loop(document: dict[str, Any], row: dict[str, Any]) -> str:
+    return str(document["tags"][row["tag"]]["text"].rpartition("#")[0])
 
 
 def path(document: dict[str, Any]) -> list[tuple[str, str]]:

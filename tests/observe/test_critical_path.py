@@ -14,7 +14,7 @@ ROOT = {"frame": 0, "iteration": 0, "parent": -1, "text": ""}
 
 def node(type: str, *inputs: int | tuple[int, int], controls: Sequence[int] = ()) -> dict[str, Any]:
     pairs = [list(x) if isinstance(x, tuple) else [x, 0] for x in inputs]
-    return {"type": type, "inputs": pairs, "controls": list(controls)}
+    return {"type": type, "device": 0, "inputs": pairs, "controls": list(controls)}
 
 
 def path(
@@ -78,7 +78,7 @@ def test_the_exit_is_the_live_one() -> None:
 def test_a_held_iteration_waits_for_the_firing_that_let_it_open() -> None:
     nodes = [*LOOP, node("Print", 1)]
     fired = [*FIRED[:5], (7, 1, 5.5), *FIRED[5:]]
-    assert path(nodes, fired, TAGS, held={2: 5}) == [0, 1, 7, 1, 4, 6]
+    assert path(nodes, fired, TAGS, held={(0, 2): 5}) == [0, 1, 7, 1, 4, 6]
 
 
 def test_a_recv_waits_for_its_send() -> None:

@@ -80,6 +80,12 @@ def test_watched_values_are_those_of_events(rng: random.Random) -> None:
     _program(rng)
 
 
+@some
+@given(seed=st.integers(0, 2**32))
+def test_watched_values_of_gradients_are_those_of_events(seed: int) -> None:
+    _gradients(seed)
+
+
 @pytest.mark.nightly
 @pytest.mark.timeout(3600)
 @many

@@ -200,7 +200,7 @@ def test_crossings_have_both_times_and_dead_tokens_their_cause() -> None:
 
 
 @pytest.mark.system
-def test_a_step_of_a_cluster_is_recorded_without_values() -> None:
+def test_a_step_of_a_cluster_is_recorded_with_summaries_of_values() -> None:
     with hr.Graph() as g:
         with hr.device("/job:worker/task:1"):
             x = hr.exp(hr.constant([1.0, 2.0]), name="there")
@@ -211,7 +211,7 @@ def test_a_step_of_a_cluster_is_recorded_without_values() -> None:
     document = json.loads(json.dumps(recording.document()))
     check(document)
     found = {t.node: t for t in tokens(document)}
-    assert found["there"].values == (("float32", "", ""),)
+    assert found["there"].values == (("float32", "[2]", "2.718282, 7.3890557"),)
     assert rows(document, "values")[rows(document, "tokens")[[*found].index("there")]["value"]]["bytes"] == 8.0
     assert sorted(d.partition("/task:")[2] for d in document["devices"]) == ["0/device:CPU:0", "1/device:CPU:0"]
     dead = causes(document)
@@ -400,3 +400,91 @@ def test_a_recording_and_metadata_observe_the_same_run() -> None:
     alive = [t for t in tokens(document) if not t.dead]
     assert (len(alive), len(tokens(document))) == (metadata.calls, metadata.calls + metadata.dead)
     assert causes(document)["w/cond/Tanh", "w#0"]["selector"] == "w/Greater:0"
+
+
+# *** several devices ***
+
+
+def ahead() -> Any:
+    """A loop of 40 iterations with its counter and its product on two devices."""
+
+    def body(i: Any, x: Any) -> Any:
+        with hr.device("/cpu:1"):
+            y = hr.matmul(x, x, name="product") * 0.01
+        with hr.device("/cpu:0"):
+            return i + 1, y
+
+    x = hr.constant(np.ones((32, 32), np.float32))
+    return hr.while_loop(lambda i, x: i < 40, body, [0, x], parallel_iterations=4, name="w")[1]
+
+
+def test_the_iterations_of_each_device_are_within_the_limit() -> None:
+    document, _ = recorded(ahead, devices={"CPU": 2})
+    found = {(d.rpartition("/")[2], loop): n for (d, loop), n in reading.in_flight(document).items() if loop}
+    assert found.keys() == {("device:CPU:0", "w"), ("device:CPU:1", "w")}
+    assert max(found.values()) <= 4
+    opened = [(r["device"], document["tags"][r["tag"]]["text"]) for r in rows(document, "iterations")]
+    assert len(opened) == len(set(opened)) == 2 * 42  # of each device: the root and iterations 0 to 40
+
+
+def test_each_device_names_the_token_that_let_an_iteration_open() -> None:
+    document, _ = recorded(lambda: two_devices(), devices={"CPU": 2})
+    nodes = document["nodes"]
+    for row in rows(document, "iterations"):
+        text = document["tags"][row["tag"]]["text"]
+        if text:
+            assert nodes[row["held_by"]]["device"] == row["device"]
+            assert nodes[row["held_by"]]["type"] == ("Enter" if text == "w#0" else "NextIteration")
+
+
+def test_control_loops_add_no_branches() -> None:
+    document, _ = recorded(two_devices, devices={"CPU": 2})
+    assert [(f["kind"], f["name"]) for f in document["frames"]] == [("root", ""), ("loop", "w")]
+
+
+def test_a_branch_on_two_devices_has_the_name_of_its_predicate() -> None:
+    def make() -> Any:
+        with hr.device("/cpu:0"):
+            x = hr.placeholder_with_default(np.float32(2.0), (), name="x")
+            p = hr.greater(x, 1.0, name="p")
+
+        def there() -> Any:
+            with hr.device("/cpu:1"):
+                return hr.tanh(hr.constant(1.0), name="there")
+
+        return hr.cond(p, there, lambda: x, name="c")
+
+    document, _ = recorded(make, devices={"CPU": 2})
+    assert {f["name"] for f in document["frames"] if f["kind"] == "branch"} <= {"p is true", "p is false"}
+
+
+def test_waits_are_apart_from_the_time_of_computing() -> None:
+    document, _ = recorded(two_devices, devices={"CPU": 2})
+    for row in rows(document, "tokens"):
+        assert row["waited"] == (document["nodes"][row["node"]]["type"] == "_Recv")
+    called, _ = recorded(factorial)
+    waits = {called["nodes"][r["node"]]["name"] for r in rows(called, "tokens") if r["waited"]}
+    assert waits == {"fact", "fact/cond/fact"}
+
+
+def test_a_loop_variable_has_the_name_that_the_program_gives_it() -> None:
+    for document in (recorded(count)[0], recorded(two_devices, devices={"CPU": 2})[0]):
+        named = {n["name"]: n["variable"] for n in document["nodes"] if n["variable"] is not None}
+        assert named == {"w/Merge": "i", "w/Merge_1": "x"}
+
+
+def test_a_recv_ends_dead_if_its_token_is_dead() -> None:
+    with hr.Graph() as g:
+        y = two_devices()
+    events = reading.Events()
+    with hr.Session(graph=g, devices={"CPU": 2}) as s:
+        s.run(y, options=hr.RunOptions(listener=events))
+    arrived = {(e.to, e.tag, e.edge.partition(" ")[0]): e.dead for e in events.all
+               if isinstance(e, step_events.TokenReceived)}  # fmt: skip
+    ends = [e for e in events.all if isinstance(e, step_events.NodeEnd) and e.type == "_Recv"]
+    assert len(ends) == len(arrived) == 9
+    assert sum(e.dead for e in ends) == sum(arrived.values()) == 2
+    assert {(e.node, e.tag) for e in ends if e.dead} == {
+        ("w/Switch_1/1/from_CPU_0", "w#2"), ("w/there/from_CPU_1", "w#2")
+    }  # fmt: skip
+    assert {e.cause.selector for e in ends if e.dead} == {"w/LoopCond:0"}

@@ -11,6 +11,7 @@ import headrace as hr
 import headrace.v1 as tf
 from headrace.errors import InvalidArgumentError, SignatureError
 from headrace.observe.watch import Watched
+from tests.observe.watched import primitives
 
 
 def records(found: Any) -> list[tuple[Any, ...]]:
@@ -185,15 +186,13 @@ def test_a_graph_of_tensorflow_1_is_watched() -> None:
 
 
 def test_primitives_that_cannot_be_recovered_are_watched_by_a_listener() -> None:
-    with hr.Graph() as g:
-        p, x = hr.placeholder(hr.bool, ()), hr.placeholder(hr.float32, ())
-        no, yes = hr.raw_ops.Switch(data=x, pred=p)
-        a, b = hr.identity(yes * 2.0, name="a"), hr.identity(no * 3.0, name="b")
-        y = hr.raw_ops.Merge(inputs=[a, b])[0]
+    g, (p, q, x), y = primitives()
+    b = g.get_tensor_by_name("b:0")
     for taken in (True, False):
-        watched = run(g, y, {p: taken, x: 1.0}, hr.watch(["a", b]))
-        assert records(watched["a"]) == [(0, 2.0)] * taken
-        assert records(watched[b]) == [(0, 3.0)] * (not taken)
+        watched = run(g, y, {p: taken, q: taken, x: [1.0, 2.0]}, hr.watch(["a", b, "switch:0"]))
+        assert records(watched["a"]) == [(0, [2.0, 4.0])] * taken
+        assert records(watched[b]) == [(0, [3.0, 6.0])] * (not taken)
+        assert records(watched["switch:0"]) == [(0, [1.0, 2.0])] * (not taken)
 
 
 def test_a_condition_with_effects_is_watched_by_a_listener() -> None:

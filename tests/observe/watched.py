@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,25 @@ from headrace.ir.function import nested
 from headrace.observe.watch import Watched
 
 WATCHED = 6  # tensors of a program
+
+
+def primitives(devices: Sequence[str] = ("", "")) -> tuple[hr.Graph, tuple[Any, Any, Any], Any]:
+    """A graph that recovery refuses: a Merge joins sides of two predicates.
+
+    Args:
+      devices: The devices of the two sides.
+
+    Returns:
+      The graph, its predicates and data (`p`, `q`, `x`), which need equal predicates, and its result.
+    """
+    with hr.Graph() as g:
+        p, q = hr.placeholder(hr.bool, (), name="p"), hr.placeholder(hr.bool, (), name="q")
+        x = hr.placeholder(hr.float32, (2,), name="x")
+        with hr.device(devices[0]):
+            a = hr.identity(hr.raw_ops.Switch(data=x, pred=p, name="switch")[1] * 2.0, name="a")
+        with hr.device(devices[1]):
+            b = hr.identity(hr.raw_ops.Switch(data=x, pred=q)[0] * 3.0, name="b")
+        return g, (p, q, x), hr.raw_ops.Merge(inputs=[a, b])[0]
 
 
 class Values:

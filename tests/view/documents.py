@@ -46,10 +46,10 @@ class Strings:
 
 
 TOKENS = {"node": "u4", "tag": "u4", "begin": "f8", "end": "f8", "dead": "u1", "cause": "u4", "value": "u4"}
-TOKENS |= {"device": "u4"}
+TOKENS |= {"device": "u4", "waited": "u1"}
 VALUES = {"dtype": "u4", "shape": "u4", "min": "f8", "max": "f8", "mean": "f8", "nans": "u4", "bytes": "f8"}
 VALUES |= {"elements": "u4"}
-ITERATIONS = {"tag": "u4", "open": "f8", "close": "f8", "held_by": "u4"}
+ITERATIONS = {"tag": "u4", "device": "u4", "open": "f8", "close": "f8", "held_by": "u4"}
 CROSSINGS = {"edge": "u4", "tag": "u4", "from": "u4", "to": "u4", "sent": "f8", "received": "f8", "dead": "u1"}
 
 
@@ -89,6 +89,7 @@ class Builder:
                 "attrs": more.get("attrs", ""),
                 "constant": more.get("constant"),
                 "setup": more.get("setup", False),
+                "variable": more.get("variable"),
             }
         )
         return len(self.nodes) - 1
@@ -105,7 +106,7 @@ class Builder:
         begin = self.clock[device]
         self.clock[device] = begin + cost
         row = {"node": node, "tag": tag, "begin": begin, "end": begin + cost, "dead": cause != NONE, "cause": cause}
-        row |= {"value": NONE if value is None else self.value(value), "device": device}
+        row |= {"value": NONE if value is None else self.value(value), "device": device, "waited": False}
         for name, entry in row.items():
             self.tokens[name].append(entry)
         return len(self.tokens["node"]) - 1
@@ -130,7 +131,7 @@ class Builder:
         return len(self.values["dtype"]) - 1
 
     def iterate(self, tag: int, opened: float, closed: float, held_by: int) -> None:
-        row = {"tag": tag, "open": opened, "close": closed, "held_by": NONE if held_by < 0 else held_by}
+        row = {"tag": tag, "device": 0, "open": opened, "close": closed, "held_by": NONE if held_by < 0 else held_by}
         for name, entry in row.items():
             self.iterations[name].append(entry)
 
@@ -476,10 +477,12 @@ def large(nodes: int = 2000, tokens: int = 200_000) -> Document:
         "cause": np.where(dead, 0, NONE)[order],
         "value": np.where(dead, NONE, np.arange(count))[order],
         "device": device[order],
+        "waited": np.zeros(count),
     }
     opened = np.array([begin[iteration == i].min() for i in range(trips)])
     closed = np.array([end[iteration == i].max() for i in range(trips)])
     held = np.where(np.arange(trips) > 0, out, NONE)
+    iterations = {"tag": tags, "device": np.zeros(trips), "open": opened, "close": closed, "held_by": held}
     sent = np.sort(rng.choice(end, 2000, replace=False))
     for i in range(len(sent)):
         row = {"edge": b.strings("train/edge"), "tag": 0, "from": i % 4, "to": (i + 1) % 4}
@@ -510,7 +513,7 @@ def large(nodes: int = 2000, tokens: int = 200_000) -> Document:
         tables={
             "tokens": (TOKENS, columns),
             "values": (VALUES, values),
-            "iterations": (ITERATIONS, {"tag": tags, "open": opened, "close": closed, "held_by": held}),
+            "iterations": (ITERATIONS, iterations),
             "crossings": (CROSSINGS, b.crossings),
         },
         critical=np.flatnonzero(columns["device"] == 0)[::3],

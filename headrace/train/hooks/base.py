@@ -58,8 +58,9 @@ class SessionRunValues(NamedTuple):
       results: values of the hook's fetches, in their structure. None: it had no fetches.
       options: the `RunOptions` of the step.
       run_metadata: the `RunMetadata` of the step. It is filled if the caller passed one or requested a trace.
+      watched: the values that the hook watches by `RunOptions(watch=...)` in its `SessionRunArgs`. None: no watch.
 
-    Source: TensorFlow's `tf.train.SessionRunValues`.
+    Source: TensorFlow's `tf.train.SessionRunValues`; `watched` is headrace's.
 
     Example:
       >>> import headrace as hr
@@ -80,6 +81,7 @@ class SessionRunValues(NamedTuple):
     results: Any
     options: Any
     run_metadata: Any
+    watched: Any = None
 
 
 class SessionRunContext:

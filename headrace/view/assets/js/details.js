@@ -49,19 +49,25 @@ class Details {
     const sections = [el("h2", {}, recording.length ? `Step ${step.number}` : recording.raw.title || "Graph"), el("dl", {}, ...facts)];
     for (const text of about.problems) sections.push(el("p", { class: "failure", role: "alert" }, text));
     if (step.error) sections.splice(1, 0, el("p", { class: "failure", role: "alert" }, step.error));
-    if (recording.length) sections.push(this.slowest());
+    if (recording.length) sections.push(...this.slowest());
     if (recording.critical.length) sections.push(this.criticalPath());
     this.root.replaceChildren(...sections);
   }
 
   slowest() {
     const { recording } = this;
-    const { node, begin, end } = recording.tokens;
+    return [this.longest("Most time", 0), ...(recording.tokens.waited.includes(1) ? [this.longest("Longest waits", 1)] : [])];
+  }
+
+  /** The operations that computed, or waited, longest. A wait is that of a receive, a queue or the end of a call. */
+  longest(title, waits) {
+    const { recording } = this;
+    const { node, begin, end, waited } = recording.tokens;
     const times = new Float64Array(recording.nodes.length);
-    for (let row = 0; row < recording.length; row++) times[node[row]] += end[row] - begin[row];
+    for (let row = 0; row < recording.length; row++) if (waited[row] === waits) times[node[row]] += end[row] - begin[row];
     const total = times.reduce((sum, time) => sum + time, 0) || 1;
     const top = [...times.keys()].sort((a, b) => times[b] - times[a]).slice(0, 8).filter((at) => times[at] > 0);
-    return el("section", {}, el("h3", {}, "Most time"), el("table", { class: "bars" }, el("tbody", {}, ...top.map((at) => {
+    return el("section", {}, el("h3", {}, title), el("table", { class: "bars" }, el("tbody", {}, ...top.map((at) => {
       const bar = el("span", { class: "bar" });
       bar.style.width = `${Math.max(1, (100 * times[at]) / times[top[0]])}%`;
       return el("tr", {}, el("td", { class: "op" }, this.link(at, lastParts(recording.nodes[at].name))), el("td", { class: "num" }, duration(times[at])),
@@ -90,7 +96,7 @@ class Details {
     const device = recording.devices[node.device];
     const close = el("button", { type: "button", class: "icon", "aria-label": "Close the details", onclick: () => moment.select(-1) }, "×");
     const head = el("header", {}, el("h2", { title: node.name }, node.name), close);
-    const line = el("p", { class: "kind" }, el("span", { class: "badge" }, node.type),
+    const line = el("p", { class: "kind" }, el("span", { class: "badge" }, node.type), node.variable === null ? "" : el("span", {}, `loop variable ${node.variable}`),
       device ? el("span", { class: "note", title: device }, shortDevice(device)) : "",
       node.source && recording.files[node.source[0]] ? el("button", { type: "button", class: "link", onclick: () => app.source.show(node.source[0], node.source[1]) }, `${recording.files[node.source[0]].name}:${node.source[1]}`) : "");
     this.parts = { token: el("section", { class: "token" }), plot: null };

@@ -105,6 +105,7 @@ class Recording {
     inRange(tokens.value, values.length, "tokens.value", true);
     for (const name of ["dtype", "shape", "elements"]) inRange(values[name], strings, `values.${name}`, true);
     inRange(iterations.tag, tags, "iterations.tag");
+    inRange(iterations.device, devices, "iterations.device");
     inRange(iterations.held_by, nodes, "iterations.held_by", true);
     inRange(crossings.edge, strings, "crossings.edge");
     inRange(crossings.from, devices, "crossings.from");

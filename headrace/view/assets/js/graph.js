@@ -395,9 +395,9 @@ class GraphView {
 
   describe(node) {
     const { recording, moment } = this;
-    const { name, type, outputs, source } = recording.nodes[node];
+    const { name, type, outputs, source, variable } = recording.nodes[node];
     const row = moment.tokenOf(node);
-    const lines = [["head", name], ["note", `${type}${outputs.length ? `  →  ${outputs.map(([dtype, shape]) => dtype + shapeText(shape)).join(", ")}` : ""}`]];
+    const lines = [["head", name], variable !== null && ["note", `loop variable ${variable}`], ["note", `${type}${outputs.length ? `  →  ${outputs.map(([dtype, shape]) => dtype + shapeText(shape)).join(", ")}` : ""}`]];
     if (row >= 0) {
       if (recording.tokens.dead[row]) lines.push(["dead", recording.causeText(row)]);
       else {

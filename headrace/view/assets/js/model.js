@@ -185,7 +185,8 @@ class Model {
   }
 
   label(node) {
-    const { name, type } = this.recording.nodes[node];
+    const { name, type, variable } = this.recording.nodes[node];
+    if (variable !== null) return variable;
     if (type === "_Arg" || type === "_Retval") {
       const end = /^(?:arg|ret)\.(.+)\.\d+$/.exec(name);
       if (end) return end[1];

@@ -11,7 +11,7 @@ class Search {
     this.texts = recording.nodes.map((node) => {
       const file = node.source && recording.files[node.source[0]];
       const line = file && file.text !== null ? this.lineOf(node.source) : "";
-      return `${node.name} ${node.type} ${file ? `${file.name}:${node.source[1]}` : ""} ${line}`.toLowerCase();
+      return `${node.name} ${node.type} ${node.variable || ""} ${file ? `${file.name}:${node.source[1]}` : ""} ${line}`.toLowerCase();
     });
     this.input.addEventListener("input", () => this.find());
     this.input.addEventListener("focus", () => this.input.value && this.find());

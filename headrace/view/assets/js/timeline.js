@@ -271,11 +271,17 @@ class Timeline {
   showLoop(loop) {
     const { recording } = this;
     this.loop = loop;
-    const { tag, open, close, held_by: heldBy } = recording.iterations;
-    this.spans = [];
+    const { tag, device, open, close, held_by: heldBy } = recording.iterations;
+    this.spans = []; // one for each iteration and device
     for (let at = 0; at < tag.length; at++) if (recording.tagFrame[tag[at]] === loop) this.spans.push(at);
     this.spans.sort((a, b) => open[a] - open[b] || recording.tagIteration[tag[a]] - recording.tagIteration[tag[b]]);
-    const events = this.spans.flatMap((at) => [[open[at], 1], [close[at], -1]]).sort((a, b) => a[0] - b[0] || a[1] - b[1]);
+    // An iteration is in flight from its first opening on a device to its last end.
+    const times = new Map();
+    for (const at of this.spans) {
+      const known = times.get(tag[at]) || [Infinity, 0];
+      times.set(tag[at], [Math.min(known[0], open[at]), Math.max(known[1], close[at])]);
+    }
+    const events = [...times.values()].flatMap(([opened, closed]) => [[opened, 1], [closed, -1]]).sort((a, b) => a[0] - b[0] || a[1] - b[1]);
     this.flight = [];
     this.mostInFlight = 0;
     let inFlight = 0;
@@ -286,11 +292,12 @@ class Timeline {
       else this.flight.push([time, inFlight]);
     }
     for (const [, n] of this.flight) this.mostInFlight = Math.max(this.mostInFlight, n);
-    // The limit is that of one run of the loop; a nested loop may run several times at once.
+    // The limit is that of one run of the loop on one device: a nested loop may run several times at once, and a device
+    // may be ahead of another.
     const runs = new Map();
     let mostOfRun = 0;
     for (const [, at, change] of this.spans.flatMap((at) => [[open[at], at, 1], [close[at], at, -1]]).sort((a, b) => a[0] - b[0] || a[2] - b[2])) {
-      const run = recording.tagParent[tag[at]];
+      const run = `${recording.tagParent[tag[at]]} ${device[at]}`;
       runs.set(run, (runs.get(run) || 0) + change);
       mostOfRun = Math.max(mostOfRun, runs.get(run));
     }
@@ -307,7 +314,7 @@ class Timeline {
       ...frames.map((frame) => el("option", { value: frame, selected: frame === loop }, recording.frames[frame].name)));
     const holder = [...holders].sort((a, b) => b[1] - a[1])[0];
     summary.replaceChildren(choice,
-      el("span", {}, ` ${plural(this.spans.length, "iteration")}, at most ${mostOfRun} in flight${limit ? `, ${limit} allowed` : ""}`),
+      el("span", {}, ` ${plural(times.size, "iteration")}, at most ${mostOfRun} in flight${recording.devices.length > 1 ? " on a device" : ""}${limit ? `, ${limit} allowed` : ""}`),
       holder ? el("span", {}, " · the next one waited most often for ") : "",
       holder ? el("button", { type: "button", class: "link", onclick: () => app.graph.reveal(holder[0]) }, recording.nodes[holder[0]].name) : "",
       holder ? ` (${count(holder[1])}×)` : "");
