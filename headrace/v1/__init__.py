@@ -613,8 +613,8 @@ def control_flow_v2_enabled() -> Any:
 disable_control_flow_v2 = disable_v2_behavior
 disable_v2_tensorshape = disable_tensor_equality = disable_v2_behavior
 
-# Imported on first use: the messages of the wire format, which take long to load.
-_LATER = {
+# Imported on first use: the functions of all ops, and the messages of the wire format, which take long to load.
+_LATER = {"raw_ops": "headrace.api.raw_ops"} | {
     name: f"headrace.pb:{name}"
     for name in (
         "AttrValue", "Event", "GraphDef", "HistogramProto", "MetaGraphDef", "NameAttrList", "NodeDef", "SessionLog",
@@ -623,6 +623,7 @@ _LATER = {
 }  # fmt: skip
 
 if TYPE_CHECKING:
+    from headrace.api import raw_ops
     from headrace.pb import (
         AttrValue,
         Event,
@@ -1029,6 +1030,7 @@ __all__ = [
     "random_uniform_initializer",
     "range",
     "rank",
+    "raw_ops",
     "read_file",
     "real",
     "realdiv",

@@ -1,0 +1,243 @@
+"""Names of TensorFlow 1 that `headrace.v1` lacks: for each the reason, or the name to use in its place.
+
+The pages of docs/reference/v1.md and the errors for missing names show these texts. An error imports the module when its
+text is read, and nothing else does.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import functools
+from typing import Final
+
+_KERAS = "Keras is a package of its own; `tf.layers`, `tf.nn.rnn_cell` and `hr.layers` have its usual layers"
+_EXTENSION = "classes as tensors belong to TensorFlow 2; `hr.tree` registers classes as structures of tensors"
+_DATASET_OPS = "an op inside TensorFlow's data sets; those of headrace are made of other operations"
+_BOOSTED = "TensorFlow's boosted trees; their estimators were removed in TensorFlow 2"
+_INT8 = (
+    "a kernel of TensorFlow's quantized networks for one kind of processor; `tf.quantization` simulates their rounding"
+)
+_SMALL = (
+    "no dtype of fewer than 8 bits or of 8-bit floats exists; `tf.bfloat16` and `tf.float16` are the smallest floats"
+)
+_SDCA = "the dual coordinate solver of TensorFlow's linear estimators; `tf.train.FtrlOptimizer` trains such models"
+
+# Pattern of dotted names below `tf` -> the reason. The first that fits decides.
+REASONS: Final[dict[str, str]] = {
+    # packages
+    "keras*": _KERAS,
+    "layers.experimental.*": _KERAS,
+    "layers.InputSpec": "the layers check the ranks of their inputs themselves",
+    "lite*": "a converter for phones; `tf.train.write_graph` writes graphs for converters",
+    "tpu*": "no TPU device exists; the same graph runs on CPU devices without these names",
+    "distribute*": "strategies belong to TensorFlow 2; `tf.train.replica_device_setter`, "
+    "`tf.train.SyncReplicasOptimizer` and `hr.cluster` distribute a program",
+    "mlir*": "a converter to another compiler's formats; `hr.explain` shows the stages of headrace's own",
+    "xla*": "headrace compiles every step that it can, without a scope",
+    "debugging.experimental.*": "the debugger of TensorFlow 2; `hr.record` and `hr.watch` look into a running step",
+    "data.experimental.service.*": "the data service of TensorFlow's clusters; each worker reads its own input",
+    "feature_column.sequence_*": "inputs of sequences of feature columns; `tf.io.parse_sequence_example` reads sequences",
+    "quantization.experimental.*": "a converter of saved models for phones",
+    "experimental.*ension*": _EXTENSION,
+    "experimental.dispatch_*": _EXTENSION,
+    "experimental.unregister_dispatch_for": _EXTENSION,
+    "experimental.DynamicRaggedShape": "a part of TensorFlow 2's ragged tensors",
+    "experimental.RowPartition": "a part of TensorFlow 2's ragged tensors",
+    "experimental.StructuredTensor": "a part of TensorFlow 2's ragged tensors",
+    "experimental.async_*": "eager ops run on the calling thread",
+    "experimental.function_executor_type": "headrace chooses the engine of a step itself; `hr.explain` says which",
+    "experimental.enable_strict_mode": "deprecated names raise warnings of Python, which `warnings.simplefilter` turns "
+    "into errors",
+    "experimental.output_all_intermediates": "a switch of TensorFlow 2's gradients of conditionals, without a use here",
+    "experimental.register_filesystem_plugin": "files are those of the operating system",
+    "load_file_system_library": "files are those of the operating system",
+    "load_op_library": "ops are written in Python: docs/how-to/extending.md",
+    "load_library": "ops are written in Python: docs/how-to/extending.md",
+    # dtypes
+    "*float4_*": _SMALL,
+    "*float8_*": _SMALL,
+    "*int2": _SMALL,
+    "*int4": _SMALL,
+    # raw operations
+    "raw_ops.BoostedTrees*": _BOOSTED,
+    "raw_ops.IsBoostedTrees*": _BOOSTED,
+    "raw_ops.*TPU*": "an op of TPU devices",
+    "raw_ops.Infeed*": "an op of TPU devices",
+    "raw_ops.Outfeed*": "an op of TPU devices",
+    "raw_ops.*Xla*": "an op of TPU devices",
+    "raw_ops.*SparseCore*": "an op of TPU devices",
+    "raw_ops.*PhysicalReplica": "an op of TPU devices",
+    "raw_ops.Prelinearize*": "an op of TPU devices",
+    "raw_ops.WorkerHeartbeat": "an op of TPU devices",
+    "raw_ops.GlobalIterId": "an op of TPU devices",
+    "raw_ops.StoreMinibatchStatisticsInFdo": "an op of TPU devices",
+    "raw_ops.ConvertToCooTensor": "an op of TPU devices",
+    "raw_ops.CrossReplicaSum": "an op of TPU devices",
+    "raw_ops.AllToAll": "an op of TPU devices; `hr.all_gather` and its neighbours exchange values of a group",
+    "raw_ops.CollectivePermute": "an op of TPU devices",
+    "raw_ops.Collective*": "TensorFlow's collective ops; those of headrace are `hr.all_reduce` and its neighbours",
+    "raw_ops.Nccl*": "an op of GPU devices; `hr.all_reduce` and its neighbours sum over devices",
+    "raw_ops.CudnnRNN*": "an op of GPU devices; `tf.nn.dynamic_rnn` computes the same",
+    "raw_ops.Quantized*": _INT8,
+    "raw_ops.Requant*": _INT8,
+    "raw_ops.Uniform*": _INT8,
+    "raw_ops.*Dataset*": _DATASET_OPS,
+    "raw_ops.*Iterator*": _DATASET_OPS,
+    "raw_ops.*MemoryCache": _DATASET_OPS,
+    "raw_ops.*SeedGenerator": _DATASET_OPS,
+    "raw_ops.*IterationCounter": _DATASET_OPS,
+    "raw_ops.*StatsAggregator*": _DATASET_OPS,
+    "raw_ops.*ThreadPoolHandle": _DATASET_OPS,
+    "raw_ops.*compressElement": _DATASET_OPS,
+    "raw_ops.CompressElement": _DATASET_OPS,
+    "raw_ops.ComputeBatchSize": _DATASET_OPS,
+    "raw_ops.DistributedSave": _DATASET_OPS,
+    "raw_ops.GetElementAtIndex": _DATASET_OPS,
+    "raw_ops.GetOptions": _DATASET_OPS,
+    "raw_ops.ListSnapshotChunksDataset": _DATASET_OPS,
+    "raw_ops.MapDefun": _DATASET_OPS,
+    "raw_ops.WindowOp": _DATASET_OPS,
+    "raw_ops.*SummaryWriter": "an op of TensorFlow 2's summaries; `tf.summary.FileWriter` writes those of a step",
+    "raw_ops.Create*Writer": "an op of TensorFlow 2's summaries; `tf.summary.FileWriter` writes those of a step",
+    "raw_ops.Write*Summary": "an op of TensorFlow 2's summaries; `tf.summary.FileWriter` writes those of a step",
+    "raw_ops.ImportEvent": "an op of TensorFlow 2's summaries; `tf.summary.FileWriter` writes those of a step",
+    "raw_ops.Sdca*": _SDCA,
+    "raw_ops.Debug*": "an op of TensorFlow's debugger; `hr.record` and `hr.watch` look into a running step",
+    "raw_ops.CompositeTensorVariant*": _EXTENSION,
+    "raw_ops.Batch*": "an op of TensorFlow's servers",
+    "raw_ops.Unbatch*": "an op of TensorFlow's servers",
+    "raw_ops.Send": "the partition of a step makes such an op; a program places operations by `tf.device`",
+    "raw_ops.Recv": "the partition of a step makes such an op; a program places operations by `tf.device`",
+    "raw_ops.SyncDevice": "an op of GPU devices",
+    "raw_ops.CheckPinned": "an op of GPU devices",
+    "raw_ops.K*Initialization": "an op of TensorFlow's clustering estimator",
+    "raw_ops.NearestNeighbors": "an op of TensorFlow's clustering estimator",
+    "raw_ops.*Jxl": "an image format that no library of headrace reads",
+    "raw_ops.*WebP": "an image format that no library of headrace reads",
+    "raw_ops.LMDBReader": "`tf.TFRecordReader` reads records; LMDB databases need a library that headrace has not",
+    "raw_ops.GenerateBoundingBoxProposals": "an op of GPU devices",
+    "raw_ops.*RemapMatrix": "an op of TensorFlow's estimators; `tf.train.init_from_checkpoint` starts from a checkpoint",
+    "raw_ops.*VocabRemapping": "an op of TensorFlow's estimators; `tf.train.init_from_checkpoint` starts from a checkpoint",
+    "raw_ops.*codeProto*": "messages are read in Python, by a `tf.py_func`",
+    "raw_ops.En?odeProto": "messages are read in Python, by a `tf.py_func`",
+    "raw_ops.Fact": "an example of TensorFlow's sources",
+    "raw_ops.FileSystemSetConfiguration": "files are those of the operating system",
+    "raw_ops.ImmutableConst": "a constant in a file of another format; `tf.constant` and checkpoints keep values",
+    "raw_ops.RecordInput": "`tf.TFRecordReader` and `tf.train.shuffle_batch` read and mix records",
+    "raw_ops.SparseMatrixOrderingAMD": "no sparse factorization exists",
+    "raw_ops.SparseMatrixSparseCholesky": "no sparse factorization exists",
+    "raw_ops.StatefulStandardNormal": "`raw_ops.StatefulStandardNormalV2`, which replaced it in TensorFlow",
+    # images and input
+    "*decode_jxl": "an image format that no library of headrace reads",
+    "*decode_webp": "an image format that no library of headrace reads",
+    "image.generate_bounding_box_proposals": "an op of GPU devices",
+    "LMDBReader": "`tf.TFRecordReader` reads records; LMDB databases need a library that headrace has not",
+    "io.*code_proto": "messages are read in Python, by a `tf.py_func`",
+    # training
+    "train.sdca_*": _SDCA,
+    "train.do_quantize_training_on_graphdef": "`tf.quantization.fake_quant_with_min_max_vars` trains for quantization",
+    "train.experimental.*": "a part of TensorFlow 2's checkpoints; `tf.train.Saver(sharded=True)` writes shards",
+    "nondifferentiable_batch_function": "a part of TensorFlow's servers",
+    "profiler.*Proto": "a message of TensorFlow's profiler; `hr.profile` measures a step",
+    "profiler.*": "`hr.profile` measures a step, and `tf.RunOptions(trace_level=...)` writes its time line",
+    # messages of TensorFlow's debugger
+    "check_pinned": "a check of GPU devices",
+}
+
+# Older names of `tf.contrib` -> the name of the same object in `headrace.v1`.
+EQUIVALENTS: Final[dict[str, str]] = {
+    "contrib.layers.xavier_initializer": "glorot_uniform_initializer",
+    "contrib.layers.xavier_initializer_conv2d": "glorot_uniform_initializer",
+    "contrib.layers.variance_scaling_initializer": "variance_scaling_initializer",
+    "contrib.layers.fully_connected": "layers.dense",
+    "contrib.layers.linear": "layers.dense",
+    "contrib.layers.relu": "layers.dense",
+    "contrib.layers.batch_norm": "layers.batch_normalization",
+    "contrib.layers.conv2d": "layers.conv2d",
+    "contrib.layers.convolution2d": "layers.conv2d",
+    "contrib.layers.conv2d_transpose": "layers.conv2d_transpose",
+    "contrib.layers.separable_conv2d": "layers.separable_conv2d",
+    "contrib.layers.max_pool2d": "layers.max_pooling2d",
+    "contrib.layers.avg_pool2d": "layers.average_pooling2d",
+    "contrib.layers.dropout": "layers.dropout",
+    "contrib.layers.flatten": "layers.flatten",
+    "contrib.layers.one_hot_encoding": "one_hot",
+    "contrib.layers.embed_sequence": "nn.embedding_lookup",
+    "contrib.layers.layer_norm": "nn.batch_normalization",
+    "contrib.layers.optimize_loss": "train.Optimizer",
+    "contrib.layers.sum_regularizer": "losses.get_regularization_loss",
+    "contrib.framework.get_global_step": "train.get_global_step",
+    "contrib.framework.get_or_create_global_step": "train.get_or_create_global_step",
+    "contrib.framework.create_global_step": "train.create_global_step",
+    "contrib.framework.assert_global_step": "train.assert_global_step",
+    "contrib.framework.get_variables": "global_variables",
+    "contrib.framework.get_trainable_variables": "trainable_variables",
+    "contrib.framework.get_model_variables": "model_variables",
+    "contrib.framework.load_checkpoint": "train.load_checkpoint",
+    "contrib.framework.load_variable": "train.load_variable",
+    "contrib.framework.list_variables": "train.list_variables",
+    "contrib.framework.init_from_checkpoint": "train.init_from_checkpoint",
+    "contrib.framework.nest": "nest",
+    "contrib.framework.sort": "sort",
+    "contrib.framework.argsort": "argsort",
+    "contrib.rnn.BasicLSTMCell": "nn.rnn_cell.BasicLSTMCell",
+    "contrib.rnn.BasicRNNCell": "nn.rnn_cell.BasicRNNCell",
+    "contrib.rnn.GRUCell": "nn.rnn_cell.GRUCell",
+    "contrib.rnn.LSTMCell": "nn.rnn_cell.LSTMCell",
+    "contrib.rnn.LSTMStateTuple": "nn.rnn_cell.LSTMStateTuple",
+    "contrib.rnn.MultiRNNCell": "nn.rnn_cell.MultiRNNCell",
+    "contrib.rnn.RNNCell": "nn.rnn_cell.RNNCell",
+    "contrib.rnn.DropoutWrapper": "nn.rnn_cell.DropoutWrapper",
+    "contrib.rnn.DeviceWrapper": "nn.rnn_cell.DeviceWrapper",
+    "contrib.rnn.ResidualWrapper": "nn.rnn_cell.ResidualWrapper",
+    "contrib.rnn.static_rnn": "nn.static_rnn",
+    "contrib.rnn.static_bidirectional_rnn": "nn.static_bidirectional_rnn",
+    "contrib.lookup.HashTable": "lookup.StaticHashTable",
+    "contrib.lookup.MutableHashTable": "lookup.experimental.MutableHashTable",
+    "contrib.lookup.MutableDenseHashTable": "lookup.experimental.DenseHashTable",
+    "contrib.lookup.KeyValueTensorInitializer": "lookup.KeyValueTensorInitializer",
+    "contrib.lookup.TextFileInitializer": "lookup.TextFileInitializer",
+    "contrib.losses.*": "losses",
+    "contrib.metrics.*": "metrics",
+    "contrib.signal.*": "signal",
+    "contrib.linalg.*": "linalg",
+    "contrib.image.*": "image",
+    "contrib.image*": "image",
+    "contrib.signal*": "signal",
+    "contrib.losses*": "losses",
+    "contrib.metrics*": "metrics",
+    "contrib.summary*": "summary",
+    "contrib.slim*": "layers",
+    "contrib.layers*": "layers",
+    "contrib.rnn*": "nn.rnn_cell",
+    "contrib.lookup*": "lookup",
+    "contrib.training.bucket*": "train.batch",
+    "contrib.quantize*": "quantization",
+    "contrib.opt*": "train",
+    "contrib.nn.*": "nn",
+    "contrib.distribute*": "train.SyncReplicasOptimizer",
+    "contrib.framework.arg_scope": "variable_scope",
+    "contrib.cudnn_rnn*": "nn.dynamic_rnn",
+    "contrib.autograph*": "autograph",
+    "contrib.checkpoint*": "train.Saver",
+    "contrib.staging*": "FIFOQueue",
+}
+
+
+@functools.cache
+def reason(name: str) -> str:
+    """Returns the reason for the absence of a name, or "" for a name without one.
+
+    Args:
+      name: a dotted name below `tf`.
+
+    >>> reason("keras.layers.Dense")[:35], reason("contrib.rnn.GRUCell"), reason("reduce_summ")
+    ('Keras is a package of its own; `tf.', 'use `tf.nn.rnn_cell.GRUCell`', '')
+    """
+    for pattern, text in REASONS.items():
+        if fnmatch.fnmatchcase(name, pattern):
+            return text
+    for pattern, instead in EQUIVALENTS.items():
+        if fnmatch.fnmatchcase(name, pattern):
+            return f"use `tf.{instead}`"
+    return ""
