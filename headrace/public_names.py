@@ -181,7 +181,7 @@ def _root(module: str) -> str:
 
 
 def _path(module: str) -> str:
-    """Returns the public path of a module, such as "nn.rnn_cell"; "" for a package with public modules."""
+    """Returns the public path of a module: "nn.rnn_cell", or "" for a root."""
     top = _root(module)
     found = (path for path, x in _public(top).items() if isinstance(x, types.ModuleType) and x.__name__ == module)
     return next(found, module.removeprefix(top).removeprefix("."))

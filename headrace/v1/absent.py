@@ -1,7 +1,7 @@
-"""Names of TensorFlow 1 that `headrace.v1` lacks: for each the reason, or the name to use in its place.
+"""Names of TensorFlow 1 that `headrace.v1` lacks, with the reasons.
 
-The pages of docs/reference/v1.md and the errors for missing names show these texts. An error imports the module when its
-text is read, and nothing else does.
+The pages of docs/reference/v1.md and the errors for missing names show these texts. Only the text of an error imports
+the module.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ REASONS: Final[dict[str, str]] = {
     "xla*": "headrace compiles every step that it can, without a scope",
     "debugging.experimental.*": "the debugger of TensorFlow 2; `hr.record` and `hr.watch` look into a running step",
     "data.experimental.service.*": "the data service of TensorFlow's clusters; each worker reads its own input",
-    "feature_column.sequence_*": "inputs of sequences of feature columns; `tf.io.parse_sequence_example` reads sequences",
+    "feature_column.sequence_*": "columns of sequences; `tf.io.parse_sequence_example` reads sequences",
     "quantization.experimental.*": "a converter of saved models for phones",
     "experimental.*ension*": _EXTENSION,
     "experimental.dispatch_*": _EXTENSION,
@@ -116,8 +116,8 @@ REASONS: Final[dict[str, str]] = {
     "raw_ops.*WebP": "an image format that no library of headrace reads",
     "raw_ops.LMDBReader": "`tf.TFRecordReader` reads records; LMDB databases need a library that headrace has not",
     "raw_ops.GenerateBoundingBoxProposals": "an op of GPU devices",
-    "raw_ops.*RemapMatrix": "an op of TensorFlow's estimators; `tf.train.init_from_checkpoint` starts from a checkpoint",
-    "raw_ops.*VocabRemapping": "an op of TensorFlow's estimators; `tf.train.init_from_checkpoint` starts from a checkpoint",
+    "raw_ops.*RemapMatrix": "an op of TensorFlow's estimators; `tf.train.init_from_checkpoint` restores variables",
+    "raw_ops.*VocabRemapping": "an op of TensorFlow's estimators; `tf.train.init_from_checkpoint` restores variables",
     "raw_ops.*codeProto*": "messages are read in Python, by a `tf.py_func`",
     "raw_ops.En?odeProto": "messages are read in Python, by a `tf.py_func`",
     "raw_ops.Fact": "an example of TensorFlow's sources",
@@ -140,104 +140,48 @@ REASONS: Final[dict[str, str]] = {
     "nondifferentiable_batch_function": "a part of TensorFlow's servers",
     "profiler.*Proto": "a message of TensorFlow's profiler; `hr.profile` measures a step",
     "profiler.*": "`hr.profile` measures a step, and `tf.RunOptions(trace_level=...)` writes its time line",
-    # messages of TensorFlow's debugger
     "check_pinned": "a check of GPU devices",
-}
-
-# Older names of `tf.contrib` -> the name of the same object in `headrace.v1`.
-EQUIVALENTS: Final[dict[str, str]] = {
-    "contrib.layers.xavier_initializer": "glorot_uniform_initializer",
-    "contrib.layers.xavier_initializer_conv2d": "glorot_uniform_initializer",
-    "contrib.layers.variance_scaling_initializer": "variance_scaling_initializer",
-    "contrib.layers.fully_connected": "layers.dense",
-    "contrib.layers.linear": "layers.dense",
-    "contrib.layers.relu": "layers.dense",
-    "contrib.layers.batch_norm": "layers.batch_normalization",
-    "contrib.layers.conv2d": "layers.conv2d",
-    "contrib.layers.convolution2d": "layers.conv2d",
-    "contrib.layers.conv2d_transpose": "layers.conv2d_transpose",
-    "contrib.layers.separable_conv2d": "layers.separable_conv2d",
-    "contrib.layers.max_pool2d": "layers.max_pooling2d",
-    "contrib.layers.avg_pool2d": "layers.average_pooling2d",
-    "contrib.layers.dropout": "layers.dropout",
-    "contrib.layers.flatten": "layers.flatten",
-    "contrib.layers.one_hot_encoding": "one_hot",
-    "contrib.layers.embed_sequence": "nn.embedding_lookup",
-    "contrib.layers.layer_norm": "nn.batch_normalization",
-    "contrib.layers.optimize_loss": "train.Optimizer",
-    "contrib.layers.sum_regularizer": "losses.get_regularization_loss",
-    "contrib.framework.get_global_step": "train.get_global_step",
-    "contrib.framework.get_or_create_global_step": "train.get_or_create_global_step",
-    "contrib.framework.create_global_step": "train.create_global_step",
-    "contrib.framework.assert_global_step": "train.assert_global_step",
-    "contrib.framework.get_variables": "global_variables",
-    "contrib.framework.get_trainable_variables": "trainable_variables",
-    "contrib.framework.get_model_variables": "model_variables",
-    "contrib.framework.load_checkpoint": "train.load_checkpoint",
-    "contrib.framework.load_variable": "train.load_variable",
-    "contrib.framework.list_variables": "train.list_variables",
-    "contrib.framework.init_from_checkpoint": "train.init_from_checkpoint",
-    "contrib.framework.nest": "nest",
-    "contrib.framework.sort": "sort",
-    "contrib.framework.argsort": "argsort",
-    "contrib.rnn.BasicLSTMCell": "nn.rnn_cell.BasicLSTMCell",
-    "contrib.rnn.BasicRNNCell": "nn.rnn_cell.BasicRNNCell",
-    "contrib.rnn.GRUCell": "nn.rnn_cell.GRUCell",
-    "contrib.rnn.LSTMCell": "nn.rnn_cell.LSTMCell",
-    "contrib.rnn.LSTMStateTuple": "nn.rnn_cell.LSTMStateTuple",
-    "contrib.rnn.MultiRNNCell": "nn.rnn_cell.MultiRNNCell",
-    "contrib.rnn.RNNCell": "nn.rnn_cell.RNNCell",
-    "contrib.rnn.DropoutWrapper": "nn.rnn_cell.DropoutWrapper",
-    "contrib.rnn.DeviceWrapper": "nn.rnn_cell.DeviceWrapper",
-    "contrib.rnn.ResidualWrapper": "nn.rnn_cell.ResidualWrapper",
-    "contrib.rnn.static_rnn": "nn.static_rnn",
-    "contrib.rnn.static_bidirectional_rnn": "nn.static_bidirectional_rnn",
-    "contrib.lookup.HashTable": "lookup.StaticHashTable",
-    "contrib.lookup.MutableHashTable": "lookup.experimental.MutableHashTable",
-    "contrib.lookup.MutableDenseHashTable": "lookup.experimental.DenseHashTable",
-    "contrib.lookup.KeyValueTensorInitializer": "lookup.KeyValueTensorInitializer",
-    "contrib.lookup.TextFileInitializer": "lookup.TextFileInitializer",
-    "contrib.losses.*": "losses",
-    "contrib.metrics.*": "metrics",
-    "contrib.signal.*": "signal",
-    "contrib.linalg.*": "linalg",
-    "contrib.image.*": "image",
-    "contrib.image*": "image",
-    "contrib.signal*": "signal",
-    "contrib.losses*": "losses",
-    "contrib.metrics*": "metrics",
-    "contrib.summary*": "summary",
-    "contrib.slim*": "layers",
-    "contrib.layers*": "layers",
-    "contrib.rnn*": "nn.rnn_cell",
-    "contrib.lookup*": "lookup",
-    "contrib.training.bucket*": "train.batch",
-    "contrib.quantize*": "quantization",
-    "contrib.opt*": "train",
-    "contrib.nn.*": "nn",
-    "contrib.distribute*": "train.SyncReplicasOptimizer",
-    "contrib.framework.arg_scope": "variable_scope",
-    "contrib.cudnn_rnn*": "nn.dynamic_rnn",
-    "contrib.autograph*": "autograph",
-    "contrib.checkpoint*": "train.Saver",
-    "contrib.staging*": "FIFOQueue",
+    "config.experimental.*memory*": "only GPUs have it; `Session.statistics` has the memory of a session",
+    "config.experimental.*mlir_bridge": "a switch of another compiler; `hr.explain` shows the stages of headrace's own",
+    "config.experimental.ClusterDeviceFilters": "`tf.ConfigProto(device_filters=...)` limits the tasks of a session",
+    "config.experimental_connect_to_*": "`tf.train.Server` and `tf.Session(target)` connect to a cluster",
+    "config.optimizer.*": "`HEADRACE_OPTIMIZE` switches passes: docs/reference/optimizing.md",
+    "sysconfig.get_*": "ops are written in Python: docs/how-to/extending.md",
+    "user_ops.*": "an example of TensorFlow's sources",
+    "graph_util.must_run_on_cpu": "a rule of GPU devices; every operation runs on CPUs",
+    "errors.raise_exception_on_not_ok_status": "a part of TensorFlow's C library; errors are raised by the call itself",
+    "debugging.*able_check_numerics": "`tf.add_check_numerics_ops`, or `tf.RunOptions(check_numerics=True)`",
+    "nn.quantized_relu_x": _INT8,
+    "nn.with_space_to_batch": "`tf.nn.convolution` and `tf.nn.pool` have a `dilation_rate`",
+    "linalg.LinearOperator*": "a class of TensorFlow 2; `tf.linalg` has functions of matrices, of batches too",
+    "linalg.experimental.*": "a method for a `LinearOperator`; `tf.while_loop` runs its iterations",
+    "random.*global_generator": "a generator belongs to its graph; `tf.random.Generator.from_seed` makes one",
+    "random.experimental.index_shuffle": "`tf.random_index_shuffle`, whose seed has three numbers",
+    "enable_v2_behavior": "`hr` has eager execution and TensorFlow 2's rules",
+    "enable_tensor_equality": "tensors of a graph compare by identity; `tf.equal` compares elements",
+    "enable_v2_tensorshape": "a `TensorShape` has `Dimension`s; `as_list` has integers",
+    "*TypeSpec": "a class of TensorFlow 2; `tf.TensorSpec` and `tf.SparseTensorSpec` describe tensors",
+    "type_spec_from_value": "a function of TensorFlow 2; `tf.TensorSpec` describes tensors",
+    "NoneTensorSpec": "a class of TensorFlow 2; `tf.TensorSpec` describes tensors",
+    "IndexedSlicesSpec": "a class of TensorFlow 2; `tf.TensorSpec` describes the parts",
+    "TensorArraySpec": "a class of TensorFlow 2; a `TensorArray` passes through loops and functions itself",
+    "types.experimental.*": "a type for annotations of TensorFlow 2; `hr.Tensor` is headrace's",
+    "wrap_function": "`hr.jit` makes a function of a Python function",
+    "Module": "`hr.layers.Layer` holds variables and layers",
+    "variable_creator_scope": "the `custom_getter` of `tf.variable_scope` changes how variables are made",
+    "autograph.trace": "`tf.print` and `hr.watch` show values",
+    "autograph.experimental.*": "the converter needs no options: docs/learn/autograph.md",
 }
 
 
 @functools.cache
 def reason(name: str) -> str:
-    """Returns the reason for the absence of a name, or "" for a name without one.
+    """Returns the reason for the absence of a name, or "".
 
     Args:
       name: a dotted name below `tf`.
 
-    >>> reason("keras.layers.Dense")[:35], reason("contrib.rnn.GRUCell"), reason("reduce_summ")
-    ('Keras is a package of its own; `tf.', 'use `tf.nn.rnn_cell.GRUCell`', '')
+    >>> reason("keras.layers.Dense")[:30], reason("reduce_summ")
+    ('Keras is a package of its own;', '')
     """
-    for pattern, text in REASONS.items():
-        if fnmatch.fnmatchcase(name, pattern):
-            return text
-    for pattern, instead in EQUIVALENTS.items():
-        if fnmatch.fnmatchcase(name, pattern):
-            return f"use `tf.{instead}`"
-    return ""
+    return next((text for pattern, text in REASONS.items() if fnmatch.fnmatchcase(name, pattern)), "")

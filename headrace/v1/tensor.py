@@ -34,6 +34,14 @@ class Tensor(ir_graph.Tensor):
     def shape(self, shape: Shape) -> None:
         self.static_shape = shape
 
+    def __getattr__(self, name: str) -> Any:
+        """Assignments to a slice of a variable, as in `v[1:3].assign(x)`; other tensors lack these attributes."""
+        if name in ("assign", "assign_add", "assign_sub"):
+            from headrace.v1 import slices  # here: it needs the graph, whose tensors these are
+
+            return slices.assignment(self, name)
+        return super().__getattr__(name)
+
     @staticmethod
     def as_seen(shape: Shape) -> Any:
         """A static shape as the caller of the property that calls `ir.symbolic.seen` is given it."""

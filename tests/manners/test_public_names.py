@@ -105,7 +105,6 @@ def test_a_name_like_no_other() -> None:
     [
         ("", "keras", "Keras is a package of its own; `tf.layers`"),
         ("", "float8_e5m2", "no dtype of fewer than 8 bits"),
-        ("contrib", "slim", "use `tf.layers`"),
         ("image", "generate_bounding_box_proposals", "an op of GPU devices"),
     ],
 )

@@ -76,7 +76,7 @@ DIFFERS = {
     "DeviceSpec": "made by `from_string`",
     "Variable": "always a resource variable: a read is the value at that time, never one that changes under it",
     "TensorArray": "an element that was never written reads as zeros where a write elsewhere tells the shape",
-    "Graph": "tensors and operations cannot be kept from being fed or fetched; no `as_graph_def(from_version)`",
+    "Graph": "no `as_graph_def(from_version)`; scopes and devices are always those of the thread",
     "GraphDef": "the message of `headrace.pb`: the same fields and wire format, another Python class",
     "NodeDef": "the message of `headrace.pb`: the same fields and wire format, another Python class",
     "AttrValue": "the message of `headrace.pb`: the same fields and wire format, another Python class",
@@ -92,6 +92,14 @@ DIFFERS = {
     "name_scope": "a function, not a class",
     "disable_resource_variables": "without effect: variables stay resource variables",
     "control_flow_v2_enabled": "always False, the names being TensorFlow 1's",
+    "enable_control_flow_v2": "without effect: the graph has it, and results have TensorFlow 1's names",
+    "CXX11_ABI_FLAG": "0: headrace has no C++ interface",
+    "CXX_VERSION": "0: headrace has no C++ interface",
+    "MONOLITHIC_BUILD": "0: headrace has no C++ interface",
+    "config.experimental.get_memory_growth": "an error, as TensorFlow's for a CPU",
+    "mixed_precision.enable_mixed_precision_graph_rewrite": "dtypes of operations stay as they are",
+    "resource_loader.load_resource": "paths are below the folder of the caller",
+    "errors.error_code_from_exception_type": "another class is a `KeyError`",
     "import_graph_def": "`op_dict` has no effect",
     "train.import_meta_graph": "where the file says nothing of a saver, a new one adds its operations when first used",
     "py_function": "gradients of first order",
@@ -250,7 +258,7 @@ def count(areas: Iterable[str]) -> Count:
 
 
 def own_members(cls: type) -> set[str]:
-    """Attributes of the objects of a class: those of the class, its fields, those that methods assign."""
+    """Attributes of objects: those of the class, its fields, those that methods assign."""
     found = set(dir(cls))
     for c in cls.__mro__:
         found |= set(vars(c).get("__annotations__", ()))

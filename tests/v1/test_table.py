@@ -45,8 +45,3 @@ def test_every_reason_is_of_an_absent_name() -> None:
     names = [n for n in table.recorded() if not table.is_there(n)]
     unused = [p for p in absent.REASONS if not any(fnmatch.fnmatchcase(n, p) for n in names)]
     assert not unused, f"remove these from headrace/v1/absent.py: {unused}"
-
-
-@pytest.mark.parametrize("name", sorted(set(absent.EQUIVALENTS.values())))
-def test_an_equivalent_exists(name: str) -> None:
-    assert table.is_there(name)
