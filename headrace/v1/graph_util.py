@@ -93,7 +93,7 @@ def _add_reader(out: GraphDef, node: NodeDef) -> None:
         attrs["T"] = node.attr["dtype"]
     elif node.op == "ResourceGather":
         axis = out.node.add(name=f"{node.name}/axis", op="Const", device=node.device)
-        axis.attr["dtype"].type = pb.DT_INT32
+        axis.attr["dtype"].CopyFrom(pb.AttrValue(type=pb.DT_INT32))
         axis.attr["value"].tensor.CopyFrom(encode_tensor(np.zeros((), np.int32)))
         new = out.node.add(name=node.name, op="GatherV2", device=node.device, input=node.input)
         new.input.insert(2, axis.name)
