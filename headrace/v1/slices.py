@@ -6,12 +6,12 @@ ResourceStridedSliceAssign with the same bounds.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any, Final
 
 from headrace.api import scopes, tensors
 from headrace.ir.graph import Tensor
-from headrace.v1.graph import in_default_graph
 
 _MASKS: Final = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
 _OPERATIONS: Final = {"assign_add": "AddV2", "assign_sub": "Sub"}
@@ -37,7 +37,8 @@ def assignment(t: Tensor, method: str) -> Callable[..., Any]:
         raise AttributeError(f"'Tensor' object has no attribute {method!r}: only slices of variables have it")
 
     def call(value: Any, name: str | None = None) -> Any:
-        with scopes.name_scope(name, "strided_slice", [t, value]) as scope:
+        graph: Any = contextlib.nullcontext() if not scopes.is_outside() else variable.graph
+        with graph, scopes.name_scope(name, "strided_slice", [t, value]) as scope:
             value = tensors.convert_to_tensor(value, t.dtype.base)
             if method in _OPERATIONS:
                 value = scopes.builder(t, value).make(_OPERATIONS[method], (t, value), {})
@@ -45,10 +46,10 @@ def assignment(t: Tensor, method: str) -> Callable[..., Any]:
             masks = {mask: t.op.attrs[mask] for mask in _MASKS}
             b = scopes.builder(variable, value)
             made = b.make("ResourceStridedSliceAssign", (variable.handle, *bounds, value), masks, scope)
-        return variable.after(made)
+            return variable.after(made)
 
     call.__name__ = method
-    return in_default_graph(call)
+    return call
 
 
 def _variable(t: Tensor) -> Any:

@@ -13,6 +13,7 @@ from typing import Any
 from headrace.ir import graph as ir_graph
 from headrace.ir.source import is_ours
 from headrace.shapes import Shape
+from headrace.v1 import slices
 from headrace.v1.tensor_shape import TensorShape
 
 
@@ -37,8 +38,6 @@ class Tensor(ir_graph.Tensor):
     def __getattr__(self, name: str) -> Any:
         """Assignments to a slice of a variable, as in `v[1:3].assign(x)`; other tensors lack these attributes."""
         if name in ("assign", "assign_add", "assign_sub"):
-            from headrace.v1 import slices  # here: it needs the graph, whose tensors these are
-
             return slices.assignment(self, name)
         return super().__getattr__(name)
 
