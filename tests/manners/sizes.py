@@ -20,7 +20,7 @@ PACKAGE: Final = Path(__file__).parent.parent.parent / "headrace"
 
 #: Lines of code by package; "" is the modules of headrace/ itself.
 BUDGETS: Final = {
-    "": 6200,
+    "": 6300,
     "api": 15000,
     "autograph": 4500,
     "compile": 2600,
