@@ -112,6 +112,82 @@ class DType:
         """Bytes of an element (of a pointer, for object storage)."""
         return self.numpy.itemsize
 
+    @property
+    def is_quantized(self) -> bool:
+        """Whether its elements are quantized numbers."""
+        return self.base in QUANTIZED
+
+    @property
+    def is_unsigned(self) -> bool:
+        """Whether its elements are integers without a sign."""
+        return self.base in UNSIGNED
+
+    @property
+    def is_numpy_compatible(self) -> bool:
+        """Whether numpy has arrays of its elements."""
+        return self.base not in (resource, variant)
+
+    @property
+    def real_dtype(self) -> DType:
+        """Dtype of the parts of its complex numbers; the base dtype itself for other elements."""
+        return {complex64: float32, complex128: float64}.get(self.base, self.base)
+
+    @property
+    def min(self) -> float:
+        """Least number: an int of an integer dtype, else a numpy scalar.
+
+        Raises:
+          TypeError: the elements have no order.
+        """
+        return self._extreme("min")
+
+    @property
+    def max(self) -> float:
+        """Greatest number: an int of an integer dtype, else a numpy scalar.
+
+        Raises:
+          TypeError: the elements have no order.
+        """
+        return self._extreme("max")
+
+    def _extreme(self, which: str) -> float:
+        base = self.base
+        if base in INTEGER:
+            return int(getattr(np.iinfo(base.numpy), which))
+        if base in FLOATING:
+            return getattr(ml_dtypes.finfo(base.numpy), which)  # type: ignore[no-any-return]
+        raise TypeError(f"Cannot find {which}imum value of {self!r}: its elements are no real numbers")
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """Range of the intensities of an image: (0, 1), or (0, the greatest integer).
+
+        Raises:
+          ValueError: images have no such elements.
+
+        >>> uint8.limits, float32.limits
+        ((0, 255), (0, 1))
+        """
+        base = self.base
+        if base is bool_:
+            return False, True
+        if base in (float32, float64):
+            return 0, 1
+        if base in INTEGER:
+            return 0, self.max
+        raise ValueError(f"{self!r} does not have defined limits.")
+
+    def is_compatible_with(self, other: object) -> bool:
+        """Whether a tensor of dtype `other` can be used as one of this dtype.
+
+        A reference is used as its value.
+
+        Args:
+          other: a dtype, or a description for `as_dtype`.
+        """
+        found = as_dtype(other)
+        return self.number in (found.number, found.base.number)
+
     def __repr__(self) -> str:
         return f"headrace.{self.name}"
 

@@ -278,6 +278,24 @@ def exception_type_from_error_code(code: int) -> type[OpError]:
     raise KeyError(f"no error class has code {code}")
 
 
+def error_code_from_exception_type(cls: type[OpError]) -> int:
+    """Returns the numeric code of an error class.
+
+    Args:
+      cls: the class.
+
+    Raises:
+      KeyError: the class has no code.
+
+    >>> error_code_from_exception_type(NotFoundError)
+    5
+    """
+    code = vars(cls).get("error_code") if issubclass(cls, OpError) else None
+    if code is None:
+        raise KeyError(f"{cls!r} has no code")
+    return int(code)
+
+
 @record(frozen=True, slots=True)
 class _ErrorRecord:
     """An error as data.

@@ -110,7 +110,7 @@ class Fetches:
 
 def _element(graph: Graph, f: str | Tensor | Operation) -> Tensor | Operation:
     try:
-        return graph.as_graph_element(f)
+        return graph.as_fetched_element(f)
     except KeyError as e:
         raise ValueError(f"Fetch argument {f!r} cannot be interpreted as a Tensor: {e.args[0]}") from e
     except (ValueError, TypeError) as e:
@@ -134,9 +134,23 @@ def feed_tensor(graph: Graph, key: Any) -> Tensor:
     return found
 
 
+#: The form of a feed key: its number of tensors, or the forms of the elements of a tuple.
+FeedForm: TypeAlias = "int | tuple[FeedForm, ...]"
+
+
 def feed_tensors(graph: Graph, key: Any) -> list[Tensor]:
-    """Returns the tensors for a key of a feed dict; a composite (`SparseTensor`) has several."""
+    """Returns the tensors for a key of a feed dict.
+
+    A composite (`SparseTensor`) and a tuple, which may be nested, have several.
+    """
+    if isinstance(key, tuple):
+        return [t for part in key for t in feed_tensors(graph, part)]
     return [feed_tensor(graph, t) for t in _parts_fed(key)]
+
+
+def feed_form(key: Any) -> FeedForm:
+    """Returns the form of a key of a feed dict."""
+    return tuple(feed_form(part) for part in key) if isinstance(key, tuple) else len(_parts_fed(key))
 
 
 def _parts_fed(key: Any) -> Sequence[Any]:
@@ -144,23 +158,30 @@ def _parts_fed(key: Any) -> Sequence[Any]:
     return (key,) if node is None or node.fetched_as is None else node.parts(key)
 
 
-def spread(values: Sequence[Any], counts: Sequence[int]) -> list[Any]:
+def spread(values: Sequence[Any], forms: Sequence[FeedForm]) -> list[Any]:
     """Flattens the values of feed keys to one value for each tensor.
 
     Args:
       values: a value for each key.
-      counts: number of tensors of each key. The value of an `IndexedSlices` without a `dense_shape`, two tensors, may
-        have a `dense_shape`, which is dropped.
+      forms: the form of each key. The value of an `IndexedSlices` without a `dense_shape`, two tensors, may have a
+        `dense_shape`, which is dropped.
 
     Raises:
-      FeedError: the number of values for a key differs from its number of tensors.
+      FeedError: the value for a key has another structure than the key.
     """
     out: list[Any] = []
-    for value, n in zip(values, counts, strict=True):
-        parts = (value,) if n == 1 else value
-        if not isinstance(parts, (tuple, list)) or (len(parts) != n and (n, len(parts)) != (2, 3)):
-            raise FeedError(f"what is fed for {n} tensors together must be a tuple of {n} values, got {_short(value)}")
-        out += parts[:n]
+    for value, form in zip(values, forms, strict=True):
+        if form == 1:
+            out.append(value)
+            continue
+        n = form if isinstance(form, int) else len(form)
+        if not isinstance(value, (tuple, list)) or (len(value) != n and (form, len(value)) != (2, 3)):
+            found = f"{len(value)} elements" if isinstance(value, (tuple, list)) else "1 element"
+            raise FeedError(
+                f"Could not flatten dictionary. Key had {n} elements, but value had {found}: a key of {n} tensors is "
+                f"fed a tuple of {n} values, got {_short(value)}"
+            )
+        out += value[:n] if isinstance(form, int) else spread(value, form)
     return out
 
 
@@ -436,7 +457,7 @@ class PreparedCall:
       feeders: for each fed tensor the function that checks and converts its value.
       pack: builds the structure of the fetches from the values of the step.
       fetch_names: names of the fetched tensors.
-      counts: number of tensors of each feed key.
+      forms: the form of each feed key; none if each key is one tensor.
       lends: whether `feed` may return arrays of the user instead of copies.
       at_once: the function of a step that is one call of machine code (`schedule.program.Program.at_once`), once a run
         has found it; else None.
@@ -446,21 +467,21 @@ class PreparedCall:
     feeders: list[Callable[[Any], Any]]
     pack: Callable[[Sequence[Any]], Any]
     fetch_names: list[str]
-    counts: list[int]
+    forms: list[FeedForm]
     lends: bool = False
     at_once: Callable[..., Any] | None = None
 
     def feed(self, values: Sequence[Any]) -> list[Any]:
         """Checks and converts the values of the feeds."""
+        if self.forms:
+            values = spread(values, self.forms)
         feeders = self.feeders
         if len(feeders) == 1:  # this saves time in steps of a microsecond
             return [feeders[0](values[0])]
-        if len(feeders) != len(values):
-            values = spread(values, self.counts)
         return [f(v) for f, v in zip(feeders, values, strict=True)]
 
     def owned(self, fed: Sequence[Any], values: Sequence[Any]) -> list[Any]:
         """Returns the result of `feed(values)` with copies in place of arrays of the user."""
-        if len(fed) != len(values):
-            values = spread(values, self.counts)
+        if self.forms:
+            values = spread(values, self.forms)
         return [f.copy() if f is v and type(f) is np.ndarray else f for f, v in zip(fed, values, strict=True)]

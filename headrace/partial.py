@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.errors import InvalidArgumentError
-from headrace.fetches import Fetches, feed_tensors, result, spread
+from headrace.fetches import Fetches, feed_form, feed_tensors, result, spread
 
 if TYPE_CHECKING:
     from headrace.execute.run import Run
@@ -98,7 +98,7 @@ class PartialRun:
                 if op.name not in self._targets:
                     raise InvalidArgumentError(f"operation '{op.name}' was not named in partial_run_setup", op.name)
             keys = [feed_tensors(self._graph, k) for k in feed_dict]
-            fed = spread(list(feed_dict.values()), [len(ts) for ts in keys])
+            fed = spread(list(feed_dict.values()), [feed_form(k) for k in feed_dict])
             tensors = [t for ts in keys for t in ts]
             feeds = [(self._feed_position(t), v) for t, v in zip(tensors, fed, strict=True)]
             there = self._fed | {i for i, _ in feeds}

@@ -6,7 +6,8 @@ Each public module ends with its `__all__` and
         __getattr__, __dir__ = public_names.of(__name__, __all__)
 
 A missing name raises `MissingName`, an AttributeError. Its text has near names of the module and of the other public
-modules, and headrace's names for those of other libraries (`hr.sum` is `hr.reduce_sum`). The search takes place when
+modules, and headrace's names for those of other libraries (`hr.sum` is `hr.reduce_sum`). For a name of TensorFlow's
+that `headrace.v1` lacks by intent it has the reason (`headrace.v1.absent`). The search takes place when
 the text is read: `hasattr`, and imports of submodules, ask for missing names often.
 """
 
@@ -22,10 +23,11 @@ from headrace.documentation import cite
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-# Packages with public modules -> the name under which programs import them, and the end of the text of errors.
+# Packages with public modules -> the name under which programs import them, the page that lists the public names, and
+# the module whose `reason` tells why a name is absent by intent.
 _ROOTS: Final = {
-    "headrace": ("hr", ""),
-    "headrace.v1": ("tf", f"{cite('reference/v1')} lists what it has of TensorFlow 1's names"),
+    "headrace": ("hr", "", ""),
+    "headrace.v1": ("tf", cite("reference/v1"), "headrace.v1.absent"),
 }
 
 # Names of other libraries -> headrace's names.
@@ -110,9 +112,18 @@ class MissingName(AttributeError):
 
     def __str__(self) -> str:
         module, name = self.args
-        near = suggestions(module, name)
-        hint = f"did you mean {' or '.join(near)}?" if near else _ROOTS[_root(module)][1]
-        return f"module {module!r} has no attribute {name!r}{'; ' if hint else ''}{hint}"
+        _, page, absent = _ROOTS[_root(module)]
+        full = f"{_path(module)}.{name}".removeprefix(".")
+        reason = importlib.import_module(absent).reason(full) if absent else ""
+        near = [] if reason else suggestions(module, name)
+        hint = ""
+        if reason:
+            hint = f"; {reason} ({page})"
+        elif near:
+            hint = f"; did you mean {' or '.join(near)}?"
+        elif page:
+            hint = f"; {page} lists what it has of TensorFlow 1's names"
+        return f"module {module!r} has no attribute {name!r}{hint}"
 
 
 def of(
@@ -154,11 +165,11 @@ def suggestions(module: str, name: str) -> list[str]:
 
     top = _root(module)
     alias, names = _ROOTS[top][0], _public(top)
+    here = _path(module)
     known = [path for path in (_ELSEWHERE.get(name, ""), name) if path in names]
     known += [path for path in names if path.endswith(f".{name}")]
     if known:
         return [f"{alias}.{path}" for path in known[:1]]
-    here = next((path for path, x in names.items() if isinstance(x, types.ModuleType) and x.__name__ == module), "")
     mine = {path.rpartition(".")[2]: path for path in names if path.rpartition(".")[0] == here}
     all_ = {path.rpartition(".")[2]: path for path in reversed(names)} | mine
     for among in (mine, all_):
@@ -171,6 +182,13 @@ def suggestions(module: str, name: str) -> list[str]:
 def _root(module: str) -> str:
     """Returns the package with the public module `module`."""
     return next(root for root in reversed(_ROOTS) if f"{module}.".startswith(f"{root}."))
+
+
+def _path(module: str) -> str:
+    """Returns the public path of a module: "nn.rnn_cell", or "" for a root."""
+    top = _root(module)
+    found = (path for path, x in _public(top).items() if isinstance(x, types.ModuleType) and x.__name__ == module)
+    return next(found, module.removeprefix(top).removeprefix("."))
 
 
 def _public(top: str) -> dict[str, object]:

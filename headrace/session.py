@@ -27,6 +27,7 @@ from headrace.fetches import (
     Fetches,
     PreparedCall,
     as_own,
+    feed_form,
     feed_tensors,
     feeder,
     key_of,
@@ -329,7 +330,7 @@ class Session:
             programs = Programs(Request(list(feeds), list(fetches), list(targets), self._engine), self._target)
             programs.general  # noqa: B018 - errors of compiling are raised here, not at the first call
         names = [t.name for t in fetches]
-        prepared = PreparedCall(programs, [], list, names, [1] * len(feeds))
+        prepared = PreparedCall(programs, [], list, names, [])
 
         def call(fed: Sequence[Any]) -> list[Any]:
             code = programs.for_values(fed).compiled
@@ -432,9 +433,11 @@ class Session:
                 names, pack = watching.fetch_names, watching.pack
             if self._engine == "interpret":
                 programs.general  # noqa: B018 - errors are raised here, not at the first run
-        counts = [len(ts) for ts in keys]
+        forms = [feed_form(k) for k in feed_keys]
+        if all(form == 1 for form in forms):
+            forms = []
         feeders = [feeder(t, self._convert, lends=True) for t in tensors]
-        return PreparedCall(programs, feeders, pack, names, counts, any(map(may_lend, tensors)))
+        return PreparedCall(programs, feeders, pack, names, forms, any(map(may_lend, tensors)))
 
     def _run(
         self,

@@ -425,12 +425,34 @@ class Variable(TensorOperations):
         """Replaces the rows at `indices` by their maxima with `updates`; see `scatter_update`."""
         return self._scatter("Max", indices, updates, name)
 
+    def scatter_nd_update(self, indices: Any, updates: Any, name: str | None = None) -> Any:
+        """Replaces the slices at `indices`.
+
+        Args:
+          indices: int32 or int64, [..., depth]: the last axis has an index of a slice.
+          updates: values of the shape `indices.shape[:-1] + self.shape[depth:]`.
+          name: the name of the operation.
+
+        Returns:
+          The result of `assign`.
+        """
+        return self._scatter("NdUpdate", indices, updates, name)
+
+    def scatter_nd_add(self, indices: Any, updates: Any, name: str | None = None) -> Any:
+        """Adds `updates` to the slices at `indices`; see `scatter_nd_update`."""
+        return self._scatter("NdAdd", indices, updates, name)
+
+    def scatter_nd_sub(self, indices: Any, updates: Any, name: str | None = None) -> Any:
+        """Subtracts `updates` from the slices at `indices`; see `scatter_nd_update`."""
+        return self._scatter("NdSub", indices, updates, name)
+
     def _scatter(self, what: str, indices: Any, updates: Any, name: str | None) -> Any:
         if updates is None:
             indices, updates = indices.indices, indices.values
         b = self._builder(indices, updates)
         updates = b.tensor(updates, self.dtype)
-        made = b.make(f"ResourceScatter{what}", (self.handle, indices, updates), {"dtype": self.dtype}, name)
+        attrs = {} if what.startswith("Nd") else {"dtype": self.dtype}
+        made = b.make(f"ResourceScatter{what}", (self.handle, indices, updates), attrs, name)
         return self._changed(b, made, True)
 
     def _changed(self, b: Any, op: Any, read_value: bool) -> Any:

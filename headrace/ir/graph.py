@@ -385,6 +385,10 @@ class Graph(Uncopyable):
         assert isinstance(found, Tensor)
         return found
 
+    def as_fetched_element(self, obj: object) -> Tensor | Operation:
+        """Returns the tensor or operation that `obj` denotes as a fetch."""
+        return self.as_graph_element(obj)
+
     def find_visible(self, name: str) -> Tensor | None:
         """Returns the result of a structured operation by its primitive form's name, or None."""
         owner, _, end = name.rpartition("/")

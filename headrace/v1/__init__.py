@@ -54,6 +54,7 @@ from headrace.v1 import (
     compat,
     contrib,
     debugging,
+    device_settings,
     dtypes,
     gfile,
     image,
@@ -100,12 +101,14 @@ from headrace.v1.array_ops import (
     expand_dims,
     extract_volume_patches,
     fill,
+    fingerprint,
     gather,
     gather_nd,
     get_static_value,
     identity,
     identity_n,
     invert_permutation,
+    is_symbolic_tensor,
     is_tensor,
     meshgrid,
     one_hot,
@@ -158,6 +161,7 @@ from headrace.v1.array_ops import (
 )  # fmt: skip
 from headrace.v1.check_ops import (
     Assert,
+    add_check_numerics_ops,
     assert_equal,
     assert_greater,
     assert_greater_equal,
@@ -199,6 +203,7 @@ from headrace.v1.control_flow import (
     map_fn,
     scan,
     switch_case,
+    vectorized_map,
     while_loop,
 )  # fmt: skip
 from headrace.v1.eager import GradientTape, disable_eager_execution, enable_eager_execution, function
@@ -265,6 +270,7 @@ from headrace.v1.io import (
     parse_tensor,
     serialize_tensor,
 )  # fmt: skip
+from headrace.v1.logging import get_logger
 from headrace.v1.lookup import initialize_all_tables, tables_initializer
 from headrace.v1.math_ops import (
     abs,
@@ -430,6 +436,9 @@ from headrace.v1.partitioners import min_max_variable_partitioner as min_max_var
 from headrace.v1.partitioners import variable_axis_size_partitioner as variable_axis_size_partitioner
 from headrace.v1.plain_ops import (
     approx_top_k,
+    conv,
+    conv2d_backprop_filter_v2,
+    conv2d_backprop_input_v2,
     fftnd,
     guarantee_const,
     ifftnd,
@@ -437,7 +446,9 @@ from headrace.v1.plain_ops import (
     quantized_concat,
     ragged_fill_empty_rows,
     ragged_fill_empty_rows_grad,
+    random_index_shuffle,
     rfftnd,
+    sparse_matmul,
     timestamp,
 )  # fmt: skip
 from headrace.v1.quantization import (
@@ -562,6 +573,7 @@ from headrace.v1.variables import (
     assign,
     assign_add,
     assign_sub,
+    batch_scatter_update,
     count_up_to,
     disable_resource_variables,
     enable_resource_variables,
@@ -582,15 +594,30 @@ from headrace.v1.variables import (
     scatter_max,
     scatter_min,
     scatter_mul,
+    scatter_nd_add,
+    scatter_nd_sub,
+    scatter_nd_update,
     scatter_sub,
     scatter_update,
     trainable_variables,
     variables_initializer,
 )  # fmt: skip
+from headrace.v1.version import (
+    COMPILER_VERSION,
+    CXX11_ABI_FLAG,
+    CXX_VERSION,
+    GIT_VERSION,
+    GRAPH_DEF_VERSION,
+    GRAPH_DEF_VERSION_MIN_CONSUMER,
+    GRAPH_DEF_VERSION_MIN_PRODUCER,
+    MONOLITHIC_BUILD,
+    VERSION,
+)  # fmt: skip
 
-__version__ = VERSION = "1.15.0"  # the version of TensorFlow whose API this is
+__version__ = VERSION
 
 half, double = float16, float64
+config = device_settings  # in place of the module of that name, which has the messages
 newaxis = None
 NoGradient = no_gradient = NotDifferentiable
 
@@ -605,6 +632,9 @@ def disable_v2_behavior() -> None:
 executing_eagerly_outside_functions = executing_eagerly
 
 
+enable_control_flow_v2 = disable_v2_behavior  # without effect: the graph has it, and results have TensorFlow 1's names
+
+
 def control_flow_v2_enabled() -> Any:
     """False: control flow has TensorFlow 1's names. Source: TensorFlow's `tf.control_flow_v2_enabled`."""
     return False
@@ -613,8 +643,16 @@ def control_flow_v2_enabled() -> Any:
 disable_control_flow_v2 = disable_v2_behavior
 disable_v2_tensorshape = disable_tensor_equality = disable_v2_behavior
 
-# Imported on first use: the messages of the wire format, which take long to load.
+# Imported on first use: modules that few programs use, and the messages of the wire format, which take long to load.
 _LATER = {
+    "graph_util": "headrace.v1.graph_util",
+    "mixed_precision": "headrace.v1.mixed_precision",
+    "nest": "headrace.v1.nest",
+    "raw_ops": "headrace.api.raw_ops",
+    "resource_loader": "headrace.v1.resource_loader",
+    "sysconfig": "headrace.v1.sysconfig",
+    "version": "headrace.v1.version",
+} | {
     name: f"headrace.pb:{name}"
     for name in (
         "AttrValue", "Event", "GraphDef", "HistogramProto", "MetaGraphDef", "NameAttrList", "NodeDef", "SessionLog",
@@ -623,6 +661,7 @@ _LATER = {
 }  # fmt: skip
 
 if TYPE_CHECKING:
+    from headrace.api import raw_ops
     from headrace.pb import (
         AttrValue,
         Event,
@@ -635,10 +674,19 @@ if TYPE_CHECKING:
         Summary,
         SummaryMetadata,
     )  # fmt: skip
+    from headrace.v1 import graph_util, mixed_precision, nest, resource_loader, sysconfig, version
 
 # fmt: off
 __all__ = [
     "AUTO_REUSE",
+    "COMPILER_VERSION",
+    "CXX11_ABI_FLAG",
+    "CXX_VERSION",
+    "GIT_VERSION",
+    "GRAPH_DEF_VERSION",
+    "GRAPH_DEF_VERSION_MIN_CONSUMER",
+    "GRAPH_DEF_VERSION_MIN_PRODUCER",
+    "MONOLITHIC_BUILD",
     "QUANTIZED_DTYPES",
     "VERSION",
     "AggregationMethod",
@@ -710,6 +758,7 @@ __all__ = [
     "acos",
     "acosh",
     "add",
+    "add_check_numerics_ops",
     "add_n",
     "add_to_collection",
     "add_to_collections",
@@ -753,6 +802,7 @@ __all__ = [
     "atanh",
     "autograph",
     "batch_gather",
+    "batch_scatter_update",
     "batch_to_space",
     "batch_to_space_nd",
     "betainc",
@@ -782,6 +832,7 @@ __all__ = [
     "complex128",
     "concat",
     "cond",
+    "config",
     "confusion_matrix",
     "conj",
     "constant",
@@ -790,6 +841,9 @@ __all__ = [
     "contrib",
     "control_dependencies",
     "control_flow_v2_enabled",
+    "conv",
+    "conv2d_backprop_filter_v2",
+    "conv2d_backprop_input_v2",
     "convert_to_tensor",
     "convert_to_tensor_or_indexed_slices",
     "convert_to_tensor_or_sparse_tensor",
@@ -831,6 +885,7 @@ __all__ = [
     "dynamic_partition",
     "dynamic_stitch",
     "einsum",
+    "enable_control_flow_v2",
     "enable_eager_execution",
     "enable_resource_variables",
     "encode_base64",
@@ -858,6 +913,7 @@ __all__ = [
     "fft3d",
     "fftnd",
     "fill",
+    "fingerprint",
     "fixed_size_partitioner",
     "float16",
     "float32",
@@ -876,6 +932,7 @@ __all__ = [
     "get_default_graph",
     "get_default_session",
     "get_local_variable",
+    "get_logger",
     "get_seed",
     "get_static_value",
     "get_variable",
@@ -888,6 +945,7 @@ __all__ = [
     "glorot_uniform_initializer",
     "grad_pass_through",
     "gradients",
+    "graph_util",
     "greater",
     "greater_equal",
     "group",
@@ -926,6 +984,7 @@ __all__ = [
     "is_non_decreasing",
     "is_numeric_tensor",
     "is_strictly_increasing",
+    "is_symbolic_tensor",
     "is_tensor",
     "is_variable_initialized",
     "layers",
@@ -970,6 +1029,7 @@ __all__ = [
     "metrics",
     "min_max_variable_partitioner",
     "minimum",
+    "mixed_precision",
     "mod",
     "model_variables",
     "moving_average_variables",
@@ -977,6 +1037,7 @@ __all__ = [
     "multiply",
     "name_scope",
     "negative",
+    "nest",
     "newaxis",
     "nn",
     "no_gradient",
@@ -1021,6 +1082,7 @@ __all__ = [
     "random",
     "random_crop",
     "random_gamma",
+    "random_index_shuffle",
     "random_normal",
     "random_normal_initializer",
     "random_poisson",
@@ -1029,6 +1091,7 @@ __all__ = [
     "random_uniform_initializer",
     "range",
     "rank",
+    "raw_ops",
     "read_file",
     "real",
     "realdiv",
@@ -1050,6 +1113,7 @@ __all__ = [
     "reset_default_graph",
     "reshape",
     "resource",
+    "resource_loader",
     "resource_variables_enabled",
     "reverse",
     "reverse_sequence",
@@ -1068,6 +1132,9 @@ __all__ = [
     "scatter_min",
     "scatter_mul",
     "scatter_nd",
+    "scatter_nd_add",
+    "scatter_nd_sub",
+    "scatter_nd_update",
     "scatter_sub",
     "scatter_update",
     "searchsorted",
@@ -1103,6 +1170,7 @@ __all__ = [
     "sparse_concat",
     "sparse_fill_empty_rows",
     "sparse_mask",
+    "sparse_matmul",
     "sparse_maximum",
     "sparse_merge",
     "sparse_minimum",
@@ -1149,6 +1217,7 @@ __all__ = [
     "summary",
     "svd",
     "switch_case",
+    "sysconfig",
     "tables_initializer",
     "tan",
     "tanh",
@@ -1202,7 +1271,9 @@ __all__ = [
     "variables_initializer",
     "variance_scaling_initializer",
     "variant",
+    "vectorized_map",
     "verify_tensor_all_finite",
+    "version",
     "where",
     "where_v2",
     "while_loop",

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from headrace import nest
 from headrace.api import arrays, gathering, indexing, reductions, scopes, tensors
 from headrace.api.nn import blocks
 from headrace.api.sparse_tensor import SparseTensor
 from headrace.dtypes import as_dtype
 from headrace.errors import ShapeError
+from headrace.ir import graph as ir_graph
 from headrace.ir.indexed_slices import IndexedSlices
 from headrace.v1.arguments import named
 from headrace.v1.graph import in_default_graph
@@ -31,6 +33,31 @@ def is_tensor(x: Any) -> bool:
     Source: TensorFlow's `tf.is_tensor`.
     """
     return tensors.is_tensor(x) or isinstance(x, SparseTensor)
+
+
+@in_default_graph
+def fingerprint(data: Any, method: Any = "farmhash64", name: str | None = None) -> Any:
+    """Returns the hash of each row of a tensor, 8 bytes.
+
+    Args:
+      data: the tensor, of numbers or strings.
+      method: "farmhash64".
+      name: of the operation.
+
+    Source: TensorFlow's `tf.fingerprint`.
+    """
+    return scopes.builder(data, method).make("Fingerprint", (data, method), {}, name)
+
+
+def is_symbolic_tensor(tensor: Any) -> bool:
+    """Whether an object is a tensor of a graph, or a composite of such.
+
+    Args:
+      tensor: the object.
+
+    Source: TensorFlow's `tf.is_symbolic_tensor`.
+    """
+    return is_tensor(tensor) and any(isinstance(t, ir_graph.Tensor) for t in nest.flatten(tensor))
 
 
 @in_default_graph

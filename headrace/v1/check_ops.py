@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 
 from headrace import dtypes
-from headrace.api import debugging, scopes
+from headrace.api import debugging, grouping, scopes
 from headrace.api.sparse_tensor import SparseTensor
 from headrace.api.tensors import is_tensor
 from headrace.dtypes import DType, as_dtype
 from headrace.ir.graph import Operation, Tensor
 from headrace.v1.arguments import named
-from headrace.v1.graph import in_default_graph
+from headrace.v1.graph import get_default_graph, in_default_graph
 
 Assert = in_default_graph(debugging.Assert)
 check_numerics = in_default_graph(debugging.check_numerics)
@@ -232,3 +232,32 @@ def is_strictly_increasing(x: Any, name: str | None = None) -> Tensor:
     Source: TensorFlow's `tf.is_strictly_increasing`.
     """
     return _neighbours(x, name, "is_strictly_increasing", "Less")
+
+
+@in_default_graph
+def add_check_numerics_ops() -> Operation:
+    """Returns an operation that checks all floating tensors for NaN and Inf, in their order.
+
+    The tensors are those that the default graph has now.
+
+    Raises:
+      ValueError: a conditional or loop has such a result; `tf.RunOptions(check_numerics=True)` checks these too.
+      InvalidArgumentError: in a run, a tensor has one.
+
+    Source: TensorFlow's `tf.add_check_numerics_ops`.
+    """
+    check: list[Operation] = []
+    for op in get_default_graph().get_operations():
+        for t in op.outputs:
+            if t.dtype not in dtypes.FLOATING:
+                continue
+            if op.opdef.structured:
+                raise ValueError(
+                    "add_check_numerics_ops() is not compatible with conditionals and loops, such as "
+                    f"{op.name!r}; use tf.RunOptions(check_numerics=True)"
+                )
+            with scopes.control_dependencies(check):
+                check = [debugging.check_numerics(t, f"{op.name}:{t.index}").op]
+    made = grouping.group(*check)
+    assert made is not None
+    return made

@@ -8,10 +8,11 @@ from typing import Any
 
 from headrace import nest
 from headrace.api import cond as conditionals
-from headrace.api import functional
+from headrace.api import functional, tensors
 from headrace.api import while_loop as loops
 from headrace.errors import SignatureError
 from headrace.v1.graph import in_default_graph
+from headrace.vmap.mapping import vmap
 
 Branch = Callable[[], Any]
 
@@ -191,3 +192,18 @@ map_fn = in_default_graph(functional.map_fn)
 scan = in_default_graph(functional.scan)
 foldl = in_default_graph(functional.foldl)
 foldr = in_default_graph(functional.foldr)
+
+
+@in_default_graph
+def vectorized_map(fn: Any, elems: Any, fallback_to_while_loop: bool = True, warn: bool = True) -> Any:
+    """Returns the results of a function of each element, computed together; see `headrace.vmap`.
+
+    Args:
+      fn: a function of an element of `elems`, which returns a structure of tensors.
+      elems: a structure of tensors whose first axis has the elements.
+      fallback_to_while_loop, warn: accepted as in TensorFlow, without effect: an operation without a batching rule runs
+        in a loop, with a warning.
+
+    Source: TensorFlow's `tf.vectorized_map`.
+    """
+    return vmap(fn)(nest.map_leaves(tensors.convert_to_tensor, elems))

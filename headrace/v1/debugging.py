@@ -2,9 +2,9 @@
 
 # ruff: noqa: F401 - the names are for importers of this module
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from headrace import public_names
+from headrace import flags, public_names
 from headrace.v1.check_ops import Assert as Assert
 from headrace.v1.check_ops import assert_equal as assert_equal
 from headrace.v1.check_ops import assert_greater as assert_greater
@@ -33,14 +33,49 @@ from headrace.v1.check_ops import verify_tensor_all_finite as assert_all_finite
 from headrace.v1.math_ops import is_finite as is_finite
 from headrace.v1.math_ops import is_inf as is_inf
 from headrace.v1.math_ops import is_nan as is_nan
+from headrace.v1.session import defaults
+
+
+def get_log_device_placement() -> Any:
+    """Whether later sessions log the devices of operations. Source: `tf.debugging.get_log_device_placement`."""
+    return bool(defaults.get("log_device_placement", False))
+
+
+def set_log_device_placement(enabled: Any) -> None:
+    """Sets whether later sessions log the devices of operations.
+
+    Args:
+      enabled: whether they do.
+
+    Source: TensorFlow's `tf.debugging.set_log_device_placement`.
+    """
+    defaults["log_device_placement"] = enabled is True
+
+
+def is_traceback_filtering_enabled() -> Any:
+    """Whether tracebacks leave out headrace's lines. Source: `tf.debugging.is_traceback_filtering_enabled`."""
+    return flags.TRACEBACK.value == "short"
+
+
+def enable_traceback_filtering() -> None:
+    """Leaves headrace's lines out of tracebacks. Source: `tf.debugging.enable_traceback_filtering`."""
+    flags.TRACEBACK.value = "short"
+
+
+def disable_traceback_filtering() -> None:
+    """Shows headrace's lines in tracebacks. Source: TensorFlow's `tf.debugging.disable_traceback_filtering`."""
+    flags.TRACEBACK.value = "full"
+
 
 # fmt: off
 __all__ = [
     "Assert", "assert_equal", "assert_greater", "assert_greater_equal", "assert_integer", "assert_less",
     "assert_less_equal", "assert_near", "assert_negative", "assert_non_negative", "assert_non_positive",
     "assert_none_equal", "assert_positive", "assert_proper_iterable", "assert_rank", "assert_rank_at_least",
-    "assert_rank_in", "assert_same_float_dtype", "assert_scalar", "assert_type", "check_numerics", "is_finite",
-    "is_inf", "is_nan", "is_non_decreasing", "is_numeric_tensor", "is_strictly_increasing",
+    "assert_rank_in", "assert_same_float_dtype", "assert_scalar", "assert_type", "check_numerics",
+    "disable_traceback_filtering", "enable_traceback_filtering", "get_log_device_placement", "is_finite", "is_inf",
+    "is_nan", "is_non_decreasing", "is_numeric_tensor", "is_strictly_increasing", "is_traceback_filtering_enabled",
+    "set_log_device_placement",
 ]
 # fmt: on
 

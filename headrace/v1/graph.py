@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 from headrace.api import random, scopes
@@ -58,6 +58,8 @@ class GraphKeys:
     TRAIN_OP = "train_op"
     GLOBAL_STEP = "global_step"
     EVAL_STEP = "eval_step"
+    RESOURCES = "resources"
+    LOCAL_RESOURCES = "local_resources"
     COND_CONTEXT = "cond_context"
     WHILE_CONTEXT = "while_context"
 
@@ -89,6 +91,8 @@ class Graph(scopes.Graph):
         self._op_seeds = 0
         self.current_container = ""
         self._collections: dict[Any, list[Any]] = {}
+        self._unfeedable: set[Tensor] = set()
+        self._unfetchable: set[Operation] = set()
         # state of `get_variable` (variables by name, also partitioned ones) and of `variable_scope`
         self.variable_store: dict[str, Any] = {}
         self.partitioned_store: dict[str, Any] = {}
@@ -124,6 +128,8 @@ class Graph(scopes.Graph):
           obj: a tensor, a variable or a name.
         """
         found = super().as_fed_element(obj)
+        if not self.is_feedable(found):
+            raise ValueError(f"Tensor {found.name} may not be fed (prevent_feeding).")
         if found.op.type == "ReadVariableOp":
             for v in self.variables:
                 if v.graph_element is found:
@@ -245,9 +251,31 @@ class Graph(scopes.Graph):
             return ""
         return str(scopes.builder().scope).removesuffix("/")
 
-    def is_feedable(self, tensor: Tensor | Operation) -> bool:
-        """Whether `tensor` may be fed."""
-        return True
+    def prevent_feeding(self, tensor: Tensor) -> None:
+        """Makes feeds of a tensor an error, in all later runs.
+
+        Args:
+          tensor: the tensor.
+        """
+        self._unfeedable.add(tensor)
+        self._grew()  # compiled steps may feed it
+
+    def is_feedable(self, tensor: Tensor) -> bool:
+        """Whether a tensor may be fed.
+
+        Args:
+          tensor: the tensor.
+        """
+        return tensor not in self._unfeedable
+
+    def prevent_fetching(self, op: Operation) -> None:
+        """Makes fetches of an operation and its outputs an error, in all later runs.
+
+        Args:
+          op: the operation.
+        """
+        self._unfetchable.add(op)
+        self._grew()  # compiled steps may fetch it
 
     def is_fetchable(self, tensor_or_op: Tensor | Operation) -> bool:
         """Whether a tensor or operation may be fetched.
@@ -255,7 +283,89 @@ class Graph(scopes.Graph):
         Args:
           tensor_or_op: the tensor or operation.
         """
-        return True
+        return (tensor_or_op.op if isinstance(tensor_or_op, Tensor) else tensor_or_op) not in self._unfetchable
+
+    def as_fetched_element(self, obj: object) -> Tensor | Operation:
+        """Returns the tensor or operation that `obj` denotes as a fetch.
+
+        Args:
+          obj: a tensor, an operation, a variable or a name.
+
+        Raises:
+          ValueError: `prevent_fetching` excludes it.
+        """
+        found = super().as_fetched_element(obj)
+        if not self.is_fetchable(found):
+            op = found.op if isinstance(found, Tensor) else found
+            raise ValueError(f"Operation {op.name!r} has been marked as not fetchable (prevent_fetching).")
+        return found
+
+    # *** making operations by type ***
+
+    def create_op(
+        self,
+        op_type: str,
+        inputs: Sequence[Tensor],
+        dtypes: Any = None,
+        input_types: Any = None,
+        name: str | None = None,
+        attrs: Mapping[str, Any] | None = None,
+        op_def: Any = None,
+        compute_shapes: bool = True,
+        compute_device: bool = True,
+    ) -> Operation:
+        """Creates an operation of a type.
+
+        Args:
+          op_type: the op type.
+          inputs: the flat list of its inputs.
+          dtypes, input_types, op_def, compute_shapes, compute_device: accepted as in TensorFlow, without effect: the
+            record of the type has the dtypes.
+          name: name of the operation. One that ends in a slash is taken without the name scope.
+          attrs: the attributes, `AttrValue` messages. The inputs determine those of their dtypes and numbers.
+
+        Raises:
+          NotFoundError: the type is not registered.
+          GraphError: the inputs or attributes do not fit.
+
+        Source: TensorFlow's `tf.Graph.create_op`.
+        """
+        from headrace.v1.operations import created  # a slow import: the messages of the wire format
+
+        with self._within(contextlib.nullcontext):
+            return created(op_type, inputs, name, attrs or {})
+
+    def op_def_for_type(self, type: str) -> Any:
+        """Returns the definition of an op type, an `OpDef` message.
+
+        Args:
+          type: the op type.
+
+        Raises:
+          NotFoundError: the type is not registered.
+        """
+        from headrace.v1.operations import definition  # a slow import: the messages of the wire format
+
+        return definition(type)
+
+    def num_operations(self) -> int:
+        """Returns the number of operations."""
+        return len(self)
+
+    @contextlib.contextmanager
+    def new_operations(self) -> Iterator[list[Operation]]:
+        """Returns a context whose list has the new operations once its block has ended."""
+        first, made = len(self), list[Operation]()
+        yield made
+        made += self.operations[first:]
+
+    @property
+    def building_function(self) -> bool:
+        """Whether the graph is that of a function: never."""
+        return False
+
+    def switch_to_thread_local(self) -> None:
+        """Does nothing: the device, name scope and control dependencies of a thread are its own."""
 
 
 # *** the default graph ***

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace import public_names
 from headrace.api import initializers as plain
+from headrace.v1 import lookup
 from headrace.v1 import variables as state
 from headrace.v1.graph import in_default_graph
 
@@ -63,14 +64,15 @@ variance_scaling, uniform_unit_scaling = VarianceScaling, UniformUnitScaling
 glorot_normal, glorot_uniform = GlorotNormal, GlorotUniform
 global_variables, local_variables = state.global_variables_initializer, state.local_variables_initializer
 variables = state.variables_initializer
+tables_initializer = lookup.tables_initializer
 
 # fmt: off
 __all__ = [
     "Constant", "GlorotNormal", "GlorotUniform", "Identity", "Initializer", "Ones", "Orthogonal", "RandomNormal",
     "RandomUniform", "TruncatedNormal", "UniformUnitScaling", "VarianceScaling", "Zeros", "constant",
     "global_variables", "glorot_normal", "glorot_uniform", "he_normal", "he_uniform", "identity", "lecun_normal",
-    "lecun_uniform", "local_variables", "ones", "orthogonal", "random_normal", "random_uniform", "truncated_normal",
-    "uniform_unit_scaling", "variables", "variance_scaling", "zeros",
+    "lecun_uniform", "local_variables", "ones", "orthogonal", "random_normal", "random_uniform", "tables_initializer",
+    "truncated_normal", "uniform_unit_scaling", "variables", "variance_scaling", "zeros",
 ]
 # fmt: on
 

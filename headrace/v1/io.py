@@ -10,7 +10,7 @@ from headrace.api.io import FixedLenFeature as FixedLenFeature
 from headrace.api.io import FixedLenSequenceFeature as FixedLenSequenceFeature
 from headrace.api.io import SparseFeature as SparseFeature
 from headrace.api.io import VarLenFeature as VarLenFeature
-from headrace.v1 import gfile as gfile
+from headrace.v1 import files as gfile
 from headrace.v1.arguments import named
 from headrace.v1.exporting import write_graph as write_graph
 from headrace.v1.graph import in_default_graph
@@ -36,6 +36,9 @@ from headrace.v1.queue import RandomShuffleQueue as RandomShuffleQueue
 from headrace.v1.readers import matching_files as matching_files
 from headrace.v1.readers import read_file as read_file
 from headrace.v1.readers import write_file as write_file
+from headrace.v1.sparse import deserialize_many_sparse as deserialize_many_sparse
+from headrace.v1.sparse import serialize_many_sparse as serialize_many_sparse
+from headrace.v1.sparse import serialize_sparse as serialize_sparse
 
 decode_base64 = in_default_graph(io.decode_base64)
 encode_base64 = in_default_graph(io.encode_base64)
@@ -57,10 +60,12 @@ __all__ = [
     "FixedLenFeature", "FixedLenSequenceFeature", "PaddingFIFOQueue", "PriorityQueue", "QueueBase",
     "RandomShuffleQueue", "SparseFeature", "TFRecordCompressionType", "TFRecordOptions", "TFRecordWriter",
     "VarLenFeature", "decode_and_crop_jpeg", "decode_base64", "decode_bmp", "decode_compressed", "decode_csv",
-    "decode_gif", "decode_image", "decode_jpeg", "decode_json_example", "decode_png", "decode_raw", "encode_base64",
+    "decode_gif", "decode_image", "decode_jpeg", "decode_json_example", "decode_png", "decode_raw",
+    "deserialize_many_sparse", "encode_base64",
     "encode_jpeg", "encode_png", "extract_jpeg_shape", "gfile", "is_jpeg", "match_filenames_once", "matching_files",
     "parse_example", "parse_sequence_example", "parse_single_example", "parse_single_sequence_example", "parse_tensor",
-    "read_file", "serialize_tensor", "tf_record_iterator", "write_file", "write_graph",
+    "read_file", "serialize_many_sparse", "serialize_sparse", "serialize_tensor", "tf_record_iterator",
+    "write_file", "write_graph",
 ]
 # fmt: on
 

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from headrace import public_names
-from headrace.api import arrays, linalg, nn, scopes, tensors
+from headrace.api import arrays, linalg, math, nn, random, reductions, scopes, tensors
 from headrace.api.nn import ctc, embedding
+from headrace.api.nn.losses import broadcast_softmax_cross_entropy
 from headrace.api.nn.windows import sliding
 from headrace.api.sparse_tensor import SparseTensor
 from headrace.v1 import rnn_cell as rnn_cell
@@ -17,11 +18,18 @@ from headrace.v1.array_ops import depth_to_space as depth_to_space
 from headrace.v1.array_ops import space_to_batch as space_to_batch
 from headrace.v1.array_ops import space_to_depth as space_to_depth
 from headrace.v1.graph import in_default_graph
+from headrace.v1.math_ops import approx_max_k as approx_max_k
+from headrace.v1.math_ops import approx_min_k as approx_min_k
 from headrace.v1.math_ops import l2_normalize as l2_normalize
 from headrace.v1.math_ops import log_sigmoid as log_sigmoid
 from headrace.v1.math_ops import sigmoid as sigmoid
 from headrace.v1.math_ops import tanh as tanh
 from headrace.v1.math_ops import top_k as top_k
+from headrace.v1.plain_ops import conv3d_backprop_filter as conv3d_backprop_filter
+from headrace.v1.plain_ops import conv3d_backprop_filter_v2 as conv3d_backprop_filter_v2
+from headrace.v1.plain_ops import quantized_avg_pool as quantized_avg_pool
+from headrace.v1.plain_ops import quantized_conv2d as quantized_conv2d
+from headrace.v1.plain_ops import quantized_max_pool as quantized_max_pool
 from headrace.v1.rnn import bidirectional_dynamic_rnn as bidirectional_dynamic_rnn
 from headrace.v1.rnn import dynamic_rnn as dynamic_rnn
 from headrace.v1.rnn import raw_rnn as raw_rnn
@@ -45,7 +53,7 @@ weighted_cross_entropy_with_logits = named(
     nn.weighted_cross_entropy_with_logits, "labels logits pos_weight name targets=labels"
 )
 softmax_cross_entropy_with_logits_v2 = named(
-    nn.softmax_cross_entropy_with_logits, "labels logits axis name dim=axis", "softmax_cross_entropy_with_logits_v2"
+    broadcast_softmax_cross_entropy, "labels logits axis name dim=axis", "softmax_cross_entropy_with_logits_v2"
 )
 sparse_softmax_cross_entropy_with_logits = in_default_graph(nn.sparse_softmax_cross_entropy_with_logits)
 log_poisson_loss = in_default_graph(nn.log_poisson_loss)
@@ -343,7 +351,7 @@ def softmax_cross_entropy_with_logits(
     with scopes.name_scope(name, "softmax_cross_entropy_with_logits_sg", [logits, labels]) as scope:
         if labels is not None:
             labels = tensors.stop_gradient(labels, name="labels_stop_gradient")
-        return nn.softmax_cross_entropy_with_logits(labels, logits, dim if axis is None else axis, scope)
+        return broadcast_softmax_cross_entropy(labels, logits, dim if axis is None else axis, scope)
 
 
 @in_default_graph
@@ -387,27 +395,108 @@ def relu_layer(x: Any, weights: Any, biases: Any, name: str | None = None) -> An
         return nn.relu(nn.bias_add(linalg.matmul(x, weights), biases), name=scope)
 
 
+def compute_average_loss(per_example_loss: Any, sample_weight: Any = None, global_batch_size: Any = None) -> Any:
+    """Returns the sum of weighted losses divided by the size of the batch.
+
+    Args:
+      per_example_loss: the losses, a vector or a tensor whose first axis is that of the examples.
+      sample_weight: weights that broadcast to the losses; None: 1.
+      global_batch_size: the size; None: that of the first axis.
+
+    Source: TensorFlow's `tf.nn.compute_average_loss`.
+    """
+    return _average_loss(per_example_loss, sample_weight, global_batch_size)
+
+
+@in_default_graph
+def _average_loss(losses: Any, weights: Any, size: Any) -> Any:
+    losses = tensors.convert_to_tensor(losses)
+    size = arrays.shape(losses)[0] if size is None else size
+    weighted_losses = losses if weights is None else losses * math.cast(weights, losses.dtype)
+    return reductions.reduce_sum(weighted_losses) / math.cast(size, losses.dtype)
+
+
+@in_default_graph
+def scale_regularization_loss(regularization_loss: Any) -> Any:
+    """Returns the sum of the losses of regularizers, of which each process adds its own.
+
+    Source: TensorFlow's `tf.nn.scale_regularization_loss`.
+    """
+    return reductions.reduce_sum(regularization_loss)
+
+
+class experimental:
+    """Dropout with other generators; TensorFlow's `tf.nn.experimental`."""
+
+    @staticmethod
+    def stateless_dropout(
+        x: Any, rate: Any, seed: Any, rng_alg: Any = "auto_select", noise_shape: Any = None, name: str | None = None
+    ) -> Any:
+        """Applies dropout with random numbers that the seed determines.
+
+        Args:
+          x: a tensor of floats.
+          rate: the probability of 0.
+          seed: two integers.
+          rng_alg: the algorithm of the numbers.
+          noise_shape: shape of the choices, which broadcasts to that of `x`; None: that of `x`.
+          name: of the scope.
+        """
+
+        def uniform(shape: Any, dtype: Any) -> Any:
+            return random.stateless_uniform(shape, seed, dtype=dtype, alg=rng_alg)
+
+        return experimental.general_dropout(x, rate, uniform, noise_shape, name)
+
+    @staticmethod
+    @in_default_graph
+    def general_dropout(
+        x: Any, rate: Any, uniform_sampler: Callable[..., Any], noise_shape: Any = None, name: str | None = None
+    ) -> Any:
+        """Applies dropout with the numbers of a function.
+
+        Args:
+          x: a tensor of floats.
+          rate: the probability of 0, in [0, 1).
+          uniform_sampler: function of a shape and a dtype that returns numbers of [0, 1).
+          noise_shape: shape of the choices, which broadcasts to that of `x`; None: that of `x`.
+          name: of the scope.
+
+        Raises:
+          ValueError: the rate is no probability.
+        """
+        if isinstance(rate, (int, float)) and not 0 <= rate < 1:
+            raise ValueError(f"`rate` must be a scalar tensor or a float in the range [0, 1). Received: rate={rate}")
+        with scopes.name_scope(name, "dropout", [x]):
+            x = tensors.convert_to_tensor(x)
+            rate = tensors.convert_to_tensor(rate, x.dtype)
+            drawn = uniform_sampler(shape=arrays.shape(x) if noise_shape is None else noise_shape, dtype=x.dtype)
+            return x * (1 / (1 - rate)) * math.cast(math.greater_equal(drawn, rate), x.dtype)
+
+
 # fmt: off
 __all__ = [
-    "all_candidate_sampler", "atrous_conv2d", "atrous_conv2d_transpose", "avg_pool", "avg_pool1d", "avg_pool2d",
-    "avg_pool3d", "avg_pool_v2", "batch_norm_with_global_normalization", "batch_normalization", "bias_add",
-    "bidirectional_dynamic_rnn", "compute_accidental_hits", "conv1d", "conv1d_transpose", "conv2d",
-    "conv2d_backprop_filter", "conv2d_backprop_input", "conv2d_transpose", "conv3d", "conv3d_transpose",
-    "conv_transpose", "convolution", "crelu", "ctc_beam_search_decoder", "ctc_beam_search_decoder_v2",
-    "ctc_greedy_decoder", "ctc_loss", "ctc_loss_v2", "depth_to_space", "depthwise_conv2d",
-    "depthwise_conv2d_backprop_filter", "depthwise_conv2d_backprop_input", "depthwise_conv2d_native",
-    "depthwise_conv2d_native_backprop_filter", "depthwise_conv2d_native_backprop_input", "dilation2d", "dropout",
-    "dynamic_rnn", "elu", "embedding_lookup", "embedding_lookup_sparse", "erosion2d", "fixed_unigram_candidate_sampler",
-    "fractional_avg_pool", "fractional_max_pool", "fused_batch_norm", "in_top_k", "l2_loss", "l2_normalize",
-    "leaky_relu", "learned_unigram_candidate_sampler", "local_response_normalization", "log_poisson_loss",
-    "log_sigmoid", "log_softmax", "log_uniform_candidate_sampler", "lrn", "max_pool", "max_pool1d", "max_pool2d",
-    "max_pool3d", "max_pool_v2", "max_pool_with_argmax", "moments", "nce_loss", "normalize_moments", "pool", "raw_rnn",
-    "relu", "relu6", "relu_layer", "rnn_cell", "safe_embedding_lookup_sparse", "sampled_softmax_loss", "selu",
-    "separable_conv2d", "sigmoid", "sigmoid_cross_entropy_with_logits", "silu", "softmax",
-    "softmax_cross_entropy_with_logits", "softmax_cross_entropy_with_logits_v2", "softplus", "softsign",
-    "space_to_batch", "space_to_depth", "sparse_softmax_cross_entropy_with_logits", "static_bidirectional_rnn",
-    "static_rnn", "static_state_saving_rnn", "sufficient_statistics", "swish", "tanh", "top_k",
-    "uniform_candidate_sampler", "weighted_cross_entropy_with_logits", "weighted_moments", "xw_plus_b", "zero_fraction",
+    "all_candidate_sampler", "approx_max_k", "approx_min_k", "atrous_conv2d", "atrous_conv2d_transpose", "avg_pool",
+    "avg_pool1d", "avg_pool2d", "avg_pool3d", "avg_pool_v2", "batch_norm_with_global_normalization",
+    "batch_normalization", "bias_add", "bidirectional_dynamic_rnn", "compute_accidental_hits", "compute_average_loss",
+    "conv1d", "conv1d_transpose", "conv2d", "conv2d_backprop_filter", "conv2d_backprop_input", "conv2d_transpose",
+    "conv3d", "conv3d_backprop_filter", "conv3d_backprop_filter_v2", "conv3d_transpose", "conv_transpose",
+    "convolution", "crelu", "ctc_beam_search_decoder", "ctc_beam_search_decoder_v2", "ctc_greedy_decoder", "ctc_loss",
+    "ctc_loss_v2", "depth_to_space", "depthwise_conv2d", "depthwise_conv2d_backprop_filter",
+    "depthwise_conv2d_backprop_input", "depthwise_conv2d_native", "depthwise_conv2d_native_backprop_filter",
+    "depthwise_conv2d_native_backprop_input", "dilation2d", "dropout", "dynamic_rnn", "elu", "embedding_lookup",
+    "embedding_lookup_sparse", "erosion2d", "experimental", "fixed_unigram_candidate_sampler", "fractional_avg_pool",
+    "fractional_max_pool", "fused_batch_norm", "in_top_k", "l2_loss", "l2_normalize", "leaky_relu",
+    "learned_unigram_candidate_sampler", "local_response_normalization", "log_poisson_loss", "log_sigmoid",
+    "log_softmax", "log_uniform_candidate_sampler", "lrn", "max_pool", "max_pool1d", "max_pool2d", "max_pool3d",
+    "max_pool_v2", "max_pool_with_argmax", "moments", "nce_loss", "normalize_moments", "pool", "quantized_avg_pool",
+    "quantized_conv2d", "quantized_max_pool", "raw_rnn", "relu", "relu6", "relu_layer", "rnn_cell",
+    "safe_embedding_lookup_sparse", "sampled_softmax_loss", "scale_regularization_loss", "selu", "separable_conv2d",
+    "sigmoid", "sigmoid_cross_entropy_with_logits", "silu", "softmax", "softmax_cross_entropy_with_logits",
+    "softmax_cross_entropy_with_logits_v2", "softplus", "softsign", "space_to_batch", "space_to_depth",
+    "sparse_softmax_cross_entropy_with_logits", "static_bidirectional_rnn", "static_rnn", "static_state_saving_rnn",
+    "sufficient_statistics", "swish", "tanh", "top_k", "uniform_candidate_sampler",
+    "weighted_cross_entropy_with_logits", "weighted_moments", "xw_plus_b", "zero_fraction",
 ]
 # fmt: on
 

@@ -57,3 +57,27 @@ ragged_fill_empty_rows_grad = plain(
     "ragged_fill_empty_rows_grad", "RaggedFillEmptyRowsGrad", "reverse_index_map grad_values"
 )
 timestamp = plain("timestamp", "Timestamp", "")
+sparse_matmul = plain("sparse_matmul", "SparseMatMul", "a b", "", "transpose_a transpose_b a_is_sparse b_is_sparse")
+random_index_shuffle = plain("random_index_shuffle", "RandomIndexShuffle", "index seed max_index", "", "rounds")
+conv = plain(
+    "conv", "Conv", "input filter", "strides padding", "explicit_paddings data_format dilations batch_dims groups"
+)
+_CONV_GRADIENT = (
+    "input filter out_backprop", "strides padding", "use_cudnn_on_gpu explicit_paddings data_format dilations",
+)  # fmt: skip
+conv2d_backprop_filter_v2 = plain("conv2d_backprop_filter_v2", "Conv2DBackpropFilterV2", *_CONV_GRADIENT)
+conv2d_backprop_input_v2 = plain("conv2d_backprop_input_v2", "Conv2DBackpropInputV2", *_CONV_GRADIENT)
+conv3d_backprop_filter = conv3d_backprop_filter_v2 = plain(
+    "nn.conv3d_backprop_filter", "Conv3DBackpropFilterV2", "input filter_sizes out_backprop", "strides padding",
+    "data_format dilations",
+)  # fmt: skip
+quantized_avg_pool = plain(
+    "nn.quantized_avg_pool", "QuantizedAvgPool", "input min_input max_input", "ksize strides padding"
+)
+quantized_max_pool = plain(
+    "nn.quantized_max_pool", "QuantizedMaxPool", "input min_input max_input", "ksize strides padding"
+)
+quantized_conv2d = plain(
+    "nn.quantized_conv2d", "QuantizedConv2D", "input filter min_input max_input min_filter max_filter",
+    "strides padding", "out_type dilations",
+)  # fmt: skip

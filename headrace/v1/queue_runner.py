@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from headrace import public_names
 from headrace.errors import GraphError, OpError, exception_type_from_error_code
 from headrace.interchange.files import read_message
 from headrace.train import coordinator, queue_runner
@@ -109,3 +110,11 @@ def start_queue_runners(
     graph: Any = session.graph
     runners: Sequence[QueueRunner] = graph.get_collection(collection)
     return [t for qr in runners for t in qr.create_threads(session, coord=coord, daemon=daemon, start=start)]
+
+
+# fmt: off
+__all__ = ["QueueRunner", "add_queue_runner", "start_queue_runners"]
+# fmt: on
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = public_names.of(__name__, __all__)

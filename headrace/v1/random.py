@@ -73,9 +73,18 @@ def stateless_multinomial(
     return random.stateless_categorical(logits, num_samples, seed, output_dtype, name or "stateless_multinomial")
 
 
+class experimental:
+    """Older names; TensorFlow's `tf.random.experimental`."""
+
+    Algorithm, Generator = Algorithm, Generator
+    create_rng_state = staticmethod(create_rng_state)
+    stateless_split, stateless_fold_in = staticmethod(split), staticmethod(fold_in)
+    stateless_shuffle = staticmethod(named(random.stateless_shuffle, "value seed alg name"))
+
+
 # fmt: off
 __all__ = [
-    "Algorithm", "Generator", "all_candidate_sampler", "categorical", "create_rng_state",
+    "Algorithm", "Generator", "all_candidate_sampler", "categorical", "create_rng_state", "experimental",
     "fixed_unigram_candidate_sampler", "fold_in", "gamma", "get_seed", "learned_unigram_candidate_sampler",
     "log_uniform_candidate_sampler", "multinomial", "normal", "poisson", "random_gamma", "random_normal",
     "random_poisson", "random_shuffle", "random_uniform", "set_random_seed", "shuffle", "split", "stateless_binomial",

@@ -7,9 +7,11 @@ import contextvars
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from headrace import session
+from headrace import nest, session
+from headrace.api.sparse_tensor import SparseTensor
 from headrace.fetches import converting
 from headrace.ir.graph import Graph, Operation, Tensor
+from headrace.ir.indexed_slices import IndexedSlices
 from headrace.session_config import read_config
 from headrace.target import connectable
 from headrace.v1.config import ConfigProto
@@ -17,6 +19,9 @@ from headrace.v1.graph import get_default_graph
 from headrace.v1.tensor_shape import TensorShape
 
 _sessions: contextvars.ContextVar[tuple[session.Session, ...]] = contextvars.ContextVar("headrace_sessions", default=())
+
+#: Fields of `ConfigProto` that `tf.config` has set, for sessions whose own configuration leaves them out.
+defaults: dict[str, Any] = {}
 
 
 def _settings(config: ConfigProto | None) -> dict[str, Any]:
@@ -27,7 +32,8 @@ def _settings(config: ConfigProto | None) -> dict[str, Any]:
              "intra_op_parallelism_threads")  # fmt: skip
     of_graphs = {n: getattr(config.graph_options, n) for n in ("enable_bfloat16_sendrecv", "enable_recv_scheduling")}
     given = {n: getattr(config, n) for n in names}
-    return {"device_count": dict(config.device_count), **given, **of_graphs, "device_filters": config.device_filters}
+    found = {"device_count": dict(config.device_count), **given, **of_graphs, "device_filters": config.device_filters}
+    return found | {name: value for name, value in defaults.items() if not found[name]}
 
 
 class BaseSession(session.Session):
@@ -197,11 +203,48 @@ def _values(self: Operation) -> tuple[Tensor, ...]:
     return self.outputs
 
 
+def _consumers_of_parts(self: SparseTensor | IndexedSlices) -> list[Operation]:
+    """Returns the operations that read a part of the composite."""
+    parts = [t for t in nest.flatten(self) if isinstance(t, Tensor)]
+    return [op for op in parts[0].graph.operations if any(t in parts for t in op.inputs)]
+
+
+def _node_def(self: Operation) -> Any:
+    """Operation as a `NodeDef` message."""
+    from headrace.v1 import operations  # here: it imports the messages, which few programs need
+
+    return operations.node_def(self)
+
+
+def _op_def(self: Operation) -> Any:
+    """Definition of the op type, an `OpDef` message."""
+    from headrace.v1 import operations
+
+    return operations.op_def(self)
+
+
+def _traceback(self: Operation) -> Any:
+    """User's line that created the operation, as a stack of one frame."""
+    from headrace.v1 import operations
+
+    return operations.source_lines(self)
+
+
+def _colocation_groups(self: Operation) -> list[bytes]:
+    """Returns the colocation groups: those of `colocate_with`, else the operation's own."""
+    found = self.attrs.get("_class") or (f"loc:@{self.name}",)
+    return [group.encode() if isinstance(group, str) else group for group in found]
+
+
 def _install() -> None:
     methods = ((Tensor, "eval", _eval), (Tensor, "get_shape", _get_shape), (Tensor, "consumers", _consumers),
-               (Operation, "run", _run), (Operation, "values", _values))  # fmt: skip
+               (Operation, "run", _run), (Operation, "values", _values),
+               (Operation, "colocation_groups", _colocation_groups), (SparseTensor, "consumers", _consumers_of_parts),
+               (IndexedSlices, "consumers", _consumers_of_parts))  # fmt: skip
     for cls, name, method in methods:
         setattr(cls, name, method)
+    for name, read in (("node_def", _node_def), ("op_def", _op_def), ("traceback", _traceback)):
+        setattr(Operation, name, property(read))
     doc = "Which output of its operation the tensor is."
     Tensor.value_index = property(lambda self: self.index, doc=doc)  # type: ignore[attr-defined]
 

@@ -13,6 +13,7 @@ from typing import Any
 from headrace.ir import graph as ir_graph
 from headrace.ir.source import is_ours
 from headrace.shapes import Shape
+from headrace.v1 import slices
 from headrace.v1.tensor_shape import TensorShape
 
 
@@ -33,6 +34,12 @@ class Tensor(ir_graph.Tensor):
     @shape.setter
     def shape(self, shape: Shape) -> None:
         self.static_shape = shape
+
+    def __getattr__(self, name: str) -> Any:
+        """Assignments to a slice of a variable, as in `v[1:3].assign(x)`; other tensors lack these attributes."""
+        if name in ("assign", "assign_add", "assign_sub"):
+            return slices.assignment(self, name)
+        return super().__getattr__(name)
 
     @staticmethod
     def as_seen(shape: Shape) -> Any:

@@ -29,6 +29,7 @@ from headrace.train.hooks import (
 )
 from headrace.train.supervisor import basic_train_loop
 from headrace.v1 import loss_scales as experimental
+from headrace.v1 import queue_runner as queue_runner
 from headrace.v1.averages import ExponentialMovingAverage
 from headrace.v1.checkpoints import (
     NewCheckpointReader,
@@ -206,6 +207,7 @@ __all__ = [
     "piecewise_constant",
     "piecewise_constant_decay",
     "polynomial_decay",
+    "queue_runner",
     "range_input_producer",
     "remove_checkpoint",
     "replica_device_setter",

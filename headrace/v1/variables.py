@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from headrace import dtypes
-from headrace.api import grouping, reference, scopes, variable
+from headrace.api import arrays, grouping, reductions, reference, scopes, tensors, variable
 from headrace.api.partitioned import PartitionedVariable
 from headrace.ir import graph as ir_graph
 from headrace.ir.graph import Operation, Tensor
@@ -187,17 +187,47 @@ class Variable(variable.Variable):
 
         return decode_variable(variable_def, find, KINDS)
 
+    def batch_scatter_update(self, sparse_delta: Any, use_locking: bool = False, name: str | None = None) -> Any:
+        """Replaces rows of each matrix of a batch; see `tf.batch_scatter_update`.
+
+        Args:
+          sparse_delta: an `IndexedSlices` of the rows.
+          use_locking: not used; changes never overlap.
+          name: of the scope of the operations.
+        """
+        return batch_scatter_update(self, sparse_delta.indices, sparse_delta.values, use_locking, name)
+
+    def set_shape(self, shape: Any) -> None:
+        """Checks the static shape, which a variable has from the beginning.
+
+        Args:
+          shape: a shape.
+
+        Raises:
+          ValueError: the variable has another shape.
+        """
+        TensorShape(self.shape).assert_is_compatible_with(TensorShape(shape))
+
+    def after(self, op: Operation) -> Any:
+        """Returns the variable after an operation that changes it, as the methods that assign do.
+
+        Args:
+          op: the operation.
+        """
+        return self._changed(self._builder(), op, read_value=True)
+
     def get_shape(self) -> TensorShape:
         """Returns the static shape, a `TensorShape`."""
         return TensorShape(self.shape)
 
-    def eval(self, session: Any = None) -> Any:
+    def eval(self, session: Any = None, feed_dict: Any = None) -> Any:
         """Returns the value of the variable in a session.
 
         Args:
           session: the session. None: the default session.
+          feed_dict: the feeds of the run.
         """
-        return self._in(session, "eval").run(self)
+        return self._in(session, "eval").run(self, feed_dict)
 
     def load(self, value: Any, session: Any = None) -> None:
         """Assigns a value in a session, without adding operations to the graph.
@@ -432,17 +462,18 @@ def _scatter(what: str, does: str) -> Any:
     @in_default_graph
     def function(ref: Any, indices: Any, updates: Any, use_locking: bool | None = None, name: str | None = None) -> Any:
         if _is_reference(ref):
-            kind = f"Scatter{what.capitalize()}"
+            kind = "Scatter" + "".join(word.capitalize() for word in what.split("_"))
             return scopes.builder(ref).make(kind, (ref, indices, updates), {}, name)
         return getattr(_variable(ref, f"scatter_{what}"), f"scatter_{what}")(indices, updates, name)
 
     function.__name__ = function.__qualname__ = f"scatter_{what}"
-    function.__doc__ = f"""{does} the rows of a variable at `indices`.
+    rows = "slices" if what.startswith("nd_") else "rows"
+    function.__doc__ = f"""{does} the {rows} of a variable at `indices`.
 
     Args:
       ref: the variable.
-      indices: int32 or int64, of any shape.
-      updates: of shape `indices.shape + shape of a row`, or a scalar.
+      indices: int32 or int64, of any shape; for slices, the last axis has the index of one.
+      updates: of the shape of the {rows}; for rows, or a scalar.
       use_locking: not used; changes never overlap.
       name: of the operation.
 
@@ -454,6 +485,36 @@ def _scatter(what: str, does: str) -> Any:
     return function
 
 
+@in_default_graph
+def batch_scatter_update(
+    ref: Any, indices: Any, updates: Any, use_locking: bool = True, name: str | None = None
+) -> Any:
+    """Replaces rows of each matrix of a batch: `ref[i, indices[i, j]] = updates[i, j]`.
+
+    Args:
+      ref: the variable.
+      indices: int32 or int64, of known rank. The axes before the last one are those of the batch.
+      updates: of shape `indices.shape + shape of a row`.
+      use_locking: not used; changes never overlap.
+      name: of the scope of the operations.
+
+    Returns:
+      The variable after the change: it can be run and used as a tensor.
+
+    Source: TensorFlow's `tf.batch_scatter_update`.
+    """
+    with scopes.name_scope(name, "batch_scatter_update", [ref, indices, updates]) as scope:
+        at = tensors.convert_to_tensor(indices)
+        shape, rank = arrays.shape(at, out_type=at.dtype), len(at.shape)
+        grid = [
+            arrays.broadcast_to(
+                arrays.reshape(reductions.range(shape[d]), [-1 if d == e else 1 for e in range(rank)]), shape
+            )
+            for d in range(rank - 1)
+        ]
+        return scatter_nd_update(ref, arrays.stack([*grid, at], -1), updates, name=scope)
+
+
 scatter_update = _scatter("update", "Replaces")
 scatter_add = _scatter("add", "Adds to")
 scatter_sub = _scatter("sub", "Subtracts from")
@@ -461,6 +522,9 @@ scatter_mul = _scatter("mul", "Multiplies")
 scatter_div = _scatter("div", "Divides")
 scatter_min = _scatter("min", "Puts the smaller of two values into")
 scatter_max = _scatter("max", "Puts the larger of two values into")
+scatter_nd_update = _scatter("nd_update", "Replaces")
+scatter_nd_add = _scatter("nd_add", "Adds to")
+scatter_nd_sub = _scatter("nd_sub", "Subtracts from")
 
 
 # *** resource variables ***

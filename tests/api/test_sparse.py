@@ -135,7 +135,7 @@ def test_it_is_fetched_fed_and_goes_through_structures() -> None:
         handle = session.partial_run_setup(total, [y])
         assert session.partial_run(handle, total, {y: got}) == -3
         for wrong in (3.0, (indices, values), np.zeros((3, 2))):
-            with pytest.raises(FeedError, match="3 tensors together must be a tuple of 3 values"):
+            with pytest.raises(FeedError, match="a key of 3 tensors is fed a tuple of 3 values"):
                 session.run(total, {y: wrong})
         with pytest.raises(FeedError, match="fed twice"):
             session.run(total, {y: got, y.values: values})

@@ -2,32 +2,41 @@
 
     python tests/v1/collect_names.py
 
+`tensorflow_members.json` has the public members of its classes.
+
 Needs TensorFlow 2.21 and tf_keras; everything else that reads the list does not.
 """
 
 from __future__ import annotations
 
+import enum
 import inspect
 import json
-import operator
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from google.protobuf.message import Message
+
 OUT = Path(__file__).parent / "tensorflow_names.json"
+MEMBERS = Path(__file__).parent / "tensorflow_members.json"
+
+# Areas whose classes are listed by name only.
+WITHOUT_MEMBERS = ("Keras", "TensorFlow Lite", "TPUs", "distribution", "estimators", "raw operations")
 
 # Where TensorFlow defines it -> the area. The first prefix that fits decides.
 AREAS = {
     "tensorflow.python.ops.gradients": "training",
     "tensorflow.python.ops.unconnected_gradients": "training",
     "tensorflow.python.ops.custom_gradient": "training",
-    "tensorflow.python.training.experimental": "",
+    "tensorflow.python.training.experimental": "mixed precision",
     "tensorflow.python.training": "training",
     "tensorflow.core.framework.graph_pb2": "graph",
     "tensorflow.core.framework.node_def_pb2": "graph",
     "tensorflow.core.framework.attr_value_pb2": "graph",
     "tensorflow.python.framework.constant_op": "graph",
-    "tensorflow.python.framework.convert_to_constants": "",
+    "tensorflow.python.framework.convert_to_constants": "graph",
     "tensorflow.python.framework.device_spec": "graph",
     "tensorflow.python.framework.dtypes": "graph",
     "tensorflow.python.framework.errors_impl": "graph",
@@ -38,9 +47,45 @@ AREAS = {
     "tensorflow.python.framework.random_seed": "graph",
     "tensorflow.python.framework.stack": "session",
     "tensorflow.python.framework.tensor": "graph",
-    "tensorflow.python.framework.type_spec": "",
+    "tensorflow.python.framework.type_spec": "graph",
+    "tensorflow.python.framework.none_tensor": "graph",
+    "tensorflow.python.framework.sparse_tensor": "sparse tensors",
+    "tensorflow.python.framework.load_library": "system",
+    "tensorflow.python.framework.versions": "system",
+    "tensorflow.python.framework.config": "system",
     "tensorflow.python.compat.v2_compat": "graph",
-    "tensorflow.python.eager.context": "graph",
+    "tensorflow.python.compat": "system",
+    "tensorflow.python.eager": "eager execution",
+    "tensorflow.python.module": "eager execution",
+    "tensorflow.python.data": "data sets",
+    "tensorflow.python.feature_column": "feature columns",
+    "tensorflow.python.ops.distributions": "distributions",
+    "tensorflow.python.ops.ragged.ragged_string_ops": "array",
+    "tensorflow.python.ops.ragged": "ragged tensors",
+    "tensorflow.python.ops.gen_ragged": "ragged tensors",
+    "tensorflow.python.ops.sparse_ops": "sparse tensors",
+    "tensorflow.python.ops.lookup_ops": "lookup tables",
+    "tensorflow.python.ops.image_ops": "images",
+    "tensorflow.python.ops.gen_image_ops": "images",
+    "tensorflow.python.ops.random_crop_ops": "images",
+    "tensorflow.python.ops.signal": "signals",
+    "tensorflow.python.ops.gen_spectral_ops": "signals",
+    "tensorflow.python.ops.parallel_for": "control flow",
+    "tensorflow.python.ops.gen_parsing_ops": "input",
+    "tensorflow.python.ops.parsing": "input",
+    "tensorflow.python.ops.candidate_sampling_ops": "math",
+    "tensorflow.python.ops.ctc_ops": "math",
+    "tensorflow.python.ops.gen_random_index_shuffle_ops": "math",
+    "tensorflow.python.ops.linalg.": "math",
+    "tensorflow.python.ops.gradient_checker": "tests",
+    "tensorflow.python.saved_model": "saved models",
+    "tensorflow.python.distribute": "distribution",
+    "tensorflow.python.tpu": "TPUs",
+    "tensorflow.core.example": "input",
+    "tensorflow.core.protobuf.meta_graph_pb2": "saved models",
+    "tensorflow.core.framework.summary_pb2": "summaries",
+    "tensorflow.core.util.event_pb2": "summaries",
+    "xla.tsl.protobuf.histogram_pb2": "summaries",
     "tensorflow.python.ops.cond": "control flow",
     "tensorflow.python.ops.control_flow": "control flow",
     "tensorflow.python.ops.while_loop": "control flow",
@@ -78,11 +123,12 @@ AREAS = {
     "tensorflow.python.ops.gen_manip_ops": "array",
     "tensorflow.python.ops.string_ops": "array",
     "tensorflow.python.ops.gen_string_ops": "array",
-    "tensorflow.python.ops.parsing_ops": "",
+    "tensorflow.python.ops.state_ops": "state",
+    "tensorflow.python.ops.stateful_random_ops": "math",
+    "tensorflow.python.ops.stateless_random_ops": "math",
     "tensorflow.python.ops.variable": "state",
     "tensorflow.python.ops.resource_variables_toggle": "state",
     "tensorflow.python.ops.init_ops": "state",
-    "tensorflow.python.ops.state_ops": "state",
     "tensorflow.python.ops.gen_state_ops": "state",
     "tensorflow.python.ops.template": "state",
     "tensorflow.python.ops.partitioned_variables": "state",
@@ -102,19 +148,82 @@ AREAS = {
     "tensorflow.python.summary": "summaries",
 }
 
-MODULES = [
-    "", "bitwise", "debugging", "dtypes", "errors", "gfile", "graph_util", "initializers", "layers", "linalg", "losses",
-    "math", "metrics", "nn", "nn.rnn_cell", "python_io", "queue", "random", "strings", "summary", "train",
-]  # fmt: skip
+# Module in which TensorFlow shows a name -> the area, for names that `AREAS` leaves open.
+PLACES = {
+    "": "system",
+    "app": "programs",
+    "audio": "audio",
+    "autograph": "eager execution",
+    "bitwise": "math",
+    "compat": "system",
+    "config": "system",
+    "data": "data sets",
+    "debugging": "control flow",
+    "distribute": "distribution",
+    "distributions": "distributions",
+    "dtypes": "graph",
+    "errors": "graph",
+    "estimator": "estimators",
+    "experimental": "experimental",
+    "feature_column": "feature columns",
+    "flags": "programs",
+    "gfile": "input",
+    "graph_util": "graph",
+    "image": "images",
+    "initializers": "state",
+    "io": "input",
+    "keras": "Keras",
+    "layers": "layers",
+    "linalg": "math",
+    "lite": "TensorFlow Lite",
+    "logging": "programs",
+    "lookup": "lookup tables",
+    "math": "math",
+    "mixed_precision": "mixed precision",
+    "mlir": "XLA and MLIR",
+    "nest": "programs",
+    "nn": "math",
+    "profiler": "profiler",
+    "quantization": "quantization",
+    "ragged": "ragged tensors",
+    "random": "math",
+    "raw_ops": "raw operations",
+    "resource_loader": "programs",
+    "saved_model": "saved models",
+    "sets": "sets",
+    "sparse": "sparse tensors",
+    "strings": "array",
+    "summary": "summaries",
+    "sysconfig": "system",
+    "test": "tests",
+    "tpu": "TPUs",
+    "train": "training",
+    "types": "graph",
+    "user_ops": "system",
+    "version": "system",
+    "xla": "XLA and MLIR",
+}
 
-# Parts of these modules that are areas of their own (distribution, data sets, trees of protocol messages, images).
-APART = ("tensorflow.python.ops.nn_impl_distribute", "tensorflow.python.ops.random_crop_ops")
+# Modules below which each name is of the area of `PLACES`.
+WHOLE = ("image", "keras", "lite", "quantization", "raw_ops", "test", "estimator", "distribute", "tpu", "experimental")
+
+# Modules that are not TensorFlow's, or TensorFlow itself again.
+FOREIGN = ("compat.v1", "compat.v2", "test.mock", "flags.tf_decorator", "app.flags")
 
 
-def area_of(module: str) -> str:
-    if module in APART:
-        return ""
-    return next((area for prefix, area in AREAS.items() if module.startswith(prefix)), "")
+def area_of(path: str, module: str) -> str:
+    """The area of a name.
+
+    Args:
+      path: the module that shows the name, below `tf`.
+      module: the module that defines the object, or "".
+    """
+    top = path.partition(".")[0]
+    if top not in WHOLE:
+        found = next((area for prefix, area in AREAS.items() if module.startswith(prefix)), "")
+        if found:
+            return found
+    return PLACES[top]
 
 
 def parameters(x: Any) -> list[str] | None:
@@ -132,36 +241,69 @@ def parameters(x: Any) -> list[str] | None:
     return [marks.get(p.kind, "") + p.name for p in found]
 
 
+def public(space: Any, path: str = "") -> Iterator[tuple[str, str, Any]]:
+    """Module path, name and value of each public name, in modules below too."""
+    getattr(space, "dense", None)  # layers and cells load themselves when one of them is asked for
+    for name in dir(space):
+        full = f"{path}.{name}".lstrip(".")
+        value = None if name.startswith("_") or full in FOREIGN else getattr(space, name, None)
+        if value is None and name != "newaxis":
+            continue
+        if inspect.ismodule(value) or "LazyLoader" in type(value).__name__:
+            if value.__name__.startswith(("tensorflow.", "tf_keras.", "tensorflow_estimator.")):
+                yield from public(value, full)
+            continue
+        yield path, name, value
+
+
+def entry(path: str, name: str, value: Any) -> dict[str, Any]:
+    """The record of a name: area, identity of the object, names of its arguments."""
+    from tensorflow import DType
+    from tensorflow.python.util import tf_decorator
+
+    full = f"{path}.{name}".lstrip(".")
+    _, plain = tf_decorator.unwrap(value)
+    arguments = None
+    if (isinstance(value, DType) and path != "lite.constants") or (isinstance(value, int) and path == "errors"):
+        area = "graph"
+    else:
+        area = area_of(path, getattr(plain, "__module__", None) or "")
+        if area != "Keras" and not (inspect.isclass(value) and issubclass(value, Message)):
+            arguments = parameters(value)
+    known = (arguments is not None or inspect.isclass(plain)) and area not in ("Keras", "raw operations")
+    return {
+        "area": area,
+        "of": f"{plain.__module__}.{getattr(plain, '__qualname__', name)}" if known else full,
+        "arguments": arguments,
+    }
+
+
+def members(cls: type) -> list[str]:
+    """Public members that TensorFlow's own classes give `cls`."""
+    own = [c for c in cls.__mro__ if c.__module__.startswith(("tensorflow.", "tf_keras.src.legacy"))]
+    return sorted({n for c in own for n in vars(c) if not n.startswith("_")})
+
+
 def main() -> None:
     os.environ["TF_USE_LEGACY_KERAS"] = "1"  # where layers and recurrent cells are by now
     import tensorflow as tf
-    from tensorflow.python.util import tf_decorator
 
-    out: dict[str, dict[str, Any]] = {}
-    for module in MODULES:
-        space = operator.attrgetter(f"compat.v1.{module}".rstrip("."))(tf)
-        getattr(space, "dense", None)  # layers and cells load themselves when one of them is asked for
-        for name in dir(space):
-            if name.startswith("_") or name in ("keras", "estimator"):
-                continue
-            value = getattr(space, name, None)
-            if inspect.ismodule(value):
-                continue
-            _, plain = tf_decorator.unwrap(value)
-            if isinstance(value, tf.DType) or (isinstance(value, int) and module == "errors"):
-                area, arguments = "graph", None
-            else:
-                area = area_of(getattr(plain, "__module__", None) or "")
-                is_class = inspect.isclass(value)
-                arguments = parameters(value) if not is_class or "core" not in value.__module__ else None
-            if area:
-                full = f"{module}.{name}" if module else name
-                out[full] = {"area": area, "of": f"{plain.__module__}.{getattr(plain, '__qualname__', name)}"
-                             if arguments is not None or inspect.isclass(plain) else full,
-                             "arguments": arguments}  # fmt: skip
-    lines = (f" {json.dumps(k)}: {json.dumps(v)}" for k, v in sorted(out.items()))
-    OUT.write_text("{\n" + ",\n".join(lines) + "\n}\n")
-    print(len(out), "names")
+    out, classes = {}, {}
+    for path, name, value in public(tf.compat.v1):
+        full = f"{path}.{name}".lstrip(".")
+        found = out[full] = entry(path, name, value)
+        whole = found["area"] not in WITHOUT_MEMBERS
+        if inspect.isclass(value) and whole and not issubclass(value, (Message, enum.Enum, BaseException)):
+            classes.setdefault(found["of"], (full, members(value)))
+    write(OUT, out)
+    write(MEMBERS, dict(classes.values()))
+    print(len(out), "names,", len(classes), "classes")
+
+
+def write(file: Path, data: dict[str, Any]) -> None:
+    """Writes a file of JSON with a line for each key."""
+    lines = (f" {json.dumps(k)}: {json.dumps(v)}" for k, v in sorted(data.items()))
+    file.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -164,3 +164,55 @@ def test_a_fed_reference_variable_of_an_imported_graph_is_read_and_not_changed()
         assert sess.run(["v:0", "two:0"], {"v:0": 5.0}) == [5.0, 10.0]
         with pytest.raises(tf.errors.InvalidArgumentError, match=r"'assign' .* changes the variable 'v:0'"):
             sess.run("assign", {"v:0": 5.0})
+
+
+def test_a_tuple_of_tensors_is_a_key() -> None:
+    a, b, c = (tf.placeholder(tf.float32, []) for _ in range(3))
+    total = a + 10 * b + 100 * c
+    with tf.Session() as sess:
+        assert sess.run(total, {(a, (b, c)): (1, (2, 3))}) == 321
+        assert sess.run(total, {(a, b): [1, 2], (c,): (3,)}) == 321
+        assert sess.run(a, {(a,): (5,)}) == 5
+        handle = sess.partial_run_setup([total], [(a, b), c])
+        assert sess.partial_run(handle, total, {(a, b): (1, 2), c: 3}) == 321
+        for value in ((1, 2), 1.0, (1, 2, 3), ((1, 2), 3)):
+            with pytest.raises(ValueError, match="Key had 2 elements, but value had"):
+                sess.run(total, {(a, (b, c)): value})
+
+
+def test_the_state_of_a_recurrent_network_is_a_key() -> None:
+    cell = tf.nn.rnn_cell.MultiRNNCell([tf.nn.rnn_cell.BasicLSTMCell(3) for _ in range(2)])
+    x = tf.placeholder(tf.float32, [2, 1, 3])
+    first = cell.zero_state(2, tf.float32)
+    _, last = tf.nn.dynamic_rnn(cell, x, initial_state=first)
+    ones = np.ones([2, 1, 3])
+    with tf.Session() as sess:
+        sess.run(tf.global_variables_initializer())
+        once = sess.run(last, {x: ones})
+        twice = sess.run(last, {x: ones, first: once})
+        parts = {first[i][j]: once[i][j] for i in (0, 1) for j in (0, 1)}
+        np.testing.assert_array_equal(twice, sess.run(last, {x: ones, **parts}))
+    assert [type(s).__name__ for s in twice] == ["LSTMStateTuple"] * 2
+
+
+def test_prevented_feeds_and_fetches_are_errors() -> None:
+    a = tf.constant(1.0, name="a")
+    graph = tf.get_default_graph()
+    with tf.Session() as sess:
+        assert sess.run(a, {a: 2.0}) == 2
+        graph.prevent_feeding(a)
+        with pytest.raises(ValueError, match="Tensor a:0 may not be fed"):
+            sess.run(a, {a: 2.0})
+        assert sess.run(a) == 1
+        graph.prevent_fetching(a.op)
+        for fetch in (a, a.op, "a:0"):
+            with pytest.raises(ValueError, match="Operation 'a' has been marked as not fetchable"):
+                sess.run(fetch)
+        assert sess.run(a * 2) == 2
+    assert (graph.is_feedable(a), graph.is_fetchable(a), graph.is_fetchable(a.op)) == (False, False, False)
+
+
+def test_a_variable_is_evaluated_with_feeds() -> None:
+    v = tf.Variable(1.0)
+    with tf.Session():
+        assert v.eval(feed_dict={v: 3.0}) == 3

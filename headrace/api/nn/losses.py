@@ -101,9 +101,43 @@ def softmax_cross_entropy_with_logits(labels: Any, logits: Any, axis: int = -1, 
     """
     with scopes.name_scope(name, "softmax_cross_entropy_with_logits", [logits, labels]):
         b, z, x = _labels_and_logits(labels, logits)
-        x, z = _axis_last(x, axis), _axis_last(z, axis)
-        loss, _ = b.make("SoftmaxCrossEntropyWithLogits", (_rows(b, x), _rows(b, z)), {})
-        return _like_rows(b, loss, x)
+        return _softmax_cross_entropy(b, z, x, axis)
+
+
+def broadcast_softmax_cross_entropy(labels: Any, logits: Any, axis: int = -1, name: str | None = None) -> Tensor:
+    """Computes `softmax_cross_entropy_with_logits` as TensorFlow does, of labels that may have another shape.
+
+    Labels are cast to the dtype of the logits. Both are reshaped to matrices, whose rows are along the axis, and
+    broadcast.
+
+    Args:
+      labels, logits, axis, name: see `softmax_cross_entropy_with_logits`.
+
+    Raises:
+      ValueError: an argument is missing.
+      ShapeError: there are more rows of labels than of logits, or the numbers of classes differ.
+    """
+    with scopes.name_scope(name, "softmax_cross_entropy_with_logits", [logits, labels]):
+        if labels is None or logits is None:
+            raise ValueError("both 'labels' and 'logits' must be given (by name)")
+        b = scopes.builder(logits, labels)
+        x = b.tensor(logits, None, "logits")
+        z = b.tensor(labels, None if is_tensor(labels) else x.dtype.base, "labels")
+        if z.dtype.base is not x.dtype.base:
+            z = b.make("Cast", (z,), {"DstT": x.dtype.base})
+        return _softmax_cross_entropy(b, z, x, axis)
+
+
+def _softmax_cross_entropy(b: Any, z: Any, x: Any, axis: int) -> Any:
+    x, z = _axis_last(x, axis), _axis_last(z, axis)
+    loss, _ = b.make("SoftmaxCrossEntropyWithLogits", (_rows(b, x), _rows(b, z)), {})
+    rows, wanted = shapes.size(loss.shape), shapes.size(x.shape[:-1]) if x.shape else None
+    if rows is not None and wanted is not None and rows != wanted:
+        raise ShapeError(
+            f"Cannot reshape a tensor with {rows} elements to shape {shapes.show(x.shape[:-1])} ({wanted} elements): "
+            f"`labels` has more rows than `logits`: {z!r} and {x!r}"
+        )
+    return _like_rows(b, loss, x)
 
 
 def _axis_last(x: Any, axis: int) -> Any:

@@ -1,0 +1,189 @@
+"""Names of TensorFlow 1 that `headrace.v1` lacks, with the reasons.
+
+The pages `reference/v1` and the errors for missing names show these texts. Only the text of an error imports the
+module.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import functools
+from typing import Final
+
+from headrace.documentation import cite
+
+_KERAS = "Keras is a package of its own; `tf.layers`, `tf.nn.rnn_cell` and `hr.layers` have its usual layers"
+_EXTENSION = "classes as tensors belong to TensorFlow 2; `hr.tree` registers classes as structures of tensors"
+_DATASET_OPS = "an op inside TensorFlow's data sets; those of headrace are made of other operations"
+_BOOSTED = "TensorFlow's boosted trees; their estimators were removed in TensorFlow 2"
+_INT8 = (
+    "a kernel of TensorFlow's quantized networks for one kind of processor; `tf.quantization` simulates their rounding"
+)
+_SMALL = (
+    "no dtype of fewer than 8 bits or of 8-bit floats exists; `tf.bfloat16` and `tf.float16` are the smallest floats"
+)
+_SDCA = "the dual coordinate solver of TensorFlow's linear estimators; `tf.train.FtrlOptimizer` trains such models"
+
+# Pattern of dotted names below `tf` -> the reason. The first that fits decides.
+REASONS: Final[dict[str, str]] = {
+    # packages
+    "keras*": _KERAS,
+    "layers.experimental.*": _KERAS,
+    "layers.InputSpec": "the layers check the ranks of their inputs themselves",
+    "lite*": "a converter for phones; `tf.train.write_graph` writes graphs for converters",
+    "tpu*": "no TPU device exists; the same graph runs on CPU devices without these names",
+    "distribute*": "strategies belong to TensorFlow 2; `tf.train.replica_device_setter`, "
+    "`tf.train.SyncReplicasOptimizer` and `hr.cluster` distribute a program",
+    "mlir*": "a converter to another compiler's formats; `hr.explain` shows the stages of headrace's own",
+    "xla*": "headrace compiles every step that it can, without a scope",
+    "debugging.experimental.*": "the debugger of TensorFlow 2; `hr.record` and `hr.watch` look into a running step",
+    "data.experimental.service.*": "the data service of TensorFlow's clusters; each worker reads its own input",
+    "feature_column.sequence_*": "columns of sequences; `tf.io.parse_sequence_example` reads sequences",
+    "quantization.experimental.*": "a converter of saved models for phones",
+    "experimental.*ension*": _EXTENSION,
+    "experimental.dispatch_*": _EXTENSION,
+    "experimental.unregister_dispatch_for": _EXTENSION,
+    "experimental.DynamicRaggedShape": "a part of TensorFlow 2's ragged tensors",
+    "experimental.RowPartition": "a part of TensorFlow 2's ragged tensors",
+    "experimental.StructuredTensor": "a part of TensorFlow 2's ragged tensors",
+    "experimental.async_*": "eager ops run on the calling thread",
+    "experimental.function_executor_type": "headrace chooses the engine of a step itself; `hr.explain` says which",
+    "experimental.enable_strict_mode": "deprecated names raise warnings of Python, which `warnings.simplefilter` turns "
+    "into errors",
+    "experimental.output_all_intermediates": "a switch of TensorFlow 2's gradients of conditionals, without a use here",
+    "experimental.register_filesystem_plugin": "files are those of the operating system",
+    "load_file_system_library": "files are those of the operating system",
+    "load_op_library": f"ops are written in Python: {cite('how-to/extending')}",
+    "load_library": f"ops are written in Python: {cite('how-to/extending')}",
+    # dtypes
+    "*float4_*": _SMALL,
+    "*float8_*": _SMALL,
+    "*int2": _SMALL,
+    "*int4": _SMALL,
+    # raw operations
+    "raw_ops.BoostedTrees*": _BOOSTED,
+    "raw_ops.IsBoostedTrees*": _BOOSTED,
+    "raw_ops.*TPU*": "an op of TPU devices",
+    "raw_ops.Infeed*": "an op of TPU devices",
+    "raw_ops.Outfeed*": "an op of TPU devices",
+    "raw_ops.*Xla*": "an op of TPU devices",
+    "raw_ops.*SparseCore*": "an op of TPU devices",
+    "raw_ops.*PhysicalReplica": "an op of TPU devices",
+    "raw_ops.Prelinearize*": "an op of TPU devices",
+    "raw_ops.WorkerHeartbeat": "an op of TPU devices",
+    "raw_ops.GlobalIterId": "an op of TPU devices",
+    "raw_ops.StoreMinibatchStatisticsInFdo": "an op of TPU devices",
+    "raw_ops.ConvertToCooTensor": "an op of TPU devices",
+    "raw_ops.CrossReplicaSum": "an op of TPU devices",
+    "raw_ops.AllToAll": "an op of TPU devices; `hr.all_gather` and its neighbours exchange values of a group",
+    "raw_ops.CollectivePermute": "an op of TPU devices",
+    "raw_ops.Collective*": "TensorFlow's collective ops; those of headrace are `hr.all_reduce` and its neighbours",
+    "raw_ops.Nccl*": "an op of GPU devices; `hr.all_reduce` and its neighbours sum over devices",
+    "raw_ops.CudnnRNN*": "an op of GPU devices; `tf.nn.dynamic_rnn` computes the same",
+    "raw_ops.Quantized*": _INT8,
+    "raw_ops.Requant*": _INT8,
+    "raw_ops.Uniform*": _INT8,
+    "raw_ops.*Dataset*": _DATASET_OPS,
+    "raw_ops.*Iterator*": _DATASET_OPS,
+    "raw_ops.*MemoryCache": _DATASET_OPS,
+    "raw_ops.*SeedGenerator": _DATASET_OPS,
+    "raw_ops.*IterationCounter": _DATASET_OPS,
+    "raw_ops.*StatsAggregator*": _DATASET_OPS,
+    "raw_ops.*ThreadPoolHandle": _DATASET_OPS,
+    "raw_ops.*compressElement": _DATASET_OPS,
+    "raw_ops.CompressElement": _DATASET_OPS,
+    "raw_ops.ComputeBatchSize": _DATASET_OPS,
+    "raw_ops.DistributedSave": _DATASET_OPS,
+    "raw_ops.GetElementAtIndex": _DATASET_OPS,
+    "raw_ops.GetOptions": _DATASET_OPS,
+    "raw_ops.ListSnapshotChunksDataset": _DATASET_OPS,
+    "raw_ops.MapDefun": _DATASET_OPS,
+    "raw_ops.WindowOp": _DATASET_OPS,
+    "raw_ops.*SummaryWriter": "an op of TensorFlow 2's summaries; `tf.summary.FileWriter` writes those of a step",
+    "raw_ops.Create*Writer": "an op of TensorFlow 2's summaries; `tf.summary.FileWriter` writes those of a step",
+    "raw_ops.Write*Summary": "an op of TensorFlow 2's summaries; `tf.summary.FileWriter` writes those of a step",
+    "raw_ops.ImportEvent": "an op of TensorFlow 2's summaries; `tf.summary.FileWriter` writes those of a step",
+    "raw_ops.Sdca*": _SDCA,
+    "raw_ops.Debug*": "an op of TensorFlow's debugger; `hr.record` and `hr.watch` look into a running step",
+    "raw_ops.CompositeTensorVariant*": _EXTENSION,
+    "raw_ops.Batch*": "an op of TensorFlow's servers",
+    "raw_ops.Unbatch*": "an op of TensorFlow's servers",
+    "raw_ops.Send": "the partition of a step makes such an op; a program places operations by `tf.device`",
+    "raw_ops.Recv": "the partition of a step makes such an op; a program places operations by `tf.device`",
+    "raw_ops.SyncDevice": "an op of GPU devices",
+    "raw_ops.CheckPinned": "an op of GPU devices",
+    "raw_ops.K*Initialization": "an op of TensorFlow's clustering estimator",
+    "raw_ops.NearestNeighbors": "an op of TensorFlow's clustering estimator",
+    "raw_ops.*Jxl": "an image format that no library of headrace reads",
+    "raw_ops.*WebP": "an image format that no library of headrace reads",
+    "raw_ops.LMDBReader": "`tf.TFRecordReader` reads records; LMDB databases need a library that headrace has not",
+    "raw_ops.GenerateBoundingBoxProposals": "an op of GPU devices",
+    "raw_ops.*RemapMatrix": "an op of TensorFlow's estimators; `tf.train.init_from_checkpoint` restores variables",
+    "raw_ops.*VocabRemapping": "an op of TensorFlow's estimators; `tf.train.init_from_checkpoint` restores variables",
+    "raw_ops.*codeProto*": "messages are read in Python, by a `tf.py_func`",
+    "raw_ops.En?odeProto": "messages are read in Python, by a `tf.py_func`",
+    "raw_ops.Fact": "an example of TensorFlow's sources",
+    "raw_ops.FileSystemSetConfiguration": "files are those of the operating system",
+    "raw_ops.ImmutableConst": "a constant in a file of another format; `tf.constant` and checkpoints keep values",
+    "raw_ops.RecordInput": "`tf.TFRecordReader` and `tf.train.shuffle_batch` read and mix records",
+    "raw_ops.SparseMatrixOrderingAMD": "no sparse factorization exists",
+    "raw_ops.SparseMatrixSparseCholesky": "no sparse factorization exists",
+    "raw_ops.StatefulStandardNormal": "`raw_ops.StatefulStandardNormalV2`, which replaced it in TensorFlow",
+    # images and input
+    "*decode_jxl": "an image format that no library of headrace reads",
+    "*decode_webp": "an image format that no library of headrace reads",
+    "image.generate_bounding_box_proposals": "an op of GPU devices",
+    "LMDBReader": "`tf.TFRecordReader` reads records; LMDB databases need a library that headrace has not",
+    "io.*code_proto": "messages are read in Python, by a `tf.py_func`",
+    # training
+    "train.sdca_*": _SDCA,
+    "train.do_quantize_training_on_graphdef": "`tf.quantization.fake_quant_with_min_max_vars` trains for quantization",
+    "train.experimental.*": "a part of TensorFlow 2's checkpoints; `tf.train.Saver(sharded=True)` writes shards",
+    "nondifferentiable_batch_function": "a part of TensorFlow's servers",
+    "profiler.*Proto": "a message of TensorFlow's profiler; `hr.profile` measures a step",
+    "profiler.*": "`hr.profile` measures a step, and `tf.RunOptions(trace_level=...)` writes its time line",
+    "check_pinned": "a check of GPU devices",
+    "config.experimental.*memory*": "only GPUs have it; `Session.statistics` has the memory of a session",
+    "config.experimental.*mlir_bridge": "a switch of another compiler; `hr.explain` shows the stages of headrace's own",
+    "config.experimental.ClusterDeviceFilters": "`tf.ConfigProto(device_filters=...)` limits the tasks of a session",
+    "config.experimental_connect_to_*": "`tf.train.Server` and `tf.Session(target)` connect to a cluster",
+    "config.optimizer.*": f"`HEADRACE_OPTIMIZE` switches passes: {cite('reference/optimizing')}",
+    "sysconfig.get_*": f"ops are written in Python: {cite('how-to/extending')}",
+    "user_ops.*": "an example of TensorFlow's sources",
+    "graph_util.must_run_on_cpu": "a rule of GPU devices; every operation runs on CPUs",
+    "errors.raise_exception_on_not_ok_status": "a part of TensorFlow's C library; errors are raised by the call itself",
+    "debugging.*able_check_numerics": "`tf.add_check_numerics_ops`, or `tf.RunOptions(check_numerics=True)`",
+    "nn.quantized_relu_x": _INT8,
+    "nn.with_space_to_batch": "`tf.nn.convolution` and `tf.nn.pool` have a `dilation_rate`",
+    "linalg.LinearOperator*": "a class of TensorFlow 2; `tf.linalg` has functions of matrices, of batches too",
+    "linalg.experimental.*": "a method for a `LinearOperator`; `tf.while_loop` runs its iterations",
+    "random.*global_generator": "a generator belongs to its graph; `tf.random.Generator.from_seed` makes one",
+    "random.experimental.index_shuffle": "`tf.random_index_shuffle`, whose seed has three numbers",
+    "enable_v2_behavior": "`hr` has eager execution and TensorFlow 2's rules",
+    "enable_tensor_equality": "tensors of a graph compare by identity; `tf.equal` compares elements",
+    "enable_v2_tensorshape": "a `TensorShape` has `Dimension`s; `as_list` has integers",
+    "*TypeSpec": "a class of TensorFlow 2; `tf.TensorSpec` and `tf.SparseTensorSpec` describe tensors",
+    "type_spec_from_value": "a function of TensorFlow 2; `tf.TensorSpec` describes tensors",
+    "NoneTensorSpec": "a class of TensorFlow 2; `tf.TensorSpec` describes tensors",
+    "IndexedSlicesSpec": "a class of TensorFlow 2; `tf.TensorSpec` describes the parts",
+    "TensorArraySpec": "a class of TensorFlow 2; a `TensorArray` passes through loops and functions itself",
+    "types.experimental.*": "a type for annotations of TensorFlow 2; `hr.Tensor` is headrace's",
+    "wrap_function": "`hr.jit` makes a function of a Python function",
+    "Module": "`hr.layers.Layer` holds variables and layers",
+    "variable_creator_scope": "the `custom_getter` of `tf.variable_scope` changes how variables are made",
+    "autograph.trace": "`tf.print` and `hr.watch` show values",
+    "autograph.experimental.*": f"the converter needs no options: {cite('learn/autograph')}",
+}
+
+
+@functools.cache
+def reason(name: str) -> str:
+    """Returns the reason for the absence of a name, or "".
+
+    Args:
+      name: a dotted name below `tf`.
+
+    >>> reason("keras.layers.Dense")[:30], reason("reduce_summ")
+    ('Keras is a package of its own;', '')
+    """
+    return next((text for pattern, text in REASONS.items() if fnmatch.fnmatchcase(name, pattern)), "")

@@ -1,0 +1,301 @@
+"""TensorFlow 1's `tf.config`: devices of the process, defaults of later sessions.
+
+The devices are CPUs. Settings of other devices are accepted where TensorFlow accepts them without such a device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from headrace import flags, public_names
+from headrace.v1.session import defaults
+
+
+class PhysicalDevice(NamedTuple):
+    """Device of the machine. Source: TensorFlow's `tf.config.PhysicalDevice`.
+
+    Args:
+      name: its name.
+      device_type: "CPU".
+    """
+
+    name: str
+    device_type: str
+
+
+class LogicalDevice(NamedTuple):
+    """Device of a session. Source: TensorFlow's `tf.config.LogicalDevice`.
+
+    Args:
+      name: its name, for `tf.device`.
+      device_type: "CPU".
+    """
+
+    name: str
+    device_type: str
+
+
+class LogicalDeviceConfiguration(NamedTuple):
+    """Description of a logical device, of which no part has an effect.
+
+    Args:
+      memory_limit: bytes, for GPUs.
+      experimental_priority, experimental_device_ordinal: for GPUs.
+
+    Source: TensorFlow's `tf.config.LogicalDeviceConfiguration`.
+    """
+
+    memory_limit: int | None = None
+    experimental_priority: int | None = None
+    experimental_device_ordinal: int | None = None
+
+
+_CPU = PhysicalDevice("/physical_device:CPU:0", "CPU")
+
+
+def list_physical_devices(device_type: str | None = None) -> list[PhysicalDevice]:
+    """Returns the devices of the machine: one CPU.
+
+    Args:
+      device_type: only devices of this type; None: all.
+
+    Source: TensorFlow's `tf.config.list_physical_devices`.
+
+    >>> list_physical_devices("GPU")
+    []
+    """
+    return [_CPU] if device_type in (None, "CPU") else []
+
+
+def list_logical_devices(device_type: str | None = None) -> list[LogicalDevice]:
+    """Returns the devices of a session.
+
+    Args:
+      device_type: only devices of this type; None: all.
+
+    Source: TensorFlow's `tf.config.list_logical_devices`.
+    """
+    n = len(get_logical_device_configuration(_CPU) or [None])
+    return [LogicalDevice(f"/device:CPU:{i}", "CPU") for i in range(n)] if device_type in (None, "CPU") else []
+
+
+def get_visible_devices(device_type: str | None = None) -> list[PhysicalDevice]:
+    """Returns the devices that sessions use: all.
+
+    Args:
+      device_type: only devices of this type; None: all.
+
+    Source: TensorFlow's `tf.config.get_visible_devices`.
+    """
+    return list_physical_devices(device_type)
+
+
+def set_visible_devices(devices: Any, device_type: str | None = None) -> None:
+    """Accepts the devices that there are.
+
+    Args:
+      devices: a device, or a list of devices.
+      device_type: the type whose devices are listed; None: all types.
+
+    Raises:
+      ValueError: a device does not exist, or the CPU is left out.
+
+    Source: TensorFlow's `tf.config.set_visible_devices`.
+    """
+    given = [devices] if isinstance(devices, PhysicalDevice) else list(devices or ())
+    for device in given:
+        _check(device)
+    if _CPU not in given and device_type in (None, "CPU"):
+        raise ValueError("the CPU cannot be made invisible: headrace has no other device")
+
+
+def get_logical_device_configuration(device: PhysicalDevice) -> list[LogicalDeviceConfiguration] | None:
+    """Returns the logical devices of a device, or None if none were set.
+
+    Args:
+      device: the device.
+
+    Source: TensorFlow's `tf.config.get_logical_device_configuration`.
+    """
+    _check(device)
+    n = defaults.get("device_count", {}).get("CPU")
+    return None if n is None else [LogicalDeviceConfiguration()] * n
+
+
+def set_logical_device_configuration(
+    device: PhysicalDevice, logical_devices: Sequence[LogicalDeviceConfiguration] | None
+) -> None:
+    """Sets the number of logical devices of later sessions.
+
+    Args:
+      device: the CPU.
+      logical_devices: a description for each.
+
+    Source: TensorFlow's `tf.config.set_logical_device_configuration`.
+    """
+    _check(device)
+    if logical_devices:
+        defaults["device_count"] = {"CPU": len(logical_devices)}
+    else:
+        defaults.pop("device_count", None)
+
+
+def get_soft_device_placement() -> bool:
+    """Whether later sessions run operations elsewhere if a device is missing.
+
+    Source: TensorFlow's `tf.config.get_soft_device_placement`.
+    """
+    return bool(defaults.get("allow_soft_placement", False))
+
+
+def set_soft_device_placement(enabled: bool) -> None:
+    """Sets whether later sessions run operations elsewhere if a device is missing.
+
+    Args:
+      enabled: whether they do.
+
+    Source: TensorFlow's `tf.config.set_soft_device_placement`.
+    """
+    defaults["allow_soft_placement"] = bool(enabled)
+
+
+def run_functions_eagerly(run_eagerly: bool) -> None:
+    """Sets whether functions of `tf.function` run operation by operation, for debugging.
+
+    Args:
+      run_eagerly: whether they do.
+
+    Source: TensorFlow's `tf.config.run_functions_eagerly`.
+    """
+    flags.RUN_EAGERLY.value = int(run_eagerly)
+
+
+def functions_run_eagerly() -> bool:
+    """Whether functions of `tf.function` run operation by operation.
+
+    Source: TensorFlow's `tf.config.functions_run_eagerly`.
+    """
+    return bool(flags.RUN_EAGERLY.value)
+
+
+experimental_run_functions_eagerly = run_functions_eagerly
+experimental_functions_run_eagerly = functions_run_eagerly
+
+
+def _check(device: Any) -> None:
+    if device != _CPU:
+        raise ValueError(f"Unrecognized device: {device!r}; there is {_CPU!r}")
+
+
+class threading:
+    """Numbers of threads of later sessions; TensorFlow's `tf.config.threading`."""
+
+    @staticmethod
+    def get_intra_op_parallelism_threads() -> int:
+        """Returns the number of threads that an operation may use; 0: the session decides."""
+        return int(defaults.get("intra_op_parallelism_threads", 0))
+
+    @staticmethod
+    def set_intra_op_parallelism_threads(num_threads: int) -> None:
+        """Sets the number of threads that an operation may use; 0: the session decides."""
+        defaults["intra_op_parallelism_threads"] = num_threads
+
+    @staticmethod
+    def get_inter_op_parallelism_threads() -> int:
+        """Returns the number of threads for operations that run in parallel; 0: the session decides."""
+        return int(defaults.get("inter_op_parallelism_threads", 0))
+
+    @staticmethod
+    def set_inter_op_parallelism_threads(num_threads: int) -> None:
+        """Sets the number of threads for operations that run in parallel; 0: the session decides."""
+        defaults["inter_op_parallelism_threads"] = num_threads
+
+
+class experimental:
+    """Older names and settings of accelerators; TensorFlow's `tf.config.experimental`."""
+
+    list_physical_devices = staticmethod(list_physical_devices)
+    list_logical_devices = staticmethod(list_logical_devices)
+    get_visible_devices = staticmethod(get_visible_devices)
+    set_visible_devices = staticmethod(set_visible_devices)
+    get_virtual_device_configuration = staticmethod(get_logical_device_configuration)
+    set_virtual_device_configuration = staticmethod(set_logical_device_configuration)
+    VirtualDeviceConfiguration = LogicalDeviceConfiguration
+
+    @staticmethod
+    def get_memory_growth(device: PhysicalDevice) -> bool:
+        """Raises an error: only GPUs have the setting.
+
+        Raises:
+          ValueError: always.
+        """
+        raise ValueError("Cannot get memory growth of non-GPU devices")
+
+    @staticmethod
+    def set_memory_growth(device: PhysicalDevice, enable: bool) -> None:
+        """Raises an error: only GPUs have the setting.
+
+        Raises:
+          ValueError: always.
+        """
+        raise ValueError("Cannot set memory growth on non-GPU devices")
+
+    @staticmethod
+    def get_device_details(device: PhysicalDevice) -> dict[str, Any]:
+        """Returns no details, as of every CPU."""
+        _check(device)
+        return {}
+
+    @staticmethod
+    def get_device_policy() -> str:
+        """Returns the policy for inputs on other devices: copies are made silently."""
+        return "silent"
+
+    @staticmethod
+    def set_device_policy(device_policy: str | None) -> None:
+        """Accepts the policy "silent", or None for it.
+
+        Raises:
+          ValueError: another policy.
+        """
+        if device_policy not in (None, "silent"):
+            raise ValueError(f"device_policy={device_policy!r}: inputs on other devices are always copied ('silent')")
+
+    @staticmethod
+    def get_synchronous_execution() -> bool:
+        """Whether eager operations run before the call returns: always."""
+        return True
+
+    @staticmethod
+    def set_synchronous_execution(enable: bool) -> None:
+        """Accepts True: eager operations run before the call returns.
+
+        Raises:
+          ValueError: `enable` is False.
+        """
+        if not enable:
+            raise ValueError("eager operations are synchronous; nothing runs them later")
+
+    @staticmethod
+    def tensor_float_32_execution_enabled() -> bool:
+        """Whether GPUs may round to TensorFloat-32: never, there being none."""
+        return False
+
+    @staticmethod
+    def enable_tensor_float_32_execution(enabled: bool) -> None:
+        """Does nothing: only GPUs have the format."""
+
+
+# fmt: off
+__all__ = [
+    "LogicalDevice", "LogicalDeviceConfiguration", "PhysicalDevice", "experimental",
+    "experimental_functions_run_eagerly", "experimental_run_functions_eagerly", "functions_run_eagerly",
+    "get_logical_device_configuration", "get_soft_device_placement", "get_visible_devices", "list_logical_devices",
+    "list_physical_devices", "run_functions_eagerly", "set_logical_device_configuration", "set_soft_device_placement",
+    "set_visible_devices", "threading",
+]
+# fmt: on
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = public_names.of(__name__, __all__)
